@@ -1,0 +1,63 @@
+# gpunode: `make demo` shows it, `make test` proves it, `make setup` makes the environment alone.
+# Every target may be run again at any time.
+
+PYTHON ?= python3
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
+APT := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -q -y
+UV_VERSION := 0.13.9
+# What the lab needs of the system; a program of each package that is there means that it is installed.
+LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap dpkg-dev apt-utils gnupg openssh-client zstd
+TIMED = date +"==> %H:%M:%S $(1)"
+
+.PHONY: help setup lab-tools demo demo-down test-fast test test-slow lint docs
+
+help:
+	@echo "make setup      make .venv, so that .venv/bin/pyinfra and .venv/bin/gpunode work"
+	@echo "make demo       boot two lab nodes with simulated H100s and turn them into GPU nodes"
+	@echo "make demo-down  take the demo's nodes down"
+	@echo "make test-fast  unit tests (no nodes, under a minute)"
+	@echo "make test       unit tests and scenarios on lab nodes"
+	@echo "make test-slow  what takes long"
+	@echo "make lint       ruff and mypy"
+	@echo "make docs       generate docs/settings.md and docs/support.md"
+
+setup: .venv/.complete
+
+.venv/.complete: pyproject.toml uv.lock
+	@$(call TIMED,Python environment in .venv (under a minute))
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "gpunode needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=python3.12, say." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(APT) update && $(APT) install python3-venv; }
+	@$(PYTHON) -m venv .venv
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@.venv/bin/uv sync --frozen --quiet
+	@touch $@
+
+lab-tools:
+	@missing=; for package in $(LAB_PACKAGES); do \
+	  dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed || missing="$$missing $$package"; done; \
+	if [ -n "$$missing" ]; then $(call TIMED,Installing what the lab needs:$$missing (half a minute)); \
+	  $(APT) update >/dev/null && $(APT) install --no-install-recommends $$missing >/dev/null; fi
+
+demo: setup lab-tools
+	@$(SUDO) .venv/bin/python -m lab.demo
+
+demo-down: setup
+	@$(SUDO) .venv/bin/gpunode lab down
+
+lint: setup
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+
+docs: setup
+	@.venv/bin/python -m gpunode.settings_docs
+
+test-fast: setup
+	@.venv/bin/pytest tests/unit
+
+test: setup lab-tools
+	@$(SUDO) .venv/bin/pytest -m "not slow" tests/unit tests/test_scenarios.py
+
+test-slow: setup lab-tools
+	@$(SUDO) .venv/bin/pytest tests/unit tests/test_scenarios.py

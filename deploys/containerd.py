@@ -1,0 +1,61 @@
+"""containerd with the nvidia runtime."""
+
+from deploys.component import component, settings
+from deploys.repositories import trust
+from operations import apt, files, kernel, systemd
+from operations import containerd as runtime
+
+MODULES = ["overlay", "br_netfilter"]
+PROXY = "/etc/systemd/system/containerd.service.d/80-gpunode-proxy.conf"
+
+
+@component("containerd")
+def containerd() -> None:
+    """Install containerd, give it the nvidia runtime, and restart it only if what runs is not what is asked."""
+    asked = settings().containerd
+    if not asked.enabled:
+        return
+    _install()
+    files.template(
+        name="Persist the kernel modules that containers need",
+        path="/etc/modules-load.d/gpunode-containerd.conf",
+        source="modules-load.conf",
+        modules=MODULES,
+    )
+    kernel.loaded(name="Load the kernel modules that containers need", modules=MODULES)
+    _proxy()
+    runtime.configuration(
+        name=f"Configure containerd: default runtime {asked.default_runtime}",
+        default_runtime=asked.default_runtime,
+        systemd_cgroup=asked.systemd_cgroup,
+        nvidia=settings().toolkit.enabled,
+        restart_allowed=settings().disruption.allow != "nothing",
+        _parallel=settings().disruption.max_parallel,
+    )
+    systemd.running(name="Run containerd, now and at boot", unit="containerd.service")
+
+
+def _install() -> None:
+    asked = settings().containerd
+    if asked.source == "distribution":
+        apt.packages(name="Install containerd of the distribution", wanted={"containerd": asked.version})
+    elif asked.source == "docker-repository":
+        trust("docker")
+        apt.packages(name="Install containerd of Docker", wanted={"containerd.io": asked.version})
+
+
+def _proxy() -> None:
+    proxy = settings().proxy
+    environment = {
+        name: value
+        for name, value in (
+            ("HTTP_PROXY", proxy.http),
+            ("HTTPS_PROXY", proxy.https),
+            ("NO_PROXY", ",".join(proxy.no_proxy)),
+        )
+        if value
+    }
+    if proxy.http or proxy.https:
+        files.template(name="Set containerd's proxy", path=PROXY, source="http-proxy.conf", environment=environment)
+    else:
+        files.absent(name="Remove containerd's proxy", path=PROXY)

@@ -1,0 +1,30 @@
+"""The NVIDIA driver, from NVIDIA's package repository."""
+
+from deploys.component import component, node, settings
+from deploys.repositories import trust
+from gpunode.preflight import chosen_flavour
+from operations import apt
+from operations import driver as kernel_module
+
+META_PACKAGES = {"open": "nvidia-open", "proprietary": "cuda-drivers"}
+
+
+@component("Driver")
+def driver() -> None:
+    """Install the driver, pinned to its version or branch, and load its module."""
+    asked = settings().driver
+    if not asked.enabled:
+        return
+    flavour = chosen_flavour(settings(), node().pci.gpus)
+    rule = asked.version or asked.branch
+    if asked.source == "cuda-repository":
+        trust("cuda")
+        apt.packages(
+            name=f"Pin the NVIDIA driver to {rule}",
+            wanted={f"nvidia-driver-pinning-{rule}": None},
+        )
+        apt.packages(
+            name=f"Install NVIDIA driver {rule} ({flavour})",
+            wanted={META_PACKAGES[flavour]: rule},
+        )
+    kernel_module.module_loaded(name="Load the NVIDIA kernel module")

@@ -1,0 +1,18 @@
+"""Turn a machine into a verified GPU node: pyinfra inventories/prod.py deploys/gpu_node.py"""
+
+from deploys.containerd import containerd
+from deploys.cuda import cuda
+from deploys.driver import driver
+from deploys.packaging import packaging
+from deploys.preflight import preflight
+from deploys.toolkit import toolkit
+from deploys.verify import verify
+
+# A node that preflight refuses gets the refusal and nothing else.
+if preflight():
+    packaging()
+    driver()
+    cuda()
+    toolkit()
+    containerd()
+    verify()

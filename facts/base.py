@@ -1,0 +1,52 @@
+"""The base of every gpunode fact: a small probe, a parser, one round trip, and no exception that leaves the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from pyinfra.api import FactBase
+from pyinfra.api.exceptions import FactProcessError
+
+from gpunode import probe_output
+from gpunode.reading import Reading, Unknown
+
+T = TypeVar("T", bound=Reading)
+
+
+def probe_command(probe: str) -> str:
+    """Return the shell command that runs `probe` safely.
+
+    It prints a closing line (pyinfra hands on truncated output), in the C locale, as printable ASCII alone (one byte
+    that is not UTF-8 makes pyinfra drop the rest), and exits 0 (any other status fails the host with no reason).
+    """
+    return f"export LC_ALL=C; {{ {probe.strip()}\necho; echo {probe_output.END}; }} 2>/dev/null | tr -cd '\\11\\12\\40-\\176'"
+
+
+def parsed(name: str, parse: Callable[[list[str]], T], output: list[str]) -> T:
+    """Return what `parse` makes of a probe's output; any error becomes FactProcessError, which fails this host alone."""
+    try:
+        return parse(probe_output.checked(output))
+    except Exception as error:
+        raise FactProcessError(f"{name}: {error}") from error
+
+
+class NodeFact(FactBase[Any], Generic[T]):
+    """Read one thing of a node; subclasses give `probe` (POSIX shell that prints key=value lines) and `parse`."""
+
+    probe: str = ""
+    parse: Callable[[list[str]], Any]
+    shell_executable = "sh"
+
+    def command(self) -> str:
+        """Return the probe's command."""
+        return probe_command(self.probe)
+
+    def process(self, output: list[str]) -> T:
+        """Return the typed reading."""
+        return parsed(type(self).__name__, type(self).parse, output)
+
+    @staticmethod
+    def default() -> Unknown:
+        """Return Unknown: an operation that is given it fails instead of acting on a guess."""
+        return Unknown()

@@ -1,0 +1,39 @@
+"""containerd: version, merged configuration, CRI plugin, when it started."""
+
+from __future__ import annotations
+
+from facts.base import NodeFact
+from gpunode.containerd.state import Containerd as Reading
+from gpunode.containerd.state import parse_containerd
+
+
+class Containerd(NodeFact[Reading]):
+    """Read the running unit's own binary and file: a node may have two containerd binaries.
+
+    Files and texts travel as base64, since they may hold any byte. Times have microseconds: a file written in the
+    second in which the daemon started would else look older than it is.
+    """
+
+    probe = r"""
+unit=$(systemctl show containerd.service --timestamp=us+utc \
+  -p ActiveState,UnitFileState,NeedDaemonReload,ActiveEnterTimestamp,ExecStart)
+printf '%s\n' "$unit" | grep -E '^(ActiveState|UnitFileState|NeedDaemonReload)='
+started=$(printf '%s\n' "$unit" | sed -n 's/^ActiveEnterTimestamp=//p')
+printf '%s\n' "$unit" | grep -q '^ActiveState=active' && [ -n "$started" ] && echo "started=$(date -d "$started" +%s.%6N)"
+binary=$(printf '%s\n' "$unit" | sed -n 's/^ExecStart={ path=\([^ ;]*\).*/\1/p' | tail -n 1)
+config=$(printf '%s\n' "$unit" | sed -n 's/^ExecStart=.* \(-c\|--config\)[ =]\([^ ;]*\).*/\2/p' | tail -n 1)
+config=${config:-/etc/containerd/config.toml}
+[ -x "$binary" ] || binary=$(command -v containerd)
+echo "binary=$binary"; echo "config=$config"
+if [ -n "$binary" ]; then
+  echo "version=$("$binary" --version)"
+  [ -e "$config" ] && echo "text=$(base64 -w0 "$config")"
+  echo "merged=$("$binary" --config "$config" config dump | base64 -w0)"
+  for file in "$config" /etc/containerd/conf.d/*.toml /etc/systemd/system/containerd.service.d/*.conf; do
+    [ -e "$file" ] && echo "written=$(stat -c %.6Y "$file")"
+  done
+  timeout -k 2 10 ctr plugins ls | grep -E '^io\.containerd\.(grpc\.v1 +cri|cri\.v1 +runtime) ' | sed 's/^/plugin=/'
+  echo "shims=$(ps -eo comm= | grep -c '^containerd-shim')"
+fi
+"""
+    parse = staticmethod(parse_containerd)

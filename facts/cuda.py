@@ -1,0 +1,19 @@
+"""CUDA toolkits."""
+
+from __future__ import annotations
+
+from facts.base import NodeFact
+from gpunode.cuda import CudaToolkits as Reading
+from gpunode.cuda import parse_cuda
+
+
+class CudaToolkits(NodeFact[Reading]):
+    """Read the toolkits under /usr/local, the default link, its nvcc and the profile script."""
+
+    probe = r"""
+for toolkit in /usr/local/cuda-*; do [ -d "$toolkit" ] && [ ! -L "$toolkit" ] && echo "toolkit=$toolkit"; done
+[ -e /usr/local/cuda ] && echo "default=$(readlink -f /usr/local/cuda)"
+[ -x /usr/local/cuda/bin/nvcc ] && echo "nvcc=$(/usr/local/cuda/bin/nvcc --version | grep release)"
+[ -e /etc/profile.d/cuda.sh ] && echo profile=yes
+"""
+    parse = staticmethod(parse_cuda)

@@ -1,0 +1,23 @@
+"""One file: content, mode and owner in one round trip."""
+
+from __future__ import annotations
+
+import shlex
+
+from facts.base import NodeFact, probe_command
+from gpunode.file import File as Reading
+from gpunode.file import parse_file
+
+
+class File(NodeFact[Reading]):
+    """Read a file's digest, mode, owner and group."""
+
+    parse = staticmethod(parse_file)
+
+    def command(self, path: str) -> str:  # type: ignore[override]
+        """Return the probe for `path`."""
+        file = shlex.quote(path)
+        return probe_command(
+            f'[ -f {file} ] && {{ echo "sha256=$(sha256sum < {file} | cut -d" " -f1)"; '
+            f"stat --printf='mode=%a\\nowner=%U\\ngroup=%G\\n' {file}; }}"
+        )

@@ -1,0 +1,20 @@
+"""Kernel features that containers need, judged by their effect."""
+
+from __future__ import annotations
+
+from facts.base import NodeFact
+from gpunode.kernel import KernelFeatures as Reading
+from gpunode.kernel import parse_kernel_features
+
+
+class KernelFeatures(NodeFact[Reading]):
+    """Read whether overlay and br_netfilter are there.
+
+    A module that is built in shows neither in lsmod nor, without parameters, in /sys/module: ask for its effect.
+    """
+
+    probe = r"""
+grep -qw overlay /proc/filesystems && echo feature=overlay
+[ -d /proc/sys/net/bridge ] && echo feature=br_netfilter
+"""
+    parse = staticmethod(parse_kernel_features)

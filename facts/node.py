@@ -1,0 +1,52 @@
+"""A whole node in one round trip: every component's probe in one command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facts.base import NodeFact
+from facts.containerd import Containerd
+from facts.cuda import CudaToolkits
+from facts.docker import Docker
+from facts.driver import Driver
+from facts.gpu import Gpus
+from facts.kubelet import Kubelet
+from facts.operating_system import OperatingSystem
+from facts.pci import PciGpus
+from facts.toolkit import ContainerToolkit
+from gpunode.node import Node as Reading
+from gpunode.probe_output import SECTION, sections
+from gpunode.reading import ParseError
+
+PARTS: dict[str, type[NodeFact[Any]]] = {
+    "operating_system": OperatingSystem,
+    "pci": PciGpus,
+    "driver": Driver,
+    "gpus": Gpus,
+    "cuda": CudaToolkits,
+    "toolkit": ContainerToolkit,
+    "containerd": Containerd,
+    "docker": Docker,
+    "kubelet": Kubelet,
+}
+
+
+def parse_node(lines: list[str]) -> Reading:
+    """Parse each section with its component's own parser; raise ParseError naming the section that is wrong."""
+    found = sections(line for line in lines if line)
+    readings: dict[str, Any] = {}
+    for name, fact in PARTS.items():
+        if name not in found:
+            raise ParseError(f"the answer has no section {name}")
+        try:
+            readings[name] = fact.parse(found[name])
+        except ParseError as error:
+            raise ParseError(f"{name}: {error}") from error
+    return Reading(**readings)
+
+
+class Node(NodeFact[Reading]):
+    """Read every component of a node at once."""
+
+    probe = "\n".join(f"echo '{SECTION}{name}'; {{ {fact.probe.strip()}\n}}" for name, fact in PARTS.items())
+    parse = staticmethod(parse_node)

@@ -1,0 +1,57 @@
+"""The gpunode command line; each command's module is loaded only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from gpunode.findings import ExitCode
+
+# Command -> (module, attribute, one line for --help).
+_COMMANDS = {
+    "check": ("gpunode.cli.check", "check", "Validate an inventory's settings; no connection is made."),
+    "drift": ("gpunode.cli.drift", "drift", "Compare every node with its settings; nothing is changed."),
+    "lab": ("gpunode.cli.lab", "lab", "Throwaway nodes on this machine, with simulated GPUs."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, attribute, _ = _COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][2]) for name in sorted(_COMMANDS)])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="gpunode")
+def gpunode() -> None:
+    """Turn machines into verified GPU nodes, and see that they stay so.
+
+    Exit codes: 0 good, 1 error, 2 negative verdict, 3 input refused, 64 usage.
+    """
+
+
+def main() -> None:
+    """Run the command line and exit with one of gpunode's exit codes."""
+    try:
+        gpunode.main(standalone_mode=False)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(ExitCode.USAGE)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(ExitCode.ERROR)

@@ -1,0 +1,54 @@
+"""`gpunode check INVENTORY`: are the settings of every host right?"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from gpunode.findings import ExitCode
+
+
+@click.command()
+@click.argument("inventory")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON, with every host's settings.")
+def check(inventory: str, as_json: bool) -> None:
+    """Validate the settings of every host in INVENTORY; no host is contacted.
+
+    Exit status: 0 all are right, 1 the inventory cannot be read, 3 settings are refused (one message names every
+    mistake), 64 usage.
+    """
+    # Late, because reading inventories imports pyinfra.
+    from gpunode.inventory import InventoryError, foreign_names, host_data
+    from gpunode.settings import SettingsError, check_hosts
+
+    try:
+        hosts = check_hosts(host_data(inventory), foreign_names())
+    except InventoryError as error:
+        if as_json:
+            click.echo(json.dumps({"ok": False, "error": str(error), "problems": [], "hosts": {}}, indent=2))
+        click.echo(f"cannot read the inventory: {error}", err=True)
+        sys.exit(ExitCode.ERROR)
+    except SettingsError as error:
+        if as_json:
+            problems = [problem.to_json() for problem in error.problems]
+            click.echo(json.dumps({"ok": False, "problems": problems, "hosts": {}}, indent=2))
+        click.echo(str(error), err=True)
+        sys.exit(ExitCode.INPUT_REFUSED)
+    if as_json:
+        found = {host: {**settings.to_json(), "digest": settings.digest()} for host, settings in hosts.items()}
+        click.echo(json.dumps({"ok": True, "problems": [], "hosts": _without_passwords(found)}, indent=2))
+        return
+    click.echo(f"settings of {len(hosts)} host{'' if len(hosts) == 1 else 's'} are right: {', '.join(hosts)}")
+
+
+def _without_passwords(hosts: dict[str, dict[str, object]]) -> dict[str, dict[str, object]]:
+    for settings in hosts.values():
+        proxy = settings["proxy"]
+        if isinstance(proxy, dict):
+            for name in ("http", "https"):
+                scheme, separator, rest = str(proxy[name] or "").rpartition("@")
+                if separator:
+                    proxy[name] = f"{scheme.partition('//')[0]}//***@{rest}"
+    return hosts

@@ -1,0 +1,70 @@
+"""`gpunode drift`: is every node still what its settings say?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from gpunode.findings import ExitCode, FindingClass, verdict, worst
+
+if TYPE_CHECKING:
+    from gpunode.drift import NodeReport
+
+_STYLES = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", FindingClass.REBOOT_PENDING: "yellow"}
+
+
+@click.command()
+@click.argument("inventory", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print every finding as JSON.")
+@click.option("--all", "show_all", is_flag=True, help="Show what is as asked, too.")
+def drift(inventory: Path, as_json: bool, show_all: bool) -> None:
+    """Compare every node of INVENTORY with its settings, read-only, in one round trip per node.
+
+    Exits 0 where all is as asked, 2 on drift or something pending, 1 where a node could not be read, 3 on wrong settings.
+    """
+    # Imported here: pyinfra patches the process's sockets when it is imported.
+    from gpunode.drift import inspect
+    from gpunode.inventory import InventoryError
+    from gpunode.settings import SettingsError
+
+    try:
+        reports = inspect(inventory)
+    except SettingsError as error:
+        click.echo(str(error), err=True)
+        sys.exit(ExitCode.INPUT_REFUSED)
+    except InventoryError as error:
+        click.echo(str(error), err=True)
+        sys.exit(ExitCode.ERROR)
+    if as_json:
+        click.echo(json.dumps({report.name: [item.to_json() for item in report.findings] for report in reports}))
+    else:
+        _print(reports, show_all)
+    sys.exit(verdict(item for report in reports for item in report.findings))
+
+
+def _print(reports: tuple[NodeReport, ...], show_all: bool) -> None:
+    console = Console(soft_wrap=False)
+    table = Table("Node", "Component", "What", "Found", "Wanted", "Verdict", title="Asked and found")
+    for report in reports:
+        for item in report.findings:
+            if show_all or item.finding_class is not FindingClass.OK:
+                style = _STYLES.get(item.finding_class, "red")
+                verdict_text = f"[{style}]{item.finding_class}[/{style}]"
+                table.add_row(
+                    report.name, item.component, item.what, item.found or "", item.wanted or "", verdict_text
+                )
+        table.add_section()
+    if table.row_count:
+        console.print(table)
+    for report in reports:
+        bad = [item for item in report.findings if item.finding_class is not FindingClass.OK]
+        console.print(f"{report.name}: {worst(report.findings)}, {len(report.findings) - len(bad)} of {len(report.findings)} as asked")
+        for item in bad:
+            why = f"  {item.component}: {item.what}: {item.cause or item.finding_class}"
+            console.print(why + (f". Remedy: {item.remedy}" if item.remedy else ""), markup=False)

@@ -1,0 +1,127 @@
+"""`gpunode lab`: throwaway nodes on this machine, with simulated GPUs."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@click.group()
+def lab() -> None:
+    """Throwaway nodes on this machine: real systemd, SSH and packages; the GPUs are SIMULATED."""
+
+
+def _lab_option(command: _Command) -> _Command:
+    return click.option("--lab", "lab_asked", metavar="NAME", help="Which lab; else $GPUNODE_LAB, else default.")(
+        command
+    )
+
+
+def _readable_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn the lab's own errors, and those of the file system, into a message and exit code 1."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        from lab.errors import LabError
+
+        try:
+            command(*args, **kwargs)
+        except (LabError, OSError) as error:
+            # Its exit code is 1, gpunode's word for an error.
+            raise click.ClickException(str(error)) from error
+
+    return wrapped
+
+
+def _reporter() -> Callable[[str], None]:
+    started = time.monotonic()
+    return lambda line: click.echo(f"[{time.monotonic() - started:5.1f} s] {line}")
+
+
+@lab.command()
+@click.option("--nodes", "count", default=2, show_default=True, metavar="N", help="How many nodes.")
+@click.option("--gpu", default="h100-80gb", show_default=True, metavar="MODEL", help="Model of the simulated GPUs.")
+@click.option("--gpus", default=2, show_default=True, metavar="N", help="GPUs per node; 0 is a machine without any.")
+@click.option("--recreate", is_flag=True, help="Make nodes anew that have other GPUs, or come from an older image.")
+@_lab_option
+@_readable_errors
+def up(count: int, gpu: str, gpus: int, recreate: bool, lab_asked: str | None) -> None:
+    """Bring nodes up; those that are up already are kept."""
+    from lab import nodes
+    from lab.state import lab_name
+
+    name = lab_name(lab_asked)
+    report = _reporter()
+    every = nodes.up(name, count, gpu, gpus, report, renew=recreate)
+    report(f"lab {name}: {len(every)} nodes are up; `gpunode lab ssh {every[0].name}` enters one")
+
+
+@lab.command("list")
+@click.option("--json", "as_json", is_flag=True, help="A JSON list instead of a table.")
+@_lab_option
+@_readable_errors
+def list_nodes(as_json: bool, lab_asked: str | None) -> None:
+    """List the lab's nodes."""
+    from lab import nodes
+    from lab.state import lab_name
+
+    name = lab_name(lab_asked)
+    every = nodes.nodes(name)
+    # podman shows a container only to its owner.
+    states = nodes.states(name) if every and os.geteuid() == 0 else dict.fromkeys((node.name for node in every), "?")
+    rows = [
+        {
+            "name": node.name,
+            "address": node.address,
+            "gpus": node.gpus,
+            "gpu": node.gpu,
+            "state": states.get(node.name, "gone"),
+            "container": node.container,
+        }
+        for node in every
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    elif not rows:
+        click.echo(f"lab {name} is not up: run `gpunode lab up`")
+    else:
+        click.echo(f"{'NODE':<10} {'ADDRESS':<16} {'STATE':<10} {'GPUS (SIMULATED)':<20} CONTAINER")
+        for row in rows:
+            gpus = f"{row['gpus']} × {row['gpu']}"
+            click.echo(f"{row['name']:<10} {row['address']:<16} {row['state']:<10} {gpus:<20} {row['container']}")
+
+
+@lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@_lab_option
+@click.option("--user", default="root", show_default=True, help="root, or operator (sudo without password).")
+@click.argument("node")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@_readable_errors
+def ssh(node: str, command: tuple[str, ...], user: str, lab_asked: str | None) -> None:
+    """Enter NODE over SSH, or run COMMAND there; the exit code is the command's."""
+    from lab import access, nodes
+    from lab.state import lab_folder, lab_name
+
+    name = lab_name(lab_asked)
+    address = nodes.node(name, node).address
+    line = access.ssh_command(lab_folder(name), address, user)
+    os.execvp(line[0], [*line, *command])
+
+
+@lab.command()
+@_lab_option
+@_readable_errors
+def down(lab_asked: str | None) -> None:
+    """Remove the lab's nodes and their keys; fine if there is none."""
+    from lab import nodes
+    from lab.state import lab_name
+
+    nodes.down(lab_name(lab_asked), _reporter())

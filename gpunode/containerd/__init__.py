@@ -1,0 +1,1 @@
+"""containerd: what a node runs (`state`) and what its configuration file should become (`editor`)."""

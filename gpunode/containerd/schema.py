@@ -1,0 +1,36 @@
+"""Which configuration schemas a containerd version reads; the table is data/containerd.yaml."""
+
+from __future__ import annotations
+
+import re
+
+from gpunode import tables, versions
+
+_RANGE = re.compile(r"^(?P<major>\d+)\.(?:x|(?P<first>\d+)(?:-\d+\.(?P<last>\d+))?)$")
+_PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
+
+
+class UnsupportedContainerd(ValueError):
+    """Say that a containerd version is none that can be configured."""
+
+
+def schema_of(containerd_version: str) -> tables.ContainerdSchema:
+    """Return the schemas that a containerd version such as `1.6.20~ds1` reads; raise UnsupportedContainerd."""
+    try:
+        major, minor = (int(part) for part in versions.major_minor(containerd_version).split("."))
+    except versions.VersionError as error:
+        raise UnsupportedContainerd(f"{containerd_version!r} is not a containerd version such as 1.7.24") from error
+    for schema in tables.containerd_schemas():
+        match = _RANGE.match(schema.containerd)
+        if match is None or int(match["major"]) != major or not schema.verified:
+            continue
+        first = int(match["first"] or 0)
+        if first <= minor <= int(match["last"] or (first if match["first"] else minor)):
+            return schema
+    known = ", ".join(schema.containerd for schema in tables.containerd_schemas() if schema.verified)
+    raise UnsupportedContainerd(f"containerd {major}.{minor} is not supported; supported: {known}")
+
+
+def cri_plugin(file_version: int) -> str:
+    """Return the key under `plugins` that holds the runtimes in a file of schema version 2 or 3."""
+    return _PLUGINS[file_version]

@@ -1,0 +1,32 @@
+"""Settings of a GPU node: one validated model per component, and one message for all mistakes of all hosts."""
+
+from gpunode.settings.component import Component
+from gpunode.settings.containerd import ContainerdSettings
+from gpunode.settings.cuda import CudaSettings
+from gpunode.settings.disruption import DisruptionSettings
+from gpunode.settings.driver import DriverSettings
+from gpunode.settings.hosts import check_hosts
+from gpunode.settings.model import OWN_DATA_PREFIX, Settings, component_models, settings_from
+from gpunode.settings.problems import Problem, SettingsError
+from gpunode.settings.proxy import ProxySettings
+from gpunode.settings.repositories import RepositoriesSettings, Repository
+from gpunode.settings.toolkit import ToolkitSettings
+
+__all__ = [
+    "OWN_DATA_PREFIX",
+    "Component",
+    "ContainerdSettings",
+    "CudaSettings",
+    "DisruptionSettings",
+    "DriverSettings",
+    "Problem",
+    "ProxySettings",
+    "RepositoriesSettings",
+    "Repository",
+    "Settings",
+    "SettingsError",
+    "ToolkitSettings",
+    "check_hosts",
+    "component_models",
+    "settings_from",
+]

@@ -1,0 +1,68 @@
+"""The base of every component's settings, and the kinds of text that they hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_UPSTREAM = re.compile(r"\d+(\.\d+)+", re.ASCII)
+
+
+class Component(BaseModel):
+    """Hold one component's settings: frozen, nothing unknown, nothing coerced."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=False)
+
+    # What the component is for; the generated documentation prints it above the table.
+    summary: ClassVar[str]
+
+    def contradictions(self) -> list[tuple[str, str]]:
+        """Return (field, what is wrong) of values that are each allowed but not together."""
+        return []
+
+
+def plain(text: str) -> str:
+    """Refuse what no setting needs and what would be dangerous on a command line or in a file."""
+    if not text:
+        raise ValueError("is empty; leave the key out instead")
+    if _CONTROL.search(text):
+        raise ValueError("contains a control character")
+    if text.startswith("-"):
+        raise ValueError("begins with '-', which programs read as an option")
+    return text
+
+
+def matching(pattern: str, wanted: str) -> Callable[[str], str]:
+    """Return a validator for text that as a whole matches `pattern`; `wanted` says the format in words."""
+    compiled = re.compile(pattern, re.ASCII)
+
+    def validate(text: str) -> str:
+        if compiled.fullmatch(plain(text)) is None:
+            raise ValueError(f"must be {wanted}")
+        return text
+
+    return validate
+
+
+DriverVersion = Annotated[
+    str, AfterValidator(matching(r"\d{3}\.\d{2,3}(\.\d{2})?", "an exact upstream version such as '580.95.05'"))
+]
+DriverBranch = Annotated[str, AfterValidator(matching(r"\d{3}", "a driver branch such as '580'"))]
+CudaVersion = Annotated[str, AfterValidator(matching(r"\d{1,2}\.\d{1,2}", "major.minor such as '12.9'"))]
+ToolkitVersion = Annotated[
+    str, AfterValidator(matching(r"\d+\.\d+\.\d+(-rc\.\d+)?", "a version such as '1.17.8' or '1.18.0-rc.1'"))
+]
+# containerd comes from a distribution or from Docker, each with its own suffixes: a package's version is allowed too.
+PackageVersion = Annotated[
+    str,
+    AfterValidator(
+        matching(
+            r"(\d+:)?\d+(\.\d+)+([-+~][0-9A-Za-z.+~-]*)?",
+            "a version such as '1.7.24' or a package's such as '1.7.24-1'",
+        )
+    ),
+]

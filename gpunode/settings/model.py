@@ -1,0 +1,180 @@
+"""All settings of one host, and how host data becomes them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gpunode.settings.component import Component
+from gpunode.settings.containerd import ContainerdSettings
+from gpunode.settings.cuda import CudaSettings
+from gpunode.settings.disruption import DisruptionSettings
+from gpunode.settings.driver import DriverSettings
+from gpunode.settings.problems import Problem, SettingsError, nearest, written
+from gpunode.settings.proxy import ProxySettings
+from gpunode.settings.repositories import RepositoriesSettings
+from gpunode.settings.toolkit import ToolkitSettings
+
+OWN_DATA_PREFIX = "x_"
+_PASSWORD = re.compile(r"//\S*@")
+_EXPECTED = {
+    "string_type": "a string",
+    "bool_type": "True or False",
+    "int_type": "a whole number",
+    "model_type": "a mapping of settings",
+    "tuple_type": "a list",
+}
+
+
+class Settings(BaseModel):
+    """Hold the validated settings of one host, one field per component."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    driver: DriverSettings = Field(default_factory=lambda: DriverSettings.model_validate({}))
+    cuda: CudaSettings = Field(default_factory=lambda: CudaSettings.model_validate({}))
+    toolkit: ToolkitSettings = Field(default_factory=lambda: ToolkitSettings.model_validate({}))
+    containerd: ContainerdSettings = Field(default_factory=lambda: ContainerdSettings.model_validate({}))
+    repositories: RepositoriesSettings = Field(default_factory=lambda: RepositoriesSettings.model_validate({}))
+    proxy: ProxySettings = Field(default_factory=lambda: ProxySettings.model_validate({}))
+    disruption: DisruptionSettings = Field(default_factory=lambda: DisruptionSettings.model_validate({}))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every setting, defaults included, as plain JSON types."""
+        return self.model_dump(mode="json")
+
+    def digest(self) -> str:
+        """Return the SHA-256 (hex) of the settings as canonical JSON: equal settings, equal digest."""
+        canonical = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def component_models() -> dict[str, type[Component]]:
+    """Return host-data name -> model of every component."""
+    return {name: model for name, field in Settings.model_fields.items() if (model := _component_of(field.annotation))}
+
+
+def _component_of(annotation: Any) -> type[Component] | None:
+    return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
+
+
+def _masked(value: object) -> str:
+    # A proxy's address may hold a password, and messages end up in logs.
+    return _PASSWORD.sub("//***@", written(value))
+
+
+def _dotted(*parts: object) -> str:
+    """Return a key as one line, whatever characters somebody put into it."""
+    text = ".".join(str(part) for part in parts)
+    return text if text.isprintable() else written(text)
+
+
+def _submodel(model: type[Component], path: tuple[int | str, ...]) -> type[Component]:
+    for name in path:
+        field = model.model_fields.get(str(name))
+        inner = _component_of(field.annotation) if field else None
+        if inner is None:
+            break
+        model = inner
+    return model
+
+
+def _choices(model: type[Component], name: int | str) -> tuple[str, ...]:
+    field = model.model_fields.get(str(name))
+    if field is None or get_origin(field.annotation) is not Literal:
+        return ()
+    return tuple(str(choice) for choice in get_args(field.annotation))
+
+
+def _problem(component: str, model: type[Component], error: Mapping[str, Any]) -> Problem:
+    path: tuple[int | str, ...] = error["loc"]
+    key = _dotted(component, *path)
+    kind, value = error["type"], error["input"]
+    if kind == "extra_forbidden":
+        allowed = tuple(_submodel(model, path[:-1]).model_fields)
+        near = nearest(str(path[-1]), allowed)
+        return Problem(key, _masked(value), f"unknown setting{f'; did you mean {near!r}?' if near else ''}", allowed)
+    if kind == "literal_error":
+        return Problem(key, _masked(value), "not allowed", _choices(_submodel(model, path[:-1]), path[-1]))
+    if kind == "not_listed":
+        return Problem(key, _masked(value), str(error["msg"]), tuple(error["ctx"]["allowed"]))
+    if kind == "value_error":
+        return Problem(key, _masked(value), str(error["ctx"]["error"]))
+    if kind == "greater_than_equal":
+        return Problem(key, _masked(value), f"must be {error['ctx']['ge']} or more")
+    if kind == "string_type" and isinstance(value, int | float) and not isinstance(value, bool):
+        # 12.10 would be read as 12.1: numbers are refused even where they happen to come out right.
+        return Problem(key, _masked(value), f"must be a string: quote it, '{value}'")
+    if kind in _EXPECTED:
+        return Problem(key, _masked(value), f"must be {_EXPECTED[kind]}, not {type(value).__name__}")
+    return Problem(key, _masked(value), str(error["msg"]))
+
+
+def _component(name: str, model: type[Component], value: object) -> tuple[Component | None, list[Problem]]:
+    if not isinstance(value, Mapping):
+        hint = "; to leave the component out: {'enabled': False}" if "enabled" in model.model_fields else ""
+        message = f"must be a mapping of settings, not {type(value).__name__}{hint}"
+        return None, [Problem(name, _masked(value), message, tuple(model.model_fields))]
+    odd = [key for key in value if not isinstance(key, str)]
+    if odd:
+        return None, [Problem(_dotted(name, key), _masked(value[key]), "the key must be a string") for key in odd]
+    try:
+        # The values as they are: strict validation knows a mapping only as a dict.
+        found = model.model_validate(dict(value))
+    except ValidationError as error:
+        return None, [_problem(name, model, detail) for detail in error.errors(include_url=False)]
+    problems = [
+        Problem(f"{name}.{key}", _masked(getattr(found, key)), message) for key, message in found.contradictions()
+    ]
+    return (None, problems) if problems else (found, [])
+
+
+def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
+    containerd, toolkit = parts.get("containerd"), parts.get("toolkit")
+    if (
+        isinstance(containerd, ContainerdSettings)
+        and isinstance(toolkit, ToolkitSettings)
+        and containerd.enabled
+        and containerd.default_runtime == "nvidia"
+        and not toolkit.enabled
+    ):
+        message = "needs the nvidia runtime, which toolkit.enabled = False leaves out; use 'runc' or enable the toolkit"
+        yield Problem("containerd.default_runtime", _masked(containerd.default_runtime), message)
+
+
+def _unknown_names(data: Mapping[str, Any], foreign: Collection[str]) -> Iterator[Problem]:
+    ours = tuple(Settings.model_fields)
+    for name in sorted(name for name in data if isinstance(name, str)):
+        if name in ours or name in foreign or name.startswith(("_", OWN_DATA_PREFIX)):
+            continue
+        near = nearest(name, (*ours, *foreign))
+        message = f"unknown name{f'; did you mean {near!r}?' if near else ''}"
+        allowed = (*ours, "pyinfra's own names", f"your own data as {OWN_DATA_PREFIX}…")
+        # A misspelt ssh_password is still a password: a value shows only under a name that was meant to be one of ours.
+        value = _masked(data[name]) if near in ours else "<not shown>"
+        yield Problem(_dotted(name), value, message, allowed)
+
+
+def settings_from(data: Mapping[str, Any], foreign: Collection[str] | None = None) -> Settings:
+    """Return the settings in one host's data; raise SettingsError with every mistake in them.
+
+    `data` is pyinfra's host data, of which the component names are read. Other names are refused unless they are in
+    `foreign` (pyinfra's own), or begin with `_` or `x_`; with `foreign=None` they are not looked at, for callers that
+    judged them before.
+    """
+    problems = list(_unknown_names(data, foreign)) if foreign is not None else []
+    parts: dict[str, Component] = {}
+    for name, model in component_models().items():
+        found, wrong = _component(name, model, data.get(name, {}))
+        problems += wrong
+        if found is not None:
+            parts[name] = found
+    problems += _between(parts)
+    if problems:
+        raise SettingsError(problems)
+    return Settings.model_validate(parts)

@@ -1,0 +1,123 @@
+"""Settings of package repositories: the public ones, or a mirror of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from gpunode import tables
+from gpunode.settings.component import Component, matching
+
+PLACEHOLDERS = ("distribution", "architecture", "channel", "os_id")
+_BRACED = re.compile(r"\{([^{}]*)\}")
+_HOST = r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?"
+# $(ARCH) is apt's own substitution; any other dollar sign or parenthesis has no place in a repository's address.
+_URL = rf"(https?://({_HOST})|file://)(/([A-Za-z0-9._~%+@:=,/{{}}-]|\$\(ARCH\))*)?"
+
+
+def _placeholders(url: str) -> str:
+    rest = _BRACED.sub("", url)
+    unknown = [name for name in _BRACED.findall(url) if name not in PLACEHOLDERS]
+    if unknown or "{" in rest or "}" in rest:
+        raise ValueError(f"may hold only the placeholders {', '.join('{' + name + '}' for name in PLACEHOLDERS)}")
+    return url
+
+
+def _fingerprint(text: str) -> str:
+    compact = text.replace(" ", "").upper()
+    if re.fullmatch(r"[0-9A-F]{40}", compact) is None:
+        raise ValueError(
+            "must be a key's full fingerprint: 40 hexadecimal digits (spaces allowed), never a short key id"
+        )
+    return compact
+
+
+Url = Annotated[
+    str,
+    AfterValidator(matching(_URL, "an http://, https:// or file:// address without user, query, blanks or quotes")),
+    AfterValidator(_placeholders),
+]
+Fingerprint = Annotated[str, AfterValidator(_fingerprint)]
+
+
+class Repository(Component):
+    """Say where a package repository is, and which key signs it."""
+
+    summary: ClassVar[str] = "A package repository and its key."
+
+    url: Url = Field(
+        description="Address of the repository; {distribution}, {architecture}, {channel}, {os_id} are filled in."
+    )
+    key_url: Url = Field(description="Address of the public key that signs the repository.")
+    key_fingerprint: Fingerprint = Field(
+        description="Full fingerprint of that key; a key with another one is refused and nothing is installed."
+    )
+
+    def at(self, **placeholders: str) -> Repository:
+        """Return the repository with `{distribution}`, `{architecture}`, `{channel}` and `{os_id}` filled in.
+
+        Raise KeyError where an address needs a placeholder that is not given.
+        """
+
+        def filled(url: str) -> str:
+            return _BRACED.sub(lambda match: placeholders[match[1]], url)
+
+        return self.model_copy(update={"url": filled(self.url), "key_url": filled(self.key_url)})
+
+
+def _public(name: str) -> dict[str, str]:
+    row = tables.repositories()[name]
+    return {"url": row.url, "key_url": row.key_url, "key_fingerprint": row.key_fingerprint}
+
+
+class CudaRepository(Repository):
+    """Say where NVIDIA's CUDA repository (driver and CUDA packages) or its mirror is."""
+
+    url: Url = Field(_public("cuda")["url"], description=Repository.model_fields["url"].description)
+    key_url: Url = Field(_public("cuda")["key_url"], description=Repository.model_fields["key_url"].description)
+    key_fingerprint: Fingerprint = Field(
+        _public("cuda")["key_fingerprint"], description=Repository.model_fields["key_fingerprint"].description
+    )
+
+
+class ToolkitRepository(Repository):
+    """Say where the container toolkit's repository or its mirror is."""
+
+    url: Url = Field(_public("toolkit")["url"], description=Repository.model_fields["url"].description)
+    key_url: Url = Field(_public("toolkit")["key_url"], description=Repository.model_fields["key_url"].description)
+    key_fingerprint: Fingerprint = Field(
+        _public("toolkit")["key_fingerprint"], description=Repository.model_fields["key_fingerprint"].description
+    )
+
+
+class DockerRepository(Repository):
+    """Say where Docker's repository (containerd.io) or its mirror is."""
+
+    url: Url = Field(_public("docker")["url"], description=Repository.model_fields["url"].description)
+    key_url: Url = Field(_public("docker")["key_url"], description=Repository.model_fields["key_url"].description)
+    key_fingerprint: Fingerprint = Field(
+        _public("docker")["key_fingerprint"], description=Repository.model_fields["key_fingerprint"].description
+    )
+
+
+class RepositoriesSettings(Component):
+    """Say where packages come from."""
+
+    summary: ClassVar[str] = (
+        "Where packages come from. A mirror is set by `url` alone; the key stays pinned by its fingerprint. "
+        "`{distribution}` is debian12, ubuntu2204, …; `{architecture}` x86_64 or sbsa; `{channel}` toolkit.channel; "
+        "`{os_id}` debian or ubuntu; `$(ARCH)` is left to apt."
+    )
+
+    cuda: CudaRepository = Field(
+        default_factory=lambda: CudaRepository.model_validate({}), description="NVIDIA's CUDA repository."
+    )
+    toolkit: ToolkitRepository = Field(
+        default_factory=lambda: ToolkitRepository.model_validate({}), description="The container toolkit's repository."
+    )
+    docker: DockerRepository = Field(
+        default_factory=lambda: DockerRepository.model_validate({}),
+        description="Docker's repository, for `containerd.source: docker-repository`.",
+    )

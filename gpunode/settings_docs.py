@@ -1,0 +1,92 @@
+"""Generate docs/settings.md from the settings' models: `python -m gpunode.settings_docs [FILE]`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from gpunode.settings import OWN_DATA_PREFIX, Component, component_models
+
+_HEAD = f"""# Settings
+
+Generated from `gpunode/settings` by `python -m gpunode.settings_docs`; a test keeps it current. Do not edit by hand.
+
+Settings are host or group data: a name per component, each a mapping. Nothing is coerced: versions are strings, quoted
+(`"12.10"`, not `12.10`, which is 12.1). Unknown names are refused; your own data go under names that begin with
+`{OWN_DATA_PREFIX}`. pyinfra does not merge mappings: a host's `driver` replaces its group's `driver` as a whole.
+`gpunode check INVENTORY` lists every mistake of every host, without connecting to any.
+
+```python
+# inventories/group_data/prod.py
+driver = {{"branch": "580", "flavour": "open"}}
+cuda = {{"version": "12.9"}}
+```
+"""
+
+
+def kind(annotation: Any) -> str:
+    """Return a field's type in words: `string`, `true or false`, `one of …`, `list of string`."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return kind(arguments[0])
+    if origin in (Union, types.UnionType):
+        return " or ".join("None" if part is type(None) else kind(part) for part in arguments)
+    if origin is Literal:
+        return "one of " + ", ".join(f"`{choice}`" for choice in arguments)
+    if origin is tuple:
+        return f"list of {kind(arguments[0])}"
+    return {str: "string", bool: "true or false", int: "whole number"}.get(
+        annotation, getattr(annotation, "__name__", "?")
+    )
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default is PydanticUndefined:
+        return "required"
+    if field.default == ():
+        return "`[]`"
+    return (
+        "`None`"
+        if field.default is None
+        else f"`{json.dumps(field.default)}`".replace("true", "True").replace("false", "False")
+    )
+
+
+def _rows(model: type[Component], prefix: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Component):
+            yield from _rows(field.annotation, f"{prefix}{name}.")
+            continue
+        cells = (f"`{prefix}{name}`", kind(field.annotation), _default(field), field.description or "")
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def document() -> str:
+    """Return the text of docs/settings.md."""
+    parts = [_HEAD]
+    for name, model in component_models().items():
+        rows = "\n".join(_rows(model, ""))
+        parts.append(f"## {name}\n\n{model.summary}\n\n| name | type | default | effect |\n|---|---|---|---|\n{rows}\n")
+    return "\n".join(parts)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the document to the named file, else to docs/settings.md of the checkout; return the exit status."""
+    target = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+    if len(arguments) > 1 or not target.parent.is_dir():
+        print("usage: python -m gpunode.settings_docs [FILE]", file=sys.stderr)
+        return 64
+    target.write_text(document(), encoding="utf-8")
+    print(f"{target} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,259 @@
+"""Read the tables of gpunode/data once, into typed frozen objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+from gpunode import versions
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Hold a driver branch: kind (production, long-term-support, new-feature) and end of life (YYYY-MM, or `past`)."""
+
+    kind: str
+    end_of_life: str
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """Hold the pinned fingerprint (40 hex digits, upper case) of a repository's key; `verified` by us or only read."""
+
+    fingerprint: str
+    verified: bool
+
+
+@dataclass(frozen=True)
+class Drivers:
+    """Hold drivers.yaml: branches, which flavour each GPU generation takes, its last branch, and signing keys."""
+
+    branches: Mapping[str, Branch]
+    open_only: frozenset[str]
+    either: frozenset[str]
+    proprietary_only: frozenset[str]
+    last_branch: Mapping[str, str]
+    mixed_generations: str
+    signing_keys: Mapping[str, SigningKey]
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """Hold cuda.yaml: the driver each toolkit needs, and the GPU generations that a toolkit dropped."""
+
+    minor_version_compatibility: Mapping[str, str]
+    toolkit_driver: Mapping[str, str]
+    dropped: Mapping[str, frozenset[str]]
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Return every major.minor that the table knows, newest first."""
+        known = {versions.major_minor(release) for release in self.toolkit_driver}
+        return tuple(sorted(known, key=versions.parsed, reverse=True))
+
+    def minor_driver(self, version: str) -> str | None:
+        """Return the oldest driver that minor-version compatibility promises for a toolkit; None without a promise."""
+        return self.minor_version_compatibility.get(versions.branch_of(version))
+
+    def full_driver(self, version: str) -> str | None:
+        """Return the driver shipped with a toolkit, for major.minor with its newest patch release; None if unknown."""
+        fitting = [release for release in self.toolkit_driver if versions.in_branch(release, version)]
+        return self.toolkit_driver[max(fitting, key=versions.parsed)] if fitting else None
+
+    def dropped_generations(self, version: str) -> frozenset[str]:
+        """Return the generations that the toolkit `version` no longer supports."""
+        gone = (generations for first, generations in self.dropped.items() if versions.at_least(version, first))
+        return frozenset().union(*gone)
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Hold one stated minimum: exactly one of `minimum` (a version) and `equals` (a value) is set."""
+
+    component: str
+    source: str
+    minimum: str | None = None
+    equals: str | None = None
+    needed_by: str | None = None
+    when: str | None = None
+    alternative_to: str | None = None
+    kind: str = "minimum"
+
+
+@dataclass(frozen=True)
+class PciExample:
+    """Hold PCI device ids (upper-case hex) that are known to be of one generation."""
+
+    ids: tuple[str, ...]
+    generation: str
+
+
+@dataclass(frozen=True)
+class PciRule:
+    """Hold pci.yaml: NVIDIA's vendor id, chip prefix -> generation, and checked examples by product."""
+
+    vendor: str
+    chip_prefix: Mapping[str, str]
+    examples: Mapping[str, PciExample]
+
+
+@dataclass(frozen=True)
+class PciDevice:
+    """Hold what is known of one GPU by its PCI device id (upper-case hex)."""
+
+    device_id: str
+    name: str
+    chip: str
+    generation: str
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Hold a supported distribution; `architectures` maps `uname -m` to the folder in NVIDIA's repository."""
+
+    id: str
+    version: str
+    name: str
+    repository: str
+    architectures: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class PublicRepository:
+    """Hold a public package repository: URLs with placeholders, and the pinned fingerprint of its key."""
+
+    url: str
+    key_url: str
+    key_fingerprint: str
+
+
+@dataclass(frozen=True)
+class ContainerdSchema:
+    """Hold which configuration schemas a range of containerd versions accepts, and the id of its CRI plugin."""
+
+    containerd: str
+    default_version: int
+    accepts: tuple[int, ...]
+    cri_plugin: str
+    verified: bool
+
+
+def _text(name: str) -> str:
+    return resources.files("gpunode.data").joinpath(name).read_text(encoding="utf-8")
+
+
+def _yaml(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(_text(name))
+    return content
+
+
+@cache
+def drivers() -> Drivers:
+    """Return drivers.yaml."""
+    table = _yaml("drivers.yaml")
+    flavours = table["flavours"]
+    keys = {
+        name: SigningKey(key["fingerprint"], key.get("verified", True))
+        for name, key in table["signing_keys"].items()
+        if "fingerprint" in key
+    }
+    return Drivers(
+        branches=MappingProxyType({name: Branch(**branch) for name, branch in table["branches"].items()}),
+        open_only=frozenset(flavours["open_only"]),
+        either=frozenset(flavours["either"]),
+        proprietary_only=frozenset(flavours["proprietary_only"]),
+        last_branch=MappingProxyType(table["last_branch"]),
+        mixed_generations=table["mixed_generations"],
+        signing_keys=MappingProxyType(keys),
+    )
+
+
+@cache
+def cuda() -> Cuda:
+    """Return cuda.yaml."""
+    table = _yaml("cuda.yaml")
+    return Cuda(
+        minor_version_compatibility=MappingProxyType(table["minor_version_compatibility"]),
+        toolkit_driver=MappingProxyType(table["toolkit_driver"]),
+        dropped=MappingProxyType({first: frozenset(names) for first, names in table["dropped"].items()}),
+    )
+
+
+@cache
+def minimums() -> tuple[Minimum, ...]:
+    """Return every stated minimum of minimums.yaml, in the file's order."""
+    return tuple(Minimum(**row) for row in _yaml("minimums.yaml")["minimums"])
+
+
+@cache
+def mig_minimum_driver() -> Mapping[str, str]:
+    """Return product (`H100`, `RTX PRO 6000`) -> oldest driver with MIG on it."""
+    return MappingProxyType(_yaml("minimums.yaml")["mig_minimum_driver"])
+
+
+@cache
+def pci_rule() -> PciRule:
+    """Return pci.yaml."""
+    table = _yaml("pci.yaml")
+    examples = {
+        product: PciExample(tuple(example["ids"]), example["generation"])
+        for product, example in table["examples"].items()
+    }
+    return PciRule(table["vendor"], MappingProxyType(table["chip_prefix"]), MappingProxyType(examples))
+
+
+@cache
+def _pci_devices() -> Mapping[str, PciDevice]:
+    table = json.loads(_text("pci_ids.json"))["devices"]
+    return MappingProxyType({device_id: PciDevice(device_id, **row) for device_id, row in table.items()})
+
+
+def pci_device(device_id: str) -> PciDevice | None:
+    """Return the GPU with a PCI device id (four hex digits, any case, `0x` allowed); None if it is not in the table."""
+    return _pci_devices().get(device_id.lower().removeprefix("0x").upper())
+
+
+@cache
+def distributions() -> tuple[Distribution, ...]:
+    """Return the supported distributions of distributions.yaml."""
+    return tuple(
+        Distribution(**{**row, "architectures": MappingProxyType(row["architectures"])})
+        for row in _yaml("distributions.yaml")["distributions"]
+    )
+
+
+def distribution(os_id: str, version_id: str) -> Distribution | None:
+    """Return the supported distribution with that /etc/os-release ID and VERSION_ID; None if there is none."""
+    return next((row for row in distributions() if (row.id, row.version) == (os_id, version_id)), None)
+
+
+@cache
+def repositories() -> Mapping[str, PublicRepository]:
+    """Return the public repositories (cuda, toolkit, docker) with their pinned keys."""
+    found = {}
+    for name, row in _yaml("repositories.yaml")["repositories"].items():
+        fingerprint = row.get("key_fingerprint") or drivers().signing_keys[row["key"]].fingerprint
+        found[name] = PublicRepository(row["url"], row["key_url"], fingerprint)
+    return MappingProxyType(found)
+
+
+@cache
+def containerd_schemas() -> tuple[ContainerdSchema, ...]:
+    """Return the configuration schemas of containerd.yaml."""
+    return tuple(
+        ContainerdSchema(
+            containerd=row["containerd"],
+            default_version=row["default_version"],
+            accepts=tuple(row["accepts"]),
+            cri_plugin=row["cri_plugin"],
+            verified=row.get("verified", True),
+        )
+        for row in _yaml("containerd.yaml")["schemas"]
+    )

@@ -1,0 +1,36 @@
+"""One systemd unit on a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpunode.probe_output import values
+from gpunode.reading import ParseError, Reading
+
+
+@dataclass(frozen=True)
+class Unit(Reading):
+    """Hold systemd's states of a unit as `systemctl show` names them."""
+
+    load_state: str
+    active_state: str
+    sub_state: str
+    unit_file_state: str | None
+
+    @property
+    def running(self) -> bool:
+        """Say whether the unit is active, or on its way there."""
+        return self.active_state in ("active", "activating", "reloading")
+
+    @property
+    def enabled(self) -> bool:
+        """Say whether the unit starts at boot; a static or generated one needs no enabling."""
+        return self.unit_file_state in ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "linked")
+
+
+def parse_unit(lines: list[str]) -> Unit:
+    """Parse `systemctl show -p LoadState,ActiveState,SubState,UnitFileState`."""
+    found = values(lines)
+    if "LoadState" not in found or "ActiveState" not in found:
+        raise ParseError("systemd gave no answer")
+    return Unit(found["LoadState"], found["ActiveState"], found.get("SubState", ""), found.get("UnitFileState"))

@@ -1,0 +1,151 @@
+"""Judge a node: is what was asked what is there? Pure: settings and a reading in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpunode import versions
+from gpunode.findings import Finding, FindingClass
+from gpunode.node import Node
+from gpunode.preflight import chosen_flavour
+from gpunode.settings import Settings
+
+_RUN = "run deploys/gpu_node.py again"
+
+
+def judge(settings: Settings, node: Node) -> tuple[Finding, ...]:
+    """Return one finding per thing that the settings ask of a node, good ones included."""
+    findings: list[Finding] = []
+    if settings.driver.enabled:
+        findings += _driver(settings, node)
+    if settings.cuda.enabled:
+        findings += _cuda(settings, node)
+    if settings.toolkit.enabled:
+        findings += _toolkit(settings, node)
+    if settings.containerd.enabled:
+        findings += _containerd(settings, node)
+    return tuple(findings)
+
+
+def _compared(
+    component: str, what: str, found: object, wanted: object, good: bool, remedy: str = _RUN, cause: str | None = None
+) -> Finding:
+    return Finding(
+        component=component,
+        finding_class=FindingClass.OK if good else FindingClass.DRIFT,
+        what=what,
+        found="none" if found is None else str(found),
+        wanted=str(wanted),
+        cause=None if good else cause,
+        remedy=None if good else remedy,
+    )
+
+
+def _driver(settings: Settings, node: Node) -> Iterator[Finding]:
+    asked, driver = settings.driver, node.driver
+    rule = asked.version or asked.branch
+    if rule is not None:
+        on_disk = driver.module_version
+        yield _compared(
+            "driver", "module on disk", on_disk, rule, on_disk is not None and versions.in_branch(on_disk, rule)
+        )
+    if driver.reboot_pending:
+        yield Finding(
+            "driver", FindingClass.REBOOT_PENDING, "loaded module", driver.loaded_version, driver.module_version,
+            cause="the driver was changed while the old module was loaded",
+            remedy="drain and reboot the node",
+        )  # fmt: skip
+    else:
+        yield _compared(
+            "driver", "loaded module", driver.loaded_version, rule or driver.module_version,
+            driver.loaded_version is not None and (rule is None or versions.in_branch(driver.loaded_version, rule)),
+        )  # fmt: skip
+    flavour = chosen_flavour(settings, node.pci.gpus)
+    loaded_flavour = driver.loaded_flavour or driver.module_flavour
+    if not driver.reboot_pending and loaded_flavour is not None:
+        yield _compared("driver", "flavour", loaded_flavour, flavour, loaded_flavour == flavour)
+    yield _compared(
+        "driver", "library", driver.library_version, driver.module_version,
+        driver.library_version is not None and driver.library_version == driver.module_version,
+        cause="an upgrade moved one package and not the other",
+    )  # fmt: skip
+    if not driver.reboot_pending:
+        yield from _gpus(node)
+
+
+def _gpus(node: Node) -> Iterator[Finding]:
+    """Judge nvidia-smi: an answer for each GPU on the bus. With a reboot pending it cannot answer, which is no news."""
+    causes = {
+        "hangs": "nvidia-smi gives no answer: a GPU is wedged",
+        "lost": "a GPU fell off the bus",
+        "mismatch": "the library is not of the loaded module's version",
+        "no driver": "the module is not loaded or does not drive this GPU",
+    }
+    remedies = {"hangs": "drain and reboot the node; look for Xid in dmesg", "lost": "drain and reboot the node"}
+    on_bus, answering = len(node.pci.gpus), len(node.gpus.gpus)
+    if node.gpus.status in ("hangs", "lost", "error"):
+        yield Finding(
+            "driver", FindingClass.ERROR, "GPUs by nvidia-smi", node.gpus.message or node.gpus.status, f"{on_bus}",
+            cause=causes.get(node.gpus.status, f"nvidia-smi exits {node.gpus.exit_code}"),
+            remedy=remedies.get(node.gpus.status, "run nvidia-smi on the node"),
+        )  # fmt: skip
+        return
+    yield _compared(
+        "driver", "GPUs by nvidia-smi",
+        answering if node.gpus.status == "ok" else f"{answering} ({node.gpus.message or node.gpus.status})", on_bus,
+        node.gpus.status == "ok" and answering == on_bus,
+        cause=causes.get(node.gpus.status, "a GPU on the bus is not driven"),
+    )  # fmt: skip
+
+
+def _cuda(settings: Settings, node: Node) -> Iterator[Finding]:
+    wanted = settings.cuda.version
+    yield _compared("cuda", "toolkit", ", ".join(node.cuda.versions) or None, wanted, wanted in node.cuda.versions)
+    yield _compared(
+        "cuda", "/usr/local/cuda", node.cuda.default_version, wanted, node.cuda.default_version == wanted,
+        remedy="`update-alternatives --config cuda` on the node",
+    )  # fmt: skip
+    nvcc = node.cuda.nvcc_version
+    yield _compared("cuda", "nvcc", nvcc, wanted, nvcc is not None and versions.in_branch(nvcc, wanted))
+    if settings.cuda.profile:
+        yield _compared("cuda", "profile script", "yes" if node.cuda.profile else None, "yes", node.cuda.profile)
+
+
+def _toolkit(settings: Settings, node: Node) -> Iterator[Finding]:
+    found, wanted = node.toolkit.version, settings.toolkit.version
+    good = found is not None and (wanted is None or versions.in_branch(found, wanted))
+    yield _compared("toolkit", "nvidia-container-toolkit", found, wanted or "any version", good)
+    yield _compared(
+        "toolkit", "nvidia-container-runtime", node.toolkit.runtime_path, "on the PATH",
+        node.toolkit.runtime_path is not None,
+    )  # fmt: skip
+
+
+def _containerd(settings: Settings, node: Node) -> Iterator[Finding]:
+    asked, containerd = settings.containerd, node.containerd
+    found = containerd.version
+    good = found is not None and (asked.version is None or versions.in_branch(found, asked.version))
+    yield _compared("containerd", "version", found, asked.version or "any version", good)
+    yield _compared(
+        "containerd", "service", "running" if containerd.active else "stopped", "running", containerd.active
+    )
+    yield _compared(
+        "containerd", "starts at boot", "yes" if containerd.enabled else "no", "yes", containerd.enabled
+    )
+    if containerd.stale:
+        yield Finding(
+            "containerd", FindingClass.RESTART_PENDING, "running configuration", "older than its files", "the files'",
+            cause="a configuration file was written after containerd started", remedy=_RUN,
+        )  # fmt: skip
+    yield _compared(
+        "containerd", "default runtime", containerd.default_runtime, asked.default_runtime,
+        containerd.default_runtime == asked.default_runtime,
+        cause="the merged configuration (`containerd config dump`) says otherwise",
+    )  # fmt: skip
+    for name in ("runc", "nvidia") if settings.toolkit.enabled else ("runc",):
+        runtime = containerd.runtime(name)
+        value = None if runtime is None else str(runtime.systemd_cgroup).lower()
+        wanted = str(asked.systemd_cgroup).lower()
+        yield _compared("containerd", f"SystemdCgroup of {name}", value, wanted, value == wanted)
+    if containerd.active:
+        yield _compared("containerd", "CRI plugin", containerd.cri_plugin, "ok", containerd.cri_plugin == "ok")

@@ -1,0 +1,75 @@
+"""Parse and compare upstream versions, such as 570.124.06 and 1.17.8, also out of a package's version.
+
+Package managers compare their own versions; here only what the upstream project calls a version is compared.
+"""
+
+from __future__ import annotations
+
+import re
+
+from packaging.version import Version
+
+_VERSION = re.compile(
+    r"(?:\d+:)?"  # a package's epoch
+    r"v?(?P<release>\d+(?:\.\d+)*)"
+    r"(?:[-~]?(?P<phase>alpha|beta|rc)[.-]?(?P<number>\d+))?"
+    r"(?:[-+~][0-9A-Za-z.+~-]*)?",  # what distributions and vendors append
+    re.ASCII,
+)
+# CUDA and driver versions have four parts at most; a longer digest-like number is never a version.
+_LONGEST = 64
+
+
+class VersionError(ValueError):
+    """Say that a text is not a version."""
+
+
+def _match(text: str) -> re.Match[str]:
+    if not isinstance(text, str):
+        raise VersionError(f"{text!r} is not a version: it must be a string, in quotes")
+    match = _VERSION.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        raise VersionError(f"{text[:_LONGEST]!r} is not a version; versions look like 580.95.05 or 1.17.8-1")
+    return match
+
+
+def upstream(text: str) -> str:
+    """Return the upstream part: `1:1.6.20~ds1-1+deb12u1` -> `1.6.20`, `1.18.0~rc.1-1` -> `1.18.0-rc.1`.
+
+    Raise VersionError where `text` is no version.
+    """
+    match = _match(text)
+    return match["release"] + (f"-{match['phase']}.{match['number']}" if match["phase"] else "")
+
+
+def parsed(text: str) -> Version:
+    """Return the upstream part as an ordered value (570.26 < 570.124.06, 1.18.0-rc.1 < 1.18.0); raise VersionError."""
+    match = _match(text)
+    return Version(match["release"] + (f"{match['phase']}{match['number']}" if match["phase"] else ""))
+
+
+def at_least(found: str, minimum: str) -> bool:
+    """Say whether `found` is `minimum` or newer, by upstream parts; raise VersionError."""
+    return parsed(found) >= parsed(minimum)
+
+
+def same(one: str, other: str) -> bool:
+    """Say whether two texts name the same upstream version (580.95.05-1 and 580.95.05); raise VersionError."""
+    return parsed(one) == parsed(other)
+
+
+def branch_of(version: str) -> str:
+    """Return the branch, which is the first number: 580.95.05 -> 580; raise VersionError."""
+    return str(parsed(version).release[0])
+
+
+def in_branch(version: str, branch: str) -> bool:
+    """Say whether `version` starts with the whole numbers of `branch`: 580.95.05 is in 580 and in 580.95, not in 58."""
+    wanted = parsed(branch).release
+    return parsed(version).release[: len(wanted)] == wanted
+
+
+def major_minor(version: str) -> str:
+    """Return the first two numbers: 12.9.1 -> 12.9; raise VersionError."""
+    release = parsed(version).release
+    return ".".join(str(part) for part in (*release, 0)[:2])

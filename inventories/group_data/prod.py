@@ -1,0 +1,31 @@
+"""Settings of the production nodes: fill in, then run `gpunode check inventories/prod.py`.
+
+Versions are strings, in quotes. docs/settings.md lists every setting.
+"""
+
+# --- how to reach them ---------------------------------------------------------------------------------------------
+ssh_user = "root"
+# ssh_key = "~/.ssh/id_ed25519"
+ssh_known_hosts_file = "~/.ssh/known_hosts"
+ssh_strict_host_key_checking = "yes"
+# _sudo = True          # with an ssh_user that is not root: passwordless sudo
+
+# --- what they shall have ------------------------------------------------------------------------------------------
+driver = {
+    "branch": "580",  # the newest version of the branch; or exactly: "version": "580.95.05"
+    "flavour": "auto",  # open where the GPU allows it
+}
+cuda = {"version": "12.9"}
+toolkit = {"channel": "stable"}  # or exactly: "version": "1.17.8"
+containerd = {
+    "source": "distribution",  # or "docker-repository", or "present"
+    "default_runtime": "nvidia",  # or "runc", and a Kubernetes RuntimeClass
+    "systemd_cgroup": True,
+}
+
+# --- where packages come from --------------------------------------------------------------------------------------
+# repositories = {"cuda": {"url": "https://mirror.example.org/cuda/{distribution}/{architecture}"}}
+# proxy = {"https": "http://proxy.example.org:3128", "no_proxy": [".example.org", "10.0.0.0/8"]}
+
+# --- how much a run may disturb ------------------------------------------------------------------------------------
+disruption = {"allow": "restart", "max_parallel": 1}

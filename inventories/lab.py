@@ -1,0 +1,38 @@
+"""The nodes of the lab that is up: $GPUNODE_LAB, or `default`. Bring it up with `gpunode lab up`."""
+
+import json
+import os
+from pathlib import Path
+
+_lab = os.environ.get("GPUNODE_LAB") or "default"
+_folder = Path(__file__).resolve().parents[1] / ".lab" / _lab
+
+try:
+    _state = json.loads((_folder / "nodes.json").read_text(encoding="utf-8"))
+except FileNotFoundError:
+    _option = "" if _lab == "default" else f" --lab {_lab}"
+    raise SystemExit(f"lab {_lab} is not up: run `gpunode lab up{_option}` first") from None
+
+# Served inside each node by lab-mirror.service, so that no node needs another machine.
+_served = "http://127.0.0.1:8900"
+_key = {"key_url": f"{_served}/keys/gpunode-lab.asc", "key_fingerprint": _state["key_fingerprint"]}
+_repositories = {
+    "cuda": {"url": f"{_served}/cuda/{{distribution}}/{{architecture}}", **_key},
+    "toolkit": {"url": f"{_served}/toolkit/stable/deb/amd64", **_key},
+    "docker": {"url": f"{_served}/docker/debian", **_key},
+}
+
+nodes = [
+    (
+        _node["name"],
+        {
+            "ssh_hostname": _node["address"],
+            "ssh_user": "root",
+            "ssh_key": str(_folder / "id_ed25519"),
+            "ssh_known_hosts_file": str(_folder / "known_hosts"),
+            "ssh_strict_host_key_checking": "yes",
+            "repositories": _repositories,
+        },
+    )
+    for _node in _state["nodes"]
+]

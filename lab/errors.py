@@ -1,0 +1,7 @@
+"""The one error that the lab raises for a cause that a person can remedy."""
+
+from __future__ import annotations
+
+
+class LabError(Exception):
+    """Say what is wrong, where, and what to do; the command line prints it without a traceback."""

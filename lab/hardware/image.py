@@ -1,0 +1,107 @@
+"""Copy the simulated-hardware programs and units into an unpacked base image."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+from lab.errors import LabError
+
+_HERE = Path(__file__).parent
+_LIBRARY = "usr/lib/gpunode-lab"
+_UNIT = "gpunode-lab-hardware.service"
+_LAUNCHER = """#!/usr/bin/python3 -B
+# SIMULATED hardware of gpunode's lab.
+import sys
+
+sys.path.insert(0, "/usr/lib/gpunode-lab")
+from simulated.{module} import main
+
+sys.exit(main({arguments}))
+"""
+_LAUNCHERS = {
+    "usr/sbin/modprobe": ("kmod", "sys.argv"),
+    "usr/sbin/rmmod": ("kmod", "sys.argv"),
+    "usr/sbin/modinfo": ("kmod", "sys.argv"),
+    "usr/sbin/gpunode-lab-fault": ("fault", "sys.argv[1:]"),
+    f"{_LIBRARY}/boot": ("boundary", ""),
+}
+_DIVERTED = ("modprobe", "rmmod", "modinfo")
+
+
+class HardwareInstallError(LabError):
+    """Say why the simulated hardware cannot go into an image."""
+
+
+def _sources() -> list[Path]:
+    """Return the programs that go into a node, data included."""
+    folder = _HERE / "simulated"
+    return sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".json"))
+
+
+def hardware_digest() -> str:
+    """Return a SHA-256 (hex) over everything that `install_hardware` puts into an image."""
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    for path in (*_sources(), _HERE / _UNIT):
+        digest.update(str(path.relative_to(_HERE)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def install_hardware(rootfs: Path) -> None:
+    """Copy programs and units into an unpacked base image, enable the unit, put wrappers before kmod's programs.
+
+    Safe to run again on the same image. Raises HardwareInstallError if the image lacks kmod or Python.
+    """
+    for needed in ("usr/bin/kmod", "usr/bin/python3"):
+        if not (rootfs / needed).exists() and not (rootfs / needed).is_symlink():
+            raise HardwareInstallError(f"{rootfs} has no /{needed}: install the packages kmod and python3 in the image")
+    library = rootfs / _LIBRARY
+    shutil.rmtree(library, ignore_errors=True)
+    for source in _sources():
+        target = library / source.relative_to(_HERE)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    for program in _DIVERTED:
+        _divert(rootfs, program)
+    for path, (module, arguments) in _LAUNCHERS.items():
+        target = rootfs / path
+        # kmod's programs are links to /usr/bin/kmod: writing through one would overwrite kmod itself.
+        target.unlink(missing_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(_LAUNCHER.format(module=module, arguments=arguments))
+        target.chmod(0o755)
+    _enable(rootfs)
+
+
+def _divert(rootfs: Path, program: str) -> None:
+    """Make dpkg leave the wrapper alone when kmod itself is upgraded."""
+    listed = _owned_path(rootfs, program)
+    command = ["dpkg-divert", "--root", str(rootfs), "--local", "--no-rename", "--divert", f"{listed}.kmod", listed]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        raise HardwareInstallError(f"cannot divert {listed} in {rootfs}: {result.stderr.strip()}")
+
+
+def _owned_path(rootfs: Path, program: str) -> str:
+    """Return the program's path as kmod's file list has it: /sbin or /usr/sbin, by distribution."""
+    paths = {f"/sbin/{program}", f"/usr/sbin/{program}"}
+    for name in ("kmod.list", "kmod:amd64.list"):
+        listing = rootfs / "var/lib/dpkg/info" / name
+        if listing.exists():
+            for line in listing.read_text().splitlines():
+                if line in paths:
+                    return line
+    return f"/sbin/{program}"
+
+
+def _enable(rootfs: Path) -> None:
+    units = rootfs / "usr/lib/systemd/system"
+    units.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(_HERE / _UNIT, units / _UNIT)
+    wants = rootfs / "etc/systemd/system/sysinit.target.wants"
+    wants.mkdir(parents=True, exist_ok=True)
+    link = wants / _UNIT
+    link.unlink(missing_ok=True)
+    link.symlink_to(f"/usr/lib/systemd/system/{_UNIT}")

@@ -1,0 +1,52 @@
+"""gpunode-lab-fault: set and clear SIMULATED faults of a node's GPUs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from .machine import HardwareError, Machine
+
+_FILE = "/etc/gpunode-lab/faults.json"
+_USAGE = """usage: gpunode-lab-fault show
+       gpunode-lab-fault set lost_gpu INDEX   the GPU has fallen off the bus
+       gpunode-lab-fault set busy INDEX       another process uses the GPU: MIG mode changes stay pending
+       gpunode-lab-fault set hang             nvidia-smi hangs and ignores SIGTERM
+       gpunode-lab-fault clear [NAME]"""
+
+
+def main(arguments: list[str], machine: Machine | None = None) -> int:
+    """Change faults.json as the arguments say; return 0, 1 for an unusable file, 64 for wrong usage."""
+    machine = machine or Machine()
+    try:
+        faults = dict(machine.faults)
+        changed = _changed(faults, arguments, len(machine.gpus()))
+    except HardwareError as error:
+        print(f"gpunode-lab-fault: {error}", file=sys.stderr)
+        return 1
+    except ValueError as error:
+        print(f"gpunode-lab-fault: {error}\n{_USAGE}", file=sys.stderr)
+        return 64
+    if changed is not None:
+        machine.write_json(_FILE, changed)
+        machine.log("fault", " ".join(arguments))
+    print(json.dumps(faults if changed is None else changed, sort_keys=True))
+    return 0
+
+
+def _changed(faults: dict[str, Any], arguments: list[str], gpus: int) -> dict[str, Any] | None:
+    match arguments:
+        case [] | ["show"]:
+            return None
+        case ["clear"]:
+            return {}
+        case ["clear", name]:
+            return {key: value for key, value in faults.items() if key != name}
+        case ["set", "hang"]:
+            return {**faults, "hang": True}
+        case ["set", ("lost_gpu" | "busy") as name, index]:
+            if not index.isdigit() or int(index) >= gpus:
+                raise ValueError(f"{name} is {index!r}; allowed: the index of one of this node's {gpus} GPU(s)")
+            return {**faults, name: int(index)}
+    raise ValueError(f"cannot read {' '.join(arguments)!r}")

@@ -1,0 +1,146 @@
+"""modprobe, rmmod and modinfo of a lab node: nvidia* names are SIMULATED, all others go to the real kmod."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from . import module
+from .machine import HardwareError, Machine
+
+_KMOD = "/usr/bin/kmod"
+_WITH_VALUE = {"-F", "--field", "-k", "--set-version", "-S", "-d", "--dirname", "-C", "--config", "-b", "--basedir"}
+_SHORT_FIELDS = {"-a": "author", "-d": "description", "-l": "license", "-p": "parm", "-n": "filename"}
+
+
+def main(arguments: list[str], machine: Machine | None = None) -> int:
+    """Act as the program that argument 0 names; return its exit status."""
+    machine = machine or Machine()
+    program = Path(arguments[0]).name
+    names = _names(program, arguments[1:])
+    if not names or not all(name.replace("-", "_").startswith("nvidia") for name in names):
+        sys.stdout.flush()
+        os.execv(_KMOD, [program, *arguments[1:]])
+    machine.log(program, " ".join(arguments[1:]))
+    try:
+        return {"modprobe": _modprobe, "rmmod": _rmmod, "modinfo": _modinfo}[program](machine, arguments[1:], names)
+    except HardwareError as error:
+        print(f"{program}: ERROR: SIMULATED hardware: {error}", file=sys.stderr)
+        return 1
+
+
+def _names(program: str, arguments: list[str]) -> list[str]:
+    with_value = _WITH_VALUE - ({"-b", "-d"} if program == "modprobe" else set())
+    if program == "modinfo":
+        with_value = with_value - {"-d"}
+    names: list[str] = []
+    skip = False
+    for argument in arguments:
+        if skip:
+            skip = False
+        elif argument in with_value:
+            skip = True
+        elif not argument.startswith("-") and "=" not in argument:
+            names.append(argument)
+    if program == "modprobe" and not {"-a", "--all", "-r", "--remove"} & set(arguments):
+        return names[:1]
+    return names
+
+
+def _modprobe(machine: Machine, arguments: list[str], names: list[str]) -> int:
+    options = {letter for argument in arguments if _is_short(argument) for letter in argument[1:]}
+    options |= {argument for argument in arguments if argument.startswith("--")}
+    quiet = bool({"q", "--quiet"} & options)
+    for name in names:
+        try:
+            if {"n", "--dry-run", "--show"} & options:
+                if module.module_file(machine, name.replace("-", "_")) is None:
+                    raise LookupError(name)
+            elif {"r", "--remove"} & options:
+                _remove(machine, name)
+            else:
+                if {"b", "--use-blacklist"} & options and blacklisted(machine, name):
+                    continue
+                module.load(machine, name)
+        except LookupError as missing:
+            if not quiet:
+                folder = f"/lib/modules/{machine.kernel}"
+                print(f"modprobe: FATAL: Module {missing.args[0]} not found in directory {folder}", file=sys.stderr)
+            return 1
+        except module.ModuleError as error:
+            machine.log("modprobe", f"{name}: {error}")
+            level = "FATAL" if str(error).startswith("Module") else "ERROR"
+            print(f"modprobe: {level}: {error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+def _is_short(argument: str) -> bool:
+    return argument.startswith("-") and not argument.startswith("--")
+
+
+def _remove(machine: Machine, name: str) -> None:
+    if name.replace("-", "_") not in module.loaded_modules(machine):
+        if module.module_file(machine, name.replace("-", "_")) is None:
+            raise LookupError(name)
+        return
+    module.unload(machine, name)
+
+
+def blacklisted(machine: Machine, name: str) -> bool:
+    """Say whether a file in /etc/modprobe.d or /usr/lib/modprobe.d blacklists the module."""
+    wanted = ["blacklist", name.replace("-", "_")]
+    for folder in ("/etc/modprobe.d", "/usr/lib/modprobe.d"):
+        for file in machine.path(folder).glob("*.conf"):
+            lines = file.read_text(errors="replace").replace("-", "_").splitlines()
+            if any(line.split("#")[0].split() == wanted for line in lines):
+                return True
+    return False
+
+
+def _rmmod(machine: Machine, arguments: list[str], names: list[str]) -> int:
+    status = 0
+    for name in names:
+        try:
+            module.unload(machine, name)
+        except module.ModuleError as error:
+            print(f"rmmod: ERROR: {error}", file=sys.stderr)
+            status = 1
+    return status
+
+
+def _modinfo(machine: Machine, arguments: list[str], names: list[str]) -> int:
+    field: str | None = None
+    kernel: str | None = None
+    for position, argument in enumerate(arguments):
+        if argument in ("-F", "--field") and position + 1 < len(arguments):
+            field = arguments[position + 1]
+        elif argument.startswith("--field="):
+            field = argument.partition("=")[2]
+        elif argument in ("-k", "--set-version") and position + 1 < len(arguments):
+            kernel = arguments[position + 1]
+        else:
+            field = _SHORT_FIELDS.get(argument, field)
+    status = 0
+    for name in names:
+        found = module.module_file(machine, name.replace("-", "_"), kernel)
+        if found is None:
+            print(f"modinfo: ERROR: Module {name} not found.", file=sys.stderr)
+            status = 1
+            continue
+        kernel_name = kernel or machine.kernel
+        fields = {
+            "filename": "/" + str(found.path.relative_to(machine.root)),
+            "version": found.version,
+            "license": found.license,
+            "description": "SIMULATED NVIDIA kernel module of gpunode's lab",
+            "name": name.replace("-", "_"),
+            "vermagic": f"{kernel_name} SMP preempt mod_unload modversions ",
+        }
+        if field is None:
+            for key, value in fields.items():
+                print(f"{key + ':':<16}{value}")
+        elif field in fields:
+            print(fields[field])
+    return status

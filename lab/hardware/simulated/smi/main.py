@@ -1,0 +1,100 @@
+"""The fixture nvidia-smi from its arguments to its exit code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+
+from .. import module
+from ..machine import HardwareError, Machine
+from . import arguments as command_line
+from . import modify, query, table
+from .session import Failure, Session
+
+_LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+_NO_LIBRARY = (
+    "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display "
+    "Driver is properly installed and present in your system.\n"
+    "Please also try adding directory that contains libnvidia-ml.so to your system PATH.\n"
+)
+_NO_DRIVER = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA "
+    "driver is installed and running.\n\n"
+)
+
+
+def main(arguments: list[str], version: str) -> int:
+    """Run as /usr/bin/nvidia-smi of a package version; print everything to standard output as the real one does."""
+    printed, status = call(arguments, version, Machine())
+    sys.stdout.buffer.write(printed)
+    sys.stdout.buffer.flush()
+    return status
+
+
+def call(arguments: list[str], version: str, machine: Machine) -> tuple[bytes, int]:
+    """Run one call on a machine; return what it prints and its exit code (NVML's codes)."""
+    machine.log("nvidia-smi", " ".join(arguments))
+    session = Session(machine, version, ())
+    status = 0
+    try:
+        if module.real_driver_loaded(machine):
+            raise Failure("SIMULATED nvidia-smi: a real NVIDIA driver is loaded here; refusing to start.\n", 1)
+        _run(session, arguments)
+    except Failure as failure:
+        session.printed += failure.text
+        status = failure.exit_code
+    except HardwareError as error:
+        session.say(f"SIMULATED nvidia-smi: {error}")
+        status = 255
+    if status:
+        machine.log("nvidia-smi", f"exit code {status}")
+    return bytes(session.printed), status
+
+
+def _run(session: Session, arguments: list[str]) -> None:
+    if arguments and arguments[0] in ("-h", "--help"):
+        session.say(f"NVIDIA System Management Interface -- v{session.version} (SIMULATED, gpunode's lab)")
+        return
+    _initialise(session)
+    session.gpus = session.machine.gpus()
+    if arguments and arguments[0] == "mig":
+        raise Failure("SIMULATED nvidia-smi has no mig command yet.\n", 2)
+    command, options = command_line.parse(arguments)
+    if command == "list":
+        table.print_list(session)
+    elif command == "version":
+        table.print_version(session)
+    elif command == "help":
+        session.say(f"NVIDIA System Management Interface -- v{session.version} (SIMULATED, gpunode's lab)")
+    elif command == "help-query-gpu":
+        session.say(query.help_text())
+    elif command == "log":
+        table.print_compute_log(session, options)
+    elif command in ("query-gpu", "query-compute-apps"):
+        query.run(session, command, options)
+    elif command == "table":
+        table.print_table(session, options.get("id"))
+    else:
+        modify.run(session, command, options)
+
+
+def _initialise(session: Session) -> None:
+    """Do what nvmlInit does: find the library, reach the driver, compare the two."""
+    library = session.machine.path(_LIBRARY)
+    if not library.exists():
+        raise Failure(_NO_LIBRARY, 12)
+    if session.machine.faults.get("hang"):
+        # A process that waits for a wedged GPU sits in the kernel: no signal but KILL ends the wait.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+        while True:
+            time.sleep(3600)
+    loaded = module.loaded_version(session.machine)
+    if loaded is None:
+        raise Failure(_NO_DRIVER, 9)
+    version = library.resolve().name.partition(".so.")[2]
+    if version != loaded:
+        short = ".".join(version.split(".")[:2])
+        text = f"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {short}\n"
+        raise Failure(text, 18)

@@ -1,0 +1,128 @@
+"""--query-gpu and --query-compute-apps: comma-separated values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ..machine import SimulatedGpu
+from .session import Failure, Session
+
+_Value = Callable[[Session, SimulatedGpu], str]
+
+
+def _always(text: str) -> _Value:
+    return lambda session, gpu: text
+
+
+def _model(pick: Callable[[SimulatedGpu], object]) -> _Value:
+    return lambda session, gpu: str(pick(gpu))
+
+
+def _timestamp(session: Session, gpu: SimulatedGpu) -> str:
+    now = time.time()
+    return f"{time.strftime('%Y/%m/%d %H:%M:%S', time.localtime(now))}.{int(now * 1000) % 1000:03}"
+
+
+_FIELDS: dict[str, tuple[str, _Value]] = {
+    "timestamp": ("", _timestamp),
+    "index": ("", _model(lambda gpu: gpu.index)),
+    "name": ("", _model(lambda gpu: gpu.model.name)),
+    "uuid": ("", _model(lambda gpu: gpu.uuid)),
+    "serial": ("", _model(lambda gpu: 1650000000000 + gpu.index)),
+    "count": ("", lambda session, gpu: str(len(session.gpus))),
+    "driver_version": ("", lambda session, gpu: session.driver_version),
+    "vbios_version": ("", _model(lambda gpu: gpu.model.vbios)),
+    "pci.bus_id": ("", _model(lambda gpu: gpu.bus_id)),
+    "pci.domain": ("", _always("0x0000")),
+    "pci.bus": ("", _model(lambda gpu: "0x" + gpu.bus_id[9:11])),
+    "pci.device": ("", _always("0x00")),
+    "pci.device_id": ("", _model(lambda gpu: f"0x{gpu.model.device_id.upper()}10DE")),
+    "pci.sub_device_id": ("", _model(lambda gpu: f"0x{gpu.model.subsystem_id.upper()}10DE")),
+    "compute_cap": ("", _model(lambda gpu: gpu.model.compute_capability)),
+    "memory.total": ("MiB", _model(lambda gpu: gpu.model.memory_mib)),
+    "memory.reserved": ("MiB", _always("0")),
+    "memory.used": ("MiB", _always("0")),
+    "memory.free": ("MiB", _model(lambda gpu: gpu.model.memory_mib)),
+    "mig.mode.current": ("", lambda session, gpu: session.mig_modes(gpu)[0]),
+    "mig.mode.pending": ("", lambda session, gpu: session.mig_modes(gpu)[1]),
+    "compute_mode": ("", lambda session, gpu: str(session.runtime(gpu).get("compute_mode", "Default"))),
+    "persistence_mode": ("", lambda session, gpu: _mode(session.runtime(gpu).get("persistence"))),
+    "temperature.gpu": ("", _always("33")),
+    "power.draw": ("W", _always("72.00")),
+    "power.limit": ("W", _model(lambda gpu: f"{gpu.model.power_limit_w}.00")),
+    "utilization.gpu": ("%", _always("0")),
+    "utilization.memory": ("%", _always("0")),
+    "pstate": ("", _always("P0")),
+    "display_active": ("", _always("Disabled")),
+    "gsp.mode.current": ("", _always("Enabled")),
+    "retired_pages.pending": ("", _always("No")),
+    "ecc.mode.current": ("", _always("Enabled")),
+    "ecc.mode.pending": ("", _always("Enabled")),
+    **{
+        f"ecc.errors.{kind}.{span}.total": ("", _always("0"))
+        for kind in ("corrected", "uncorrected")
+        for span in ("volatile", "aggregate")
+    },
+}
+_ALIASES = {"gpu_name": "name", "gpu_uuid": "uuid", "gpu_bus_id": "pci.bus_id", "gpu_serial": "serial"}
+_APP_FIELDS = {
+    "timestamp": "",
+    "gpu_name": "",
+    "gpu_bus_id": "",
+    "gpu_serial": "",
+    "gpu_uuid": "",
+    "pid": "",
+    "process_name": "",
+    "name": "",
+    "used_gpu_memory": "MiB",
+    "used_memory": "MiB",
+}
+
+
+def _mode(enabled: object) -> str:
+    return "Enabled" if enabled else "Disabled"
+
+
+def run(session: Session, command: str, options: dict[str, str]) -> None:
+    """Print the query; Failure 2 for an unknown field or format, 6 without a GPU, 15 for a lost one."""
+    if "format" not in options:
+        raise Failure("\"--format=\" switch is missing. Please run 'nvidia-smi -h' for help.\n\n", 2)
+    modifiers = [item.strip() for item in options["format"].split(",")]
+    if any(modifier not in ("csv", "noheader", "nounits") for modifier in modifiers):
+        raise Failure("Format modifier is not recognized.\n", 2)
+    if "csv" not in modifiers:
+        raise Failure("Format modifier --format=csv is mandatory.\n", 2)
+    names = [name.strip() for name in options[command].split(",")]
+    known = _APP_FIELDS if command == "query-compute-apps" else {**_FIELDS, **_ALIASES}
+    for name in names:
+        if name not in known:
+            raise Failure(f'Field "{name}" is not a valid field to query.\n\n', 2)
+    gpus = session.select(options.get("id"))
+    session.require_reachable(gpus)
+    if command == "query-compute-apps":
+        # Nothing computes on simulated GPUs, so there is only ever the header.
+        if "noheader" not in modifiers:
+            session.say(", ".join(_titled(name, _APP_FIELDS[name]) for name in names))
+        return
+    names = [_ALIASES.get(name, name) for name in names]
+    if "noheader" not in modifiers:
+        session.say(", ".join(_titled(name, _FIELDS[name][0]) for name in names))
+    for gpu in gpus:
+        session.say(", ".join(_cell(session, gpu, name, "nounits" in modifiers) for name in names))
+
+
+def _titled(name: str, unit: str) -> str:
+    return f"{name} [{unit}]" if unit else name
+
+
+def _cell(session: Session, gpu: SimulatedGpu, name: str, bare: bool) -> str:
+    unit, value = _FIELDS[name]
+    text = value(session, gpu)
+    return text if bare or not unit else f"{text} {unit}"
+
+
+def help_text() -> str:
+    """Return what --help-query-gpu prints here: the names alone."""
+    names = "".join(f'\n"{name}"\n' for name in _FIELDS)
+    return f'List of valid properties to query for the switch "--query-gpu":\n{names}'

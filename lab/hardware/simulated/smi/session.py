@@ -1,0 +1,116 @@
+"""One call of nvidia-smi: the machine, the version of the program, what it has printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .. import module
+from ..machine import Machine, SimulatedGpu
+
+# What a driver branch's libcuda offers (data/cuda.yaml of the field: the CUDA version that nvidia-smi prints).
+_CUDA = {535: "12.2", 550: "12.4", 570: "12.8", 575: "12.9", 580: "13.0", 590: "13.1"}
+
+
+class Failure(Exception):
+    """End the call with a text (bytes: the real program prints garbage here and there) and an NVML exit code."""
+
+    def __init__(self, text: str | bytes, exit_code: int) -> None:
+        super().__init__(text)
+        self.text = text.encode() if isinstance(text, str) else text
+        self.exit_code = exit_code
+
+
+@dataclass
+class Session:
+    """Hold a call; `version` is that of the nvidia-smi package."""
+
+    machine: Machine
+    version: str
+    gpus: tuple[SimulatedGpu, ...]
+    printed: bytearray = field(default_factory=bytearray)
+
+    def say(self, line: str = "") -> None:
+        """Add a line to what is printed."""
+        self.printed += f"{line}\n".encode()
+
+    @property
+    def branch(self) -> int:
+        """Return the driver branch as a number."""
+        return int(self.version.split(".")[0])
+
+    @property
+    def cuda_version(self) -> str:
+        """Return the CUDA version that this driver offers."""
+        return _CUDA.get(self.branch, "N/A")
+
+    @property
+    def driver_version(self) -> str:
+        """Return the loaded module's version."""
+        return module.loaded_version(self.machine) or ""
+
+    def select(self, ids: str | None) -> list[SimulatedGpu]:
+        """Return the GPUs that `-i` names by index, UUID or bus id: all without it; unknown ones are left out.
+
+        Raises Failure 6 if none is left, as the real program does.
+        """
+        chosen = list(self.gpus)
+        if ids is not None:
+            wanted = [item.strip() for item in ids.split(",")]
+            chosen = [gpu for item in wanted for gpu in self.gpus if _is(gpu, item)]
+        if not chosen:
+            raise Failure("No devices were found\n", 6)
+        return chosen
+
+    def lost(self, gpu: SimulatedGpu) -> bool:
+        """Say whether the GPU has fallen off the bus."""
+        return self.machine.faults.get("lost_gpu") == gpu.index
+
+    def busy(self, gpu: SimulatedGpu) -> bool:
+        """Say whether another process uses the GPU."""
+        return self.machine.faults.get("busy") == gpu.index or bool(self.runtime(gpu).get("instances"))
+
+    def require_reachable(self, gpus: list[SimulatedGpu]) -> None:
+        """Raise Failure 15 if one of the GPUs is lost; the garbage after GPU is the real program's."""
+        if any(self.lost(gpu) for gpu in gpus):
+            raise Failure(b"Unable to determine the device handle for GPU\xa8h\x10: " + LOST, 15)
+
+    def runtime(self, gpu: SimulatedGpu) -> dict[str, object]:
+        """Return what the driver keeps for a GPU until it is unloaded."""
+        return dict(self.machine.read_json(module.RUNTIME_STATE).get(gpu.uuid, {}))
+
+    def set_runtime(self, gpu: SimulatedGpu, **values: object) -> None:
+        """Keep values for a GPU until the driver is unloaded."""
+        self._set(module.RUNTIME_STATE, gpu, values)
+
+    def mig_modes(self, gpu: SimulatedGpu) -> tuple[str, str]:
+        """Return MIG mode, current and pending: Enabled, Disabled or [N/A]."""
+        if not gpu.model.mig:
+            return "[N/A]", "[N/A]"
+        pending = bool(self.machine.read_json(module.PERSISTENT_STATE).get(gpu.uuid, {}).get("mig", False))
+        # The mode survives a reset in the InfoROM, so whatever is pending is current once the module is loaded anew.
+        current = bool(self.runtime(gpu).get("mig_current", pending))
+        return _mode(current), _mode(pending)
+
+    def set_mig_mode(self, gpu: SimulatedGpu, enabled: bool, effective: bool) -> None:
+        """Set the pending MIG mode, and the current one too if the change is effective at once."""
+        current = enabled if effective else self.mig_modes(gpu)[0] == "Enabled"
+        self._set(module.PERSISTENT_STATE, gpu, {"mig": enabled})
+        self._set(module.RUNTIME_STATE, gpu, {"mig_current": current})
+
+    def _set(self, file: str, gpu: SimulatedGpu, values: dict[str, object]) -> None:
+        state = self.machine.read_json(file)
+        self.machine.write_json(file, {**state, gpu.uuid: {**state.get(gpu.uuid, {}), **values}})
+
+
+LOST = b"GPU is lost.  Reboot the system to recover this GPU\n\n\n"
+
+
+def _mode(enabled: bool) -> str:
+    return "Enabled" if enabled else "Disabled"
+
+
+def _is(gpu: SimulatedGpu, item: str) -> bool:
+    if item.isdigit():
+        return int(item) == gpu.index
+    # Any length of domain is taken: 00000000:1A:00.0, 0000:1a:00.0 and 1A:00.0 are one GPU.
+    return item == gpu.uuid or (":" in item and gpu.bus_id.lower().endswith(item.lower()))

@@ -1,0 +1,110 @@
+"""The plain table, -L, --version and -q -d COMPUTE."""
+
+from __future__ import annotations
+
+import time
+
+from ..machine import SimulatedGpu
+from .session import LOST, Failure, Session
+
+_WIDTH = 89
+_COLUMNS = "-----------------------------------------+------------------------+----------------------"
+_SHORT_COMPUTE = {"Default": "Default", "Exclusive_Process": "E. Process", "Prohibited": "Prohibited"}
+
+
+def print_list(session: Session) -> None:
+    """Print one line per GPU; Failure 15 at the first lost one, after those before it."""
+    if not session.gpus:
+        session.say("No devices found.")
+    for gpu in session.gpus:
+        if session.lost(gpu):
+            # The garbage after "gpu " is the real program's: it prints a pointer's bytes.
+            raise Failure(b"Unable to determine the device handle for gpu \x10\xe8h*): " + LOST, 15)
+        session.say(f"GPU {gpu.index}: {gpu.model.name} (UUID: {gpu.uuid})")
+
+
+def print_version(session: Session) -> None:
+    """Print the versions of program, library, driver and CUDA."""
+    session.say(f"NVIDIA-SMI version  : {session.version}")
+    session.say(f"NVML version        : {'.'.join(session.version.split('.')[:2])}")
+    session.say(f"DRIVER version      : {session.driver_version}")
+    session.say(f"CUDA Version        : {session.cuda_version}")
+
+
+def print_compute_log(session: Session, options: dict[str, str]) -> None:
+    """Print -q -d COMPUTE, the one section that the fixture has; Failure 2 for others."""
+    if options.get("display", "").upper() != "COMPUTE":
+        raise Failure("SIMULATED nvidia-smi prints of -q only -d COMPUTE; use --query-gpu for the rest.\n", 2)
+    gpus = session.select(options.get("id"))
+    session.require_reachable(gpus)
+    session.say("\n==============NVSMI LOG==============\n")
+    session.say(f"Timestamp                                 : {time.strftime('%a %b %e %H:%M:%S %Y')}")
+    session.say(f"Driver Version                            : {session.driver_version}")
+    session.say(f"CUDA Version                              : {session.cuda_version}\n")
+    session.say(f"Attached GPUs                             : {len(session.gpus)}")
+    for gpu in gpus:
+        session.say(f"GPU {gpu.bus_id}")
+        session.say(
+            f"    Compute Mode                          : {session.runtime(gpu).get('compute_mode', 'Default')}\n"
+        )
+
+
+def print_table(session: Session, ids: str | None) -> None:
+    """Print the plain table; Failure 6 without a GPU, 15 with a lost one."""
+    gpus = session.select(ids)
+    session.require_reachable(gpus)
+    edge = f"+{'-' * _WIDTH}+"
+    session.say(time.strftime("%a %b %e %H:%M:%S %Y       "))
+    session.say(edge)
+    title = f"NVIDIA-SMI {session.version:<22} Driver Version: {session.driver_version:<14} CUDA Version: "
+    session.say(f"| {title}{session.cuda_version:<8} |")
+    # 580 closes the title with a cross instead of a bar.
+    session.say(f"+{_COLUMNS}+" if session.branch >= 580 else f"|{_COLUMNS}+")
+    session.say("| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |")
+    session.say("| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |")
+    session.say("|                                         |                        |               MIG M. |")
+    session.say(f"|{_COLUMNS.replace('-', '=')}|")
+    for gpu in gpus:
+        _rows(session, gpu)
+        session.say(f"+{_COLUMNS}+")
+    session.say()
+    if any(session.mig_modes(gpu)[0] == "Enabled" for gpu in gpus):
+        _mig_devices(session, edge)
+        session.say(" " * _WIDTH)
+    _processes(session, edge)
+
+
+def _rows(session: Session, gpu: SimulatedGpu) -> None:
+    state = session.runtime(gpu)
+    current, pending = session.mig_modes(gpu)
+    mig = "N/A" if current == "[N/A]" else pending + ("*" if pending != current else "")
+    persistence = "On" if state.get("persistence") else "Off"
+    ecc = "On" if current == "Enabled" else "0"
+    compute = _SHORT_COMPUTE[str(state.get("compute_mode", "Default"))]
+    session.say(f"| {gpu.index:>3}  {gpu.model.name:<31.31}{persistence:<3} |   {gpu.bus_id} Off |{ecc:>21} |")
+    power = f"72W / {gpu.model.power_limit_w:>4}W"
+    memory = f"0MiB / {gpu.model.memory_mib:>6}MiB"
+    session.say(f"| N/A   33C    P0  {power:>22} |{memory:>23} |      0%{compute:>13} |")
+    session.say(f"|{'':41}|{'':24}|{mig:>21} |")
+
+
+def _mig_devices(session: Session, edge: str) -> None:
+    session.say(edge)
+    session.say("| MIG devices:                                                                            |")
+    session.say("+------------------+----------------------------------+-----------+-----------------------+")
+    session.say("| GPU  GI  CI  MIG |                     Memory-Usage |        Vol|      Shared           |")
+    session.say("|      ID  ID  Dev |                       BAR1-Usage | SM     Unc| CE ENC DEC OFA JPG    |")
+    session.say("|                  |                                  |        ECC|                       |")
+    session.say("|==================+==================================+===========+=======================|")
+    session.say("|  No MIG devices found                                                                   |")
+    session.say(edge)
+
+
+def _processes(session: Session, edge: str) -> None:
+    session.say(edge)
+    session.say("| Processes:                                                                              |")
+    session.say("|  GPU   GI   CI        PID   Type   Process name                              GPU Memory |")
+    session.say("|        ID   ID                                                               Usage      |")
+    session.say(f"|{'=' * _WIDTH}|")
+    session.say("|  No running processes found                                                             |")
+    session.say(edge)

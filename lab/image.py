@@ -1,0 +1,328 @@
+"""The root filesystem that all nodes of a lab share, built once and kept in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab.cache import cache_dir, locked
+from lab.errors import LabError
+from lab.hardware import hardware_digest, install_hardware
+from lab.hardware.image import HardwareInstallError
+from lab.host_apt import HostApt, host_apt
+from lab.podman import attempt, podman
+
+Report = Callable[[str], None]
+
+SUITE = "bookworm"
+PACKAGES = (
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "openssh-server",
+    "sudo",
+    "iproute2",
+    "ca-certificates",
+    "procps",
+    "kmod",
+    "curl",
+    "gpg",
+    "gpgv",
+    "python3",
+    "busybox-static",
+)
+# Fetched but not installed, so that a node need not download them.
+_PREFETCHED = ("containerd", "runc")
+# They would take apt's lock at a time of their own, want hardware that a container does not have, or change the
+# kernel that the node shares with this machine.
+_MASKED = (
+    "apt-daily.service",
+    "apt-daily.timer",
+    "apt-daily-upgrade.service",
+    "apt-daily-upgrade.timer",
+    "console-getty.service",
+    "getty.target",
+    "systemd-binfmt.service",
+    "systemd-sysctl.service",
+    "systemd-udevd.service",
+    "systemd-udev-trigger.service",
+)
+_APPLETS = ("sh", "ls", "cat", "true", "false", "sleep", "echo", "stat", "id", "env", "test", "grep", "mount")
+_NODE_FILES = Path(__file__).parent / "node"
+_PLACES = (
+    ("sshd.conf", "etc/ssh/sshd_config.d/gpunode-lab.conf", 0o644),
+    ("lab-mirror.service", "etc/systemd/system/lab-mirror.service", 0o644),
+    ("operator.sudoers", "etc/sudoers.d/operator", 0o440),
+    ("dpkg-slim.conf", "etc/dpkg/dpkg.cfg.d/gpunode-lab", 0o644),
+)
+_BUILD_ID = "srv/gpunode-lab/build-id"
+_KEPT_SECONDS = 7 * 86400
+_SLIMMED = ("usr/share/man", "usr/share/info", "usr/share/locale")
+
+
+def image(report: Report) -> Path:
+    """Return the folder of the nodes' root filesystem, built if the cache does not have it.
+
+    A complete one is named image-<digest>; the digest covers everything that went into it. $GPUNODE_LAB_IMAGE names an
+    OCI image of Debian or Ubuntu to take as the base instead of debootstrap's. Raises LabError if the build fails.
+    """
+    with locked(cache_dir() / "image.lock"):
+        _remove_partial(cache_dir())
+        reference = os.environ.get("GPUNODE_LAB_IMAGE", "")
+        apt = host_apt()
+        base_digest = _base_digest(apt, _pulled(reference, report) if reference else "")
+        wanted = cache_dir() / f"image-{_image_digest(base_digest)}"
+        base = cache_dir() / f"base-{base_digest}"
+        if wanted.is_dir():
+            report("base image: found in the cache")
+            _mark_used(wanted, base)
+            return wanted
+        if not base.is_dir():
+            with _complete_or_nothing(base) as folder:
+                if reference:
+                    _unpack_oci(reference, folder, report)
+                else:
+                    _debootstrap(apt, folder, report)
+                _set_up_apt(apt, folder, own_sources=bool(reference))
+                _fetch(folder, report, install=bool(reference))
+                _prepare(folder)
+        started = time.monotonic()
+        with _complete_or_nothing(wanted) as folder:
+            _run(["cp", "-a", "--reflink=auto", f"{base}/.", str(folder)], "copying the base image")
+            _add_node_files(folder)
+            _write(folder / _BUILD_ID, f"{uuid.uuid4()}\n")
+            try:
+                install_hardware(folder)
+            except HardwareInstallError as error:
+                raise LabError(f"the simulated hardware cannot be put into the base image: {error}") from error
+        _mark_used(wanted, base)
+        report(f"base image: node files and simulated hardware put in, {time.monotonic() - started:.0f} s")
+        return wanted
+
+
+def build_id(root: Path) -> str:
+    """Return which build of an image the folder holds; empty if it holds none."""
+    try:
+        return (root / _BUILD_ID).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def remove_unused(report: Report) -> None:
+    """Remove images and bases that no container uses and that no lab asked for within the last week."""
+    folder = cache_dir()
+    used = set(podman("ps", "--all", "--format", '{{index .Labels "gpunode.image"}}').split())
+    with locked(folder / "image.lock"):
+        for path in (*folder.glob("image-*"), *folder.glob("base-*")):
+            # Two checkouts with different files take turns; do not make them rebuild each time.
+            if str(path) not in used and time.time() - path.stat().st_mtime > _KEPT_SECONDS:
+                report(f"cache: removing {path.name}, which no node uses")
+                _remove(path)
+
+
+def _base_digest(apt: HostApt, oci: str) -> str:
+    parts = (oci or SUITE, *PACKAGES, *_PREFETCHED, repr(apt), _source_digest())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _source_digest() -> str:
+    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+
+
+def _image_digest(base_digest: str) -> str:
+    digest = hashlib.sha256(f"{base_digest}\0{hardware_digest()}\0".encode())
+    for name, place, mode in _PLACES:
+        digest.update(f"{place}\0{mode}\0".encode())
+        digest.update((_NODE_FILES / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _complete_or_nothing(path: Path) -> Iterator[Path]:
+    partial = path.with_name(f"{path.name}.partial")
+    partial.mkdir()
+    partial.chmod(0o755)
+    try:
+        yield partial
+    except BaseException:
+        _remove(partial)
+        raise
+    partial.rename(path)
+
+
+def _mark_used(*folders: Path) -> None:
+    for folder in folders:
+        if folder.is_dir():
+            os.utime(folder)
+
+
+def _remove_partial(folder: Path) -> None:
+    # The lock is ours, so whoever left them is gone.
+    for path in folder.glob("*.partial"):
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    # A sibling name first: a removal that is interrupted must not leave half an image under its good name.
+    doomed = path if path.name.endswith(".partial") else path.rename(path.with_name(f"{path.name}.partial"))
+    shutil.rmtree(doomed)
+
+
+def _debootstrap(apt: HostApt, folder: Path, report: Report) -> None:
+    report(f"base image: debootstrap of {SUITE} from {apt.mirror} (about 90 s, once)")
+    command = [
+        # Its own mount namespace: an interrupted debootstrap leaves no /proc mounted in the folder.
+        *("unshare", "--mount"),
+        *("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"),
+        *(SUITE, str(folder), apt.mirror),
+    ]
+    counts = {"Retrieving": 0, "Extracting": 0, "Unpacking": 0, "Configuring": 0}
+    said: list[str] = []
+    started = last = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line)
+            words = line.split()
+            if len(words) > 1 and words[1] in counts:
+                counts[words[1]] += 1
+            if time.monotonic() - last >= 5:
+                last = time.monotonic()
+                state = ", ".join(f"{count} {verb.lower()}" for verb, count in counts.items() if count)
+                report(f"base image: debootstrap, packages so far: {state}; {last - started:.0f} s")
+    if process.returncode:
+        log = folder / "debootstrap" / "debootstrap.log"
+        tail = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
+        raise LabError(
+            f"debootstrap failed (exit code {process.returncode}). It said:\n{''.join(said[-5:])}"
+            + "".join(f"  log: {line}\n" for line in tail)
+            + f"Check that {apt.mirror} can be reached (it is this machine's own apt source), then run it again."
+        )
+    report(f"base image: debootstrap done, {time.monotonic() - started:.0f} s")
+
+
+def _pulled(reference: str, report: Report) -> str:
+    if attempt("image", "exists", reference).returncode:
+        report(f"base image: pulling {reference}")
+        podman("pull", "--quiet", reference, timeout=900)
+    return podman("image", "inspect", "--format", "{{.Id}}", reference)
+
+
+def _unpack_oci(reference: str, folder: Path, report: Report) -> None:
+    report(f"base image: unpacking {reference} (GPUNODE_LAB_IMAGE)")
+    container = podman("create", reference, "/bin/true")
+    archive = folder.with_name(f"{folder.name}.tar.partial")
+    archive.mkdir()
+    try:
+        podman("export", "--output", str(archive / "root.tar"), container, timeout=900)
+        _run(["tar", "-C", str(folder), "-xpf", str(archive / "root.tar")], f"unpacking {reference}")
+    finally:
+        podman("rm", "--force", container)
+        _remove(archive)
+    if not (folder / "usr/bin/apt-get").exists():
+        raise LabError(f"GPUNODE_LAB_IMAGE={reference} has no apt-get: name an image of Debian or Ubuntu")
+
+
+def _set_up_apt(apt: HostApt, folder: Path, own_sources: bool) -> None:
+    if not own_sources:
+        (folder / "etc/apt/sources.list").unlink(missing_ok=True)
+        _write(folder / "etc/apt/sources.list.d/debian.sources", apt.sources(SUITE))
+    _write(folder / "etc/apt/apt.conf.d/90gpunode-lab", 'Acquire::Languages "none";\n' + apt.configuration)
+    for name, text in apt.certificates:
+        _write(folder / "usr/local/share/ca-certificates" / name, text)
+
+
+def _fetch(folder: Path, report: Report, install: bool) -> None:
+    started = time.monotonic()
+    resolver = folder / "etc/resolv.conf"
+    resolver.unlink(missing_ok=True)
+    resolver.write_text(Path("/etc/resolv.conf").read_text(encoding="utf-8"), encoding="utf-8")
+    policy = folder / "usr/sbin/policy-rc.d"
+    _write(policy, "#!/bin/sh\nexit 101\n", 0o755)
+    _in(folder, "apt-get", "-o", "APT::Update::Error-Mode=any", "update")
+    if install:
+        _in(folder, "apt-get", "install", "-y", "--no-install-recommends", *PACKAGES)
+    _in(folder, "update-ca-certificates")
+    _in(folder, "apt-get", "clean")
+    _in(folder, "apt-get", "install", "-y", "--download-only", *_PREFETCHED)
+    policy.unlink()
+    took = time.monotonic() - started
+    report(f"base image: package lists and the .deb files of {', '.join(_PREFETCHED)} fetched, {took:.0f} s")
+
+
+def _prepare(folder: Path) -> None:
+    (folder / "etc/machine-id").write_text("")
+    (folder / "etc/hostname").unlink(missing_ok=True)
+    for key in (folder / "etc/ssh").glob("ssh_host_*"):
+        key.unlink()
+    # Debian has a group of this name already.
+    group = ["--gid", "operator"] if "\noperator:" in (folder / "etc/group").read_text() else ["--user-group"]
+    _in(folder, "useradd", "--create-home", "--shell", "/bin/bash", *group, "operator")
+    for name in _SLIMMED:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    (folder / "etc/gpunode-lab").mkdir(exist_ok=True)
+    (folder / "srv/gpunode-lab/mirror").mkdir(parents=True, exist_ok=True)
+    _make_tiny_root(folder)
+
+
+def _make_tiny_root(folder: Path) -> None:
+    """Make a container's root filesystem of busybox alone: `ctr run --rootfs /srv/gpunode-lab/rootfs ID /bin/ls`."""
+    tiny = folder / "srv/gpunode-lab/rootfs"
+    for name in ("bin", "dev", "etc", "proc", "root", "run", "sys", "tmp"):
+        (tiny / name).mkdir(parents=True, exist_ok=True)
+    busybox = next((path for path in (folder / "bin/busybox", folder / "usr/bin/busybox") if path.exists()), None)
+    if busybox is None:
+        raise LabError("the base image has no busybox: the package busybox-static did not bring it")
+    shutil.copy2(busybox, tiny / "bin/busybox")
+    for applet in _APPLETS:
+        (tiny / "bin" / applet).symlink_to("busybox")
+    _write(tiny / "etc/passwd", "root:x:0:0:root:/root:/bin/sh\n")
+
+
+def _add_node_files(folder: Path) -> None:
+    for name, place, mode in _PLACES:
+        _write(folder / place, (_NODE_FILES / name).read_text(encoding="utf-8"), mode)
+    _in(folder, "systemctl", "enable", "lab-mirror.service", "ssh.service")
+    for unit in _MASKED:
+        link = folder / "etc/systemd/system" / unit
+        link.unlink(missing_ok=True)
+        link.symlink_to("/dev/null")
+
+
+def _write(path: Path, text: str, mode: int = 0o644) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(mode)
+
+
+def _in(folder: Path, *command: str) -> None:
+    environment = {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LC_ALL": "C",
+        "DEBIAN_FRONTEND": "noninteractive",
+    }
+    _run(["chroot", str(folder), *command], f"`{' '.join(command[:2])}` in the base image", environment)
+
+
+def _run(command: list[str], what: str, environment: dict[str, str] | None = None) -> None:
+    # Stdin is no terminal, and nothing of the caller's environment reaches a chroot.
+    result = subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if result.returncode:
+        tail = "\n".join(result.stdout.splitlines()[-8:])
+        raise LabError(f"{what} failed (exit code {result.returncode}). It said:\n{tail}")

@@ -1,0 +1,127 @@
+#!/usr/bin/python3
+"""SIMULATED nvidia-container-runtime: the real runc, with the simulated GPUs handed in where they are asked for.
+
+Stands in a node as /usr/bin/nvidia-container-runtime. Before `create` or `run` it reads the bundle's config.json; if
+the process has NVIDIA_VISIBLE_DEVICES, the /dev/nvidia* nodes go into it. Everything else is runc's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def log(text: str) -> None:
+    """Add a line to the lab's log, if it can be written."""
+    try:
+        with Path("/var/log/gpunode-lab.log").open("a") as file:
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} SIMULATED nvidia-container-runtime: {text}\n")
+    except OSError:
+        pass
+
+
+def bundle_of(arguments: list[str]) -> Path | None:
+    """Return the bundle folder of a `create` or `run`, or None for every other command."""
+    if not {"create", "run"} & set(arguments):
+        return None
+    for position, argument in enumerate(arguments):
+        if argument in ("--bundle", "-b") and position + 1 < len(arguments):
+            return Path(arguments[position + 1])
+        if argument.startswith(("--bundle=", "-b=")):
+            return Path(argument.partition("=")[2])
+    return Path()
+
+
+def visible_devices(config: dict[str, Any]) -> str | None:
+    """Return what NVIDIA_VISIBLE_DEVICES asks for, or None if it asks for nothing; the last setting counts."""
+    wanted = None
+    for setting in (config.get("process") or {}).get("env") or []:
+        name, _, value = setting.partition("=")
+        if name == "NVIDIA_VISIBLE_DEVICES":
+            wanted = value
+    return None if wanted in (None, "", "void", "none") else wanted
+
+
+def uuids(root: Path = Path("/")) -> dict[str, str]:
+    """Return the GPUs' minor numbers by UUID, as the loaded driver lists them."""
+    found = {}
+    for file in (root / "proc/driver/nvidia/gpus").glob("*/information"):
+        text = file.read_text()
+        name, minor = re.search(r"GPU UUID:\s*(\S+)", text), re.search(r"Device Minor:\s*(\d+)", text)
+        if name and minor:
+            found[name[1]] = minor[1]
+    return found
+
+
+def device_paths(wanted: str, root: Path = Path("/")) -> list[Path]:
+    """Return the device nodes to hand in.
+
+    Raises ValueError naming a GPU that is asked for and not there, or the missing driver.
+    """
+    folder = root / "dev"
+    gpus = {path.name.removeprefix("nvidia"): path for path in sorted(folder.glob("nvidia[0-9]*"))}
+    if not (folder / "nvidiactl").exists():
+        raise ValueError("nvidia-container-cli: initialization error: nvml error: driver not loaded")
+    control = [folder / name for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools") if (folder / name).exists()]
+    if wanted == "all":
+        return [*gpus.values(), *control]
+    by_uuid = uuids(root)
+    chosen = []
+    for item in wanted.split(","):
+        name = by_uuid.get(item.strip(), item.strip())
+        if name not in gpus:
+            raise ValueError(f"nvidia-container-cli: device error: {item.strip()}: unknown device")
+        chosen.append(gpus[name])
+    return [*chosen, *control]
+
+
+def add_devices(config: dict[str, Any], paths: list[Path]) -> None:
+    """Add device nodes, and the right to use them, to a container's configuration."""
+    linux = config.setdefault("linux", {})
+    devices = linux["devices"] = list(linux.get("devices") or [])
+    resources = linux.setdefault("resources", {})
+    rules = resources["devices"] = list(resources.get("devices") or [])
+    present = {device["path"] for device in devices}
+    for path in paths:
+        status = path.stat()
+        if not stat.S_ISCHR(status.st_mode) or str(path) in present:
+            continue
+        major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
+        devices.append(
+            {"path": str(path), "type": "c", "major": major, "minor": minor, "fileMode": 0o666, "uid": 0, "gid": 0}
+        )
+        rules.append({"allow": True, "type": "c", "major": major, "minor": minor, "access": "rwm"})
+
+
+def main(arguments: list[str]) -> int:
+    """Prepare the bundle where GPUs are asked for, then become runc; return 1 if that cannot be."""
+    bundle = bundle_of(arguments)
+    if bundle is not None:
+        file = bundle / "config.json"
+        try:
+            config = json.loads(file.read_text())
+            wanted = visible_devices(config)
+            if wanted is not None:
+                add_devices(config, device_paths(wanted))
+                file.write_text(json.dumps(config))
+        except (OSError, ValueError) as error:
+            log(f"refused: {error}")
+            print(f"nvidia-container-runtime: {error}", file=sys.stderr)
+            return 1
+        log(f"{bundle}: NVIDIA_VISIBLE_DEVICES={wanted}")
+    runc = shutil.which("runc", path=os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin")
+    if runc is None:
+        print("nvidia-container-runtime: no runc on this node: install runc or containerd.io", file=sys.stderr)
+        return 1
+    return os.execv(runc, [runc, *arguments])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

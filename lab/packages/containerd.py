@@ -1,0 +1,95 @@
+"""containerd.io of Docker's repository: Debian's real containerd and runc, REPACKAGED under Docker's name."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from lab.packages.deb import DebError, pack
+
+_RECIPE = "1"
+# Docker's package ships this very setting: the CRI plugin is off until somebody turns it on.
+_CONFIG = """# SIMULATED: as Docker's containerd.io package ships it.
+disabled_plugins = ["cri"]
+"""
+_SCRIPTS = {
+    "postinst": """#!/bin/sh
+set -e
+if [ "$1" = configure ] && [ -d /run/systemd/system ]; then
+    systemctl daemon-reload
+    systemctl enable --now containerd.service
+fi
+""",
+    "prerm": """#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl disable --now containerd.service || :; fi
+""",
+}
+
+
+def build_containerd_io(cache: Path) -> Path:
+    """Return containerd.io's .deb in the cache, made of the containerd and runc that apt offers on this machine.
+
+    Raises DebError if apt cannot download the two.
+    """
+    versions = {name: _candidate(name) for name in ("containerd", "runc")}
+    key = hashlib.sha256(f"{versions}{_CONFIG}{_SCRIPTS}{_RECIPE}".encode()).hexdigest()
+    target = cache / f"{key}.deb"
+    if target.exists():
+        return target
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as name:
+        folder = Path(name)
+        # apt downloads as its own user, which must be able to write here.
+        folder.chmod(0o755)
+        tree, draft = folder / "tree", folder / "draft.deb"
+        for package, version in versions.items():
+            _run(["apt-get", "download", f"{package}={version}"], folder)
+            _run(["dpkg-deb", "-x", str(next(folder.glob(f"{package}_*.deb"))), str(tree)], folder)
+        _write_control(tree, versions["containerd"])
+        pack(tree, draft, "containerd.io")
+        draft.replace(target)
+    return target
+
+
+def _write_control(tree: Path, version: str) -> None:
+    upstream = (re.match(r"[\d.]*\d", version) or [""])[0]
+    shutil.rmtree(tree / "usr/share/doc", ignore_errors=True)
+    (tree / "etc/containerd").mkdir(parents=True, exist_ok=True)
+    (tree / "etc/containerd/config.toml").write_text(_CONFIG)
+    debian = tree / "DEBIAN"
+    debian.mkdir()
+    (debian / "control").write_text(
+        f"Package: containerd.io\nVersion: {upstream}-1\nArchitecture: amd64\n"
+        "Maintainer: gpunode lab <lab@gpunode.invalid>\nDepends: libc6, libseccomp2 (>= 2.5.0)\n"
+        "Provides: containerd, runc\nConflicts: containerd, runc\nReplaces: containerd, runc\n"
+        "Section: admin\nPriority: optional\n"
+        f"Description: containerd and runc, REPACKAGED for gpunode's lab\n Debian's containerd {version} and runc, "
+        "under the name that Docker's repository gives them.\n"
+    )
+    (debian / "conffiles").write_text("/etc/containerd/config.toml\n")
+    for name, script in _SCRIPTS.items():
+        (debian / name).write_text(script)
+        (debian / name).chmod(0o755)
+
+
+def _candidate(package: str) -> str:
+    shown = _run(["apt-cache", "policy", package], Path("/"))
+    match = re.search(r"Candidate: (\S+)", shown)
+    if match is None or match[1] == "(none)":
+        raise DebError(f"apt knows no package {package} on this machine: run apt-get update, then try again")
+    return match[1]
+
+
+def _run(command: list[str], folder: Path) -> str:
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**_ENVIRONMENT})
+    if result.returncode:
+        raise DebError(f"{' '.join(command[:3])} failed: {result.stderr.strip() or result.stdout.strip()}")
+    return result.stdout
+
+
+_ENVIRONMENT = {"LC_ALL": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}

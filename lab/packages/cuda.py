@@ -1,0 +1,85 @@
+"""CUDA toolkit packages: an nvcc that says its version, and the /usr/local/cuda alternative."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from lab.packages.deb import Deb, Payload
+
+
+@dataclass(frozen=True)
+class _Release:
+    """Hold a toolkit release: 12.9, 12.9.1, nvcc's own version, build name and date."""
+
+    short: str
+    full: str
+    nvcc: str
+    build: str
+    date: str
+
+
+_RELEASES = (
+    _Release("12.8", "12.8.1", "12.8.93", "cuda_12.8.r12.8/compiler.35583870_0", "Fri_Feb_21_20:23:50_PST_2025"),
+    _Release("12.9", "12.9.1", "12.9.86", "cuda_12.9.r12.9/compiler.36037853_0", "Tue_May_27_02:21:03_PDT_2025"),
+    _Release("13.0", "13.0.2", "13.0.88", "cuda_13.0.r13.0/compiler.36424714_0", "Wed_Aug_20_01:58:59_PM_PDT_2025"),
+)
+_NVCC = """#!/bin/sh
+# SIMULATED nvcc of gpunode's lab: it says its version and compiles nothing.
+echo "$(date +%Y-%m-%dT%H:%M:%S) SIMULATED nvcc: $*" 2>/dev/null >> /var/log/gpunode-lab.log || :
+case "$1" in
+    --version|-V)
+        echo 'nvcc: NVIDIA (R) Cuda compiler driver'
+        echo 'Copyright (c) 2005-2025 NVIDIA Corporation'
+        echo 'Built on {date}'
+        echo 'Cuda compilation tools, release {short}, V{nvcc}'
+        echo 'Build {build}' ;;
+    '')
+        echo 'nvcc fatal   : No input files specified; use option --help for more information' >&2; exit 1 ;;
+    *)
+        echo "nvcc fatal   : SIMULATED nvcc knows only --version, not '$1'" >&2; exit 1 ;;
+esac
+"""
+_POSTINST = """#!/bin/sh
+set -e
+if [ "$1" = configure ]; then
+    update-alternatives --install /usr/local/cuda cuda /usr/local/cuda-{short} {priority}
+    update-alternatives --install /usr/local/cuda-{major} cuda-{major} /usr/local/cuda-{short} {priority}
+fi
+"""
+_PRERM = """#!/bin/sh
+set -e
+if [ "$1" = remove ]; then
+    update-alternatives --remove cuda /usr/local/cuda-{short}
+    update-alternatives --remove cuda-{major} /usr/local/cuda-{short}
+fi
+"""
+
+
+def cuda_packages() -> list[Deb]:
+    """Return cuda-toolkit-12-8, -12-9 and -13-0; they install side by side, the newest is /usr/local/cuda."""
+    return [_toolkit(release) for release in _RELEASES]
+
+
+def _toolkit(release: _Release) -> Deb:
+    folder = f"usr/local/cuda-{release.short}"
+    values = {
+        "short": release.short,
+        "major": release.short.split(".")[0],
+        "priority": release.short.replace(".", ""),
+    }
+    nvcc = _NVCC.format(date=release.date, short=release.short, nvcc=release.nvcc, build=release.build)
+    versions = {
+        "cuda": {"name": "CUDA SDK", "version": release.full},
+        "cuda_nvcc": {"name": "CUDA NVCC", "version": release.nvcc},
+    }
+    return Deb(
+        f"cuda-toolkit-{release.short.replace('.', '-')}",
+        f"{release.full}-1",
+        f"CUDA toolkit {release.short}",
+        files=(
+            Payload(f"{folder}/bin/nvcc", nvcc.encode(), 0o755),
+            Payload(f"{folder}/version.json", (json.dumps(versions, indent=3) + "\n").encode()),
+        ),
+        scripts=(("postinst", _POSTINST.format(**values)), ("prerm", _PRERM.format(**values))),
+    )

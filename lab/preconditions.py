@@ -1,0 +1,51 @@
+"""What this machine must offer before a lab can start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from lab.errors import LabError
+
+# program → Debian and Ubuntu package
+_PROGRAMS = {
+    "podman": "podman",
+    "runc": "runc",
+    "debootstrap": "debootstrap",
+    "apt-ftparchive": "apt-utils",
+    "dpkg-deb": "dpkg",
+    "gpg": "gpg",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+}
+_NETAVARK = (Path("/usr/lib/podman/netavark"), Path("/usr/libexec/podman/netavark"))
+
+
+def missing_packages() -> tuple[str, ...]:
+    """Return the packages that the lab needs and whose programs are absent, without duplicates."""
+    missing = [package for program, package in _PROGRAMS.items() if shutil.which(program) is None]
+    if not any(path.exists() for path in _NETAVARK):
+        missing.append("netavark")
+    return tuple(dict.fromkeys(missing))
+
+
+def problems(cgroups: Path = Path("/sys/fs/cgroup"), user: int | None = None) -> tuple[str, ...]:
+    """Return one sentence with its remedy for each thing that stands in the lab's way; empty if nothing does."""
+    found = []
+    if (os.geteuid() if user is None else user) != 0:
+        found.append("the lab needs root, as its nodes are privileged containers: run it with sudo")
+    if missing := missing_packages():
+        found.append(f"programs are missing: apt-get install --no-install-recommends {' '.join(missing)}")
+    if not (cgroups / "cgroup.controllers").exists() and not (cgroups / "systemd").is_dir():
+        found.append(
+            f"systemd in a node needs cgroup v2 at {cgroups}, or v1 with its name=systemd hierarchy: "
+            f"mkdir -p {cgroups}/systemd && mount -t cgroup -o none,name=systemd cgroup {cgroups}/systemd"
+        )
+    return tuple(found)
+
+
+def check_preconditions() -> None:
+    """Raise LabError that names everything missing on this machine, each with its remedy."""
+    if found := problems():
+        raise LabError("the lab cannot run on this machine:\n" + "\n".join(f"  - {problem}" for problem in found))

@@ -1,0 +1,170 @@
+"""Local package repositories: fixture packages in repositories shaped and signed like NVIDIA's and Docker's."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.cache import locked
+from lab.errors import LabError
+from lab.packages.containerd import build_containerd_io
+from lab.packages.cuda import cuda_packages
+from lab.packages.deb import Deb, DebError, build_deb
+from lab.packages.driver import driver_packages
+from lab.packages.toolkit import toolkit_packages
+from lab.signing import key_file, public_key, sign_releases
+
+CUDA_DISTRIBUTIONS = ("debian12", "ubuntu2204", "ubuntu2404")
+_DOCKER_SUITE = "bookworm"
+
+
+class RepositoryError(LabError):
+    """Say which repository could not be made, and why."""
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Hold the built mirror: its folder, and the fingerprint of its signing key (40 upper-case hex digits)."""
+
+    path: Path
+    key_fingerprint: str
+
+
+def build_mirror(cache: Path, report: Callable[[str], None]) -> Mirror:
+    """Build the signed repositories in the cache folder, unless they are there and nothing they are made of changed.
+
+    + cache: gpunode's cache folder; the mirror is its folder `mirror`, whose inode stays while its content is replaced
+    + report: called with one line per step
+
+    Raises RepositoryError, DebError or SigningError if a tool is missing or fails.
+    """
+    cache.mkdir(parents=True, exist_ok=True)
+    with locked(cache / "mirror.lock"):
+        key = key_file(cache / "keys", "repository")
+        wrong = key_file(cache / "keys", "wrong")
+        armored, fingerprint = public_key(key)
+        mirror = Mirror(cache / "mirror", fingerprint)
+        cuda, toolkit = [*driver_packages(), *cuda_packages()], toolkit_packages()
+        docker = _docker_package(cache, report)
+        digest = _digest([*cuda, *toolkit], fingerprint, docker)
+        if _recorded(mirror.path) == digest:
+            report("package mirror: up to date")
+            return mirror
+        started = time.monotonic()
+        count = len(cuda) + len(toolkit)
+        report(f"package mirror: building {count} fixture packages")
+        with tempfile.TemporaryDirectory(prefix="mirror.", dir=cache) as name:
+            draft = Path(name)
+            _fill(draft, cache / "packages", cuda, toolkit, docker)
+            report("package mirror: indexing and signing")
+            sign_releases(key, [_index(folder) for folder in _flat_folders(draft)])
+            if docker is not None:
+                sign_releases(key, [_index_docker(draft / "docker/debian")])
+            (draft / "keys").mkdir()
+            (draft / "keys/gpunode-lab.asc").write_bytes(armored)
+            (draft / "keys/wrong.asc").write_bytes(public_key(wrong)[0])
+            _swap_in(draft, mirror.path, digest)
+        report(f"package mirror: done in {time.monotonic() - started:.0f} s")
+        return mirror
+
+
+def _docker_package(cache: Path, report: Callable[[str], None]) -> Path | None:
+    try:
+        return build_containerd_io(cache / "packages")
+    except (DebError, OSError) as error:
+        # All but Docker's repository works without it, for instance where apt's own mirror is down.
+        report(f"package mirror: no containerd.io in it: {error}")
+        return None
+
+
+def _digest(packages: list[Deb], fingerprint: str, docker: Path | None) -> str:
+    digest = hashlib.sha256(Path(__file__).read_bytes() + fingerprint.encode())
+    for package in packages:
+        digest.update(package.digest().encode())
+    digest.update(docker.name.encode() if docker else b"none")
+    return digest.hexdigest()
+
+
+def _recorded(mirror: Path) -> str | None:
+    try:
+        return (mirror / "digest").read_text().strip()
+    except OSError:
+        return None
+
+
+def _fill(draft: Path, store: Path, cuda: list[Deb], toolkit: list[Deb], docker: Path | None) -> None:
+    folders = [draft / "cuda" / distribution / "x86_64" for distribution in CUDA_DISTRIBUTIONS]
+    _place(cuda, store, folders)
+    _place(toolkit, store, [draft / "toolkit/stable/deb/amd64"])
+    if docker is not None:
+        pool = draft / f"docker/debian/dists/{_DOCKER_SUITE}/pool/stable/amd64"
+        pool.mkdir(parents=True)
+        version = subprocess.run(["dpkg-deb", "-f", str(docker), "Version"], capture_output=True, text=True, check=True)
+        shutil.copyfile(docker, pool / f"containerd.io_{version.stdout.strip()}_amd64.deb")
+
+
+def _place(packages: list[Deb], store: Path, folders: list[Path]) -> None:
+    for folder in folders:
+        folder.mkdir(parents=True)
+    for package in packages:
+        built = build_deb(package, store)
+        for folder in folders:
+            os.link(built, folder / package.filename)
+
+
+def _flat_folders(draft: Path) -> list[Path]:
+    return [draft / f"cuda/{name}/x86_64" for name in CUDA_DISTRIBUTIONS] + [draft / "toolkit/stable/deb/amd64"]
+
+
+def _index(folder: Path) -> Path:
+    """Write Packages and Release of a flat repository; return the Release file."""
+    (folder / "Packages").write_bytes(_ftparchive(folder, "packages", "."))
+    release = _ftparchive(folder, *_release_options("NVIDIA"), "release", ".")
+    (folder / "Release").write_bytes(release)
+    return folder / "Release"
+
+
+def _index_docker(root: Path) -> Path:
+    suite = root / "dists" / _DOCKER_SUITE
+    binary = suite / "stable/binary-amd64"
+    binary.mkdir(parents=True)
+    (binary / "Packages").write_bytes(_ftparchive(root, "packages", f"dists/{_DOCKER_SUITE}/pool/stable/amd64"))
+    options = _release_options("Docker", Suite=_DOCKER_SUITE, Codename=_DOCKER_SUITE, Components="stable")
+    release = _ftparchive(suite, *options, "-o", "APT::FTPArchive::Release::Architectures=amd64", "release", ".")
+    (suite / "Release").write_bytes(release)
+    return suite / "Release"
+
+
+def _release_options(whose: str, **more: str) -> list[str]:
+    fields = {"Origin": "gpunode lab", "Label": f"SIMULATED {whose} repository", **more}
+    return [part for key, value in fields.items() for part in ("-o", f"APT::FTPArchive::Release::{key}={value}")]
+
+
+def _ftparchive(folder: Path, *arguments: str) -> bytes:
+    try:
+        result = subprocess.run(["apt-ftparchive", *arguments], cwd=folder, capture_output=True)
+    except FileNotFoundError:
+        raise RepositoryError("apt-ftparchive is not installed: apt-get install apt-utils") from None
+    if result.returncode:
+        raise RepositoryError(f"apt-ftparchive failed in {folder}: {result.stderr.decode(errors='replace').strip()}")
+    return result.stdout
+
+
+def _swap_in(draft: Path, mirror: Path, digest: str) -> None:
+    """Replace the mirror's content but keep its folder: running nodes have that very folder mounted."""
+    mirror.mkdir(exist_ok=True)
+    mirror.chmod(0o755)
+    (mirror / "digest").unlink(missing_ok=True)
+    for new in sorted(draft.iterdir()):
+        old = mirror / new.name
+        if old.exists():
+            old.rename(draft / f"{new.name}.old")
+        new.rename(old)
+    (mirror / "digest").write_text(digest + "\n")

@@ -1,0 +1,72 @@
+"""A lab's folder in the checkout: who its nodes are, and what each was given."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabError
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+
+
+def lab_name(asked: str | None = None) -> str:
+    """Return the lab's name: the one asked for, else $GPUNODE_LAB, else `default`.
+
+    Raises LabError if it could not be part of a container's name.
+    """
+    name = asked or os.environ.get("GPUNODE_LAB") or "default"
+    if not _NAME.fullmatch(name):
+        raise LabError(
+            f"lab name {name!r}: not allowed; allowed are lower-case letters, digits and hyphens, at most 32, "
+            "the first no hyphen (option --lab or variable GPUNODE_LAB)"
+        )
+    return name
+
+
+def labs_folder() -> Path:
+    """Return the folder that holds all labs of this checkout."""
+    return CHECKOUT / ".lab"
+
+
+def lab_folder(lab: str) -> Path:
+    """Return the folder of one lab; it exists only while the lab is up."""
+    return labs_folder() / lab
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON file that a reader finds either as it was or complete, never half written; mode 0644."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+            json.dump(value, handle, indent=2, sort_keys=True)
+            handle.write("\n")
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return a JSON object from a file; an empty one if the file is absent.
+
+    Raises LabError if the file holds anything else.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise LabError(f"{path} is not valid JSON ({error}): remove the lab with `gpunode lab down`") from error
+    if not isinstance(value, dict):
+        raise LabError(f"{path} holds no JSON object: remove the lab with `gpunode lab down`")
+    return value

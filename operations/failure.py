@@ -1,0 +1,59 @@
+"""Failure stays on its node: the one way in which an operation of ours gives up.
+
+An exception that leaves a generator aborts every host of a run, and a fact that fails in execution hands its default to
+an operation that then acts on it (pyinfra 3.10). `node_operation` turns the first into a failing command; `known` the
+second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
+from pyinfra.api.operation import PyinfraOperation
+
+from gpunode.reading import Unknown
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Command = StringCommand | FunctionCommand | str
+
+
+class OperationRefused(Exception):
+    """Say why an operation does nothing on this node, and what to do about it."""
+
+
+def fail(reason: str) -> FunctionCommand:
+    """Return a command that logs `reason` for its host and fails: later operations leave this host alone."""
+
+    def refuse(state: State, host: Host) -> bool:
+        for line in reason.splitlines():
+            host.log_styled(line, fg="red")
+        return False
+
+    return FunctionCommand(refuse, [], {})
+
+
+def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
+    """Make a pyinfra operation whose errors fail the one host that they happen on."""
+
+    @operation()
+    @wraps(function)
+    def contained(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:
+        try:
+            yield from function(*args, **kwargs)
+        except OperationRefused as refusal:
+            yield fail(str(refusal))
+        except Exception as error:
+            yield fail(f"{function.__module__}.{function.__name__}: {type(error).__name__}: {error}")
+
+    return contained  # type: ignore[no-any-return]
+
+
+def known(reading: T | Unknown, what: str) -> T:
+    """Return `reading`; raise OperationRefused where the node did not answer."""
+    if isinstance(reading, Unknown):
+        raise OperationRefused(f"{what} is unknown ({reading.reason}); nothing was changed. Look at the node, run again.")
+    return reading

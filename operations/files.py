@@ -1,0 +1,85 @@
+"""Whole files that gpunode owns, written at once or not at all.
+
+pyinfra's `files.put` needs three facts and writes in place; this needs one and renames.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand
+
+from facts.file import File
+from operations.failure import known, node_operation
+
+
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent.parent / "templates"),
+    undefined=StrictUndefined,
+    keep_trailing_newline=True,
+    trim_blocks=True,
+    autoescape=False,  # noqa: S701 - shell and systemd files, no HTML
+)
+
+
+def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
+    """Return the command that writes `text` to `path` by way of a temporary file beside it, owned by root."""
+    encoded = base64.b64encode(text.encode()).decode()
+    temporary = f"{path}.gpunode-new"
+    directory = path.rpartition("/")[0] or "/"
+    return StringCommand(
+        "mkdir", "-p", QuoteString(directory), "&&",
+        "umask", "077", "&&",
+        "printf", "%s", QuoteString(encoded), "|", "base64", "-d", ">", QuoteString(temporary), "&&",
+        "chown", "root:root", QuoteString(temporary), "&&",
+        "chmod", QuoteString(mode), QuoteString(temporary), "&&",
+        "sync", QuoteString(temporary), "&&",
+        "mv", "-f", QuoteString(temporary), QuoteString(path),
+    )  # fmt: skip
+
+
+@node_operation
+def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
+    """Keep a file at exactly this text and mode, owned by root.
+
+    + path: absolute path; missing folders are made
+    + text: the whole content
+    + mode: octal digits without a leading zero
+    """
+    present = known(host.get_fact(File, path=path), path)
+    wanted = hashlib.sha256(text.encode()).hexdigest()
+    if (present.sha256, present.mode, present.owner, present.group) == (wanted, mode, "root", "root"):
+        host.noop(f"{path} is as it should be")
+        return
+    yield write_command(path, text, mode)
+
+
+@node_operation
+def template(path: str, source: str, mode: str = "644", **values: Any) -> Iterator[Any]:
+    """Keep a file at what a template of `templates/` renders to.
+
+    + path: absolute path
+    + source: the template's path below templates/
+    + mode: octal digits without a leading zero
+    + values: what the template names
+    """
+    yield from content._inner(path, _TEMPLATES.get_template(source).render(**values), mode)
+
+
+@node_operation
+def absent(path: str) -> Iterator[Any]:
+    """Remove a file that gpunode wrote.
+
+    + path: absolute path
+    """
+    present = known(host.get_fact(File, path=path), path)
+    if present.sha256 is None:
+        host.noop(f"{path} is absent")
+        return
+    yield StringCommand("rm", "-f", QuoteString(path))

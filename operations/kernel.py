@@ -1,0 +1,26 @@
+"""Kernel modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand
+
+from facts.kernel import KernelFeatures
+from operations.failure import known, node_operation
+
+
+@node_operation
+def loaded(modules: list[str]) -> Iterator[Any]:
+    """Load the modules whose effect is missing; persist them with a file in /etc/modules-load.d beside this.
+
+    + modules: among overlay and br_netfilter
+    """
+    present = known(host.get_fact(KernelFeatures), "the kernel's features")
+    missing = [module for module in modules if module not in present.present]
+    if not missing:
+        host.noop(f"loaded: {', '.join(modules)}")
+        return
+    yield StringCommand("modprobe", "-a", *(QuoteString(module) for module in missing))

@@ -1,0 +1,33 @@
+"""systemd units, judged from one reading; pyinfra's own starts oneshots, aliases and targets on every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand
+
+from facts.unit import Unit
+from operations.failure import known, node_operation
+
+
+@node_operation
+def running(unit: str) -> Iterator[Any]:
+    """Keep a unit running and started at boot.
+
+    + unit: the unit's full name, such as containerd.service
+    """
+    present = known(host.get_fact(Unit, unit=unit), unit)
+    steps = []
+    if not present.enabled:
+        steps.append("enable")
+    if not present.running:
+        steps.append("start")
+    if not steps:
+        host.noop(f"{unit} runs and starts at boot")
+        return
+    # reset-failed: a unit that hit its start limit would refuse, whatever the cause that has been mended since.
+    yield StringCommand("systemctl", "reset-failed", QuoteString(unit), "2>/dev/null;", "systemctl", "daemon-reload")
+    for step in steps:
+        yield StringCommand("systemctl", step, QuoteString(unit))

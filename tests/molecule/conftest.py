@@ -1,0 +1,106 @@
+"""What the scenarios' tests share: the lab's nodes by testinfra over SSH, and pyinfra run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import testinfra
+
+from lab import nodes as lab_nodes
+
+CHECKOUT = Path(__file__).parent.parent.parent
+LAB = os.environ.get("GPUNODE_LAB", "default")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Hold a finished command: exit code, what it printed, and pyinfra's JSON where it printed any."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def printed(self) -> str:
+        """Return everything that a person would have seen."""
+        return self.stdout + self.stderr
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """Return pyinfra's JSON."""
+        payload: dict[str, Any] = json.loads(self.stdout)
+        return payload
+
+    def operations(self, outcome: str) -> dict[str, list[str]]:
+        """Return operation name -> hosts with that outcome: success (it changed something), error or no_change."""
+        found: dict[str, list[str]] = {}
+        for operation in self.payload["results"]["operations"]:
+            if operation[outcome]:
+                found.setdefault(operation["name"].split(" | ")[-1], []).extend(operation[outcome])
+        return found
+
+
+def command(*arguments: str, **environment: str) -> Run:
+    """Run a program of the environment in the checkout."""
+    done = subprocess.run(
+        [Path(sys.executable).parent / arguments[0], *arguments[1:]],
+        cwd=CHECKOUT, env={**os.environ, "NO_COLOR": "1", **environment}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    return Run(done.returncode, done.stdout, done.stderr)
+
+
+def converge(*options: str, inventory: str = "inventories/lab.py", **environment: str) -> Run:
+    """Run the main job."""
+    return command("pyinfra", "-y", "--json", *options, inventory, "deploys/gpu_node.py", **environment)
+
+
+def connect(node: lab_nodes.Node, user: str = "root") -> Any:
+    """Return a testinfra host of a node, over SSH."""
+    folder = CHECKOUT / ".lab" / LAB
+    return testinfra.get_host(
+        f"ssh://{user}@{node.address}",
+        ssh_identity_file=str(folder / "id_ed25519"),
+        ssh_extra_args=f"-o UserKnownHostsFile={folder}/known_hosts -o StrictHostKeyChecking=yes",
+    )
+
+
+@pytest.fixture
+def nodes() -> tuple[lab_nodes.Node, ...]:
+    """Return the lab's nodes."""
+    return lab_nodes.nodes(LAB)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test that asks for `node_host` each of the lab's nodes."""
+    if "node_host" in metafunc.fixturenames:
+        every = lab_nodes.nodes(LAB)
+        metafunc.parametrize("node_host", every, ids=[node.name for node in every], indirect=True)
+
+
+@pytest.fixture
+def node_host(request: pytest.FixtureRequest) -> Any:
+    """Return a node by testinfra."""
+    return connect(request.param)
+
+
+START_TIMES = "systemctl show -p Id,ExecMainStartTimestampMonotonic,MainPID '*.service' --state=running"
+
+
+@pytest.fixture
+def start_times() -> Callable[[lab_nodes.Node], str]:
+    """Return a function that tells when each running service of a node started; SSH sessions' own units apart."""
+
+    def read(node: lab_nodes.Node) -> str:
+        blocks = lab_nodes.run(node, START_TIMES).stdout.split("\n\n")
+        return "\n\n".join(sorted(block.strip() for block in blocks if "user@" not in block and "ssh@" not in block))
+
+    return read

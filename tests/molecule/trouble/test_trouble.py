@@ -1,0 +1,118 @@
+"""Nodes and settings that cannot be. The order counts: nothing may be installed before the last test. SIMULATED: GPUs."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from lab import nodes as lab_nodes
+from lab.nodes import Node
+from tests.molecule.conftest import CHECKOUT, Run, command, converge
+
+WRONG = {
+    "gpu-1": {"driver": {"flavour": "opne"}, "cuda": {"version": 12.9}},
+    "gpu-2": {"containrd": {"enabled": True}, "driver": {"version": "580.95.05", "branch": "570"}},
+    "gpu-3": {"toolkit": {"enabled": False, "chanel": "stable"}},
+}
+MISTAKES = ["driver.flavour", "cuda.version", "containrd", "driver.version", "toolkit.chanel"]
+
+
+def inventory(folder: Path, data: dict[str, dict[str, object]]) -> str:
+    """Write an inventory of the lab's nodes with more host data, and return its path."""
+    path = folder / "inventory.py"
+    path.write_text(
+        f"import runpy\n_found = runpy.run_path({str(CHECKOUT / 'inventories' / 'lab.py')!r})\n_more = {data!r}\n"
+        "nodes = [(name, {**_data, **_more.get(name, {})}) for name, _data in _found['nodes']]\n"
+    )
+    return str(path)
+
+
+def repositories() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = runpy.run_path(str(CHECKOUT / "inventories" / "lab.py"))["_repositories"]
+    return found
+
+
+def installed(node: Node) -> str:
+    return lab_nodes.run(node, "dpkg-query -W | grep -E 'nvidia|cuda|containerd'; ls /etc/apt/sources.list.d").stdout
+
+
+def accepted(node: Node) -> str:
+    return lab_nodes.run(node, "journalctl -u ssh.service -o cat | grep -c 'Accepted publickey'").stdout.strip()
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> str:
+    """Return an inventory with five kinds of mistakes on three hosts."""
+    return inventory(tmp_path, {name: dict(data) for name, data in WRONG.items()})
+
+
+def names_every_mistake(run: Run) -> bool:
+    return all(mistake in run.printed for mistake in MISTAKES) and all(host in run.printed for host in WRONG)
+
+
+def test_check_names_every_mistake_of_every_host_at_once(wrong: str) -> None:
+    run = command("gpunode", "check", wrong)
+    assert run.code == 3
+    assert names_every_mistake(run), run.printed
+    assert "Traceback" not in run.printed
+
+
+def test_pyinfra_itself_refuses_them_before_any_connection(wrong: str, nodes: tuple[Node, ...]) -> None:
+    before = [accepted(node) for node in nodes]
+    run = converge(inventory=wrong)
+    assert run.code not in (0, None)
+    assert names_every_mistake(run), run.printed
+    assert "Traceback" not in run.printed
+    assert "Connect" not in run.printed
+    assert [accepted(node) for node in nodes] == before
+
+
+def test_a_key_with_the_wrong_fingerprint_is_refused_and_nothing_installed(
+    tmp_path: Path, nodes: tuple[Node, ...]
+) -> None:
+    asked = repositories()
+    asked["cuda"] = {**asked["cuda"], "key_url": "http://127.0.0.1:8900/keys/wrong.asc"}
+    path = inventory(tmp_path, {"gpu-1": {"repositories": asked}})
+    before = installed(nodes[0])
+    run = converge("--limit", "gpu-1", inventory=path)
+    assert run.code == 1
+    assert asked["cuda"]["key_fingerprint"] in run.stderr
+    assert "refused" in run.stderr
+    assert set(run.operations("error")) == {"Trust the cuda repository"}
+    assert installed(nodes[0]) == before
+
+
+def test_the_good_node_converges_beside_a_refused_and_an_unreachable_one(
+    tmp_path: Path, nodes: tuple[Node, ...]
+) -> None:
+    # gpu-1 is good and reached as a sudo user; gpu-2 asks for a driver that its CUDA cannot use; gpu-3 is not there.
+    data: dict[str, dict[str, object]] = {
+        "gpu-1": {"ssh_user": "operator", "_sudo": True},
+        "gpu-2": {"driver": {"branch": "570"}, "cuda": {"version": "13.0"}},
+        "gpu-3": {"ssh_port": 1, "ssh_connect_retries": 0},
+    }
+    before = installed(nodes[1])
+    run = converge(inventory=inventory(tmp_path, data))
+    assert run.code == 1
+    assert "Traceback" not in run.printed
+    assert run.payload["results"]["failed_hosts"] == ["gpu-2", "gpu-3"]
+    assert run.operations("error") == {"Refuse this node": ["gpu-2"]}
+    assert "CUDA 13.0 needs driver 580" in run.stderr
+    assert "[gpu-3]" in run.stderr and "onnect" in run.stderr
+    assert installed(nodes[1]) == before
+    assert lab_nodes.run(nodes[0], "cat /sys/module/nvidia/version").stdout.strip() != ""
+    assert "gpu-1" in run.operations("no_change")["Verify the node"]
+
+
+def test_drift_tells_refused_unreachable_and_good_apart(tmp_path: Path) -> None:
+    data: dict[str, dict[str, object]] = {
+        "gpu-2": {"driver": {"branch": "570"}, "cuda": {"version": "13.0"}},
+        "gpu-3": {"ssh_port": 1, "ssh_connect_retries": 0},
+    }
+    run = command("gpunode", "drift", "--json", inventory(tmp_path, data))
+    assert run.code == 1, run.printed
+    classes = {name: {item["class"] for item in items} for name, items in json.loads(run.stdout).items()}
+    assert classes == {"gpu-1": {"ok"}, "gpu-2": {"unsupported"}, "gpu-3": {"unreachable"}}

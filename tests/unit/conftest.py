@@ -1,0 +1,19 @@
+"""Fixtures of the unit tests."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+
+@pytest.fixture
+def run_shell() -> Callable[[str], tuple[int, list[str]]]:
+    """Return a function that runs a probe under this machine's sh: exit code and lines."""
+
+    def run(command: str) -> tuple[int, list[str]]:
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout.splitlines()
+
+    return run

@@ -1,0 +1,172 @@
+"""Loading and unloading the simulated module, and what the kernel then shows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.hardware import hardware_digest
+from lab.hardware.simulated import fault, kmod, module
+from lab.hardware.simulated.boundary import publish_pci
+from lab.hardware.simulated.machine import Machine, gpu_models
+from tests.unit.lab.installed_driver import install
+
+pytestmark = pytest.mark.simulated
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    machine = Machine(tmp_path)
+    machine.write_json("/etc/gpunode-lab/hardware.json", {"gpu": "h100-80gb", "count": 2})
+    return machine
+
+
+def test_module_that_is_not_on_disk_is_not_found(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert kmod.main(["modprobe", "nvidia"], machine) == 1
+    expected = f"modprobe: FATAL: Module nvidia not found in directory /lib/modules/{machine.kernel}\n"
+    assert capsys.readouterr().err == expected
+    assert kmod.main(["modinfo", "-F", "version", "nvidia"], machine) == 1
+    assert capsys.readouterr().err == "modinfo: ERROR: Module nvidia not found.\n"
+
+
+def test_load_shows_version_devices_and_flavour(machine: Machine) -> None:
+    install(machine, "580.95.05")
+    assert kmod.main(["modprobe", "nvidia"], machine) == 0
+    assert machine.path("/sys/module/nvidia/version").read_text() == "580.95.05\n"
+    proc = machine.path("/proc/driver/nvidia/version").read_text()
+    assert proc.startswith("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (")
+    assert sorted(path.name for path in machine.path("/dev").iterdir()) == ["nvidia0", "nvidia1", "nvidiactl"]
+
+
+def test_proprietary_module_reads_differently(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    install(machine, "580.95.05", "proprietary")
+    assert kmod.main(["modprobe", "nvidia"], machine) == 0
+    proc = machine.path("/proc/driver/nvidia/version").read_text()
+    assert proc.startswith("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  ")
+    assert "Open" not in proc
+    assert kmod.main(["modinfo", "-F", "license", "nvidia"], machine) == 0
+    assert capsys.readouterr().out == "NVIDIA\n"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "flavour", "version", "loads"),
+    [
+        ("v100", "open", "580.95.05", False),
+        ("v100", "proprietary", "580.95.05", True),
+        ("v100", "proprietary", "590.48.01", False),
+        ("b200", "proprietary", "580.95.05", False),
+        ("b200", "open", "580.95.05", True),
+    ],
+)
+def test_module_loads_only_for_a_gpu_it_drives(
+    machine: Machine, capsys: pytest.CaptureFixture[str], gpu: str, flavour: str, version: str, loads: bool
+) -> None:
+    machine.write_json("/etc/gpunode-lab/hardware.json", {"gpu": gpu, "count": 1})
+    install(machine, version, flavour)
+    assert (kmod.main(["modprobe", "nvidia"], machine) == 0) is loads
+    expected = "" if loads else "modprobe: ERROR: could not insert 'nvidia': No such device\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_no_gpu_is_no_such_device(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.write_json("/etc/gpunode-lab/hardware.json", {"gpu": "h100-80gb", "count": 0})
+    install(machine, "580.95.05")
+    assert kmod.main(["modprobe", "nvidia"], machine) == 1
+    assert capsys.readouterr().err == "modprobe: ERROR: could not insert 'nvidia': No such device\n"
+    assert not machine.path("/sys/module/nvidia").exists()
+
+
+def test_module_in_use_stays(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    install(machine, "580.95.05")
+    assert kmod.main(["modprobe", "nvidia-uvm"], machine) == 0
+    assert kmod.main(["rmmod", "nvidia"], machine) == 1
+    assert capsys.readouterr().err == "rmmod: ERROR: Module nvidia is in use by: nvidia_uvm\n"
+    assert kmod.main(["modprobe", "-r", "nvidia"], machine) == 1
+    assert capsys.readouterr().err == "modprobe: FATAL: Module nvidia is in use by: nvidia_uvm\n"
+    assert kmod.main(["rmmod", "nvidia_uvm", "nvidia"], machine) == 0
+    assert not machine.path("/sys/module/nvidia").exists()
+    assert not list(machine.path("/dev").iterdir())
+    assert kmod.main(["rmmod", "nvidia"], machine) == 1
+    assert capsys.readouterr().err == "rmmod: ERROR: Module nvidia is not currently loaded\n"
+
+
+def test_blacklist_stops_only_those_who_ask_for_it(machine: Machine) -> None:
+    install(machine, "580.95.05")
+    folder = machine.path("/etc/modprobe.d")
+    folder.mkdir(parents=True)
+    (folder / "gpu.conf").write_text("# no driver here\nblacklist nvidia\n")
+    assert kmod.main(["modprobe", "-b", "nvidia"], machine) == 0
+    assert module.loaded_version(machine) is None
+    assert kmod.main(["modprobe", "nvidia"], machine) == 0
+    assert module.loaded_version(machine) == "580.95.05"
+
+
+def test_other_modules_go_to_the_real_kmod(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    def execv(path: str, arguments: list[str]) -> None:
+        started.append([path, *arguments])
+        sys.exit(0)
+
+    monkeypatch.setattr("os.execv", execv)
+    for command in (["modprobe", "overlay"], ["modprobe", "-a", "nvidia", "overlay"], ["modinfo", "--version"]):
+        with pytest.raises(SystemExit):
+            kmod.main(command, machine)
+    assert started == [
+        ["/usr/bin/kmod", "modprobe", "overlay"],
+        ["/usr/bin/kmod", "modprobe", "-a", "nvidia", "overlay"],
+        ["/usr/bin/kmod", "modinfo", "--version"],
+    ]
+
+
+def test_pci_devices_follow_the_hardware_file(machine: Machine) -> None:
+    machine.path("/proc/self").mkdir(parents=True)
+    machine.path("/proc/self/mountinfo").write_text("")
+    publish_pci(machine, machine.gpus())
+    folder = machine.path("/run/gpunode-lab/pci-devices")
+    assert sorted(path.name for path in folder.iterdir()) == ["0000:1a:00.0", "0000:40:00.0"]
+    device = folder / "0000:1a:00.0"
+    assert [(device / name).read_text() for name in ("vendor", "device", "class")] == [
+        "0x10de\n",
+        "0x2330\n",
+        "0x030200\n",
+    ]
+    machine.write_json("/etc/gpunode-lab/hardware.json", {"gpu": "t4", "count": 1})
+    publish_pci(machine, machine.gpus())
+    assert sorted(path.name for path in folder.iterdir()) == ["0000:3b:00.0"]
+
+
+def test_faults_are_set_checked_and_cleared(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fault.main(["set", "lost_gpu", "1"], machine) == 0
+    assert fault.main(["set", "hang"], machine) == 0
+    assert machine.faults == {"lost_gpu": 1, "hang": True}
+    assert fault.main(["clear", "hang"], machine) == 0
+    assert machine.faults == {"lost_gpu": 1}
+    assert fault.main(["set", "lost_gpu", "2"], machine) == 64
+    assert "allowed: the index of one of this node's 2 GPU(s)" in capsys.readouterr().err
+    assert fault.main(["set", "fire"], machine) == 64
+    assert fault.main(["clear"], machine) == 0
+    assert machine.faults == {}
+
+
+def test_a_reboot_unloads_but_the_file_stays(machine: Machine) -> None:
+    install(machine, "580.95.05")
+    module.load(machine, "nvidia")
+    assert module.STATE.startswith("/run/")
+    assert module.module_file(machine) is not None
+
+
+def test_every_model_has_eight_places_and_a_flavour() -> None:
+    models = gpu_models()
+    assert set(models) >= {"h100-80gb", "a100-40gb", "a100-80gb", "h200", "t4", "v100", "b200", "l40s"}
+    for model in models.values():
+        assert len(set(model.buses)) == 8
+        assert set(model.modules) <= {"open", "proprietary"}
+        assert model.modules
+
+
+def test_digest_is_stable() -> None:
+    assert hardware_digest() == hardware_digest()
+    assert len(hardware_digest()) == 64

@@ -1,0 +1,146 @@
+"""Keys, names and files of a lab; no node is started."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab import access, preconditions, state
+from lab.cache import cache_dir
+from lab.errors import LabError
+from lab.host_apt import HostApt, carried
+
+pytestmark = pytest.mark.pure
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def test_the_cache_is_made_where_xdg_says_and_made_again_when_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    assert cache_dir() == tmp_path / "elsewhere" / "gpunode"
+    cache_dir().rmdir()
+    assert cache_dir().is_dir()
+
+
+def test_a_relative_xdg_cache_home_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_dir() == tmp_path / ".cache" / "gpunode"
+
+
+def test_the_lab_asked_for_goes_before_the_environment_and_that_before_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUNODE_LAB", "env")
+    assert state.lab_name("asked") == "asked"
+    assert state.lab_name() == "env"
+    monkeypatch.delenv("GPUNODE_LAB")
+    assert state.lab_name() == "default"
+
+
+@pytest.mark.parametrize("name", ["../etc", "Upper", "-x", "a b", "a" * 40, "x\n"])
+def test_a_lab_name_that_could_leave_its_folder_is_refused(name: str) -> None:
+    with pytest.raises(LabError, match="allowed are lower-case"):
+        state.lab_name(name)
+
+
+def test_a_broken_state_file_names_itself_and_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "nodes.json").write_text("{half")
+    with pytest.raises(LabError, match=r"nodes\.json is not valid JSON.*gpunode lab down"):
+        state.read_json(tmp_path / "nodes.json")
+
+
+def test_a_state_file_that_cannot_be_written_keeps_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "faults.json"
+    state.write_json(path, {"hang": True})
+    with pytest.raises(TypeError):
+        state.write_json(path, {"hang": object()})
+    assert state.read_json(path) == {"hang": True}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["faults.json"]
+
+
+def test_host_keys_and_client_key_are_kept_and_private(tmp_path: Path) -> None:
+    key = access.client_key(tmp_path)
+    first = access.prepare_host(tmp_path / "gpu-1", "gpu-1", key)
+    assert first.startswith("ssh-ed25519 ")
+    assert len(first.split()) == 2
+    assert access.prepare_host(tmp_path / "gpu-1", "gpu-1", access.client_key(tmp_path)) == first
+    for private in (key, tmp_path / "gpu-1/ssh/ssh_host_ed25519_key"):
+        assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert (tmp_path / "gpu-1/ssh/authorized_keys").read_text() == key.with_suffix(".pub").read_text()
+
+
+def test_ssh_knows_only_the_labs_hosts_and_is_strict(tmp_path: Path) -> None:
+    command = access.ssh_command(tmp_path, "192.0.2.7", "operator")
+    shown = subprocess.run([*command[:-1], "-G", command[-1]], capture_output=True, text=True, check=True).stdout
+    options = dict(line.split(" ", 1) for line in shown.splitlines() if " " in line)
+    assert options["stricthostkeychecking"] in ("true", "yes")
+    assert options["userknownhostsfile"] == str(tmp_path / "known_hosts")
+    assert options["user"] == "operator"
+    assert options["identitiesonly"] == "yes"
+
+
+def test_every_missing_thing_is_named_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    text = "\n".join(preconditions.problems(cgroups=tmp_path, user=1000))
+    assert "run it with sudo" in text
+    assert "apt-get install --no-install-recommends podman runc debootstrap" in text
+    assert "mount -t cgroup -o none,name=systemd" in text
+
+
+def test_a_node_gets_the_hosts_proxy_but_reaches_its_own_repositories_directly() -> None:
+    dump = (
+        'Acquire::Check-Valid-Until "false";\nAcquire::http::Proxy "http://proxy.example:3128";\n'
+        'Acquire::https::CAInfo "/opt/ca.pem";\nAPT::Architecture "amd64";\nAcquire::https::SslKey "/root/key.pem";\n'
+    )
+    assert carried(dump, {"https_proxy": "http://other.example"}).splitlines() == [
+        'Acquire::Check-Valid-Until "false";',
+        'Acquire::http::Proxy "http://proxy.example:3128";',
+        'Acquire::http::Proxy::127.0.0.1 "DIRECT";',
+        'Acquire::https::CAInfo "/etc/ssl/certs/ca-certificates.crt";',
+        'Acquire::https::Proxy "http://other.example";',
+    ]
+
+
+def test_a_host_without_apt_settings_adds_none() -> None:
+    assert carried('APT::Architecture "amd64";\n', {}) == ""
+
+
+def test_the_sources_cover_suite_updates_and_security() -> None:
+    text = HostApt("http://m/debian", "http://m/debian-security", "", ()).sources("bookworm")
+    assert "URIs: http://m/debian\nSuites: bookworm bookworm-updates\nComponents: main contrib non-free\n" in text
+    assert "URIs: http://m/debian-security\nSuites: bookworm-security\n" in text
+
+
+def test_the_inventory_without_a_lab_says_what_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUNODE_LAB", "never-up")
+    pyinfra = Path(sys.executable).with_name("pyinfra")
+    command = [str(pyinfra), "inventories/lab.py", "fact", "server.Hostname"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=CHECKOUT)
+    assert result.returncode == 1
+    assert "lab never-up is not up: run `gpunode lab up --lab never-up` first" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_inventory_gives_each_node_strict_ssh_and_the_labs_repositories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GPUNODE_LAB", raising=False)
+    source = CHECKOUT / "inventories/lab.py"
+    (tmp_path / ".lab/default").mkdir(parents=True)
+    listed = {"key_fingerprint": "A" * 40, "nodes": [{"name": "gpu-1", "address": "192.0.2.11"}]}
+    (tmp_path / ".lab/default/nodes.json").write_text(json.dumps(listed))
+    scope = {"__file__": str(tmp_path / "inventories/lab.py")}
+    exec(compile(source.read_text(), str(source), "exec"), scope)
+    [(name, data)] = scope["nodes"]  # type: ignore[misc]
+    assert (name, data["ssh_hostname"], data["ssh_strict_host_key_checking"]) == ("gpu-1", "192.0.2.11", "yes")  # type: ignore[index]
+    assert data["repositories"]["cuda"] == {  # type: ignore[index]
+        "url": "http://127.0.0.1:8900/cuda/{distribution}/{architecture}",
+        "key_url": "http://127.0.0.1:8900/keys/gpunode-lab.asc",
+        "key_fingerprint": "A" * 40,
+    }

@@ -1,0 +1,212 @@
+"""The local repositories: signed, complete, rebuilt only when something changed, and what their programs do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab import repository
+from lab.packages import container_runtime
+from lab.packages.deb import Deb, Payload, build_deb
+from lab.packages.driver import DRIVER_VERSIONS, driver_packages
+from lab.packages.toolkit import toolkit_packages
+from lab.repository import Mirror, build_mirror
+
+needs_tools = pytest.mark.skipif(
+    any(shutil.which(tool) is None for tool in ("dpkg-deb", "apt-ftparchive", "gpg", "gpgv")),
+    reason="needs dpkg-dev, apt-utils, gnupg and gpgv",
+)
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory: pytest.TempPathFactory) -> Mirror:
+    with pytest.MonkeyPatch.context() as patch:
+        # Docker's package needs apt's mirror; what is shown here does not.
+        patch.setattr(repository, "_docker_package", lambda cache, report: None)
+        return build_mirror(tmp_path_factory.mktemp("cache"), lambda line: None)
+
+
+@needs_tools
+@pytest.mark.real
+def test_every_repository_is_signed_by_the_key_of_the_fingerprint(mirror: Mirror, tmp_path: Path) -> None:
+    ring = tmp_path / "ring.gpg"
+    subprocess.run(["gpg", "--dearmor", "-o", ring, mirror.path / "keys/gpunode-lab.asc"], check=True)
+    releases = sorted(mirror.path.rglob("InRelease"))
+    assert len(releases) == 4
+    for release in releases:
+        command = ["gpgv", "--status-fd", "1", "--keyring", str(ring), str(release)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        assert f"VALIDSIG {mirror.key_fingerprint}" in result.stdout
+    assert len(mirror.key_fingerprint) == 40
+    assert mirror.key_fingerprint == mirror.key_fingerprint.upper()
+
+
+@needs_tools
+@pytest.mark.real
+def test_wrong_key_does_not_fit(mirror: Mirror, tmp_path: Path) -> None:
+    ring = tmp_path / "ring.gpg"
+    subprocess.run(["gpg", "--dearmor", "-o", ring, mirror.path / "keys/wrong.asc"], check=True)
+    release = mirror.path / "cuda/debian12/x86_64/InRelease"
+    assert subprocess.run(["gpgv", "--keyring", str(ring), str(release)], capture_output=True).returncode != 0
+
+
+@needs_tools
+@pytest.mark.real
+def test_altered_index_is_not_what_was_signed(mirror: Mirror) -> None:
+    folder = mirror.path / "cuda/debian12/x86_64"
+    digest = subprocess.run(["sha256sum", folder / "Packages"], capture_output=True, text=True, check=True)
+    assert digest.stdout.split()[0] in (folder / "InRelease").read_text()
+
+
+@needs_tools
+@pytest.mark.real
+def test_all_versions_of_a_package_are_offered(mirror: Mirror) -> None:
+    index = (mirror.path / "cuda/debian12/x86_64/Packages").read_text()
+    offered = {
+        tuple(line.split(": ")[1] for line in block.splitlines() if line.startswith(("Package: ", "Version: ")))
+        for block in index.split("\n\n")
+    }
+    for version in DRIVER_VERSIONS:
+        for name in ("nvidia-open", "cuda-drivers", "nvidia-driver-cuda", f"nvidia-driver-pinning-{version}"):
+            assert (name, f"{version}-1") in offered
+    assert ("cuda-toolkit-12-9", "12.9.1-1") in offered
+
+
+@needs_tools
+@pytest.mark.real
+def test_second_build_changes_nothing_and_a_changed_package_rebuilds_in_place(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repository, "_docker_package", lambda cache, report: None)
+    release = mirror.path / "cuda/debian12/x86_64/InRelease"
+    said: list[str] = []
+    before, inode = release.read_bytes(), mirror.path.stat().st_ino
+    assert build_mirror(mirror.path.parent, said.append) == mirror
+    assert said == ["package mirror: up to date"]
+    assert release.read_bytes() == before
+    monkeypatch.setattr(repository, "cuda_packages", lambda: [Deb("cuda-toolkit-99-0", "99.0-1", "test")])
+    again = build_mirror(mirror.path.parent, said.append)
+    assert "cuda-toolkit-99-0" in (mirror.path / "cuda/debian12/x86_64/Packages").read_text()
+    # Running nodes have this very folder mounted.
+    assert again.path.stat().st_ino == inode
+    assert again.key_fingerprint == mirror.key_fingerprint
+    monkeypatch.undo()
+    monkeypatch.setattr(repository, "_docker_package", lambda cache, report: None)
+    build_mirror(mirror.path.parent, said.append)
+
+
+@needs_tools
+@pytest.mark.real
+def test_deb_holds_what_was_asked_and_is_built_once(tmp_path: Path) -> None:
+    deb = Deb("lab-test", "1:2.0-1", "Test", depends="python3", files=(Payload("usr/bin/x", b"#!/bin/sh\n", 0o755),))
+    built = build_deb(deb, tmp_path)
+    stamp = built.stat().st_mtime_ns
+    assert build_deb(deb, tmp_path) == built
+    assert built.stat().st_mtime_ns == stamp
+    listing = subprocess.run(["dpkg-deb", "-c", built], capture_output=True, text=True, check=True).stdout
+    assert "-rwxr-xr-x root/root" in next(line for line in listing.splitlines() if line.endswith("./usr/bin/x"))
+    assert deb.filename == "lab-test_2.0-1_amd64.deb"
+    assert Deb("lab-test", "1:2.0-1", "Test", depends="perl").digest() != deb.digest()
+
+
+@pytest.mark.pure
+def test_every_driver_package_is_bound_to_its_own_version() -> None:
+    for package in driver_packages():
+        if package.name.startswith("nvidia-driver-pinning"):
+            continue
+        for dependency in package.depends.split(", "):
+            if dependency and dependency != "python3":
+                assert dependency.endswith(f"(= {package.version})"), package.name
+
+
+@pytest.mark.pure
+def test_flavours_exclude_each_other() -> None:
+    conflicts = {package.name: package.conflicts for package in driver_packages()}
+    assert conflicts["nvidia-kernel-open-dkms"] == "nvidia-kernel-dkms"
+    assert conflicts["nvidia-kernel-dkms"] == "nvidia-kernel-open-dkms"
+
+
+@pytest.mark.pure
+def test_pinning_file_has_a_name_that_apt_reads() -> None:
+    pinning = [package for package in driver_packages() if package.name.startswith("nvidia-driver-pinning")]
+    assert len(pinning) == len(DRIVER_VERSIONS) + 4
+    for package in pinning:
+        # apt passes over a dotted name without this ending, and a conffile would outlive the package.
+        assert package.files[0].path.endswith(".pref")
+        assert package.conffiles == ()
+
+
+@pytest.mark.pure
+def test_toolkit_says_its_version() -> None:
+    files = {
+        (package.version, file.path): file.content.decode() for package in toolkit_packages() for file in package.files
+    }
+    assert "NVIDIA Container Toolkit CLI version 1.17.8" in files["1.17.8-1", "usr/bin/nvidia-ctk"]
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("env", "wanted"),
+    [
+        ([], None),
+        (["NVIDIA_VISIBLE_DEVICES="], None),
+        (["NVIDIA_VISIBLE_DEVICES=void"], None),
+        (["NVIDIA_VISIBLE_DEVICES=none"], None),
+        (["NVIDIA_VISIBLE_DEVICES=all"], "all"),
+        (["NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=0"], "0"),
+    ],
+)
+def test_runtime_reads_what_the_container_asks_for(env: list[str], wanted: str | None) -> None:
+    assert container_runtime.visible_devices({"process": {"env": env}}) == wanted
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("arguments", "bundle"),
+    [
+        (["--root", "/r", "create", "--bundle", "/b", "id"], Path("/b")),
+        (["run", "-b", "/b", "id"], Path("/b")),
+        (["create", "--bundle=/b", "id"], Path("/b")),
+        (["run", "id"], Path()),
+        (["delete", "id"], None),
+    ],
+)
+def test_runtime_finds_the_bundle(arguments: list[str], bundle: Path | None) -> None:
+    assert container_runtime.bundle_of(arguments) == bundle
+
+
+@pytest.mark.simulated
+def test_runtime_picks_devices_by_index_and_uuid(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / "dev" / name).touch()
+    for minor, uuid in enumerate(("GPU-a", "GPU-b")):
+        folder = tmp_path / "proc/driver/nvidia/gpus" / f"0000:0{minor}:00.0"
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(f"GPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n")
+
+    def names(wanted: str) -> list[str]:
+        return [path.name for path in container_runtime.device_paths(wanted, tmp_path)]
+
+    assert names("all") == ["nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"]
+    assert names("1") == names("GPU-b") == ["nvidia1", "nvidiactl", "nvidia-uvm"]
+    with pytest.raises(ValueError, match="7: unknown device"):
+        names("0,7")
+    (tmp_path / "dev/nvidiactl").unlink()
+    with pytest.raises(ValueError, match="driver not loaded"):
+        names("all")
+
+
+@pytest.mark.pure
+def test_runtime_adds_devices_and_the_right_to_use_them() -> None:
+    config = json.loads('{"linux": {"resources": {"devices": [{"allow": false, "access": "rwm"}]}}}')
+    container_runtime.add_devices(config, [Path("/dev/null")])
+    assert [device["path"] for device in config["linux"]["devices"]] == ["/dev/null"]
+    rules = config["linux"]["resources"]["devices"]
+    assert rules[0] == {"allow": False, "access": "rwm"}
+    assert rules[1] == {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rwm"}

@@ -1,0 +1,126 @@
+"""The editor of containerd's root file."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomlkit
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.containerd.editor import ConfigurationRefused, Runtimes, render
+from gpunode.containerd.state import effective_runtimes
+
+pytestmark = pytest.mark.pure
+DATA = Path(__file__).parent / "data"
+INPUTS = [
+    ("in-containerd-debian12-packaged.toml", "1.6.20"),
+    ("in-containerd16-kubeadm.toml", "1.6.20"),
+    ("in-containerd16-kubeadm.toml", "1.7.24"),
+    ("in-containerd16-kubeadm.toml", "2.1.9"),
+    ("in-containerd2-kubeadm.toml", "2.1.9"),
+]
+
+
+def asked_for(text: str) -> tuple[Any, ...]:
+    default, runtimes = effective_runtimes(text)
+    return default, {runtime.name: (runtime.systemd_cgroup, runtime.binary) for runtime in runtimes}
+
+
+@pytest.mark.parametrize("name, version", [*INPUTS, (None, "1.6.20"), (None, "2.1.9")])
+def test_a_file_becomes_one_with_nvidia_as_default_and_systemd_cgroups(name: str | None, version: str) -> None:
+    text = (DATA / name).read_text() if name else None
+    assert asked_for(render(text, version, Runtimes())) == (
+        "nvidia",
+        {"runc": (True, None), "nvidia": (True, "/usr/bin/nvidia-container-runtime")},
+    )
+
+
+@pytest.mark.parametrize("name, version", INPUTS)
+def test_comments_and_foreign_keys_are_kept(name: str, version: str) -> None:
+    before = (DATA / name).read_text()
+    after = render(before, version, Runtimes())
+    for line in before.splitlines():
+        if "#" in line:
+            assert line in after.splitlines()
+    assert _without_ours(tomllib.loads(after)) == _without_ours(tomllib.loads(before))
+
+
+@pytest.mark.parametrize("name, version", INPUTS)
+def test_a_file_that_is_right_comes_back_to_the_letter(name: str, version: str) -> None:
+    once = render((DATA / name).read_text(), version, Runtimes())
+    assert render(once, version, Runtimes()) == once
+
+
+def test_a_value_that_changes_keeps_its_inline_comment() -> None:
+    text = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd]\ndefault_runtime_name = "runc" # ours\n'
+    assert 'default_runtime_name = "nvidia" # ours' in render(text, "1.7.24", Runtimes())
+
+
+def test_docker_s_disabled_cri_plugin_is_enabled() -> None:
+    after = render('disabled_plugins = ["cri", "zfs"]\nversion = 2\n', "1.7.24", Runtimes())
+    assert tomllib.loads(after)["disabled_plugins"] == ["zfs"]
+
+
+@pytest.mark.parametrize(
+    "text, version, reason",
+    [
+        ("version = 3\n", "1.6.20", "reads 1, 2"),
+        ("version = 4\n", "2.1.9", "reads 1, 2, 3"),
+        ("[plugins.cri]\nx = 1\n", "1.6.20", "schema version 1"),
+        ("version = = 2", "1.6.20", "not TOML"),
+        ('version = 2\nplugins = "x"\n', "1.6.20", "no table"),
+        ("version = 2\n", "0.9.1", "not supported"),
+        ("version = 2\n", "rubbish", "not a version|not a containerd|is not"),
+    ],
+)
+def test_what_cannot_be_edited_is_refused_with_the_reason(text: str, version: str, reason: str) -> None:
+    with pytest.raises(ConfigurationRefused, match=reason):
+        render(text, version, Runtimes())
+
+
+def _without_ours(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a parsed file without the keys that are gpunode's to set."""
+    document.pop("version", None)
+    for plugin in document.get("plugins", {}).values():
+        containerd = plugin.get("containerd", {}) if isinstance(plugin, dict) else {}
+        containerd.pop("default_runtime_name", None)
+        for name in ("runc", "nvidia"):
+            runtime = containerd.get("runtimes", {}).get(name, {})
+            runtime.get("options", {}).pop("SystemdCgroup", None)
+            runtime.get("options", {}).pop("BinaryName", None)
+            for key in ("runtime_type", "privileged_without_host_devices"):
+                runtime.pop(key, None)
+            if runtime.get("options") == {}:
+                runtime.pop("options")
+            if runtime == {} and "runtimes" in containerd:
+                containerd["runtimes"].pop(name, None)
+        if containerd.get("runtimes") == {}:
+            containerd.pop("runtimes")
+        if containerd == {} and isinstance(plugin, dict):
+            plugin.pop("containerd", None)
+    plugins = {name: plugin for name, plugin in document.get("plugins", {}).items() if plugin != {}}
+    return {key: value for key, value in {**document, "plugins": plugins}.items() if value != {}}
+
+
+SCALARS = st.one_of(st.booleans(), st.integers(-(2**31), 2**31), st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=20))
+KEYS = st.from_regex(r"\A[a-z_][a-z0-9_.-]{0,12}\Z")
+FOREIGN = st.dictionaries(KEYS, st.one_of(SCALARS, st.dictionaries(KEYS, SCALARS, max_size=3)), max_size=4)
+
+
+@given(foreign=FOREIGN, plugin=FOREIGN, runtimes=st.sampled_from(["nvidia", "runc"]), cgroup=st.booleans())
+def test_any_file_keeps_its_foreign_keys_and_settles_after_one_edit(
+    foreign: dict[str, Any], plugin: dict[str, Any], runtimes: str, cgroup: bool
+) -> None:
+    plugin.pop("containerd", None)
+    for key in ("plugins", "version", "disabled_plugins"):
+        foreign.pop(key, None)
+    before = tomlkit.dumps({"version": 2, **foreign, "plugins": {"io.containerd.grpc.v1.cri": plugin}})
+    asked = Runtimes(default=runtimes, systemd_cgroup=cgroup)
+    after = render(before, "1.7.24", asked)
+    assert _without_ours(tomllib.loads(after)) == _without_ours(tomllib.loads(before))
+    assert effective_runtimes(after)[0] == runtimes
+    assert render(after, "1.7.24", asked) == after

@@ -1,0 +1,210 @@
+"""Parsers of what probes print: right answers, and garbage that must not pass for one."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyinfra.api.exceptions import FactProcessError
+
+from facts.node import PARTS, Node
+from gpunode import probe_output
+from gpunode.containerd.state import parse_containerd
+from gpunode.cuda import parse_cuda
+from gpunode.deb import parse_apt_repository, satisfies
+from gpunode.driver import parse_driver
+from gpunode.gpu import parse_gpus
+from gpunode.node import Node as NodeReading
+from gpunode.operating_system import parse_operating_system
+from gpunode.pci import parse_pci_gpus
+from gpunode.reading import ParseError
+
+pytestmark = pytest.mark.pure
+
+OPEN = "proc=NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@U22)"
+PROPRIETARY = "proc=NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23 10:11:16 UTC 2025"
+ROW = "smi=0, GPU-01000100-0000, NVIDIA H100 80GB HBM3, 00000000:1A:00.0, 580.95.05, 81559, Disabled, Disabled, Default, Disabled"
+
+
+def test_debian_and_its_kernel_are_read() -> None:
+    system = parse_operating_system(
+        ["os.ID=debian", 'os.VERSION_ID="12"', "os.VERSION_CODENAME=bookworm", "architecture=x86_64", "kernel=6.1.0-31"]
+    )
+    assert (system.id, system.version_id, system.family, system.tegra) == ("debian", "12", "debian", False)
+
+
+def test_ubuntu_is_of_debian_s_family_and_an_unknown_system_of_none() -> None:
+    base = ["architecture=aarch64", "kernel=5.15.0", "tegra=yes"]
+    assert parse_operating_system(['os.ID=pop', 'os.ID_LIKE="ubuntu debian"', *base]).family == "debian"
+    assert parse_operating_system(["os.ID=plan9", *base]).family is None
+    assert parse_operating_system(["os.ID=plan9", *base]).tegra
+
+
+def test_a_gpu_on_the_bus_gets_name_and_generation_from_the_table() -> None:
+    (gpu,) = parse_pci_gpus(["gpu=0000:1A:00.0 0x10de 0x2330"]).gpus
+    assert (gpu.address, gpu.device_id, gpu.generation) == ("0000:1a:00.0", "2330", "hopper")
+    assert gpu.name is not None and "H100" in gpu.name
+
+
+def test_a_gpu_that_the_table_does_not_know_is_still_a_gpu() -> None:
+    (gpu,) = parse_pci_gpus(["gpu=0000:1a:00.0 0x10de 0xfffe"]).gpus
+    assert (gpu.device_id, gpu.name, gpu.generation) == ("FFFE", None, None)
+
+
+@pytest.mark.parametrize("line, flavour", [(OPEN, "open"), (PROPRIETARY, "proprietary")])
+def test_the_loaded_flavour_is_told_by_the_kernel_s_own_line(line: str, flavour: str) -> None:
+    driver = parse_driver([line])
+    assert (driver.loaded_flavour, driver.loaded_version) == (flavour, "580.95.05")
+
+
+def test_an_upgrade_under_a_loaded_module_is_a_reboot_pending() -> None:
+    driver = parse_driver(["loaded=570.172.08", "module_version=580.95.05", "module_license=Dual MIT/GPL"])
+    assert driver.reboot_pending
+    assert driver.module_flavour == "open"
+    assert driver.branch == "570"
+
+
+def test_the_library_s_version_is_that_of_the_file_behind_the_link() -> None:
+    driver = parse_driver(["library=/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05"])
+    assert driver.library_version == "580.95.05"
+
+
+def test_nvidia_smi_rows_become_gpus() -> None:
+    gpus = parse_gpus(["rc=0", ROW])
+    assert gpus.status == "ok"
+    assert (gpus.gpus[0].memory_mib, gpus.gpus[0].pci_address, gpus.gpus[0].mig_mode.current) == (
+        81559, "0000:1a:00.0", "Disabled",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "code, status",
+    [(9, "no driver"), (12, "no library"), (15, "lost"), (18, "mismatch"), (124, "hangs"), (137, "hangs"), (255, "error")],
+)
+def test_each_way_in_which_nvidia_smi_fails_has_its_name(code: int, status: str) -> None:
+    gpus = parse_gpus([f"rc={code}", "smi=Failed to initialize NVML"])
+    assert (gpus.status, gpus.gpus, gpus.message) == (status, (), "Failed to initialize NVML")
+
+
+def test_a_row_with_too_few_columns_is_no_gpu() -> None:
+    with pytest.raises(ParseError, match="columns"):
+        parse_gpus(["rc=0", "smi=0, GPU-1"])
+
+
+def test_nvcc_tells_the_patch_release() -> None:
+    cuda = parse_cuda(
+        ["toolkit=/usr/local/cuda-12.9", "default=/usr/local/cuda-12.9", "nvcc=Cuda compilation tools, release 12.9, V12.9.86"]
+    )
+    assert (cuda.versions, cuda.default_version, cuda.nvcc_version) == (("12.9",), "12.9", "12.9.86")
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+MERGED = """
+version = 2
+[plugins."io.containerd.grpc.v1.cri".containerd]
+default_runtime_name = "nvidia"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+BinaryName = "/usr/bin/nvidia-container-runtime"
+SystemdCgroup = true
+"""
+CONTAINERD = [
+    "ActiveState=active", "UnitFileState=enabled", "started=1700000000.250000", "written=1700000000.500000",
+    "binary=/usr/bin/containerd", "config=/etc/containerd/config.toml",
+    "version=containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1",
+    f"merged={encoded(MERGED)}", f"text={encoded('version = 2')}",
+    "plugin=io.containerd.grpc.v1  cri  linux/amd64  ok", "shims=0",
+]  # fmt: skip
+
+
+def test_containerd_is_read_as_the_running_unit_has_it() -> None:
+    containerd = parse_containerd(CONTAINERD)
+    assert (containerd.version, containerd.default_runtime, containerd.cri_plugin) == ("1.6.20", "nvidia", "ok")
+    nvidia = containerd.runtime("nvidia")
+    assert nvidia is not None and nvidia.systemd_cgroup
+
+
+def test_a_file_written_in_the_second_of_the_start_makes_the_daemon_stale() -> None:
+    assert parse_containerd(CONTAINERD).stale
+    assert not parse_containerd([line.replace("000.250000", "000.750000") for line in CONTAINERD]).stale
+
+
+def test_the_worse_part_of_the_cri_plugin_counts() -> None:
+    lines = [*CONTAINERD, "plugin=io.containerd.cri.v1  runtime  linux/amd64  error"]
+    assert parse_containerd(lines).cri_plugin == "error"
+
+
+def test_registry_credentials_in_the_file_are_not_in_a_fact_s_json() -> None:
+    lines = [line for line in CONTAINERD if not line.startswith("text=")] + [f"text={encoded('password = 123')}"]
+    assert "password" not in json.dumps(parse_containerd(lines).to_json())
+    assert "123" not in repr(parse_containerd(lines))
+
+
+@pytest.mark.parametrize(
+    "deb, rule, fits",
+    [
+        ("580.95.05-1", "580.95.05", True),
+        ("580.95.05-1", "580", True),
+        ("580.95.05-1", "58", False),
+        ("580.195.05-1", "580.19", False),
+        ("1:1.6.20~ds1-1+deb12u1", "1.6.20", True),
+        ("1.17.8-1", "1.17.9", False),
+        ("1.17.8-1", None, True),
+        ("rubbish", "1", False),
+    ],
+)
+def test_a_package_fits_a_rule_by_its_upstream_version(deb: str, rule: str | None, fits: bool) -> None:
+    assert satisfies(deb, rule) is fits
+
+
+def test_a_line_that_is_no_fingerprint_is_refused() -> None:
+    with pytest.raises(ParseError, match="fingerprint"):
+        parse_apt_repository(["fingerprint=DEADBEEF"])
+
+
+def test_a_truncated_answer_is_not_taken_for_a_whole_one() -> None:
+    with pytest.raises(ParseError, match="truncated"):
+        probe_output.checked(["os.ID=debian"])
+
+
+@pytest.mark.parametrize("output", [[], [""], ["rubbish"], ["rubbish", probe_output.END], [probe_output.END]])
+def test_garbage_in_place_of_a_node_is_a_fact_process_error(output: list[str]) -> None:
+    with pytest.raises(FactProcessError):
+        Node().process(output)
+
+
+@given(lines=st.lists(st.text(max_size=60), max_size=12), name=st.sampled_from(sorted(PARTS)))
+def test_no_parser_raises_anything_but_fact_process_error(lines: list[str], name: str) -> None:
+    fact = PARTS[name]()
+    try:
+        fact.process([*lines, probe_output.END])
+    except FactProcessError:
+        pass
+
+
+def test_a_node_s_reading_can_be_printed_as_json() -> None:
+    lines = []
+    minimal: dict[str, list[str]] = {
+        "operating_system": ["os.ID=debian", "architecture=x86_64", "kernel=6.1"], "gpus": ["absent=yes"],
+    }  # fmt: skip
+    for name in PARTS:
+        lines += [f"{probe_output.SECTION}{name}", *minimal.get(name, [])]
+    reading = Node().process([*lines, "", probe_output.END])
+    assert isinstance(reading, NodeReading)
+    assert json.loads(json.dumps(reading.to_json()))["operating_system"]["id"] == "debian"
+
+
+def test_every_fact_prints_its_closing_line_and_exits_zero(run_shell: Callable[[str], tuple[int, list[str]]]) -> None:
+    for fact in PARTS.values():
+        code, lines = run_shell(fact().command())
+        assert code == 0, fact
+        assert lines[-1] == probe_output.END, fact
+        fact().process(lines)

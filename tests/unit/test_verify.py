@@ -1,0 +1,121 @@
+"""The verdict: settings and a node's reading in, findings out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpunode.containerd.state import Containerd, Runtime
+from gpunode.cuda import CudaToolkits
+from gpunode.docker import Docker
+from gpunode.driver import DriverState
+from gpunode.findings import ExitCode, FindingClass, verdict
+from gpunode.gpu import Gpu, Gpus, MigMode
+from gpunode.kubelet import Kubelet
+from gpunode.node import Node
+from gpunode.operating_system import OperatingSystem
+from gpunode.pci import PciGpu, PciGpus
+from gpunode.settings import settings_from
+from gpunode.toolkit import ContainerToolkit
+from gpunode.verify import judge
+
+pytestmark = pytest.mark.pure
+
+H100 = PciGpu("0000:1a:00.0", "2330", "GH100 [H100 SXM5 80GB]", "hopper")
+GPU = Gpu(0, "GPU-1", "NVIDIA H100", "0000:1a:00.0", "580.95.05", 81559, MigMode("Disabled", "Disabled"), "Default", "Disabled")
+GOOD = Node(
+    operating_system=OperatingSystem("debian", "12", "bookworm", (), "Debian 12", "x86_64", "6.1.0", False),
+    pci=PciGpus((H100,)),
+    driver=DriverState((), "580.95.05", "Dual MIT/GPL", "580.95.05", "open", "580.95.05"),
+    gpus=Gpus("ok", 0, None, (GPU,)),
+    cuda=CudaToolkits(("12.9",), "/usr/local/cuda-12.9", "12.9.86", True),
+    toolkit=ContainerToolkit((), "1.17.8", "/usr/bin/nvidia-container-runtime"),
+    containerd=Containerd(
+        "1.6.20", "/usr/bin/containerd", "/etc/containerd/config.toml", "", True, True, 10.0, 5.0, False, "nvidia",
+        (
+            Runtime("nvidia", "io.containerd.runc.v2", "/usr/bin/nvidia-container-runtime", True),
+            Runtime("runc", "io.containerd.runc.v2", None, True),
+        ),
+        "ok", 0,
+    ),
+    docker=Docker(None),
+    kubelet=Kubelet(None),
+)  # fmt: skip
+SETTINGS = settings_from({"driver": {"version": "580.95.05"}, "toolkit": {"version": "1.17.8"}})
+
+
+def bad(node: Node) -> list[tuple[str, FindingClass]]:
+    return [
+        (item.what, item.finding_class)
+        for item in judge(SETTINGS, node)
+        if item.finding_class is not FindingClass.OK
+    ]
+
+
+def test_a_node_that_is_as_asked_has_good_findings_only() -> None:
+    assert bad(GOOD) == []
+    assert len(judge(SETTINGS, GOOD)) > 12
+    assert verdict(judge(SETTINGS, GOOD)) is ExitCode.GOOD
+
+
+@pytest.mark.parametrize(
+    "part, change, what",
+    [
+        ("driver", {"loaded_version": None}, "loaded module"),
+        ("driver", {"loaded_flavour": "proprietary"}, "flavour"),
+        ("driver", {"library_version": "570.172.08"}, "library"),
+        ("gpus", {"gpus": ()}, "GPUs by nvidia-smi"),
+        ("gpus", {"status": "no driver", "gpus": ()}, "GPUs by nvidia-smi"),
+        ("cuda", {"versions": ("12.8",)}, "toolkit"),
+        ("cuda", {"default_path": "/usr/local/cuda-12.8"}, "/usr/local/cuda"),
+        ("cuda", {"nvcc_version": None}, "nvcc"),
+        ("cuda", {"profile": False}, "profile script"),
+        ("toolkit", {"version": "1.17.7"}, "nvidia-container-toolkit"),
+        ("toolkit", {"runtime_path": None}, "nvidia-container-runtime"),
+        ("containerd", {"version": None}, "version"),
+        ("containerd", {"active": False}, "service"),
+        ("containerd", {"enabled": False}, "starts at boot"),
+        ("containerd", {"default_runtime": "runc"}, "default runtime"),
+        ("containerd", {"cri_plugin": "error"}, "CRI plugin"),
+    ],
+)
+def test_each_difference_is_one_finding_of_drift(part: str, change: dict[str, Any], what: str) -> None:
+    node = replace(GOOD, **{part: replace(getattr(GOOD, part), **change)})
+    assert bad(node) == [(what, FindingClass.DRIFT)]
+    assert verdict(judge(SETTINGS, node)) is ExitCode.NEGATIVE
+
+
+def test_a_runtime_without_systemd_cgroups_is_named() -> None:
+    runtimes = tuple(replace(item, systemd_cgroup=item.name != "nvidia") for item in GOOD.containerd.runtimes)
+    node = replace(GOOD, containerd=replace(GOOD.containerd, runtimes=runtimes))
+    assert bad(node) == [("SystemdCgroup of nvidia", FindingClass.DRIFT)]
+
+
+def test_an_upgrade_under_a_loaded_module_is_pending_not_drift() -> None:
+    node = replace(
+        GOOD,
+        driver=replace(GOOD.driver, loaded_version="580.82.07"),
+        gpus=Gpus("mismatch", 18, "Failed to initialize NVML: Driver/library version mismatch", ()),
+    )
+    assert bad(node) == [("loaded module", FindingClass.REBOOT_PENDING)]
+
+
+def test_a_daemon_older_than_its_file_is_a_restart_pending() -> None:
+    node = replace(GOOD, containerd=replace(GOOD.containerd, configured_at=20.0))
+    assert bad(node) == [("running configuration", FindingClass.RESTART_PENDING)]
+
+
+@pytest.mark.parametrize("status", ["hangs", "lost", "error"])
+def test_a_sick_gpu_is_an_error_with_a_remedy(status: str) -> None:
+    node = replace(GOOD, gpus=Gpus(status, 15, "GPU is lost", ()))
+    assert bad(node) == [("GPUs by nvidia-smi", FindingClass.ERROR)]
+    finding = next(item for item in judge(SETTINGS, node) if item.finding_class is FindingClass.ERROR)
+    assert finding.cause and finding.remedy
+    assert verdict(judge(SETTINGS, node)) is ExitCode.ERROR
+
+
+def test_a_component_that_is_switched_off_is_not_judged() -> None:
+    settings = settings_from({"cuda": {"enabled": False}, "containerd": {"enabled": False}})
+    assert {item.component for item in judge(settings, GOOD)} == {"driver", "toolkit"}
