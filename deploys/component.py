@@ -18,7 +18,7 @@ from pyinfra.context import ctx_host
 
 from facts.node import Node
 from gpunode.node import Node as NodeReading
-from gpunode.preflight import refusals
+from gpunode.preflight import cautions, refusals
 from gpunode.reading import Unknown
 from gpunode.settings import Settings, settings_from
 from operations.refusal import refuse
@@ -28,7 +28,7 @@ _seen: WeakKeyDictionary[Host, NodeReading | None] = WeakKeyDictionary()
 
 
 def accepted() -> bool:
-    """Say whether this node can become what its settings ask; give a node that cannot its one operation, the refusal."""
+    """Say whether this node can become what its settings ask; one that cannot gets one operation, the refusal."""
     current = ctx_host.get()
     if current in _seen:
         return _seen[current] is not None
@@ -39,9 +39,10 @@ def accepted() -> bool:
         return False
     found = refusals(settings(), reading.operating_system, reading.pci.gpus, reading.driver)
     if found:
-        reasons = [f"{item.component}: {item.reason} ({item.source}). {item.remedy}" for item in found]
-        refuse(name="Refuse this node", reasons=reasons)
+        refuse(name="Refuse this node", reasons=[str(item) for item in found])
         return False
+    for item in cautions(settings(), reading.pci.gpus, reading.driver):
+        host.log(f"caution: {item}")
     _seen[current] = reading
     return True
 

@@ -20,11 +20,12 @@ def probe_command(probe: str) -> str:
     It prints a closing line (pyinfra hands on truncated output), in the C locale, as printable ASCII alone (one byte
     that is not UTF-8 makes pyinfra drop the rest), and exits 0 (any other status fails the host with no reason).
     """
-    return f"export LC_ALL=C; {{ {probe.strip()}\necho; echo {probe_output.END}; }} 2>/dev/null | tr -cd '\\11\\12\\40-\\176'"
+    body = f"{probe.strip()}\necho; echo {probe_output.END}"
+    return f"export LC_ALL=C; {{ {body}; }} 2>/dev/null | tr -cd '\\11\\12\\40-\\176'"
 
 
 def parsed(name: str, parse: Callable[[list[str]], T], output: list[str]) -> T:
-    """Return what `parse` makes of a probe's output; any error becomes FactProcessError, which fails this host alone."""
+    """Return what `parse` makes of a probe's output; any error becomes FactProcessError and fails this host alone."""
     try:
         return parse(probe_output.checked(output))
     except Exception as error:
@@ -44,7 +45,8 @@ class NodeFact(FactBase[Any], Generic[T]):
 
     def process(self, output: list[str]) -> T:
         """Return the typed reading."""
-        return parsed(type(self).__name__, type(self).parse, output)
+        reading: T = parsed(type(self).__name__, type(self).parse, output)
+        return reading
 
     @staticmethod
     def default() -> Unknown:

@@ -19,7 +19,9 @@ unit=$(systemctl show containerd.service --timestamp=us+utc \
   -p ActiveState,UnitFileState,NeedDaemonReload,ActiveEnterTimestamp,ExecStart)
 printf '%s\n' "$unit" | grep -E '^(ActiveState|UnitFileState|NeedDaemonReload)='
 started=$(printf '%s\n' "$unit" | sed -n 's/^ActiveEnterTimestamp=//p')
-printf '%s\n' "$unit" | grep -q '^ActiveState=active' && [ -n "$started" ] && echo "started=$(date -d "$started" +%s.%6N)"
+if printf '%s\n' "$unit" | grep -q '^ActiveState=active' && [ -n "$started" ]; then
+  echo "started=$(date -d "$started" +%s.%6N)"
+fi
 binary=$(printf '%s\n' "$unit" | sed -n 's/^ExecStart={ path=\([^ ;]*\).*/\1/p' | tail -n 1)
 config=$(printf '%s\n' "$unit" | sed -n 's/^ExecStart=.* \(-c\|--config\)[ =]\([^ ;]*\).*/\2/p' | tail -n 1)
 config=${config:-/etc/containerd/config.toml}

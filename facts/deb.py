@@ -34,8 +34,9 @@ class AptRepository(NodeFact[AptRepositoryReading]):
         key, list_file, stamped = (shlex.quote(path) for path in (keyring, source, stamp))
         return probe_command(
             f"[ -f {key} ] && gpg --batch --show-keys --with-colons {key} | "
-            "awk -F: '$1==\"pub\"{p=1} $1==\"fpr\"&&p{print \"fingerprint=\" $10; p=0}'\n"
+            'awk -F: \'$1=="pub"{p=1} $1=="fpr"&&p{print "fingerprint=" $10; p=0}\'\n'
             f'[ -f {list_file} ] && echo "source=$(base64 -w0 {list_file})"\n'
-            f'[ -f {list_file} ] && [ -f {key} ] && echo "digest=$(cat {list_file} {key} | sha256sum | cut -d" " -f1)"\n'
+            f"[ -f {list_file} ] && [ -f {key} ] && "
+            f'echo "digest=$(cat {list_file} {key} | sha256sum | cut -d" " -f1)"\n'
             f'[ -f {stamped} ] && echo "refreshed=$(cat {stamped})"'
         )

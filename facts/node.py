@@ -10,6 +10,7 @@ from facts.cuda import CudaToolkits
 from facts.docker import Docker
 from facts.driver import Driver
 from facts.gpu import Gpus
+from facts.keyring import Keyrings
 from facts.kubelet import Kubelet
 from facts.operating_system import OperatingSystem
 from facts.pci import PciGpus
@@ -28,6 +29,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "containerd": Containerd,
     "docker": Docker,
     "kubelet": Kubelet,
+    "keyrings": Keyrings,
 }
 
 

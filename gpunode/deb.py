@@ -21,9 +21,7 @@ class DebPackages(Reading):
         """Return the entries of name -> version rule that are not satisfied."""
         installed = dict(self.installed)
         return {
-            name: rule
-            for name, rule in wanted.items()
-            if name not in installed or not satisfies(installed[name], rule)
+            name: rule for name, rule in wanted.items() if name not in installed or not satisfies(installed[name], rule)
         }
 
 

@@ -5,6 +5,7 @@ This module drives pyinfra as a library, the way its own command does, so that a
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,10 +85,9 @@ def _inspected(inventory: Inventory, settings: Mapping[str, Settings]) -> tuple[
     logger.propagate = False
     try:
         state.set_stage(StateStage.Connect)
-        try:
+        # Raised where no host is left: each has its reason in connect_errors.
+        with contextlib.suppress(PyinfraError):
             connect_all(state)
-        except PyinfraError:
-            pass  # no host is left: each has its reason in connect_errors
         state.set_stage(StateStage.Prepare)
         readings = _readings(state)
         return tuple(
@@ -130,7 +130,9 @@ def _report(
         return NodeReport(name, (finding,), None)
     refused = refusals(settings, reading.operating_system, reading.pci.gpus, reading.driver)
     unsupported = tuple(
-        Finding(item.component, FindingClass.UNSUPPORTED, "preflight", None, None, item.reason, item.remedy, item.source)
+        Finding(
+            item.component, FindingClass.UNSUPPORTED, "preflight", None, None, item.reason, item.remedy, item.source
+        )
         for item in refused
     )
     return NodeReport(name, unsupported or judge(settings, reading), reading)

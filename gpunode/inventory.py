@@ -25,7 +25,7 @@ def foreign_names() -> frozenset[str]:
     from pyinfra.api.connectors import get_all_connectors
 
     names: set[str] = set()
-    for connector in get_all_connectors().values():  # type: ignore[no-untyped-call]
+    for connector in get_all_connectors().values():
         keys = getattr(connector, "data_cls", None)
         names |= set(getattr(keys, "__annotations__", {}))
         for base in getattr(keys, "__orig_bases__", ()):
@@ -34,7 +34,7 @@ def foreign_names() -> frozenset[str]:
 
 
 def _data_of(inventory: Inventory) -> dict[str, dict[str, Any]]:
-    return {host.name: dict(host.data.dict()) for host in inventory}  # type: ignore[no-untyped-call]
+    return {host.name: dict(host.data.dict()) for host in inventory}
 
 
 def validate_state(inventory: Inventory) -> dict[str, Settings]:
@@ -53,7 +53,7 @@ def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
     # pyinfra_cli patches the standard library for gevent on import; only what reads inventories needs to pay for that.
     from pyinfra.api.state import State
     from pyinfra.context import ctx_state
-    from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
+    from pyinfra_cli.inventory import make_inventory
 
     context: Any = ctx_state
     folder = str(Path.cwd())

@@ -9,6 +9,7 @@ from gpunode.cuda import CudaToolkits
 from gpunode.docker import Docker
 from gpunode.driver import DriverState
 from gpunode.gpu import Gpus
+from gpunode.keyring import Keyrings
 from gpunode.kubelet import Kubelet
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpus
@@ -29,3 +30,4 @@ class Node(Reading):
     containerd: Containerd
     docker: Docker
     kubelet: Kubelet
+    keyrings: Keyrings

@@ -25,7 +25,15 @@ class Unit(Reading):
     @property
     def enabled(self) -> bool:
         """Say whether the unit starts at boot; a static or generated one needs no enabling."""
-        return self.unit_file_state in ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "linked")
+        return self.unit_file_state in (
+            "enabled",
+            "enabled-runtime",
+            "static",
+            "alias",
+            "indirect",
+            "generated",
+            "linked",
+        )
 
 
 def parse_unit(lines: list[str]) -> Unit:

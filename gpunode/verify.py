@@ -24,6 +24,7 @@ def judge(settings: Settings, node: Node) -> tuple[Finding, ...]:
         findings += _toolkit(settings, node)
     if settings.containerd.enabled:
         findings += _containerd(settings, node)
+    findings += _keys(settings, node)
     return tuple(findings)
 
 
@@ -39,6 +40,22 @@ def _compared(
         cause=None if good else cause,
         remedy=None if good else remedy,
     )
+
+
+def _keys(settings: Settings, node: Node) -> Iterator[Finding]:
+    """Judge the keys that package repositories are trusted by: each its pinned one, and no other."""
+    used = {
+        "cuda": settings.cuda.enabled or (settings.driver.enabled and settings.driver.source == "cuda-repository"),
+        "toolkit": settings.toolkit.enabled,
+        "docker": settings.containerd.enabled and settings.containerd.source == "docker-repository",
+    }
+    for name in (name for name, is_used in used.items() if is_used):
+        wanted: str = getattr(settings.repositories, name).key_fingerprint
+        found = node.keyrings.of(name)
+        yield _compared(
+            "repositories", f"key of {name}", ", ".join(found) or None, wanted, found == (wanted,),
+            cause="the keyring was replaced or holds another key",
+        )  # fmt: skip
 
 
 def _driver(settings: Settings, node: Node) -> Iterator[Finding]:
@@ -62,7 +79,9 @@ def _driver(settings: Settings, node: Node) -> Iterator[Finding]:
         )  # fmt: skip
     flavour = chosen_flavour(settings, node.pci.gpus)
     loaded_flavour = driver.loaded_flavour or driver.module_flavour
-    if not driver.reboot_pending and loaded_flavour is not None:
+    # Where any flavour will do and gpunode did not install it, the one that is there is right.
+    chosen = asked.flavour != "auto" or asked.source == "cuda-repository"
+    if chosen and not driver.reboot_pending and loaded_flavour is not None:
         yield _compared("driver", "flavour", loaded_flavour, flavour, loaded_flavour == flavour)
     yield _compared(
         "driver", "library", driver.library_version, driver.module_version,
@@ -129,9 +148,7 @@ def _containerd(settings: Settings, node: Node) -> Iterator[Finding]:
     yield _compared(
         "containerd", "service", "running" if containerd.active else "stopped", "running", containerd.active
     )
-    yield _compared(
-        "containerd", "starts at boot", "yes" if containerd.enabled else "no", "yes", containerd.enabled
-    )
+    yield _compared("containerd", "starts at boot", "yes" if containerd.enabled else "no", "yes", containerd.enabled)
     if containerd.stale:
         yield Finding(
             "containerd", FindingClass.RESTART_PENDING, "running configuration", "older than its files", "the files'",

@@ -176,7 +176,7 @@ def _remove(path: Path) -> None:
 
 
 def _debootstrap(apt: HostApt, folder: Path, report: Report) -> None:
-    report(f"base image: debootstrap of {SUITE} from {apt.mirror} (about 90 s, once)")
+    report(f"base image: debootstrap of {SUITE} from {apt.mirror} (about a minute, once)")
     command = [
         # Its own mount namespace: an interrupted debootstrap leaves no /proc mounted in the folder.
         *("unshare", "--mount"),
@@ -262,9 +262,7 @@ def _prepare(folder: Path) -> None:
     (folder / "etc/hostname").unlink(missing_ok=True)
     for key in (folder / "etc/ssh").glob("ssh_host_*"):
         key.unlink()
-    # Debian has a group of this name already.
-    group = ["--gid", "operator"] if "\noperator:" in (folder / "etc/group").read_text() else ["--user-group"]
-    _in(folder, "useradd", "--create-home", "--shell", "/bin/bash", *group, "operator")
+    _add_operator(folder)
     for name in _SLIMMED:
         shutil.rmtree(folder / name, ignore_errors=True)
     (folder / "etc/gpunode-lab").mkdir(exist_ok=True)
@@ -272,9 +270,19 @@ def _prepare(folder: Path) -> None:
     _make_tiny_root(folder)
 
 
+def _add_operator(folder: Path) -> None:
+    if "\noperator:" in (folder / "etc/passwd").read_text():
+        # An image of the user's own may have one.
+        return
+    # Debian has a group of this name already.
+    group = ["--gid", "operator"] if "\noperator:" in (folder / "etc/group").read_text() else ["--user-group"]
+    _in(folder, "useradd", "--create-home", "--shell", "/bin/bash", *group, "operator")
+
+
 def _make_tiny_root(folder: Path) -> None:
     """Make a container's root filesystem of busybox alone: `ctr run --rootfs /srv/gpunode-lab/rootfs ID /bin/ls`."""
     tiny = folder / "srv/gpunode-lab/rootfs"
+    shutil.rmtree(tiny, ignore_errors=True)
     for name in ("bin", "dev", "etc", "proc", "root", "run", "sys", "tmp"):
         (tiny / name).mkdir(parents=True, exist_ok=True)
     busybox = next((path for path in (folder / "bin/busybox", folder / "usr/bin/busybox") if path.exists()), None)

@@ -93,6 +93,11 @@ def _digest(packages: list[Deb], fingerprint: str, docker: Path | None) -> str:
 
 
 def _recorded(mirror: Path) -> str | None:
+    """Return the digest of the mirror that lies there, or None if a part of it is gone: caches get cleaned."""
+    needed = [mirror / "keys/gpunode-lab.asc", mirror / "keys/wrong.asc"]
+    needed += [folder / "InRelease" for folder in _flat_folders(mirror)]
+    if not all(path.exists() for path in needed):
+        return None
     try:
         return (mirror / "digest").read_text().strip()
     except OSError:
@@ -116,7 +121,15 @@ def _place(packages: list[Deb], store: Path, folders: list[Path]) -> None:
     for package in packages:
         built = build_deb(package, store)
         for folder in folders:
-            os.link(built, folder / package.filename)
+            _link(built, folder / package.filename)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        # Some file systems know no hard links.
+        shutil.copyfile(source, target)
 
 
 def _flat_folders(draft: Path) -> list[Path]:

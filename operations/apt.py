@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyinfra import host
-from pyinfra.api import QuoteString, StringCommand
 
 from facts.deb import AptRepository, DebPackages
 from operations.failure import OperationRefused, known, node_operation
@@ -32,7 +31,7 @@ if [ "${found% }" != "$fingerprint" ]; then
     awk -F: '$1=="pub"{p=1} $1=="fpr"&&p{print $10; p=0}' | sort | tr '\\n' ' ' || true)
   if [ "${got% }" != "$fingerprint" ]; then
     echo "gpunode: the key at $key_url has the fingerprint ${got:-(none) }but $fingerprint is pinned" >&2
-    echo "gpunode: refused, nothing was installed; check the publisher's page, then repositories.$name.key_fingerprint" >&2
+    echo "gpunode: refused, nothing was installed; if the publisher says so, set repositories.$name.key_fingerprint" >&2
     exit 1
   fi
   gpg --batch --yes --dearmor --output "$temporary/keyring" "$temporary/key" 2>/dev/null ||
@@ -141,7 +140,7 @@ def packages(wanted: Mapping[str, str | None]) -> Iterator[Any]:
             raise OperationRefused(f"{name}: an empty version was asked for")
     # The whole set, not the missing part alone: apt must not move the others.
     arguments = [name if rule is None else f"{name}={rule}" for name, rule in sorted(wanted.items())]
-    yield script_command(f"apt_get() {{ {_APT} \"$@\"; }}\n{_INSTALL}", *arguments)
+    yield script_command(f'apt_get() {{ {_APT} "$@"; }}\n{_INSTALL}', *arguments)
 
 
 __all__ = ["packages", "repository", "source_text"]

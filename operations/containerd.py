@@ -1,4 +1,4 @@
-"""containerd's configuration, changed as one transaction: proven before the restart, put back if it does not come up."""
+"""containerd's configuration, changed as one transaction: proven before the restart, put back if it fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ healthy() {
     [ "$state" = ok ] && return 0
     tries=$((tries + 1)); sleep 0.5
   done
-  echo "gpunode: after 30 s containerd is $(systemctl is-active containerd), its CRI plugin '${state:-not answering}'" >&2
+  service=$(systemctl is-active containerd || true)
+  echo "gpunode: after 30 s containerd is $service, its CRI plugin '${state:-not answering}'" >&2
   journalctl -u containerd -n 8 --no-pager -o cat >&2 2>/dev/null || true
   return 1
 }
@@ -112,4 +113,3 @@ def configuration(default_runtime: str, systemd_cgroup: bool, nvidia: bool, rest
         config=state.config_path, binary=state.binary or "containerd", write="yes" if write else "no",
         encoded=base64.b64encode(text.encode()).decode(),
     )  # fmt: skip
-

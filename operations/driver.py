@@ -40,6 +40,6 @@ def module_loaded() -> Iterator[Any]:
     # In preparation the packages may be yet to come; in execution an absent module is an error.
     if driver.module_version is None and host.state is not None and host.state.is_executing:
         raise OperationRefused(
-            f"there is no nvidia module on disk for this kernel; see `dkms status` and the kernel headers of {host.name}"
+            f"there is no nvidia module on disk for this kernel; see `dkms status` and the headers of {host.name}"
         )
     yield script_command(_LOAD, wanted=driver.module_version or "")

@@ -7,7 +7,7 @@ second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -41,7 +41,7 @@ def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
 
     @operation()
     @wraps(function)
-    def contained(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:
+    def contained(*args: P.args, **kwargs: P.kwargs) -> Generator[Any, None, None]:
         try:
             yield from function(*args, **kwargs)
         except OperationRefused as refusal:
@@ -49,11 +49,13 @@ def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
         except Exception as error:
             yield fail(f"{function.__module__}.{function.__name__}: {type(error).__name__}: {error}")
 
-    return contained  # type: ignore[no-any-return]
+    return contained
 
 
 def known(reading: T | Unknown, what: str) -> T:
     """Return `reading`; raise OperationRefused where the node did not answer."""
     if isinstance(reading, Unknown):
-        raise OperationRefused(f"{what} is unknown ({reading.reason}); nothing was changed. Look at the node, run again.")
+        raise OperationRefused(
+            f"{what} is unknown ({reading.reason}); nothing was changed. Look at the node, run again."
+        )
     return reading

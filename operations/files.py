@@ -18,13 +18,12 @@ from pyinfra.api import QuoteString, StringCommand
 from facts.file import File
 from operations.failure import known, node_operation
 
-
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent.parent / "templates"),
     undefined=StrictUndefined,
     keep_trailing_newline=True,
     trim_blocks=True,
-    autoescape=False,  # noqa: S701 - shell and systemd files, no HTML
+    autoescape=False,
 )
 
 

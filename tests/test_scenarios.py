@@ -21,6 +21,12 @@ def test_scenario(scenario: str) -> None:
     environment = {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}", "NO_COLOR": "1", "PY_COLORS": "0"}
     done = subprocess.run(
         [binaries / "molecule", "test", "--scenario-name", scenario],
-        cwd=TESTS, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1800, check=False,
-    )  # fmt: skip
+        cwd=TESTS,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-12000:]

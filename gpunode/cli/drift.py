@@ -26,7 +26,8 @@ _STYLES = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", Fin
 def drift(inventory: Path, as_json: bool, show_all: bool) -> None:
     """Compare every node of INVENTORY with its settings, read-only, in one round trip per node.
 
-    Exits 0 where all is as asked, 2 on drift or something pending, 1 where a node could not be read, 3 on wrong settings.
+    Exits 0 where all is as asked, 2 on drift or something pending, 1 where a node could not be read, 3 on wrong
+    settings.
     """
     # Imported here: pyinfra patches the process's sockets when it is imported.
     from gpunode.drift import inspect
@@ -56,15 +57,14 @@ def _print(reports: tuple[NodeReport, ...], show_all: bool) -> None:
             if show_all or item.finding_class is not FindingClass.OK:
                 style = _STYLES.get(item.finding_class, "red")
                 verdict_text = f"[{style}]{item.finding_class}[/{style}]"
-                table.add_row(
-                    report.name, item.component, item.what, item.found or "", item.wanted or "", verdict_text
-                )
+                table.add_row(report.name, item.component, item.what, item.found or "", item.wanted or "", verdict_text)
         table.add_section()
     if table.row_count:
         console.print(table)
     for report in reports:
         bad = [item for item in report.findings if item.finding_class is not FindingClass.OK]
-        console.print(f"{report.name}: {worst(report.findings)}, {len(report.findings) - len(bad)} of {len(report.findings)} as asked")
+        count = f"{len(report.findings) - len(bad)} of {len(report.findings)} as asked"
+        console.print(f"{report.name}: {worst(report.findings)}, {count}")
         for item in bad:
             why = f"  {item.component}: {item.what}: {item.cause or item.finding_class}"
             console.print(why + (f". Remedy: {item.remedy}" if item.remedy else ""), markup=False)

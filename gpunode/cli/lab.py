@@ -61,7 +61,8 @@ def up(count: int, gpu: str, gpus: int, recreate: bool, lab_asked: str | None) -
     name = lab_name(lab_asked)
     report = _reporter()
     every = nodes.up(name, count, gpu, gpus, report, renew=recreate)
-    report(f"lab {name}: {len(every)} nodes are up; `gpunode lab ssh {every[0].name}` enters one")
+    nodes_are = "node is" if len(every) == 1 else "nodes are"
+    report(f"lab {name}: {len(every)} {nodes_are} up; `gpunode lab ssh {every[0].name}` enters one")
 
 
 @lab.command("list")

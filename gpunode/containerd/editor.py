@@ -54,9 +54,7 @@ def render(text: str | None, containerd_version: str, asked: Runtimes) -> str:
     # The runc entry too: a file that names only nvidia leaves runc undefined on 1.6 and 1.7 (data/containerd.yaml).
     _runtime(runtimes, "runc", {"SystemdCgroup": asked.systemd_cgroup})
     if asked.nvidia:
-        nvidia = _runtime(
-            runtimes, "nvidia", {"BinaryName": NVIDIA_RUNTIME, "SystemdCgroup": asked.systemd_cgroup}
-        )
+        nvidia = _runtime(runtimes, "nvidia", {"BinaryName": NVIDIA_RUNTIME, "SystemdCgroup": asked.systemd_cgroup})
         _set(nvidia, "privileged_without_host_devices", False)
     _set(containerd, "default_runtime_name", asked.default)
     return tomlkit.dumps(document)

@@ -27,6 +27,18 @@ def log(text: str) -> None:
         pass
 
 
+def tell_caller(arguments: list[str], reason: str) -> None:
+    """Write the reason where runc would: into the file after --log, from which containerd takes its error message."""
+    if "--log" not in arguments[:-1]:
+        return
+    entry = {"level": "error", "msg": reason, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    try:
+        with Path(arguments[arguments.index("--log") + 1]).open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+    except OSError:
+        pass
+
+
 def bundle_of(arguments: list[str]) -> Path | None:
     """Return the bundle folder of a `create` or `run`, or None for every other command."""
     if not {"create", "run"} & set(arguments):
@@ -113,6 +125,7 @@ def main(arguments: list[str]) -> int:
                 file.write_text(json.dumps(config))
         except (OSError, ValueError) as error:
             log(f"refused: {error}")
+            tell_caller(arguments, str(error))
             print(f"nvidia-container-runtime: {error}", file=sys.stderr)
             return 1
         log(f"{bundle}: NVIDIA_VISIBLE_DEVICES={wanted}")

@@ -198,3 +198,10 @@ def test_the_document_names_every_setting_once() -> None:
     assert "?" not in {
         settings_docs.kind(field.annotation) for field in component_models()["driver"].model_fields.values()
     }
+
+
+def test_hosts_of_one_run_share_one_limit_on_parallel_disturbance() -> None:
+    hosts = {"a": {"disruption": {"max_parallel": 2}}, "b": {}, "c": {"disruption": {"max_parallel": 2}}}
+    with pytest.raises(SettingsError) as error:
+        check_hosts(hosts)
+    assert [(item.host, item.key) for item in error.value.problems] == [("b", "disruption.max_parallel")]

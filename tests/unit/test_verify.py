@@ -13,6 +13,7 @@ from gpunode.docker import Docker
 from gpunode.driver import DriverState
 from gpunode.findings import ExitCode, FindingClass, verdict
 from gpunode.gpu import Gpu, Gpus, MigMode
+from gpunode.keyring import Keyrings
 from gpunode.kubelet import Kubelet
 from gpunode.node import Node
 from gpunode.operating_system import OperatingSystem
@@ -23,8 +24,19 @@ from gpunode.verify import judge
 
 pytestmark = pytest.mark.pure
 
+SETTINGS = settings_from({"driver": {"version": "580.95.05"}, "toolkit": {"version": "1.17.8"}})
 H100 = PciGpu("0000:1a:00.0", "2330", "GH100 [H100 SXM5 80GB]", "hopper")
-GPU = Gpu(0, "GPU-1", "NVIDIA H100", "0000:1a:00.0", "580.95.05", 81559, MigMode("Disabled", "Disabled"), "Default", "Disabled")
+GPU = Gpu(
+    0,
+    "GPU-1",
+    "NVIDIA H100",
+    "0000:1a:00.0",
+    "580.95.05",
+    81559,
+    MigMode("Disabled", "Disabled"),
+    "Default",
+    "Disabled",
+)
 GOOD = Node(
     operating_system=OperatingSystem("debian", "12", "bookworm", (), "Debian 12", "x86_64", "6.1.0", False),
     pci=PciGpus((H100,)),
@@ -42,15 +54,16 @@ GOOD = Node(
     ),
     docker=Docker(None),
     kubelet=Kubelet(None),
+    keyrings=Keyrings((
+        ("cuda", SETTINGS.repositories.cuda.key_fingerprint),
+        ("toolkit", SETTINGS.repositories.toolkit.key_fingerprint),
+    )),
 )  # fmt: skip
-SETTINGS = settings_from({"driver": {"version": "580.95.05"}, "toolkit": {"version": "1.17.8"}})
 
 
 def bad(node: Node) -> list[tuple[str, FindingClass]]:
     return [
-        (item.what, item.finding_class)
-        for item in judge(SETTINGS, node)
-        if item.finding_class is not FindingClass.OK
+        (item.what, item.finding_class) for item in judge(SETTINGS, node) if item.finding_class is not FindingClass.OK
     ]
 
 
@@ -87,6 +100,20 @@ def test_each_difference_is_one_finding_of_drift(part: str, change: dict[str, An
     assert verdict(judge(SETTINGS, node)) is ExitCode.NEGATIVE
 
 
+def test_a_key_that_is_not_the_pinned_one_is_named() -> None:
+    cuda, _ = GOOD.keyrings.keys
+    node = replace(GOOD, keyrings=Keyrings((cuda, ("toolkit", "A" * 40))))
+    assert bad(node) == [("key of toolkit", FindingClass.DRIFT)]
+    beside = replace(GOOD, keyrings=Keyrings((*GOOD.keyrings.keys, ("toolkit", "A" * 40))))
+    assert bad(beside) == [("key of toolkit", FindingClass.DRIFT)]
+
+
+def test_the_flavour_of_a_driver_that_gpunode_did_not_install_may_be_any() -> None:
+    node = replace(GOOD, driver=replace(GOOD.driver, loaded_flavour="proprietary", module_license="NVIDIA"))
+    findings = judge(settings_from({"driver": {"source": "present"}, "toolkit": {"version": "1.17.8"}}), node)
+    assert {item.finding_class for item in findings} == {FindingClass.OK}
+
+
 def test_a_runtime_without_systemd_cgroups_is_named() -> None:
     runtimes = tuple(replace(item, systemd_cgroup=item.name != "nvidia") for item in GOOD.containerd.runtimes)
     node = replace(GOOD, containerd=replace(GOOD.containerd, runtimes=runtimes))
@@ -118,4 +145,4 @@ def test_a_sick_gpu_is_an_error_with_a_remedy(status: str) -> None:
 
 def test_a_component_that_is_switched_off_is_not_judged() -> None:
     settings = settings_from({"cuda": {"enabled": False}, "containerd": {"enabled": False}})
-    assert {item.component for item in judge(settings, GOOD)} == {"driver", "toolkit"}
+    assert {item.component for item in judge(settings, GOOD)} == {"driver", "toolkit", "repositories"}

@@ -25,7 +25,8 @@ def main(arguments: list[str], machine: Machine | None = None) -> int:
     machine.log(program, " ".join(arguments[1:]))
     try:
         return {"modprobe": _modprobe, "rmmod": _rmmod, "modinfo": _modinfo}[program](machine, arguments[1:], names)
-    except HardwareError as error:
+    except (HardwareError, OSError) as error:
+        # OSError: gpunode-lab-hardware.service has not run, so /sys/module is the kernel's own and not writable.
         print(f"{program}: ERROR: SIMULATED hardware: {error}", file=sys.stderr)
         return 1
 

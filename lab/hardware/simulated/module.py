@@ -93,6 +93,7 @@ def load(machine: Machine, name: str) -> None:
     else:
         module = {"version": found.version, "flavour": found.flavour, "modules": []}
         _require_device(machine, found)
+    machine.path(f"/sys/module/{name}").mkdir(parents=True, exist_ok=True)
     machine.write_json(STATE, {**module, "modules": [*module["modules"], name]})
     _publish(machine, name, found)
     machine.log("module", f"loaded {name} {found.version} ({found.flavour})")
@@ -108,7 +109,6 @@ def _require_device(machine: Machine, found: ModuleFile) -> None:
 
 def _publish(machine: Machine, name: str, found: ModuleFile) -> None:
     folder = machine.path(f"/sys/module/{name}")
-    folder.mkdir(parents=True, exist_ok=True)
     for file, content in (("version", found.version), ("refcnt", "0"), ("initstate", "live")):
         (folder / file).write_text(content + "\n")
     if name == "nvidia_uvm":

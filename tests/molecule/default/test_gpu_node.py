@@ -82,7 +82,12 @@ def test_repositories_are_trusted_by_one_keyring_each(node_host: Any) -> None:
 
 
 def test_the_toolkit_s_four_packages_have_one_version(node_host: Any) -> None:
-    names = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container1", "libnvidia-container-tools")
+    names = (
+        "nvidia-container-toolkit",
+        "nvidia-container-toolkit-base",
+        "libnvidia-container1",
+        "libnvidia-container-tools",
+    )
     assert {node_host.package(name).version for name in names} == {"1.17.8-1"}
 
 

@@ -1,4 +1,4 @@
-"""Nodes and settings that cannot be. The order counts: nothing may be installed before the last test. SIMULATED: GPUs."""
+"""Nodes and settings that cannot be; nothing may be installed before the last test. SIMULATED: the GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab import nodes as lab_nodes
 from lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, Run, command, converge
 
-WRONG = {
+WRONG: dict[str, dict[str, object]] = {
     "gpu-1": {"driver": {"flavour": "opne"}, "cuda": {"version": 12.9}},
     "gpu-2": {"containrd": {"enabled": True}, "driver": {"version": "580.95.05", "branch": "570"}},
     "gpu-3": {"toolkit": {"enabled": False, "chanel": "stable"}},
@@ -46,7 +46,7 @@ def accepted(node: Node) -> str:
 @pytest.fixture
 def wrong(tmp_path: Path) -> str:
     """Return an inventory with five kinds of mistakes on three hosts."""
-    return inventory(tmp_path, {name: dict(data) for name, data in WRONG.items()})
+    return inventory(tmp_path, WRONG)
 
 
 def names_every_mistake(run: Run) -> bool:
@@ -81,7 +81,8 @@ def test_a_key_with_the_wrong_fingerprint_is_refused_and_nothing_installed(
     assert run.code == 1
     assert asked["cuda"]["key_fingerprint"] in run.stderr
     assert "refused" in run.stderr
-    assert set(run.operations("error")) == {"Trust the cuda repository"}
+    started = [line for line in run.stderr.splitlines() if "Starting operation" in line]
+    assert "Trust the cuda repository" in started[-1]
     assert installed(nodes[0]) == before
 
 

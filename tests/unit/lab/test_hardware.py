@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from lab.hardware import hardware_digest
+from lab.hardware import hardware_digest, install_hardware
+from lab.hardware.image import HardwareInstallError
 from lab.hardware.simulated import fault, kmod, module
 from lab.hardware.simulated.boundary import publish_pci
 from lab.hardware.simulated.machine import Machine, gpu_models
@@ -170,3 +172,30 @@ def test_every_model_has_eight_places_and_a_flavour() -> None:
 def test_digest_is_stable() -> None:
     assert hardware_digest() == hardware_digest()
     assert len(hardware_digest()) == 64
+
+
+@pytest.mark.skipif(shutil.which("dpkg-divert") is None, reason="needs dpkg-divert")
+def test_image_gets_wrappers_beside_kmod_and_an_enabled_unit(tmp_path: Path) -> None:
+    for folder in ("usr/bin", "usr/sbin", "var/lib/dpkg/info", "var/lib/dpkg/updates"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "var/lib/dpkg/status").touch()
+    (tmp_path / "var/lib/dpkg/info/kmod.list").write_text("/usr/sbin/modprobe\n/usr/sbin/rmmod\n/usr/sbin/modinfo\n")
+    kmod_program = tmp_path / "usr/bin/kmod"
+    kmod_program.write_text("kmod")
+    (tmp_path / "usr/bin/python3").touch()
+    (tmp_path / "usr/sbin/modprobe").symlink_to("../bin/kmod")
+    for _ in range(2):
+        install_hardware(tmp_path)
+    assert kmod_program.read_text() == "kmod"
+    modprobe = tmp_path / "usr/sbin/modprobe"
+    assert "SIMULATED" in modprobe.read_text()
+    assert modprobe.stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "usr/lib/gpunode-lab/simulated/gpus.json").exists()
+    wanted = tmp_path / "etc/systemd/system/sysinit.target.wants/gpunode-lab-hardware.service"
+    assert (tmp_path / str(wanted.readlink()).lstrip("/")).exists()
+    assert "/usr/sbin/modprobe.kmod" in (tmp_path / "var/lib/dpkg/diversions").read_text()
+
+
+def test_image_without_kmod_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(HardwareInstallError, match="install the packages kmod and python3"):
+        install_hardware(tmp_path)

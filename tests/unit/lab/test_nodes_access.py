@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,11 +136,11 @@ def test_the_inventory_gives_each_node_strict_ssh_and_the_labs_repositories(
     (tmp_path / ".lab/default").mkdir(parents=True)
     listed = {"key_fingerprint": "A" * 40, "nodes": [{"name": "gpu-1", "address": "192.0.2.11"}]}
     (tmp_path / ".lab/default/nodes.json").write_text(json.dumps(listed))
-    scope = {"__file__": str(tmp_path / "inventories/lab.py")}
+    scope: dict[str, Any] = {"__file__": str(tmp_path / "inventories/lab.py")}
     exec(compile(source.read_text(), str(source), "exec"), scope)
-    [(name, data)] = scope["nodes"]  # type: ignore[misc]
-    assert (name, data["ssh_hostname"], data["ssh_strict_host_key_checking"]) == ("gpu-1", "192.0.2.11", "yes")  # type: ignore[index]
-    assert data["repositories"]["cuda"] == {  # type: ignore[index]
+    [(name, data)] = scope["nodes"]
+    assert (name, data["ssh_hostname"], data["ssh_strict_host_key_checking"]) == ("gpu-1", "192.0.2.11", "yes")
+    assert data["repositories"]["cuda"] == {
         "url": "http://127.0.0.1:8900/cuda/{distribution}/{architecture}",
         "key_url": "http://127.0.0.1:8900/keys/gpunode-lab.asc",
         "key_fingerprint": "A" * 40,

@@ -71,7 +71,8 @@ def test_the_repositories_are_served_inside_the_node(node: Node) -> None:
 
 
 def test_a_node_that_is_up_is_kept(node: Node) -> None:
-    before, lines = started(node), []
+    before = started(node)
+    lines: list[str] = []
     assert nodes.up(LAB, 1, "h100-80gb", 2, lines.append) == (node,)
     assert started(node) == before
     assert any("gpu-1: is up already, kept" in line for line in lines)
@@ -85,7 +86,7 @@ def test_a_stopped_node_is_started_again_with_its_files(node: Node) -> None:
 
 
 def test_other_gpus_than_the_node_has_are_refused_and_the_remedy_named(node: Node) -> None:
-    with pytest.raises(LabError, match="gpu-1 of lab test-nodes is up with 2 × h100-80gb, not 1 × t4.*--recreate"):
+    with pytest.raises(LabError, match=r"gpu-1 of lab test-nodes is up with 2 × h100-80gb, not 1 × t4.*--recreate"):
         nodes.up(LAB, 1, "t4", 1)
 
 

@@ -102,6 +102,16 @@ def test_second_build_changes_nothing_and_a_changed_package_rebuilds_in_place(
 
 @needs_tools
 @pytest.mark.real
+def test_mirror_that_lost_a_part_is_made_whole(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repository, "_docker_package", lambda cache, report: None)
+    for lost in ("toolkit", "keys"):
+        shutil.rmtree(mirror.path / lost)
+        assert build_mirror(mirror.path.parent, lambda line: None) == mirror
+        assert (mirror.path / lost).is_dir()
+
+
+@needs_tools
+@pytest.mark.real
 def test_deb_holds_what_was_asked_and_is_built_once(tmp_path: Path) -> None:
     deb = Deb("lab-test", "1:2.0-1", "Test", depends="python3", files=(Payload("usr/bin/x", b"#!/bin/sh\n", 0o755),))
     built = build_deb(deb, tmp_path)
@@ -200,6 +210,14 @@ def test_runtime_picks_devices_by_index_and_uuid(tmp_path: Path) -> None:
     (tmp_path / "dev/nvidiactl").unlink()
     with pytest.raises(ValueError, match="driver not loaded"):
         names("all")
+
+
+@pytest.mark.pure
+def test_runtime_tells_containerd_why_it_refuses(tmp_path: Path) -> None:
+    log = tmp_path / "log.json"
+    (tmp_path / "config.json").write_text("{")
+    assert container_runtime.main(["--log", str(log), "create", "--bundle", str(tmp_path), "id"]) == 1
+    assert json.loads(log.read_text())["level"] == "error"
 
 
 @pytest.mark.pure
