@@ -31,7 +31,9 @@ if [ -n "$binary" ]; then
   echo "version=$("$binary" --version)"
   [ -e "$config" ] && echo "text=$(base64 -w0 "$config")"
   echo "merged=$("$binary" --config "$config" config dump | base64 -w0)"
-  for file in "$config" /etc/containerd/conf.d/*.toml /etc/systemd/system/containerd.service.d/*.conf; do
+  # The folder too: a drop-in that was removed leaves no other trace.
+  overrides=/etc/systemd/system/containerd.service.d
+  for file in "$config" /etc/containerd/conf.d/*.toml "$overrides" "$overrides"/*.conf; do
     [ -e "$file" ] && echo "written=$(stat -c %.6Y "$file")"
   done
   timeout -k 2 10 ctr plugins ls | grep -E '^io\.containerd\.(grpc\.v1 +cri|cri\.v1 +runtime) ' | sed 's/^/plugin=/'

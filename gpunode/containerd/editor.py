@@ -77,14 +77,15 @@ def _file_version(document: MutableMapping[str, Any], schema: ContainerdSchema, 
             "or move it away"
         )
     if version == 1:
-        # Version 1 has other plugin ids throughout: a rewrite, which is more than adding our keys.
-        if any(key not in ("version",) for key in document):
+        # Version 1 names plugins by other ids: where it names any but cri, a conversion is more than adding our keys.
+        named = [name for name in document.get("disabled_plugins", []) if name != "cri"]
+        if named or any(key in document for key in ("plugins", "required_plugins")):
             raise ConfigurationRefused(
-                "the file is of schema version 1 (it has no `version` key); add `version = 2` after checking its "
-                "plugin names with `containerd config migrate`, or move it away"
+                "the file is of schema version 1 (it has no `version` key) and names plugins; convert it with "
+                "`containerd config migrate`, or move it away"
             )
-        document["version"] = schema.default_version
-        return schema.default_version
+        document["version"] = 2
+        return 2
     return version
 
 

@@ -63,6 +63,16 @@ def converge(*options: str, inventory: str = "inventories/lab.py", **environment
     return command("pyinfra", "-y", "--json", *options, inventory, "deploys/gpu_node.py", **environment)
 
 
+def inventory_with(folder: Path, data: dict[str, dict[str, object]]) -> str:
+    """Write an inventory of the lab's nodes with more host data, and return its path."""
+    path = folder / "inventory.py"
+    path.write_text(
+        f"import runpy\n_found = runpy.run_path({str(CHECKOUT / 'inventories' / 'lab.py')!r})\n_more = {data!r}\n"
+        "nodes = [(name, {**_data, **_more.get(name, {})}) for name, _data in _found['nodes']]\n"
+    )
+    return str(path)
+
+
 def connect(node: lab_nodes.Node, user: str = "root") -> Any:
     """Return a testinfra host of a node, over SSH."""
     folder = CHECKOUT / ".lab" / LAB

@@ -60,6 +60,19 @@ def test_a_value_that_changes_keeps_its_inline_comment() -> None:
     assert 'default_runtime_name = "nvidia" # ours' in render(text, "1.7.24", Runtimes())
 
 
+def test_docker_s_own_file_of_version_1_becomes_version_2_with_cri_enabled() -> None:
+    after = render(
+        '#   Copyright\n\ndisabled_plugins = ["cri"]\n\n#root = "/var/lib/containerd"\n[grpc]\nuid = 0\n',
+        "1.7.24",
+        Runtimes(),
+    )
+    assert tomllib.loads(after)["version"] == 2
+    assert tomllib.loads(after)["disabled_plugins"] == []
+    assert tomllib.loads(after)["grpc"] == {"uid": 0}
+    assert '#root = "/var/lib/containerd"' in after
+    assert asked_for(after)[0] == "nvidia"
+
+
 def test_docker_s_disabled_cri_plugin_is_enabled() -> None:
     after = render('disabled_plugins = ["cri", "zfs"]\nversion = 2\n', "1.7.24", Runtimes())
     assert tomllib.loads(after)["disabled_plugins"] == ["zfs"]
@@ -71,6 +84,7 @@ def test_docker_s_disabled_cri_plugin_is_enabled() -> None:
         ("version = 3\n", "1.6.20", "reads 1, 2"),
         ("version = 4\n", "2.1.9", "reads 1, 2, 3"),
         ("[plugins.cri]\nx = 1\n", "1.6.20", "schema version 1"),
+        ('disabled_plugins = ["zfs"]\n', "1.6.20", "schema version 1"),
         ("version = = 2", "1.6.20", "not TOML"),
         ('version = 2\nplugins = "x"\n', "1.6.20", "no table"),
         ("version = 2\n", "0.9.1", "not supported"),

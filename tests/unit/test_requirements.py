@@ -12,6 +12,7 @@ from gpunode.cuda import CudaToolkits
 from gpunode.docker import Docker
 from gpunode.driver import DriverState
 from gpunode.gpu import Gpus
+from gpunode.keyring import Keyrings
 from gpunode.kubelet import Kubelet
 from gpunode.node import Node
 from gpunode.operating_system import OperatingSystem
@@ -166,6 +167,7 @@ def _node(**changes: Any) -> Node:
         "containerd": CONTAINERD,
         "docker": Docker(None),
         "kubelet": Kubelet(None),
+        "keyrings": Keyrings(()),
     }
     return Node(**{**good, **changes})
 

@@ -10,7 +10,7 @@ import pytest
 
 from lab import nodes as lab_nodes
 from lab.nodes import Node
-from tests.molecule.conftest import CHECKOUT, Run, command, converge
+from tests.molecule.conftest import CHECKOUT, Run, command, converge, inventory_with
 
 WRONG: dict[str, dict[str, object]] = {
     "gpu-1": {"driver": {"flavour": "opne"}, "cuda": {"version": 12.9}},
@@ -18,16 +18,6 @@ WRONG: dict[str, dict[str, object]] = {
     "gpu-3": {"toolkit": {"enabled": False, "chanel": "stable"}},
 }
 MISTAKES = ["driver.flavour", "cuda.version", "containrd", "driver.version", "toolkit.chanel"]
-
-
-def inventory(folder: Path, data: dict[str, dict[str, object]]) -> str:
-    """Write an inventory of the lab's nodes with more host data, and return its path."""
-    path = folder / "inventory.py"
-    path.write_text(
-        f"import runpy\n_found = runpy.run_path({str(CHECKOUT / 'inventories' / 'lab.py')!r})\n_more = {data!r}\n"
-        "nodes = [(name, {**_data, **_more.get(name, {})}) for name, _data in _found['nodes']]\n"
-    )
-    return str(path)
 
 
 def repositories() -> dict[str, dict[str, str]]:
@@ -46,7 +36,7 @@ def accepted(node: Node) -> str:
 @pytest.fixture
 def wrong(tmp_path: Path) -> str:
     """Return an inventory with five kinds of mistakes on three hosts."""
-    return inventory(tmp_path, WRONG)
+    return inventory_with(tmp_path, WRONG)
 
 
 def names_every_mistake(run: Run) -> bool:
@@ -75,7 +65,7 @@ def test_a_key_with_the_wrong_fingerprint_is_refused_and_nothing_installed(
 ) -> None:
     asked = repositories()
     asked["cuda"] = {**asked["cuda"], "key_url": "http://127.0.0.1:8900/keys/wrong.asc"}
-    path = inventory(tmp_path, {"gpu-1": {"repositories": asked}})
+    path = inventory_with(tmp_path, {"gpu-1": {"repositories": asked}})
     before = installed(nodes[0])
     run = converge("--limit", "gpu-1", inventory=path)
     assert run.code == 1
@@ -96,7 +86,7 @@ def test_the_good_node_converges_beside_a_refused_and_an_unreachable_one(
         "gpu-3": {"ssh_port": 1, "ssh_connect_retries": 0},
     }
     before = installed(nodes[1])
-    run = converge(inventory=inventory(tmp_path, data))
+    run = converge(inventory=inventory_with(tmp_path, data))
     assert run.code == 1
     assert "Traceback" not in run.printed
     assert run.payload["results"]["failed_hosts"] == ["gpu-2", "gpu-3"]
@@ -113,7 +103,7 @@ def test_drift_tells_refused_unreachable_and_good_apart(tmp_path: Path) -> None:
         "gpu-2": {"driver": {"branch": "570"}, "cuda": {"version": "13.0"}},
         "gpu-3": {"ssh_port": 1, "ssh_connect_retries": 0},
     }
-    run = command("gpunode", "drift", "--json", inventory(tmp_path, data))
+    run = command("gpunode", "drift", "--json", inventory_with(tmp_path, data))
     assert run.code == 1, run.printed
     classes = {name: {item["class"] for item in items} for name, items in json.loads(run.stdout).items()}
     assert classes == {"gpu-1": {"ok"}, "gpu-2": {"unsupported"}, "gpu-3": {"unreachable"}}
