@@ -9,7 +9,7 @@ UV_VERSION := 0.13.9
 LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap dpkg-dev apt-utils gnupg openssh-client zstd
 TIMED = date +"==> %H:%M:%S $(1)"
 
-.PHONY: help setup lab-tools demo demo-down test-fast test test-slow lint docs
+.PHONY: help setup lab-tools demo demo-down test-fast test test-slow lint docs audit
 
 help:
 	@echo "make setup      make .venv, so that .venv/bin/pyinfra and .venv/bin/gpunode work"
@@ -19,6 +19,7 @@ help:
 	@echo "make test       unit tests and scenarios on lab nodes"
 	@echo "make test-slow  what takes long"
 	@echo "make lint       ruff and mypy"
+	@echo "make audit      look for known vulnerabilities in uv.lock; says so where it could not"
 	@echo "make docs       generate docs/settings.md and docs/support.md"
 
 setup: .venv/.complete
@@ -50,14 +51,17 @@ lint: setup
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 
+audit: setup
+	@.venv/bin/python -m tests.advisories
+
 docs: setup
 	@.venv/bin/python -m gpunode.settings_docs
 
 test-fast: setup
-	@.venv/bin/pytest tests/unit
+	@.venv/bin/pytest -m "not node and not slow" tests/unit
 
 test: setup lab-tools
 	@$(SUDO) .venv/bin/pytest -m "not slow" tests/unit tests/test_scenarios.py
 
 test-slow: setup lab-tools
-	@$(SUDO) .venv/bin/pytest tests/unit tests/test_scenarios.py
+	@$(SUDO) env GPUNODE_TEST_ALL=1 .venv/bin/pytest tests/unit tests/test_scenarios.py

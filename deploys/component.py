@@ -7,6 +7,7 @@ of the one host.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,35 +17,45 @@ from pyinfra.api import Host
 from pyinfra.api.deploy import deploy
 from pyinfra.context import ctx_host
 
-from facts.node import Node
-from gpunode.node import Node as NodeReading
+from facts.machine import Machine as MachineFact
+from gpunode import hooks
+from gpunode.machine import Machine
 from gpunode.preflight import cautions, refusals
 from gpunode.reading import Unknown
 from gpunode.settings import Settings, settings_from
+from operations.announcement import announcing
 from operations.refusal import refuse
 
 # Only what the run itself does not change is read from it: system, architecture, GPUs.
-_seen: WeakKeyDictionary[Host, NodeReading | None] = WeakKeyDictionary()
+_seen: WeakKeyDictionary[Host, Machine | None] = WeakKeyDictionary()
+_announced: WeakKeyDictionary[Host, set[Callable[..., Any]]] = WeakKeyDictionary()
+_bodies: dict[Callable[..., Any], Callable[[], None]] = {}
 
 
 def accepted() -> bool:
     """Say whether this node can become what its settings ask; one that cannot gets one operation, the refusal."""
     current = ctx_host.get()
-    if current in _seen:
-        return _seen[current] is not None
-    _seen[current] = None
-    reading = host.get_fact(Node)
+    if current not in _seen:
+        reading: Machine | None = None
+        try:
+            reading, reasons = _judged()
+        except Exception as error:
+            reasons = [f"preflight: {type(error).__name__}: {error}"]
+        _seen[current] = None if reasons else reading
+        if reasons:
+            refuse(name="Refuse this node", reasons=reasons)
+    return _seen[current] is not None
+
+
+def _judged() -> tuple[Machine | None, list[str]]:
+    """Return what the node is, and the reasons to refuse it."""
+    reading = host.get_fact(MachineFact)
     if isinstance(reading, Unknown):
-        refuse(name="Refuse this node", reasons=[f"preflight: {reading.reason}"])
-        return False
+        return None, [f"preflight: {reading.reason}"]
     found = refusals(settings(), reading.operating_system, reading.pci.gpus, reading.driver)
-    if found:
-        refuse(name="Refuse this node", reasons=[str(item) for item in found])
-        return False
     for item in cautions(settings(), reading.pci.gpus, reading.driver):
         host.log(f"caution: {item}")
-    _seen[current] = reading
-    return True
+    return reading, [str(item) for item in found]
 
 
 def settings() -> Settings:
@@ -52,13 +63,31 @@ def settings() -> Settings:
     return settings_from(host.data.dict())
 
 
-def node() -> NodeReading:
+def node() -> Machine:
     """Return what the accepted node was at the start of the run; good for what a run does not change."""
     current = ctx_host.get()
     reading = _seen[current]
     if reading is None:
         raise RuntimeError(f"{host.name} was not accepted")
     return reading
+
+
+def announce(*components: Callable[..., Any]) -> None:
+    """Make known what the components' operations are going to ask, so that one round trip answers all of them.
+
+    Their bodies run for it, which changes nothing; a component that is not announced here announces itself.
+    """
+    current = ctx_host.get()
+    if not hooks.are_installed():
+        return
+    done = _announced.setdefault(current, set())
+    bodies: list[Callable[[], None]] = [_bodies.get(item, item) for item in components]
+    for body in bodies:
+        if body not in done:
+            done.add(body)
+            # What is wrong with it is said when it runs in earnest.
+            with suppress(Exception), announcing(current):
+                body()
 
 
 def component(title: str) -> Callable[[Callable[[], None]], Callable[..., Any]]:
@@ -70,10 +99,12 @@ def component(title: str) -> Callable[[Callable[[], None]], Callable[..., Any]]:
         def contained() -> None:
             try:
                 if accepted():
+                    announce(function)
                     function()
             except Exception as error:
                 refuse(name=f"Give up on {title}", reasons=[f"{type(error).__name__}: {error}"])
 
+        _bodies[contained] = function
         return contained
 
     return decorate

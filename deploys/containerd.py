@@ -46,16 +46,8 @@ def _install() -> None:
 
 def _proxy() -> None:
     proxy = settings().proxy
-    environment = {
-        name: value
-        for name, value in (
-            ("HTTP_PROXY", proxy.http),
-            ("HTTPS_PROXY", proxy.https),
-            ("NO_PROXY", ",".join(proxy.no_proxy)),
-        )
-        if value
-    }
-    if proxy.http or proxy.https:
+    environment = {name.upper(): value for name, value in proxy.environment.items()}
+    if environment:
         files.template(name="Set containerd's proxy", path=PROXY, source="http-proxy.conf", environment=environment)
     else:
         files.absent(name="Remove containerd's proxy", path=PROXY)

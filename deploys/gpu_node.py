@@ -1,5 +1,6 @@
 """Turn a machine into a verified GPU node: pyinfra inventories/prod.py deploys/gpu_node.py"""
 
+from deploys.component import announce
 from deploys.containerd import containerd
 from deploys.cuda import cuda
 from deploys.driver import driver
@@ -10,6 +11,7 @@ from deploys.verify import verify
 
 # A node that preflight refuses gets the refusal and nothing else.
 if preflight():
+    announce(packaging, driver, cuda, toolkit, containerd, verify)
     packaging()
     driver()
     cuda()

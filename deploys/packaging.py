@@ -8,13 +8,14 @@ from operations import apt, files
 def packaging() -> None:
     """Set apt's proxy and install what fetching and checking a repository key takes."""
     proxy = settings().proxy
-    if proxy.http or proxy.https:
+    if proxy.environment:
         files.template(
             name="Set apt's proxy",
             path="/etc/apt/apt.conf.d/80gpunode-proxy",
             source="apt-proxy.conf",
-            proxies={scheme: url for scheme, url in (("http", proxy.http), ("https", proxy.https)) if url},
-            direct=proxy.no_proxy,
+            # apt would take the proxy for http for https, too.
+            proxies={"http": proxy.http or "DIRECT", "https": proxy.https or "DIRECT"},
+            direct=proxy.direct_hosts,
         )
     else:
         files.absent(name="Remove apt's proxy", path="/etc/apt/apt.conf.d/80gpunode-proxy")

@@ -28,4 +28,5 @@ def trust(name: str) -> None:
         components=components,
         key_url=repository.key_url.format(**values),
         key_fingerprint=repository.key_fingerprint,
+        proxies=settings().proxy.environment,
     )

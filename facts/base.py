@@ -9,19 +9,15 @@ from pyinfra.api import FactBase
 from pyinfra.api.exceptions import FactProcessError
 
 from gpunode import probe_output
+from gpunode.probe import Probe
 from gpunode.reading import Reading, Unknown
 
 T = TypeVar("T", bound=Reading)
 
 
-def probe_command(probe: str) -> str:
-    """Return the shell command that runs `probe` safely.
-
-    It prints a closing line (pyinfra hands on truncated output), in the C locale, as printable ASCII alone (one byte
-    that is not UTF-8 makes pyinfra drop the rest), and exits 0 (any other status fails the host with no reason).
-    """
-    body = f"{probe.strip()}\necho; echo {probe_output.END}"
-    return f"export LC_ALL=C; {{ {body}; }} 2>/dev/null | tr -cd '\\11\\12\\40-\\176'"
+def probe_command(probe: str) -> Probe:
+    """Return the shell command that runs `probe` safely; see gpunode.probe."""
+    return Probe([(None, probe)])
 
 
 def parsed(name: str, parse: Callable[[list[str]], T], output: list[str]) -> T:
@@ -39,7 +35,7 @@ class NodeFact(FactBase[Any], Generic[T]):
     parse: Callable[[list[str]], Any]
     shell_executable = "sh"
 
-    def command(self) -> str:
+    def command(self) -> Probe:
         """Return the probe's command."""
         return probe_command(self.probe)
 

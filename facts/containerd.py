@@ -16,8 +16,8 @@ class Containerd(NodeFact[Reading]):
 
     probe = r"""
 unit=$(systemctl show containerd.service --timestamp=us+utc \
-  -p ActiveState,UnitFileState,NeedDaemonReload,ActiveEnterTimestamp,ExecStart)
-printf '%s\n' "$unit" | grep -E '^(ActiveState|UnitFileState|NeedDaemonReload)='
+  -p ActiveState,UnitFileState,ActiveEnterTimestamp,ExecStart)
+printf '%s\n' "$unit" | grep -E '^(ActiveState|UnitFileState)='
 started=$(printf '%s\n' "$unit" | sed -n 's/^ActiveEnterTimestamp=//p')
 if printf '%s\n' "$unit" | grep -q '^ActiveState=active' && [ -n "$started" ]; then
   echo "started=$(date -d "$started" +%s.%6N)"
@@ -31,10 +31,13 @@ if [ -n "$binary" ]; then
   echo "version=$("$binary" --version)"
   [ -e "$config" ] && echo "text=$(base64 -w0 "$config")"
   echo "merged=$("$binary" --config "$config" config dump | base64 -w0)"
-  # The folder too: a drop-in that was removed leaves no other trace.
+  # The folders too: a drop-in that was removed leaves no other trace. By ctime: `cp -p` sets any mtime that it likes.
   overrides=/etc/systemd/system/containerd.service.d
-  for file in "$config" /etc/containerd/conf.d/*.toml "$overrides" "$overrides"/*.conf; do
-    [ -e "$file" ] && echo "written=$(stat -c %.6Y "$file")"
+  imports=$("$binary" --config "$config" config dump | sed -n 's/^imports = \[\(.*\)\]$/\1/p')
+  imports=$(printf '%s' "$imports" | tr -d "\"' " | tr , ' ')
+  drop_ins=/etc/containerd/conf.d
+  for file in "$config" $imports "$drop_ins" "$drop_ins"/*.toml "$overrides" "$overrides"/*.conf; do
+    [ -e "$file" ] && echo "written=$(stat -c %.6Z "$file")"
   done
   timeout -k 2 10 ctr plugins ls | grep -E '^io\.containerd\.(grpc\.v1 +cri|cri\.v1 +runtime) ' | sed 's/^/plugin=/'
   echo "shims=$(ps -eo comm= | grep -c '^containerd-shim')"

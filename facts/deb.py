@@ -8,35 +8,67 @@ from facts.base import NodeFact, probe_command
 from gpunode.deb import AptRepository as AptRepositoryReading
 from gpunode.deb import DebPackages as DebPackagesReading
 from gpunode.deb import parse_apt_repository, parse_deb_packages
+from gpunode.probe import Probe
 
 
 class DebPackages(NodeFact[DebPackagesReading]):
-    """Read the installed versions of the packages that are asked about."""
+    """Read the installed versions of the packages that are asked about, and whether dpkg left something half-done."""
 
     parse = staticmethod(parse_deb_packages)
 
-    def command(self, names: list[str]) -> str:  # type: ignore[override]
-        """Return the probe for `names`."""
+    def command(self, names: list[str]) -> Probe:  # type: ignore[override]
+        """Return the probe for `names`, and for dpkg itself: silence on the others must mean that they are absent."""
         asked = " ".join(shlex.quote(name) for name in names)
         return probe_command(
             f"dpkg-query -W -f '${{db:Status-Status}} ${{Package}} ${{Version}}\\n' {asked} | "
-            "sed -n 's/^installed /package=/p'"
+            "sed -n 's/^installed /package=/p'\n"
+            "dpkg-query -W -f 'dpkg=${db:Status-Status}\\n' dpkg\n"
+            '[ -z "$(dpkg --audit 2>&1; ls /var/lib/dpkg/updates)" ] || echo interrupted=yes'
         )
 
 
+# Names that apt itself ignores are none of ours either; what is left needs no quoting in our answer's lines.
+_OWN_NAME = '[ -f "$file" ] || continue; case "${file##*/}" in *[!A-Za-z0-9_.-]*) continue;; esac'
+_PRIMARY = 'awk -F: \'$1=="pub"{p=1} $1=="fpr"&&p{print $10; p=0}\''
+
+
 class AptRepository(NodeFact[AptRepositoryReading]):
-    """Read keyring, source and refresh stamp of a repository; paths are those of operations.apt."""
+    """Read keyring, source and refresh stamp of a repository, and what else the node trusts in its place.
+
+    Paths are those of operations.apt.
+    """
 
     parse = staticmethod(parse_apt_repository)
 
-    def command(self, keyring: str, source: str, stamp: str) -> str:  # type: ignore[override]
-        """Return the probe for a repository's three files."""
+    def command(  # type: ignore[override]
+        self, keyring: str, source: str, stamp: str, uri: str, distrusted: list[str]
+    ) -> Probe:
+        """Return the probe for a repository's three files, for other lists with `uri`, and for keys in `distrusted`.
+
+        All world-trusted keys are listed by one gpg; only where a distrusted one is among them is each file asked.
+        """
         key, list_file, stamped = (shlex.quote(path) for path in (keyring, source, stamp))
+        # Up to apt's own $(ARCH), and without the scheme: the other entry may write both differently.
+        needle = shlex.quote(uri.partition("://")[2].partition("$(")[0].rstrip("/"))
+        ids = shlex.quote("|".join(f"{identity}$" for identity in distrusted))
         return probe_command(
-            f"[ -f {key} ] && gpg --batch --show-keys --with-colons {key} | "
-            'awk -F: \'$1=="pub"{p=1} $1=="fpr"&&p{print "fingerprint=" $10; p=0}\'\n'
+            f"[ -f {key} ] && gpg --batch --show-keys --with-colons {key} | {_PRIMARY} | sed s/^/fingerprint=/\n"
             f'[ -f {list_file} ] && echo "source=$(base64 -w0 {list_file})"\n'
             f"[ -f {list_file} ] && [ -f {key} ] && "
             f'echo "digest=$(cat {list_file} {key} | sha256sum | cut -d" " -f1)"\n'
-            f'[ -f {stamped} ] && echo "refreshed=$(cat {stamped})"'
+            f'[ -f {stamped} ] && echo "refreshed=$(cat {stamped})"\n'
+            'echo "architecture=$(dpkg --print-architecture)"\n'
+            "for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do\n"
+            f'{_OWN_NAME}; [ "$file" = {list_file} ] && continue\n'
+            f'grep -qiF -e {needle} "$file" && echo "other=$file $(base64 -w0 "$file")"\n'
+            "done\n"
+            "( set --\n"
+            "for file in /etc/apt/trusted.gpg /etc/apt/trusted.gpg.d/*.gpg /etc/apt/trusted.gpg.d/*.asc; do\n"
+            f'{_OWN_NAME}; set -- "$@" "$file"\n'
+            "done\n"
+            f'if [ "$#" -gt 0 ] && gpg --batch --show-keys --with-colons "$@" | {_PRIMARY} | grep -qE -e {ids}; then\n'
+            'for file in "$@"; do\n'
+            f'gpg --batch --show-keys --with-colons "$file" | {_PRIMARY} | sed "s|\\$| $file|; s/^/trusted=/"\n'
+            "done\n"
+            "fi )"
         )

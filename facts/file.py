@@ -7,6 +7,7 @@ import shlex
 from facts.base import NodeFact, probe_command
 from gpunode.file import File as Reading
 from gpunode.file import parse_file
+from gpunode.probe import Probe
 
 
 class File(NodeFact[Reading]):
@@ -14,7 +15,7 @@ class File(NodeFact[Reading]):
 
     parse = staticmethod(parse_file)
 
-    def command(self, path: str) -> str:  # type: ignore[override]
+    def command(self, path: str) -> Probe:  # type: ignore[override]
         """Return the probe for `path`."""
         file = shlex.quote(path)
         return probe_command(

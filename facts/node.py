@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from facts.base import NodeFact
@@ -16,7 +17,8 @@ from facts.operating_system import OperatingSystem
 from facts.pci import PciGpus
 from facts.toolkit import ContainerToolkit
 from gpunode.node import Node as Reading
-from gpunode.probe_output import SECTION, sections
+from gpunode.probe import Probe
+from gpunode.probe_output import sections
 from gpunode.reading import ParseError
 
 PARTS: dict[str, type[NodeFact[Any]]] = {
@@ -33,22 +35,30 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
 }
 
 
-def parse_node(lines: list[str]) -> Reading:
+def parse_parts(parts: Mapping[str, type[NodeFact[Any]]], lines: list[str]) -> dict[str, Any]:
     """Parse each section with its component's own parser; raise ParseError naming the section that is wrong."""
     found = sections(line for line in lines if line)
     readings: dict[str, Any] = {}
-    for name, fact in PARTS.items():
+    for name, fact in parts.items():
         if name not in found:
             raise ParseError(f"the answer has no section {name}")
         try:
             readings[name] = fact.parse(found[name])
         except ParseError as error:
             raise ParseError(f"{name}: {error}") from error
-    return Reading(**readings)
+    return readings
+
+
+def parse_node(lines: list[str]) -> Reading:
+    """Return the node that the sections tell of; raise ParseError naming the section that is wrong."""
+    return Reading(**parse_parts(PARTS, lines))
 
 
 class Node(NodeFact[Reading]):
     """Read every component of a node at once."""
 
-    probe = "\n".join(f"echo '{SECTION}{name}'; {{ {fact.probe.strip()}\n}}" for name, fact in PARTS.items())
     parse = staticmethod(parse_node)
+
+    def command(self) -> Probe:
+        """Return the probe of every component."""
+        return Probe([(name, fact.probe) for name, fact in PARTS.items()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from facts.base import NodeFact
 from facts.node import Node, parse_node
+from gpunode.probe import Probe
 from gpunode.requirements import Requirements as Reading
 from gpunode.requirements import judge
 
@@ -15,5 +16,8 @@ def _parse(lines: list[str]) -> Reading:
 class Requirements(NodeFact[Reading]):
     """Read the node and judge each minimum: met, not met, not applicable or unknown."""
 
-    probe = Node.probe
     parse = staticmethod(_parse)
+
+    def command(self) -> Probe:
+        """Return the probe of every component."""
+        return Node().command()

@@ -91,7 +91,7 @@ def _inspected(inventory: Inventory, settings: Mapping[str, Settings]) -> tuple[
         state.set_stage(StateStage.Prepare)
         readings = _readings(state)
         return tuple(
-            _report(host.name, settings[host.name], readings.get(host.name), connect_errors, fact_errors)
+            _contained(host.name, settings[host.name], readings.get(host.name), connect_errors, fact_errors)
             for host in inventory
         )
     finally:
@@ -113,6 +113,18 @@ def _readings(state: State) -> dict[str, Any]:
         except Exception as error:
             found[name] = Unknown(f"{type(error).__name__}: {error}")
     return found
+
+
+def _contained(
+    name: str, settings: Settings, reading: Any, connect_errors: _ConnectErrors, fact_errors: _FactErrors
+) -> NodeReport:
+    """Return a node's report; what cannot be judged is that node's error and no other's."""
+    try:
+        return _report(name, settings, reading, connect_errors, fact_errors)
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        finding = Finding("node", FindingClass.ERROR, "state", "cannot be judged", None, cause, "look at the node")
+        return NodeReport(name, (finding,), None)
 
 
 def _report(

@@ -36,15 +36,10 @@ class DriverState(Reading):
     @property
     def reboot_pending(self) -> bool:
         """Say whether a module runs that is not the one on disk: right after the next boot, wrong until then."""
-        return (
-            self.loaded_version is not None
-            and self.module_version is not None
-            and self.loaded_version != self.module_version
-        )
-
-    def package_version(self, name: str) -> str | None:
-        """Return the installed version of a package as the package manager writes it."""
-        return dict(self.packages).get(name)
+        if self.loaded_version is None or self.module_version is None:
+            return False
+        flavours = {self.loaded_flavour, self.module_flavour} - {None}
+        return self.loaded_version != self.module_version or len(flavours) > 1
 
 
 def _flavour(proc_version: str | None) -> str | None:

@@ -1,22 +1,47 @@
-"""Two hooks into pyinfra: no Nagle delay on SSH connections, and settings judged before the first connection.
+"""Hooks into pyinfra 3.10, where it offers no place of its own; without them everything works the same, only slower.
 
-Both patch pyinfra 3.10 where it offers no place of its own: inventory callbacks cannot be added from config.py, and
-paramiko never sets TCP_NODELAY, which costs about 40 ms per command.
+- `connect`: no Nagle delay on SSH connections. paramiko never sets TCP_NODELAY, which costs about 40 ms per command.
+- `settings`: settings are judged before the first connection; config.py cannot add an inventory callback.
+- `parallel`: as many hosts at once as there are, within the limit of open files.
+- `snapshot`: one reading of a node serves many operations, see gpunode.snapshot.
+- `order`: an operation's place in the deploy without `inspect.stack()`, and its type hints read once.
+
+GPUNODE_HOOKS=off leaves all out but the settings, to tell whether a fault is theirs.
 """
 
 from __future__ import annotations
 
+import os
+import resource
 import socket
-from collections.abc import Callable
-from functools import wraps
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache, partial, wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from pyinfra.api import arguments
+from pyinfra.api import state as pyinfra_state
+from pyinfra.api.command import FunctionCommand
 from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
 from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.connectors.util import CommandOutput, OutputLine
+
+from gpunode.call_order import operation_order
+from gpunode.probe import Probe
+from gpunode.snapshot import Announced, Changes, Snapshot
 
 _MARK = "_gpunode_hook"
+# Open files per host while operations run, and those of Python itself: pyinfra's own reckoning.
+_FILES_PER_HOST, _FILES = 3, 10
+
+Method = Callable[..., Any]
+
+_changes = Changes()
+_snapshots: WeakKeyDictionary[Host, Snapshot[CommandOutput]] = WeakKeyDictionary()
 
 
 class SettingsRefused(PyinfraError):
@@ -24,20 +49,39 @@ class SettingsRefused(PyinfraError):
 
 
 def install() -> None:
-    """Install both hooks; a second call changes nothing."""
-    _wrap(SSHConnector, "connect", _without_delay)
+    """Install the hooks; a second call changes nothing."""
     _wrap(State, "init", _validated)
+    if os.environ.get("GPUNODE_HOOKS") == "off":
+        return
+    _wrap(State, "init", _parallel, "_parallel")
+    _wrap(SSHConnector, "connect", _without_delay)
+    _wrap(Host, "run_shell_command", _snapshot)
+    for owner, name in ((Host, "put_file"), (Host, "rsync"), (Host, "disconnect"), (FunctionCommand, "execute")):
+        _wrap(owner, name, _changing)
+    _wrap(arguments, "all_global_arguments", lambda function: cache(function))
+    # The name pyinfra.api.operation is the decorator, not the module. A partial adds no frame to the stack.
+    _wrap(sys.modules["pyinfra.api.operation"], "get_operation_order_from_stack", lambda _: partial(operation_order))
 
 
-def _wrap(owner: type, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def are_installed() -> bool:
+    """Say whether readings are shared: without the hook, an announcement would really run what it announces."""
+    return hasattr(Host.run_shell_command, _MARK)
+
+
+def snapshot(host: Host) -> Snapshot[CommandOutput]:
+    """Return the host's snapshot."""
+    return _snapshots.setdefault(host, Snapshot(_changes))
+
+
+def _wrap(owner: Any, name: str, make: Callable[[Method], Method], mark: str = "") -> None:
     method = getattr(owner, name)
-    if not hasattr(method, _MARK):
+    if not hasattr(method, _MARK + mark):
         hooked = wraps(method)(make(method))
-        setattr(hooked, _MARK, True)
+        setattr(hooked, _MARK + mark, True)
         setattr(owner, name, hooked)
 
 
-def _without_delay(connect: Callable[..., Any]) -> Callable[..., Any]:
+def _without_delay(connect: Method) -> Method:
     def connect_without_delay(self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
         result = connect(self, *args, **kwargs)
         transport = self.client.get_transport() if self.client else None
@@ -49,7 +93,7 @@ def _without_delay(connect: Callable[..., Any]) -> Callable[..., Any]:
     return connect_without_delay
 
 
-def _validated(init: Callable[..., Any]) -> Callable[..., Any]:
+def _validated(init: Method) -> Method:
     def init_validated(self: State, inventory: Inventory, *args: Any, **kwargs: Any) -> Any:
         from gpunode.inventory import validate_state
         from gpunode.settings import SettingsError
@@ -62,3 +106,65 @@ def _validated(init: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return init_validated
+
+
+def _parallel(init: Method) -> Method:
+    def init_parallel(self: State, inventory: Inventory, config: Any, *args: Any, **kwargs: Any) -> Any:
+        if config is not None and not config.PARALLEL:
+            config.PARALLEL = min(len(inventory), _hosts_within_open_files(len(inventory)))
+        return init(self, inventory, config, *args, **kwargs)
+
+    return init_parallel
+
+
+def _hosts_within_open_files(hosts: int) -> int:
+    """Return how many hosts fit below the limit of open files, which is raised first as far as it may be."""
+    wanted = hosts * _FILES_PER_HOST + _FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY:
+        return hosts
+    # pyinfra read the limit when it was imported, and would warn by that.
+    pyinfra_state.MAX_PARALLEL = max(1, (soft - _FILES) // _FILES_PER_HOST)
+    return pyinfra_state.MAX_PARALLEL
+
+
+def _changing(method: Method) -> Method:
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        with _changes.change():
+            return method(*args, **kwargs)
+
+    return counted
+
+
+def _snapshot(run_shell_command: Method) -> Method:
+    change = _changing(run_shell_command)
+
+    def run(self: Host, command: Any, *args: Any, **kwargs: Any) -> tuple[bool, CommandOutput]:
+        if not isinstance(command, Probe):
+            return change(self, command, *args, **kwargs)  # type: ignore[no-any-return]
+        known = snapshot(self)
+        if known.announcing:
+            known.announce(command)
+            raise Announced
+        return known.read(
+            command,
+            stage="execute" if self.state is not None and self.state.is_executing else "prepare",
+            # How it is printed makes no difference to what is read.
+            arguments=repr(sorted((key, value) for key, value in kwargs.items() if not key.startswith("print_"))),
+            run=lambda text: run_shell_command(self, text, *args, **kwargs),
+            lines_of=_printed,
+            answer_of=_output,
+        )
+
+    return run
+
+
+def _printed(output: CommandOutput) -> Sequence[str]:
+    return output.stdout_lines
+
+
+def _output(lines: list[str]) -> CommandOutput:
+    return CommandOutput([OutputLine("stdout", line) for line in lines])

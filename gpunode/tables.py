@@ -33,7 +33,10 @@ class SigningKey:
 
 @dataclass(frozen=True)
 class Drivers:
-    """Hold drivers.yaml: branches, which flavour each GPU generation takes, its last branch, and signing keys."""
+    """Hold drivers.yaml: branches, which flavour each GPU generation takes, its last branch, and signing keys.
+
+    `retired_key_ids` are long key ids (16 hex digits) of keys that a node must no longer trust.
+    """
 
     branches: Mapping[str, Branch]
     open_only: frozenset[str]
@@ -42,6 +45,7 @@ class Drivers:
     last_branch: Mapping[str, str]
     mixed_generations: str
     signing_keys: Mapping[str, SigningKey]
+    retired_key_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,7 @@ def drivers() -> Drivers:
         last_branch=MappingProxyType(table["last_branch"]),
         mixed_generations=table["mixed_generations"],
         signing_keys=MappingProxyType(keys),
+        retired_key_ids=tuple(key["key_id"] for key in table["signing_keys"].values() if "key_id" in key),
     )
 
 

@@ -24,16 +24,13 @@ class Unit(Reading):
 
     @property
     def enabled(self) -> bool:
-        """Say whether the unit starts at boot; a static or generated one needs no enabling."""
-        return self.unit_file_state in (
-            "enabled",
-            "enabled-runtime",
-            "static",
-            "alias",
-            "indirect",
-            "generated",
-            "linked",
-        )
+        """Say whether the unit starts at boot."""
+        return starts_at_boot(self.unit_file_state)
+
+
+def starts_at_boot(unit_file_state: str | None) -> bool:
+    """Judge systemd's UnitFileState; a static or generated unit needs no enabling, `enabled-runtime` ends at a boot."""
+    return unit_file_state in ("enabled", "static", "alias", "generated")
 
 
 def parse_unit(lines: list[str]) -> Unit:

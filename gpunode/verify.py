@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpunode import versions
 from gpunode.findings import Finding, FindingClass
@@ -68,7 +69,8 @@ def _driver(settings: Settings, node: Node) -> Iterator[Finding]:
         )
     if driver.reboot_pending:
         yield Finding(
-            "driver", FindingClass.REBOOT_PENDING, "loaded module", driver.loaded_version, driver.module_version,
+            "driver", FindingClass.REBOOT_PENDING, "loaded module",
+            f"{driver.loaded_version} ({driver.loaded_flavour})", f"{driver.module_version} ({driver.module_flavour})",
             cause="the driver was changed while the old module was loaded",
             remedy="drain and reboot the node",
         )  # fmt: skip
@@ -149,6 +151,25 @@ def _containerd(settings: Settings, node: Node) -> Iterator[Finding]:
         "containerd", "service", "running" if containerd.active else "stopped", "running", containerd.active
     )
     yield _compared("containerd", "starts at boot", "yes" if containerd.enabled else "no", "yes", containerd.enabled)
+    # Where the settings forbid a restart that containers would feel, the change is to come: it was not forgotten.
+    waits = settings.disruption.allow == "nothing" and containerd.shims > 0
+    for item in _runtimes(settings, node):
+        if waits and item.finding_class is FindingClass.DRIFT:
+            yield replace(
+                item,
+                finding_class=FindingClass.RESTART_PENDING,
+                cause=f"{containerd.shims} containers run and disruption.allow is nothing",
+                remedy="drain the node, or set disruption.allow = 'restart', and " + _RUN,
+            )
+        else:
+            yield item
+    if containerd.active:
+        yield _compared("containerd", "CRI plugin", containerd.cri_plugin, "ok", containerd.cri_plugin == "ok")
+
+
+def _runtimes(settings: Settings, node: Node) -> Iterator[Finding]:
+    """Judge the merged configuration, and whether the daemon runs by it."""
+    asked, containerd = settings.containerd, node.containerd
     if containerd.stale:
         yield Finding(
             "containerd", FindingClass.RESTART_PENDING, "running configuration", "older than its files", "the files'",
@@ -164,5 +185,3 @@ def _containerd(settings: Settings, node: Node) -> Iterator[Finding]:
         value = None if runtime is None else str(runtime.systemd_cgroup).lower()
         wanted = str(asked.systemd_cgroup).lower()
         yield _compared("containerd", f"SystemdCgroup of {name}", value, wanted, value == wanted)
-    if containerd.active:
-        yield _compared("containerd", "CRI plugin", containerd.cri_plugin, "ok", containerd.cri_plugin == "ok")

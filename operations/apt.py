@@ -8,6 +8,8 @@ from typing import Any
 from pyinfra import host
 
 from facts.deb import AptRepository, DebPackages
+from gpunode import apt_trust, tables
+from operations.apt_trust import commands
 from operations.failure import OperationRefused, known, node_operation
 from operations.script import script_command
 
@@ -17,6 +19,34 @@ STAMPS = "/var/lib/gpunode/apt"
 
 # A lock held by unattended-upgrades is waited for, not failed on; packages never ask questions.
 _APT = "DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confold"
+
+# DPkg::Lock::Timeout does not cover the lock of the lists, which apt-daily holds after a boot, and the apt of a run
+# whose controller died.
+_READ_LISTS = """
+read_lists() {
+  tries=0
+  until said=$("$@" update 2>&1); do
+    case "$said" in
+      *"Could not get lock"*) tries=$((tries + 1)); [ "$tries" -lt 150 ] || { echo "$said" >&2; return 1; }; sleep 2;;
+      *) echo "$said" >&2; return 1;;
+    esac
+  done
+}
+"""
+
+# dpkg was killed at its work (a reboot, say): apt refuses everything until that is finished.
+_FINISH = """
+tries=0
+until said=$(dpkg --force-confold --configure -a 2>&1 </dev/null); do
+  case "$said" in
+    *"lock was locked by another process"*) tries=$((tries + 1)); [ "$tries" -lt 150 ] || break; sleep 2;;
+    *) break;;
+  esac
+done
+apt_get --fix-broken install || { echo "$said" >&2
+  echo "gpunode: dpkg was interrupted, and what it began cannot be finished; see dpkg --audit on the node" >&2
+  exit 1; }
+"""
 
 _TRUST = """
 temporary=$(mktemp -d); trap 'rm -rf "$temporary"' EXIT
@@ -39,8 +69,8 @@ if [ "${found% }" != "$fingerprint" ]; then
   install -m 644 "$temporary/keyring" "$keyring.gpunode-new"; mv -f "$keyring.gpunode-new" "$keyring"
 fi
 printf '%s' "$text" > "$source.gpunode-new"; chmod 644 "$source.gpunode-new"; mv -f "$source.gpunode-new" "$source"
-apt-get -q -o DPkg::Lock::Timeout=300 -o APT::Update::Error-Mode=any -o Dir::Etc::sourcelist="$source" \\
-  -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0 update || {
+read_lists apt-get -q -o APT::Update::Error-Mode=any -o Dir::Etc::sourcelist="$source" \\
+  -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0 || {
   echo "gpunode: the repository $name could not be read or verified; see apt's message above" >&2; exit 1; }
 cat "$source" "$keyring" | sha256sum | cut -d' ' -f1 > "$stamp"
 """
@@ -51,11 +81,15 @@ resolve() {
     version=$(echo $version); upstream=${version#*:}
     case "$2" in
       '') echo "$version"; break;;
-      *) case "$upstream" in "$2"|"$2"[!0-9A-Za-z]*) echo "$version"; break;; esac;;
+      *~rc*) case "$upstream" in "$2"|"$2"[!0-9A-Za-z]*) echo "$version"; break;; esac;;
+      *) case "$upstream" in
+           "$2"~rc*|"$2"~alpha*|"$2"~beta*) continue;;
+           "$2"|"$2"[!0-9A-Za-z]*) echo "$version"; break;;
+         esac;;
     esac
   done
 }
-apt_get update >/dev/null || {
+read_lists apt_get || {
   echo "gpunode: the package lists could not be refreshed; see apt's message above" >&2; exit 1; }
 chosen=''; expected=''
 for wanted in "$@"; do
@@ -72,7 +106,7 @@ apt_get install --no-install-recommends --allow-downgrades $chosen
 for wanted in $expected; do
   name=${wanted%%=*}; version=${wanted#*=}
   installed=$(dpkg-query -W -f '${db:Status-Status} ${Version}' "$name" 2>/dev/null || true)
-  case "$installed" in "installed ${version:-}"*) ;; *)
+  case "$installed" in "installed ${version:-${installed#installed }}") ;; *)
     echo "gpunode: $name should be installed at ${version:-any version} but is '$installed'" >&2; exit 1;;
   esac
 done
@@ -89,17 +123,25 @@ def source_text(uri: str, keyring: str, suite: str = "/", components: str = "") 
 
 @node_operation
 def repository(
-    label: str, uri: str, key_url: str, key_fingerprint: str, suite: str = "/", components: str = ""
+    label: str,
+    uri: str,
+    key_url: str,
+    key_fingerprint: str,
+    suite: str = "/",
+    components: str = "",
+    proxies: Mapping[str, str] | None = None,
 ) -> Iterator[Any]:
     """Trust and read a package repository.
 
     The key is fetched on the node and refused unless its fingerprint is the pinned one; the lists are fetched again
-    when source or key is not the one that they were fetched for.
+    when source or key is not the one that they were fetched for. Other entries for the same repository and retired keys
+    that are trusted for every repository are put out of apt's sight (.gpunode-disabled), once ours is trusted.
 
     + label: names the files, `gpunode-LABEL.sources` and `gpunode-LABEL.gpg`
     + uri, suite, components: as in sources.list; suite `/` for a flat repository
     + key_url: where the key is
     + key_fingerprint: 40 hex digits
+    + proxies: http_proxy, https_proxy and no_proxy for the download of the key
     """
     keyring, source, stamp = (
         f"{KEYRINGS}/gpunode-{label}.gpg",
@@ -107,21 +149,35 @@ def repository(
         f"{STAMPS}/{label}.refreshed",
     )
     text = source_text(uri, keyring, suite, components)
-    fact = host.get_fact(AptRepository, keyring=keyring, source=source, stamp=stamp)
+    retired = tables.drivers().retired_key_ids
+    fact = host.get_fact(
+        AptRepository, keyring=keyring, source=source, stamp=stamp, uri=uri, distrusted=[*retired, key_fingerprint]
+    )
     present = known(fact, f"the package repository {label}")
-    if (
+    try:
+        strays = apt_trust.plan(uri, suite, present.architecture, present.others, present.trusted, retired)
+    except ValueError as error:
+        raise OperationRefused(f"the package repository {label}: {error}") from error
+    for path in apt_trust.world_trusted(key_fingerprint, present.trusted):
+        host.log(f"caution: {path} lets the key of {label} sign every repository; gpunode needs it there no more")
+    for step in strays:
+        host.log(f"{step.path}: {step.reason}; to be disabled")
+    good = (
         present.fingerprints == (key_fingerprint,)
         and present.source == text
         and present.digest is not None
         and present.digest == present.refreshed
-    ):
+    )
+    if good and not strays:
         host.noop(f"the repository {label} is trusted and read")
         return
-    yield script_command(
-        _TRUST,
-        name=label, keyring=keyring, source=source, stamp=stamp, text=text,
-        key_url=key_url, fingerprint=key_fingerprint,
-    )  # fmt: skip
+    if not good:
+        yield script_command(
+            _READ_LISTS + _TRUST,
+            name=label, keyring=keyring, source=source, stamp=stamp, text=text,
+            key_url=key_url, fingerprint=key_fingerprint, **(proxies or {}),
+        )  # fmt: skip
+    yield from commands(strays)
 
 
 @node_operation
@@ -131,6 +187,9 @@ def packages(wanted: Mapping[str, str | None]) -> Iterator[Any]:
     + wanted: package name -> None (any version), a branch (`580`: its newest) or an upstream version
     """
     present = known(host.get_fact(DebPackages, names=sorted(wanted)), "the list of installed packages")
+    if present.interrupted:
+        yield script_command(f'apt_get() {{ {_APT} "$@"; }}\n{_FINISH}')
+        present = known(host.get_fact(DebPackages, names=sorted(wanted)), "the list of installed packages")
     missing = present.missing(wanted)
     if not missing:
         host.noop(f"installed: {', '.join(f'{name} {version}' for name, version in present.installed)}")
@@ -138,9 +197,14 @@ def packages(wanted: Mapping[str, str | None]) -> Iterator[Any]:
     for name, rule in missing.items():
         if rule is not None and not rule.strip():
             raise OperationRefused(f"{name}: an empty version was asked for")
-    # The whole set, not the missing part alone: apt must not move the others.
-    arguments = [name if rule is None else f"{name}={rule}" for name, rule in sorted(wanted.items())]
-    yield script_command(f'apt_get() {{ {_APT} "$@"; }}\n{_INSTALL}', *arguments)
+    # All that have a version, not the missing ones alone: apt must not move the others. What is there in any version
+    # stays as it is.
+    arguments = [
+        name if rule is None else f"{name}={rule.replace('-rc.', '~rc.')}"
+        for name, rule in sorted(wanted.items())
+        if name in missing or rule is not None
+    ]
+    yield script_command(f'apt_get() {{ {_APT} "$@"; }}\n{_READ_LISTS}{_INSTALL}', *arguments)
 
 
 __all__ = ["packages", "repository", "source_text"]

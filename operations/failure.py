@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
-from pyinfra.api.operation import PyinfraOperation
+from pyinfra.api.operation import OperationMeta, PyinfraOperation
+from pyinfra.context import ctx_host
 
 from gpunode.reading import Unknown
+from operations.announcement import announced, is_announcing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,7 +51,14 @@ def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
         except Exception as error:
             yield fail(f"{function.__module__}.{function.__name__}: {type(error).__name__}: {error}")
 
-    return contained
+    @wraps(contained)
+    def entered(*args: Any, **kwargs: Any) -> OperationMeta:
+        if is_announcing(ctx_host.get()):
+            announced(function, *args, **kwargs)
+            return OperationMeta("", None)
+        return contained(*args, **kwargs)
+
+    return cast(PyinfraOperation[P], entered)
 
 
 def known(reading: T | Unknown, what: str) -> T:

@@ -39,7 +39,7 @@ def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
         "chown", "root:root", QuoteString(temporary), "&&",
         "chmod", QuoteString(mode), QuoteString(temporary), "&&",
         "sync", QuoteString(temporary), "&&",
-        "mv", "-f", QuoteString(temporary), QuoteString(path),
+        "mv", "-fT", QuoteString(temporary), QuoteString(path),
     )  # fmt: skip
 
 

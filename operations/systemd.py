@@ -30,4 +30,4 @@ def running(unit: str) -> Iterator[Any]:
     # reset-failed: a unit that hit its start limit would refuse, whatever the cause that has been mended since.
     yield StringCommand("systemctl", "reset-failed", QuoteString(unit), "2>/dev/null;", "systemctl", "daemon-reload")
     for step in steps:
-        yield StringCommand("systemctl", step, QuoteString(unit))
+        yield StringCommand("systemctl", QuoteString(step), QuoteString(unit))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -54,4 +55,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
+        sys.exit(ExitCode.ERROR)
+    except Exception as error:
+        click.echo(f"error: {type(error).__name__}: {error}; GPUNODE_DEBUG=1 shows where", err=True)
+        if os.environ.get("GPUNODE_DEBUG"):
+            raise
         sys.exit(ExitCode.ERROR)

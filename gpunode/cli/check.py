@@ -38,17 +38,6 @@ def check(inventory: str, as_json: bool) -> None:
         sys.exit(ExitCode.INPUT_REFUSED)
     if as_json:
         found = {host: {**settings.to_json(), "digest": settings.digest()} for host, settings in hosts.items()}
-        click.echo(json.dumps({"ok": True, "problems": [], "hosts": _without_passwords(found)}, indent=2))
+        click.echo(json.dumps({"ok": True, "problems": [], "hosts": found}, indent=2))
         return
     click.echo(f"settings of {len(hosts)} host{'' if len(hosts) == 1 else 's'} are right: {', '.join(hosts)}")
-
-
-def _without_passwords(hosts: dict[str, dict[str, object]]) -> dict[str, dict[str, object]]:
-    for settings in hosts.values():
-        proxy = settings["proxy"]
-        if isinstance(proxy, dict):
-            for name in ("http", "https"):
-                scheme, separator, rest = str(proxy[name] or "").rpartition("@")
-                if separator:
-                    proxy[name] = f"{scheme.partition('//')[0]}//***@{rest}"
-    return hosts

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gpunode.findings import ExitCode, FindingClass, verdict, worst
 
@@ -20,7 +21,7 @@ _STYLES = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", Fin
 
 
 @click.command()
-@click.argument("inventory", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("inventory", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print every finding as JSON.")
 @click.option("--all", "show_all", is_flag=True, help="Show what is as asked, too.")
 def drift(inventory: Path, as_json: bool, show_all: bool) -> None:
@@ -50,14 +51,17 @@ def drift(inventory: Path, as_json: bool, show_all: bool) -> None:
 
 
 def _print(reports: tuple[NodeReport, ...], show_all: bool) -> None:
-    console = Console(soft_wrap=False)
+    # What a node said is text, never markup; where nobody looks at a terminal, lines are not cut to one.
+    console = Console(markup=False, emoji=False, highlight=False)
+    if not console.is_terminal:
+        console.width = 200
     table = Table("Node", "Component", "What", "Found", "Wanted", "Verdict", title="Asked and found")
     for report in reports:
         for item in report.findings:
             if show_all or item.finding_class is not FindingClass.OK:
-                style = _STYLES.get(item.finding_class, "red")
-                verdict_text = f"[{style}]{item.finding_class}[/{style}]"
-                table.add_row(report.name, item.component, item.what, item.found or "", item.wanted or "", verdict_text)
+                cells = (report.name, item.component, item.what, item.found or "", item.wanted or "")
+                verdict_text = Text(item.finding_class, style=_STYLES.get(item.finding_class, "red"))
+                table.add_row(*(Text(cell) for cell in cells), verdict_text)
         table.add_section()
     if table.row_count:
         console.print(table)
@@ -67,4 +71,4 @@ def _print(reports: tuple[NodeReport, ...], show_all: bool) -> None:
         console.print(f"{report.name}: {worst(report.findings)}, {count}")
         for item in bad:
             why = f"  {item.component}: {item.what}: {item.cause or item.finding_class}"
-            console.print(why + (f". Remedy: {item.remedy}" if item.remedy else ""), markup=False)
+            console.print(why + (f". Remedy: {item.remedy}" if item.remedy else ""))

@@ -9,6 +9,7 @@ from typing import Any
 from gpunode.kubelet import program_version
 from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError, Reading
+from gpunode.unit import starts_at_boot
 
 _CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 
@@ -41,7 +42,6 @@ class Containerd(Reading):
     enabled: bool
     started_at: float | None
     configured_at: float | None
-    needs_daemon_reload: bool
     default_runtime: str | None
     runtimes: tuple[Runtime, ...]
     cri_plugin: str | None
@@ -125,10 +125,9 @@ def parse_containerd(lines: list[str]) -> Containerd:
         config_path=found.get("config", "/etc/containerd/config.toml"),
         config_text=decoded(found, "text"),
         active=found.get("ActiveState") == "active",
-        enabled=found.get("UnitFileState") == "enabled",
+        enabled=starts_at_boot(found.get("UnitFileState")),
         started_at=_seconds(found.get("started")),
         configured_at=max((time for time in written if time is not None), default=None),
-        needs_daemon_reload=found.get("NeedDaemonReload") == "yes",
         default_runtime=default,
         runtimes=runtimes,
         cri_plugin=_cri_state(repeated(lines, "plugin")),

@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_UPSTREAM = re.compile(r"\d+(\.\d+)+", re.ASCII)
+# What a node takes as one argument of a command is 128 KiB; no setting comes near.
+LONGEST = 1024
 
 
 class Component(BaseModel):
@@ -29,6 +30,8 @@ def plain(text: str) -> str:
     """Refuse what no setting needs and what would be dangerous on a command line or in a file."""
     if not text:
         raise ValueError("is empty; leave the key out instead")
+    if len(text) > LONGEST:
+        raise ValueError(f"has {len(text)} characters; {LONGEST} are the most")
     if _CONTROL.search(text):
         raise ValueError("contains a control character")
     if text.startswith("-"):
@@ -56,13 +59,7 @@ CudaVersion = Annotated[str, AfterValidator(matching(r"\d{1,2}\.\d{1,2}", "major
 ToolkitVersion = Annotated[
     str, AfterValidator(matching(r"\d+\.\d+\.\d+(-rc\.\d+)?", "a version such as '1.17.8' or '1.18.0-rc.1'"))
 ]
-# containerd comes from a distribution or from Docker, each with its own suffixes: a package's version is allowed too.
-PackageVersion = Annotated[
-    str,
-    AfterValidator(
-        matching(
-            r"(\d+:)?\d+(\.\d+)+([-+~][0-9A-Za-z.+~-]*)?",
-            "a version such as '1.7.24' or a package's such as '1.7.24-1'",
-        )
-    ),
+# Without a package's epoch and revision, which distributions choose: 1.6.20 fits 1.6.20~ds1-1+deb12u1.
+UpstreamVersion = Annotated[
+    str, AfterValidator(matching(r"\d+(\.\d+)+", "an upstream version such as '1.7.24', without a package's revision"))
 ]

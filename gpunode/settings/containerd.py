@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from gpunode.settings.component import Component, PackageVersion
+from gpunode.settings.component import Component, UpstreamVersion
 
 
 class ContainerdSettings(Component):
@@ -22,8 +22,8 @@ class ContainerdSettings(Component):
             "already there, only configured."
         ),
     )
-    version: PackageVersion | None = Field(
-        None, description="Upstream or package version; not given: the source's newest. Not with `source: present`."
+    version: UpstreamVersion | None = Field(
+        None, description="Upstream version; not given: the source's newest. Not with `source: present`."
     )
     default_runtime: Literal["nvidia", "runc"] = Field(
         "nvidia",

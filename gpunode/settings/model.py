@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
@@ -15,13 +14,13 @@ from gpunode.settings.containerd import ContainerdSettings
 from gpunode.settings.cuda import CudaSettings
 from gpunode.settings.disruption import DisruptionSettings
 from gpunode.settings.driver import DriverSettings
-from gpunode.settings.problems import Problem, SettingsError, nearest, written
+from gpunode.settings.problems import SECRET, Problem, SettingsError, is_secret, nearest, written
 from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.repositories import RepositoriesSettings
 from gpunode.settings.toolkit import ToolkitSettings
 
 OWN_DATA_PREFIX = "x_"
-_PASSWORD = re.compile(r"//\S*@")
+_LONGEST_KEY = 120
 _EXPECTED = {
     "string_type": "a string",
     "bool_type": "True or False",
@@ -63,15 +62,10 @@ def _component_of(annotation: Any) -> type[Component] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
 
 
-def _masked(value: object) -> str:
-    # A proxy's address may hold a password, and messages end up in logs.
-    return _PASSWORD.sub("//***@", written(value))
-
-
 def _dotted(*parts: object) -> str:
     """Return a key as one line, whatever characters somebody put into it."""
     text = ".".join(str(part) for part in parts)
-    return text if text.isprintable() else written(text)
+    return text if text.isprintable() and len(text) <= _LONGEST_KEY and "@" not in text else written(text)
 
 
 def _submodel(model: type[Component], path: tuple[int | str, ...]) -> type[Component]:
@@ -98,38 +92,41 @@ def _problem(component: str, model: type[Component], error: Mapping[str, Any]) -
     if kind == "extra_forbidden":
         allowed = tuple(_submodel(model, path[:-1]).model_fields)
         near = nearest(str(path[-1]), allowed)
-        return Problem(key, _masked(value), f"unknown setting{f'; did you mean {near!r}?' if near else ''}", allowed)
+        shown = SECRET if is_secret(path[-1]) else written(value)
+        return Problem(key, shown, f"unknown setting{f'; did you mean {near!r}?' if near else ''}", allowed)
     if kind == "literal_error":
-        return Problem(key, _masked(value), "not allowed", _choices(_submodel(model, path[:-1]), path[-1]))
+        return Problem(key, written(value), "not allowed", _choices(_submodel(model, path[:-1]), path[-1]))
     if kind == "not_listed":
-        return Problem(key, _masked(value), str(error["msg"]), tuple(error["ctx"]["allowed"]))
+        return Problem(key, written(value), str(error["msg"]), tuple(error["ctx"]["allowed"]))
     if kind == "value_error":
-        return Problem(key, _masked(value), str(error["ctx"]["error"]))
+        return Problem(key, written(value), str(error["ctx"]["error"]))
+    if kind == "too_long":
+        return Problem(key, written(value), f"has {len(value)} entries; {error['ctx']['max_length']} are the most")
     if kind == "greater_than_equal":
-        return Problem(key, _masked(value), f"must be {error['ctx']['ge']} or more")
+        return Problem(key, written(value), f"must be {error['ctx']['ge']} or more")
     if kind == "string_type" and isinstance(value, int | float) and not isinstance(value, bool):
         # 12.10 would be read as 12.1: numbers are refused even where they happen to come out right.
-        return Problem(key, _masked(value), f"must be a string: quote it, '{value}'")
+        return Problem(key, written(value), f"must be a string: quote it, '{value}'")
     if kind in _EXPECTED:
-        return Problem(key, _masked(value), f"must be {_EXPECTED[kind]}, not {type(value).__name__}")
-    return Problem(key, _masked(value), str(error["msg"]))
+        return Problem(key, written(value), f"must be {_EXPECTED[kind]}, not {type(value).__name__}")
+    return Problem(key, written(value), str(error["msg"]))
 
 
 def _component(name: str, model: type[Component], value: object) -> tuple[Component | None, list[Problem]]:
     if not isinstance(value, Mapping):
         hint = "; to leave the component out: {'enabled': False}" if "enabled" in model.model_fields else ""
         message = f"must be a mapping of settings, not {type(value).__name__}{hint}"
-        return None, [Problem(name, _masked(value), message, tuple(model.model_fields))]
+        return None, [Problem(name, written(value), message, tuple(model.model_fields))]
     odd = [key for key in value if not isinstance(key, str)]
     if odd:
-        return None, [Problem(_dotted(name, key), _masked(value[key]), "the key must be a string") for key in odd]
+        return None, [Problem(_dotted(name, key), written(value[key]), "the key must be a string") for key in odd]
     try:
         # The values as they are: strict validation knows a mapping only as a dict.
         found = model.model_validate(dict(value))
     except ValidationError as error:
         return None, [_problem(name, model, detail) for detail in error.errors(include_url=False)]
     problems = [
-        Problem(f"{name}.{key}", _masked(getattr(found, key)), message) for key, message in found.contradictions()
+        Problem(f"{name}.{key}", written(getattr(found, key)), message) for key, message in found.contradictions()
     ]
     return (None, problems) if problems else (found, [])
 
@@ -144,7 +141,7 @@ def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
         and not toolkit.enabled
     ):
         message = "needs the nvidia runtime, which toolkit.enabled = False leaves out; use 'runc' or enable the toolkit"
-        yield Problem("containerd.default_runtime", _masked(containerd.default_runtime), message)
+        yield Problem("containerd.default_runtime", written(containerd.default_runtime), message)
 
 
 def _unknown_names(data: Mapping[str, Any], foreign: Collection[str]) -> Iterator[Problem]:
@@ -156,7 +153,7 @@ def _unknown_names(data: Mapping[str, Any], foreign: Collection[str]) -> Iterato
         message = f"unknown name{f'; did you mean {near!r}?' if near else ''}"
         allowed = (*ours, "pyinfra's own names", f"your own data as {OWN_DATA_PREFIX}…")
         # A misspelt ssh_password is still a password: a value shows only under a name that was meant to be one of ours.
-        value = _masked(data[name]) if near in ours else "<not shown>"
+        value = written(data[name]) if near in ours else SECRET
         yield Problem(_dotted(name), value, message, allowed)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 _LONGEST_VALUE = 120
+SECRET = "<not shown>"
+_SECRET_NAME = re.compile(r"pass(w|phrase|$)|pwd|secret|token|credential|auth|user|login", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,33 @@ class SettingsError(ValueError):
 
 
 def written(value: object) -> str:
-    """Return a value as a person wrote it, cut to a readable length."""
-    text = repr(value)
+    """Return a value as a person wrote it, without what stands before an @ (a password), cut to a readable length."""
+    text = repr(_masked(value))
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
+
+
+def _masked(value: object) -> object:
+    """Return a value without credentials, at any depth; before it is cut, since the cut may take away the @."""
+    if isinstance(value, str):
+        before, at, after = value.rpartition("@")
+        return f"{before.partition('//')[0] + '//' if '//' in before else ''}***@{after}" if at else value
+    if isinstance(value, Mapping):
+        return {_masked(key): SECRET if is_secret(key) else _masked(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_masked(item) for item in value]
+    # bytes, a parsed address, anything that an inventory may build.
+    return value if value is None or isinstance(value, bool | int | float) else _Text(_masked(repr(value)))
+
+
+def is_secret(name: object) -> bool:
+    """Say whether a name is one that people give to secrets: its value is never shown."""
+    return _SECRET_NAME.search(str(name)) is not None
+
+
+class _Text(str):
+    """Stand for a value that has been written already."""
+
+    __repr__ = str.__str__
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str | None:

@@ -81,11 +81,18 @@ def test_group_data_counts_and_the_host_wins(tmp_path: Path) -> None:
     assert {name: row["cuda"]["version"] for name, row in found.items()} == {"gpu-1": "12.9", "gpu-2": "12.8"}
 
 
-def test_json_lists_the_problems_and_hides_passwords(tmp_path: Path) -> None:
-    hosts = 'nodes = [("gpu-1", {"proxy": {"http": "http://me:hunter2@proxy:3128"}, "x_rack": 4})]\n'
-    inventory = _inventory(tmp_path, hosts)
-    done = _check(inventory, "--json")
-    assert json.loads(done.stdout)["hosts"]["gpu-1"]["proxy"]["http"] == "http://***@proxy:3128"
+def test_a_password_in_a_proxy_is_refused_and_not_shown(tmp_path: Path) -> None:
+    hosts = 'nodes = [("gpu-1", {"proxy": {"http": "http://me:hunter2@proxy:3128"}})]\n'
+    done = _check(_inventory(tmp_path, hosts), "--json")
+    assert done.returncode == 3
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert problem["value"] == "'http://***@proxy:3128'"
+    assert "docs/security.md" in problem["message"]
+    assert "hunter2" not in done.stdout + done.stderr
+
+
+def test_json_lists_the_problems(tmp_path: Path) -> None:
+    inventory = _inventory(tmp_path, 'nodes = [("gpu-1", {"x_rack": 4})]\n')
     (tmp_path / "group_data" / "all.py").write_text('cuda = {"version": 12.9}\n')
     done = _check(inventory, "--json")
     assert done.returncode == 3

@@ -55,6 +55,12 @@ def test_a_file_that_is_right_comes_back_to_the_letter(name: str, version: str) 
     assert render(once, version, Runtimes()) == once
 
 
+def test_a_right_value_keeps_its_own_spelling() -> None:
+    text = render(None, "1.7.24", Runtimes()).replace('"nvidia"', "'nvidia'").replace("= true", "=   true")
+    assert "'nvidia'" in text
+    assert render(text, "1.7.24", Runtimes()) == text
+
+
 def test_a_value_that_changes_keeps_its_inline_comment() -> None:
     text = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd]\ndefault_runtime_name = "runc" # ours\n'
     assert 'default_runtime_name = "nvidia" # ours' in render(text, "1.7.24", Runtimes())

@@ -174,6 +174,9 @@ def test_registry_credentials_in_the_file_are_not_in_a_fact_s_json() -> None:
         ("1:1.6.20~ds1-1+deb12u1", "1.6.20", True),
         ("1.17.8-1", "1.17.9", False),
         ("1.17.8-1", None, True),
+        ("1.18.0~rc.1-1", "1.18.0", False),
+        ("1.18.0~rc.1-1", "1.18.0-rc.1", True),
+        ("1.18.0-1", "1.18.0-rc.1", False),
         ("rubbish", "1", False),
     ],
 )

@@ -174,7 +174,7 @@ def _node(**changes: Any) -> Node:
 
 CONTAINERD = Containerd(
     version="1.6.20", binary="/usr/bin/containerd", config_path="/etc/containerd/config.toml", config_text=None,
-    active=True, enabled=True, started_at=2.0, configured_at=1.0, needs_daemon_reload=False, default_runtime="nvidia",
+    active=True, enabled=True, started_at=2.0, configured_at=1.0, default_runtime="nvidia",
     runtimes=(), cri_plugin="ok", shims=0,
 )  # fmt: skip
 

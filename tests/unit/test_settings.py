@@ -59,7 +59,7 @@ def test_a_present_driver_is_of_any_branch() -> None:
         ({"toolkit": {"version": "1.17.8; reboot"}}, "toolkit.version", "a version such as '1.17.8'"),
         ({"toolkit": {"version": "1.18.0-rc.1"}}, "toolkit.version", "release candidate"),
         ({"containerd": {"source": "present", "version": "1.7.24"}}, "containerd.version", "'present'"),
-        ({"containerd": {"version": "$(id)"}}, "containerd.version", "must be a version"),
+        ({"containerd": {"version": "$(id)"}}, "containerd.version", "must be an upstream version"),
         ({"disruption": {"max_parallel": 0}}, "disruption.max_parallel", "must be 1 or more"),
         ({"disruption": {"max_parallel": True}}, "disruption.max_parallel", "a whole number, not bool"),
         (

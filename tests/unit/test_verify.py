@@ -45,7 +45,7 @@ GOOD = Node(
     cuda=CudaToolkits(("12.9",), "/usr/local/cuda-12.9", "12.9.86", True),
     toolkit=ContainerToolkit((), "1.17.8", "/usr/bin/nvidia-container-runtime"),
     containerd=Containerd(
-        "1.6.20", "/usr/bin/containerd", "/etc/containerd/config.toml", "", True, True, 10.0, 5.0, False, "nvidia",
+        "1.6.20", "/usr/bin/containerd", "/etc/containerd/config.toml", "", True, True, 10.0, 5.0, "nvidia",
         (
             Runtime("nvidia", "io.containerd.runc.v2", "/usr/bin/nvidia-container-runtime", True),
             Runtime("runc", "io.containerd.runc.v2", None, True),
@@ -76,8 +76,8 @@ def test_a_node_that_is_as_asked_has_good_findings_only() -> None:
 @pytest.mark.parametrize(
     "part, change, what",
     [
+        ("driver", {"loaded_flavour": "proprietary", "module_license": "NVIDIA"}, "flavour"),
         ("driver", {"loaded_version": None}, "loaded module"),
-        ("driver", {"loaded_flavour": "proprietary"}, "flavour"),
         ("driver", {"library_version": "570.172.08"}, "library"),
         ("gpus", {"gpus": ()}, "GPUs by nvidia-smi"),
         ("gpus", {"status": "no driver", "gpus": ()}, "GPUs by nvidia-smi"),
@@ -132,6 +132,19 @@ def test_an_upgrade_under_a_loaded_module_is_pending_not_drift() -> None:
 def test_a_daemon_older_than_its_file_is_a_restart_pending() -> None:
     node = replace(GOOD, containerd=replace(GOOD.containerd, configured_at=20.0))
     assert bad(node) == [("running configuration", FindingClass.RESTART_PENDING)]
+
+
+def test_a_change_that_must_wait_for_running_containers_is_a_restart_pending_not_drift() -> None:
+    node = replace(GOOD, containerd=replace(GOOD.containerd, default_runtime="runc", shims=2))
+    forbidden = SETTINGS.model_copy(update={"disruption": SETTINGS.disruption.model_copy(update={"allow": "nothing"})})
+    pending = [item for item in judge(forbidden, node) if item.finding_class is not FindingClass.OK]
+    assert [(item.what, item.finding_class) for item in pending] == [("default runtime", FindingClass.RESTART_PENDING)]
+    assert bad(node) == [("default runtime", FindingClass.DRIFT)]
+
+
+def test_another_flavour_on_disk_than_in_the_kernel_is_a_reboot_pending() -> None:
+    node = replace(GOOD, driver=replace(GOOD.driver, loaded_flavour="proprietary"))
+    assert bad(node) == [("loaded module", FindingClass.REBOOT_PENDING)]
 
 
 @pytest.mark.parametrize("status", ["hangs", "lost", "error"])

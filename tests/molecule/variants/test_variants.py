@@ -92,3 +92,26 @@ def test_proxies_reach_apt_and_the_runtime_s_unit_and_go_again(tmp_path: Path, f
     twice(inventory_with(tmp_path, {}))
     assert "PROXY" not in out(fresh, "tr '\\0' '\\n' < /proc/$(pidof containerd)/environ")
     assert PROXY not in out(fresh, "apt-config dump Acquire::http::Proxy")
+
+
+def test_containers_that_must_not_be_disturbed_keep_running_and_the_restart_is_pending(
+    tmp_path: Path, fresh: Node
+) -> None:
+    twice(inventory_with(tmp_path, {}))
+    out(fresh, "ctr run -d --rootfs /srv/gpunode-lab/rootfs work /bin/sleep 600")
+    config = "/etc/containerd/config.toml"
+    out(fresh, f'sed -i \'s/default_runtime_name = "nvidia"/default_runtime_name = "runc"/\' {config}')
+    edited, started = out(fresh, f"cat {config}"), out(fresh, "systemctl show -p ExecMainStartTimestamp containerd")
+    asked: dict[str, object] = {"disruption": {"allow": "nothing"}}
+    run = converge("--limit", "gpu-1", inventory=inventory_with(tmp_path, {"gpu-1": asked}))
+    assert run.code == 0, run.printed
+    assert set(run.operations("success")) == {"Record what was applied"}
+    assert "restart pending" in run.stderr
+    assert out(fresh, f"cat {config}") == edited
+    assert out(fresh, "systemctl show -p ExecMainStartTimestamp containerd") == started
+    allowed = converge("--limit", "gpu-1", inventory=inventory_with(tmp_path, {}))
+    assert set(allowed.operations("success")) == {
+        "Configure containerd: default runtime nvidia",
+        "Record what was applied",
+    }
+    assert out(fresh, "systemctl show -p ExecMainStartTimestamp containerd") != started

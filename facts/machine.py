@@ -1,0 +1,24 @@
+"""What preflight asks of a node, in one round trip."""
+
+from __future__ import annotations
+
+from facts.base import NodeFact
+from facts.node import PARTS, parse_parts
+from gpunode.machine import Machine as Reading
+from gpunode.probe import Probe
+
+_PARTS = {name: PARTS[name] for name in ("operating_system", "pci", "driver")}
+
+
+def _parse(lines: list[str]) -> Reading:
+    return Reading(**parse_parts(_PARTS, lines))
+
+
+class Machine(NodeFact[Reading]):
+    """Read operating system, GPUs on the bus and driver: cheaper than a whole node, and enough to refuse it."""
+
+    parse = staticmethod(_parse)
+
+    def command(self) -> Probe:
+        """Return the probe of the three components."""
+        return Probe([(name, fact.probe) for name, fact in _PARTS.items()])

@@ -1,0 +1,166 @@
+"""Transactions: one change that is begun, proven and ended, or undone, whatever happens to the run that asked for it.
+
+design.md rule 5. After a failed command a generator gets no second word, so the whole change is one script on the node.
+It runs as a unit of systemd's (a cut connection does not end it), saves what it is about to change, and writes a
+journal, which the next run reads first.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import StringCommand
+
+from facts.transaction import FOLDER, TransactionJournal
+from gpunode.transaction import Journal
+from operations.failure import OperationRefused, known
+from operations.script import script, script_command
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """Hold what a transaction does, as text of POSIX shell functions' bodies; `set -eu` holds in the first three.
+
+    name: also the unit's, `gpunode-NAME`; while one runs, a second one waits
+    checkpoint: save what `change` changes to the empty folder $checkpoint; changes nothing else
+    change: the change and its proof; `reject REASON` ends it where the target itself is proven not to work
+    restore: put back what is in $checkpoint, and a daemon that was restarted; may be run twice, and long after
+    shared: functions for the others
+    """
+
+    name: str
+    checkpoint: str
+    change: str
+    restore: str
+    shared: str = ""
+
+
+# The journal is written beside itself, flushed and renamed: it is never half a journal. `reject` writes what a settled
+# target needs to be blamed for its failure: where not even that can be written, it was the disk.
+_MECHANISM = """
+umask 077
+checkpoint=$folder/$name; journal=$folder/$name.json
+record() {
+  printf '{"schema": 1, "state": "%s", "target": "%s", "reason": "%s"}\\n' "$1" "$target" "${2:-}" > "$journal.new" &&
+    sync "$journal.new" && mv -f "$journal.new" "$journal"
+}
+reject() {
+  echo "gpunode: $1" >&2
+  if head -c 65536 /dev/zero > "$folder/.room" 2>/dev/null; then
+    rejected=$(printf '%s' "$1" | tr '\\n' ' ' | tr -cd 'A-Za-z0-9 .,:;_/()-')
+  else echo "gpunode: nothing can be written to $folder: the disk is to blame, not what was asked" >&2; fi
+  rm -f "$folder/.room"; exit 1
+}
+undo() {
+  echo "gpunode: the transaction $name did not succeed; putting back what was there before" >&2
+  if (set +e; restore); then
+    if [ -n "$rejected" ]; then record failed "$rejected"; else record restored; fi
+  else echo "gpunode: that did not succeed either; the next run tries again" >&2; return 1; fi
+}
+ended() { code=$?; trap - EXIT TERM INT HUP; if [ "$code" -ne 0 ]; then set +e; undo; fi; exit "$code"; }
+rejected=''
+case "$1" in
+  undo) undo; exit;;
+esac
+rm -rf "$checkpoint"; mkdir -p "$checkpoint"
+save
+sync -f "$folder"
+record began
+trap ended EXIT
+trap 'exit 143' TERM INT HUP
+change
+sync -f "$folder"
+record done
+"""
+
+# The unit writes to a file, never to the connection: a broken pipe would kill it between two steps.
+_RUN = """
+umask 077
+mkdir -p "$folder"
+printf '%s' "$encoded" | base64 -d > "$folder/$name.sh.new"
+sync "$folder/$name.sh.new"; mv -f "$folder/$name.sh.new" "$folder/$name.sh"
+code=0
+systemd-run --quiet --wait --collect --unit="gpunode-$name" \\
+  /bin/sh -c "exec /bin/sh $folder/$name.sh change > $folder/$name.log 2>&1" || code=$?
+cat "$folder/$name.log"
+exit "$code"
+"""
+
+_WAIT = """
+tries=0
+while [ "$tries" -lt 600 ]; do
+  case $(systemctl is-active "gpunode-$name" || true) in active|activating|deactivating|reloading) ;; *) exit 0;; esac
+  tries=$((tries + 1)); sleep 0.5
+done
+echo "gpunode: the unit gpunode-$name of an earlier run is still at work after 5 minutes; nothing was changed" >&2
+echo "gpunode: look at \\`systemctl status gpunode-$name\\` and run again when it has ended" >&2
+exit 1
+"""
+
+
+def target_digest(*parts: str) -> str:
+    """Return the digest by which the journal knows what was to be reached: 64 hex digits."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def transaction_text(transaction: Transaction, target: str, variables: dict[str, str]) -> str:
+    """Return the script `sh SCRIPT change|undo`; it holds its variables, so that a later run can still undo it."""
+    settings = {"folder": FOLDER, "name": transaction.name, "target": target, **variables}
+    functions = {"save": transaction.checkpoint, "change": transaction.change, "restore": transaction.restore}
+    return "\n".join(
+        [
+            *(f"{name}={shlex.quote(value)}" for name, value in settings.items()),
+            transaction.shared.strip(),
+            *(f"{name}() {{\n{body.strip()}\n}}" for name, body in functions.items()),
+            _MECHANISM.strip(),
+        ]
+    )
+
+
+def transaction_command(transaction: Transaction, target: str, **variables: str) -> StringCommand:
+    """Return the command that runs a transaction to its end; the exit status is the script's.
+
+    Script, log and journal stay in /var/lib/gpunode/transactions. `variables` are shell variables of the script.
+    """
+    encoded = base64.b64encode(script(transaction_text(transaction, target, variables)).encode()).decode()
+    return script_command(_RUN, folder=FOLDER, name=transaction.name, encoded=encoded)
+
+
+def settled(transaction: Transaction) -> Iterator[Any]:
+    """Bring an earlier transaction of that name to its end: wait for a running one, undo an interrupted one.
+
+    Facts that the transaction changes are to be read after this.
+    """
+    if _journal(transaction).running:
+        yield script_command(_WAIT, name=transaction.name)
+    if _journal(transaction).interrupted:
+        host.log(f"the transaction {transaction.name} of an earlier run was interrupted; it is undone first")
+        yield script_command('sh "$folder/$name.sh" undo', folder=FOLDER, name=transaction.name)
+
+
+def refuse_failed(transaction: Transaction, target: str) -> None:
+    """Raise OperationRefused where this very target was tried and proven not to work: runs must not flap."""
+    journal = _journal(transaction)
+    if journal.failed_at(target):
+        raise OperationRefused(
+            f"{transaction.name}: this was tried before and put back: {journal.reason or 'no reason is recorded'}. "
+            f"It is not tried again until the settings change; see {FOLDER}/{transaction.name}.log on the node. Where "
+            f"the cause lay elsewhere and is mended, remove {FOLDER}/{transaction.name}.json and run again"
+        )
+
+
+def _journal(transaction: Transaction) -> Journal:
+    journal: Journal = known(
+        host.get_fact(TransactionJournal, transaction=transaction.name),
+        f"the journal of the transaction {transaction.name}",
+    )
+    return journal
+
+
+__all__ = ["Transaction", "refuse_failed", "settled", "target_digest", "transaction_command", "transaction_text"]

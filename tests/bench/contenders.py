@@ -1,0 +1,187 @@
+"""What is timed: each contender is a command (or one per node, all at once) that reads converged nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from facts.node import Node as NodeFact
+from lab import access, nodes
+from lab.cache import cache_dir
+from lab.nodes import Node
+from lab.state import CHECKOUT, lab_folder, read_json
+
+LAB = "bench"
+# Beyond this ansible takes minutes on a small machine, and says nothing new.
+ANSIBLE_NODES = 20
+_BENCH = Path(__file__).parent
+_PROGRAMS = Path(sys.executable).parent
+
+
+class BenchError(Exception):
+    """Say which contender failed, and what it printed: a figure of a run that failed would be no figure."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Name a way to read all nodes; `run` returns what it printed, and raises BenchError if it failed."""
+
+    name: str
+    meaning: str
+    run: Callable[[], str]
+
+
+def contenders(
+    every: tuple[Node, ...], wanted: Path, before: Path | None = None, ansible_nodes: int = ANSIBLE_NODES
+) -> tuple[Contender, ...]:
+    """Return the contenders for these nodes; `before` is another checkout to measure beside this one."""
+    gpu_node = ("inventories/lab.py", "deploys/gpu_node.py")
+    stock = ("--config", str(_BENCH / "stock.py"))
+    found = [
+        Contender("ssh true", "one parallel OpenSSH exec per node of `true`", lambda: _ssh(every, "true")),
+        Contender(
+            "floor",
+            "one parallel OpenSSH exec per node of the probe that reads everything",
+            lambda: _ssh(every, str(NodeFact().command())),
+        ),
+        Contender("no-change run", "`pyinfra -y`, nothing to do", lambda: _no_change("-y", *gpu_node)),
+        Contender("dry run", "`pyinfra --dry`, nothing to do", lambda: _no_change("--dry", *gpu_node)),
+        Contender("stock no-change run", "the same, hooks off", lambda: _no_change("-y", *stock, *gpu_node)),
+        Contender("stock dry run", "the same, hooks off", lambda: _no_change("--dry", *stock, *gpu_node)),
+    ]
+    if before is not None:
+        found += [
+            Contender("earlier no-change run", f"{before.name}", lambda: _no_change("-y", *gpu_node, folder=before)),
+            Contender("earlier dry run", f"{before.name}", lambda: _no_change("--dry", *gpu_node, folder=before)),
+        ]
+    if len(every) <= min(ansible_nodes, ANSIBLE_NODES):
+        found.append(
+            Contender(
+                "ansible check",
+                "`ansible-playbook --check` of tests/bench/playbook.yml, forks = nodes, pipelining",
+                lambda: _ansible(every, wanted),
+            )
+        )
+    return tuple(found)
+
+
+def converge() -> float:
+    """Bring all nodes of the lab to what the settings ask; return the seconds it took."""
+    started = time.monotonic()
+    _finished("converge", [str(_PROGRAMS / "pyinfra"), "-y", "inventories/lab.py", "deploys/gpu_node.py"])
+    return time.monotonic() - started
+
+
+def prepare(every: tuple[Node, ...], wanted: Path) -> None:
+    """Let each node's sshd tell its sessions, give ansible its python3-apt, and fetch the files that it compares."""
+    setup = (
+        "printf 'LogLevel VERBOSE\\n' > /etc/ssh/sshd_config.d/90-bench.conf && systemctl reload ssh && "
+        "{ dpkg -s python3-apt >/dev/null 2>&1 || { apt-get -q update && apt-get -q -y install python3-apt; }; }"
+    )
+    for node in every:
+        done = nodes.run(node, setup, timeout=180)
+        if done.returncode:
+            raise BenchError(f"{node.name} could not be prepared: {done.stdout}{done.stderr}")
+    for path in (
+        "/etc/apt/sources.list.d/gpunode-cuda.sources",
+        "/etc/apt/sources.list.d/gpunode-toolkit.sources",
+        "/etc/containerd/config.toml",
+        "/var/lib/gpunode/applied.json",
+    ):
+        (wanted / Path(path).name).write_text(nodes.run(every[0], f"cat {path}").stdout, encoding="utf-8")
+
+
+def sessions(node: Node) -> int:
+    """Return how many sessions (commands and file transfers) the node's sshd has started since it booted."""
+    counted = nodes.run(node, "journalctl -q -u ssh -o cat | grep -c '^Starting session'")
+    return int(counted.stdout.strip() or 0)
+
+
+def _ssh(every: tuple[Node, ...], command: str) -> str:
+    folder = lab_folder(LAB)
+    running = [
+        subprocess.Popen(
+            [*access.ssh_command(folder, node.address), command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for node in every
+    ]
+    failed = [process.communicate()[1].decode() for process in running if process.wait()]
+    if failed:
+        raise BenchError(f"ssh failed on {len(failed)} nodes: {failed[0]}")
+    return ""
+
+
+def _no_change(*arguments: str, folder: Path = CHECKOUT) -> str:
+    printed = _finished(" ".join(arguments), [str(_PROGRAMS / "pyinfra"), *arguments], folder)
+    if "--dry" in arguments:
+        # The plan: a line per operation, with how many hosts it would change, a dash for none.
+        plan = re.findall(r"^ {4}[^|\n]+ \| .*?(\S+) {2,}(\S+) *$", printed, re.MULTILINE)
+        nothing = bool(plan) and all(line == ("-", "-") for line in plan)
+    else:
+        # The results: hosts, successes with a change, errors, hosts without a change.
+        total = re.search(r"^ *Grand total +(\d+) +- +- +(\d+) *$", printed, re.MULTILINE)
+        nothing = total is not None and total[1] == total[2]
+    if not nothing:
+        raise BenchError(
+            f"pyinfra {' '.join(arguments)}: this run was to change nothing, but printed:\n{printed[-3000:]}"
+        )
+    return printed
+
+
+def _ansible(every: tuple[Node, ...], wanted: Path) -> str:
+    folder = lab_folder(LAB)
+    inventory = wanted / "hosts.ini"
+    inventory.write_text("".join(f"{node.name} ansible_host={node.address}\n" for node in every), encoding="utf-8")
+    state = read_json(folder / "nodes.json")
+    variables = {
+        "wanted": str(wanted),
+        "templates": str(CHECKOUT / "templates"),
+        "fingerprint": state["key_fingerprint"],
+        "driver": "580.95.05",
+        "cuda": "12.9",
+        "toolkit": "1.17.8",
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": str(folder / "id_ed25519"),
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+    # A fresh folder for its persistent connections each time: a run that finds them open from the last one is not the
+    # run of someone who comes once an hour.
+    with tempfile.TemporaryDirectory(prefix="gpunode-bench-", ignore_cleanup_errors=True) as sockets:
+        printed = _finished(
+            "ansible-playbook",
+            [
+                str(_PROGRAMS / "ansible-playbook"), "--check", "-i", str(inventory), "-f", str(len(every)),
+                *(part for key, value in variables.items() for part in ("-e", f"{key}={value}")),
+                "--ssh-common-args", f"-F none -o UserKnownHostsFile={folder / 'known_hosts'} -o IdentitiesOnly=yes",
+                str(_BENCH / "playbook.yml"),
+            ],
+            extra={"ANSIBLE_PIPELINING": "True", "ANSIBLE_SSH_CONTROL_PATH_DIR": sockets, "ANSIBLE_HOME": str(wanted)},
+        )  # fmt: skip
+    recap = re.findall(r"changed=(\d+) +unreachable=(\d+) +failed=(\d+)", printed)
+    if len(recap) != len(every) or any(figure != ("0", "0", "0") for figure in recap):
+        raise BenchError(f"ansible: this run was to change nothing, but printed:\n{printed[-3000:]}")
+    return printed
+
+
+def _finished(name: str, command: list[str], folder: Path = CHECKOUT, extra: Mapping[str, str] | None = None) -> str:
+    # Modules compiled once, as in any ordinary installation, whatever this shell says.
+    environment = {**os.environ, "GPUNODE_LAB": LAB, "PYTHONPYCACHEPREFIX": str(cache_dir() / "bench"), **(extra or {})}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    # The installed package is this checkout's; another one's modules must come first.
+    environment["PYTHONPATH"] = str(folder)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if done.returncode:
+        raise BenchError(f"{name} ended with exit code {done.returncode}:\n{done.stdout[-3000:]}")
+    return done.stdout

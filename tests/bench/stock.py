@@ -1,0 +1,1 @@
+"""pyinfra's configuration without gpunode's hooks: the bench's `stock` rows."""

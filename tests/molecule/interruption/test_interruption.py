@@ -1,0 +1,95 @@
+"""A run is interrupted; the next one ends in the same state as an undisturbed one. SIMULATED: GPUs, the full disk.
+
+A sample by default; all operations, faults and moments with GPUNODE_TEST_ALL=1 (`make test-slow`).
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lab.nodes import Node
+from tests.molecule.conftest import CHECKOUT
+from tests.molecule.interruption.cases import Bench, Case, bench, outcome, undisturbed
+from tests.molecule.interruption.faults import FAULTS
+
+ALL = os.environ.get("GPUNODE_TEST_ALL") == "1"
+
+# Operations that take long enough to be struck in their middle.
+_LONG = ("Install", "Trust", "Pin", "Configure", "Load the NVIDIA")
+
+
+def every_case(names: Sequence[str]) -> list[Case]:
+    """Return a case for each fault at each boundary, and in the middle of each operation that takes a while."""
+    return [
+        Case(number, name, moment, fault)
+        for number, name in enumerate(names)
+        for fault in FAULTS
+        for moment in ("before", "during")
+        if moment == "before" or name.startswith(_LONG)
+    ]
+
+
+def sample(names: Sequence[str]) -> list[Case]:
+    """Return one case per second operation, faults and moments in turn, and all faults within the transaction."""
+    cases = every_case(names)
+    chosen = []
+    for turn, number in enumerate(range(1, len(names), 2)):
+        here = [case for case in cases if case.operation == number and case.fault == FAULTS[turn % len(FAULTS)]]
+        chosen.append(here[-1 if turn % 3 else 0])
+    within = [case for case in cases if case.name.startswith("Configure") and case.moment == "during"]
+    return [*chosen, *(case for case in within if case not in chosen)]
+
+
+def lived(cases: Sequence[Case], benches: Sequence[Bench], wanted: str, log: Path) -> dict[Case, str]:
+    """Live through all cases, as many at once as there are nodes, each on a node made anew; tell each to `log`."""
+    free: queue.SimpleQueue[Bench] = queue.SimpleQueue()
+    for one in benches:
+        free.put(one)
+
+    def live(case: Case) -> str:
+        mine = free.get()
+        try:
+            verdict = outcome(case, mine, wanted)
+        except Exception as error:
+            verdict = f"the test itself failed: {type(error).__name__}: {error}"
+        finally:
+            free.put(mine)
+        with log.open("a") as told:
+            told.write(f"{case}: {verdict}\n")
+        return verdict
+
+    with ThreadPoolExecutor(len(benches)) as pool:
+        return dict(zip(cases, pool.map(live, cases), strict=True))
+
+
+def table(results: dict[Case, str]) -> str:
+    """Return operations by faults: what was struck, and whether it healed."""
+    rows = [" | ".join(("operation", "moment", *FAULTS))]
+    for number, name, moment in dict.fromkeys((case.operation, case.name, case.moment) for case in results):
+        cells = []
+        for fault in FAULTS:
+            verdict = results.get(Case(number, name, moment, fault))
+            cells.append("-" if verdict is None else "healed" if verdict == "healed" else "FAILED")
+        rows.append(" | ".join((f"{number}: {name}", moment, *cells)))
+    return "\n".join(rows)
+
+
+@pytest.mark.node
+@pytest.mark.simulated
+def test_the_next_run_ends_where_an_undisturbed_one_does(nodes: tuple[Node, ...], tmp_path: Path) -> None:
+    benches = [bench(node, tmp_path) for node in nodes]
+    names, wanted = undisturbed(benches[0])
+    # Molecule swallows what a passing test prints.
+    log = CHECKOUT / ".lab" / nodes[0].lab / "interruption.txt"
+    results = lived(every_case(names) if ALL else sample(names), benches, wanted, log)
+    shown = table(results)
+    log.write_text(shown + "\n")
+    print(shown)
+    unhealed = {str(case): verdict for case, verdict in results.items() if verdict != "healed"}
+    assert unhealed == {}, shown + "\n" + "\n".join(f"{case}: {verdict}" for case, verdict in unhealed.items())

@@ -1,0 +1,139 @@
+"""One-line breaks of the source, each of which a named test must catch: the tests' own test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.pure, pytest.mark.slow]
+
+CHECKOUT = Path(__file__).parent.parent.parent
+PARTS = (
+    "gpunode",
+    "facts",
+    "operations",
+    "deploys",
+    "templates",
+    "lab",
+    "inventories",
+    "docs",
+    "tests",
+    "pyproject.toml",
+)
+
+# (file, what stands there, what breaks it, the test that must fail)
+BREAKS = [
+    (
+        "gpunode/containerd/editor.py",
+        '_runtime(runtimes, "runc", {"SystemdCgroup": asked.systemd_cgroup})',
+        "pass",
+        "test_containerd_editor.py::test_a_file_becomes_one_with_nvidia_as_default_and_systemd_cgroups",
+    ),
+    (
+        "gpunode/containerd/editor.py",
+        "if key in table and table[key] == value:",
+        "if False:",
+        "test_containerd_editor.py::test_a_right_value_keeps_its_own_spelling",
+    ),
+    (
+        "gpunode/containerd/editor.py",
+        "not in schema.accepts",
+        "is None",
+        "test_containerd_editor.py::test_what_cannot_be_edited_is_refused_with_the_reason",
+    ),
+    (
+        "gpunode/containerd/state.py",
+        "self.configured_at > self.started_at",
+        "int(self.configured_at) > int(self.started_at)",
+        "test_readings.py::test_a_file_written_in_the_second_of_the_start_makes_the_daemon_stale",
+    ),
+    (
+        "gpunode/probe_output.py",
+        "stripped[-1] != END",
+        "False",
+        "test_readings.py::test_a_truncated_answer_is_not_taken_for_a_whole_one",
+    ),
+    (
+        "facts/base.py",
+        "except Exception as error:",
+        "except KeyError as error:",
+        "test_readings.py::test_garbage_in_place_of_a_node_is_a_fact_process_error",
+    ),
+    (
+        "gpunode/driver.py",
+        "self.loaded_version != self.module_version",
+        "False",
+        "test_verify.py::test_an_upgrade_under_a_loaded_module_is_pending_not_drift",
+    ),
+    (
+        "gpunode/verify.py",
+        "found == (wanted,)",
+        "wanted in found",
+        "test_verify.py::test_a_key_that_is_not_the_pinned_one_is_named",
+    ),
+    (
+        "gpunode/gpu.py",
+        '124: "hangs"',
+        '124: "ok"',
+        "test_readings.py::test_each_way_in_which_nvidia_smi_fails_has_its_name",
+    ),
+    (
+        "gpunode/versions.py",
+        "parsed(version).release[: len(wanted)] == wanted",
+        "str(parsed(version)).startswith(branch)",
+        "test_readings.py::test_a_package_fits_a_rule_by_its_upstream_version",
+    ),
+    (
+        "gpunode/preflight.py",
+        "if old and new:",
+        "if False:",
+        "test_preflight.py",
+    ),
+    (
+        "gpunode/settings/component.py",
+        'extra="forbid"',
+        'extra="ignore"',
+        "test_settings.py",
+    ),
+]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """Return a copy of the source, in which something may be broken."""
+    for part in PARTS:
+        source = CHECKOUT / part
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, tmp_path / part)
+    return tmp_path
+
+
+def run(copy: Path, test: str) -> subprocess.CompletedProcess[str]:
+    # The copy stands first on the path: an editable install would otherwise lend the source that is not broken.
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"tests/unit/{test}"],
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": str(copy)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("path, there, broken, test", BREAKS, ids=[f"{row[0]}: {row[2]}" for row in BREAKS])
+def test_a_break_is_caught_by_its_test(copy: Path, path: str, there: str, broken: str, test: str) -> None:
+    text = (copy / path).read_text()
+    assert text.count(there) >= 1, f"{path} no longer has {there!r}"
+    assert run(copy, test).returncode == 0, "the test fails without the break"
+    (copy / path).write_text(text.replace(there, broken))
+    done = run(copy, test)
+    assert done.returncode == 1, done.stdout[-2000:]
+    assert "failed" in done.stdout

@@ -1,0 +1,52 @@
+"""What `gpunode drift` prints, and that one node's trouble stays its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpunode.cli.drift import _print
+from gpunode.drift import NodeReport, _ConnectErrors, _contained, _FactErrors
+from gpunode.findings import Finding, FindingClass
+from gpunode.settings import settings_from
+from tests.unit.test_verify import GOOD, SETTINGS
+
+pytestmark = pytest.mark.pure
+
+
+def test_what_a_node_said_is_printed_as_text_not_as_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    finding = Finding("driver", FindingClass.DRIFT, "loaded module", "bad [/foo] :smile: [red]x", "580", "[/bar]")
+    _print((NodeReport("gpu-1", (finding,), None),), show_all=False)
+    printed = capsys.readouterr().out
+    assert "bad [/foo] :smile: [red]x" in printed
+    assert "[/bar]" in printed
+
+
+def test_a_node_that_cannot_be_judged_is_an_error_of_its_own() -> None:
+    odd = replace(GOOD, toolkit=replace(GOOD.toolkit, version="1.17.8_custom"))
+    report = _contained("gpu-1", SETTINGS, odd, _ConnectErrors(), _FactErrors())
+    assert [item.finding_class for item in report.findings] == [FindingClass.ERROR]
+    assert "1.17.8_custom" in (report.findings[0].cause or "")
+    good = _contained("gpu-2", SETTINGS, GOOD, _ConnectErrors(), _FactErrors())
+    assert {item.finding_class for item in good.findings} == {FindingClass.OK}
+
+
+def test_a_node_that_cannot_become_what_is_asked_is_unsupported() -> None:
+    settings = settings_from({"driver": {"branch": "570"}, "cuda": {"version": "13.0"}})
+    report = _contained("gpu-1", settings, GOOD, _ConnectErrors(), _FactErrors())
+    assert {item.finding_class for item in report.findings} == {FindingClass.UNSUPPORTED}
+
+
+@pytest.mark.parametrize("inventory", ["nowhere.py", "."])
+def test_an_inventory_that_cannot_be_read_is_an_error_without_a_traceback(inventory: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).parent / "gpunode", "drift", inventory],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert inventory in done.stderr
+    assert "Traceback" not in done.stderr

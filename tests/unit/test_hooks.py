@@ -1,0 +1,280 @@
+"""The hooks into pyinfra: each does its part, twice is once, and nothing depends on them."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import paramiko
+import pyinfra
+import pytest
+from pyinfra.api import Config, Inventory, State, StringCommand, arguments
+from pyinfra.api import util as pyinfra_util
+from pyinfra.api.command import FunctionCommand
+from pyinfra.api.host import Host
+from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.context import ctx_host
+
+from facts.file import File
+from facts.kernel import KernelFeatures
+from gpunode import call_order, hooks
+from operations import files
+from operations.announcement import announcing, is_announcing
+
+pytestmark = pytest.mark.pure
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+_OPERATION_MODULE = sys.modules["pyinfra.api.operation"]
+_HOOKED: tuple[tuple[Any, str], ...] = (
+    (State, "init"),
+    (SSHConnector, "connect"),
+    (Host, "run_shell_command"),
+    (Host, "put_file"),
+    (Host, "rsync"),
+    (Host, "disconnect"),
+    (FunctionCommand, "execute"),
+    (arguments, "all_global_arguments"),
+    (_OPERATION_MODULE, "get_operation_order_from_stack"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _unhooked_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner, name in _HOOKED:
+        monkeypatch.setattr(owner, name, _original(owner, name))
+    monkeypatch.delenv("GPUNODE_HOOKS", raising=False)
+
+
+def _original(owner: Any, name: str) -> Any:
+    method = getattr(owner, name)
+    while hasattr(method, hooks._MARK):
+        method = method.__wrapped__
+    return method
+
+
+def _installed() -> list[Any]:
+    return [getattr(owner, name) for owner, name in _HOOKED]
+
+
+class Recorder:
+    """Stand in for a connection: count what reaches the node, answer as a real sh does."""
+
+    def __init__(self) -> None:
+        self.commands: list[str] = []
+
+    def run_shell_command(self, command: Any, **_: Any) -> tuple[bool, Any]:
+        self.commands.append(str(command))
+        done = subprocess.run(["sh", "-c", str(command)], capture_output=True, text=True, check=False)
+        return done.returncode == 0, hooks._output(done.stdout.splitlines())
+
+    def put_file(self, *_: Any, **__: Any) -> bool:
+        return True
+
+    rsync = put_file
+
+    def connect(self) -> None: ...
+
+    def disconnect(self) -> None: ...
+
+
+@pytest.fixture
+def node() -> Iterator[Host]:
+    hooks.install()
+    inventory = Inventory(([("@local", {})], {}))
+    state = State(inventory, Config())
+    host: Host = next(iter(inventory))
+    host.connector = Recorder()  # type: ignore[assignment]
+    host.connected = True
+    assert host.state is state
+    with ctx_host.use(host):
+        yield host
+
+
+def _commands(host: Host) -> list[str]:
+    return host.connector.commands  # type: ignore[attr-defined,no-any-return]
+
+
+def test_installed_twice_is_installed_once() -> None:
+    before = _installed()
+    hooks.install()
+    once = _installed()
+    hooks.install()
+    assert _installed() == once
+    assert all(new is not old for new, old in zip(once, before, strict=True))
+
+
+def test_hooks_off_leaves_the_judging_of_settings_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUNODE_HOOKS", "off")
+    before = _installed()
+    hooks.install()
+    assert _installed()[1:] == before[1:]
+    assert State.init is not before[0]
+    assert not hooks.are_installed()
+
+
+def test_a_connection_has_no_nagle_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as connection:
+        transport = paramiko.Transport(connection)
+
+        def connect(self: Any) -> None:
+            self.client = SimpleNamespace(get_transport=lambda: transport)
+
+        monkeypatch.setattr(SSHConnector, "connect", connect)
+        hooks.install()
+        assert not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        SSHConnector.connect(SimpleNamespace())  # type: ignore[arg-type]
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_connection_through_a_jump_host_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = SimpleNamespace(get_transport=lambda: SimpleNamespace(sock=object()))
+    monkeypatch.setattr(SSHConnector, "connect", lambda self: "connected")
+    hooks.install()
+    assert SSHConnector.connect(SimpleNamespace(client=client)) == "connected"  # type: ignore[arg-type]
+
+
+def test_as_many_hosts_at_once_as_there_are() -> None:
+    hooks.install()
+    config = Config()
+    State(Inventory(([f"@fake/{number}" for number in range(90)], {})), config)
+    assert config.PARALLEL == 90
+
+
+def test_a_number_of_hosts_at_once_that_was_chosen_stands() -> None:
+    hooks.install()
+    config = Config(PARALLEL=7)
+    State(Inventory(([f"@fake/{number}" for number in range(90)], {})), config)
+    assert config.PARALLEL == 7
+
+
+def test_hosts_at_once_stay_within_the_limit_of_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [(64, 256)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limit: limits.append(limit))
+    monkeypatch.setattr("pyinfra.api.state.MAX_PARALLEL", 18)
+    assert hooks._hosts_within_open_files(1000) == 82
+    assert limits[-1] == (256, 256)
+
+
+def _place(state: Any, depth: int) -> tuple[list[int], list[int]]:
+    if depth:
+        return _place(state, depth - 1)
+    return pyinfra_util.get_operation_order_from_stack(state), call_order.operation_order(state)
+
+
+@pytest.mark.parametrize("filename", [None, __file__, "not-on-the-stack.py"])
+@pytest.mark.parametrize("cli", [True, False])
+def test_an_operations_place_is_what_pyinfra_says(
+    monkeypatch: pytest.MonkeyPatch, filename: str | None, cli: bool
+) -> None:
+    monkeypatch.setattr(pyinfra, "is_cli", cli)
+    state = SimpleNamespace(current_deploy_filename=filename, current_op_file_number=3)
+    theirs, ours = _place(state, 4)
+    # Asked on one line, by functions of which only theirs lies within pyinfra.
+    assert ours == theirs
+    assert filename != __file__ or len(ours) >= 6
+
+
+def test_two_operations_that_were_announced_ask_once(node: Host) -> None:
+    with announcing(node):
+        files.content(name="a", path="/nowhere/a", text="a")
+        files.absent(name="b", path="/nowhere/b")
+    assert _commands(node) == []
+    assert not is_announcing(node)
+    node.get_fact(File, path="/nowhere/a")
+    node.get_fact(File, path="/nowhere/b")
+    assert len(_commands(node)) == 1
+
+
+def test_a_deploy_body_that_reads_a_fact_itself_is_announced_up_to_there(node: Host) -> None:
+    passed = []
+    with announcing(node):
+        files.content(name="a", path="/nowhere/a", text="a")
+        node.get_fact(KernelFeatures)
+        passed.append("acted on no answer")
+    assert not passed
+    assert _commands(node) == []
+    assert not is_announcing(node)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda host: host.run_shell_command(StringCommand("true")),
+        lambda host: host.run_shell_command("true"),
+        lambda host: host.put_file("a", "b"),
+        lambda host: host.rsync("a", "b", []),
+        lambda host: host.disconnect(),
+        lambda host: FunctionCommand(lambda state, host: True, [], {}).execute(host.state, host, {}),
+    ],
+    ids=["command", "text", "put_file", "rsync", "disconnect", "function"],
+)
+def test_whatever_is_no_probe_ends_what_was_read(node: Host, tmp_path: Path, change: Any) -> None:
+    path = tmp_path / "file"
+    with announcing(node):
+        files.absent(name="a", path=str(path))
+        files.absent(name="b", path=str(path))
+    assert node.get_fact(File, path=str(path)).sha256 is None
+    path.write_text("new")
+    assert node.get_fact(File, path=str(path)).sha256 is None
+    change(node)
+    assert node.get_fact(File, path=str(path)).sha256 is not None
+
+
+def test_a_fact_alone_is_the_same_with_hooks_and_without(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooked = node.get_fact(KernelFeatures)
+    monkeypatch.setattr(Host, "run_shell_command", _original(Host, "run_shell_command"))
+    assert node.get_fact(KernelFeatures) == hooked
+
+
+_DEPLOY = """
+from pyinfra.context import ctx_host
+from pyinfra.api import StringCommand
+from pyinfra import host
+from facts.file import File
+from gpunode import hooks
+from operations.announcement import announcing
+from operations.failure import known, node_operation
+
+@node_operation
+def append(path, size):
+    reading = known(host.get_fact(File, path=path), path)
+    import hashlib
+    if reading.sha256 == hashlib.sha256(b"x" * size).hexdigest():
+        host.noop("as it should be")
+        return
+    yield StringCommand("printf", "x", ">>", path)
+
+def body():
+    append(name="one", path="{path}", size=1)
+    append(name="two", path="{path}", size=2)
+    append(name="two again", path="{path}", size=2)
+    append(name="two still", path="{path}", size=2)
+
+if hooks.are_installed():
+    with announcing(ctx_host.get()):
+        body()
+body()
+"""
+
+
+@pytest.mark.parametrize("switch", ["on", "off"])
+def test_each_operation_of_a_run_sees_what_the_one_before_it_did(tmp_path: Path, switch: str) -> None:
+    target, deploy = tmp_path / "target", tmp_path / "deploy.py"
+    deploy.write_text(_DEPLOY.replace("{path}", str(target)))
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "pyinfra"), "-y", "@local", str(deploy)],
+        cwd=CHECKOUT,
+        env={"PATH": "/usr/bin:/bin", "GPUNODE_HOOKS": switch},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert target.read_text() == "xx"

@@ -1,0 +1,162 @@
+"""Hostile values in the commands that operations send: they arrive to the letter, and nothing else happens.
+
+The real sh, gpg, apt and coreutils of this machine run them, in a temporary folder, as pyinfra would over SSH.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from pyinfra.api import StringCommand
+from pyinfra.connectors.util import make_unix_command
+
+from facts.deb import AptRepository, DebPackages
+from facts.file import File
+from facts.unit import Unit
+from gpunode.apt_trust import DISABLED, Disable, Rewrite
+from operations.apt_trust import commands
+from operations.files import write_command
+from operations.script import script_command
+from operations.transaction import Transaction, transaction_text
+from tests.unit.hostile import CANARY, HOSTILE, hostile_text
+
+pytestmark = pytest.mark.real
+
+
+def _can_travel(text: str) -> bool:
+    """Say whether a text can be an argument of a program at all."""
+    return "\0" not in text and text.encode("utf-8", "ignore").decode() == text
+
+
+ARGUMENTS = tuple(filter(_can_travel, HOSTILE))
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Yield an empty folder; a canary in it at the end is a failure. A fixture would be one for all of hypothesis."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        yield folder
+        assert not list(folder.rglob(CANARY)), "a value was run"
+
+
+def _run(command: StringCommand | str, folder: Path) -> None:
+    """Run a command as pyinfra's SSH connector hands it to the node's login shell."""
+    line = make_unix_command(command if isinstance(command, StringCommand) else StringCommand(command)).get_raw_value()
+    if os.geteuid():
+        # Only root may give a file to root; that is not what is shown here.
+        (folder / "bin").mkdir(exist_ok=True)
+        (folder / "bin" / "chown").symlink_to("/bin/true")
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=folder, capture_output=True, text=True, errors="replace", timeout=60, check=False,
+        env={**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def _arrives_in_a_script(value: str) -> None:
+    with _folder() as folder:
+        _run(script_command('printf %s "$value" > variable; printf %s "$1" > argument', value, value=value), folder)
+        assert (folder / "variable").read_bytes() == value.encode()
+        assert (folder / "argument").read_bytes() == value.encode()
+
+
+@pytest.mark.parametrize("value", ARGUMENTS)
+def test_a_value_arrives_in_a_script_to_the_letter(value: str) -> None:
+    _arrives_in_a_script(value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(hostile_text.filter(_can_travel))
+def test_any_value_arrives_in_a_script_to_the_letter(value: str) -> None:
+    _arrives_in_a_script(value)
+
+
+def test_60_kilobytes_arrive_in_a_script_to_the_letter() -> None:
+    # Longer than any setting may be; one argument of a program ends at 128 KiB, and here are two.
+    _arrives_in_a_script("; $(x) " * 4_300)
+
+
+def test_the_canary_dies_where_a_value_is_not_quoted() -> None:
+    with pytest.raises(AssertionError, match="a value was run"), _folder() as folder:
+        _run(StringCommand("echo", f"; touch {CANARY}"), folder)
+
+
+@pytest.mark.parametrize("value", ARGUMENTS)
+def test_a_value_arrives_in_a_transaction_to_the_letter(value: str) -> None:
+    transaction = Transaction(
+        name="hostile", checkpoint=":", change='printf %s "$value" > "$folder/arrived"', restore=":"
+    )
+    with _folder() as folder:
+        text = transaction_text(transaction, "target", {"folder": str(folder), "value": value})
+        done = subprocess.run(["sh", "-c", text, "sh", "change"], cwd=folder, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert (folder / "arrived").read_bytes() == value.encode()
+
+
+@pytest.mark.parametrize("value", ARGUMENTS)
+def test_a_file_is_written_to_the_letter_whatever_its_name_and_text(value: str) -> None:
+    with _folder() as folder:
+        path = folder / f"a{value.replace('/', '_')}" / value.replace("/", "_")
+        _run(write_command(str(path), value), folder)
+        assert path.read_bytes() == value.encode()
+        assert [item.name for item in path.parent.iterdir()] == [path.name]
+
+
+def test_a_file_of_90_kilobytes_is_written_to_the_letter() -> None:
+    with _folder() as folder:
+        _run(write_command(str(folder / "long"), "$(touch canary)'\n" * 5_600), folder)
+        assert (folder / "long").stat().st_size == 5_600 * 17
+
+
+@pytest.mark.parametrize("value", ARGUMENTS)
+def test_disabling_a_file_takes_its_name_and_text_to_the_letter(value: str) -> None:
+    with _folder() as folder:
+        for number, name in enumerate(("renamed", "rewritten")):
+            path = folder / f"{name}{value.replace('/', '_')}"
+            path.write_text("old", encoding="utf-8")
+            step = Rewrite(str(path), value, value) if number else Disable(str(path), value)
+            for command in commands([step]):
+                _run(command, folder)
+            assert path.with_name(path.name + DISABLED).read_text(encoding="utf-8") == "old"
+            assert path.exists() == bool(number)
+        assert path.read_bytes() == value.encode()
+
+
+PROBES: dict[str, Callable[[str], str]] = {
+    "File": lambda value: File().command(path=value),
+    "Unit": lambda value: Unit().command(unit=value),
+    "DebPackages": lambda value: DebPackages().command(names=[value, value]),
+    "AptRepository": lambda value: AptRepository().command(
+        keyring=value, source=value, stamp=value, uri=f"http://{value}", distrusted=[value]
+    ),
+}
+
+
+@pytest.mark.parametrize("fact", PROBES)
+def test_a_probe_reads_and_runs_nothing_whatever_it_is_asked_about(fact: str) -> None:
+    for value in ARGUMENTS:
+        with _folder() as folder:
+            _run(PROBES[fact](value), folder)
+            assert [item.name for item in folder.iterdir() if item.name != "bin"] == [], repr(value)
+
+
+@pytest.mark.parametrize("value", ARGUMENTS)
+def test_a_file_is_found_whatever_its_name(value: str, run_shell: Callable[[str], tuple[int, list[str]]]) -> None:
+    with _folder() as folder:
+        path = folder / f"a{value.replace('/', '_')}"
+        path.write_bytes(b"")
+        _, lines = run_shell(File().command(path=str(path)))
+        assert "sha256=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" in lines
+
+
+def test_the_programs_that_these_tests_need_are_the_nodes_own() -> None:
+    assert all(shutil.which(program) for program in ("sh", "base64", "mv", "sync"))

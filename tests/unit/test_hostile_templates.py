@@ -1,0 +1,122 @@
+"""Files that cannot quote: what the settings let through renders to exactly one value, by the formats' own readers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from gpunode.settings import SettingsError, settings_from
+from operations.apt import source_text
+from operations.files import _TEMPLATES
+
+pytestmark = pytest.mark.real
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+
+_NAME = st.from_regex(r"[ab0][ab0._-]{0,8}", fullmatch=True)
+_RIGHT = st.just("")
+_ODD = st.sampled_from([*" \"';\\$`%#{}()[]*@,=~&|<>\n\t", "//", "/*", "::", "\u2028", "é"])
+# Mostly right with something odd in it: pure noise would all be refused and show nothing.
+_PROXY = st.builds(lambda host, odd, port: f"http://{host}{odd}{port}", _NAME, _RIGHT | _RIGHT | _ODD, st.just(":3128"))
+_DIRECT = st.builds(
+    lambda before, odd, after: f"{before}{odd}{after}", _NAME, _RIGHT | _RIGHT | _ODD, _NAME | st.just("/8")
+)
+_PATH = st.builds(lambda a, odd, b: f"http://mirror/{a}{odd}{b}", _NAME, _ODD | st.sampled_from("~%+:=,"), _NAME)
+
+
+def _proxy(**values: Any) -> Any:
+    try:
+        return settings_from({"proxy": values}).proxy
+    except SettingsError:
+        return assume(False)
+
+
+@pytest.mark.skipif(shutil.which("apt-config") is None, reason="apt's own reader is needed")
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(_PROXY, _DIRECT)
+def test_apt_reads_each_proxy_setting_as_one_value(url: str, direct: str) -> None:
+    proxy = _proxy(http=url, no_proxy=[direct])
+    text = _TEMPLATES.get_template("apt-proxy.conf").render(proxies={"http": proxy.http}, direct=proxy.direct_hosts)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "apt.conf"
+        path.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            ["apt-config", "dump"], capture_output=True, text=True, check=True,
+            env={**os.environ, "APT_CONFIG": str(path), "LC_ALL": "C.UTF-8"},
+        )  # fmt: skip
+    found = [line for line in done.stdout.splitlines() if re.match(r"Acquire::https?::Proxy", line)]
+    values = [line for line in found if not line.endswith('::Proxy "";')]
+    # apt takes the first of its own files too; what matters is that ours add these and no more.
+    assert f'Acquire::http::Proxy "{url}";' in values
+    for host in proxy.direct_hosts:
+        assert host == direct
+        assert f'Acquire::http::Proxy::{host} "DIRECT";' in values
+        assert f'Acquire::https::Proxy::{host} "DIRECT";' in values
+    ours = [line for line in values if url in line or "DIRECT" in line]
+    assert len(ours) == 1 + 2 * len(proxy.direct_hosts), done.stdout
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(_PROXY, st.lists(_DIRECT, max_size=3))
+def test_systemd_reads_each_variable_as_one_value(url: str, direct: list[str]) -> None:
+    proxy = _proxy(http=url, no_proxy=direct)
+    environment = {"HTTP_PROXY": proxy.http, "NO_PROXY": ",".join(proxy.no_proxy)}
+    text = _TEMPLATES.get_template("http-proxy.conf").render(environment=environment)
+    lines = [line for line in text.split("\n") if line and not line.startswith("#")]
+    # systemd.syntax(7): a line ends at \n, a backslash continues it, a quote ends the value, % is a specifier.
+    found = [re.fullmatch(r'Environment="([A-Z_]+)=([^"\\%\n]*)"', line) for line in lines[1:]]
+    assert lines[0] == "[Service]"
+    assert [match.groups() for match in found if match] == list(environment.items())
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt's own reader is needed")
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(_PATH)
+def test_apt_reads_each_source_as_one_repository(url: str) -> None:
+    try:
+        taken = settings_from({"repositories": {"cuda": {"url": url}}}).repositories.cuda.url
+    except SettingsError:
+        assume(False)
+    assume("{" not in taken)
+    text = source_text(taken, "/usr/share/keyrings/gpunode-cuda.gpg")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "gpunode-cuda.sources"
+        path.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            ["apt-get", "update", "--print-uris",
+             "-o", f"Dir::Etc::sourcelist={path}", "-o", "Dir::Etc::sourceparts=-"],
+            capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C.UTF-8"},
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    fetched = [line.split("' ")[0] for line in done.stdout.splitlines()]
+    assert f"'{taken.rstrip('/')}/InRelease" in fetched
+    assert {line.rpartition("/")[0] for line in fetched} == {f"'{taken.rstrip('/')}"}
+
+
+@pytest.mark.parametrize("direct", ["0[/8", "g::h::", "a b", 'a"', "//x", "a;b", "10.0.0.0/8/8", "-a", "..", "[::1"])
+def test_an_exception_that_no_format_could_hold_is_refused(direct: str) -> None:
+    # The first made apt.conf unreadable, and with it every apt command of the node.
+    with pytest.raises(SettingsError, match=r"must be a host name|begins with"):
+        settings_from({"proxy": {"no_proxy": [direct]}})
+
+
+@pytest.mark.parametrize(
+    "direct",
+    ["*", ".example.org", "*.example.org", "node-1", "10.0.0.0/8", "10.1.2.3:80", "fe80::1", "[::1]:80", "fc00::/7"],
+)
+def test_what_people_write_as_an_exception_is_taken(direct: str) -> None:
+    assert settings_from({"proxy": {"no_proxy": [direct]}}).proxy.no_proxy == (direct,)
+
+
+def test_every_template_that_takes_values_is_tested_here() -> None:
+    with_values = {path.name for path in TEMPLATES.iterdir() if "{{" in path.read_text(encoding="utf-8")}
+    # modules-load.conf takes the constant MODULES of deploys/containerd.py.
+    assert with_values == {"apt-proxy.conf", "http-proxy.conf", "modules-load.conf"}
