@@ -13,10 +13,17 @@ def script(body: str) -> str:
 def script_command(body: str, *arguments: str, **variables: str) -> StringCommand:
     """Return a command that runs `body` under sh with `set -eu`.
 
-    `variables` are shell variables of the script and `arguments` its $1, $2, …
+    `variables` are shell variables of the script and `arguments` its $1, $2, … They stand in the node's list of
+    processes while it runs; what others must not read there is `command_with_input`'s.
     """
     settings = (QuoteString(f"{name}={value}") for name, value in variables.items())
     return StringCommand(
         "env", *settings, "sh", "-c", QuoteString(script(body)), "gpunode",
         *(QuoteString(argument) for argument in arguments),
     )  # fmt: skip
+
+
+def command_with_input(command: StringCommand, line: str) -> StringCommand:
+    """Return `command` with one line on its standard input, where no list of processes shows it."""
+    command.connector_arguments["_stdin"] = [line]
+    return command

@@ -20,7 +20,7 @@ from pyinfra.api import StringCommand
 from facts.transaction import FOLDER, TransactionJournal
 from gpunode.transaction import Journal
 from operations.failure import OperationRefused, known
-from operations.script import script, script_command
+from operations.script import command_with_input, script, script_command
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ record done
 _RUN = """
 umask 077
 mkdir -p "$folder"
-printf '%s' "$encoded" | base64 -d > "$folder/$name.sh.new"
+head -n 1 | base64 -d > "$folder/$name.sh.new"
 sync "$folder/$name.sh.new"; mv -f "$folder/$name.sh.new" "$folder/$name.sh"
 code=0
 systemd-run --quiet --wait --collect --unit="gpunode-$name" \\
@@ -129,7 +129,8 @@ def transaction_command(transaction: Transaction, target: str, **variables: str)
     Script, log and journal stay in /var/lib/gpunode/transactions. `variables` are shell variables of the script.
     """
     encoded = base64.b64encode(script(transaction_text(transaction, target, variables)).encode()).decode()
-    return script_command(_RUN, folder=FOLDER, name=transaction.name, encoded=encoded)
+    # By standard input: it holds a daemon's configuration, and that may hold registry credentials.
+    return command_with_input(script_command(_RUN, folder=FOLDER, name=transaction.name), encoded)
 
 
 def settled(transaction: Transaction) -> Iterator[Any]:

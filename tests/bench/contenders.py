@@ -79,12 +79,13 @@ def converge() -> float:
     return time.monotonic() - started
 
 
-def prepare(every: tuple[Node, ...], wanted: Path) -> None:
+def prepare(every: tuple[Node, ...], wanted: Path, ansible_nodes: int = ANSIBLE_NODES) -> None:
     """Let each node's sshd tell its sessions, give ansible its python3-apt, and fetch the files that it compares."""
-    setup = (
-        "printf 'LogLevel VERBOSE\\n' > /etc/ssh/sshd_config.d/90-bench.conf && systemctl reload ssh && "
-        "{ dpkg -s python3-apt >/dev/null 2>&1 || { apt-get -q update && apt-get -q -y install python3-apt; }; }"
-    )
+    setup = "printf 'LogLevel VERBOSE\\n' > /etc/ssh/sshd_config.d/90-bench.conf && systemctl reload ssh"
+    if len(every) <= ansible_nodes:
+        setup += (
+            " && { dpkg -s python3-apt >/dev/null || { apt-get -q update && apt-get -q -y install python3-apt; }; }"
+        )
     for node in every:
         done = nodes.run(node, setup, timeout=180)
         if done.returncode:

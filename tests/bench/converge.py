@@ -35,7 +35,7 @@ def measure(count: int, rounds: int, before: Path | None, ansible_nodes: int) ->
     _say(f"{count} nodes converged in {converge:.1f} s")
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="gpunode-bench-") as folder:
-        contenders.prepare(every, Path(folder))
+        contenders.prepare(every, Path(folder), ansible_nodes)
         found = contenders.contenders(every, Path(folder), before, ansible_nodes)
         sessions = {each.name: _sessions(each.run, every) for each in found}
         seconds: dict[str, list[float]] = {each.name: [] for each in found}
@@ -84,17 +84,24 @@ def main(
     counts: tuple[int, ...], rounds: int, as_json: bool, before: Path | None, ansible_nodes: int, keep: bool
 ) -> None:
     """Measure the no-change run and the dry run against the floor, stock pyinfra and ansible."""
+    results: list[report.Result] = []
+    problem = ""
     try:
-        results = tuple(measure(count, rounds, before, ansible_nodes) for count in sorted(set(counts)))
+        for count in sorted(set(counts)):
+            results.append(measure(count, rounds, before, ansible_nodes))
     except (LabError, contenders.BenchError) as error:
-        raise click.ClickException(str(error)) from error
+        problem = str(error)
     finally:
         if not keep:
             nodes.down(contenders.LAB, _say)
-    page = report.as_markdown(results, rounds)
-    if not keep:
-        PAGE.write_text(page, encoding="utf-8")
-    click.echo(json.dumps(report.as_json(results, rounds), indent=2) if as_json else page)
+    if results:
+        # What was measured before something failed stands.
+        page = report.as_markdown(tuple(results), rounds)
+        if not keep:
+            PAGE.write_text(page, encoding="utf-8")
+        click.echo(json.dumps(report.as_json(tuple(results), rounds), indent=2) if as_json else page)
+    if problem:
+        raise click.ClickException(problem)
 
 
 if __name__ == "__main__":
