@@ -26,7 +26,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Result:
-    """Hold one number of nodes: the first converge's seconds, each contender's figure, the load before and after."""
+    """Hold one number of nodes: seconds of the run that converged them, contenders' figures, load before and after."""
 
     nodes: int
     converge: float
@@ -85,8 +85,8 @@ def as_markdown(results: tuple[Result, ...], rounds: int) -> str:
         lines += [
             f"## {result.nodes} {noun}",
             "",
-            f"Load average before {result.load[0]:.1f}, after {result.load[1]:.1f}. The first run, which installs "
-            f"everything, took {result.converge:.0f} s.",
+            f"Load average before {result.load[0]:.1f}, after {result.load[1]:.1f}. The run before, which installs "
+            f"what the nodes lack (all of it on new nodes), took {result.converge:.0f} s.",
             "",
             "| | seconds | × floor | from … to | SSH sessions per node |",
             "|---|---:|---:|---|---:|",
