@@ -11,6 +11,7 @@ from deploys.verify import verify
 
 # A node that preflight refuses gets the refusal and nothing else.
 if preflight():
+    # What they are all going to ask the node, so that one round trip answers it.
     announce(packaging, driver, cuda, toolkit, containerd, verify)
     packaging()
     driver()
