@@ -7,26 +7,24 @@ from operations import apt
 
 def trust(name: str) -> None:
     """Add the repository `cuda`, `toolkit` or `docker` of the settings, its key checked by fingerprint."""
-    repository = getattr(settings().repositories, name)
     system = node().operating_system
     distribution = tables.distribution(system.id, system.version_id)
     if distribution is None:
         raise RuntimeError(f"{system.name} is not supported")
-    values = {
-        "distribution": distribution.repository,
-        "architecture": distribution.architectures[system.architecture],
-        "os_id": system.id,
-        "codename": system.codename or "",
-        "channel": settings().toolkit.channel,
-    }
+    repository = getattr(settings().repositories, name).at(
+        distribution=distribution.repository,
+        architecture=distribution.architectures[system.architecture],
+        os_id=system.id,
+        channel=settings().toolkit.channel,
+    )
     suite, components = (system.codename or "", "stable") if name == "docker" else ("/", "")
     apt.repository(
         name=f"Trust the {name} repository",
         label=name,
-        uri=repository.url.format(**values),
+        uri=repository.url,
         suite=suite,
         components=components,
-        key_url=repository.key_url.format(**values),
+        key_url=repository.key_url,
         key_fingerprint=repository.key_fingerprint,
         proxies=settings().proxy.environment,
     )
