@@ -19,7 +19,7 @@ from lab.hardware.simulated.machine import gpu_models
 from lab.image import build_id, image, remove_unused
 from lab.packages.deb import DebError
 from lab.podman import attempt, inspect_containers, podman
-from lab.preconditions import check_preconditions
+from lab.preconditions import check_preconditions, make_room
 from lab.repository import RepositoryError, build_mirror
 from lab.signing import SigningError
 from lab.state import CHECKOUT, lab_folder, lab_name, labs_folder, read_json, write_json
@@ -76,6 +76,7 @@ def up(
         _check_owner(lab)
         existing = _containers(lab)
         _check_hardware(lab, existing, count, gpu, gpus, renew)
+        make_room(max(count, len(existing)), report)
         parts = _parts(report)
         base = _network(lab)
         folder = lab_folder(lab)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from lab.errors import LabError
@@ -19,6 +20,11 @@ _PROGRAMS = {
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
 }
+# One node's systemd, journald and the rest hold seven; the kernel counts those of all nodes for root, and allows 128
+# of itself: the nineteenth node would not boot.
+_INOTIFY_PER_NODE = 8
+_INOTIFY_OF_THE_REST = 16
+_INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 _NETAVARK = (Path("/usr/lib/podman/netavark"), Path("/usr/libexec/podman/netavark"))
 
 
@@ -49,3 +55,19 @@ def check_preconditions() -> None:
     """Raise LabError that names everything missing on this machine, each with its remedy."""
     if found := problems():
         raise LabError("the lab cannot run on this machine:\n" + "\n".join(f"  - {problem}" for problem in found))
+
+
+def make_room(nodes: int, report: Callable[[str], None], limit: Path = _INOTIFY) -> None:
+    """Raise this machine's limit of inotify instances to what `nodes` nodes need, and say so; never lower it."""
+    needed = _INOTIFY_OF_THE_REST + _INOTIFY_PER_NODE * nodes
+    allowed = int(limit.read_text(encoding="utf-8"))
+    if needed <= allowed:
+        return
+    try:
+        limit.write_text(f"{needed}\n", encoding="utf-8")
+    except OSError as error:
+        raise LabError(
+            f"{nodes} nodes need {needed} inotify instances, this machine allows {allowed}, and that could not be "
+            f"raised: {error.strerror}. Run `sysctl fs.inotify.max_user_instances={needed}`, or ask for fewer nodes"
+        ) from error
+    report(f"raised fs.inotify.max_user_instances from {allowed} to {needed} until the next boot, for {nodes} nodes")

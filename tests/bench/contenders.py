@@ -42,7 +42,8 @@ def contenders(
     every: tuple[Node, ...], wanted: Path, before: Path | None = None, ansible_nodes: int = ANSIBLE_NODES
 ) -> tuple[Contender, ...]:
     """Return the contenders for these nodes; `before` is another checkout to measure beside this one."""
-    gpu_node = ("inventories/lab.py", "deploys/gpu_node.py")
+    # The lab's state lies in this checkout, whichever one reads it.
+    gpu_node = (str(CHECKOUT / "inventories" / "lab.py"), "deploys/gpu_node.py")
     stock = ("--config", str(_BENCH / "stock.py"))
     found = [
         Contender("ssh true", "one parallel OpenSSH exec per node of `true`", lambda: _ssh(every, "true")),

@@ -145,3 +145,28 @@ def test_the_inventory_gives_each_node_strict_ssh_and_the_labs_repositories(
         "key_url": "http://127.0.0.1:8900/keys/gpunode-lab.asc",
         "key_fingerprint": "A" * 40,
     }
+
+
+def test_a_limit_that_the_nodes_would_reach_is_raised_and_said_and_never_lowered(tmp_path: Path) -> None:
+    limit, said = tmp_path / "max_user_instances", []
+    limit.write_text("128\n")
+    preconditions.make_room(5, said.append, limit)
+    assert (limit.read_text(), said) == ("128\n", [])
+    preconditions.make_room(20, said.append, limit)
+    assert int(limit.read_text()) >= 20 * 8
+    assert "from 128 to" in said[0]
+    raised = limit.read_text()
+    preconditions.make_room(1, said.append, limit)
+    assert limit.read_text() == raised and len(said) == 1
+
+
+def test_a_limit_that_cannot_be_raised_is_told_with_its_remedy(tmp_path: Path) -> None:
+    limit = tmp_path / "limit"
+    limit.write_text("128\n")
+
+    class ReadOnly(type(limit)):  # type: ignore[misc]
+        def write_text(self, *args: Any, **kwargs: Any) -> int:
+            raise PermissionError(13, "Permission denied")
+
+    with pytest.raises(LabError, match="sysctl fs.inotify"):
+        preconditions.make_room(100, print, ReadOnly(limit))
