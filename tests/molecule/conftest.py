@@ -18,6 +18,8 @@ from lab import nodes as lab_nodes
 
 CHECKOUT = Path(__file__).parent.parent.parent
 LAB = os.environ.get("GPUNODE_LAB", "default")
+# What a scenario tells at length: molecule swallows what a passing test prints, and a lab's own folder goes with it.
+REPORTS = CHECKOUT / ".reports"
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,14 @@ def connect(node: lab_nodes.Node, user: str = "root") -> Any:
         ssh_identity_file=str(folder / "id_ed25519"),
         ssh_extra_args=f"-o UserKnownHostsFile={folder}/known_hosts -o StrictHostKeyChecking=yes",
     )
+
+
+def report(name: str) -> Path:
+    """Return the path of a new, empty report in .reports."""
+    REPORTS.mkdir(exist_ok=True)
+    path = REPORTS / name
+    path.write_text("")
+    return path
 
 
 @pytest.fixture

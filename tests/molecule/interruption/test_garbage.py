@@ -14,7 +14,7 @@ import pytest
 
 from lab import nodes as lab_nodes
 from lab.nodes import Node
-from tests.molecule.conftest import CHECKOUT, Run, converge
+from tests.molecule.conftest import Run, converge, report
 
 PROGRAMS = ("nvidia-smi", "modinfo", "dpkg-query", "containerd", "ctr", "nvidia-ctk", "gpg", "systemctl")
 KINDS = {
@@ -103,7 +103,7 @@ def test_garbage_stays_on_its_node_and_nothing_acts_on_it(nodes: tuple[Node, ...
         for node, garbage in pairs:
             rows[f"{garbage.program} {garbage.kind}"] = judge(node.name, run)
     table = "\n".join(f"{name} | {verdict}" for name, verdict in rows.items())
-    (CHECKOUT / ".lab" / good.lab / "garbage.txt").write_text(table + "\n")
+    report("garbage.txt").write_text(table + "\n")
     wrong = [name for name, verdict in rows.items() if verdict.startswith(("ACTED", "NO CAUSE"))]
     assert wrong == [], table
     after = converge()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab.nodes import Node
-from tests.molecule.conftest import CHECKOUT
+from tests.molecule.conftest import report
 from tests.molecule.interruption.cases import Bench, Case, bench, outcome, undisturbed
 from tests.molecule.interruption.faults import FAULTS
 
@@ -85,8 +85,7 @@ def table(results: dict[Case, str]) -> str:
 def test_the_next_run_ends_where_an_undisturbed_one_does(nodes: tuple[Node, ...], tmp_path: Path) -> None:
     benches = [bench(node, tmp_path) for node in nodes]
     names, wanted = undisturbed(benches[0])
-    # Molecule swallows what a passing test prints.
-    log = CHECKOUT / ".lab" / nodes[0].lab / "interruption.txt"
+    log = report("interruption.txt")
     results = lived(every_case(names) if ALL else sample(names), benches, wanted, log)
     shown = table(results)
     log.write_text(shown + "\n")

@@ -168,5 +168,5 @@ def test_a_limit_that_cannot_be_raised_is_told_with_its_remedy(tmp_path: Path) -
         def write_text(self, *args: Any, **kwargs: Any) -> int:
             raise PermissionError(13, "Permission denied")
 
-    with pytest.raises(LabError, match="sysctl fs.inotify"):
+    with pytest.raises(LabError, match="Run `sysctl fs"):
         preconditions.make_room(100, print, ReadOnly(limit))
