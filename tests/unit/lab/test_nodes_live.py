@@ -21,7 +21,8 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0 or shutil.which("podman") is None, reason="needs root and podman"),
 ]
 
-LAB = "test-nodes"
+PREFIX = os.environ.get("GPUNODE_TEST_LABS") or "test"
+LAB, OTHER = f"{PREFIX}-nodes", f"{PREFIX}-other"
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ def test_a_stopped_node_is_started_again_with_its_files(node: Node) -> None:
 
 
 def test_other_gpus_than_the_node_has_are_refused_and_the_remedy_named(node: Node) -> None:
-    with pytest.raises(LabError, match=r"gpu-1 of lab test-nodes is up with 2 × h100-80gb, not 1 × t4.*--recreate"):
+    with pytest.raises(LabError, match=rf"gpu-1 of lab {LAB} is up with 2 × h100-80gb, not 1 × t4.*--recreate"):
         nodes.up(LAB, 1, "t4", 1)
 
 
@@ -136,11 +137,11 @@ def test_a_node_made_anew_has_lost_its_files_but_is_the_same_host(node: Node) ->
 
 
 def test_one_lab_taken_down_leaves_the_other_alone_and_twice_is_nothing(node: Node) -> None:
-    nodes.up("test-other", 1, "t4", 1)
+    nodes.up(OTHER, 1, "t4", 1)
     lines: list[str] = []
-    nodes.down("test-other", lines.append)
+    nodes.down(OTHER, lines.append)
     assert lines == ["gpu-1: removed"]
-    assert not lab_folder("test-other").exists()
-    nodes.down("test-other", lines.append)
-    assert lines[-1] == "lab test-other: nothing to remove"
+    assert not lab_folder(OTHER).exists()
+    nodes.down(OTHER, lines.append)
+    assert lines[-1] == f"lab {OTHER}: nothing to remove"
     assert over_ssh(node, "true").returncode == 0
