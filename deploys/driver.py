@@ -3,9 +3,10 @@
 from deploys.component import component, node, settings
 from deploys.repositories import trust
 from gpunode.preflight import chosen_flavour
-from operations import apt
+from operations import apt, files
 from operations import driver as kernel_module
 
+SOFTDEP = "/etc/modprobe.d/gpunode-nvidia-uvm.conf"
 META_PACKAGES = {"open": "nvidia-open", "proprietary": "cuda-drivers"}
 
 
@@ -27,4 +28,6 @@ def driver() -> None:
             name=f"Install NVIDIA driver {rule} ({flavour})",
             wanted={META_PACKAGES[flavour]: rule},
         )
+    # Else nvidia_uvm would be loaded by this run and be gone after the next boot.
+    files.template(name="Load nvidia_uvm after nvidia, at every boot", path=SOFTDEP, source="nvidia-uvm.conf")
     kernel_module.module_loaded(name="Load the NVIDIA kernel module")

@@ -2,14 +2,8 @@
 
 from deploys.component import component, settings
 from deploys.repositories import trust
+from gpunode.toolkit import PACKAGES
 from operations import apt
-
-PACKAGES = (
-    "nvidia-container-toolkit",
-    "nvidia-container-toolkit-base",
-    "libnvidia-container-tools",
-    "libnvidia-container1",
-)
 
 
 @component("Container toolkit")
@@ -22,4 +16,5 @@ def toolkit() -> None:
     apt.packages(
         name=f"Install NVIDIA container toolkit {asked.version or ''}".strip(),
         wanted=dict.fromkeys(PACKAGES, asked.version),
+        one_version=True,
     )

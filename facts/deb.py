@@ -8,6 +8,7 @@ from facts.base import NodeFact, probe_command
 from gpunode.deb import AptRepository as AptRepositoryReading
 from gpunode.deb import DebPackages as DebPackagesReading
 from gpunode.deb import parse_apt_repository, parse_deb_packages
+from gpunode.keyring import PRIMARY_KEYS
 from gpunode.probe import Probe
 
 
@@ -29,7 +30,6 @@ class DebPackages(NodeFact[DebPackagesReading]):
 
 # Names that apt itself ignores are none of ours either; what is left needs no quoting in our answer's lines.
 _OWN_NAME = '[ -f "$file" ] || continue; case "${file##*/}" in *[!A-Za-z0-9_.-]*) continue;; esac'
-_PRIMARY = 'awk -F: \'$1=="pub"{p=1} $1=="fpr"&&p{print $10; p=0}\''
 
 
 class AptRepository(NodeFact[AptRepositoryReading]):
@@ -52,7 +52,9 @@ class AptRepository(NodeFact[AptRepositoryReading]):
         needle = shlex.quote(uri.partition("://")[2].partition("$(")[0].rstrip("/"))
         ids = shlex.quote("|".join(f"{identity}$" for identity in distrusted))
         return probe_command(
-            f"[ -f {key} ] && gpg --batch --show-keys --with-colons {key} | {_PRIMARY} | sed s/^/fingerprint=/\n"
+            f"{PRIMARY_KEYS}\n"
+            f"[ -f {key} ] && {{ primary_keys {key} | sed s/^/fingerprint=/; "
+            f"echo \"permissions=$(stat -c '%a %U:%G' {key})\"; }}\n"
             f'[ -f {list_file} ] && echo "source=$(base64 -w0 {list_file})"\n'
             f"[ -f {list_file} ] && [ -f {key} ] && "
             f'echo "digest=$(cat {list_file} {key} | sha256sum | cut -d" " -f1)"\n'
@@ -66,9 +68,9 @@ class AptRepository(NodeFact[AptRepositoryReading]):
             "for file in /etc/apt/trusted.gpg /etc/apt/trusted.gpg.d/*.gpg /etc/apt/trusted.gpg.d/*.asc; do\n"
             f'{_OWN_NAME}; set -- "$@" "$file"\n'
             "done\n"
-            f'if [ "$#" -gt 0 ] && gpg --batch --show-keys --with-colons "$@" | {_PRIMARY} | grep -qE -e {ids}; then\n'
+            f'if [ "$#" -gt 0 ] && primary_keys "$@" | grep -qE -e {ids}; then\n'
             'for file in "$@"; do\n'
-            f'gpg --batch --show-keys --with-colons "$file" | {_PRIMARY} | sed "s|\\$| $file|; s/^/trusted=/"\n'
+            'primary_keys "$file" | sed "s|\\$| $file|; s/^/trusted=/"\n'
             "done\n"
             "fi )"
         )

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from facts.base import NodeFact
+from gpunode.keyring import PRIMARY_KEYS, parse_keyrings
 from gpunode.keyring import Keyrings as Reading
-from gpunode.keyring import parse_keyrings
 
 
 class Keyrings(NodeFact[Reading]):
-    """Read the primary keys' fingerprints of each keyring that gpunode wrote."""
+    """Read the primary keys' fingerprints of each keyring that gpunode wrote, its mode, owner and group."""
 
-    probe = r"""
+    probe = (
+        PRIMARY_KEYS
+        + r"""
 if command -v gpg >/dev/null; then
   for keyring in /usr/share/keyrings/gpunode-*.gpg; do
     [ -f "$keyring" ] || continue
     name=${keyring##*/gpunode-}; name=${name%.gpg}
-    gpg --batch --show-keys --with-colons "$keyring" |
-      awk -F: -v name="$name" '$1=="pub"{p=1} $1=="fpr"&&p{print "key=" name " " $10; p=0}'
+    echo "permissions=$name $(stat -c '%a %U:%G' "$keyring")"
+    primary_keys "$keyring" | while read -r fingerprint; do echo "key=$name $fingerprint"; done
   done
 fi
 """
+    )
     parse = staticmethod(parse_keyrings)

@@ -28,6 +28,18 @@ class DebPackages(Reading):
             name: rule for name, rule in wanted.items() if name not in installed or not satisfies(installed[name], rule)
         }
 
+    def together(self, wanted: Mapping[str, str | None]) -> Mapping[str, str | None]:
+        """Return name -> version rule for packages that belong together.
+
+        It is `wanted`, but where some of it is installed and not all of that at one version, all are asked for at the
+        newest version that is there and fits: nothing moves further than it must. Raise VersionError.
+        """
+        found = [version for name, version in self.installed if name in wanted and satisfies(version, wanted[name])]
+        present = {versions.upstream(version) for version in found}
+        if not present or (len(present) == 1 and not self.missing(wanted)):
+            return wanted
+        return dict.fromkeys(wanted, max(present, key=versions.parsed))
+
 
 def satisfies(deb_version: str, rule: str | None) -> bool:
     """Say whether a package version fits a rule: None (any), a branch (`580`) or an upstream version (`580.95.05`).
@@ -59,7 +71,8 @@ def parse_deb_packages(lines: list[str]) -> DebPackages:
 class AptRepository(Reading):
     """Hold an apt repository of ours: key fingerprints in its keyring, the text of its source, the refreshed state.
 
-    `refreshed` is the digest of source and key for which the lists were last fetched; None where they never were.
+    `permissions` are mode, owner and group of the keyring; None where there is none. `refreshed` is the digest of
+    source and key for which the lists were last fetched; None where they never were.
     `others` are (path, text) of other lists that mention its address, `trusted` (path, fingerprints) of world-trusted
     keyrings where one of them holds a key that is not to be trusted so. `architecture` is dpkg's.
     """
@@ -71,6 +84,7 @@ class AptRepository(Reading):
     architecture: str = ""
     others: tuple[tuple[str, str], ...] = ()
     trusted: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    permissions: str | None = None
 
 
 _FINGERPRINT = re.compile(r"^[0-9A-F]{40}$")
@@ -79,8 +93,8 @@ _FINGERPRINT = re.compile(r"^[0-9A-F]{40}$")
 def parse_apt_repository(lines: list[str]) -> AptRepository:
     """Parse what facts.deb.AptRepository prints.
 
-    `fingerprint=`, `source=` (base64), `digest=`, `refreshed=`, `architecture=`, `other=PATH BASE64` and
-    `trusted=FINGERPRINT PATH` lines.
+    `fingerprint=`, `permissions=MODE OWNER:GROUP`, `source=` (base64), `digest=`, `refreshed=`, `architecture=`,
+    `other=PATH BASE64` and `trusted=FINGERPRINT PATH` lines.
     """
     found = values(lines)
     fingerprints = tuple(repeated(lines, "fingerprint"))
@@ -103,4 +117,5 @@ def parse_apt_repository(lines: list[str]) -> AptRepository:
         architecture=found.get("architecture", ""),
         others=tuple(others),
         trusted=tuple(keyrings.items()),
+        permissions=found.get("permissions"),
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpunode.kubelet import program_version
 from gpunode.probe_output import values
 from gpunode.reading import Reading
+from gpunode.versions import program_version
 
 
 @dataclass(frozen=True)

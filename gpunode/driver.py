@@ -13,7 +13,10 @@ _VERSION = re.compile(r"\b(\d{3}\.\d{2,3}(?:\.\d{2})?)\b")
 
 @dataclass(frozen=True)
 class DriverState(Reading):
-    """Hold every place where a driver version shows; versions are upstream strings, None where there is none."""
+    """Hold every place where a driver version shows; versions are upstream strings, None where there is none.
+
+    `uvm_loaded`: nvidia_uvm is loaded beside nvidia; CUDA needs it, nvidia-smi does not.
+    """
 
     packages: tuple[tuple[str, str], ...]
     module_version: str | None
@@ -21,6 +24,7 @@ class DriverState(Reading):
     loaded_version: str | None
     loaded_flavour: str | None
     library_version: str | None
+    uvm_loaded: bool = False
 
     @property
     def module_flavour(self) -> str | None:
@@ -67,4 +71,5 @@ def parse_driver(lines: list[str]) -> DriverState:
         loaded_version=loaded,
         loaded_flavour=_flavour(proc_version),
         library_version=library.rpartition(".so.")[2] if library else None,
+        uvm_loaded=found.get("uvm") == "loaded",
     )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from gpunode.probe_output import values
 from gpunode.reading import Reading
-
-_VERSION = re.compile(r"(\d+\.\d+(?:\.\d+)?)")
+from gpunode.versions import program_version
 
 
 @dataclass(frozen=True)
@@ -16,12 +14,6 @@ class Kubelet(Reading):
     """Hold the kubelet's version; None where there is no kubelet."""
 
     version: str | None
-
-
-def program_version(printed: str | None) -> str | None:
-    """Return the first dotted number of what `PROGRAM --version` printed."""
-    match = _VERSION.search(printed or "")
-    return match[1] if match else None
 
 
 def parse_kubelet(lines: list[str]) -> Kubelet:

@@ -7,13 +7,6 @@ from dataclasses import dataclass
 from gpunode.probe_output import values
 from gpunode.reading import ParseError, Reading
 
-_PACKAGE_FAMILIES = {
-    "debian": ("debian", "ubuntu"),
-    "rhel": ("rhel", "fedora", "centos", "rocky", "almalinux"),
-    "suse": ("sles", "suse", "opensuse-leap", "opensuse"),
-    "arch": ("arch",),
-}
-
 
 @dataclass(frozen=True)
 class OperatingSystem(Reading):
@@ -27,15 +20,6 @@ class OperatingSystem(Reading):
     architecture: str
     kernel: str
     tegra: bool
-
-    @property
-    def family(self) -> str | None:
-        """Return the package family: debian, rhel, suse or arch; None where it is none of them."""
-        for candidate in (self.id, *self.id_like):
-            for family, members in _PACKAGE_FAMILIES.items():
-                if candidate in members:
-                    return family
-        return None
 
 
 def parse_operating_system(lines: list[str]) -> OperatingSystem:

@@ -44,32 +44,12 @@ class Requirement(Reading):
     source: str
     reason: str | None = None
 
-    @property
-    def is_warning(self) -> bool:
-        """Say whether not meeting this is a warning, not a refusal."""
-        return self.kind != "minimum"
-
-    @property
-    def is_violated(self) -> bool:
-        """Say whether this is not met and more than a warning."""
-        return self.status is Status.NOT_MET and not self.is_warning
-
 
 @dataclass(frozen=True)
 class Requirements(Reading):
     """Hold all judged requirements of a node."""
 
     requirements: tuple[Requirement, ...]
-
-    @property
-    def violated(self) -> tuple[Requirement, ...]:
-        """Return the requirements that are not met, warnings apart."""
-        return tuple(requirement for requirement in self.requirements if requirement.is_violated)
-
-    @property
-    def warnings(self) -> tuple[Requirement, ...]:
-        """Return the requirements that are not met and only warn."""
-        return tuple(row for row in self.requirements if row.status is Status.NOT_MET and row.is_warning)
 
 
 # Without these a node is merely not of that kind: no kubelet, no Kubernetes node.

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gpunode import versions
 from gpunode.findings import Finding, FindingClass
+from gpunode.keyring import PERMISSIONS
 from gpunode.node import Node
 from gpunode.preflight import chosen_flavour
 from gpunode.settings import Settings
@@ -44,7 +45,7 @@ def _compared(
 
 
 def _keys(settings: Settings, node: Node) -> Iterator[Finding]:
-    """Judge the keys that package repositories are trusted by: each its pinned one, and no other."""
+    """Judge the keys that package repositories are trusted by: each its pinned one and no other, for root to change."""
     used = {
         "cuda": settings.cuda.enabled or (settings.driver.enabled and settings.driver.source == "cuda-repository"),
         "toolkit": settings.toolkit.enabled,
@@ -57,6 +58,12 @@ def _keys(settings: Settings, node: Node) -> Iterator[Finding]:
             "repositories", f"key of {name}", ", ".join(found) or None, wanted, found == (wanted,),
             cause="the keyring was replaced or holds another key",
         )  # fmt: skip
+        permissions = node.keyrings.permissions_of(name)
+        if permissions is not None:
+            yield _compared(
+                "repositories", f"keyring of {name}", permissions, PERMISSIONS, permissions == PERMISSIONS,
+                cause="others than root may change the keyring, or apt cannot read it",
+            )  # fmt: skip
 
 
 def _driver(settings: Settings, node: Node) -> Iterator[Finding]:
@@ -91,6 +98,11 @@ def _driver(settings: Settings, node: Node) -> Iterator[Finding]:
         cause="an upgrade moved one package and not the other",
     )  # fmt: skip
     if not driver.reboot_pending:
+        if driver.loaded_version is not None:
+            yield _compared(
+                "driver", "nvidia_uvm", "loaded" if driver.uvm_loaded else None, "loaded", driver.uvm_loaded,
+                cause="CUDA does not start without it",
+            )  # fmt: skip
         yield from _gpus(node)
 
 
@@ -136,6 +148,11 @@ def _toolkit(settings: Settings, node: Node) -> Iterator[Finding]:
     found, wanted = node.toolkit.version, settings.toolkit.version
     good = found is not None and (wanted is None or versions.in_branch(found, wanted))
     yield _compared("toolkit", "nvidia-container-toolkit", found, wanted or "any version", good)
+    packages = (*node.toolkit.package_versions, *(f"no {name}" for name in node.toolkit.missing_packages))
+    yield _compared(
+        "toolkit", "packages", ", ".join(packages), "one version", len(packages) == 1,
+        cause="a package was changed without the others",
+    )  # fmt: skip
     yield _compared(
         "toolkit", "nvidia-container-runtime", node.toolkit.runtime_path, "on the PATH",
         node.toolkit.runtime_path is not None,

@@ -16,6 +16,7 @@ _VERSION = re.compile(
     r"(?:[-+~][0-9A-Za-z.+~-]*)?",  # what distributions and vendors append
     re.ASCII,
 )
+_PRINTED = re.compile(r"\d+\.\d+(?:\.\d+)?", re.ASCII)
 # CUDA and driver versions have four parts at most; a longer digest-like number is never a version.
 _LONGEST = 64
 
@@ -73,3 +74,9 @@ def major_minor(version: str) -> str:
     """Return the first two numbers: 12.9.1 -> 12.9; raise VersionError."""
     release = parsed(version).release
     return ".".join(str(part) for part in (*release, 0)[:2])
+
+
+def program_version(printed: str | None) -> str | None:
+    """Return the first dotted number of what `PROGRAM --version` printed, None where there is none."""
+    match = _PRINTED.search(printed or "")
+    return match[0] if match else None

@@ -177,6 +177,23 @@ def recreate(
         return fresh
 
 
+def booted(node: Node) -> str:
+    """Return when the node's systemd came up, as text that differs from boot to boot; empty while it is down."""
+    return run(node, "systemctl show -p UserspaceTimestampMonotonic --value").stdout.strip()
+
+
+def reboot(node: Node, report: Report = lambda line: None) -> None:
+    """Reboot the node from within, and return when the new boot is ready; raises LabError if none comes."""
+    before = booted(node)
+    run(node, "systemctl --no-block reboot")
+    deadline = time.monotonic() + _READY_SECONDS
+    while booted(node) in ("", before):
+        if time.monotonic() > deadline:
+            raise LabError(f"{node.name} did not reboot within {_READY_SECONDS:.0f} seconds")
+        time.sleep(0.2)
+    _wait(node, report)
+
+
 def set_fault(node: Node, **faults: object) -> None:
     """Add faults to the node's simulated hardware (such as hang=True, lost_gpu=0), keeping those set before."""
     path = node.folder / "faults.json"

@@ -9,6 +9,7 @@ from pyinfra import host
 
 from facts.deb import AptRepository, DebPackages
 from gpunode import apt_trust, tables
+from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS
 from operations.apt_trust import commands
 from operations.failure import OperationRefused, known, node_operation
 from operations.script import script_command
@@ -51,23 +52,24 @@ apt_get --fix-broken install || { echo "$said" >&2
 _TRUST = """
 temporary=$(mktemp -d); trap 'rm -rf "$temporary"' EXIT
 mkdir -p "$(dirname "$keyring")" "$(dirname "$source")" "$(dirname "$stamp")"
-found=$([ -f "$keyring" ] && gpg --batch --show-keys --with-colons "$keyring" 2>/dev/null |
-  awk -F: '$1=="pub"{p=1} $1=="fpr"&&p{print $10; p=0}' | sort | tr '\\n' ' ' || true)
-if [ "${found% }" != "$fingerprint" ]; then
+keys_of() { primary_keys "$1" | sort | paste -s -d ' ' -; }
+# Judged and written as a copy: who may write the keyring may write it between the two.
+if [ -f "$keyring" ]; then cp "$keyring" "$temporary/keyring"; fi
+if [ "$(keys_of "$temporary/keyring")" != "$fingerprint" ]; then
   curl --fail --silent --show-error --location --retry 2 --connect-timeout 10 --max-time 120 \\
     --output "$temporary/key" "$key_url" || {
     echo "gpunode: the key $key_url could not be fetched; nothing was installed" >&2; exit 1; }
-  got=$(gpg --batch --show-keys --with-colons "$temporary/key" 2>/dev/null |
-    awk -F: '$1=="pub"{p=1} $1=="fpr"&&p{print $10; p=0}' | sort | tr '\\n' ' ' || true)
-  if [ "${got% }" != "$fingerprint" ]; then
-    echo "gpunode: the key at $key_url has the fingerprint ${got:-(none) }but $fingerprint is pinned" >&2
+  got=$(keys_of "$temporary/key")
+  if [ "$got" != "$fingerprint" ]; then
+    echo "gpunode: the key at $key_url has the fingerprint ${got:-(none)} but $fingerprint is pinned" >&2
     echo "gpunode: refused, nothing was installed; if the publisher says so, set repositories.$name.key_fingerprint" >&2
     exit 1
   fi
   gpg --batch --yes --dearmor --output "$temporary/keyring" "$temporary/key" 2>/dev/null ||
     cp "$temporary/key" "$temporary/keyring"
-  install -m 644 "$temporary/keyring" "$keyring.gpunode-new"; mv -f "$keyring.gpunode-new" "$keyring"
 fi
+install -m 644 -o root -g root "$temporary/keyring" "$keyring.gpunode-new"
+mv -f -T "$keyring.gpunode-new" "$keyring"
 printf '%s' "$text" > "$source.gpunode-new"; chmod 644 "$source.gpunode-new"; mv -f "$source.gpunode-new" "$source"
 read_lists apt-get -q -o APT::Update::Error-Mode=any -o Dir::Etc::sourcelist="$source" \\
   -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0 || {
@@ -133,9 +135,10 @@ def repository(
 ) -> Iterator[Any]:
     """Trust and read a package repository.
 
-    The key is fetched on the node and refused unless its fingerprint is the pinned one; the lists are fetched again
-    when source or key is not the one that they were fetched for. Other entries for the same repository and retired keys
-    that are trusted for every repository are put out of apt's sight (.gpunode-disabled), once ours is trusted.
+    The key is fetched on the node and refused unless its fingerprint is the pinned one; the keyring is root's alone to
+    write. The lists are fetched again when source or key is not the one that they were fetched for. Other entries for
+    the same repository and retired keys that are trusted for every repository are put out of apt's sight
+    (.gpunode-disabled), once ours is trusted.
 
     + label: names the files, `gpunode-LABEL.sources` and `gpunode-LABEL.gpg`
     + uri, suite, components: as in sources.list; suite `/` for a flat repository
@@ -164,6 +167,7 @@ def repository(
         host.log(f"{step.path}: {step.reason}; to be disabled")
     good = (
         present.fingerprints == (key_fingerprint,)
+        and present.permissions == PERMISSIONS
         and present.source == text
         and present.digest is not None
         and present.digest == present.refreshed
@@ -173,7 +177,7 @@ def repository(
         return
     if not good:
         yield script_command(
-            _READ_LISTS + _TRUST,
+            PRIMARY_KEYS + _READ_LISTS + _TRUST,
             name=label, keyring=keyring, source=source, stamp=stamp, text=text,
             key_url=key_url, fingerprint=key_fingerprint, **(proxies or {}),
         )  # fmt: skip
@@ -181,15 +185,18 @@ def repository(
 
 
 @node_operation
-def packages(wanted: Mapping[str, str | None]) -> Iterator[Any]:
+def packages(wanted: Mapping[str, str | None], one_version: bool = False) -> Iterator[Any]:
     """Install packages at the versions asked for, in one transaction, and check that this is what came.
 
     + wanted: package name -> None (any version), a branch (`580`: its newest) or an upstream version
+    + one_version: the packages belong together: where the installed ones differ, all get the newest of their versions
     """
     present = known(host.get_fact(DebPackages, names=sorted(wanted)), "the list of installed packages")
     if present.interrupted:
         yield script_command(f'apt_get() {{ {_APT} "$@"; }}\n{_FINISH}')
         present = known(host.get_fact(DebPackages, names=sorted(wanted)), "the list of installed packages")
+    if one_version:
+        wanted = present.together(wanted)
     missing = present.missing(wanted)
     if not missing:
         host.noop(f"installed: {', '.join(f'{name} {version}' for name, version in present.installed)}")

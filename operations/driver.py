@@ -1,4 +1,4 @@
-"""The NVIDIA kernel module."""
+"""The NVIDIA kernel modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ modprobe nvidia || {
   echo "gpunode: the nvidia module on disk ($wanted) cannot be loaded. The kernel's own words:" >&2
   dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2
   echo "gpunode: look for nouveau in lsmod, for secure boot, for a flavour that this GPU does not take" >&2; exit 1; }
-modprobe nvidia_uvm
+modprobe nvidia_uvm || { echo "gpunode: nvidia is loaded, but nvidia_uvm, without which CUDA does not start, is not" >&2
+  exit 1; }
 loaded=$(cat /sys/module/nvidia/version)
 [ "$loaded" = "$wanted" ] || { echo "gpunode: loaded is $loaded, on disk is $wanted" >&2; exit 1; }
 """
@@ -25,7 +26,7 @@ loaded=$(cat /sys/module/nvidia/version)
 
 @node_operation
 def module_loaded() -> Iterator[Any]:
-    """Load the nvidia module where none is loaded, and check that it is the one on disk.
+    """Load nvidia and nvidia_uvm where they are not loaded, and check that they are the ones on disk.
 
     A loaded module of another version is left alone: to swap it takes a reset or a reboot, which the verdict reports
     as pending.
@@ -34,8 +35,8 @@ def module_loaded() -> Iterator[Any]:
     if driver.reboot_pending:
         host.noop(f"reboot pending: {driver.loaded_version} is loaded, {driver.module_version} is on disk")
         return
-    if driver.loaded_version is not None:
-        host.noop(f"the module {driver.loaded_version} is loaded")
+    if driver.loaded_version is not None and driver.uvm_loaded:
+        host.noop(f"the module {driver.loaded_version} is loaded, and nvidia_uvm")
         return
     # In preparation the packages may be yet to come; in execution an absent module is an error.
     if driver.module_version is None and host.state is not None and host.state.is_executing:

@@ -6,10 +6,10 @@ import tomllib
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpunode.kubelet import program_version
 from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError, Reading
 from gpunode.unit import starts_at_boot
+from gpunode.versions import program_version
 
 _CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 

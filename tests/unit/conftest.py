@@ -6,6 +6,11 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# In a fresh checkout hypothesis first builds its tables of Unicode, which it takes for a slow test.
+settings.register_profile("unit", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unit")
 
 
 @pytest.fixture

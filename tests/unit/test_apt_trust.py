@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyinfra.api import StringCommand
 
+from facts.deb import AptRepository
 from gpunode import tables
 from gpunode.apt_trust import DISABLED, Disable, Rewrite, Untrust, normal_uri, plan, world_trusted
 from gpunode.deb import parse_apt_repository
+from gpunode.probe_output import checked
 from gpunode.reading import ParseError
 from lab import signing
 from operations.apt_trust import commands
@@ -178,3 +182,30 @@ def test_a_second_file_of_the_same_name_does_not_overwrite_the_first_that_was_ke
         (command,) = commands([Disable(str(path), "is a second entry")])
         _run(command)
     assert sorted(item.read_text() for item in tmp_path.iterdir()) == ["first", "second"]
+
+
+@pytest.fixture
+def gpg() -> Iterator[Callable[..., str]]:
+    """Return a function that runs gpg in a home of its own; in /tmp, since its agent's socket takes no long path."""
+    with tempfile.TemporaryDirectory(prefix="gpunode-gpg-", dir="/tmp", ignore_cleanup_errors=True) as home:
+        fixed = ["gpg", "--homedir", home, "--batch", "--pinentry-mode", "loopback", "--passphrase", ""]
+        yield lambda *arguments: subprocess.run([*fixed, *arguments], check=True, capture_output=True, text=True).stdout
+        subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=True, capture_output=True)
+
+
+@pytest.mark.real
+def test_a_keyring_is_read_by_its_primary_keys_alone_and_with_its_permissions(
+    tmp_path: Path, gpg: Callable[..., str], run_shell: Callable[[str], tuple[int, list[str]]]
+) -> None:
+    gpg("--quick-generate-key", "key@gpunode.invalid", "ed25519", "sign", "never")
+    listed = [line.split(":") for line in gpg("--with-colons", "--list-keys").splitlines()]
+    primary = next(cells[9] for cells in listed if cells[0] == "fpr")
+    gpg("--quick-add-key", primary, "cv25519", "encr", "never")
+    ring = tmp_path / "ring.gpg"
+    gpg("--output", str(ring), "--export")
+    ring.chmod(0o664)
+    absent = str(tmp_path / "absent")
+    probe = AptRepository().command(keyring=str(ring), source=absent, stamp=absent, uri=URI, distrusted=[OTHER])
+    reading = parse_apt_repository(checked(run_shell(probe)[1]))
+    assert reading.fingerprints == (primary,)
+    assert reading.permissions == f"664 {ring.owner()}:{ring.group()}"

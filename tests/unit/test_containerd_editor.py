@@ -61,6 +61,19 @@ def test_a_right_value_keeps_its_own_spelling() -> None:
     assert render(text, "1.7.24", Runtimes()) == text
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        None,
+        'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\n'
+        "privileged_without_host_devices = true\n",
+    ],
+)
+def test_a_privileged_container_sees_the_host_s_devices(before: str | None) -> None:
+    plugin = tomllib.loads(render(before, "1.7.24", Runtimes()))["plugins"]["io.containerd.grpc.v1.cri"]
+    assert plugin["containerd"]["runtimes"]["nvidia"]["privileged_without_host_devices"] is False
+
+
 def test_a_value_that_changes_keeps_its_inline_comment() -> None:
     text = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd]\ndefault_runtime_name = "runc" # ours\n'
     assert 'default_runtime_name = "nvidia" # ours' in render(text, "1.7.24", Runtimes())

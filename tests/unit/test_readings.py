@@ -16,13 +16,15 @@ from facts.node import PARTS, Node
 from gpunode import probe_output
 from gpunode.containerd.state import parse_containerd
 from gpunode.cuda import parse_cuda
-from gpunode.deb import parse_apt_repository, satisfies
+from gpunode.deb import DebPackages, parse_apt_repository, satisfies
 from gpunode.driver import parse_driver
 from gpunode.gpu import parse_gpus
+from gpunode.keyring import parse_keyrings
 from gpunode.node import Node as NodeReading
 from gpunode.operating_system import parse_operating_system
 from gpunode.pci import parse_pci_gpus
 from gpunode.reading import ParseError
+from gpunode.versions import program_version
 
 pytestmark = pytest.mark.pure
 
@@ -38,14 +40,14 @@ def test_debian_and_its_kernel_are_read() -> None:
     system = parse_operating_system(
         ["os.ID=debian", 'os.VERSION_ID="12"', "os.VERSION_CODENAME=bookworm", "architecture=x86_64", "kernel=6.1.0-31"]
     )
-    assert (system.id, system.version_id, system.family, system.tegra) == ("debian", "12", "debian", False)
+    assert (system.id, system.version_id, system.tegra) == ("debian", "12", False)
 
 
-def test_ubuntu_is_of_debian_s_family_and_an_unknown_system_of_none() -> None:
-    base = ["architecture=aarch64", "kernel=5.15.0", "tegra=yes"]
-    assert parse_operating_system(["os.ID=pop", 'os.ID_LIKE="ubuntu debian"', *base]).family == "debian"
-    assert parse_operating_system(["os.ID=plan9", *base]).family is None
-    assert parse_operating_system(["os.ID=plan9", *base]).tegra
+def test_a_system_like_others_names_them_and_a_tegra_board_says_so() -> None:
+    system = parse_operating_system(
+        ["os.ID=pop", 'os.ID_LIKE="ubuntu debian"', "architecture=aarch64", "kernel=5.15.0", "tegra=yes"]
+    )
+    assert (system.id_like, system.tegra) == (("ubuntu", "debian"), True)
 
 
 def test_a_gpu_on_the_bus_gets_name_and_generation_from_the_table() -> None:
@@ -70,6 +72,11 @@ def test_an_upgrade_under_a_loaded_module_is_a_reboot_pending() -> None:
     assert driver.reboot_pending
     assert driver.module_flavour == "open"
     assert driver.branch == "570"
+
+
+def test_a_loaded_uvm_module_is_told_from_none() -> None:
+    assert parse_driver([OPEN, "uvm=loaded"]).uvm_loaded
+    assert not parse_driver([OPEN]).uvm_loaded
 
 
 def test_the_library_s_version_is_that_of_the_file_behind_the_link() -> None:
@@ -187,6 +194,54 @@ def test_a_package_fits_a_rule_by_its_upstream_version(deb: str, rule: str | Non
 def test_a_line_that_is_no_fingerprint_is_refused() -> None:
     with pytest.raises(ParseError, match="fingerprint"):
         parse_apt_repository(["fingerprint=DEADBEEF"])
+
+
+ANY = {"toolkit": None, "base": None}
+
+
+@pytest.mark.parametrize(
+    "installed, wanted, asked",
+    [
+        ({}, ANY, ANY),
+        ({"toolkit": "1.17.8-1", "base": "1.17.8-1"}, ANY, ANY),
+        ({"toolkit": "1.17.8-1", "base": "1.17.8-2"}, ANY, ANY),
+        ({"toolkit": "1.17.7-1", "base": "1.17.8-1"}, ANY, dict.fromkeys(ANY, "1.17.8")),
+        ({"toolkit": "1.17.10-1", "base": "1.17.9-1"}, ANY, dict.fromkeys(ANY, "1.17.10")),
+        ({"toolkit": "1.17.8-1"}, ANY, dict.fromkeys(ANY, "1.17.8")),
+        (
+            {"toolkit": "1.17.8-1", "base": "1.18.0-1"},
+            dict.fromkeys(ANY, "1.17.8"),
+            dict.fromkeys(ANY, "1.17.8"),
+        ),
+    ],
+)
+def test_packages_that_belong_together_are_asked_for_at_the_newest_version_that_is_there(
+    installed: dict[str, str], wanted: dict[str, str | None], asked: dict[str, str | None]
+) -> None:
+    present = DebPackages(tuple(sorted({**installed, "another": "99-1"}.items())))
+    assert present.together(wanted) == asked
+
+
+def test_a_keyring_s_permissions_are_read_with_its_keys() -> None:
+    keyrings = parse_keyrings(["permissions=cuda 644 root:root", f"key=cuda {'a' * 40}", "permissions=x 664 me:us"])
+    assert keyrings.of("cuda") == ("A" * 40,)
+    assert [keyrings.permissions_of(name) for name in ("cuda", "x", "toolkit")] == ["644 root:root", "664 me:us", None]
+    assert parse_apt_repository(["permissions=666 root:root"]).permissions == "666 root:root"
+
+
+@pytest.mark.parametrize(
+    "printed, version",
+    [
+        ("Kubernetes v1.29.3", "1.29.3"),
+        ("Docker version 20.10.24+dfsg1, build 297e128", "20.10.24"),
+        ("garbage", None),
+        (None, None),
+    ],
+)
+def test_a_program_s_version_is_the_first_dotted_number_that_it_prints(
+    printed: str | None, version: str | None
+) -> None:
+    assert program_version(printed) == version
 
 
 def test_a_truncated_answer_is_not_taken_for_a_whole_one() -> None:

@@ -18,7 +18,7 @@ from gpunode.node import Node
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpu, PciGpus
 from gpunode.reading import Unknown
-from gpunode.requirements import Requirement, Requirements, Status, judge, judge_versions, mig_product
+from gpunode.requirements import Requirement, Status, judge, judge_versions, mig_product
 from gpunode.toolkit import ContainerToolkit
 
 pytestmark = pytest.mark.pure
@@ -47,10 +47,13 @@ def _one(found: tuple[Requirement, ...], component: str, needed_by: str | None, 
     return row
 
 
+def _not_met(found: tuple[Requirement, ...], *kinds: str) -> list[Requirement]:
+    return [row for row in found if row.status is Status.NOT_MET and row.kind in kinds]
+
+
 def test_a_good_node_violates_nothing_and_every_stated_minimum_is_judged() -> None:
     found = _judged()
-    assert not Requirements(found).violated
-    assert not Requirements(found).warnings
+    assert not [row for row in found if row.status is Status.NOT_MET]
     assert len([row for row in found if not (row.needed_by or "").startswith("cuda")]) == len(tables.minimums())
     assert all(row.source for row in found)
 
@@ -78,7 +81,7 @@ def test_a_good_node_violates_nothing_and_every_stated_minimum_is_judged() -> No
 def test_what_falls_short_is_not_met(changes: dict[str, Any], component: str, needed_by: str, wanted: str) -> None:
     row = _one(_judged(**changes), component, needed_by, wanted)
     assert row.status is Status.NOT_MET
-    assert row.is_violated
+    assert row.kind == "minimum"
 
 
 @pytest.mark.parametrize(
@@ -122,17 +125,17 @@ def test_what_the_node_did_not_say_is_unknown(
 
 
 def test_the_container_escape_is_a_warning_not_a_refusal() -> None:
-    found = Requirements(_judged(toolkit="1.17.7"))
-    assert not found.violated
-    (warning,) = found.warnings
+    found = _judged(toolkit="1.17.7")
+    assert not _not_met(found, "minimum")
+    (warning,) = _not_met(found, "security", "features")
     assert warning.kind == "security"
     assert "CVE-2025-23266" in warning.source
 
 
 def test_an_older_driver_runs_cuda_but_not_all_of_its_features() -> None:
-    found = Requirements(_judged(driver="525.60.13"))
-    assert not found.violated
-    assert [row.needed_by for row in found.warnings] == ["cuda 12.9, all features"]
+    found = _judged(driver="525.60.13")
+    assert not _not_met(found, "minimum")
+    assert [row.needed_by for row in _not_met(found, "security", "features")] == ["cuda 12.9, all features"]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +156,7 @@ def test_mig_product_is_a_whole_word(name: str, product: str | None) -> None:
 def test_mig_on_h200_needs_550_90_07() -> None:
     row = _one(_judged(driver="550.54.15", gpu_products=("NVIDIA H200", "NVIDIA H200")), "driver", "mig on H200")
     assert (row.status, row.wanted) == (Status.NOT_MET, ">= 550.90.07")
-    assert row.is_warning
+    assert row.kind == "features"
 
 
 def _node(**changes: Any) -> Node:
@@ -180,9 +183,9 @@ CONTAINERD = Containerd(
 
 
 def test_a_whole_node_is_judged_by_its_loaded_driver() -> None:
-    assert not judge(_node()).violated
+    assert not _not_met(judge(_node()).requirements, "minimum")
     old_module_still_loaded = DriverState((), "580.95.05", "NVIDIA", "520.61.05", "proprietary", "580.95.05")
-    (row,) = judge(_node(driver=old_module_still_loaded)).violated
+    (row,) = _not_met(judge(_node(driver=old_module_still_loaded)).requirements, "minimum")
     assert (row.needed_by, row.found) == ("cuda 12.9", "520.61.05")
 
 

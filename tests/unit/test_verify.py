@@ -13,13 +13,13 @@ from gpunode.docker import Docker
 from gpunode.driver import DriverState
 from gpunode.findings import ExitCode, FindingClass, verdict
 from gpunode.gpu import Gpu, Gpus, MigMode
-from gpunode.keyring import Keyrings
+from gpunode.keyring import PERMISSIONS, Keyrings
 from gpunode.kubelet import Kubelet
 from gpunode.node import Node
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpu, PciGpus
 from gpunode.settings import settings_from
-from gpunode.toolkit import ContainerToolkit
+from gpunode.toolkit import PACKAGES, ContainerToolkit
 from gpunode.verify import judge
 
 pytestmark = pytest.mark.pure
@@ -40,10 +40,12 @@ GPU = Gpu(
 GOOD = Node(
     operating_system=OperatingSystem("debian", "12", "bookworm", (), "Debian 12", "x86_64", "6.1.0", False),
     pci=PciGpus((H100,)),
-    driver=DriverState((), "580.95.05", "Dual MIT/GPL", "580.95.05", "open", "580.95.05"),
+    driver=DriverState((), "580.95.05", "Dual MIT/GPL", "580.95.05", "open", "580.95.05", uvm_loaded=True),
     gpus=Gpus("ok", 0, None, (GPU,)),
     cuda=CudaToolkits(("12.9",), "/usr/local/cuda-12.9", "12.9.86", True),
-    toolkit=ContainerToolkit((), "1.17.8", "/usr/bin/nvidia-container-runtime"),
+    toolkit=ContainerToolkit(
+        tuple((name, "1.17.8-1") for name in PACKAGES), "1.17.8", "/usr/bin/nvidia-container-runtime"
+    ),
     containerd=Containerd(
         "1.6.20", "/usr/bin/containerd", "/etc/containerd/config.toml", "", True, True, 10.0, 5.0, "nvidia",
         (
@@ -54,10 +56,13 @@ GOOD = Node(
     ),
     docker=Docker(None),
     kubelet=Kubelet(None),
-    keyrings=Keyrings((
-        ("cuda", SETTINGS.repositories.cuda.key_fingerprint),
-        ("toolkit", SETTINGS.repositories.toolkit.key_fingerprint),
-    )),
+    keyrings=Keyrings(
+        (
+            ("cuda", SETTINGS.repositories.cuda.key_fingerprint),
+            ("toolkit", SETTINGS.repositories.toolkit.key_fingerprint),
+        ),
+        (("cuda", PERMISSIONS), ("toolkit", PERMISSIONS)),
+    ),
 )  # fmt: skip
 
 
@@ -79,6 +84,7 @@ def test_a_node_that_is_as_asked_has_good_findings_only() -> None:
         ("driver", {"loaded_flavour": "proprietary", "module_license": "NVIDIA"}, "flavour"),
         ("driver", {"loaded_version": None}, "loaded module"),
         ("driver", {"library_version": "570.172.08"}, "library"),
+        ("driver", {"uvm_loaded": False}, "nvidia_uvm"),
         ("gpus", {"gpus": ()}, "GPUs by nvidia-smi"),
         ("gpus", {"status": "no driver", "gpus": ()}, "GPUs by nvidia-smi"),
         ("cuda", {"versions": ("12.8",)}, "toolkit"),
@@ -86,6 +92,7 @@ def test_a_node_that_is_as_asked_has_good_findings_only() -> None:
         ("cuda", {"nvcc_version": None}, "nvcc"),
         ("cuda", {"profile": False}, "profile script"),
         ("toolkit", {"version": "1.17.7"}, "nvidia-container-toolkit"),
+        ("toolkit", {"packages": ()}, "packages"),
         ("toolkit", {"runtime_path": None}, "nvidia-container-runtime"),
         ("containerd", {"version": None}, "version"),
         ("containerd", {"active": False}, "service"),
@@ -106,6 +113,36 @@ def test_a_key_that_is_not_the_pinned_one_is_named() -> None:
     assert bad(node) == [("key of toolkit", FindingClass.DRIFT)]
     beside = replace(GOOD, keyrings=Keyrings((*GOOD.keyrings.keys, ("toolkit", "A" * 40))))
     assert bad(beside) == [("key of toolkit", FindingClass.DRIFT)]
+
+
+@pytest.mark.parametrize("permissions", ["664 root:root", "646 root:root", "640 root:root", "644 operator:root"])
+def test_a_keyring_that_others_may_change_or_apt_cannot_read_is_named(permissions: str) -> None:
+    node = replace(GOOD, keyrings=replace(GOOD.keyrings, permissions=(("cuda", permissions), ("toolkit", PERMISSIONS))))
+    assert bad(node) == [("keyring of cuda", FindingClass.DRIFT)]
+
+
+@pytest.mark.parametrize(
+    "library, found",
+    [("1.17.7-1", "1.17.8, 1.17.7"), ("1.18.0-1", "1.18.0, 1.17.8"), (None, "1.17.8, no libnvidia-container1")],
+)
+def test_toolkit_packages_at_different_versions_are_drift_though_any_version_will_do(
+    library: str | None, found: str
+) -> None:
+    packages = {name: library if name == "libnvidia-container1" else "1.17.8-1" for name in PACKAGES}
+    installed = tuple((name, version) for name, version in packages.items() if version)
+    node = replace(GOOD, toolkit=replace(GOOD.toolkit, packages=installed))
+    findings = judge(settings_from({"driver": {"version": "580.95.05"}}), node)
+    (finding,) = [item for item in findings if item.finding_class is not FindingClass.OK]
+    assert (finding.finding_class, finding.what, finding.found, finding.wanted) == (
+        FindingClass.DRIFT, "packages", found, "one version",
+    )  # fmt: skip
+
+
+def test_a_missing_uvm_module_is_no_news_where_no_module_is_loaded_or_a_reboot_is_pending() -> None:
+    unloaded = replace(GOOD, driver=replace(GOOD.driver, loaded_version=None, uvm_loaded=False))
+    assert bad(unloaded) == [("loaded module", FindingClass.DRIFT)]
+    pending = replace(GOOD, driver=replace(GOOD.driver, loaded_version="580.82.07", uvm_loaded=False))
+    assert bad(pending) == [("loaded module", FindingClass.REBOOT_PENDING)]
 
 
 def test_the_flavour_of_a_driver_that_gpunode_did_not_install_may_be_any() -> None:

@@ -95,7 +95,7 @@ def _load_as_udev_would(machine: Machine, gpus: tuple[SimulatedGpu, ...]) -> Non
     if not gpus or module.module_file(machine) is None or kmod.blacklisted(machine, "nvidia"):
         return
     try:
-        module.load(machine, "nvidia")
+        kmod.insert(machine, "nvidia")
     except module.ModuleError as error:
         # udev's own modprobe fails as quietly: the boot goes on without a driver.
         machine.log("hardware", f"module not loaded at boot: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -63,7 +64,7 @@ def _modprobe(machine: Machine, arguments: list[str], names: list[str]) -> int:
             else:
                 if {"b", "--use-blacklist"} & options and blacklisted(machine, name):
                     continue
-                module.load(machine, name)
+                insert(machine, name)
         except LookupError as missing:
             if not quiet:
                 folder = f"/lib/modules/{machine.kernel}"
@@ -87,6 +88,21 @@ def _remove(machine: Machine, name: str) -> None:
             raise LookupError(name)
         return
     module.unload(machine, name)
+
+
+def insert(machine: Machine, name: str) -> None:
+    """Load a module and then what /etc/modprobe.d says comes after it; raise as module.load does for the module itself.
+
+    What comes after is not needed: as with the real modprobe, its absence is no error.
+    """
+    module.load(machine, name)
+    for file in sorted(machine.path("/etc/modprobe.d").glob("*.conf")):
+        for line in file.read_text(errors="replace").replace("-", "_").splitlines():
+            words = line.split("#")[0].split()
+            if words[:3] == ["softdep", name.replace("-", "_"), "post:"]:
+                for later in words[3:]:
+                    with contextlib.suppress(LookupError, module.ModuleError):
+                        module.load(machine, later)
 
 
 def blacklisted(machine: Machine, name: str) -> bool:

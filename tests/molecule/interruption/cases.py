@@ -87,14 +87,10 @@ def undisturbed(bench: Bench) -> tuple[list[str], str]:
     return names, bench.state()
 
 
-def _booted(node: Node) -> str:
-    return lab_nodes.run(node, "systemctl show -p UserspaceTimestampMonotonic --value").stdout.strip()
-
-
 def _rebooted(node: Node, before: str) -> bool:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        now = _booted(node)
+        now = lab_nodes.booted(node)
         up = lab_nodes.run(node, "systemctl is-system-running; systemctl is-active ssh").stdout.split()
         if now and now != before and up in (["running", "active"], ["degraded", "active"]):
             return True
@@ -105,7 +101,7 @@ def _rebooted(node: Node, before: str) -> bool:
 def outcome(case: Case, bench: Bench, wanted: str) -> str:
     """Live through `case` on a fresh node; return `healed`, or what is not as after an undisturbed run."""
     lab_nodes.recreate(bench.node)
-    before = _booted(bench.node)
+    before = lab_nodes.booted(bench.node)
     log = Path(bench.inventory).with_name("struck")
     log.unlink(missing_ok=True)
     asked = {"fault": case.fault, "operation": case.operation, "moment": case.moment}

@@ -153,6 +153,20 @@ def test_faults_are_set_checked_and_cleared(machine: Machine, capsys: pytest.Cap
     assert machine.faults == {}
 
 
+def test_what_modprobe_d_names_after_a_module_is_loaded_after_it(machine: Machine) -> None:
+    install(machine, "580.95.05")
+    kmod.insert(machine, "nvidia")
+    assert module.loaded_modules(machine) == ("nvidia",)
+    module.unload(machine, "nvidia")
+    folder = machine.path("/etc/modprobe.d")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "ours.conf").write_text(
+        "softdep nvidia post: nvidia-uvm nvidia_not_there\n# softdep nvidia post: nvidia-drm\n"
+    )
+    kmod.insert(machine, "nvidia")
+    assert set(module.loaded_modules(machine)) == {"nvidia", "nvidia_uvm"}
+
+
 def test_a_reboot_unloads_but_the_file_stays(machine: Machine) -> None:
     install(machine, "580.95.05")
     module.load(machine, "nvidia")

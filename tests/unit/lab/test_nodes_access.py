@@ -148,7 +148,8 @@ def test_the_inventory_gives_each_node_strict_ssh_and_the_labs_repositories(
 
 
 def test_a_limit_that_the_nodes_would_reach_is_raised_and_said_and_never_lowered(tmp_path: Path) -> None:
-    limit, said = tmp_path / "max_user_instances", []
+    limit = tmp_path / "max_user_instances"
+    said: list[str] = []
     limit.write_text("128\n")
     preconditions.make_room(5, said.append, limit)
     assert (limit.read_text(), said) == ("128\n", [])

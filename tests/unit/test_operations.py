@@ -1,0 +1,236 @@
+"""What operations decide from a node's reading: commands, a refusal, or nothing. No node: readings are made up."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyinfra.api import FunctionCommand
+from pyinfra.context import ctx_host
+
+from deploys import containerd as containerd_deploy
+from deploys import toolkit as toolkit_deploy
+from facts.containerd import Containerd as ContainerdFact
+from facts.deb import AptRepository as AptRepositoryFact
+from facts.deb import DebPackages as DebPackagesFact
+from facts.driver import Driver as DriverFact
+from facts.transaction import TransactionJournal
+from facts.unit import Unit as UnitFact
+from gpunode.containerd.editor import Runtimes, render
+from gpunode.containerd.state import Containerd, Runtime
+from gpunode.deb import AptRepository, DebPackages
+from gpunode.driver import DriverState
+from gpunode.keyring import PERMISSIONS
+from gpunode.settings import settings_from
+from gpunode.toolkit import PACKAGES
+from gpunode.transaction import Journal
+from gpunode.unit import Unit
+from operations import apt, containerd, driver, systemd
+
+pytestmark = pytest.mark.pure
+
+
+@dataclass
+class Host:
+    """Stand in for pyinfra's host: it answers with readings, and keeps what it is told."""
+
+    readings: dict[type, Any]
+    name: str = "gpu-1"
+    state: Any = field(default_factory=lambda: SimpleNamespace(is_executing=True))
+    noops: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+    def get_fact(self, fact: type, **_: Any) -> Any:
+        """Return the reading of a fact."""
+        return self.readings[fact]
+
+    def noop(self, said: str) -> None:
+        """Keep why there is nothing to do."""
+        self.noops.append(said)
+
+    def log(self, _: str) -> None:
+        """Take a line that is for people alone."""
+
+    def log_styled(self, said: str, **_: Any) -> None:
+        """Keep a line of a refusal."""
+        self.refusals.append(said)
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    """Return the host that operations see."""
+    current = Host({TransactionJournal: Journal(None, None, None, False)})
+    ctx_host.set(current)
+    yield current
+    ctx_host.reset()
+
+
+def commands(operation: Any, host: Host, **arguments: Any) -> list[str]:
+    """Return an operation's commands as text; what it refuses is then in `host.refusals`."""
+    found = []
+    for command in operation._inner(**arguments):
+        if isinstance(command, FunctionCommand):
+            assert command.function(host.state, host) is False
+        else:
+            found.append(command.get_raw_value())
+    return found
+
+
+RIGHT = render(None, "1.6.20", Runtimes())
+STATE = Containerd(
+    version="1.6.20", binary="/usr/bin/containerd", config_path="/etc/containerd/config.toml", config_text=RIGHT,
+    active=True, enabled=True, started_at=10.0, configured_at=5.0, default_runtime="nvidia",
+    runtimes=(Runtime("nvidia", None, None, True), Runtime("runc", None, None, True)), cri_plugin="ok", shims=0,
+)  # fmt: skip
+ASKED = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "restart_allowed": True}
+
+
+def test_a_containerd_that_is_right_is_left_alone(host: Host) -> None:
+    host.readings[ContainerdFact] = STATE
+    assert (commands(containerd.configuration, host, **ASKED), host.refusals) == ([], [])
+    assert host.noops == ["containerd runs with default runtime nvidia"]
+
+
+@pytest.mark.parametrize(
+    "merged, reason",
+    [
+        ({"default_runtime": "runc"}, "default_runtime_name is 'runc', not 'nvidia'"),
+        ({"runtimes": STATE.runtimes[1:]}, "there is no runtime nvidia"),
+        (
+            {"runtimes": (STATE.runtimes[0], replace(STATE.runtimes[1], systemd_cgroup=False))},
+            "SystemdCgroup of runc is False",
+        ),
+    ],
+)
+def test_a_drop_in_that_shadows_a_right_file_is_refused(host: Host, merged: dict[str, Any], reason: str) -> None:
+    host.readings[ContainerdFact] = replace(STATE, **merged)
+    assert commands(containerd.configuration, host, **ASKED) == []
+    (refusal,) = host.refusals
+    assert reason in refusal
+    assert "drop-in" in refusal
+
+
+@pytest.mark.parametrize(
+    "trouble", [{"config_text": "version = 2\n"}, {"configured_at": 20.0}, {"cri_plugin": "error"}]
+)
+def test_containerd_is_left_alone_where_containers_run_and_a_restart_is_not_allowed(
+    host: Host, trouble: dict[str, Any]
+) -> None:
+    host.readings[ContainerdFact] = replace(STATE, **trouble, shims=2)
+    assert commands(containerd.configuration, host, **{**ASKED, "restart_allowed": False}) == []
+    assert (host.refusals, host.noops) == ([], ["restart pending: 2 containers run and disruption.allow is nothing"])
+    # The same node is changed where a restart is allowed, or where no container would feel it.
+    assert len(commands(containerd.configuration, host, **ASKED)) == 1
+    host.readings[ContainerdFact] = replace(STATE, **trouble)
+    assert len(commands(containerd.configuration, host, **{**ASKED, "restart_allowed": False})) == 1
+
+
+@pytest.mark.parametrize(
+    "states, steps",
+    [
+        (("loaded", "active", "running", "enabled"), []),
+        (("loaded", "active", "running", "disabled"), ["enable"]),
+        (("loaded", "inactive", "dead", "enabled"), ["start"]),
+        (("loaded", "failed", "failed", "disabled"), ["enable", "start"]),
+    ],
+)
+def test_a_unit_gets_what_it_lacks_and_nothing_else(
+    host: Host, states: tuple[str, str, str, str], steps: list[str]
+) -> None:
+    host.readings[UnitFact] = Unit(*states)
+    found = commands(systemd.running, host, unit="containerd.service")
+    assert found[1:] == [f"systemctl {step} containerd.service" for step in steps]
+    assert bool(host.noops) == (not steps)
+
+
+LOADED = DriverState((), "580.95.05", "Dual MIT/GPL", "580.95.05", "open", "580.95.05", uvm_loaded=True)
+
+
+@pytest.mark.parametrize(
+    "missing, loads",
+    [({}, False), ({"uvm_loaded": False}, True), ({"loaded_version": None, "uvm_loaded": False}, True)],
+)
+def test_the_kernel_modules_are_loaded_where_either_is_missing(
+    host: Host, missing: dict[str, Any], loads: bool
+) -> None:
+    host.readings[DriverFact] = replace(LOADED, **missing)
+    found = commands(driver.module_loaded, host)
+    assert (len(found), len(host.noops)) == (int(loads), int(not loads))
+    assert all("modprobe nvidia_uvm" in command and "wanted=580.95.05" in command for command in found)
+
+
+def test_no_kernel_module_is_loaded_while_a_reboot_is_pending(host: Host) -> None:
+    host.readings[DriverFact] = replace(LOADED, loaded_version="580.82.07", uvm_loaded=False)
+    assert commands(driver.module_loaded, host) == []
+
+
+KEY = "A" * 40
+REPOSITORY: dict[str, str] = {
+    "label": "cuda", "uri": "https://host/cuda", "key_url": "https://host/key", "key_fingerprint": KEY,
+}  # fmt: skip
+TRUSTED = AptRepository(
+    (KEY,), apt.source_text("https://host/cuda", f"{apt.KEYRINGS}/gpunode-cuda.gpg"), "digest", "digest", "amd64",
+    permissions=PERMISSIONS,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("permissions", ["666 root:root", "600 root:root", "644 operator:root", "777 root:root", None])
+def test_a_keyring_that_root_does_not_guard_is_written_anew(host: Host, permissions: str | None) -> None:
+    host.readings[AptRepositoryFact] = replace(TRUSTED, permissions=permissions)
+    (command,) = commands(apt.repository, host, **REPOSITORY)
+    assert "install -m 644 -o root -g root" in command
+    host.readings[AptRepositoryFact] = TRUSTED
+    assert commands(apt.repository, host, **REPOSITORY) == []
+
+
+@pytest.mark.parametrize(
+    "one_version, ends",
+    [(True, [f"{name}=1.17.8" for name in sorted(PACKAGES)]), (False, [])],
+)
+def test_packages_at_different_versions_are_brought_together_where_they_belong_together(
+    host: Host, one_version: bool, ends: list[str]
+) -> None:
+    installed = {**dict.fromkeys(PACKAGES, "1.17.8-1"), "libnvidia-container1": "1.17.7-1"}
+    host.readings[DebPackagesFact] = DebPackages(tuple(sorted(installed.items())))
+    found = commands(apt.packages, host, wanted=dict.fromkeys(PACKAGES), one_version=one_version)
+    assert [command.split()[-len(PACKAGES) :] for command in found] == ([ends] if ends else [])
+
+
+class Recorder:
+    """Stand in for a module of operations: keep what each is called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an operation that does nothing."""
+        return lambda **arguments: self.calls.append({"operation": name, **arguments})
+
+
+def deployed(
+    module: Any, function: Any, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the calls that a deploy's body makes under the settings that are asked for."""
+    recorder = Recorder()
+    monkeypatch.setattr(module, "settings", lambda: settings_from(asked))
+    monkeypatch.setattr(module, "trust", lambda name: None)
+    for name in ("apt", "files", "kernel", "systemd", "runtime"):
+        monkeypatch.setattr(module, name, recorder, raising=False)
+    inspect.unwrap(function)()
+    return recorder.calls
+
+
+def test_no_more_nodes_than_allowed_restart_containerd_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"disruption": {"allow": "nothing", "max_parallel": 3}}
+    calls = deployed(containerd_deploy, containerd_deploy.containerd, monkeypatch, asked)
+    (call,) = [call for call in calls if call["operation"] == "configuration"]
+    assert (call["_parallel"], call["restart_allowed"]) == (3, False)
+
+
+def test_the_toolkit_s_packages_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    (call,) = deployed(toolkit_deploy, toolkit_deploy.toolkit, monkeypatch, {})
+    assert (call["wanted"], call["one_version"]) == (dict.fromkeys(PACKAGES), True)
