@@ -20,7 +20,7 @@ help:
 	@echo "make test-slow  what takes long"
 	@echo "make lint       ruff and mypy"
 	@echo "make audit      look for known vulnerabilities in uv.lock; says so where it could not"
-	@echo "make docs       generate docs/settings.md and docs/support.md"
+	@echo "make docs       generate docs/settings.md and docs/plan.md"
 
 setup: .venv/.complete
 
@@ -56,6 +56,7 @@ audit: setup
 
 docs: setup
 	@.venv/bin/python -m gpunode.settings_docs
+	@.venv/bin/python -m gpunode.plan_docs
 
 test-fast: setup
 	@.venv/bin/pytest -m "not node and not slow" tests/unit

@@ -52,8 +52,8 @@ def _judged() -> tuple[Machine | None, list[str]]:
     reading = host.get_fact(MachineFact)
     if isinstance(reading, Unknown):
         return None, [f"preflight: {reading.reason}"]
-    found = refusals(settings(), reading.operating_system, reading.pci.gpus, reading.driver)
-    for item in cautions(settings(), reading.pci.gpus, reading.driver):
+    found = refusals(settings(), reading)
+    for item in cautions(settings(), reading):
         host.log(f"caution: {item}")
     return reading, [str(item) for item in found]
 

@@ -6,15 +6,17 @@ from deploys.cuda import cuda
 from deploys.driver import driver
 from deploys.packaging import packaging
 from deploys.preflight import preflight
+from deploys.reboot import reboot
 from deploys.toolkit import toolkit
 from deploys.verify import verify
 
 # A node that preflight refuses gets the refusal and nothing else.
 if preflight():
     # What they are all going to ask the node, so that one round trip answers it.
-    announce(packaging, driver, cuda, toolkit, containerd, verify)
+    announce(packaging, driver, reboot, cuda, toolkit, containerd, verify)
     packaging()
     driver()
+    reboot()
     cuda()
     toolkit()
     containerd()

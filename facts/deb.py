@@ -11,6 +11,10 @@ from gpunode.deb import parse_apt_repository, parse_deb_packages
 from gpunode.keyring import PRIMARY_KEYS
 from gpunode.probe import Probe
 
+# dpkg tells of itself, so that its silence on others means that they are absent; and whether it was interrupted.
+DPKG_ITSELF = r"""dpkg-query -W -f 'dpkg=${db:Status-Status}\n' dpkg
+[ -z "$(dpkg --audit 2>&1; ls /var/lib/dpkg/updates)" ] || echo interrupted=yes"""
+
 
 class DebPackages(NodeFact[DebPackagesReading]):
     """Read the installed versions of the packages that are asked about, and whether dpkg left something half-done."""
@@ -23,8 +27,7 @@ class DebPackages(NodeFact[DebPackagesReading]):
         return probe_command(
             f"dpkg-query -W -f '${{db:Status-Status}} ${{Package}} ${{Version}}\\n' {asked} | "
             "sed -n 's/^installed /package=/p'\n"
-            "dpkg-query -W -f 'dpkg=${db:Status-Status}\\n' dpkg\n"
-            '[ -z "$(dpkg --audit 2>&1; ls /var/lib/dpkg/updates)" ] || echo interrupted=yes'
+            f"{DPKG_ITSELF}"
         )
 
 

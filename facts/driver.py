@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from facts.base import NodeFact
+from facts.driver_packages import ASKED
 from gpunode.driver import DriverState as Reading
 from gpunode.driver import parse_driver
 
@@ -13,11 +14,14 @@ class Driver(NodeFact[Reading]):
     Debian's own packages name the module nvidia-current, hence the second name for modinfo.
     """
 
-    probe = r"""
+    probe = (
+        rf"""
 if command -v dpkg-query >/dev/null; then
-  dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' 'nvidia-*' 'libnvidia-ml*' 'cuda-drivers*' |
-    sed -n 's/^installed /package=/p'
+  dpkg-query -W -f '${{db:Status-Status}} ${{db:Status-Want}} ${{Package}} ${{Version}}\n' {ASKED} |
+    awk '$1 == "installed" {{print "package=" $3 " " $4; if ($2 == "hold") print "held=" $3}}'
 fi
+"""
+        r"""
 for module in nvidia nvidia-current; do
   version=$(modinfo -F version "$module") && {
     echo "module_version=$version"; echo "module_license=$(modinfo -F license "$module")"; break; }
@@ -28,5 +32,15 @@ done
 for library in /usr/lib/*-linux-gnu/libnvidia-ml.so.1 /usr/lib64/libnvidia-ml.so.1 /usr/lib/libnvidia-ml.so.1; do
   [ -e "$library" ] && { echo "library=$(readlink -f "$library")"; break; }
 done
+# No package brings the uninstaller: only NVIDIA's own installer leaves it.
+[ -f /usr/bin/nvidia-uninstall ] || [ -f /usr/bin/nvidia-installer ] && echo runfile=yes
+[ -e /var/lib/gpunode/transactions/driver/unproven ] && echo unproven=yes
+[ -d /sys/module/nouveau ] && echo nouveau=yes
+for service in nvidia-fabricmanager nvidia-persistenced; do
+  [ -e "/lib/systemd/system/$service.service" ] || [ -e "/usr/lib/systemd/system/$service.service" ] || continue
+  echo "service=$service $(systemctl show -p ActiveState,UnitFileState "$service" | sort | sed 's/^[^=]*=//' |
+    paste -s -d ' ')"
+done
 """
+    )
     parse = staticmethod(parse_driver)

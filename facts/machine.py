@@ -7,7 +7,7 @@ from facts.node import PARTS, parse_parts
 from gpunode.machine import Machine as Reading
 from gpunode.probe import Probe
 
-_PARTS = {name: PARTS[name] for name in ("operating_system", "pci", "driver")}
+_PARTS = {name: PARTS[name] for name in ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources")}
 
 
 def _parse(lines: list[str]) -> Reading:
@@ -15,7 +15,7 @@ def _parse(lines: list[str]) -> Reading:
 
 
 class Machine(NodeFact[Reading]):
-    """Read operating system, GPUs on the bus and driver: cheaper than a whole node, and enough to refuse it."""
+    """Read what preflight judges: cheaper than a whole node, and enough to refuse it."""
 
     parse = staticmethod(_parse)
 

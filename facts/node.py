@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from facts.apt_sources import AptSources
 from facts.base import NodeFact
+from facts.boot import Boot
 from facts.containerd import Containerd
 from facts.cuda import CudaToolkits
+from facts.disk import Disk
 from facts.docker import Docker
 from facts.driver import Driver
 from facts.gpu import Gpus
+from facts.health import Health
 from facts.keyring import Keyrings
 from facts.kubelet import Kubelet
 from facts.operating_system import OperatingSystem
@@ -26,12 +30,16 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "pci": PciGpus,
     "driver": Driver,
     "gpus": Gpus,
+    "health": Health,
     "cuda": CudaToolkits,
     "toolkit": ContainerToolkit,
     "containerd": Containerd,
     "docker": Docker,
     "kubelet": Kubelet,
     "keyrings": Keyrings,
+    "boot": Boot,
+    "disk": Disk,
+    "apt_sources": AptSources,
 }
 
 

@@ -5,10 +5,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gpunode.driver_packages import belongs, brings_kernels, is_fabric_manager
 from gpunode.probe_output import repeated, values
 from gpunode.reading import Reading
+from gpunode.unit import starts_at_boot
 
 _VERSION = re.compile(r"\b(\d{3}\.\d{2,3}(?:\.\d{2})?)\b")
+
+
+@dataclass(frozen=True)
+class Service(Reading):
+    """Hold how a service of the driver's is: whether it runs, and whether it starts at boot."""
+
+    name: str
+    active: bool
+    enabled: bool
 
 
 @dataclass(frozen=True)
@@ -16,6 +27,11 @@ class DriverState(Reading):
     """Hold every place where a driver version shows; versions are upstream strings, None where there is none.
 
     `uvm_loaded`: nvidia_uvm is loaded beside nvidia; CUDA needs it, nvidia-smi does not.
+    `runfile`: NVIDIA's own installer (the .run file) was here and has not been undone.
+    `held` are names of packages that apt keeps as they are, `kernels` names of packages that bring new kernels.
+    `unproven`: the last change of packages has not been followed by a load of its module yet.
+    `nouveau_loaded`: nouveau has the GPUs, and gives them up at a boot alone.
+    `services` are those of fabric manager and the persistence daemon whose units are installed.
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -25,11 +41,26 @@ class DriverState(Reading):
     loaded_flavour: str | None
     library_version: str | None
     uvm_loaded: bool = False
+    runfile: bool = False
+    held: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    services: tuple[Service, ...] = ()
+    unproven: bool = False
+    nouveau_loaded: bool = False
 
     @property
     def module_flavour(self) -> str | None:
         """Return `open` or `proprietary` of the module on disk, by its licence (drivers.yaml, read_back)."""
         return {"Dual MIT/GPL": "open", "NVIDIA": "proprietary"}.get(self.module_license or "")
+
+    @property
+    def fabric_managers(self) -> tuple[str, ...]:
+        """Return the versions of fabric manager's packages, under any of its names."""
+        return tuple(version for name, version in self.packages if is_fabric_manager(name))
+
+    def service(self, name: str) -> Service | None:
+        """Return a service by its unit's name without the ending, None where there is no such unit."""
+        return next((service for service in self.services if service.name == name), None)
 
     @property
     def branch(self) -> str | None:
@@ -39,7 +70,9 @@ class DriverState(Reading):
 
     @property
     def reboot_pending(self) -> bool:
-        """Say whether a module runs that is not the one on disk: right after the next boot, wrong until then."""
+        """Say whether another module runs than the one on disk (nouveau, too): right after a boot, wrong until then."""
+        if self.loaded_version is None and self.module_version is not None and self.nouveau_loaded:
+            return True
         if self.loaded_version is None or self.module_version is None:
             return False
         flavours = {self.loaded_flavour, self.module_flavour} - {None}
@@ -60,10 +93,18 @@ def parse_driver(lines: list[str]) -> DriverState:
     if loaded is None and proc_version and (match := _VERSION.search(proc_version)):
         loaded = match[1]
     library = found.get("library")
-    packages = []
+    packages, kernels = [], []
     for line in repeated(lines, "package"):
         name, _, version = line.partition(" ")
-        packages.append((name, version))
+        if belongs(name):
+            packages.append((name, version))
+        elif brings_kernels(name):
+            kernels.append(name)
+    services = []
+    for line in repeated(lines, "service"):
+        name, _, states = line.partition(" ")
+        active, _, enabled = states.partition(" ")
+        services.append(Service(name, active in ("active", "activating", "reloading"), starts_at_boot(enabled)))
     return DriverState(
         packages=tuple(sorted(packages)),
         module_version=found.get("module_version"),
@@ -72,4 +113,10 @@ def parse_driver(lines: list[str]) -> DriverState:
         loaded_flavour=_flavour(proc_version),
         library_version=library.rpartition(".so.")[2] if library else None,
         uvm_loaded=found.get("uvm") == "loaded",
+        runfile=found.get("runfile") == "yes",
+        held=tuple(sorted(set(repeated(lines, "held")))),
+        kernels=tuple(sorted(kernels)),
+        services=tuple(services),
+        unproven=found.get("unproven") == "yes",
+        nouveau_loaded=found.get("nouveau") == "yes",
     )

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpunode.apt_sources import AptSources
+from gpunode.boot import Boot
+from gpunode.cuda import CudaToolkits
+from gpunode.disk import Disk
 from gpunode.driver import DriverState
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpus
@@ -12,8 +16,16 @@ from gpunode.reading import Reading
 
 @dataclass(frozen=True)
 class Machine(Reading):
-    """Hold the operating system, the GPUs on the bus, and the driver as it was before the run."""
+    """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources.
+
+    `candidates` are (package, the version that would be installed), where somebody asked for them.
+    """
 
     operating_system: OperatingSystem
     pci: PciGpus
     driver: DriverState
+    cuda: CudaToolkits
+    boot: Boot
+    disk: Disk
+    apt_sources: AptSources
+    candidates: tuple[tuple[str, str], ...] = ()

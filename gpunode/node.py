@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpunode.apt_sources import AptSources
+from gpunode.boot import Boot
 from gpunode.containerd.state import Containerd
 from gpunode.cuda import CudaToolkits
+from gpunode.disk import Disk
 from gpunode.docker import Docker
 from gpunode.driver import DriverState
 from gpunode.gpu import Gpus
+from gpunode.health import Health
 from gpunode.keyring import Keyrings
 from gpunode.kubelet import Kubelet
+from gpunode.machine import Machine
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpus
 from gpunode.reading import Reading
@@ -19,15 +24,34 @@ from gpunode.toolkit import ContainerToolkit
 
 @dataclass(frozen=True)
 class Node(Reading):
-    """Hold the state of every component of a node."""
+    """Hold the state of every component of a node; `candidates` as in Machine."""
 
     operating_system: OperatingSystem
     pci: PciGpus
     driver: DriverState
     gpus: Gpus
+    health: Health
     cuda: CudaToolkits
     toolkit: ContainerToolkit
     containerd: Containerd
     docker: Docker
     kubelet: Kubelet
     keyrings: Keyrings
+    boot: Boot
+    disk: Disk
+    apt_sources: AptSources
+    candidates: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def machine(self) -> Machine:
+        """Return the part that preflight judges."""
+        return Machine(
+            self.operating_system,
+            self.pci,
+            self.driver,
+            self.cuda,
+            self.boot,
+            self.disk,
+            self.apt_sources,
+            self.candidates,
+        )

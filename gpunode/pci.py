@@ -25,13 +25,14 @@ class PciGpu(Reading):
 
 @dataclass(frozen=True)
 class PciGpus(Reading):
-    """Hold every NVIDIA display controller of a node, by PCI address."""
+    """Hold every NVIDIA display controller of a node, by PCI address, and how many NVSwitches there are."""
 
     gpus: tuple[PciGpu, ...]
+    nvswitches: int = 0
 
 
 def parse_pci_gpus(lines: list[str]) -> PciGpus:
-    """Parse lines `gpu=0000:1a:00.0 0x10de 0x2330`; name and generation come from the PCI table."""
+    """Parse lines `gpu=0000:1a:00.0 0x10de 0x2330` and `nvswitch=ADDRESS`; the PCI table gives name and generation."""
     gpus = []
     for line in repeated(lines, "gpu"):
         match = _LINE.match(line)
@@ -48,4 +49,5 @@ def parse_pci_gpus(lines: list[str]) -> PciGpus:
                 vendor=match["vendor"].upper(),
             )
         )
-    return PciGpus(tuple(sorted(gpus, key=lambda gpu: gpu.address)))
+    switches = repeated(lines, "nvswitch")
+    return PciGpus(tuple(sorted(gpus, key=lambda gpu: gpu.address)), len(switches))

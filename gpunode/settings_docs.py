@@ -42,12 +42,16 @@ def kind(annotation: Any) -> str:
         return "one of " + ", ".join(f"`{choice}`" for choice in arguments)
     if origin is tuple:
         return f"list of {kind(arguments[0])}"
+    if origin is dict:
+        return f"mapping of {kind(arguments[0])} to {kind(arguments[1])}"
     return {str: "string", bool: "true or false", int: "whole number"}.get(
         annotation, getattr(annotation, "__name__", "?")
     )
 
 
 def _default(field: FieldInfo) -> str:
+    if field.default_factory is dict:
+        return "`{}`"
     if field.default is PydanticUndefined:
         return "required"
     if field.default == ():

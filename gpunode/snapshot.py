@@ -6,7 +6,7 @@ announce it), the first question fetches all answers in one round trip. The rule
 - Any command that is not a probe counts as a change, and a change on any host ends every reading of every host: a step
   on one machine (a drain, say) may change another.
 - A reading that was under way while something changed is handed to the one who asked, and not kept.
-- Preparation and execution never share a reading, and none is older than MAX_AGE.
+- Preparation and execution never share a reading, and none is kept longer than MAX_AGE.
 - An answer that is not whole is not kept: the probe is then run alone.
 """
 
@@ -98,8 +98,9 @@ class Snapshot(Generic[T]):
         # While every operation changes something, each asks for its own alone: the rest would be outdated unread.
         self._settled = True
         valid, mark = self._valid, secrets.token_hex(8)
-        taken = self.clock()
         succeeded, answer = run(batch_command(texts, mark))
+        # From its end: a node that is slow to answer (a wedged GPU) would else be asked anew by every operation.
+        taken = self.clock()
         if not succeeded:
             return succeeded, answer
         answers = batch_answers(texts, mark, lines_of(answer))

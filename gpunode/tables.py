@@ -35,7 +35,8 @@ class SigningKey:
 class Drivers:
     """Hold drivers.yaml: branches, which flavour each GPU generation takes, its last branch, and signing keys.
 
-    `retired_key_ids` are long key ids (16 hex digits) of keys that a node must no longer trust.
+    `retired_key_ids` are long key ids (16 hex digits) of keys that a node must no longer trust. `fabric_manager` has
+    the names of its Debian package, before and from branch 580.
     """
 
     branches: Mapping[str, Branch]
@@ -46,6 +47,13 @@ class Drivers:
     mixed_generations: str
     signing_keys: Mapping[str, SigningKey]
     retired_key_ids: tuple[str, ...]
+    fabric_manager: Mapping[str, str]
+
+    def fabric_manager_package(self, version: str) -> str:
+        """Return the name of fabric manager's Debian package for a driver's version or branch; raise VersionError."""
+        branch = versions.branch_of(version)
+        name = self.fabric_manager["from_580" if int(branch) >= 580 else "before_580"]
+        return name.replace("<branch>", branch)
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,17 @@ class Minimum:
     when: str | None = None
     alternative_to: str | None = None
     kind: str = "minimum"
+
+
+@dataclass(frozen=True)
+class CriticalXid:
+    """Hold an Xid that says that a GPU is sick; `remedy` is reset or reboot, `verified` as in the table."""
+
+    code: int
+    name: str
+    remedy: str
+    source: str
+    verified: bool
 
 
 @dataclass(frozen=True)
@@ -177,6 +196,7 @@ def drivers() -> Drivers:
         mixed_generations=table["mixed_generations"],
         signing_keys=MappingProxyType(keys),
         retired_key_ids=tuple(key["key_id"] for key in table["signing_keys"].values() if "key_id" in key),
+        fabric_manager=MappingProxyType(table["fabric_manager"]["deb"]),
     )
 
 
@@ -204,6 +224,18 @@ def mig_minimum_driver() -> Mapping[str, str]:
 
 
 @cache
+def critical_xids() -> Mapping[int, CriticalXid]:
+    """Return the Xids of health.yaml by their number."""
+    table = _yaml("health.yaml")
+    return MappingProxyType(
+        {
+            int(code): CriticalXid(int(code), row["name"], row["remedy"], table["source"], row.get("verified", True))
+            for code, row in table["critical_xids"].items()
+        }
+    )
+
+
+@cache
 def pci_rule() -> PciRule:
     """Return pci.yaml."""
     table = _yaml("pci.yaml")
@@ -223,6 +255,13 @@ def _pci_devices() -> Mapping[str, PciDevice]:
 def pci_device(device_id: str) -> PciDevice | None:
     """Return the GPU with a PCI device id (four hex digits, any case, `0x` allowed); None if it is not in the table."""
     return _pci_devices().get(device_id.lower().removeprefix("0x").upper())
+
+
+@cache
+def disk_space(component: str) -> Mapping[str, int]:
+    """Return folder -> bytes that `driver` or `cuda` needs free before it is installed (disk.yaml)."""
+    needs = _yaml("disk.yaml")["needs_mib"][component]
+    return MappingProxyType({folder: size * 1024**2 for folder, size in needs.items()})
 
 
 @cache

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gpunode import versions
 from gpunode.findings import Finding, FindingClass
+from gpunode.health import health
 from gpunode.keyring import PERMISSIONS
 from gpunode.node import Node
 from gpunode.preflight import chosen_flavour
@@ -20,6 +21,7 @@ def judge(settings: Settings, node: Node) -> tuple[Finding, ...]:
     findings: list[Finding] = []
     if settings.driver.enabled:
         findings += _driver(settings, node)
+        findings += health(node)
     if settings.cuda.enabled:
         findings += _cuda(settings, node)
     if settings.toolkit.enabled:
@@ -75,9 +77,10 @@ def _driver(settings: Settings, node: Node) -> Iterator[Finding]:
             "driver", "module on disk", on_disk, rule, on_disk is not None and versions.in_branch(on_disk, rule)
         )
     if driver.reboot_pending:
+        loaded = f"{driver.loaded_version} ({driver.loaded_flavour})" if driver.loaded_version else "nouveau"
         yield Finding(
             "driver", FindingClass.REBOOT_PENDING, "loaded module",
-            f"{driver.loaded_version} ({driver.loaded_flavour})", f"{driver.module_version} ({driver.module_flavour})",
+            loaded, f"{driver.module_version} ({driver.module_flavour})",
             cause="the driver was changed while the old module was loaded",
             remedy="drain and reboot the node",
         )  # fmt: skip
@@ -104,6 +107,88 @@ def _driver(settings: Settings, node: Node) -> Iterator[Finding]:
                 cause="CUDA does not start without it",
             )  # fmt: skip
         yield from _gpus(node)
+    if asked.source != "present":
+        yield from _held(settings, node)
+    yield from _services(settings, node)
+    yield from next_boot(node)
+
+
+def _held(settings: Settings, node: Node) -> Iterator[Finding]:
+    """Judge whether apt keeps the driver's packages as they are, where the settings ask for it."""
+    asked, driver = settings.driver, node.driver
+    if not asked.hold:
+        return
+    wanted = [name for name, _ in driver.packages] + list(driver.kernels if asked.hold_kernel else ())
+    loose = [name for name in wanted if name not in driver.held]
+    yield _compared(
+        "driver", "held", f"not {', '.join(loose)}" if loose else "all", "all", not loose,
+        cause="the next upgrade of the system's packages would move the driver under the loaded module",
+    )  # fmt: skip
+
+
+def _services(settings: Settings, node: Node) -> Iterator[Finding]:
+    """Judge fabric manager where there are NVSwitches, and the persistence daemon where its unit is."""
+    driver = node.driver
+    if node.pci.nvswitches and driver.module_version is not None:
+        there = driver.fabric_managers
+        yield _compared(
+            "driver", "fabric manager", ", ".join(there) or None, driver.module_version,
+            bool(there) and all(versions.same(version, driver.module_version) for version in there),
+            cause="CUDA does not start (error 802) with a fabric manager of another version than the driver",
+        )  # fmt: skip
+        yield _service(node, "nvidia-fabricmanager")
+    # `present` is only verified, and this daemon is a convenience that nobody has asked for there.
+    if settings.driver.persistenced and settings.driver.source != "present" and driver.service("nvidia-persistenced"):
+        yield _service(node, "nvidia-persistenced")
+
+
+def _service(node: Node, name: str) -> Finding:
+    service = node.driver.service(name)
+    found = "not installed"
+    if service is not None:
+        boot = "starts at boot" if service.enabled else "does not start at boot"
+        found = f"{'running' if service.active else 'stopped'}, {boot}"
+    wanted = "running, starts at boot"
+    # It needs the module that is on disk: what it lacks comes with the boot.
+    waits = node.driver.reboot_pending and service is not None and service.enabled
+    return _compared("driver", f"service {name}", found, wanted, found == wanted or waits)
+
+
+def next_boot(node: Node) -> Iterator[Finding]:
+    """Judge whether the kernel that boots next will load the driver that is on disk; nothing where none is known."""
+    kernel, driver, boot = node.boot.next_kernel, node.driver, node.boot
+    if kernel is None or driver.module_version is None:
+        return
+    release = kernel.release
+    build = f"`dkms autoinstall -k {release}` on the node, before it boots"
+    if not kernel.headers:
+        build = f"install linux-headers-{release}, then {build}"
+    cause = f"kernel {release} boots next and has " + (
+        f"a module {kernel.module_version}" if kernel.module_version else "no nvidia module"
+    )
+    if kernel.module_version is None:
+        state = boot.dkms_state("nvidia", release)
+        cause += f"; DKMS: {state}" if state else "; DKMS knows of none"
+        cause += "" if kernel.headers else "; its headers are not there"
+    yield _compared(
+        "driver", "next boot", kernel.module_version, driver.module_version,
+        kernel.module_version == driver.module_version, remedy=build, cause=cause,
+    )  # fmt: skip
+    if boot.secure_boot and kernel.module_version is not None:
+        yield _compared(
+            "driver", "next boot's signature", kernel.module_signer, "signed by a key that the firmware knows",
+            # What DKMS built, DKMS signed.
+            kernel.module_signer is not None and (boot.key_enrolled or boot.dkms_state("nvidia", release) is None),
+            remedy="enrol a key and sign the module (`mokutil --import`, `dkms autoinstall`), or use signed packages",
+            cause="secure boot is on: the kernel will reject the module",
+        )  # fmt: skip
+    if kernel.initramfs_written is not None and boot.blacklist_written is not None:
+        yield _compared(
+            "driver", "next boot's initramfs", "holds nouveau" if kernel.initramfs_nouveau else "does not load nouveau",
+            "does not load nouveau", not kernel.initramfs_nouveau,
+            remedy=f"`update-initramfs -u -k {release}` on the node",
+            cause="it is older than the blacklist of nouveau, which may be loaded before the blacklist is read",
+        )  # fmt: skip
 
 
 def _gpus(node: Node) -> Iterator[Finding]:

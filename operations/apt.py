@@ -10,6 +10,7 @@ from pyinfra import host
 from facts.deb import AptRepository, DebPackages
 from gpunode import apt_trust, tables
 from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS
+from operations.apt_shell import APT_GET, FINISH, READ_LISTS, REFRESH
 from operations.apt_trust import commands
 from operations.failure import OperationRefused, known, node_operation
 from operations.script import script_command
@@ -17,37 +18,6 @@ from operations.script import script_command
 KEYRINGS = "/usr/share/keyrings"
 SOURCES = "/etc/apt/sources.list.d"
 STAMPS = "/var/lib/gpunode/apt"
-
-# A lock held by unattended-upgrades is waited for, not failed on; packages never ask questions.
-_APT = "DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confold"
-
-# DPkg::Lock::Timeout does not cover the lock of the lists, which apt-daily holds after a boot, and the apt of a run
-# whose controller died.
-_READ_LISTS = """
-read_lists() {
-  tries=0
-  until said=$("$@" update 2>&1); do
-    case "$said" in
-      *"Could not get lock"*) tries=$((tries + 1)); [ "$tries" -lt 150 ] || { echo "$said" >&2; return 1; }; sleep 2;;
-      *) echo "$said" >&2; return 1;;
-    esac
-  done
-}
-"""
-
-# dpkg was killed at its work (a reboot, say): apt refuses everything until that is finished.
-_FINISH = """
-tries=0
-until said=$(dpkg --force-confold --configure -a 2>&1 </dev/null); do
-  case "$said" in
-    *"lock was locked by another process"*) tries=$((tries + 1)); [ "$tries" -lt 150 ] || break; sleep 2;;
-    *) break;;
-  esac
-done
-apt_get --fix-broken install || { echo "$said" >&2
-  echo "gpunode: dpkg was interrupted, and what it began cannot be finished; see dpkg --audit on the node" >&2
-  exit 1; }
-"""
 
 _TRUST = """
 temporary=$(mktemp -d); trap 'rm -rf "$temporary"' EXIT
@@ -91,8 +61,7 @@ resolve() {
     esac
   done
 }
-read_lists apt_get || {
-  echo "gpunode: the package lists could not be refreshed; see apt's message above" >&2; exit 1; }
+refresh
 chosen=''; expected=''
 for wanted in "$@"; do
   name=${wanted%%=*}; rule=''; case "$wanted" in *=*) rule=${wanted#*=};; esac
@@ -177,7 +146,7 @@ def repository(
         return
     if not good:
         yield script_command(
-            PRIMARY_KEYS + _READ_LISTS + _TRUST,
+            PRIMARY_KEYS + READ_LISTS + _TRUST,
             name=label, keyring=keyring, source=source, stamp=stamp, text=text,
             key_url=key_url, fingerprint=key_fingerprint, **(proxies or {}),
         )  # fmt: skip
@@ -193,7 +162,7 @@ def packages(wanted: Mapping[str, str | None], one_version: bool = False) -> Ite
     """
     present = known(host.get_fact(DebPackages, names=sorted(wanted)), "the list of installed packages")
     if present.interrupted:
-        yield script_command(f'apt_get() {{ {_APT} "$@"; }}\n{_FINISH}')
+        yield script_command(f"{APT_GET}{FINISH}")
         present = known(host.get_fact(DebPackages, names=sorted(wanted)), "the list of installed packages")
     if one_version:
         wanted = present.together(wanted)
@@ -211,7 +180,7 @@ def packages(wanted: Mapping[str, str | None], one_version: bool = False) -> Ite
         for name, rule in sorted(wanted.items())
         if name in missing or rule is not None
     ]
-    yield script_command(f'apt_get() {{ {_APT} "$@"; }}\n{_READ_LISTS}{_INSTALL}', *arguments)
+    yield script_command(f"{APT_GET}{READ_LISTS}{REFRESH}{_INSTALL}", *arguments)
 
 
 __all__ = ["packages", "repository", "source_text"]

@@ -1,4 +1,4 @@
-"""The NVIDIA kernel modules."""
+"""The NVIDIA kernel modules, and the services that need them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,42 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyinfra import host
+from pyinfra.api import QuoteString, StringCommand
 
 from facts.driver import Driver
+from facts.transaction import FOLDER
+from facts.unit import Unit
+from operations import systemd
+from operations.driver_packages import DRIVER
 from operations.failure import OperationRefused, known, node_operation
 from operations.script import script_command
 
 # Secure boot refuses with "Key was rejected by service"; a missing GPU or the wrong flavour with "No such device".
+# The packages that were there before the last change come back where nothing has proven that change yet but its
+# installation: it was a reboot that brought the new module to its first load. A driver that has worked stays, whatever
+# keeps it from loading today.
 _LOAD = """
 modprobe nvidia || {
   echo "gpunode: the nvidia module on disk ($wanted) cannot be loaded. The kernel's own words:" >&2
   dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2
-  echo "gpunode: look for nouveau in lsmod, for secure boot, for a flavour that this GPU does not take" >&2; exit 1; }
+  echo "gpunode: look for nouveau in lsmod, for secure boot, for a flavour that this GPU does not take" >&2
+  saved=$folder/$transaction/packages
+  if grep -qF '"state": "done"' "$folder/$transaction.json" 2>/dev/null && [ -s "$saved" ] &&
+    [ -e "$folder/$transaction/unproven" ] && [ ! -d /sys/module/nouveau ] &&
+    ! cut -d' ' -f2 "$saved" | grep -qE "^([0-9]+:)?$wanted([-~+]|\\$)"; then
+    echo "gpunode: it came with the last change of the driver, which is undone" >&2
+    # A unit of systemd's, so that a cut connection does not end it.
+    systemd-run --quiet --wait --collect --unit="gpunode-$transaction" /bin/sh -c \\
+      "exec /bin/sh $folder/$transaction.sh undo 'the module $wanted does not load' > $folder/$transaction.log 2>&1" &&
+      echo "gpunode: the packages of before are back; loaded is $(cat /sys/module/nvidia/version || echo NONE)" >&2 ||
+      echo "gpunode: that did not succeed; see $folder/$transaction.log" >&2
+  fi
+  exit 1; }
 modprobe nvidia_uvm || { echo "gpunode: nvidia is loaded, but nvidia_uvm, without which CUDA does not start, is not" >&2
   exit 1; }
 loaded=$(cat /sys/module/nvidia/version)
 [ "$loaded" = "$wanted" ] || { echo "gpunode: loaded is $loaded, on disk is $wanted" >&2; exit 1; }
+rm -f "$folder/$transaction/unproven"
 """
 
 
@@ -29,13 +50,13 @@ def module_loaded() -> Iterator[Any]:
     """Load nvidia and nvidia_uvm where they are not loaded, and check that they are the ones on disk.
 
     A loaded module of another version is left alone: to swap it takes a reset or a reboot, which the verdict reports
-    as pending.
+    as pending. One that came with the last change of packages and does not load after a boot is undone with them.
     """
     driver = known(host.get_fact(Driver), "the driver's state")
     if driver.reboot_pending:
-        host.noop(f"reboot pending: {driver.loaded_version} is loaded, {driver.module_version} is on disk")
+        host.noop(f"reboot pending: {driver.loaded_version or 'nouveau'} is loaded, {driver.module_version} is on disk")
         return
-    if driver.loaded_version is not None and driver.uvm_loaded:
+    if driver.loaded_version is not None and driver.uvm_loaded and not driver.unproven:
         host.noop(f"the module {driver.loaded_version} is loaded, and nvidia_uvm")
         return
     # In preparation the packages may be yet to come; in execution an absent module is an error.
@@ -43,4 +64,26 @@ def module_loaded() -> Iterator[Any]:
         raise OperationRefused(
             f"there is no nvidia module on disk for this kernel; see `dkms status` and the headers of {host.name}"
         )
-    yield script_command(_LOAD, wanted=driver.module_version or "")
+    yield script_command(_LOAD, wanted=driver.module_version or "", folder=FOLDER, transaction=DRIVER.name)
+
+
+@node_operation
+def service(unit: str, required: bool) -> Iterator[Any]:
+    """Keep a service that needs the loaded module running and started at boot; not while a reboot is pending.
+
+    + unit: the unit's full name
+    + required: whether a node without that unit fails; else it is passed over
+    """
+    present = known(host.get_fact(Unit, unit=unit), unit)
+    executing = host.state is not None and host.state.is_executing
+    if present.load_state == "not-found" and not required and executing:
+        host.noop(f"there is no {unit}")
+        return
+    driver = known(host.get_fact(Driver), "the driver's state")
+    if driver.reboot_pending and not present.running:
+        if not present.enabled:
+            yield StringCommand("systemctl", "enable", QuoteString(unit))
+        else:
+            host.noop(f"reboot pending: {unit} would not start with the module that is loaded")
+        return
+    yield from systemd.running._inner(unit)

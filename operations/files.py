@@ -27,6 +27,11 @@ _TEMPLATES = Environment(
 )
 
 
+def rendered(source: str, **values: Any) -> str:
+    """Return the text of the template `source` (its path below templates/) with `values`."""
+    return _TEMPLATES.get_template(source).render(**values)
+
+
 def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
     """Return the command that writes `text` to `path` by way of a temporary file beside it, owned by root."""
     encoded = base64.b64encode(text.encode()).decode()
@@ -68,7 +73,7 @@ def template(path: str, source: str, mode: str = "644", **values: Any) -> Iterat
     + mode: octal digits without a leading zero
     + values: what the template names
     """
-    yield from content._inner(path, _TEMPLATES.get_template(source).render(**values), mode)
+    yield from content._inner(path, rendered(source, **values), mode)
 
 
 @node_operation

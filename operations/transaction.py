@@ -64,7 +64,8 @@ undo() {
   else echo "gpunode: that did not succeed either; the next run tries again" >&2; return 1; fi
 }
 ended() { code=$?; trap - EXIT TERM INT HUP; if [ "$code" -ne 0 ]; then set +e; undo; fi; exit "$code"; }
-rejected=''
+# `undo REASON` blames the target for a fault that showed after the transaction had ended.
+rejected=${2:-}
 case "$1" in
   undo) undo; exit;;
 esac

@@ -14,6 +14,8 @@ from gpunode.findings import ExitCode
 _COMMANDS = {
     "check": ("gpunode.cli.check", "check", "Validate an inventory's settings; no connection is made."),
     "drift": ("gpunode.cli.drift", "drift", "Compare every node with its settings; nothing is changed."),
+    "facts": ("gpunode.cli.facts", "facts", "Record what every node is, as JSON; nothing is changed."),
+    "plan": ("gpunode.cli.plan", "plan", "Say what a run would do to every node, or why not; nothing is changed."),
     "lab": ("gpunode.cli.lab", "lab", "Throwaway nodes on this machine, with simulated GPUs."),
 }
 

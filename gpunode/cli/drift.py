@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gpunode.findings import ExitCode, FindingClass, verdict, worst
+from gpunode.cli.errors import told
+from gpunode.findings import FindingClass, verdict, worst
 
 if TYPE_CHECKING:
     from gpunode.drift import NodeReport
@@ -32,17 +33,9 @@ def drift(inventory: Path, as_json: bool, show_all: bool) -> None:
     """
     # Imported here: pyinfra patches the process's sockets when it is imported.
     from gpunode.drift import inspect
-    from gpunode.inventory import InventoryError
-    from gpunode.settings import SettingsError
 
-    try:
+    with told():
         reports = inspect(inventory)
-    except SettingsError as error:
-        click.echo(str(error), err=True)
-        sys.exit(ExitCode.INPUT_REFUSED)
-    except InventoryError as error:
-        click.echo(str(error), err=True)
-        sys.exit(ExitCode.ERROR)
     if as_json:
         click.echo(json.dumps({report.name: [item.to_json() for item in report.findings] for report in reports}))
     else:

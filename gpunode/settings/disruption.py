@@ -21,3 +21,9 @@ class DisruptionSettings(Component):
         "restart", description="The gravest allowed: nothing < restart (a service) < reset (a GPU) < reboot (the node)."
     )
     max_parallel: int = Field(1, ge=1, description="How many nodes may be disturbed at the same time.")
+    reboot_timeout: int = Field(
+        900,
+        ge=10,
+        le=7200,
+        description="Seconds within which a rebooted node must answer from its new boot, or it failed.",
+    )

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from gpunode import versions
-from gpunode.settings.component import Component, DriverBranch, DriverVersion
+from gpunode.settings.component import Component, DriverBranch, DriverVersion, matching
 
 DEFAULT_BRANCH = "580"
+
+_Parameter = Annotated[
+    str, AfterValidator(matching(r"NVreg_[A-Za-z0-9_]{1,60}", "a parameter of the module such as 'NVreg_EnableMSI'"))
+]
+_Value = Annotated[
+    str, AfterValidator(matching(r"[A-Za-z0-9_./:;=,-]{1,200}", "a value in quotes, such as '1', without spaces"))
+]
+# Each becomes a line of a file that travels as one argument of a command (128 KiB).
+ModuleParameters = Annotated[dict[_Parameter, _Value], Field(max_length=64)]
 
 
 class DriverSettings(Component):
@@ -36,6 +45,43 @@ class DriverSettings(Component):
     )
     version: DriverVersion | None = Field(
         None, description="Exact upstream version, such as `580.95.05`; installed, held, and verified."
+    )
+    kernel_headers: Literal["require", "install"] = Field(
+        "require",
+        description=(
+            "Headers of the kernels for which the module is built: `require` refuses a node whose next kernel lacks "
+            "them, `install` installs them first."
+        ),
+    )
+    allow_branch_change: bool = Field(
+        False, description="Whether a node that has a driver of one branch may be moved to another one."
+    )
+    hold: bool = Field(
+        True,
+        description=(
+            "Keep the driver's packages at what is installed: apt-mark hold, apt preferences, and unattended-upgrades "
+            "told to keep off; all of that is removed again with `False`. Where gpunode installs the driver."
+        ),
+    )
+    hold_kernel: bool = Field(
+        False, description="With `hold`: hold the packages that bring new kernels, and their headers, as well."
+    )
+    rollback: Literal["required", "best-effort"] = Field(
+        "required",
+        description=(
+            "Before the driver is changed its installed packages are saved on the node: `required` changes nothing "
+            "where one of them is not to be had any more, `best-effort` goes on without a way back."
+        ),
+    )
+    persistenced: bool = Field(
+        True, description="Run nvidia-persistenced where its unit is installed; `False` leaves the unit as it is."
+    )
+    module_parameters: ModuleParameters = Field(
+        default_factory=dict,
+        description=(
+            "Parameters of the kernel module, such as `{'NVreg_EnableGpuFirmware': '0'}`; written to /etc/modprobe.d, "
+            "and in effect when the module is loaded next (a reboot, where it is loaded)."
+        ),
     )
 
     @model_validator(mode="before")

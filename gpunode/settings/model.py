@@ -14,6 +14,7 @@ from gpunode.settings.containerd import ContainerdSettings
 from gpunode.settings.cuda import CudaSettings
 from gpunode.settings.disruption import DisruptionSettings
 from gpunode.settings.driver import DriverSettings
+from gpunode.settings.mig import MigSettings
 from gpunode.settings.problems import SECRET, Problem, SettingsError, is_secret, nearest, written
 from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.repositories import RepositoriesSettings
@@ -27,6 +28,7 @@ _EXPECTED = {
     "int_type": "a whole number",
     "model_type": "a mapping of settings",
     "tuple_type": "a list",
+    "dict_type": "a mapping",
 }
 
 
@@ -39,6 +41,7 @@ class Settings(BaseModel):
     cuda: CudaSettings = Field(default_factory=lambda: CudaSettings.model_validate({}))
     toolkit: ToolkitSettings = Field(default_factory=lambda: ToolkitSettings.model_validate({}))
     containerd: ContainerdSettings = Field(default_factory=lambda: ContainerdSettings.model_validate({}))
+    mig: MigSettings = Field(default_factory=lambda: MigSettings.model_validate({}))
     repositories: RepositoriesSettings = Field(default_factory=lambda: RepositoriesSettings.model_validate({}))
     proxy: ProxySettings = Field(default_factory=lambda: ProxySettings.model_validate({}))
     disruption: DisruptionSettings = Field(default_factory=lambda: DisruptionSettings.model_validate({}))

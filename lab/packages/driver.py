@@ -5,7 +5,13 @@ from __future__ import annotations
 from lab.packages.deb import Deb, Payload
 from lab.packages.smi_archive import smi_archive
 
-DRIVER_VERSIONS = ("570.124.06", "570.172.08", "575.57.08", "580.82.07", "580.95.05", "590.48.01")
+DRIVER_VERSIONS = (
+    "570.124.06", "570.172.08", "575.57.08", "580.82.07", "580.95.05", "590.48.01", "595.45.04", "595.58.03",
+)  # fmt: skip
+# Installs like any other, and its module does not load.
+BROKEN_VERSION = "595.45.04"
+# Its metapackages hold nothing and pull the newest driver there is, of another branch.
+TRANSITIONAL_VERSION = "575.64.05"
 _MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem")
 _LICENSES = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -17,10 +23,37 @@ if [ "$1" = configure ]; then
     mkdir -p "$dir"
     for module in {modules}; do
         printf '%s\\n' 'SIMULATED kernel module of the gpunode lab' "name=$module" 'version={version}' \\
-            'license={license}' 'flavour={flavour}' > "$dir/$module.ko"
+            'license={license}' 'flavour={flavour}' 'loads={loads}' > "$dir/$module.ko"
     done
     echo "$(date +%Y-%m-%dT%H:%M:%S) SIMULATED dkms: built nvidia/{version} ({flavour})" >> /var/log/gpunode-lab.log
 fi
+"""
+_DAEMON = """#!/bin/sh
+# SIMULATED {title} of gpunode's lab: like the real one it starts only with the module of its own version.
+loaded=$(cat /sys/module/nvidia/version 2>/dev/null)
+said="SIMULATED {program} {version}: the loaded driver is ${{loaded:-none}}"
+echo "$(date +%Y-%m-%dT%H:%M:%S) $said" >> /var/log/gpunode-lab.log
+[ "$loaded" = {version} ] || {{ echo "$said" >&2; exit 1; }}
+exec sleep infinity
+"""
+_UNIT = """[Unit]
+Description=SIMULATED {title} of gpunode's lab
+After=gpunode-lab-hardware.service
+
+[Service]
+ExecStart=/usr/bin/{program}
+
+[Install]
+WantedBy=multi-user.target
+"""
+# As debhelper would: systemd reads the unit, and nothing is restarted.
+_DAEMON_RELOAD = """#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+"""
+_DAEMON_PRERM = """#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl disable --now --quiet {unit}; fi
 """
 _PRERM = """#!/bin/sh
 set -e
@@ -36,7 +69,22 @@ def driver_packages() -> list[Deb]:
     packages = [package for version in DRIVER_VERSIONS for package in _packages_of(version)]
     newest = {version.split(".")[0]: version for version in DRIVER_VERSIONS}
     packages += [_pinning(branch, f"{branch}.*", f"{version}-1") for branch, version in newest.items()]
-    return packages + [_pinning(version, f"{version}-*", f"{version}-1") for version in DRIVER_VERSIONS]
+    packages += [_pinning(version, f"{version}-*", f"{version}-1") for version in DRIVER_VERSIONS]
+    pinning = _pinning(TRANSITIONAL_VERSION, f"{TRANSITIONAL_VERSION}-*", f"{TRANSITIONAL_VERSION}-1")
+    return [*packages, *_transitional(TRANSITIONAL_VERSION), pinning]
+
+
+def _transitional(version: str) -> list[Deb]:
+    kernels = {"nvidia-open": "nvidia-kernel-open-dkms", "cuda-drivers": "nvidia-kernel-dkms"}
+    return [
+        Deb(
+            name,
+            f"{version}-1",
+            "NVIDIA driver (transitional package: it pulls the next branch)",
+            depends=f"{kernel} (>= 580), nvidia-driver-cuda (>= 580)",
+        )
+        for name, kernel in kernels.items()
+    ]
 
 
 def _packages_of(version: str) -> list[Deb]:
@@ -74,8 +122,34 @@ def _packages_of(version: str) -> list[Deb]:
             depends=f"libnvidia-ml1 (= {full}), python3",
             files=(Payload("usr/bin/nvidia-smi", smi_archive(version), 0o755),),
         ),
-        Deb("nvidia-persistenced", full, "NVIDIA persistence daemon (no daemon in the fixture)"),
+        _daemon("nvidia-persistenced", version, "nvidia-persistenced", "nvidia-persistenced", "persistence daemon"),
+        _fabric_manager(version),
     ]
+
+
+def _fabric_manager(version: str) -> Deb:
+    branch = version.split(".")[0]
+    name = "nvidia-fabricmanager" if int(branch) >= 580 else f"nvidia-fabricmanager-{branch}"
+    return _daemon(name, version, "nv-fabricmanager", "nvidia-fabricmanager", "fabric manager")
+
+
+def _daemon(name: str, version: str, program: str, unit: str, title: str) -> Deb:
+    values = {"version": version, "program": program, "title": title, "unit": unit}
+    # Under any of its names it is one and the same program.
+    exclusive = unit if unit == "nvidia-fabricmanager" else ""
+    return Deb(
+        name,
+        f"{version}-1",
+        f"NVIDIA {title}",
+        files=(
+            Payload(f"usr/bin/{program}", _DAEMON.format(**values).encode(), 0o755),
+            Payload(f"lib/systemd/system/{unit}.service", _UNIT.format(**values).encode()),
+        ),
+        scripts=(("postinst", _DAEMON_RELOAD), ("prerm", _DAEMON_PRERM.format(**values)), ("postrm", _DAEMON_RELOAD)),
+        provides=exclusive,
+        conflicts=exclusive,
+        replaces=exclusive,
+    )
 
 
 def _dkms(name: str, other: str, version: str, flavour: str) -> Deb:
@@ -84,6 +158,7 @@ def _dkms(name: str, other: str, version: str, flavour: str) -> Deb:
         "version": version,
         "license": _LICENSES[flavour],
         "flavour": flavour,
+        "loads": "no" if version == BROKEN_VERSION else "yes",
     }
     full = f"{version}-1"
     return Deb(
@@ -98,7 +173,8 @@ def _dkms(name: str, other: str, version: str, flavour: str) -> Deb:
 
 
 def _pinning(name: str, pattern: str, version: str) -> Deb:
-    packages = "nvidia-open* cuda-drivers* nvidia-kernel* nvidia-driver-cuda* libnvidia-* nvidia-persistenced*"
+    packages = "nvidia-open* cuda-drivers* nvidia-kernel* nvidia-driver-cuda* libnvidia-* nvidia-persistenced* "
+    packages += "nvidia-fabricmanager*"
     preferences = f"Package: {packages}\nPin: version {pattern}\nPin-Priority: 1001\n"
     # Not a conffile: one that stayed behind after removal would go on pinning.
     # apt reads a file with a dot in its name only if it ends in .pref: 580.95.05 alone would be passed over.

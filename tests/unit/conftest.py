@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from pyinfra.context import ctx_host
+
+from facts.transaction import TransactionJournal
+from gpunode.transaction import Journal
+from tests.unit.simulated_host import Host
 
 # In a fresh checkout hypothesis first builds its tables of Unicode, which it takes for a slow test.
 settings.register_profile("unit", suppress_health_check=[HealthCheck.too_slow])
@@ -22,3 +27,12 @@ def run_shell() -> Callable[[str], tuple[int, list[str]]]:
         return done.returncode, done.stdout.splitlines()
 
     return run
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    """Return the host that operations see."""
+    current = Host({TransactionJournal: Journal(None, None, None, False)})
+    ctx_host.set(current)
+    yield current
+    ctx_host.reset()

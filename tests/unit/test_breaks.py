@@ -113,7 +113,7 @@ BREAKS = [
         "test_readings.py::test_a_package_fits_a_rule_by_its_upstream_version",
     ),
     (
-        "gpunode/preflight.py",
+        "gpunode/preflight/flavour.py",
         "if old and new:",
         "if False:",
         "test_preflight.py",

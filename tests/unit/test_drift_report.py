@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from gpunode.cli.drift import _print
-from gpunode.drift import NodeReport, _ConnectErrors, _contained, _FactErrors
+from gpunode.drift import NodeReport, contained_report
 from gpunode.findings import Finding, FindingClass
+from gpunode.fleet import Answer
 from gpunode.settings import settings_from
 from tests.unit.test_verify import GOOD, SETTINGS
 
@@ -28,16 +29,16 @@ def test_what_a_node_said_is_printed_as_text_not_as_markup(capsys: pytest.Captur
 
 def test_a_node_that_cannot_be_judged_is_an_error_of_its_own() -> None:
     odd = replace(GOOD, toolkit=replace(GOOD.toolkit, version="1.17.8_custom"))
-    report = _contained("gpu-1", SETTINGS, odd, _ConnectErrors(), _FactErrors())
+    report = contained_report(Answer("gpu-1", SETTINGS, odd, None))
     assert [item.finding_class for item in report.findings] == [FindingClass.ERROR]
     assert "1.17.8_custom" in (report.findings[0].cause or "")
-    good = _contained("gpu-2", SETTINGS, GOOD, _ConnectErrors(), _FactErrors())
+    good = contained_report(Answer("gpu-2", SETTINGS, GOOD, None))
     assert {item.finding_class for item in good.findings} == {FindingClass.OK}
 
 
 def test_a_node_that_cannot_become_what_is_asked_is_unsupported() -> None:
     settings = settings_from({"driver": {"branch": "570"}, "cuda": {"version": "13.0"}})
-    report = _contained("gpu-1", settings, GOOD, _ConnectErrors(), _FactErrors())
+    report = contained_report(Answer("gpu-1", settings, GOOD, None))
     assert {item.finding_class for item in report.findings} == {FindingClass.UNSUPPORTED}
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pyinfra.api import FunctionCommand
-from pyinfra.context import ctx_host
 
 from deploys import containerd as containerd_deploy
 from deploys import toolkit as toolkit_deploy
@@ -18,7 +17,6 @@ from facts.containerd import Containerd as ContainerdFact
 from facts.deb import AptRepository as AptRepositoryFact
 from facts.deb import DebPackages as DebPackagesFact
 from facts.driver import Driver as DriverFact
-from facts.transaction import TransactionJournal
 from facts.unit import Unit as UnitFact
 from gpunode.containerd.editor import Runtimes, render
 from gpunode.containerd.state import Containerd, Runtime
@@ -27,57 +25,11 @@ from gpunode.driver import DriverState
 from gpunode.keyring import PERMISSIONS
 from gpunode.settings import settings_from
 from gpunode.toolkit import PACKAGES
-from gpunode.transaction import Journal
 from gpunode.unit import Unit
 from operations import apt, containerd, driver, systemd
+from tests.unit.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
-
-
-@dataclass
-class Host:
-    """Stand in for pyinfra's host: it answers with readings, and keeps what it is told."""
-
-    readings: dict[type, Any]
-    name: str = "gpu-1"
-    state: Any = field(default_factory=lambda: SimpleNamespace(is_executing=True))
-    noops: list[str] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
-
-    def get_fact(self, fact: type, **_: Any) -> Any:
-        """Return the reading of a fact."""
-        return self.readings[fact]
-
-    def noop(self, said: str) -> None:
-        """Keep why there is nothing to do."""
-        self.noops.append(said)
-
-    def log(self, _: str) -> None:
-        """Take a line that is for people alone."""
-
-    def log_styled(self, said: str, **_: Any) -> None:
-        """Keep a line of a refusal."""
-        self.refusals.append(said)
-
-
-@pytest.fixture
-def host() -> Iterator[Host]:
-    """Return the host that operations see."""
-    current = Host({TransactionJournal: Journal(None, None, None, False)})
-    ctx_host.set(current)
-    yield current
-    ctx_host.reset()
-
-
-def commands(operation: Any, host: Host, **arguments: Any) -> list[str]:
-    """Return an operation's commands as text; what it refuses is then in `host.refusals`."""
-    found = []
-    for command in operation._inner(**arguments):
-        if isinstance(command, FunctionCommand):
-            assert command.function(host.state, host) is False
-        else:
-            found.append(command.get_raw_value())
-    return found
 
 
 RIGHT = render(None, "1.6.20", Runtimes())
@@ -234,3 +186,45 @@ def test_no_more_nodes_than_allowed_restart_containerd_at_once(monkeypatch: pyte
 def test_the_toolkit_s_packages_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:
     (call,) = deployed(toolkit_deploy, toolkit_deploy.toolkit, monkeypatch, {})
     assert (call["wanted"], call["one_version"]) == (dict.fromkeys(PACKAGES), True)
+
+
+PROVEN_LATER = replace(LOADED, unproven=True)
+
+
+def test_a_driver_that_a_boot_has_loaded_is_proven_and_only_then_left_alone(host: Host) -> None:
+    host.readings[DriverFact] = PROVEN_LATER
+    (command,) = commands(driver.module_loaded, host)
+    assert "unproven" in command
+    host.readings[DriverFact] = LOADED
+    assert commands(driver.module_loaded, host) == []
+
+
+def test_a_machine_whose_gpus_nouveau_has_waits_for_a_reboot(host: Host) -> None:
+    host.readings[DriverFact] = replace(LOADED, loaded_version=None, uvm_loaded=False, nouveau_loaded=True)
+    assert (commands(driver.module_loaded, host), host.refusals) == ([], [])
+    assert "nouveau is loaded" in host.noops[0]
+
+
+@pytest.mark.parametrize("unproven", [True, False])
+def test_a_driver_that_has_worked_is_not_undone_because_it_does_not_load_today(tmp_path: Path, unproven: bool) -> None:
+    saved, journal = tmp_path / "driver", tmp_path / "driver.json"
+    saved.mkdir()
+    (saved / "packages").write_text("nvidia-open 570.172.08-1 install installed\n")
+    journal.write_text('{"schema": 1, "state": "done", "target": "x", "reason": ""}')
+    if unproven:
+        (saved / "unproven").touch()
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in {"modprobe": "exit 1", "systemd-run": f"touch {tmp_path}/undone", "dmesg": ":"}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    script = "\n".join([f"folder={tmp_path}", "transaction=driver", "wanted=580.95.05", driver._LOAD])
+    done = subprocess.run(
+        ["sh", "-eu", "-c", script],
+        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert (tmp_path / "undone").exists() == unproven, done.stderr

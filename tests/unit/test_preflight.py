@@ -1,19 +1,26 @@
 """Preflight: settings x node x tables, before anything is touched."""
 
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
 
 from gpunode import tables
+from gpunode.apt_sources import AptSources
+from gpunode.boot import Boot, Kernel
+from gpunode.cuda import CudaToolkits
+from gpunode.disk import Disk
 from gpunode.driver import DriverState
+from gpunode.machine import Machine
 from gpunode.operating_system import OperatingSystem
-from gpunode.pci import PciGpu
-from gpunode.preflight import Refusal, cautions, chosen_flavour, refusals
-from gpunode.reading import Unknown
+from gpunode.pci import PciGpu, PciGpus
+from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
 from gpunode.settings import settings_from
 
 pytestmark = pytest.mark.pure
+
+TODAY = date(2026, 1, 15)
 
 DEBIAN = OperatingSystem("debian", "12", "bookworm", (), "Debian GNU/Linux 12 (bookworm)", "x86_64", "6.1.0-1", False)
 UBUNTU = replace(DEBIAN, id="ubuntu", version_id="24.04", codename="noble", name="Ubuntu 24.04.3 LTS")
@@ -30,13 +37,28 @@ H100, B200, V100, T4, P100 = map(_gpu, ("2330", "2901", "1DB1", "1EB8", "15F8"))
 UNKNOWN_GPU = _gpu("FFFE")
 
 
-def _refused(
-    data: dict[str, Any] | None = None,
-    system: OperatingSystem | Unknown = DEBIAN,
-    gpus: tuple[PciGpu, ...] | Unknown = (H100,),
-    driver: DriverState | Unknown = NO_DRIVER,
-) -> tuple[Refusal, ...]:
-    return refusals(settings_from(data or {}), system, gpus, driver)
+def machine(
+    system: OperatingSystem = DEBIAN, gpus: tuple[PciGpu, ...] = (H100,), driver: DriverState = NO_DRIVER, **more: Any
+) -> Machine:
+    """Return a bare machine, as preflight reads it, with what is given instead."""
+    bare = Machine(
+        operating_system=system,
+        pci=PciGpus(gpus),
+        driver=driver,
+        cuda=CudaToolkits((), None, None, False),
+        boot=Boot("6.1.0-40-amd64"),
+        disk=Disk(()),
+        apt_sources=AptSources("amd64"),
+    )
+    return replace(bare, **more)
+
+
+def _refused(data: dict[str, Any] | None = None, *args: Any, **more: Any) -> tuple[Refusal, ...]:
+    return refusals(settings_from(data or {}), machine(*args, **more))
+
+
+def _cautioned(data: dict[str, Any], **more: Any) -> tuple[Caution, ...]:
+    return cautions(settings_from(data), machine(**more), TODAY)
 
 
 def test_a_bare_debian_12_with_an_h100_is_accepted() -> None:
@@ -125,13 +147,6 @@ def test_a_present_driver_is_judged_as_it_is() -> None:
     assert "open kernel module does not drive" in refusal.reason
 
 
-@pytest.mark.parametrize("missing", ["system", "gpus", "driver"])
-def test_what_the_node_did_not_answer_is_refused(missing: str) -> None:
-    unknown = {missing: Unknown("the probe's answer is truncated")}
-    (refusal,) = _refused(None, **unknown)
-    assert "truncated" in refusal.reason
-
-
 @pytest.mark.parametrize(
     ("flavour", "gpus", "chosen"),
     [
@@ -151,14 +166,142 @@ def test_flavour_follows_the_setting_then_the_gpus(flavour: str, gpus: tuple[Pci
 
 
 def test_an_unknown_gpu_and_an_old_branch_are_cautions() -> None:
-    found = cautions(settings_from({"driver": {"branch": "550"}}), (UNKNOWN_GPU,), NO_DRIVER)
+    found = _cautioned({"driver": {"branch": "550"}}, gpus=(UNKNOWN_GPU,))
     assert [item.component for item in found] == ["gpu", "driver"]
     assert "FFFE" in found[0].reason
     assert "end of life" in found[1].reason
-    assert cautions(settings_from({}), (H100,), NO_DRIVER) == ()
+    assert _cautioned({}) == ()
 
 
 def test_cuda_without_any_driver_is_a_caution() -> None:
-    settings = settings_from({"driver": {"enabled": False}})
-    assert refusals(settings, DEBIAN, (H100,), NO_DRIVER) == ()
-    assert [item.component for item in cautions(settings, (H100,), NO_DRIVER)] == ["cuda"]
+    data = {"driver": {"enabled": False}}
+    assert _refused(data) == ()
+    assert [item.component for item in _cautioned(data)] == ["cuda"]
+
+
+def test_a_branch_past_its_end_of_life_is_a_caution_with_the_date_and_no_refusal() -> None:
+    data = {"driver": {"branch": "570"}}
+    settings = settings_from(data)
+    (caution,) = cautions(settings, machine(), date(2026, 3, 1))
+    assert "570 has reached its end of life (2026-02)" in caution.reason
+    assert "580" in caution.remedy and "610" not in caution.remedy
+    assert cautions(settings, machine(), date(2026, 2, 28)) == ()
+    assert _refused(data) == ()
+
+
+def test_a_stated_minimum_means_that_or_newer_never_the_compatible_release_operator() -> None:
+    data = {"driver": {"source": "present"}, "cuda": {"enabled": False}}
+    old = DriverState((), "384.81", "NVIDIA", "384.81", "proprietary", "384.81")
+    assert _refused(data, gpus=(P100,), driver=old) == ()
+    newer = replace(old, module_version="470.256.02", loaded_version="470.256.02")
+    assert _refused(data, gpus=(P100,), driver=newer) == ()
+    older = replace(old, module_version="384.66", loaded_version="384.66")
+    (refusal,) = _refused(data, gpus=(P100,), driver=older)
+    assert "older than 384.81" in refusal.reason and "minimums.yaml" in refusal.source
+
+
+def test_cuda_12_on_535_is_accepted_by_minor_compatibility_alone() -> None:
+    data = {"driver": {"branch": "535"}, "cuda": {"version": "12.9"}}
+    assert _refused(data) == ()
+    (refusal,) = _refused({**data, "cuda": {"version": "12.9", "compatibility": "full"}})
+    assert "575.57.08" in refusal.reason
+
+
+def test_mig_with_a_driver_that_is_too_old_for_it_is_refused() -> None:
+    data = {"mig": {"config": "all-1g.5gb"}, "driver": {"version": "440.33.01"}, "cuda": {"enabled": False}}
+    (refusal,) = _refused(data, gpus=(_gpu("20B0"),))
+    assert refusal.component == "mig" and "450.80.02" in refusal.reason and "MIG user guide" in refusal.source
+    assert _refused({**data, "driver": {"version": "450.80.02"}}, gpus=(_gpu("20B0"),)) == ()
+    assert _refused(data, gpus=(_gpu("2236"),)) == (), "an A10 has no MIG, and mig.config is not its concern"
+    assert [item.component for item in _cautioned({"mig": {"config": "all-1g.5gb"}})] == ["mig"]
+
+
+def test_packages_over_a_runfile_are_refused_and_a_present_one_is_not() -> None:
+    there = replace(OPEN_550, runfile=True)
+    (refusal,) = _refused({"driver": {"branch": "550"}}, driver=there)
+    assert ".run installer" in refusal.reason and "nvidia-uninstall" in refusal.remedy
+    assert _refused({"driver": {"source": "present"}}, driver=there) == ()
+
+
+def test_another_branch_needs_a_setting_in_so_many_words() -> None:
+    (refusal,) = _refused({"driver": {"branch": "580"}}, driver=OPEN_550)
+    assert "550.54.15" in refusal.reason and "allow_branch_change" in refusal.remedy
+    assert _refused({"driver": {"branch": "580", "allow_branch_change": True}}, driver=OPEN_550) == ()
+    assert _refused({"driver": {"branch": "550"}}, driver=OPEN_550) == ()
+
+
+def test_a_transitional_package_that_moves_to_another_branch_is_refused() -> None:
+    data = {"driver": {"branch": "570"}}
+    (refusal,) = _refused(data, candidates=(("cuda-drivers-570", "580.95.05-0ubuntu1"),))
+    assert "580.95.05" in refusal.reason and "branch 570" in refusal.reason and "transitional" in refusal.reason
+    assert _refused(data, candidates=(("nvidia-open-570", "570.172.08-1"), ("cuda-drivers-570", "odd"))) == ()
+    assert _refused(data, candidates=(("nvidia-driver-570", "580.95.05"),)) == (), "the distribution's, not ours"
+    assert _refused(data, candidates=(("nvidia-open", "580.95.05"),)) == (), "its older versions are still there"
+
+
+NEXT = Kernel("6.1.0-40-amd64", headers=True)
+
+
+def _boots(kernel: Kernel = NEXT, **more: Any) -> Boot:
+    return Boot("6.1.0-40-amd64", kernel.release, "grub", (kernel,), **more)
+
+
+def test_a_next_kernel_without_headers_is_refused_unless_they_are_to_be_installed() -> None:
+    bare = _boots(replace(NEXT, headers=False))
+    (refusal,) = _refused(boot=bare)
+    assert refusal.component == "next boot" and "6.1.0-40-amd64" in refusal.reason and "GRUB" in refusal.reason
+    assert "linux-headers-6.1.0-40-amd64" in refusal.remedy
+    assert _refused({"driver": {"kernel_headers": "install"}}, boot=bare) == ()
+    older = replace(OPEN_550, module_version="580.65.06", loaded_version="580.65.06", library_version="580.65.06")
+    built = _boots(replace(NEXT, headers=False, module_version="580.65.06"))
+    assert _refused({"driver": {"version": "580.65.06"}}, driver=older, boot=built) == (), "it is there already"
+    (refusal,) = _refused({"driver": {"version": "580.95.05"}}, driver=older, boot=built)
+    assert refusal.component == "next boot", "an upgrade would take the module away, and could build no other"
+    assert _refused(boot=_boots()) == ()
+    assert _refused({"driver": {"source": "present"}}, driver=OPEN_550, boot=bare) == ()
+
+
+def test_secure_boot_with_a_module_that_nobody_signed_is_refused_with_the_enrolment_steps() -> None:
+    (refusal,) = _refused(boot=_boots(secure_boot=True))
+    assert "secure boot is on" in refusal.reason and "mokutil --import" in refusal.remedy
+    assert _refused(boot=_boots(secure_boot=True, key_enrolled=True)) == ()
+    assert _refused(boot=_boots(secure_boot=False)) == ()
+    unsigned = _boots(replace(NEXT, module_version="550.54.15"), secure_boot=True)
+    present = {"driver": {"source": "present"}}
+    (refusal,) = _refused(present, driver=OPEN_550, boot=unsigned)
+    assert "is not signed" in refusal.reason
+    signed = _boots(replace(NEXT, module_version="550.54.15", module_signer="Debian Secure Boot CA"), secure_boot=True)
+    assert _refused(present, driver=OPEN_550, boot=signed) == ()
+
+
+def test_another_compiler_and_a_running_kernel_without_headers_are_cautions() -> None:
+    boot = Boot("6.1.0-39-amd64", NEXT.release, "grub", (replace(NEXT, compiler="12"),), compiler="13")
+    reasons = [item.reason for item in _cautioned({}, boot=boot)]
+    assert len(reasons) == 2
+    assert "gcc on the node is version 13" in reasons[0] and "built by 12" in reasons[0]
+    assert "will load after a reboot" in reasons[1]
+    assert _cautioned({}, boot=_boots(replace(NEXT, compiler="12"), compiler="12")) == ()
+
+
+def test_a_disk_that_would_be_full_halfway_is_refused_and_what_is_installed_counts_no_more() -> None:
+    gib = 1024**3
+    small = Disk(
+        (("/usr", "/", 5 * gib), ("/usr/local", "/", 5 * gib), ("/var", "/", 5 * gib), ("/boot", "/boot", gib))
+    )
+    (refusal,) = _refused(disk=small)
+    assert refusal.component == "disk" and refusal.reason.startswith("/ has 5.0 GiB free, and 12.2 GiB are needed")
+    assert _refused({"cuda": {"enabled": False}}, disk=small) == ()
+    there = CudaToolkits(("12.9",), "/usr/local/cuda-12.9", "12.9", True)
+    assert _refused({"driver": {"branch": "550"}}, driver=OPEN_550, cuda=there, disk=small) == ()
+
+
+def test_other_lists_with_nvidia_packages_and_retired_keys_are_cautions() -> None:
+    retired = tables.drivers().retired_key_ids[0]
+    sources = AptSources(
+        "amd64",
+        (("/etc/apt/sources.list.d/cuda.list", "deb https://example.org/cuda /\n"), ("/etc/apt/x.list", "# nvidia\n")),
+        (("/etc/apt/trusted.gpg", (f"AE09FE4BBD223A84B2CCFCE3{retired}", "A" * 40)),),
+    )
+    found = _cautioned({}, apt_sources=sources)
+    assert [item.component for item in found] == ["repositories", "repositories"]
+    assert "cuda.list" in found[0].reason and retired in found[1].reason

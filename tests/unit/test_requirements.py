@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from gpunode import tables
+from gpunode.apt_sources import AptSources
+from gpunode.boot import Boot
 from gpunode.containerd.state import Containerd
 from gpunode.cuda import CudaToolkits
+from gpunode.disk import Disk
 from gpunode.docker import Docker
 from gpunode.driver import DriverState
 from gpunode.gpu import Gpus
+from gpunode.health import Health
 from gpunode.keyring import Keyrings
 from gpunode.kubelet import Kubelet
 from gpunode.node import Node
@@ -165,12 +169,16 @@ def _node(**changes: Any) -> Node:
         "pci": PciGpus((PciGpu("0000:1a:00.0", "2330", "H100 SXM5 80GB", "hopper"),)),
         "driver": DriverState((), "580.95.05", "Dual MIT/GPL", "580.95.05", "open", "580.95.05"),
         "gpus": Gpus("ok", 0, None, ()),
+        "health": Health(),
         "cuda": CudaToolkits(("12.9",), "/usr/local/cuda-12.9", "12.9.86", True),
         "toolkit": ContainerToolkit((), "1.17.8", "/usr/bin/nvidia-container-runtime"),
         "containerd": CONTAINERD,
         "docker": Docker(None),
         "kubelet": Kubelet(None),
         "keyrings": Keyrings(()),
+        "boot": Boot("6.1.0-1"),
+        "disk": Disk(()),
+        "apt_sources": AptSources(),
     }
     return Node(**{**good, **changes})
 

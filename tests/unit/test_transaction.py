@@ -61,6 +61,16 @@ def test_one_that_was_killed_is_undone_by_its_own_script_and_twice_is_as_once(tm
 
 
 @pytest.mark.real
+def test_one_that_ended_well_is_undone_with_the_reason_that_showed_later(tmp_path: Path) -> None:
+    begin(tmp_path, 'printf new > "$file"').communicate(timeout=30)
+    assert state(tmp_path) == ("done", "new")
+    undo = ["sh", str(tmp_path / "t.sh"), "undo", "it does not load"]
+    subprocess.run(undo, check=True, capture_output=True, timeout=30)
+    assert state(tmp_path) == ("failed", "old")
+    assert json.loads((tmp_path / "t.json").read_text())["reason"] == "it does not load"
+
+
+@pytest.mark.real
 def test_a_checkpoint_that_fails_changes_nothing_and_journals_nothing(tmp_path: Path) -> None:
     process = begin(tmp_path, 'printf new > "$file"')
     process.communicate(timeout=30)

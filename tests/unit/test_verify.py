@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from gpunode.apt_sources import AptSources
+from gpunode.boot import Boot
 from gpunode.containerd.state import Containerd, Runtime
 from gpunode.cuda import CudaToolkits
+from gpunode.disk import Disk
 from gpunode.docker import Docker
 from gpunode.driver import DriverState
 from gpunode.findings import ExitCode, FindingClass, verdict
 from gpunode.gpu import Gpu, Gpus, MigMode
+from gpunode.health import GpuHealth, Health
 from gpunode.keyring import PERMISSIONS, Keyrings
 from gpunode.kubelet import Kubelet
 from gpunode.node import Node
@@ -42,6 +46,7 @@ GOOD = Node(
     pci=PciGpus((H100,)),
     driver=DriverState((), "580.95.05", "Dual MIT/GPL", "580.95.05", "open", "580.95.05", uvm_loaded=True),
     gpus=Gpus("ok", 0, None, (GPU,)),
+    health=Health(0, (GpuHealth("0000:1a:00.0", 0, 0, False, False),), (), log_read=True),
     cuda=CudaToolkits(("12.9",), "/usr/local/cuda-12.9", "12.9.86", True),
     toolkit=ContainerToolkit(
         tuple((name, "1.17.8-1") for name in PACKAGES), "1.17.8", "/usr/bin/nvidia-container-runtime"
@@ -63,6 +68,9 @@ GOOD = Node(
         ),
         (("cuda", PERMISSIONS), ("toolkit", PERMISSIONS)),
     ),
+    boot=Boot("6.1.0-40-amd64"),
+    disk=Disk(()),
+    apt_sources=AptSources("amd64"),
 )  # fmt: skip
 
 
@@ -195,4 +203,4 @@ def test_a_sick_gpu_is_an_error_with_a_remedy(status: str) -> None:
 
 def test_a_component_that_is_switched_off_is_not_judged() -> None:
     settings = settings_from({"cuda": {"enabled": False}, "containerd": {"enabled": False}})
-    assert {item.component for item in judge(settings, GOOD)} == {"driver", "toolkit", "repositories"}
+    assert {item.component for item in judge(settings, GOOD)} == {"driver", "health", "toolkit", "repositories"}

@@ -38,9 +38,10 @@ def main() -> int:
 
 
 def publish_pci(machine: Machine, gpus: tuple[SimulatedGpu, ...]) -> None:
-    """Write one sysfs folder per GPU into the folder that is bound over /sys/bus/pci/devices."""
+    """Write one sysfs folder per GPU and NVSwitch into the folder that is bound over /sys/bus/pci/devices."""
     folder = machine.path(f"{_RUN}/pci-devices")
-    wanted = {gpu.sysfs_address for gpu in gpus}
+    switches = [f"0000:{bus.lower()}:00.0" for bus in (gpus[0].model.nvswitches if gpus else ())]
+    wanted = {gpu.sysfs_address for gpu in gpus} | set(switches)
     folder.mkdir(parents=True, exist_ok=True)
     if not _mounted(machine, _PCI):
         # The real devices stay visible; their links are relative to this very path.
@@ -55,6 +56,11 @@ def publish_pci(machine: Machine, gpus: tuple[SimulatedGpu, ...]) -> None:
         device = folder / gpu.sysfs_address
         device.mkdir(exist_ok=True)
         for name, content in _pci_files(gpu, numa_node=number * 2 // len(gpus)).items():
+            (device / name).write_text(content + "\n")
+    for address in switches:
+        device = folder / address
+        device.mkdir(exist_ok=True)
+        for name, content in {"vendor": "0x10de", "device": "0x22a3", "class": "0x068000"}.items():
             (device / name).write_text(content + "\n")
 
 

@@ -9,10 +9,14 @@ from typing import Any
 from .machine import HardwareError, Machine
 
 _FILE = "/etc/gpunode-lab/faults.json"
+_OF_ONE_GPU = ("lost_gpu", "busy", "uncorrected_ecc", "remap_pending", "remap_failure")
 _USAGE = """usage: gpunode-lab-fault show
-       gpunode-lab-fault set lost_gpu INDEX   the GPU has fallen off the bus
-       gpunode-lab-fault set busy INDEX       another process uses the GPU: MIG mode changes stay pending
-       gpunode-lab-fault set hang             nvidia-smi hangs and ignores SIGTERM
+       gpunode-lab-fault set lost_gpu INDEX          the GPU has fallen off the bus
+       gpunode-lab-fault set busy INDEX              another process uses the GPU: MIG mode changes stay pending
+       gpunode-lab-fault set uncorrected_ecc INDEX   the GPU's memory has had errors that ECC could not correct
+       gpunode-lab-fault set remap_pending INDEX     rows of its memory wait for a reset to be remapped
+       gpunode-lab-fault set remap_failure INDEX     a row of its memory could not be remapped
+       gpunode-lab-fault set hang                    nvidia-smi hangs and ignores SIGTERM
        gpunode-lab-fault clear [NAME]"""
 
 
@@ -45,7 +49,7 @@ def _changed(faults: dict[str, Any], arguments: list[str], gpus: int) -> dict[st
             return {key: value for key, value in faults.items() if key != name}
         case ["set", "hang"]:
             return {**faults, "hang": True}
-        case ["set", ("lost_gpu" | "busy") as name, index]:
+        case ["set", name, index] if name in _OF_ONE_GPU:
             if not index.isdigit() or int(index) >= gpus:
                 raise ValueError(f"{name} is {index!r}; allowed: the index of one of this node's {gpus} GPU(s)")
             return {**faults, name: int(index)}

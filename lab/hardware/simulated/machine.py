@@ -21,7 +21,10 @@ class HardwareError(Exception):
 
 @dataclass(frozen=True)
 class GpuModel:
-    """Hold what a GPU product always is; memory in MiB, power in W, ids in lower-case hex without 0x."""
+    """Hold what a GPU product always is; memory in MiB, power in W, ids in lower-case hex without 0x.
+
+    `nvswitches` are the PCI buses of the NVSwitches on its board.
+    """
 
     name: str
     device_id: str
@@ -34,6 +37,7 @@ class GpuModel:
     modules: tuple[str, ...]
     last_branch: int | None
     buses: tuple[str, ...]
+    nvswitches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,14 @@ def gpu_models() -> dict[str, GpuModel]:
     """Return the table of GPU products by the lab's name for them (h100-80gb, t4 ...)."""
     table = json.loads(resources.files(__package__).joinpath("gpus.json").read_text())
     return {
-        key: GpuModel(**{**row, "modules": tuple(row["modules"]), "buses": tuple(row["buses"])})
+        key: GpuModel(
+            **{
+                **row,
+                "modules": tuple(row["modules"]),
+                "buses": tuple(row["buses"]),
+                "nvswitches": tuple(row.get("nvswitches", ())),
+            }
+        )
         for key, row in table.items()
     }
 

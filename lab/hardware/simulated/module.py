@@ -31,6 +31,7 @@ class ModuleFile:
     version: str
     license: str
     flavour: str
+    loads: bool = True
 
 
 def module_file(machine: Machine, name: str = "nvidia", kernel: str | None = None) -> ModuleFile | None:
@@ -41,7 +42,8 @@ def module_file(machine: Machine, name: str = "nvidia", kernel: str | None = Non
     except (OSError, UnicodeDecodeError):
         return None
     fields = dict(line.split("=", 1) for line in lines if "=" in line)
-    return ModuleFile(path, fields.get("version", ""), fields.get("license", ""), fields.get("flavour", ""))
+    version, license_name, flavour = (fields.get(key, "") for key in ("version", "license", "flavour"))
+    return ModuleFile(path, version, license_name, flavour, fields.get("loads") != "no")
 
 
 def loaded_modules(machine: Machine) -> tuple[str, ...]:
@@ -100,6 +102,9 @@ def load(machine: Machine, name: str) -> None:
 
 
 def _require_device(machine: Machine, found: ModuleFile) -> None:
+    if not found.loads:
+        # A module that was built against other symbols, say.
+        raise ModuleError("could not insert 'nvidia': Invalid argument")
     branch = int(found.version.split(".")[0])
     for gpu in machine.gpus():
         if found.flavour in gpu.model.modules and branch <= (gpu.model.last_branch or branch):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lab.nodes import Node
 from tests.molecule.conftest import command, converge
@@ -145,3 +147,21 @@ def test_a_sudo_user_works_as_well_as_root() -> None:
     assert run.code == 0, run.printed
     assert run.operations("success") == {}
     assert len(run.operations("no_change")) > 10
+
+
+def test_a_plan_of_a_finished_node_has_nothing_to_do_with_and_without_the_machine(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    live = command("gpunode", "plan", "--json", "inventories/lab.py")
+    assert live.code == 0, live.printed
+    assert {name: plan["verdict"] for name, plan in json.loads(live.stdout)["hosts"].items()} == {
+        node.name: "nothing to do" for node in nodes
+    }
+    facts, settings = tmp_path / "facts.json", tmp_path / "settings.yaml"
+    recorded = command("gpunode", "facts", "inventories/lab.py")
+    assert recorded.code == 0, recorded.printed
+    facts.write_text(recorded.stdout)
+    host_data = json.loads(command("gpunode", "check", "--json", "inventories/lab.py").stdout)["hosts"][nodes[0].name]
+    settings.write_text(yaml.safe_dump({name: part for name, part in host_data.items() if name != "digest"}))
+    offline = command("gpunode", "plan", "--json", "--facts", str(facts), "--settings", str(settings))
+    assert json.loads(offline.stdout) == json.loads(live.stdout), offline.printed

@@ -32,7 +32,7 @@ number=0
 for path in $kept; do number=$((number + 1)); mount --bind /run/kept-$number $path; done
 cat /dev/zero > /run/full/filler 2>/dev/null || true
 """
-_FREE = "rm -f /run/full/filler; mount -o remount,size=4g /run/full"
+_FREE = "rm -f /run/full/filler; mount -o remount,size=40g /run/full"
 
 
 def _node(container: str, script: str) -> None:

@@ -21,7 +21,7 @@ from tests.molecule.interruption.faults import FAULTS
 ALL = os.environ.get("GPUNODE_TEST_ALL") == "1"
 
 # Operations that take long enough to be struck in their middle.
-_LONG = ("Install", "Trust", "Pin", "Configure", "Load the NVIDIA")
+_LONG = ("Install", "Trust", "Configure", "Load the NVIDIA")
 
 
 def every_case(names: Sequence[str]) -> list[Case]:

@@ -56,7 +56,8 @@ def test_a_proprietary_driver_by_branch_alone_and_then_another_branch(tmp_path: 
     assert out(fresh, "cat /sys/module/nvidia/version") == "570.172.08"
     assert out(fresh, "modinfo -F license nvidia") == "NVIDIA"
     # A newer branch over a loaded module: installed, and the reboot is pending, not done and not an error.
-    newer = inventory_with(tmp_path, {"gpu-1": {**asked, "driver": {"version": "580.95.05", "flavour": "proprietary"}}})
+    other = {"version": "580.95.05", "flavour": "proprietary", "allow_branch_change": True}
+    newer = inventory_with(tmp_path, {"gpu-1": {**asked, "driver": other}})
     run = converge("--limit", "gpu-1", inventory=newer)
     assert run.code == 0, run.printed
     assert "reboot pending" in run.stderr

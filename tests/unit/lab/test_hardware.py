@@ -72,6 +72,28 @@ def test_module_loads_only_for_a_gpu_it_drives(
     assert capsys.readouterr().err == expected
 
 
+def test_a_module_that_does_not_load_says_so_as_the_kernel_does(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(machine, "595.45.04")
+    path = machine.path(f"/lib/modules/{machine.kernel}/updates/dkms/nvidia.ko")
+    path.write_text(path.read_text() + "loads=no\n")
+    assert kmod.main(["modprobe", "nvidia"], machine) == 1
+    assert capsys.readouterr().err == "modprobe: ERROR: could not insert 'nvidia': Invalid argument\n"
+
+
+@pytest.mark.parametrize(("gpu", "switches"), [("hgx-h100", 4), ("h100-80gb", 0)])
+def test_the_nvswitches_of_a_board_are_on_the_pci_bus(machine: Machine, gpu: str, switches: int) -> None:
+    machine.write_json("/etc/gpunode-lab/hardware.json", {"gpu": gpu, "count": 2})
+    mounts = machine.path("/proc/self/mountinfo")
+    mounts.parent.mkdir(parents=True, exist_ok=True)
+    mounts.write_text("1 1 0:1 / /sys/bus/pci/devices rw\n")
+    publish_pci(machine, machine.gpus())
+    devices = machine.path("/run/gpunode-lab/pci-devices").iterdir()
+    classes = sorted((device / "class").read_text().strip() for device in devices)
+    assert classes == ["0x030200"] * 2 + ["0x068000"] * switches
+
+
 def test_no_gpu_is_no_such_device(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.write_json("/etc/gpunode-lab/hardware.json", {"gpu": "h100-80gb", "count": 0})
     install(machine, "580.95.05")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.hardware.simulated import module
+from lab.hardware.simulated.fault import main as set_fault
 from lab.hardware.simulated.machine import Machine
 from lab.hardware.simulated.smi.main import call
 from lab.packages.smi_archive import smi_archive
@@ -227,6 +228,26 @@ def test_lost_gpu_is_exit_code_15_with_garbage_in_the_text(a100: Machine) -> Non
         assert printed.startswith("Unable to determine the device handle for GPU\ufffd")
         assert printed.endswith(": GPU is lost.  Reboot the system to recover this GPU\n\n\n")
     assert smi(a100, "-i 0 --query-gpu=index --format=csv,noheader") == ("0\n", 0)
+
+
+ECC = "--query-gpu=index,ecc.errors.uncorrected.volatile.total --format=csv,noheader,nounits"
+ROWS = "--query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure --format=csv,noheader,nounits"
+
+
+def test_memory_faults_show_on_the_gpu_that_has_them(a100: Machine) -> None:
+    assert smi(a100, ECC) == ("0, 0\n1, 0\n", 0)
+    assert smi(a100, ROWS) == ("00000000:07:00.0, 0, 0\n00000000:0F:00.0, 0, 0\n", 0)
+    for name, gpu in (("uncorrected_ecc", "1"), ("remap_pending", "0"), ("remap_failure", "1")):
+        assert set_fault(["set", name, gpu], a100) == 0
+    assert smi(a100, ECC) == ("0, 0\n1, 2\n", 0)
+    assert smi(a100, ROWS) == ("00000000:07:00.0, 1, 0\n00000000:0F:00.0, 0, 1\n", 0)
+    assert smi(a100, "--query-remapped-rows=foo --format=csv") == ('Field "foo" is not a valid field to query.\n\n', 2)
+    assert set_fault(["set", "remap_pending", "2"], a100) == 64
+
+
+def test_a_gpu_older_than_ampere_has_no_row_remapper(tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, {"gpu": "t4", "count": 1})
+    assert smi(machine, ROWS) == ("00000000:3B:00.0, [N/A], [N/A]\n", 0)
 
 
 def test_real_driver_makes_it_refuse(a100: Machine) -> None:

@@ -12,7 +12,7 @@ import pytest
 from lab import repository
 from lab.packages import container_runtime
 from lab.packages.deb import Deb, Payload, build_deb
-from lab.packages.driver import DRIVER_VERSIONS, driver_packages
+from lab.packages.driver import BROKEN_VERSION, DRIVER_VERSIONS, TRANSITIONAL_VERSION, driver_packages
 from lab.packages.toolkit import toolkit_packages
 from lab.repository import Mirror, build_mirror
 
@@ -127,11 +127,34 @@ def test_deb_holds_what_was_asked_and_is_built_once(tmp_path: Path) -> None:
 @pytest.mark.pure
 def test_every_driver_package_is_bound_to_its_own_version() -> None:
     for package in driver_packages():
-        if package.name.startswith("nvidia-driver-pinning"):
+        if package.name.startswith("nvidia-driver-pinning") or package.version.startswith(TRANSITIONAL_VERSION):
             continue
         for dependency in package.depends.split(", "):
             if dependency and dependency != "python3":
                 assert dependency.endswith(f"(= {package.version})"), package.name
+
+
+@pytest.mark.pure
+def test_a_transitional_package_pulls_another_branch() -> None:
+    transitional = [package for package in driver_packages() if package.version.startswith(TRANSITIONAL_VERSION)]
+    assert {package.name for package in transitional if package.depends} == {"nvidia-open", "cuda-drivers"}
+    assert all("(>= 580)" in package.depends for package in transitional if package.depends)
+
+
+@pytest.mark.pure
+def test_fabric_manager_is_there_in_both_naming_schemes() -> None:
+    offered = {(package.name, package.version) for package in driver_packages()}
+    for version in DRIVER_VERSIONS:
+        branch = version.split(".")[0]
+        name = f"nvidia-fabricmanager-{branch}" if branch < "580" else "nvidia-fabricmanager"
+        assert (name, f"{version}-1") in offered
+
+
+@pytest.mark.pure
+def test_one_version_alone_says_that_its_module_does_not_load() -> None:
+    modules = [package for package in driver_packages() if package.name == "nvidia-kernel-open-dkms"]
+    broken = [package.version for package in modules if "'loads=no'" in dict(package.scripts)["postinst"]]
+    assert broken == [f"{BROKEN_VERSION}-1"]
 
 
 @pytest.mark.pure
@@ -144,7 +167,10 @@ def test_flavours_exclude_each_other() -> None:
 @pytest.mark.pure
 def test_pinning_file_has_a_name_that_apt_reads() -> None:
     pinning = [package for package in driver_packages() if package.name.startswith("nvidia-driver-pinning")]
-    assert len(pinning) == len(DRIVER_VERSIONS) + 4
+    branches = {version.split(".")[0] for version in DRIVER_VERSIONS}
+    assert {package.name.removeprefix("nvidia-driver-pinning-") for package in pinning} == {
+        *DRIVER_VERSIONS, *branches, TRANSITIONAL_VERSION,
+    }  # fmt: skip
     for package in pinning:
         # apt passes over a dotted name without this ending, and a conffile would outlive the package.
         assert package.files[0].path.endswith(".pref")

@@ -21,6 +21,7 @@ _VALUES = {
     "--id": "id",
     "--query-gpu": "query-gpu",
     "--query-compute-apps": "query-compute-apps",
+    "--query-remapped-rows": "query-remapped-rows",
     "--format": "format",
     "-d": "display",
     "--display": "display",
@@ -31,7 +32,17 @@ _VALUES = {
     "-mig": "mig-mode",
     "--multi-instance-gpu": "mig-mode",
 }
-_COMMANDS = ("list", "log", "version", "help", "help-query-gpu", "query-gpu", "query-compute-apps", "reset")
+_COMMANDS = (
+    "list",
+    "log",
+    "version",
+    "help",
+    "help-query-gpu",
+    "query-gpu",
+    "query-compute-apps",
+    "query-remapped-rows",
+    "reset",
+)
 _MODIFICATIONS = ("persistence-mode", "compute-mode", "mig-mode", "reset")
 _ALLOWED_WITH = {
     "list": set(),
@@ -40,6 +51,7 @@ _ALLOWED_WITH = {
     "help-query-gpu": set(),
     "query-gpu": {"id", "format"},
     "query-compute-apps": {"id", "format"},
+    "query-remapped-rows": {"id", "format"},
     "log": {"id", "display"},
     "reset": {"id"},
     "persistence-mode": {"id"},

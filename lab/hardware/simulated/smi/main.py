@@ -71,7 +71,7 @@ def _run(session: Session, arguments: list[str]) -> None:
         session.say(query.help_text())
     elif command == "log":
         table.print_compute_log(session, options)
-    elif command in ("query-gpu", "query-compute-apps"):
+    elif command in ("query-gpu", "query-compute-apps", "query-remapped-rows"):
         query.run(session, command, options)
     elif command == "table":
         table.print_table(session, options.get("id"))

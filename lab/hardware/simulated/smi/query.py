@@ -1,4 +1,4 @@
-"""--query-gpu and --query-compute-apps: comma-separated values."""
+"""--query-gpu, --query-compute-apps and --query-remapped-rows: comma-separated values."""
 
 from __future__ import annotations
 
@@ -22,6 +22,17 @@ def _model(pick: Callable[[SimulatedGpu], object]) -> _Value:
 def _timestamp(session: Session, gpu: SimulatedGpu) -> str:
     now = time.time()
     return f"{time.strftime('%Y/%m/%d %H:%M:%S', time.localtime(now))}.{int(now * 1000) % 1000:03}"
+
+
+def _rows(fault: str | None = None) -> _Value:
+    """Return a value of the row remapper, which GPUs have from Ampere (compute capability 8.0) on."""
+
+    def value(session: Session, gpu: SimulatedGpu) -> str:
+        if float(gpu.model.compute_capability) < 8:
+            return "[N/A]"
+        return "1" if fault is not None and session.has(fault, gpu) else "0"
+
+    return value
 
 
 _FIELDS: dict[str, tuple[str, _Value]] = {
@@ -60,10 +71,22 @@ _FIELDS: dict[str, tuple[str, _Value]] = {
     "ecc.mode.current": ("", _always("Enabled")),
     "ecc.mode.pending": ("", _always("Enabled")),
     **{
-        f"ecc.errors.{kind}.{span}.total": ("", _always("0"))
-        for kind in ("corrected", "uncorrected")
+        f"ecc.errors.{kind}.{span}.total": ("", value)
+        for kind, value in (
+            ("corrected", _always("0")),
+            ("uncorrected", lambda session, gpu: session.uncorrected_errors(gpu)),
+        )
         for span in ("volatile", "aggregate")
     },
+}
+_ROW_FIELDS: dict[str, tuple[str, _Value]] = {
+    "gpu_name": ("", _model(lambda gpu: gpu.model.name)),
+    "gpu_bus_id": ("", _model(lambda gpu: gpu.bus_id)),
+    "gpu_uuid": ("", _model(lambda gpu: gpu.uuid)),
+    "remapped_rows.correctable": ("", _rows()),
+    "remapped_rows.uncorrectable": ("", _rows()),
+    "remapped_rows.pending": ("", _rows("remap_pending")),
+    "remapped_rows.failure": ("", _rows("remap_failure")),
 }
 _ALIASES = {"gpu_name": "name", "gpu_uuid": "uuid", "gpu_bus_id": "pci.bus_id", "gpu_serial": "serial"}
 _APP_FIELDS = {
@@ -94,9 +117,10 @@ def run(session: Session, command: str, options: dict[str, str]) -> None:
     if "csv" not in modifiers:
         raise Failure("Format modifier --format=csv is mandatory.\n", 2)
     names = [name.strip() for name in options[command].split(",")]
-    known = _APP_FIELDS if command == "query-compute-apps" else {**_FIELDS, **_ALIASES}
+    fields = _ROW_FIELDS if command == "query-remapped-rows" else _FIELDS
+    aliases = _ALIASES if command == "query-gpu" else {}
     for name in names:
-        if name not in known:
+        if name not in (_APP_FIELDS if command == "query-compute-apps" else {**fields, **aliases}):
             raise Failure(f'Field "{name}" is not a valid field to query.\n\n', 2)
     gpus = session.select(options.get("id"))
     session.require_reachable(gpus)
@@ -105,19 +129,18 @@ def run(session: Session, command: str, options: dict[str, str]) -> None:
         if "noheader" not in modifiers:
             session.say(", ".join(_titled(name, _APP_FIELDS[name]) for name in names))
         return
-    names = [_ALIASES.get(name, name) for name in names]
+    names = [aliases.get(name, name) for name in names]
     if "noheader" not in modifiers:
-        session.say(", ".join(_titled(name, _FIELDS[name][0]) for name in names))
+        session.say(", ".join(_titled(name, fields[name][0]) for name in names))
     for gpu in gpus:
-        session.say(", ".join(_cell(session, gpu, name, "nounits" in modifiers) for name in names))
+        session.say(", ".join(_cell(session, gpu, *fields[name], "nounits" in modifiers) for name in names))
 
 
 def _titled(name: str, unit: str) -> str:
     return f"{name} [{unit}]" if unit else name
 
 
-def _cell(session: Session, gpu: SimulatedGpu, name: str, bare: bool) -> str:
-    unit, value = _FIELDS[name]
+def _cell(session: Session, gpu: SimulatedGpu, unit: str, value: _Value, bare: bool) -> str:
     text = value(session, gpu)
     return text if bare or not unit else f"{text} {unit}"
 

@@ -61,9 +61,17 @@ class Session:
             raise Failure("No devices were found\n", 6)
         return chosen
 
+    def has(self, fault: str, gpu: SimulatedGpu) -> bool:
+        """Say whether a fault that names one GPU is set for this one."""
+        return self.machine.faults.get(fault) == gpu.index
+
     def lost(self, gpu: SimulatedGpu) -> bool:
         """Say whether the GPU has fallen off the bus."""
-        return self.machine.faults.get("lost_gpu") == gpu.index
+        return self.has("lost_gpu", gpu)
+
+    def uncorrected_errors(self, gpu: SimulatedGpu) -> str:
+        """Return how many errors of the GPU's memory ECC could not correct."""
+        return "2" if self.has("uncorrected_ecc", gpu) else "0"
 
     def busy(self, gpu: SimulatedGpu) -> bool:
         """Say whether another process uses the GPU."""

@@ -79,7 +79,7 @@ def _rows(session: Session, gpu: SimulatedGpu) -> None:
     current, pending = session.mig_modes(gpu)
     mig = "N/A" if current == "[N/A]" else pending + ("*" if pending != current else "")
     persistence = "On" if state.get("persistence") else "Off"
-    ecc = "On" if current == "Enabled" else "0"
+    ecc = "On" if current == "Enabled" else session.uncorrected_errors(gpu)
     compute = _SHORT_COMPUTE[str(state.get("compute_mode", "Default"))]
     session.say(f"| {gpu.index:>3}  {gpu.model.name:<31.31}{persistence:<3} |   {gpu.bus_id} Off |{ecc:>21} |")
     power = f"72W / {gpu.model.power_limit_w:>4}W"

@@ -1,0 +1,87 @@
+"""What boots next: kernels, headers, modules, initial file systems, secure boot."""
+
+from __future__ import annotations
+
+from facts.base import NodeFact
+from gpunode.boot import Boot as Reading
+from gpunode.boot import parse_boot
+
+
+class Boot(NodeFact[Reading]):
+    """Read what decides whether the next boot has an NVIDIA module; nothing is unpacked and nothing is built.
+
+    DKMS' own tree is read instead of asking dkms, which takes a second on a slow node. An initramfs is
+    made from /etc/modprobe.d: one older than the newest blacklist of nouveau is looked into. The blacklist's time is
+    that of its inode, since a package's file bears the day on which the package was built.
+    """
+
+    probe = r"""
+echo "running=$(uname -r)"
+blacklist=; blacklisted=
+for file in /etc/modprobe.d/*.conf /usr/lib/modprobe.d/*.conf /lib/modprobe.d/*.conf; do
+  [ -e "$file" ] && grep -qE '^[[:space:]]*(blacklist|install|alias)[[:space:]]+nouveau' "$file" || continue
+  time=$(stat -c %Z "$file")
+  [ "$time" -gt "${blacklist:-0}" ] && { blacklist=$time; blacklisted=${file##*/}; }
+done
+[ -n "$blacklist" ] && echo "blacklist=$blacklist"
+for image in /boot/vmlinuz-*; do
+  release=${image#/boot/vmlinuz-}
+  [ -e "$image" ] || continue
+  case "$release" in *[!A-Za-z0-9._+~-]*) continue;; esac
+  headers=no; [ -e "/lib/modules/$release/build/Makefile" ] && headers=yes
+  written=
+  for file in "/boot/initrd.img-$release" "/boot/initramfs-$release.img" "/boot/initrd-$release"; do
+    [ -e "$file" ] && { written=$(stat -c %Y "$file"); break; }
+  done
+  # Times only make suspicious (a restored machine has new ones everywhere): then, and only then, is looked inside.
+  nouveau=
+  if [ -n "$blacklist" ] && [ -n "$written" ] && [ "$written" -lt "$blacklist" ] && command -v lsinitramfs >/dev/null
+  then
+    inside=$(timeout -k 2 20 lsinitramfs "$file")
+    case "$inside" in *"/$blacklisted"*) ;; *nouveau.ko*) nouveau=yes;; esac
+  fi
+  version=; signer=
+  for module in nvidia nvidia-current; do
+    version=$(modinfo -k "$release" -F version "$module") && [ -n "$version" ] && {
+      signer=$(modinfo -k "$release" -F signer "$module" | tr ' ' _); break; }
+  done
+  gcc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT=.*gcc.* \([0-9][0-9]*\)\.[0-9.]*"$/\1/p' "/boot/config-$release")
+  echo "kernel=$release headers=$headers initramfs=$written module=$version signer=$signer gcc=$gcc nouveau=$nouveau"
+done
+[ -L /vmlinuz ] && echo "link=$(readlink -f /vmlinuz)"
+for config in /boot/grub/grub.cfg /boot/grub2/grub.cfg; do
+  [ -r "$config" ] || continue
+  lines=$(grep -E '^[[:space:]]*(menuentry |submenu |linux(16|efi)?[[:space:]]|set default=|}[[:space:]]*$)' "$config")
+  echo "grub=$(printf '%s\n' "$lines" | base64 -w0)"
+  for environment in "${config%.cfg}env"; do
+    [ -r "$environment" ] && echo "grubenv=$(grep -E '^(saved|next)_entry=' "$environment" | base64 -w0)"
+  done
+  break
+done
+for entry in /var/lib/dkms/nvidia*/*; do
+  [ -d "$entry" ] || continue
+  module=${entry%/*}; module=${module##*/}; version=${entry##*/}
+  case "$module$version" in *kernel-*|*[!A-Za-z0-9._+~-]*) continue;; esac
+  [ -e "$entry/source" ] && echo "dkms=$module $version - added"
+  for built in "$entry"/*/*/module; do
+    [ -d "$built" ] || continue
+    release=${built#"$entry"/}; release=${release%%/*}; state=built
+    for file in "$built"/*.ko*; do
+      name=${file##*/}
+      [ -n "$(find "/lib/modules/$release" -name "${name%%.ko*}.ko*" -path '*/updates/*' -print -quit)" ] &&
+        state=installed
+      break
+    done
+    echo "dkms=$module $version $release $state"
+  done
+done
+firmware=/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
+[ -r "$firmware" ] && echo "secure_boot=$(od -An -t u1 -j 4 -N 1 "$firmware" | tr -d ' ')"
+for key in /var/lib/dkms/mok.pub /var/lib/shim-signed/mok/MOK.der; do
+  [ -r "$key" ] && command -v mokutil >/dev/null && mokutil --test-key "$key" | grep -q 'already enrolled' &&
+    { echo key_enrolled=yes; break; }
+done
+[ -d /sys/module/nouveau ] && echo nouveau=yes
+command -v gcc >/dev/null && echo "gcc=$(gcc -dumpversion | cut -d. -f1)"
+"""
+    parse = staticmethod(parse_boot)

@@ -1,0 +1,79 @@
+"""The driver's packages on a node, what its repositories offer of them, and what apt would do."""
+
+from __future__ import annotations
+
+import shlex
+
+from facts.base import NodeFact, probe_command
+from facts.deb import DPKG_ITSELF
+from gpunode.driver_packages import (
+    FOREIGN,
+    GLOBS,
+    KERNEL_GLOBS,
+    OWN,
+    Offers,
+    Simulation,
+    parse_driver_packages,
+    parse_offers,
+    parse_simulation,
+)
+from gpunode.driver_packages import DriverPackages as Reading
+from gpunode.probe import Probe
+
+PREFERENCES = "/etc/apt/preferences.d/gpunode-driver"
+UNATTENDED = "/etc/apt/apt.conf.d/52gpunode-driver"
+
+# What dpkg-query is asked for wherever the driver's packages count.
+ASKED = " ".join(shlex.quote(pattern) for pattern in (*GLOBS, *KERNEL_GLOBS))
+
+
+class DriverPackages(NodeFact[Reading]):
+    """Read the installed packages of driver and kernel, which are held, and the two files that keep them still."""
+
+    probe = rf"""
+dpkg-query -W -f '${{db:Status-Status}} ${{db:Status-Want}} ${{Package}} ${{Version}}\n' {ASKED} |
+  sed -n 's/^installed /package=/p'
+{DPKG_ITSELF}
+[ -f {PREFERENCES} ] && echo "preferences=$(base64 -w0 {PREFERENCES})"
+[ -f {UNATTENDED} ] && echo "unattended=$(base64 -w0 {UNATTENDED})"
+"""
+    parse = staticmethod(parse_driver_packages)
+
+
+class DriverOffers(NodeFact[Offers]):
+    """Read which versions of packages the repositories have, by the lists as they are."""
+
+    parse = staticmethod(parse_offers)
+
+    def command(self, names: list[str]) -> Probe:  # type: ignore[override]
+        """Return the probe for `names`."""
+        asked = " ".join(shlex.quote(name) for name in names)
+        return probe_command(
+            f'offers=$(apt-cache madison {asked}); echo "apt=$?"\n'
+            'printf \'%s\\n\' "$offers" | awk -F \'|\' \'NF>1{gsub(/ /, ""); print "available=" $1 " " $2}\''
+        )
+
+
+class DriverSimulation(NodeFact[Simulation]):
+    """Read what apt would do; it only simulates, and changes nothing."""
+
+    parse = staticmethod(parse_simulation)
+
+    def command(self, arguments: list[str], pin: str) -> Probe:  # type: ignore[override]
+        """Return the probe for `apt-get install ARGUMENTS` with the preferences `pin` before the node's own."""
+        asked = " ".join(shlex.quote(argument) for argument in arguments)
+        text = shlex.quote(pin)
+        # A copy of dpkg's state without the driver's holds, which the change itself would lift.
+        return probe_command(
+            "folder=$(mktemp -d) || exit 0; trap 'rm -rf \"$folder\"' EXIT\n"
+            f'{{ printf "%s\\n" {text}; cat /etc/apt/preferences; }} > "$folder/preferences"\n'
+            f"awk -v own='{OWN}' -v foreign='{FOREIGN}' "
+            "'/^Package: /{mine = $2 ~ own && $2 !~ foreign} "
+            'mine && /^Status: hold /{sub(/hold/, "install")} {print}\' '
+            '/var/lib/dpkg/status > "$folder/status"\n'
+            'said=$(apt-get -s -q -y -o Dir::Etc::Preferences="$folder/preferences" '
+            '-o Dir::State::status="$folder/status" -o Dir::Cache::pkgcache= '
+            "install --no-install-recommends --allow-downgrades --allow-change-held-packages "
+            f'{asked} 2>&1); echo "status=$?"\n'
+            "printf '%s\\n' \"$said\" | grep -E '^(Inst|Remv|Purg|E:|W:) ' | sed 's/^/line=/'"
+        )

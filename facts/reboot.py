@@ -1,0 +1,25 @@
+"""Which boot of a node is running."""
+
+from __future__ import annotations
+
+from facts.base import NodeFact
+from gpunode.reboot import RECORD, parse_running_boot
+from gpunode.reboot import RunningBoot as Reading
+
+
+class RunningBoot(NodeFact[Reading]):
+    """Read what tells this boot from another: the kernel's boot_id, and when pid 1 began, which tells a container's.
+
+    A record that is older than the module on disk is of another installation, and no longer counts.
+    """
+
+    probe = rf"""
+echo "boot_id=$(cat /proc/sys/kernel/random/boot_id)"
+systemctl show -p UserspaceTimestampMonotonic -p SystemState
+systemd-detect-virt --quiet --container && echo container=yes
+[ -z "$(dpkg --audit; ls /var/lib/dpkg/updates)" ] && ! systemctl -q is-active apt-daily-upgrade.service ||
+  echo packaging=busy
+module=$(modinfo -F filename nvidia || modinfo -F filename nvidia-current)
+[ {RECORD} -nt "$module" ] && echo "attempt=$(head -n 1 {RECORD})"
+"""
+    parse = staticmethod(parse_running_boot)

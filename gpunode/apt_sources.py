@@ -1,0 +1,40 @@
+"""apt's sources that name NVIDIA, and the keys that a node trusts for every repository."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gpunode.probe_output import decoded, repeated, values
+from gpunode.reading import ParseError, Reading
+
+# What stands before the host in an address is a password as a rule; readings are printed and recorded.
+_CREDENTIALS = re.compile(r"://[^/@\s]+@")
+
+
+@dataclass(frozen=True)
+class AptSources(Reading):
+    """Hold what preflight asks of apt; empty on a node without apt.
+
+    `architecture` is dpkg's. `sources` are (path, text) of lists that name NVIDIA or CUDA and are not gpunode's own,
+    `trusted` (path, fingerprints of primary keys) of world-trusted keyrings.
+    """
+
+    architecture: str | None = None
+    sources: tuple[tuple[str, str], ...] = ()
+    trusted: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+def parse_apt_sources(lines: list[str]) -> AptSources:
+    """Parse `architecture=`, `source=PATH BASE64` and `trusted=FINGERPRINT PATH` lines."""
+    sources = []
+    for line in repeated(lines, "source"):
+        path, _, text = line.partition(" ")
+        sources.append((path, _CREDENTIALS.sub("://", decoded({path: text}, path) or "")))
+    keyrings: dict[str, tuple[str, ...]] = {}
+    for line in repeated(lines, "trusted"):
+        fingerprint, _, path = line.partition(" ")
+        if not path:
+            raise ParseError(f"not a trusted key: {line[:80]!r}")
+        keyrings[path] = (*keyrings.get(path, ()), fingerprint)
+    return AptSources(values(lines).get("architecture"), tuple(sources), tuple(keyrings.items()))

@@ -1,0 +1,29 @@
+"""What is wrong with a command's input, as one message and an exit code; never as a traceback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from gpunode.findings import ExitCode
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """End the program with 3 where settings or facts are refused, with 1 where the inventory cannot be read."""
+    # Late, so that the commands' help needs none of it.
+    from gpunode.inventory import InventoryError
+    from gpunode.recorded import FactsError
+    from gpunode.settings import SettingsError
+
+    try:
+        yield
+    except (SettingsError, FactsError) as error:
+        click.echo(str(error), err=True)
+        sys.exit(ExitCode.INPUT_REFUSED)
+    except InventoryError as error:
+        click.echo(str(error), err=True)
+        sys.exit(ExitCode.ERROR)

@@ -1,0 +1,38 @@
+"""`gpunode facts INVENTORY`: record what every node is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from gpunode.cli.errors import told
+from gpunode.findings import ExitCode
+
+
+@click.command()
+@click.argument("inventory", type=click.Path(path_type=Path))
+def facts(inventory: Path) -> None:
+    """Print what every node of INVENTORY is, as JSON for `gpunode plan --facts`; nothing is changed.
+
+    Exits 0 where every node answered, 1 where one did not (its reason stands in the file), 3 on wrong settings.
+    """
+    # Imported here: pyinfra patches the process's sockets when it is imported.
+    from facts.candidates import NodeWithCandidates
+    from gpunode import fleet
+    from gpunode.node import Node
+    from gpunode.recorded import facts_json
+
+    with told():
+        answers = fleet.read(inventory, NodeWithCandidates)
+    found = {
+        answer.name: answer.reading if isinstance(answer.reading, Node) else str(answer.reason) for answer in answers
+    }
+    click.echo(json.dumps(facts_json(found, version("gpunode")), indent=2))
+    missing = {name: reason for name, reason in found.items() if isinstance(reason, str)}
+    for name, reason in missing.items():
+        click.echo(f"{name}: no facts: {reason}", err=True)
+    sys.exit(ExitCode.ERROR if missing else ExitCode.GOOD)

@@ -1,0 +1,116 @@
+"""`gpunode plan`: what would a run do, in which order, and what would that disturb?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpunode.cli.errors import told
+from gpunode.findings import ExitCode
+
+if TYPE_CHECKING:
+    from gpunode.plan import Plan
+
+# Host -> its plan, or why there is none.
+Plans = dict[str, "Plan | str"]
+
+
+@click.command()
+@click.argument("inventory", type=click.Path(path_type=Path), required=False)
+@click.option("--facts", "facts_file", type=click.Path(path_type=Path), help="Decide from a file of `gpunode facts`.")
+@click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="Settings as YAML, for --facts.")
+@click.option("--json", "wants_json", is_flag=True, help="Print every plan as JSON.")
+def plan(inventory: Path | None, facts_file: Path | None, settings_file: Path | None, wants_json: bool) -> None:
+    """Say what a run would do to every node of INVENTORY, or why it refuses one; nothing is changed.
+
+    With --facts and --settings no machine is asked. Exits 0 where all can be done, 2 where a node is refused, 1 where
+    one could not be read, 3 on wrong settings or facts.
+    """
+    if bool(inventory) == bool(facts_file) or bool(facts_file) != bool(settings_file):
+        raise click.UsageError("give either INVENTORY, or both --facts FILE and --settings FILE")
+    with told():
+        plans = _live(inventory) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
+    if wants_json:
+        click.echo(json.dumps(as_json(plans), indent=2))
+    else:
+        click.echo(as_text(plans))
+    sys.exit(_exit_code(plans))
+
+
+def _live(inventory: Path) -> Plans:
+    # Imported here: pyinfra patches the process's sockets when it is imported.
+    from facts.candidates import NodeWithCandidates
+    from gpunode import fleet
+    from gpunode.node import Node
+
+    return {
+        answer.name: _planned(answer.settings, answer.reading)
+        if isinstance(answer.reading, Node)
+        else str(answer.reason)
+        for answer in fleet.read(inventory, NodeWithCandidates)
+    }
+
+
+def _offline(facts_file: Path, settings_file: Path) -> Plans:
+    from gpunode.recorded import read_facts, read_settings
+
+    hosts = read_facts(facts_file)
+    settings = read_settings(settings_file, tuple(host.name for host in hosts))
+    return {
+        host.name: _planned(settings[host.name], host.node) if host.node is not None else str(host.reason)
+        for host in hosts
+    }
+
+
+def _planned(settings: Any, node: Any) -> Plan | str:
+    from gpunode.plan import plan as planned
+
+    try:
+        return planned(settings, node)
+    except Exception as error:
+        # One node's odd answer is that node's trouble.
+        return f"cannot be judged: {type(error).__name__}: {error}"
+
+
+def as_json(plans: Plans) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    from gpunode.plan import SCHEMA, Plan
+
+    hosts = {
+        name: found.to_json() if isinstance(found, Plan) else {"verdict": "unreachable", "reason": found}
+        for name, found in plans.items()
+    }
+    return {"schema": SCHEMA, "hosts": hosts}
+
+
+def _exit_code(plans: Plans) -> ExitCode:
+    if any(isinstance(found, str) for found in plans.values()):
+        return ExitCode.ERROR
+    refused = any(found.refusals for found in plans.values() if not isinstance(found, str))
+    return ExitCode.NEGATIVE if refused else ExitCode.GOOD
+
+
+def as_text(plans: Plans) -> str:
+    """Return what a person reads: each node's verdict, its steps in order or its refusals, and what to know."""
+    lines: list[str] = []
+    for name, found in plans.items():
+        if isinstance(found, str):
+            lines.append(f"{name}: no answer: {found}")
+            continue
+        lines.append(f"{name}: {found.verdict}" + (f", disturbs: {found.disturbs.name}" if found.steps else ""))
+        for refusal in found.refusals:
+            lines.append(f"  refused: {refusal.component}: {refusal.reason}")
+            lines.append(f"    remedy: {refusal.remedy}")
+            lines.append(f"    source: {refusal.source}")
+        for number, step in enumerate(found.steps, 1):
+            effect = f"; disturbs: {step.disturbs.name}" if step.disturbs else ""
+            pending = "; PENDING: a run does not do it now" if step.pending else ""
+            now = f"now {step.found or 'none'}, wanted {step.wanted}"
+            lines.append(f"  {number}. {step.component}: {step.action} ({now}{effect}{pending})")
+        for caution in found.cautions:
+            lines.append(f"  caution: {caution.component}: {caution.reason}; {caution.remedy}")
+    return "\n".join(lines)

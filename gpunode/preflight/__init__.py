@@ -1,0 +1,51 @@
+"""Judge settings against what a node is, before anything on it is touched.
+
+A refusal stops the node, a caution is only told. Both are decided from settings, facts and tables alone.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+from gpunode.machine import Machine
+from gpunode.preflight import boot, cuda, driver, flavour, packaging, platform
+from gpunode.preflight.flavour import chosen_flavour, wanted_driver
+from gpunode.preflight.verdicts import Caution, Refusal
+from gpunode.settings import Settings
+
+
+def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
+    """Return every reason to refuse a node; none means that the run may go on."""
+    system, gpus, there = machine.operating_system, machine.pci.gpus, machine.driver
+    wanted = wanted_driver(settings, gpus, there)
+    found = [*platform.system_refusals(settings, system), *platform.gpu_refusals(system, gpus)]
+    found += driver.present_refusals(settings, there)
+    if settings.driver.enabled:
+        # A generation's last branch first: beyond it no flavour would help.
+        found += flavour.last_branch_refusals(gpus, wanted)
+        found += flavour.flavour_refusals(gpus, wanted)
+        found += driver.minimum_refusals(wanted)
+    found += driver.runfile_refusals(settings, there)
+    found += driver.branch_change_refusals(settings, there)
+    found += driver.candidate_refusals(settings, dict(machine.candidates))
+    found += cuda.cuda_refusals(settings, gpus, wanted)
+    found += cuda.mig_refusals(settings, gpus, wanted)
+    found += boot.boot_refusals(settings, system, machine.boot)
+    found += packaging.disk_refusals(settings, machine.disk, there, machine.cuda.versions)
+    return tuple(found)
+
+
+def cautions(settings: Settings, machine: Machine, today: date | None = None) -> tuple[Caution, ...]:
+    """Return what a person should know though it is no reason to refuse; `today` is UTC's where it is not given."""
+    wanted = wanted_driver(settings, machine.pci.gpus, machine.driver)
+    return (
+        *flavour.unknown_gpus(machine.pci.gpus),
+        *driver.end_of_life(settings, wanted, today or datetime.now(UTC).date()),
+        *cuda.cuda_cautions(settings, wanted),
+        *cuda.mig_cautions(settings),
+        *boot.boot_cautions(settings, machine.operating_system, machine.boot),
+        *packaging.trust_cautions(machine.apt_sources),
+    )
+
+
+__all__ = ["Caution", "Refusal", "cautions", "chosen_flavour", "refusals"]

@@ -1,0 +1,94 @@
+"""Will the kernel that boots next load the driver that is to be installed? Said before anything is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpunode import versions
+from gpunode.boot import Boot
+from gpunode.operating_system import OperatingSystem
+from gpunode.preflight.flavour import installed_by_gpunode
+from gpunode.preflight.verdicts import Caution, Refusal
+from gpunode.settings import Settings
+
+_INSTALL_GUIDE = "NVIDIA driver installation guide, pre-installation actions (kernel headers)"
+_ENROL = (
+    "enrol the key that DKMS signs with (Debian: /var/lib/dkms/mok.pub, made when DKMS first builds a module; Ubuntu: "
+    "/var/lib/shim-signed/mok/MOK.der, made by `update-secureboot-policy --new-key`): `mokutil --import KEY`, which "
+    "asks for a password, reboot, choose `Enroll MOK` at the console and give it; or switch secure boot off in the "
+    "firmware"
+)
+
+
+def built_on_node(settings: Settings, system: OperatingSystem) -> bool:
+    """Say whether the driver's packages build the module on the node, by DKMS, rather than bring a built one."""
+    if not installed_by_gpunode(settings):
+        return False
+    return settings.driver.source == "cuda-repository" or system.id == "debian"
+
+
+def boot_refusals(settings: Settings, system: OperatingSystem, boot: Boot) -> Iterator[Refusal]:
+    """Refuse what would leave the next boot without a driver: no headers to build by, a module nobody may load."""
+    kernel = boot.next_kernel
+    if kernel is None or not settings.driver.enabled:
+        return
+    builds = built_on_node(settings, system)
+    asked = settings.driver.version or settings.driver.branch
+    # What is there already need not be built again; anything else must be, even where an older module is on the disk.
+    there = kernel.module_version is not None and asked is not None and versions.in_branch(kernel.module_version, asked)
+    if builds and not kernel.headers and settings.driver.kernel_headers == "require" and not there:
+        yield Refusal(
+            "next boot",
+            f"kernel {kernel.release} boots next (says {_decided(boot)}) and its headers are not there: no NVIDIA "
+            "module can be built for it",
+            f"/lib/modules/{kernel.release}/build; {_INSTALL_GUIDE}",
+            f"install linux-headers-{kernel.release}, or set driver.kernel_headers = 'install'",
+        )
+    if not boot.secure_boot:
+        return
+    if builds and not boot.key_enrolled:
+        yield Refusal(
+            "next boot",
+            "secure boot is on, and the module that DKMS builds will be signed by a key that the firmware does not "
+            "know: the kernel will reject it",
+            "/sys/firmware/efi/efivars/SecureBoot-*, mokutil --test-key",
+            _ENROL,
+        )
+    elif not builds and kernel.module_version is not None and kernel.module_signer is None:
+        yield Refusal(
+            "next boot",
+            f"secure boot is on, and the nvidia module of kernel {kernel.release} is not signed: the kernel will "
+            "reject it",
+            f"modinfo -k {kernel.release} -F signer nvidia",
+            "install the distribution's signed module packages, or " + _ENROL,
+        )
+
+
+def boot_cautions(settings: Settings, system: OperatingSystem, boot: Boot) -> Iterator[Caution]:
+    """Tell of a compiler that is not the kernel's, and of a running kernel that no module can be built for."""
+    kernel = boot.next_kernel
+    if kernel is None or not built_on_node(settings, system):
+        return
+    if kernel.compiler and boot.compiler and kernel.compiler != boot.compiler:
+        yield Caution(
+            "next boot",
+            f"gcc on the node is version {boot.compiler}, kernel {kernel.release} was built by {kernel.compiler}: the "
+            "module may not build",
+            f"/boot/config-{kernel.release} (CONFIG_CC_VERSION_TEXT), gcc -dumpversion",
+            f"install gcc-{kernel.compiler}",
+        )
+    running = next((item for item in boot.kernels if item.release == boot.running), None)
+    if boot.running != kernel.release and (running is None or not running.headers):
+        yield Caution(
+            "next boot",
+            f"kernel {boot.running} runs, {kernel.release} boots next, and only for the latter a module can be built: "
+            "the driver will load after a reboot",
+            f"/lib/modules/{boot.running}/build",
+            "reboot first, or accept that the node is reported reboot pending",
+        )
+
+
+def _decided(boot: Boot) -> str:
+    return {"grub": "GRUB's configuration", "link": "the link /vmlinuz"}.get(
+        boot.decided_by or "", "its version: it is the newest in /boot"
+    )

@@ -1,0 +1,90 @@
+"""Is the driver new enough for CUDA and for MIG, and does CUDA still know the GPUs?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpunode import tables, versions
+from gpunode.pci import PciGpu
+from gpunode.preflight.flavour import WantedDriver, named
+from gpunode.preflight.verdicts import Caution, Refusal
+from gpunode.requirements import mig_product
+from gpunode.settings import Settings
+
+_MINOR = "CUDA compatibility guide (gpunode/data/cuda.yaml, minor_version_compatibility)"
+_FULL = "CUDA release notes (gpunode/data/cuda.yaml, toolkit_driver)"
+_DROPPED = "CUDA release notes (gpunode/data/cuda.yaml, dropped)"
+_MIG = "MIG user guide, deployment considerations (gpunode/data/minimums.yaml, mig_minimum_driver)"
+
+
+def cuda_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
+    """Refuse a CUDA toolkit that dropped a GPU of the node, or that needs a newer driver than there will be."""
+    if not settings.cuda.enabled:
+        return
+    asked, table = settings.cuda.version, tables.cuda()
+    dropped = table.dropped_generations(asked)
+    for gpu in gpus:
+        if gpu.generation in dropped:
+            yield Refusal(
+                "cuda",
+                f"CUDA {asked} no longer supports {named(gpu)} ({gpu.generation})",
+                _DROPPED,
+                "ask for an older cuda.version",
+            )
+            break
+    minor = table.minor_driver(asked) if settings.cuda.compatibility == "minor" else None
+    minimum, source = (minor, _MINOR) if minor else (table.full_driver(asked), _FULL)
+    # Where gpunode installs no driver and none is there, nobody has said which one will be: a caution, not a refusal.
+    if minimum is None or not wanted.is_known:
+        return
+    if not wanted.at_least(minimum):
+        yield Refusal(
+            "cuda",
+            f"CUDA {asked} needs driver {minimum} or newer (cuda.compatibility '{settings.cuda.compatibility}'), "
+            f"and the driver is {wanted}",
+            source,
+            f"set driver.branch to '{versions.branch_of(minimum)}' or newer, or ask for an older cuda.version",
+        )
+
+
+def cuda_cautions(settings: Settings, wanted: WantedDriver) -> Iterator[Caution]:
+    """Tell that nobody can say whether a driver that is not there yet will be new enough."""
+    if settings.cuda.enabled and not wanted.is_known:
+        yield Caution(
+            "cuda",
+            f"whether the driver is new enough for CUDA {settings.cuda.version} cannot be said: there is none yet",
+            _MINOR,
+            "install the driver, or set driver.enabled = True",
+        )
+
+
+def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
+    """Refuse a MIG configuration with a driver that is too old for MIG on a GPU of the node."""
+    if settings.mig.config is None or not wanted.is_known:
+        return
+    seen = set()
+    for gpu in gpus:
+        product = mig_product(gpu.name or "")
+        if product is None or product in seen:
+            continue
+        seen.add(product)
+        minimum = tables.mig_minimum_driver()[product]
+        if not wanted.at_least(minimum):
+            yield Refusal(
+                "mig",
+                f"MIG on {named(gpu)} needs driver {minimum} or newer, and the driver is {wanted}",
+                _MIG,
+                f"set driver.branch to '{versions.branch_of(minimum)}' or newer, or leave mig.config out",
+            )
+
+
+def mig_cautions(settings: Settings) -> Iterator[Caution]:
+    """Tell that a MIG configuration is judged, not applied."""
+    if settings.mig.config is not None:
+        yield Caution(
+            "mig",
+            f"mig.config {settings.mig.config!r} is judged against driver and GPUs only; this version of gpunode does "
+            "not create MIG instances",
+            "docs/settings.md",
+            "apply the layout with nvidia-mig-parted, or leave mig.config out",
+        )

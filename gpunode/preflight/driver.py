@@ -1,0 +1,133 @@
+"""Is the driver that the settings ask for one that this node can have, from where they say?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+
+from gpunode import tables, versions
+from gpunode.driver import DriverState
+from gpunode.preflight.flavour import WantedDriver, installed_by_gpunode
+from gpunode.preflight.verdicts import Caution, Refusal
+from gpunode.settings import Settings
+
+_READ_BACK = "/sys/module/nvidia and modinfo nvidia"
+# What each source calls the packages that carry a branch in their name.
+_NAMED_BY_BRANCH = {
+    "cuda-repository": ("nvidia-open", "cuda-drivers"),
+    "distribution": ("nvidia-driver", "nvidia-headless"),
+}
+_LIFE_CYCLE = "NVIDIA driver life-cycle page (gpunode/data/drivers.yaml, branches)"
+
+
+def present_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusal]:
+    """Refuse `source: present` where there is no driver, or another one than asked."""
+    asked = settings.driver
+    if not asked.enabled or asked.source != "present":
+        return
+    version = driver.loaded_version or driver.module_version
+    if version is None:
+        yield Refusal(
+            "driver",
+            "driver.source is 'present', but the node has no NVIDIA driver",
+            _READ_BACK,
+            "install it by its own way, or set driver.source = 'cuda-repository'",
+        )
+    elif (asked.version and not versions.same(version, asked.version)) or (
+        asked.branch and not versions.in_branch(version, asked.branch)
+    ):
+        yield Refusal(
+            "driver",
+            f"driver.source is 'present', and {version} is there, not {asked.version or 'branch ' + str(asked.branch)}",
+            _READ_BACK,
+            "ask for the one that is there, or set driver.source = 'cuda-repository'",
+        )
+
+
+def runfile_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusal]:
+    """Refuse packages over what NVIDIA's installer (the .run file) put there: the two overwrite each other."""
+    if installed_by_gpunode(settings) and driver.runfile:
+        yield Refusal(
+            "driver",
+            "a driver of NVIDIA's .run installer is on the node, and packages would be mixed with it",
+            "/usr/bin/nvidia-uninstall; NVIDIA driver installation guide: do not mix installation methods",
+            "remove it with `nvidia-uninstall --silent` in a maintenance window, or set driver.source = 'present'",
+        )
+
+
+def branch_change_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusal]:
+    """Refuse to move a node to another branch where the settings do not allow it in so many words."""
+    asked = settings.driver
+    there = driver.module_version or driver.loaded_version
+    if not installed_by_gpunode(settings) or asked.branch is None or there is None or asked.allow_branch_change:
+        return
+    if not versions.in_branch(there, asked.branch):
+        yield Refusal(
+            "driver",
+            f"the node has driver {there}, and branch {asked.branch} is another one",
+            _READ_BACK,
+            f"set driver.allow_branch_change = True for this change, or driver.branch = '{versions.branch_of(there)}'",
+        )
+
+
+def candidate_refusals(settings: Settings, candidates: Mapping[str, str]) -> Iterator[Refusal]:
+    """Refuse a package that bears the branch's name and would bring another one: empty, it only pulls the next."""
+    asked = settings.driver
+    if not installed_by_gpunode(settings) or asked.branch is None:
+        return
+    named = re.compile(rf"({'|'.join(_NAMED_BY_BRANCH[asked.source])})-{re.escape(asked.branch)}(-[a-z]+)*")
+    for name, version in sorted((name, version) for name, version in candidates.items() if named.fullmatch(name)):
+        try:
+            moved = not versions.in_branch(version, asked.branch)
+        except versions.VersionError:
+            continue
+        if moved:
+            yield Refusal(
+                "driver",
+                f"package {name} comes at {version}, which is not of branch {asked.branch}: it is a transitional "
+                "package, or the repository no longer has that branch",
+                f"apt-cache policy {name} on the node",
+                f"set driver.branch = '{versions.branch_of(version)}' (see driver.allow_branch_change), or use a "
+                "repository that still has the branch",
+            )
+
+
+def minimum_refusals(wanted: WantedDriver) -> Iterator[Refusal]:
+    """Refuse a driver below a stated minimum; `~= 384.81`, as it is written there, means that or newer."""
+    if not wanted.is_known:
+        return
+    for row in tables.minimums():
+        if row.component == "driver" and row.minimum and row.kind == "minimum" and not wanted.at_least(row.minimum):
+            yield Refusal(
+                "driver",
+                f"driver {wanted} is older than {row.minimum}, which {row.needed_by} needs",
+                f"{row.source} (gpunode/data/minimums.yaml)",
+                f"set driver.branch to '{versions.branch_of(row.minimum)}' or newer",
+            )
+
+
+def end_of_life(settings: Settings, wanted: WantedDriver, today: date) -> Iterator[Caution]:
+    """Tell of a branch that gets no more fixes, with the date, or that no table knows."""
+    if not settings.driver.enabled or wanted.branch is None:
+        return
+    known = tables.drivers().branches.get(wanted.branch)
+    if known is not None and known.end_of_life != "past" and known.end_of_life >= f"{today:%Y-%m}":
+        return
+    when = "" if known is None or known.end_of_life == "past" else f" ({known.end_of_life})"
+    state = "is in no table" if known is None else f"has reached its end of life{when}"
+    yield Caution(
+        "driver",
+        f"driver branch {wanted.branch} {state}",
+        _LIFE_CYCLE,
+        f"consider a branch that is maintained: {', '.join(_maintained(today)) or 'see the page'}",
+    )
+
+
+def _maintained(today: date) -> Sequence[str]:
+    branches = tables.drivers().branches.items()
+    return [
+        name
+        for name, branch in branches
+        if branch.kind != "new-feature" and branch.end_of_life != "past" and branch.end_of_life >= f"{today:%Y-%m}"
+    ]

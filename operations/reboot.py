@@ -1,0 +1,111 @@
+"""Reboots: only where one is needed, allowed and safe, and with proof of a new boot.
+
+pyinfra's server.reboot (3.10) is fooled by a machine that is slow to go down: it connects to the old boot, and fails
+when that connection dies. It also takes a short uptime for its proof, which a container never has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import gevent  # type: ignore[import-untyped]
+from pyinfra import host
+from pyinfra.api import FunctionCommand, Host, State, StringCommand
+from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.connectors.util import clear_askpass_cache
+
+from facts.base import parsed
+from facts.driver import Driver
+from facts.node import Node
+from facts.reboot import RunningBoot as RunningBootFact
+from gpunode.driver import DriverState
+from gpunode.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot
+from operations.failure import OperationRefused, fail, known, node_operation
+from operations.script import script_command
+
+# By a timer of systemd's: the command has ended and the connection is closed when the node goes down.
+_REBOOT = """
+mkdir -p "${record%/*}"
+printf '%s\\n' "$attempt" > "$record.new"
+sync "$record.new"; mv -f "$record.new" "$record"
+systemd-run --quiet --collect --on-active=2 --timer-property=AccuracySec=100ms systemctl reboot
+"""
+
+
+@node_operation
+def rebooted(allowed: bool, timeout: int) -> Iterator[Any]:
+    """Boot the node into the driver on its disk, where another one is loaded.
+
+    + allowed: whether disruption.allow is reboot; if not, the node is left as it is, with the reboot pending
+    + timeout: seconds within which it must answer from the new boot; then it has failed
+    """
+    driver = known(host.get_fact(Driver), "the driver's state")
+    if not driver.reboot_pending:
+        host.noop("no other driver is loaded than the one on disk")
+        return
+    if not allowed:
+        host.noop(f"reboot pending: {_difference(driver)}, and disruption.allow is not reboot")
+        return
+    before = known(host.get_fact(RunningBootFact), "which boot is running")
+    reasons = obstacles(known(host.get_fact(Node), "the node's state"), before)
+    connector = host.connector
+    if not isinstance(connector, SSHConnector):
+        reasons += ("it is not reached by SSH, so that nothing would wait for it. Remedy: reboot it by hand",)
+    if reasons:
+        raise OperationRefused("\n".join(f"not rebooted: {reason}" for reason in reasons))
+    yield script_command(_REBOOT, record=RECORD, attempt=before.attempt(driver))
+    yield FunctionCommand(_wait, [connector, before, timeout], {})
+    after = known(host.get_fact(Driver), "the driver's state")
+    if after.reboot_pending:
+        raise OperationRefused(
+            f"the node has rebooted, and still {_difference(after)}. It is not rebooted for that again; look for the "
+            "old module in the initramfs (`lsinitramfs`, `update-initramfs -u`), and remove "
+            f"{RECORD} where that is mended"
+        )
+    yield script_command('rm -f "$record"', record=RECORD)
+
+
+def _difference(driver: DriverState) -> str:
+    loaded = f"{driver.loaded_version} ({driver.loaded_flavour})" if driver.loaded_version else "nouveau"
+    return f"{loaded} is loaded and {driver.module_version} ({driver.module_flavour}) is on disk"
+
+
+def _wait(state: State, host: Host, connector: SSHConnector, before: RunningBoot, timeout: int) -> bool:
+    """Let go of the connection, and wait for a new boot; say what was seen where none comes."""
+    host.log(f"reboots, and has {timeout} s to answer from a new boot")
+    began = time.monotonic()
+    # The file went with the boot; to remove it over a connection that dies would hang.
+    clear_askpass_cache(host)
+    host.disconnect()
+    try:
+        awaited(before, lambda seconds: _look(connector, seconds), timeout)
+    except NotBack as reason:
+        _hang_up(connector)
+        return bool(fail(str(reason)).function(state, host))
+    host.connected = True
+    host.log(f"answers from a new boot after {time.monotonic() - began:.0f} s")
+    return True
+
+
+def _look(connector: SSHConnector, seconds: float) -> RunningBoot | str:
+    """Return which boot answers on a new connection, which then stays open, or why none does."""
+    _hang_up(connector)
+    reason = f"no answer within {seconds:.0f} s"
+    try:
+        # False: it ends the block without an error, and no `except` of pyinfra's own can take it for a failed attempt.
+        with gevent.Timeout(seconds, False):
+            connector.connect()
+            _, output = connector.run_shell_command(StringCommand(RunningBootFact().command()))
+            return parsed("the running boot", parse_running_boot, output.stdout_lines)
+    # A connection that is cut in its middle raises whatever it likes.
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+    _hang_up(connector)
+    return reason
+
+
+def _hang_up(connector: SSHConnector) -> None:
+    if connector.client is not None:
+        connector.client.close()

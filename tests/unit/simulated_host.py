@@ -1,0 +1,46 @@
+"""A host of pyinfra's, SIMULATED: it answers with readings that a test made up, and keeps what an operation says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from pyinfra.api import FunctionCommand
+
+
+@dataclass
+class Host:
+    """Stand in for pyinfra's host: it answers with readings, and keeps what it is told."""
+
+    readings: dict[type, Any]
+    name: str = "gpu-1"
+    state: Any = field(default_factory=lambda: SimpleNamespace(is_executing=True))
+    noops: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+    def get_fact(self, fact: type, **_: Any) -> Any:
+        """Return the reading of a fact."""
+        return self.readings[fact]
+
+    def noop(self, said: str) -> None:
+        """Keep why there is nothing to do."""
+        self.noops.append(said)
+
+    def log(self, _: str) -> None:
+        """Take a line that is for people alone."""
+
+    def log_styled(self, said: str, **_: Any) -> None:
+        """Keep a line of a refusal."""
+        self.refusals.append(said)
+
+
+def commands(operation: Any, host: Host, **arguments: Any) -> list[str]:
+    """Return an operation's commands as text; what it refuses is then in `host.refusals`."""
+    found = []
+    for command in operation._inner(**arguments):
+        if isinstance(command, FunctionCommand):
+            assert command.function(host.state, host) is False
+        else:
+            found.append(command.get_raw_value())
+    return found

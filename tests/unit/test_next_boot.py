@@ -1,0 +1,84 @@
+"""Will the kernel that boots next load the driver? Said by the verdict, before anybody reboots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpunode.boot import Boot, DkmsBuild, Kernel
+from gpunode.findings import Finding, FindingClass
+from gpunode.verify import next_boot
+from tests.unit.test_verify import GOOD
+
+pytestmark = pytest.mark.pure
+
+RELEASE = "6.1.0-41-amd64"
+KERNEL = Kernel(RELEASE, headers=True, module_version="580.95.05", module_signer="DKMS module key")
+BOOT = Boot("6.1.0-40-amd64", RELEASE, "grub", (KERNEL,))
+
+
+def judged(boot: Boot) -> dict[str, Finding]:
+    return {item.what: item for item in next_boot(replace(GOOD, boot=boot))}
+
+
+def test_a_next_kernel_with_the_same_module_is_good() -> None:
+    assert {what: item.finding_class for what, item in judged(BOOT).items()} == {"next boot": FindingClass.OK}
+
+
+def test_a_container_and_a_node_without_driver_are_not_judged() -> None:
+    assert judged(Boot("6.18.44")) == {}
+    bare = replace(GOOD.driver, module_version=None)
+    assert list(next_boot(replace(GOOD, driver=bare, boot=BOOT))) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dkms", "cause", "remedy"),
+    [
+        (
+            replace(KERNEL, module_version=None, headers=False),
+            (),
+            "DKMS knows of none; its headers are not there",
+            f"install linux-headers-{RELEASE}, then `dkms autoinstall -k {RELEASE}`",
+        ),
+        (
+            replace(KERNEL, module_version=None),
+            (DkmsBuild("nvidia", "580.95.05", None, "added"),),
+            "has no nvidia module; DKMS: added",
+            f"`dkms autoinstall -k {RELEASE}` on the node, before it boots",
+        ),
+        (
+            replace(KERNEL, module_version="570.172.08"),
+            (),
+            "has a module 570.172.08",
+            f"`dkms autoinstall -k {RELEASE}`",
+        ),
+    ],
+)
+def test_a_next_kernel_without_the_driver_s_module_is_drift_with_its_cause_and_remedy(
+    kernel: Kernel, dkms: tuple[DkmsBuild, ...], cause: str, remedy: str
+) -> None:
+    item = judged(replace(BOOT, kernels=(kernel,), dkms=dkms))["next boot"]
+    assert item.finding_class is FindingClass.DRIFT
+    assert cause in (item.cause or "") and remedy in (item.remedy or "")
+
+
+def test_secure_boot_asks_for_a_signature() -> None:
+    signed = judged(replace(BOOT, secure_boot=True))["next boot's signature"]
+    assert signed.finding_class is FindingClass.OK
+    by_dkms = replace(BOOT, secure_boot=True, dkms=(DkmsBuild("nvidia", "580.95.05", RELEASE, "installed"),))
+    assert judged(by_dkms)["next boot's signature"].finding_class is FindingClass.DRIFT
+    enrolled = replace(by_dkms, key_enrolled=True)
+    assert judged(enrolled)["next boot's signature"].finding_class is FindingClass.OK
+    unsigned = replace(BOOT, secure_boot=True, kernels=(replace(KERNEL, module_signer=None),))
+    item = judged(unsigned)["next boot's signature"]
+    assert item.finding_class is FindingClass.DRIFT and "mokutil" in (item.remedy or "")
+    assert "next boot's signature" not in judged(replace(unsigned, secure_boot=False))
+
+
+def test_an_initramfs_that_would_load_nouveau_is_drift_and_an_older_one_without_it_is_not() -> None:
+    kernel = replace(KERNEL, initramfs_written=10.0, initramfs_nouveau=True)
+    item = judged(replace(BOOT, kernels=(kernel,), blacklist_written=20.0))["next boot's initramfs"]
+    assert item.finding_class is FindingClass.DRIFT and f"update-initramfs -u -k {RELEASE}" in (item.remedy or "")
+    without = replace(BOOT, kernels=(replace(kernel, initramfs_nouveau=False),), blacklist_written=20.0)
+    assert judged(without)["next boot's initramfs"].finding_class is FindingClass.OK

@@ -1,0 +1,245 @@
+"""Plans: what a run would do, in which order, what it disturbs; offline from recorded facts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode import plan_docs, recorded
+from gpunode.boot import Boot, Kernel
+from gpunode.driver import DriverState
+from gpunode.node import Node
+from gpunode.pci import PciGpu, PciGpus
+from gpunode.plan import Disturbance, Plan, plan
+from gpunode.recorded import _BARE, FactsError, facts_json, read_facts, read_settings
+from gpunode.settings import settings_from
+from tests.unit.test_verify import GOOD, SETTINGS
+
+pytestmark = pytest.mark.pure
+
+BARE = replace(GOOD, **_BARE)
+BLACKWELL = replace(BARE, pci=PciGpus((PciGpu("0000:1a:00.0", "2901", "B200", "blackwell"),)))
+
+
+def _steps(found: Plan) -> list[tuple[str, str, str]]:
+    return [(step.component, step.action, step.disturbs.name) for step in found.steps]
+
+
+def test_a_node_that_is_as_asked_has_nothing_to_do() -> None:
+    found = plan(SETTINGS, GOOD)
+    assert (found.verdict, found.steps, found.disturbs) == ("nothing to do", (), Disturbance.nothing)
+
+
+def test_a_bare_node_gets_every_component_in_order_and_nothing_is_disturbed() -> None:
+    found = plan(SETTINGS, BARE)
+    assert found.verdict == "can be done"
+    assert [step.component for step in found.steps] == [
+        "repositories", "repositories", "driver", "driver", "driver", "cuda", "cuda", "toolkit",
+        "containerd", "containerd", "containerd", "containerd",
+    ]  # fmt: skip
+    assert ("driver", "install driver 580.95.05, open kernel module", "nothing") in _steps(found)
+    assert found.disturbs is Disturbance.nothing
+
+
+def test_another_branch_takes_a_reboot_that_waits_until_the_settings_allow_it() -> None:
+    settings = settings_from({"driver": {"version": "595.58.03", "allow_branch_change": True}})
+    found = plan(settings, GOOD)
+    assert _steps(found)[:3] == [
+        ("driver", "change to driver 595.58.03, open kernel module", "nothing"),
+        ("driver", "hold the driver's packages", "nothing"),
+        ("driver", "boot the node into the new module", "reboot"),
+    ]
+    assert found.steps[2].pending and found.disturbs is Disturbance.nothing
+    allowed = settings_from({
+        "driver": {"version": "595.58.03", "allow_branch_change": True}, "disruption": {"allow": "reboot"},
+    })  # fmt: skip
+    assert not plan(allowed, GOOD).steps[2].pending
+    assert plan(allowed, GOOD).disturbs is Disturbance.reboot
+
+
+def test_a_driver_that_is_on_disk_and_not_loaded_yet_needs_the_boot_alone() -> None:
+    pending = replace(GOOD, driver=replace(GOOD.driver, loaded_version="570.172.08"))
+    assert _steps(plan(SETTINGS, pending)) == [("driver", "boot the node into the new module", "reboot")]
+
+
+def test_a_changed_runtime_of_a_running_containerd_is_a_restart_and_of_a_stopped_one_is_none() -> None:
+    changed = replace(GOOD, containerd=replace(GOOD.containerd, default_runtime="runc"))
+    action = "bring its runtimes to what is asked and restart it"
+    assert _steps(plan(SETTINGS, changed)) == [("containerd", action, "restart")]
+    stopped = replace(changed, containerd=replace(changed.containerd, active=False, cri_plugin=None))
+    assert _steps(plan(SETTINGS, stopped))[0] == ("containerd", "bring its runtimes to what is asked", "nothing")
+
+
+def test_a_refused_node_has_no_steps_but_reason_source_and_remedy() -> None:
+    found = plan(settings_from({"driver": {"branch": "570"}, "cuda": {"version": "13.0"}}), BARE)
+    assert (found.verdict, found.steps) == ("refused", ())
+    (refusal,) = found.to_json()["refusals"]
+    assert all(refusal[key] for key in ("component", "reason", "source", "remedy"))
+
+
+def test_headers_that_are_to_be_installed_are_a_step() -> None:
+    boot = Boot("6.1.0-40-amd64", "6.1.0-40-amd64", "link", (Kernel("6.1.0-40-amd64", headers=False),))
+    settings = settings_from({"driver": {"kernel_headers": "install"}})
+    actions = [step.action for step in plan(settings, replace(BARE, boot=boot)).steps]
+    assert "install linux-headers-6.1.0-40-amd64" in actions
+    assert plan(settings_from({}), replace(BARE, boot=boot)).verdict == "refused"
+
+
+def test_a_next_kernel_without_module_is_said_before_anybody_reboots() -> None:
+    kernel = Kernel("6.1.0-41-amd64", headers=False)
+    boot = Boot("6.1.0-40-amd64", kernel.release, "grub", (kernel,))
+    settings = settings_from({"driver": {"source": "present"}, "toolkit": {"version": "1.17.8"}})
+    (step,) = plan(settings, replace(GOOD, boot=boot)).steps
+    assert "linux-headers-6.1.0-41-amd64" in step.action and "dkms autoinstall -k 6.1.0-41-amd64" in step.action
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """Return a file of facts of two nodes and one that was not reached, and a file of settings."""
+    facts, settings = tmp_path / "facts.json", tmp_path / "settings.yaml"
+    facts.write_text(json.dumps(facts_json({"gpu-1": GOOD, "gpu-2": BARE, "gpu-3": "timed out"}, "0.1")))
+    settings.write_text(yaml.safe_dump({
+        "driver": {"version": "580.95.05"}, "toolkit": {"version": "1.17.8"},
+        "hosts": {"gpu-2": {"cuda": {"version": "13.0"}, "driver": {"branch": "570"}}},
+    }))  # fmt: skip
+    return facts, settings
+
+
+def test_recorded_facts_are_read_back_as_they_were(files: tuple[Path, Path]) -> None:
+    one, two, three = read_facts(files[0])
+    kept = replace(GOOD, containerd=replace(GOOD.containerd, config_text=None))
+    assert (one.node, two.node, three.node, three.reason) == (kept, BARE, None, "timed out")
+
+
+def test_a_host_s_own_settings_win_over_those_for_all(files: tuple[Path, Path]) -> None:
+    settings = read_settings(files[1], ("gpu-1", "gpu-2"))
+    assert settings["gpu-1"] == SETTINGS
+    assert settings["gpu-2"].driver.branch == "570" and settings["gpu-2"].toolkit.version == "1.17.8"
+
+
+def test_a_file_may_leave_out_what_a_bare_machine_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    system = GOOD.to_json()["operating_system"]
+    pci = {"gpus": [{"address": "0000:1a:00.0", "device_id": "2901", "name": "B200", "generation": "blackwell"}]}
+    path.write_text(json.dumps({"schema": 1, "hosts": {"b": {"facts": {"operating_system": system, "pci": pci}}}}))
+    (host,) = read_facts(path)
+    assert host.node is not None and host.node.driver == DriverState((), None, None, None, None, None)
+    refused = plan(settings_from({"driver": {"flavour": "proprietary"}}), host.node)
+    assert "proprietary kernel module does not drive" in refused.refusals[0].reason
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "neither JSON nor YAML"),
+        ("[]", "no mapping `hosts`"),
+        ('{"hosts": {"a": {"facts": {}}}}', "schema is None"),
+        ('{"schema": 1, "hosts": {"a": 3}}', "hosts.a has neither"),
+        ('{"schema": 1, "hosts": {"a": {"facts": {}}}}', "lacks operating_system"),
+        ('{"schema": 1, "hosts": {"a": {"facts": {"gpu": 1}}}}', "unknown parts gpu"),
+        ('{"schema": 1, "hosts": {"a": {"facts": {"operating_system": {}, "pci": {}}}}}', "hosts.a.facts.operating_sy"),
+    ],
+)
+def test_a_file_that_holds_no_facts_is_refused_with_the_place(tmp_path: Path, content: str, says: str) -> None:
+    path = tmp_path / "facts.json"
+    path.write_text(content)
+    with pytest.raises(FactsError, match=r"facts\.json") as caught:
+        read_facts(path)
+    assert says in str(caught.value)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(part=st.sampled_from(sorted(Node.__dataclass_fields__)), value=_JSON)
+def test_whatever_stands_in_a_file_of_facts_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, part: str, value: Any
+) -> None:
+    path = tmp_path_factory.mktemp("facts") / "facts.json"
+    path.write_text(json.dumps({"schema": 1, "hosts": {"a": {"facts": {**GOOD.to_json(), part: value}}}}))
+    try:
+        (host,) = read_facts(path)
+    except FactsError as error:
+        assert "hosts.a" in str(error)
+    else:
+        assert host.node is not None
+
+
+def _command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).parent / "gpunode"
+    return subprocess.run(
+        [program, "plan", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_command_decides_offline_and_its_exit_code_says(files: tuple[Path, Path], tmp_path: Path) -> None:
+    facts, settings = files
+    done = _command("--facts", facts, "--settings", settings, "--json")
+    assert done.returncode == 1, "gpu-3 was not reached"
+    hosts = json.loads(done.stdout)["hosts"]
+    assert [host["verdict"] for host in hosts.values()] == ["nothing to do", "refused", "unreachable"]
+    two = tmp_path / "two.json"
+    two.write_text(json.dumps(facts_json({"gpu-1": GOOD, "gpu-2": BARE}, "0.1")))
+    refused = _command("--facts", two, "--settings", settings)
+    assert refused.returncode == 2
+    assert "gpu-1: nothing to do" in refused.stdout
+    assert "refused: cuda: CUDA 13.0 needs driver 580" in refused.stdout and "source: " in refused.stdout
+    settings.write_text("toolkit: {version: 1.17.8}\ndriver: {version: '580.95.05'}\n")
+    done = _command("--facts", two, "--settings", settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "gpu-2: can be done, disturbs: nothing" in done.stdout
+    assert "install driver 580.95.05, open kernel module" in done.stdout
+
+
+def test_wrong_input_is_refused_with_exit_code_3_and_wrong_usage_with_64(files: tuple[Path, Path]) -> None:
+    facts, settings = files
+    settings.write_text("driver: {branch: 580}\n")
+    wrong = _command("--facts", facts, "--settings", settings)
+    assert wrong.returncode == 3 and "driver.branch" in wrong.stderr and "Traceback" not in wrong.stderr
+    assert _command("--facts", facts, "--settings", "nowhere.yaml").returncode == 3
+    assert _command("--facts", facts).returncode == 64
+    assert _command().returncode == 64
+
+
+def test_the_documentation_is_current_and_shows_each_verdict() -> None:
+    assert (plan_docs.EXAMPLE.parent.parent / "plan.md").read_text() == plan_docs.document(), "run: make docs"
+    verdicts = [found.verdict if isinstance(found, Plan) else "unreachable" for found in plan_docs.example().values()]
+    assert sorted(verdicts) == ["can be done", "nothing to do", "refused", "unreachable"]
+
+
+def test_a_plan_s_json_is_as_its_schema_says() -> None:
+    schema = plan_docs.plan_schema()
+    for settings, node in ((SETTINGS, BARE), (settings_from({"driver": {"flavour": "proprietary"}}), BLACKWELL)):
+        jsonschema.validate(plan(settings, node).to_json(), schema)
+    jsonschema.validate(GOOD.to_json(), recorded.schema())
+
+
+def test_a_machine_whose_gpus_nouveau_has_needs_a_reboot_and_the_plan_says_so() -> None:
+    there = replace(BARE.driver, module_version="580.95.05", module_license="Dual MIT/GPL", nouveau_loaded=True)
+    assert there.reboot_pending
+    steps = _steps(plan(SETTINGS, replace(GOOD, driver=replace(GOOD.driver, loaded_version=None, nouveau_loaded=True))))
+    assert ("driver", "boot the node from nouveau into the new module", "reboot") in steps
+
+
+def test_a_restart_waits_only_where_a_container_would_feel_it() -> None:
+    settings = settings_from({
+        "driver": {"version": "580.95.05"}, "toolkit": {"version": "1.17.8"}, "disruption": {"allow": "nothing"},
+    })  # fmt: skip
+    idle = replace(GOOD, containerd=replace(GOOD.containerd, default_runtime="runc"))
+    busy = replace(idle, containerd=replace(idle.containerd, shims=2))
+    assert [step.pending for step in plan(settings, idle).steps] == [False]
+    assert [step.pending for step in plan(settings, busy).steps] == [True]

@@ -1,0 +1,388 @@
+"""Reboots: when, whether that is safe, and what proves a new boot. No node: readings and the clock are made up."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import gevent  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyinfra.api import FunctionCommand
+from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.context import ctx_host
+
+from deploys import reboot as reboot_deploy
+from facts.driver import Driver as DriverFact
+from facts.node import Node as NodeFact
+from facts.reboot import RunningBoot as RunningBootFact
+from gpunode.boot import Boot, Kernel
+from gpunode.node import Node
+from gpunode.probe_output import END
+from gpunode.reading import ParseError, Unknown
+from gpunode.reboot import (
+    INTERVAL,
+    LOOK,
+    RECORD,
+    SETTLING,
+    NotBack,
+    RunningBoot,
+    awaited,
+    obstacles,
+    parse_running_boot,
+    target,
+)
+from gpunode.settings import settings_from
+from operations import driver, reboot
+from tests.unit.simulated_host import Host
+from tests.unit.test_verify import GOOD
+
+pytestmark = pytest.mark.pure
+
+OLD = RunningBoot("aaaa", 5_000_000, container=True)
+NEW = RunningBoot("aaaa", 9_000_000, container=True)
+PENDING = replace(GOOD, driver=replace(GOOD.driver, loaded_version="570.172.08"))
+READY = Kernel("6.1.0-40-amd64", headers=True, module_version="580.95.05")
+LINES = ["boot_id=aaaa", "UserspaceTimestampMonotonic=5000000", "SystemState=running"]
+
+
+def booting(node: Node, *kernels: Kernel) -> Node:
+    """Return the node as a machine with kernels of its own, the first of which boots next."""
+    return replace(node, boot=Boot("6.1.0-40-amd64", kernels[0].release, "link", kernels))
+
+
+def test_a_boot_is_read_with_what_tells_it_from_another() -> None:
+    assert parse_running_boot([*LINES, "container=yes"]) == OLD
+    assert parse_running_boot(["boot_id=aaaa", "UserspaceTimestampMonotonic=1"]).system == "unknown"
+
+
+@pytest.mark.parametrize("missing", range(2))
+def test_a_boot_that_cannot_be_told_from_another_is_no_reading(missing: int) -> None:
+    with pytest.raises(ParseError, match="boot_id and the start of its pid 1"):
+        parse_running_boot([line for number, line in enumerate(LINES) if number != missing])
+
+
+@pytest.mark.parametrize(
+    "other, is_same",
+    [
+        (replace(OLD, system="stopping"), True),
+        (replace(OLD, init_started=OLD.init_started + 1), False),
+        (replace(OLD, boot_id="bbbb"), False),
+    ],
+)
+def test_a_boot_is_new_by_its_kernel_s_id_or_by_the_start_of_its_pid_1(other: RunningBoot, is_same: bool) -> None:
+    assert OLD.is_same(other) is is_same
+
+
+def test_the_record_of_a_reboot_counts_in_a_later_boot_alone() -> None:
+    record = f"attempt={OLD.attempt(PENDING.driver)}"
+    assert parse_running_boot([*LINES, record]).tried is None
+    later = ["boot_id=bbbb", *LINES[1:], record]
+    assert parse_running_boot(later).tried == target(PENDING.driver) == "580.95.05/open"
+
+
+@given(st.lists(st.tuples(st.sampled_from([line.split("=")[0] for line in LINES] + ["attempt"]), st.text())))
+def test_garbage_is_a_boot_or_a_parse_error(pairs: list[tuple[str, str]]) -> None:
+    try:
+        found = parse_running_boot([f"{key}={value}" for key, value in pairs])
+    except ParseError:
+        return
+    assert found.boot_id and found.init_started >= 0
+
+
+def test_a_node_whose_next_kernel_has_the_driver_may_be_rebooted() -> None:
+    machine = replace(OLD, container=False)
+    assert obstacles(booting(PENDING, READY), machine) == ()
+    # A container has no kernel of its own to boot.
+    assert obstacles(PENDING, OLD) == ()
+
+
+@pytest.mark.parametrize(
+    "kernel, what, remedy",
+    [
+        (replace(READY, module_version=None), "no nvidia module", "dkms autoinstall"),
+        (replace(READY, module_version="570.172.08"), "a module 570.172.08", "dkms autoinstall"),
+        (replace(READY, module_version=None, headers=False), "headers are not there", "install linux-headers"),
+    ],
+)
+def test_a_node_whose_next_kernel_lacks_the_driver_is_not_rebooted(kernel: Kernel, what: str, remedy: str) -> None:
+    (reason,) = obstacles(booting(PENDING, kernel), OLD)
+    assert what in reason and remedy in reason
+
+
+def test_a_machine_whose_next_kernel_is_unknown_is_not_rebooted() -> None:
+    (reason,) = obstacles(PENDING, replace(OLD, container=False))
+    assert "which kernel boots next is not known" in reason and "Remedy" in reason
+
+
+def test_a_reboot_that_did_not_help_is_not_repeated_until_the_driver_on_disk_is_another() -> None:
+    (reason,) = obstacles(PENDING, replace(NEW, tried="580.95.05/open"))
+    assert "570.172.08 was loaded again" in reason and RECORD in reason
+    assert obstacles(PENDING, replace(NEW, tried="580.95.05/proprietary")) == ()
+
+
+@dataclass
+class Time:
+    """Stand in for the clock: it moves by what is slept, and by what each look takes."""
+
+    answers: Iterator[RunningBoot | str]
+    look_takes: float = 0.0
+    now: float = 1000.0
+    asked_for: float = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def look(self, seconds: float) -> RunningBoot | str:
+        self.asked_for = max(self.asked_for, seconds)
+        self.now += min(self.look_takes, seconds)
+        return next(self.answers)
+
+
+def in_turn(*answers: RunningBoot | str) -> Iterator[RunningBoot | str]:
+    """Yield the answers one by one, and the last one for ever."""
+    yield from answers
+    while True:
+        yield answers[-1]
+
+
+def wait(timeout: float, *answers: RunningBoot | str, look_takes: float = 0.0) -> tuple[RunningBoot, Time]:
+    time = Time(in_turn(*answers), look_takes)
+    return awaited(OLD, time.look, timeout, time.clock, time.sleep), time
+
+
+def test_the_boot_of_before_is_waited_out_and_the_new_one_is_taken_when_it_has_started() -> None:
+    starting = replace(NEW, system="starting")
+    found, time = wait(60, OLD, replace(OLD, system="stopping"), "refused", "refused", starting, NEW)
+    assert found == NEW
+    assert time.now - 1000 == 5 * INTERVAL
+
+
+def test_a_new_boot_that_never_has_all_its_services_is_good_after_a_while() -> None:
+    starting = replace(NEW, system="starting")
+    found, time = wait(900, "refused", starting)
+    assert found == starting
+    assert SETTLING <= time.now - 1000 <= SETTLING + 5
+    # It is good, too, where the time is up before that.
+    assert wait(30, "refused", starting)[0] == starting
+
+
+@pytest.mark.parametrize(
+    "answers, said",
+    [
+        ((OLD,), "never went down"),
+        ((OLD, "refused", OLD), "the boot of before answers again"),
+        ((OLD, "refused", "no route to host"), "did not answer again within 30 s; last: no route to host"),
+        (("refused", replace(NEW, system="starting"), "refused"), "answered from a new boot, and then no more"),
+    ],
+)
+def test_a_node_that_does_not_come_back_is_given_up_in_time_with_what_was_seen(
+    answers: tuple[RunningBoot | str, ...], said: str
+) -> None:
+    with pytest.raises(NotBack, match=said):
+        wait(30, *answers)
+
+
+@pytest.mark.parametrize("look_takes", [0.0, 7.0, 1000.0])
+def test_the_wait_is_bounded_however_long_a_look_takes(look_takes: float) -> None:
+    time = Time(in_turn("refused"), look_takes)
+    with pytest.raises(NotBack):
+        awaited(OLD, time.look, 90, time.clock, time.sleep)
+    assert time.now - 1000 <= 90 + INTERVAL
+    assert time.asked_for <= LOOK
+
+
+class Connection:
+    """Stand in for pyinfra's SSH connector: it answers with lines, raises, or hangs."""
+
+    def __init__(self, answer: Callable[[], list[str]]) -> None:
+        self.answer, self.opened, self.closed = answer, 0, 0
+        self.client = SimpleNamespace(close=self.close)
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def connect(self) -> None:
+        self.opened += 1
+
+    def run_shell_command(self, command: object) -> tuple[bool, Any]:
+        return True, SimpleNamespace(stdout_lines=self.answer())
+
+
+def look(answer: Callable[[], list[str]], seconds: float = 5.0) -> tuple[RunningBoot | str, Connection]:
+    connection = Connection(answer)
+    return reboot._look(connection, seconds), connection  # type: ignore[arg-type]
+
+
+def test_a_look_is_a_new_connection_that_stays_open_where_a_boot_answers() -> None:
+    found, connection = look(lambda: [*LINES, "container=yes", "", END])
+    assert found == OLD
+    # The one of before is closed first: it may be dead, or of the old boot.
+    assert (connection.opened, connection.closed) == (1, 1)
+
+
+def _cut() -> list[str]:
+    raise EOFError
+
+
+def _hangs() -> list[str]:
+    gevent.sleep(60)
+    return []
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [(_cut, "EOFError"), (lambda: LINES, "truncated"), (lambda: ["rubbish", END], "key=value"), (_hangs, "no answer")],
+)
+def test_whatever_goes_wrong_with_a_look_is_no_answer_and_hangs_up(answer: Callable[[], list[str]], said: str) -> None:
+    found, connection = look(answer, seconds=0.2)
+    assert isinstance(found, str) and said in found
+    assert (connection.opened, connection.closed) == (1, 2)
+
+
+class RebootingHost(Host):
+    """Stand in for a host that can be let go of."""
+
+    def __init__(self, node: Node = PENDING, boot: RunningBoot | Unknown = OLD) -> None:
+        super().__init__({DriverFact: node.driver, NodeFact: node, RunningBootFact: boot})
+        self.connector: Any = object.__new__(SSHConnector)
+        self.connector_data: dict[str, Any] = {"sudo_askpass_path__/tmp": "/tmp/pyinfra-sudo-askpass-x"}
+        self.connected = True
+
+    def disconnect(self) -> None:
+        """Let go, as pyinfra does: what must be removed on the node is removed over this connection."""
+        assert not any(self.connector_data.values()), "it would talk to a node that goes down"
+        self.connected = False
+
+
+@pytest.fixture
+def host(request: pytest.FixtureRequest) -> Iterator[RebootingHost]:
+    current = RebootingHost()
+    ctx_host.set(current)
+    yield current
+    ctx_host.reset()
+
+
+def carried_out(host: RebootingHost, allowed: bool = True, boots_into: str | None = None) -> list[str]:
+    """Run the operation as pyinfra does, up to a failure; return its shell commands."""
+    found = []
+    for command in reboot.rebooted._inner(allowed=allowed, timeout=30):
+        if isinstance(command, FunctionCommand):
+            if boots_into is not None:
+                host.readings[DriverFact] = replace(host.readings[DriverFact], loaded_version=boots_into)
+            if not command.function(host.state, host, *command.args):
+                break
+        else:
+            found.append(command.get_raw_value())
+    return found
+
+
+def comes_back(monkeypatch: pytest.MonkeyPatch, *answers: RunningBoot | str) -> None:
+    time = Time(in_turn(*answers))
+    monkeypatch.setattr(reboot, "_look", lambda connector, seconds: time.look(seconds))
+    monkeypatch.setattr(reboot, "_hang_up", lambda connector: None)
+    # The operation's own clock.
+    monkeypatch.setattr(reboot, "awaited", lambda *given: awaited(given[0], given[1], given[2], time.clock, time.sleep))
+
+
+def test_a_node_that_needs_no_reboot_gets_none(host: RebootingHost) -> None:
+    host.readings[DriverFact] = GOOD.driver
+    assert (carried_out(host), host.refusals) == ([], [])
+    host.readings[DriverFact] = replace(GOOD.driver, loaded_version=None)
+    assert (carried_out(host), host.refusals) == ([], [])
+
+
+def test_a_reboot_that_is_not_allowed_is_pending_and_the_node_goes_on(host: RebootingHost) -> None:
+    assert (carried_out(host, allowed=False), host.refusals) == ([], [])
+    (said,) = host.noops
+    assert said.startswith("reboot pending: 570.172.08 (open) is loaded and 580.95.05 (open) is on disk")
+
+
+def test_a_reboot_is_recorded_and_detached_and_the_record_goes_when_it_has_helped(
+    host: RebootingHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comes_back(monkeypatch, OLD, "refused", NEW)
+    first, last = carried_out(host, boots_into="580.95.05")
+    assert first.index("attempt") < first.index("systemd-run") < first.index("systemctl reboot")
+    assert OLD.attempt(PENDING.driver) in first
+    assert "rm -f" in last and RECORD in last
+    assert host.connected and not host.refusals
+
+
+def test_a_node_that_does_not_come_back_has_failed_and_is_not_connected(
+    host: RebootingHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comes_back(monkeypatch, OLD, "refused")
+    assert len(carried_out(host)) == 1
+    assert not host.connected
+    (said,) = host.refusals
+    assert "did not answer again within 30 s; last: refused" in said
+
+
+def test_a_new_boot_with_the_old_module_has_failed_and_keeps_the_record(
+    host: RebootingHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comes_back(monkeypatch, "refused", NEW)
+    assert len(carried_out(host, boots_into="570.172.08")) == 1
+    assert "still 570.172.08 (open) is loaded" in " ".join(host.refusals)
+
+
+@pytest.mark.parametrize(
+    "readings, said",
+    [
+        ({RunningBootFact: Unknown("timed out")}, "which boot is running is unknown (timed out)"),
+        ({NodeFact: Unknown("timed out")}, "the node's state is unknown (timed out)"),
+        ({DriverFact: Unknown("timed out")}, "the driver's state is unknown (timed out)"),
+        ({RunningBootFact: replace(OLD, container=False)}, "which kernel boots next is not known"),
+        ({NodeFact: booting(PENDING, replace(READY, module_version=None))}, "Remedy: `dkms autoinstall"),
+    ],
+)
+def test_a_node_is_not_rebooted_where_anything_is_unknown_or_the_next_boot_is_not_safe(
+    host: RebootingHost, readings: dict[type, Any], said: str
+) -> None:
+    host.readings |= readings
+    assert carried_out(host) == []
+    assert said in " ".join(host.refusals)
+
+
+def test_a_machine_that_is_not_reached_by_ssh_is_not_rebooted(host: RebootingHost) -> None:
+    host.connector = object()
+    assert carried_out(host) == []
+    assert "not reached by SSH" in " ".join(host.refusals)
+
+
+@pytest.mark.parametrize("allow", ["nothing", "restart", "reset", "reboot"])
+def test_nodes_reboot_where_that_is_allowed_and_no_more_at_once_than_that(
+    allow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[dict[str, Any]] = []
+    asked = {"disruption": {"allow": allow, "max_parallel": 3, "reboot_timeout": 120}}
+    monkeypatch.setattr(reboot_deploy, "settings", lambda: settings_from(asked))
+    monkeypatch.setattr(reboot, "rebooted", lambda **given: calls.append({"operation": "rebooted", **given}))
+    monkeypatch.setattr(driver, "module_loaded", lambda **given: calls.append({"operation": "module_loaded", **given}))
+    inspect.unwrap(reboot_deploy.reboot)()
+    # What nothing loads at boot (nvidia_uvm) is loaded after it.
+    assert [call["operation"] for call in calls] == ["rebooted", "module_loaded"]
+    assert (calls[0]["allowed"], calls[0]["timeout"], calls[0]["_parallel"]) == (allow == "reboot", 120, 3)
+
+
+def test_the_probe_of_a_boot_is_answered_by_any_machine_of_systemd(
+    run_shell: Callable[[str], tuple[int, list[str]]],
+) -> None:
+    code, lines = run_shell(RunningBootFact().command())
+    assert (code, lines[-1]) == (0, END)
+    assert any(line.startswith("boot_id=") and len(line) == len("boot_id=") + 36 for line in lines)
+
+
+def test_a_node_is_not_rebooted_while_packages_are_being_installed() -> None:
+    lines = ["boot_id=a", "UserspaceTimestampMonotonic=5", "SystemState=running"]
+    assert not parse_running_boot(lines).packaging
+    (reason,) = obstacles(booting(GOOD, READY), parse_running_boot([*lines, "packaging=busy"]))
+    assert "packages are being installed" in reason and "dpkg --configure -a" in reason
