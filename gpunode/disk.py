@@ -14,10 +14,6 @@ class Disk(Reading):
 
     free: tuple[tuple[str, str, int], ...]
 
-    def free_at(self, folder: str) -> int | None:
-        """Return the free bytes at a folder; None where the node did not tell."""
-        return next((size for name, _, size in self.free if name == folder), None)
-
     def mount_of(self, folder: str) -> str | None:
         """Return the mount point that a folder lies on; None where the node did not tell."""
         return next((mount for name, mount, _ in self.free if name == folder), None)

@@ -40,3 +40,13 @@ refresh() {
     echo "gpunode: the package lists could not be refreshed; see apt's message above" >&2; exit 1; }
 }
 """
+
+# apt-mark does not wait for dpkg's lock, which unattended-upgrades may hold for minutes.
+MARK = """
+mark() {
+  tries=0
+  until said=$(apt-mark "$@" 2>&1); do
+    tries=$((tries + 1)); [ "$tries" -lt 150 ] || { echo "$said" >&2; return 1; }; sleep 2
+  done
+}
+"""

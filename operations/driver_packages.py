@@ -23,26 +23,16 @@ from facts.transaction import TransactionJournal
 from gpunode import versions
 from gpunode.driver_packages import FOREIGN, OWN, NotInstallable, chosen, gate, pin_text
 from gpunode.driver_packages import DriverPackages as State
-from operations.apt_shell import APT_GET, FINISH, READ_LISTS, REFRESH
+from operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
 from operations.failure import OperationRefused, known, node_operation
 from operations.files import rendered, write_command
 from operations.script import script_command
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
-# apt-mark does not wait for dpkg's lock, which unattended-upgrades may hold for minutes.
-_MARK = """
-mark() {
-  tries=0
-  until said=$(apt-mark "$@" 2>&1); do
-    tries=$((tries + 1)); [ "$tries" -lt 150 ] || { echo "$said" >&2; return 1; }; sleep 2
-  done
-}
-"""
-
 DRIVER = Transaction(
     name="driver",
     shared=APT_GET
-    + _MARK
+    + MARK
     + r"""
 # NAME VERSION WANT STATUS of every package of the driver that is there, half-installed ones too.
 driver_packages() {
@@ -272,7 +262,7 @@ def installed(
     )  # fmt: skip
 
 
-_HOLD = f"""{_MARK}
+_HOLD = f"""{MARK}
 if [ -n "$hold" ]; then mark hold $hold; fi
 if [ -n "$unhold" ]; then mark unhold $unhold; fi
 """
