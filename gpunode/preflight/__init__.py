@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 
 from gpunode.machine import Machine
-from gpunode.preflight import boot, cuda, driver, flavour, packaging, platform
+from gpunode.preflight import boot, cuda, disk, driver, flavour, mig, platform, trust
 from gpunode.preflight.flavour import chosen_flavour, wanted_driver
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
@@ -29,9 +29,9 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
     found += driver.branch_change_refusals(settings, there)
     found += driver.candidate_refusals(settings, dict(machine.candidates))
     found += cuda.cuda_refusals(settings, gpus, wanted)
-    found += cuda.mig_refusals(settings, gpus, wanted)
+    found += mig.mig_refusals(settings, gpus, wanted)
     found += boot.boot_refusals(settings, system, machine.boot)
-    found += packaging.disk_refusals(settings, machine.disk, there, machine.cuda.versions)
+    found += disk.disk_refusals(settings, machine.disk, there, machine.cuda.versions)
     return tuple(found)
 
 
@@ -42,9 +42,9 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *flavour.unknown_gpus(machine.pci.gpus),
         *driver.end_of_life(settings, wanted, today or datetime.now(UTC).date()),
         *cuda.cuda_cautions(settings, wanted),
-        *cuda.mig_cautions(settings),
+        *mig.mig_cautions(settings),
         *boot.boot_cautions(settings, machine.operating_system, machine.boot),
-        *packaging.trust_cautions(machine.apt_sources),
+        *trust.trust_cautions(machine.apt_sources),
     )
 
 

@@ -1,4 +1,4 @@
-"""Is the driver new enough for CUDA and for MIG, and does CUDA still know the GPUs?"""
+"""Is the driver new enough for CUDA, and does CUDA still know the GPUs?"""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from gpunode import tables, versions
 from gpunode.pci import PciGpu
 from gpunode.preflight.flavour import WantedDriver, named
 from gpunode.preflight.verdicts import Caution, Refusal
-from gpunode.requirements import mig_product
 from gpunode.settings import Settings
 
 _MINOR = "CUDA compatibility guide (gpunode/data/cuda.yaml, minor_version_compatibility)"
 _FULL = "CUDA release notes (gpunode/data/cuda.yaml, toolkit_driver)"
 _DROPPED = "CUDA release notes (gpunode/data/cuda.yaml, dropped)"
-_MIG = "MIG user guide, deployment considerations (gpunode/data/minimums.yaml, mig_minimum_driver)"
 
 
 def cuda_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
@@ -55,36 +53,4 @@ def cuda_cautions(settings: Settings, wanted: WantedDriver) -> Iterator[Caution]
             f"whether the driver is new enough for CUDA {settings.cuda.version} cannot be said: there is none yet",
             _MINOR,
             "install the driver, or set driver.enabled = True",
-        )
-
-
-def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
-    """Refuse a MIG configuration with a driver that is too old for MIG on a GPU of the node."""
-    if settings.mig.config is None or not wanted.is_known:
-        return
-    seen = set()
-    for gpu in gpus:
-        product = mig_product(gpu.name or "")
-        if product is None or product in seen:
-            continue
-        seen.add(product)
-        minimum = tables.mig_minimum_driver()[product]
-        if not wanted.at_least(minimum):
-            yield Refusal(
-                "mig",
-                f"MIG on {named(gpu)} needs driver {minimum} or newer, and the driver is {wanted}",
-                _MIG,
-                f"set driver.branch to '{versions.branch_of(minimum)}' or newer, or leave mig.config out",
-            )
-
-
-def mig_cautions(settings: Settings) -> Iterator[Caution]:
-    """Tell that a MIG configuration is judged, not applied."""
-    if settings.mig.config is not None:
-        yield Caution(
-            "mig",
-            f"mig.config {settings.mig.config!r} is judged against driver and GPUs only; this version of gpunode does "
-            "not create MIG instances",
-            "docs/settings.md",
-            "apply the layout with nvidia-mig-parted, or leave mig.config out",
         )

@@ -77,13 +77,13 @@ BREAKS = [
         "test_verify.py::test_an_upgrade_under_a_loaded_module_is_pending_not_drift",
     ),
     (
-        "gpunode/verify.py",
+        "gpunode/verify/repositories.py",
         "found == (wanted,)",
         "wanted in found",
         "test_verify.py::test_a_key_that_is_not_the_pinned_one_is_named",
     ),
     (
-        "gpunode/verify.py",
+        "gpunode/verify/repositories.py",
         "permissions == PERMISSIONS",
         'permissions.startswith("644 ")',
         "test_verify.py::test_a_keyring_that_others_may_change_or_apt_cannot_read_is_named",

@@ -1,0 +1,33 @@
+"""Judge a node: is what was asked what is there? Pure: settings and a reading in, findings out."""
+
+from __future__ import annotations
+
+from gpunode.findings import Finding
+from gpunode.health import health
+from gpunode.node import Node
+from gpunode.settings import Settings
+from gpunode.verify.containerd import containerd
+from gpunode.verify.cuda import cuda
+from gpunode.verify.driver import driver
+from gpunode.verify.next_boot import next_boot
+from gpunode.verify.repositories import repositories
+from gpunode.verify.toolkit import toolkit
+
+
+def judge(settings: Settings, node: Node) -> tuple[Finding, ...]:
+    """Return one finding per thing that the settings ask of a node, good ones included."""
+    findings: list[Finding] = []
+    if settings.driver.enabled:
+        findings += driver(settings, node)
+        findings += health(node)
+    if settings.cuda.enabled:
+        findings += cuda(settings, node)
+    if settings.toolkit.enabled:
+        findings += toolkit(settings, node)
+    if settings.containerd.enabled:
+        findings += containerd(settings, node)
+    findings += repositories(settings, node)
+    return tuple(findings)
+
+
+__all__ = ["judge", "next_boot"]

@@ -1,0 +1,21 @@
+"""One comparison of what is with what should be, as a finding."""
+
+from __future__ import annotations
+
+from gpunode.findings import Finding, FindingClass
+
+RUN = "run deploys/gpu_node.py again"
+
+
+def compared(
+    component: str, what: str, found: object, wanted: object, good: bool, remedy: str = RUN, cause: str | None = None
+) -> Finding:
+    return Finding(
+        component=component,
+        finding_class=FindingClass.OK if good else FindingClass.DRIFT,
+        what=what,
+        found="none" if found is None else str(found),
+        wanted=str(wanted),
+        cause=None if good else cause,
+        remedy=None if good else remedy,
+    )

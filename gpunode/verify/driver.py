@@ -1,0 +1,100 @@
+"""Is the driver the one that is asked for, on disk and loaded, held, and served by its daemons?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpunode import versions
+from gpunode.findings import Finding, FindingClass
+from gpunode.node import Node
+from gpunode.preflight import chosen_flavour
+from gpunode.settings import Settings
+from gpunode.verify.comparison import compared
+from gpunode.verify.gpus import gpus
+from gpunode.verify.next_boot import next_boot
+
+
+def driver(settings: Settings, node: Node) -> Iterator[Finding]:
+    asked, driver = settings.driver, node.driver
+    rule = asked.version or asked.branch
+    if rule is not None:
+        on_disk = driver.module_version
+        yield compared(
+            "driver", "module on disk", on_disk, rule, on_disk is not None and versions.in_branch(on_disk, rule)
+        )
+    if driver.reboot_pending:
+        loaded = f"{driver.loaded_version} ({driver.loaded_flavour})" if driver.loaded_version else "nouveau"
+        yield Finding(
+            "driver", FindingClass.REBOOT_PENDING, "loaded module",
+            loaded, f"{driver.module_version} ({driver.module_flavour})",
+            cause="the driver was changed while the old module was loaded",
+            remedy="drain and reboot the node",
+        )  # fmt: skip
+    else:
+        yield compared(
+            "driver", "loaded module", driver.loaded_version, rule or driver.module_version,
+            driver.loaded_version is not None and (rule is None or versions.in_branch(driver.loaded_version, rule)),
+        )  # fmt: skip
+    flavour = chosen_flavour(settings, node.pci.gpus)
+    loaded_flavour = driver.loaded_flavour or driver.module_flavour
+    # Where any flavour will do and gpunode did not install it, the one that is there is right.
+    chosen = asked.flavour != "auto" or asked.source == "cuda-repository"
+    if chosen and not driver.reboot_pending and loaded_flavour is not None:
+        yield compared("driver", "flavour", loaded_flavour, flavour, loaded_flavour == flavour)
+    yield compared(
+        "driver", "library", driver.library_version, driver.module_version,
+        driver.library_version is not None and driver.library_version == driver.module_version,
+        cause="an upgrade moved one package and not the other",
+    )  # fmt: skip
+    if not driver.reboot_pending:
+        if driver.loaded_version is not None:
+            yield compared(
+                "driver", "nvidia_uvm", "loaded" if driver.uvm_loaded else None, "loaded", driver.uvm_loaded,
+                cause="CUDA does not start without it",
+            )  # fmt: skip
+        yield from gpus(node)
+    if asked.source != "present":
+        yield from _held(settings, node)
+    yield from _services(settings, node)
+    yield from next_boot(node)
+
+
+def _held(settings: Settings, node: Node) -> Iterator[Finding]:
+    """Judge whether apt keeps the driver's packages as they are, where the settings ask for it."""
+    asked, driver = settings.driver, node.driver
+    if not asked.hold:
+        return
+    wanted = [name for name, _ in driver.packages] + list(driver.kernels if asked.hold_kernel else ())
+    loose = [name for name in wanted if name not in driver.held]
+    yield compared(
+        "driver", "held", f"not {', '.join(loose)}" if loose else "all", "all", not loose,
+        cause="the next upgrade of the system's packages would move the driver under the loaded module",
+    )  # fmt: skip
+
+
+def _services(settings: Settings, node: Node) -> Iterator[Finding]:
+    """Judge fabric manager where there are NVSwitches, and the persistence daemon where its unit is."""
+    driver = node.driver
+    if node.pci.nvswitches and driver.module_version is not None:
+        there = driver.fabric_managers
+        yield compared(
+            "driver", "fabric manager", ", ".join(there) or None, driver.module_version,
+            bool(there) and all(versions.same(version, driver.module_version) for version in there),
+            cause="CUDA does not start (error 802) with a fabric manager of another version than the driver",
+        )  # fmt: skip
+        yield _service(node, "nvidia-fabricmanager")
+    # `present` is only verified, and this daemon is a convenience that nobody has asked for there.
+    if settings.driver.persistenced and settings.driver.source != "present" and driver.service("nvidia-persistenced"):
+        yield _service(node, "nvidia-persistenced")
+
+
+def _service(node: Node, name: str) -> Finding:
+    service = node.driver.service(name)
+    found = "not installed"
+    if service is not None:
+        boot = "starts at boot" if service.enabled else "does not start at boot"
+        found = f"{'running' if service.active else 'stopped'}, {boot}"
+    wanted = "running, starts at boot"
+    # It needs the module that is on disk: what it lacks comes with the boot.
+    waits = node.driver.reboot_pending and service is not None and service.enabled
+    return compared("driver", f"service {name}", found, wanted, found == wanted or waits)

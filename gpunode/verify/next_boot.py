@@ -1,0 +1,46 @@
+"""Will the kernel that boots next load the driver that is on disk?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpunode.findings import Finding
+from gpunode.node import Node
+from gpunode.verify.comparison import compared
+
+
+def next_boot(node: Node) -> Iterator[Finding]:
+    """Judge whether the kernel that boots next will load the driver that is on disk; nothing where none is known."""
+    kernel, driver, boot = node.boot.next_kernel, node.driver, node.boot
+    if kernel is None or driver.module_version is None:
+        return
+    release = kernel.release
+    build = f"`dkms autoinstall -k {release}` on the node, before it boots"
+    if not kernel.headers:
+        build = f"install linux-headers-{release}, then {build}"
+    cause = f"kernel {release} boots next and has " + (
+        f"a module {kernel.module_version}" if kernel.module_version else "no nvidia module"
+    )
+    if kernel.module_version is None:
+        state = boot.dkms_state("nvidia", release)
+        cause += f"; DKMS: {state}" if state else "; DKMS knows of none"
+        cause += "" if kernel.headers else "; its headers are not there"
+    yield compared(
+        "driver", "next boot", kernel.module_version, driver.module_version,
+        kernel.module_version == driver.module_version, remedy=build, cause=cause,
+    )  # fmt: skip
+    if boot.secure_boot and kernel.module_version is not None:
+        yield compared(
+            "driver", "next boot's signature", kernel.module_signer, "signed by a key that the firmware knows",
+            # What DKMS built, DKMS signed.
+            kernel.module_signer is not None and (boot.key_enrolled or boot.dkms_state("nvidia", release) is None),
+            remedy="enrol a key and sign the module (`mokutil --import`, `dkms autoinstall`), or use signed packages",
+            cause="secure boot is on: the kernel will reject the module",
+        )  # fmt: skip
+    if kernel.initramfs_written is not None and boot.blacklist_written is not None:
+        yield compared(
+            "driver", "next boot's initramfs", "holds nouveau" if kernel.initramfs_nouveau else "does not load nouveau",
+            "does not load nouveau", not kernel.initramfs_nouveau,
+            remedy=f"`update-initramfs -u -k {release}` on the node",
+            cause="it is older than the blacklist of nouveau, which may be loaded before the blacklist is read",
+        )  # fmt: skip

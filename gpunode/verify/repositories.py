@@ -1,0 +1,33 @@
+"""Are package repositories trusted by their pinned keys, and by these alone?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpunode.findings import Finding
+from gpunode.keyring import PERMISSIONS
+from gpunode.node import Node
+from gpunode.settings import Settings
+from gpunode.verify.comparison import compared
+
+
+def repositories(settings: Settings, node: Node) -> Iterator[Finding]:
+    """Judge the keys that package repositories are trusted by: each its pinned one and no other, for root to change."""
+    used = {
+        "cuda": settings.cuda.enabled or (settings.driver.enabled and settings.driver.source == "cuda-repository"),
+        "toolkit": settings.toolkit.enabled,
+        "docker": settings.containerd.enabled and settings.containerd.source == "docker-repository",
+    }
+    for name in (name for name, is_used in used.items() if is_used):
+        wanted: str = getattr(settings.repositories, name).key_fingerprint
+        found = node.keyrings.of(name)
+        yield compared(
+            "repositories", f"key of {name}", ", ".join(found) or None, wanted, found == (wanted,),
+            cause="the keyring was replaced or holds another key",
+        )  # fmt: skip
+        permissions = node.keyrings.permissions_of(name)
+        if permissions is not None:
+            yield compared(
+                "repositories", f"keyring of {name}", permissions, PERMISSIONS, permissions == PERMISSIONS,
+                cause="others than root may change the keyring, or apt cannot read it",
+            )  # fmt: skip
