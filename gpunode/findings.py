@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from gpunode.disturbance import Disturbance
+
 
 class ExitCode(IntEnum):
     """Name what the exit status of a gpunode command says."""
@@ -55,7 +57,8 @@ class Finding:
     """Hold one comparison of what is with what should be.
 
     `what` names the thing compared (`loaded module`), `found` and `wanted` are the two sides as text, `cause` and
-    `remedy` say why and what to do, `source` says where the wanted value is stated.
+    `remedy` say why and what to do, `source` says where the wanted value is stated. `disturbs` is what its remedy
+    costs the node; None where there is none, or nobody can say.
     """
 
     component: str
@@ -66,6 +69,7 @@ class Finding:
     cause: str | None = None
     remedy: str | None = None
     source: str | None = None
+    disturbs: Disturbance | None = None
 
     def to_json(self) -> dict[str, str | None]:
         """Return the fields as plain JSON types; the class stands under `class`."""
@@ -78,6 +82,7 @@ class Finding:
             "cause": self.cause,
             "remedy": self.remedy,
             "source": self.source,
+            "disturbs": None if self.disturbs is None else self.disturbs.name,
         }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpunode import tables
+from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.probe_output import repeated, values
 from gpunode.reading import ParseError, Reading
@@ -171,4 +172,5 @@ def _sick(what: str, found: str, wanted: str, remedy: str | None, address: str |
         found=found,
         wanted=wanted,
         remedy=_REMEDIES[remedy].format(address=address) if remedy else "run nvidia-smi on the node",
+        disturbs=Disturbance[remedy] if remedy else None,
     )

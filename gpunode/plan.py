@@ -9,26 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from enum import IntEnum
 from typing import Any
 
+from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
 from gpunode.reading import Reading
 from gpunode.settings import Settings
 from gpunode.verify import judge
+from gpunode.verify.subject import Subject
 
 SCHEMA = 1
-
-
-class Disturbance(IntEnum):
-    """Order what a step disturbs: nothing, a service, a GPU, the whole node."""
-
-    nothing = 0
-    restart = 1
-    reset = 2
-    reboot = 3
 
 
 @dataclass(frozen=True)
@@ -83,114 +75,137 @@ def plan(settings: Settings, node: Node, today: date | None = None) -> Plan:
     return Plan(refused, told, () if refused else tuple(_steps(settings, node)))
 
 
+# What is wrong with a component, by what it is about. Each room takes out what its steps mend.
+Bad = dict[str, Finding]
+
+
 def _steps(settings: Settings, node: Node) -> Iterator[Step]:
-    bad = [item for item in judge(settings, node) if item.finding_class is not FindingClass.OK]
-    by_component: dict[str, list[Finding]] = {}
-    for item in bad:
-        by_component.setdefault(item.component, []).append(item)
+    bad: dict[str, Bad] = {}
+    for item in judge(settings, node):
+        if item.finding_class is not FindingClass.OK:
+            bad.setdefault(item.component, {})[item.what] = item
+    allowed = Disturbance[settings.disruption.allow]
     for component, steps in (
         ("repositories", _repositories),
         ("driver", _driver),
+        ("health", _by_hand),
         ("cuda", _cuda),
         ("toolkit", _toolkit),
         ("containerd", _containerd),
     ):
-        allowed = Disturbance[settings.disruption.allow]
-        for step in steps(settings, node, {item.what: item for item in by_component.get(component, [])}):
+        found = bad.pop(component, {})
+        for step in (*steps(settings, node, found), *_by_hand(settings, node, found)):
             # A service that no container feels may be restarted in any case: a first provisioning is exempt.
             felt = step.disturbs > Disturbance.restart or node.containerd.shims > 0
             waits = step.disturbs > allowed and felt
             yield Step(step.component, step.action, step.found, step.wanted, step.disturbs, waits or step.pending)
 
 
-def _step(component: str, action: str, item: Finding, disturbs: Disturbance, pending: bool = False) -> Step:
-    return Step(component, action, item.found, item.wanted, disturbs, pending)
+def _step(action: str, item: Finding, disturbs: Disturbance | None = None, pending: bool = False) -> Step:
+    grave = item.disturbs if disturbs is None else disturbs
+    return Step(item.component, action, item.found, item.wanted, grave or Disturbance.nothing, pending)
 
 
-def _repositories(settings: Settings, node: Node, found: dict[str, Finding]) -> Iterator[Step]:
-    for what, item in found.items():
-        name = what.removeprefix("key of ").removeprefix("keyring of ")
-        yield _step("repositories", f"trust the {name} repository by its pinned key", item, Disturbance.nothing)
+def _by_hand(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
+    """Give what no step of a run mends to a person, so that a plan leaves out nothing that the verdict would find."""
+    while found:
+        item = found.pop(next(iter(found)))
+        yield _step(f"{item.what}: {item.remedy or item.cause or item.finding_class}", item, pending=True)
 
 
-def _driver(settings: Settings, node: Node, found: dict[str, Finding]) -> Iterator[Step]:
+def _take(found: Bad, *subjects: str) -> Finding | None:
+    """Take out all of `subjects`; return the first that is there."""
+    taken = [found.pop(subject) for subject in subjects if subject in found]
+    return taken[0] if taken else None
+
+
+def _repositories(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
+    for what in tuple(found):
+        if name := Subject.KEY.named(what) or Subject.KEYRING.named(what):
+            yield _step(f"trust the {name} repository by its pinned key", found.pop(what))
+
+
+def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     there, asked = node.driver, settings.driver
     installs = asked.source != "present"
-    item = found.get("module on disk") or found.get("flavour") or found.get("library")
-    if item and installs:
+    module = found.get(Subject.MODULE_ON_DISK) or found.get(Subject.FLAVOUR)
+    changes = _take(found, Subject.MODULE_ON_DISK, Subject.FLAVOUR, Subject.LIBRARY) if installs else None
+    if changes:
         rule = asked.version or f"{asked.branch} (its newest version)"
         flavour = chosen_flavour(settings, node.pci.gpus)
         verb = "install" if there.module_version is None else "change to"
         # Packages alone disturb nobody: the loaded module stays until the node boots.
-        yield _step("driver", f"{verb} driver {rule}, {flavour} kernel module", item, Disturbance.nothing)
+        yield _step(f"{verb} driver {rule}, {flavour} kernel module", changes, Disturbance.nothing)
     kernel = node.boot.next_kernel
     if installs and kernel is not None and not kernel.headers and asked.kernel_headers == "install":
         yield Step(
             "driver", f"install linux-headers-{kernel.release}", "none", "headers of the kernel that boots next",
             Disturbance.nothing,
         )  # fmt: skip
-    if found.get("fabric manager") and installs and not item:
-        action = "install fabric manager at the driver's version"
-        yield _step("driver", action, found["fabric manager"], Disturbance.nothing)
-    if installs and asked.hold and (item or found.get("held")):
-        loose = found["held"].found if "held" in found else None
+    if installs and (manager := _take(found, Subject.FABRIC_MANAGER)) and not changes:
+        yield _step("install fabric manager at the driver's version", manager)
+    held = _take(found, Subject.HELD)
+    if installs and asked.hold and (changes or held):
+        loose = held.found if held else None
         yield Step("driver", "hold the driver's packages", loose, "all held", Disturbance.nothing)
-    for name in ("nvidia-fabricmanager", "nvidia-persistenced"):
-        if service := found.get(f"service {name}"):
-            yield _step("driver", f"run {name}, now and at boot", service, Disturbance.nothing)
-    loaded = found.get("loaded module")
-    if there.nouveau_loaded and there.loaded_version is None:
-        # It gives the GPUs up at a boot alone.
-        if loaded:
-            yield _step("driver", "boot the node from nouveau into the new module", loaded, Disturbance.reboot)
-    elif there.loaded_version is None:
-        if loaded:
-            yield _step("driver", "load the kernel module", loaded, Disturbance.nothing)
-    elif item or loaded:
-        reason = loaded or item
-        if reason is not None and (found.get("module on disk") or found.get("flavour") or loaded):
-            yield _step("driver", "boot the node into the new module", reason, Disturbance.reboot)
-    if found.get("next boot") and there.module_version is not None:
-        # By hand, so far: a run does not build modules for another kernel than its own.
-        yield _step(
-            "driver", found["next boot"].remedy or "mend the next boot", found["next boot"], Disturbance.nothing,
-            pending=True,
-        )  # fmt: skip
-    gpus = found.get("GPUs by nvidia-smi")
-    if gpus and not (item or loaded):
-        yield _step("driver", gpus.remedy or "look at the GPUs", gpus, Disturbance.reboot, pending=True)
+    yield from _services(found)
+    yield from _load(node, found, module if installs else None)
+    # The new driver's own: what they say of the old one is no step beside it.
+    if changes or there.loaded_version is None:
+        _take(found, Subject.GPUS, Subject.NEXT_BOOT)
 
 
-def _cuda(settings: Settings, node: Node, found: dict[str, Finding]) -> Iterator[Step]:
+def _services(found: Bad) -> Iterator[Step]:
+    for what in tuple(found):
+        if name := Subject.SERVICE.named(what):
+            yield _step(f"run {name}, now and at boot", found.pop(what))
+
+
+def _load(node: Node, found: Bad, module: Finding | None) -> Iterator[Step]:
+    """Load the module that is, or will be, on disk: at once where none is loaded, else by a boot alone."""
+    loaded = _take(found, Subject.LOADED_MODULE)
+    uvm = _take(found, Subject.UVM)
+    if node.driver.loaded_version is None and not node.driver.nouveau_loaded:
+        if loaded:
+            yield _step("load the kernel module", loaded)
+    elif reason := loaded or module:
+        from_nouveau = "from nouveau " if node.driver.loaded_version is None else ""
+        yield _step(f"boot the node {from_nouveau}into the new module", reason, Disturbance.reboot)
+    elif uvm:
+        yield _step("load nvidia_uvm", uvm)
+
+
+def _cuda(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     version = settings.cuda.version
-    if item := found.get("toolkit") or found.get("nvcc"):
-        yield _step("cuda", f"install CUDA toolkit {version}", item, Disturbance.nothing)
-    elif item := found.get("/usr/local/cuda"):
-        yield _step("cuda", f"point /usr/local/cuda at {version}", item, Disturbance.nothing, pending=True)
-    if item := found.get("profile script"):
-        yield _step("cuda", "write the profile script", item, Disturbance.nothing)
+    default = found.get(Subject.CUDA_DEFAULT)
+    if item := _take(found, Subject.CUDA_TOOLKIT, Subject.NVCC):
+        _take(found, Subject.CUDA_DEFAULT)
+        yield _step(f"install CUDA toolkit {version}", item)
+    elif default and _take(found, Subject.CUDA_DEFAULT):
+        yield _step(f"point /usr/local/cuda at {version}", default, pending=True)
+    if item := _take(found, Subject.CUDA_PROFILE):
+        yield _step("write the profile script", item)
 
 
-def _toolkit(settings: Settings, node: Node, found: dict[str, Finding]) -> Iterator[Step]:
-    if item := next(iter(found.values()), None):
+def _toolkit(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
+    if item := _take(found, Subject.TOOLKIT, Subject.TOOLKIT_PACKAGES, Subject.TOOLKIT_RUNTIME):
         wanted = f" {settings.toolkit.version}" if settings.toolkit.version else ""
-        yield _step("toolkit", f"install the NVIDIA container toolkit{wanted}", item, Disturbance.nothing)
+        yield _step(f"install the NVIDIA container toolkit{wanted}", item)
 
 
-def _containerd(settings: Settings, node: Node, found: dict[str, Finding]) -> Iterator[Step]:
-    running = node.containerd.active
-    if item := found.get("version"):
-        grave = Disturbance.restart if running else Disturbance.nothing
-        yield _step("containerd", "install containerd", item, grave)
-    names = ("default runtime", "SystemdCgroup of runc", "SystemdCgroup of nvidia", "running configuration")
-    items = [found[name] for name in names if name in found]
-    if items:
-        grave = Disturbance.restart if running else Disturbance.nothing
-        action = "bring its runtimes to what is asked" + (" and restart it" if running else "")
-        yield _step("containerd", action, items[0], grave)
-    elif (item := found.get("CRI plugin")) and running:
-        yield _step("containerd", "restart it", item, Disturbance.restart)
-    for what in ("service", "starts at boot"):
-        if item := found.get(what):
-            action = "start it" if what == "service" else "start it at boot"
-            yield _step("containerd", action, item, Disturbance.nothing)
+def _containerd(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
+    if item := _take(found, Subject.CONTAINERD_VERSION):
+        yield _step("install containerd", item)
+    runtimes = _take(
+        found, Subject.DEFAULT_RUNTIME, Subject.SYSTEMD_CGROUP.of("runc"), Subject.SYSTEMD_CGROUP.of("nvidia"),
+        Subject.RUNNING_CONFIGURATION,
+    )  # fmt: skip
+    plugin = _take(found, Subject.CRI_PLUGIN)
+    if runtimes:
+        restart = " and restart it" if node.containerd.active else ""
+        yield _step(f"bring its runtimes to what is asked{restart}", runtimes)
+    elif plugin:
+        yield _step("restart it", plugin)
+    for what, action in ((Subject.SERVICE, "start it"), (Subject.CONTAINERD_AT_BOOT, "start it at boot")):
+        if item := _take(found, what):
+            yield _step(action, item)

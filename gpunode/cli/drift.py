@@ -64,4 +64,5 @@ def _print(reports: tuple[NodeReport, ...], show_all: bool) -> None:
         console.print(f"{report.name}: {worst(report.findings)}, {count}")
         for item in bad:
             why = f"  {item.component}: {item.what}: {item.cause or item.finding_class}"
-            console.print(why + (f". Remedy: {item.remedy}" if item.remedy else ""))
+            remedy = f". Remedy: {item.remedy}" if item.remedy else ""
+            console.print(why + remedy + (f". Disturbs: {item.disturbs.name}" if item.disturbs is not None else ""))

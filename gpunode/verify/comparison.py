@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 
 RUN = "run deploys/gpu_node.py again"
 
 
 def compared(
-    component: str, what: str, found: object, wanted: object, good: bool, remedy: str = RUN, cause: str | None = None
-) -> Finding:
+    component: str, what: str, found: object, wanted: object, good: bool, remedy: str = RUN, cause: str | None = None,
+    disturbs: Disturbance = Disturbance.nothing,
+) -> Finding:  # fmt: skip
+    """Return a finding that is good or drift; cause, remedy and what that one disturbs count for drift alone."""
     return Finding(
         component=component,
         finding_class=FindingClass.OK if good else FindingClass.DRIFT,
@@ -18,4 +21,5 @@ def compared(
         wanted=str(wanted),
         cause=None if good else cause,
         remedy=None if good else remedy,
+        disturbs=None if good else disturbs,
     )

@@ -9,16 +9,18 @@ from gpunode.findings import Finding
 from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.verify.comparison import compared
+from gpunode.verify.subject import Subject
 
 
 def cuda(settings: Settings, node: Node) -> Iterator[Finding]:
-    wanted = settings.cuda.version
-    yield compared("cuda", "toolkit", ", ".join(node.cuda.versions) or None, wanted, wanted in node.cuda.versions)
+    """Judge the CUDA toolkit, the link and the compiler that programs take, and the profile script."""
+    wanted, there = settings.cuda.version, node.cuda.versions
+    yield compared("cuda", Subject.CUDA_TOOLKIT, ", ".join(there) or None, wanted, wanted in there)
     yield compared(
-        "cuda", "/usr/local/cuda", node.cuda.default_version, wanted, node.cuda.default_version == wanted,
+        "cuda", Subject.CUDA_DEFAULT, node.cuda.default_version, wanted, node.cuda.default_version == wanted,
         remedy="`update-alternatives --config cuda` on the node",
     )  # fmt: skip
     nvcc = node.cuda.nvcc_version
-    yield compared("cuda", "nvcc", nvcc, wanted, nvcc is not None and versions.in_branch(nvcc, wanted))
+    yield compared("cuda", Subject.NVCC, nvcc, wanted, nvcc is not None and versions.in_branch(nvcc, wanted))
     if settings.cuda.profile:
-        yield compared("cuda", "profile script", "yes" if node.cuda.profile else None, "yes", node.cuda.profile)
+        yield compared("cuda", Subject.CUDA_PROFILE, "yes" if node.cuda.profile else None, "yes", node.cuda.profile)

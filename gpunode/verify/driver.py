@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode import versions
+from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.preflight import chosen_flavour
@@ -12,44 +13,51 @@ from gpunode.settings import Settings
 from gpunode.verify.comparison import compared
 from gpunode.verify.gpus import gpus
 from gpunode.verify.next_boot import next_boot
+from gpunode.verify.subject import Subject
 
 
 def driver(settings: Settings, node: Node) -> Iterator[Finding]:
+    """Judge the driver; what only a new boot can show is not asked for while one is pending."""
     asked, driver = settings.driver, node.driver
     rule = asked.version or asked.branch
     if rule is not None:
         on_disk = driver.module_version
         yield compared(
-            "driver", "module on disk", on_disk, rule, on_disk is not None and versions.in_branch(on_disk, rule)
+            "driver", Subject.MODULE_ON_DISK, on_disk, rule, on_disk is not None and versions.in_branch(on_disk, rule)
         )
     if driver.reboot_pending:
         loaded = f"{driver.loaded_version} ({driver.loaded_flavour})" if driver.loaded_version else "nouveau"
         yield Finding(
-            "driver", FindingClass.REBOOT_PENDING, "loaded module",
+            "driver", FindingClass.REBOOT_PENDING, Subject.LOADED_MODULE,
             loaded, f"{driver.module_version} ({driver.module_flavour})",
             cause="the driver was changed while the old module was loaded",
-            remedy="drain and reboot the node",
+            remedy="drain and reboot the node", disturbs=Disturbance.reboot,
         )  # fmt: skip
     else:
         yield compared(
-            "driver", "loaded module", driver.loaded_version, rule or driver.module_version,
+            "driver", Subject.LOADED_MODULE, driver.loaded_version, rule or driver.module_version,
             driver.loaded_version is not None and (rule is None or versions.in_branch(driver.loaded_version, rule)),
+            # A module that is not loaded yet comes without a boot; one that is loaded goes by a boot alone.
+            disturbs=Disturbance.nothing if driver.loaded_version is None else Disturbance.reboot,
         )  # fmt: skip
     flavour = chosen_flavour(settings, node.pci.gpus)
     loaded_flavour = driver.loaded_flavour or driver.module_flavour
     # Where any flavour will do and gpunode did not install it, the one that is there is right.
     chosen = asked.flavour != "auto" or asked.source == "cuda-repository"
     if chosen and not driver.reboot_pending and loaded_flavour is not None:
-        yield compared("driver", "flavour", loaded_flavour, flavour, loaded_flavour == flavour)
+        yield compared(
+            "driver", Subject.FLAVOUR, loaded_flavour, flavour, loaded_flavour == flavour,
+            disturbs=Disturbance.nothing if driver.loaded_version is None else Disturbance.reboot,
+        )  # fmt: skip
     yield compared(
-        "driver", "library", driver.library_version, driver.module_version,
+        "driver", Subject.LIBRARY, driver.library_version, driver.module_version,
         driver.library_version is not None and driver.library_version == driver.module_version,
         cause="an upgrade moved one package and not the other",
     )  # fmt: skip
     if not driver.reboot_pending:
         if driver.loaded_version is not None:
             yield compared(
-                "driver", "nvidia_uvm", "loaded" if driver.uvm_loaded else None, "loaded", driver.uvm_loaded,
+                "driver", Subject.UVM, "loaded" if driver.uvm_loaded else None, "loaded", driver.uvm_loaded,
                 cause="CUDA does not start without it",
             )  # fmt: skip
         yield from gpus(node)
@@ -67,7 +75,7 @@ def _held(settings: Settings, node: Node) -> Iterator[Finding]:
     wanted = [name for name, _ in driver.packages] + list(driver.kernels if asked.hold_kernel else ())
     loose = [name for name in wanted if name not in driver.held]
     yield compared(
-        "driver", "held", f"not {', '.join(loose)}" if loose else "all", "all", not loose,
+        "driver", Subject.HELD, f"not {', '.join(loose)}" if loose else "all", "all", not loose,
         cause="the next upgrade of the system's packages would move the driver under the loaded module",
     )  # fmt: skip
 
@@ -78,9 +86,10 @@ def _services(settings: Settings, node: Node) -> Iterator[Finding]:
     if node.pci.nvswitches and driver.module_version is not None:
         there = driver.fabric_managers
         yield compared(
-            "driver", "fabric manager", ", ".join(there) or None, driver.module_version,
+            "driver", Subject.FABRIC_MANAGER, ", ".join(there) or None, driver.module_version,
             bool(there) and all(versions.same(version, driver.module_version) for version in there),
             cause="CUDA does not start (error 802) with a fabric manager of another version than the driver",
+            disturbs=Disturbance.restart,
         )  # fmt: skip
         yield _service(node, "nvidia-fabricmanager")
     # `present` is only verified, and this daemon is a convenience that nobody has asked for there.
@@ -97,4 +106,4 @@ def _service(node: Node, name: str) -> Finding:
     wanted = "running, starts at boot"
     # It needs the module that is on disk: what it lacks comes with the boot.
     waits = node.driver.reboot_pending and service is not None and service.enabled
-    return compared("driver", f"service {name}", found, wanted, found == wanted or waits)
+    return compared("driver", Subject.SERVICE.of(name), found, wanted, found == wanted or waits)

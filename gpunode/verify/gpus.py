@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.verify.comparison import compared
+from gpunode.verify.subject import Subject
 
 
 def gpus(node: Node) -> Iterator[Finding]:
@@ -21,13 +23,14 @@ def gpus(node: Node) -> Iterator[Finding]:
     on_bus, answering = len(node.pci.gpus), len(node.gpus.gpus)
     if node.gpus.status in ("hangs", "lost", "error"):
         yield Finding(
-            "driver", FindingClass.ERROR, "GPUs by nvidia-smi", node.gpus.message or node.gpus.status, f"{on_bus}",
+            "driver", FindingClass.ERROR, Subject.GPUS, node.gpus.message or node.gpus.status, f"{on_bus}",
             cause=causes.get(node.gpus.status, f"nvidia-smi exits {node.gpus.exit_code}"),
             remedy=remedies.get(node.gpus.status, "run nvidia-smi on the node"),
+            disturbs=Disturbance.reboot if node.gpus.status in remedies else None,
         )  # fmt: skip
         return
     yield compared(
-        "driver", "GPUs by nvidia-smi",
+        "driver", Subject.GPUS,
         answering if node.gpus.status == "ok" else f"{answering} ({node.gpus.message or node.gpus.status})", on_bus,
         node.gpus.status == "ok" and answering == on_bus,
         cause=causes.get(node.gpus.status, "a GPU on the bus is not driven"),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding
 from gpunode.node import Node
 from gpunode.verify.comparison import compared
+from gpunode.verify.subject import Subject
 
 
 def next_boot(node: Node) -> Iterator[Finding]:
@@ -26,20 +28,20 @@ def next_boot(node: Node) -> Iterator[Finding]:
         cause += f"; DKMS: {state}" if state else "; DKMS knows of none"
         cause += "" if kernel.headers else "; its headers are not there"
     yield compared(
-        "driver", "next boot", kernel.module_version, driver.module_version,
+        "driver", Subject.NEXT_BOOT, kernel.module_version, driver.module_version,
         kernel.module_version == driver.module_version, remedy=build, cause=cause,
     )  # fmt: skip
     if boot.secure_boot and kernel.module_version is not None:
         yield compared(
-            "driver", "next boot's signature", kernel.module_signer, "signed by a key that the firmware knows",
+            "driver", Subject.SIGNATURE, kernel.module_signer, "signed by a key that the firmware knows",
             # What DKMS built, DKMS signed.
             kernel.module_signer is not None and (boot.key_enrolled or boot.dkms_state("nvidia", release) is None),
             remedy="enrol a key and sign the module (`mokutil --import`, `dkms autoinstall`), or use signed packages",
-            cause="secure boot is on: the kernel will reject the module",
+            cause="secure boot is on: the kernel will reject the module", disturbs=Disturbance.reboot,
         )  # fmt: skip
     if kernel.initramfs_written is not None and boot.blacklist_written is not None:
         yield compared(
-            "driver", "next boot's initramfs", "holds nouveau" if kernel.initramfs_nouveau else "does not load nouveau",
+            "driver", Subject.INITRAMFS, "holds nouveau" if kernel.initramfs_nouveau else "does not load nouveau",
             "does not load nouveau", not kernel.initramfs_nouveau,
             remedy=f"`update-initramfs -u -k {release}` on the node",
             cause="it is older than the blacklist of nouveau, which may be loaded before the blacklist is read",

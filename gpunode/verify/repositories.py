@@ -9,6 +9,7 @@ from gpunode.keyring import PERMISSIONS
 from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.verify.comparison import compared
+from gpunode.verify.subject import Subject
 
 
 def repositories(settings: Settings, node: Node) -> Iterator[Finding]:
@@ -22,12 +23,12 @@ def repositories(settings: Settings, node: Node) -> Iterator[Finding]:
         wanted: str = getattr(settings.repositories, name).key_fingerprint
         found = node.keyrings.of(name)
         yield compared(
-            "repositories", f"key of {name}", ", ".join(found) or None, wanted, found == (wanted,),
+            "repositories", Subject.KEY.of(name), ", ".join(found) or None, wanted, found == (wanted,),
             cause="the keyring was replaced or holds another key",
         )  # fmt: skip
         permissions = node.keyrings.permissions_of(name)
         if permissions is not None:
             yield compared(
-                "repositories", f"keyring of {name}", permissions, PERMISSIONS, permissions == PERMISSIONS,
+                "repositories", Subject.KEYRING.of(name), permissions, PERMISSIONS, permissions == PERMISSIONS,
                 cause="others than root may change the keyring, or apt cannot read it",
             )  # fmt: skip

@@ -17,12 +17,16 @@ from hypothesis import strategies as st
 
 from gpunode import plan_docs, recorded
 from gpunode.boot import Boot, Kernel
-from gpunode.driver import DriverState
+from gpunode.disturbance import Disturbance
+from gpunode.driver import DriverState, Service
+from gpunode.findings import FindingClass
+from gpunode.health import GpuHealth
 from gpunode.node import Node
 from gpunode.pci import PciGpu, PciGpus
-from gpunode.plan import Disturbance, Plan, plan
+from gpunode.plan import Plan, plan
 from gpunode.recorded import _BARE, FactsError, facts_json, read_facts, read_settings
 from gpunode.settings import settings_from
+from gpunode.verify import judge
 from tests.unit.test_verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
@@ -101,6 +105,68 @@ def test_a_next_kernel_without_module_is_said_before_anybody_reboots() -> None:
     settings = settings_from({"driver": {"source": "present"}, "toolkit": {"version": "1.17.8"}})
     (step,) = plan(settings, replace(GOOD, boot=boot)).steps
     assert "linux-headers-6.1.0-41-amd64" in step.action and "dkms autoinstall -k 6.1.0-41-amd64" in step.action
+
+
+def test_an_unloaded_nvidia_uvm_is_loaded() -> None:
+    assert _steps(plan(SETTINGS, replace(GOOD, driver=replace(GOOD.driver, uvm_loaded=False)))) == [
+        ("driver", "load nvidia_uvm", "nothing")
+    ]
+
+
+def test_a_gpu_that_needs_a_reset_is_a_person_s_step_with_its_cost() -> None:
+    sick = replace(GOOD, health=replace(GOOD.health, gpus=(GpuHealth("0000:1a:00.0", uncorrected_errors=2),)))
+    (step,) = plan(SETTINGS, sick).steps
+    assert step.pending and step.disturbs is Disturbance.reset
+    assert "uncorrected ECC errors" in step.action and "nvidia-smi --gpu-reset -i 0000:1a:00.0" in step.action
+
+
+_WORSE = [
+    ("driver", {"loaded_version": "570.172.08"}),
+    ("driver", {"loaded_version": None}),
+    ("driver", {"module_version": None, "loaded_version": None, "library_version": None}),
+    ("driver", {"library_version": "570.172.08"}),
+    ("driver", {"uvm_loaded": False}),
+    ("driver", {"packages": (("nvidia-open", "580.95.05-1"),)}),
+    ("driver", {"loaded_flavour": "proprietary", "module_license": "NVIDIA"}),
+    ("driver", {"services": (Service("nvidia-persistenced", active=False, enabled=False),)}),
+    ("gpus", {"status": "hangs", "gpus": ()}),
+    ("gpus", {"status": "no driver", "gpus": ()}),
+    ("health", {"gpus": (GpuHealth("0000:1a:00.0", remap_pending=True),)}),
+    ("health", {"gpus": (GpuHealth("0000:1a:00.0", remap_failed=True),)}),
+    ("boot", {"running": "6.1.0-40", "next_release": "6.1.0-41", "kernels": (Kernel("6.1.0-41", headers=False),)}),
+    ("cuda", {"versions": ()}),
+    ("cuda", {"default_path": "/usr/local/cuda-11.8"}),
+    ("cuda", {"profile": False}),
+    ("toolkit", {"runtime_path": None}),
+    ("containerd", {"version": None}),
+    ("containerd", {"active": False}),
+    ("containerd", {"enabled": False}),
+    ("containerd", {"configured_at": 99.0}),
+    ("containerd", {"default_runtime": "runc"}),
+    ("containerd", {"cri_plugin": "error"}),
+    ("keyrings", {"keys": ()}),
+]
+
+
+@given(worse=st.lists(st.sampled_from(_WORSE), max_size=4))
+def test_a_plan_has_steps_exactly_where_the_verdict_finds_something_wanting(worse: list[tuple[str, Any]]) -> None:
+    node = GOOD
+    for part, fields in worse:
+        node = replace(node, **{part: replace(getattr(node, part), **fields)})
+    bad = {item.component for item in judge(SETTINGS, node) if item.finding_class is not FindingClass.OK}
+    found = plan(SETTINGS, node)
+    assert {step.component for step in found.steps} == (set() if found.refusals else bad)
+
+
+@pytest.mark.parametrize(("part", "fields"), _WORSE)
+def test_each_deviation_costs_as_much_in_the_plan_as_in_the_drift_report(part: str, fields: dict[str, Any]) -> None:
+    node = replace(GOOD, **{part: replace(getattr(GOOD, part), **fields)})
+    bad = [item for item in judge(SETTINGS, node) if item.finding_class is not FindingClass.OK]
+    found = plan(SETTINGS, node)
+    assert bad
+    if not found.refusals:
+        graves = {item.disturbs or Disturbance.nothing for item in bad}
+        assert max(step.disturbs for step in found.steps) == max(graves)
 
 
 @pytest.fixture

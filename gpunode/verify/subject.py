@@ -1,0 +1,45 @@
+"""What findings are about, by the names that people read; the plan asks for them by these."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Subject(StrEnum):
+    """Name what is compared. What there are several of has its own name behind: `key of cuda`."""
+
+    MODULE_ON_DISK = "module on disk"
+    LOADED_MODULE = "loaded module"
+    FLAVOUR = "flavour"
+    LIBRARY = "library"
+    UVM = "nvidia_uvm"
+    HELD = "held"
+    FABRIC_MANAGER = "fabric manager"
+    GPUS = "GPUs by nvidia-smi"
+    NEXT_BOOT = "next boot"
+    SIGNATURE = "next boot's signature"
+    INITRAMFS = "next boot's initramfs"
+    KEY = "key of"
+    KEYRING = "keyring of"
+    CUDA_TOOLKIT = "toolkit"
+    CUDA_DEFAULT = "/usr/local/cuda"
+    NVCC = "nvcc"
+    CUDA_PROFILE = "profile script"
+    TOOLKIT = "nvidia-container-toolkit"
+    TOOLKIT_PACKAGES = "packages"
+    TOOLKIT_RUNTIME = "nvidia-container-runtime"
+    CONTAINERD_VERSION = "version"
+    SERVICE = "service"
+    CONTAINERD_AT_BOOT = "starts at boot"
+    RUNNING_CONFIGURATION = "running configuration"
+    DEFAULT_RUNTIME = "default runtime"
+    SYSTEMD_CGROUP = "SystemdCgroup of"
+    CRI_PLUGIN = "CRI plugin"
+
+    def of(self, name: str) -> str:
+        """Return the name of one of several: `SystemdCgroup of runc`."""
+        return f"{self} {name}"
+
+    def named(self, what: str) -> str | None:
+        """Return which of several a finding is about; None where it is about something else."""
+        return what.removeprefix(f"{self} ") if what.startswith(f"{self} ") else None
