@@ -1,0 +1,129 @@
+"""The driver's transaction as sh runs it: what is saved, proven, and put back.
+
+SIMULATED: apt, dpkg, modprobe and nvidia-smi (simulated_dpkg.py); the scenarios under tests/molecule have real ones.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.simulated_dpkg import SimulatedDpkg
+
+pytestmark = pytest.mark.simulated
+
+OLD, NEW = "580.82.07", "580.95.05"
+BEFORE = {"nvidia-open": f"{OLD}-1 hold", "nvidia-smi": f"{OLD}-1 hold"}
+AFTER = (f"nvidia-open={NEW}-1", f"nvidia-smi={NEW}-1")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> SimulatedDpkg:
+    """Return a node with the old driver, held and not loaded, whose repository has the old one and the new one."""
+    made = SimulatedDpkg(tmp_path, nvidia_open=f"{OLD}-1", nvidia_smi=f"{OLD}-1")
+    made.offer(f"nvidia-open {NEW}-1", f"nvidia-smi {NEW}-1")
+    return made
+
+
+def test_what_loads_and_answers_is_kept_and_held_as_before(node: SimulatedDpkg) -> None:
+    done = node.change(NEW, *AFTER)
+    assert (done.returncode, node.journal, node.loaded) == (0, "done", NEW), done.stderr
+    assert node.packages == {"nvidia-open": f"{NEW}-1 hold", "nvidia-smi": f"{NEW}-1 hold"}
+    assert not (node.state / "driver/unproven").exists()
+    assert len(list((node.state / "driver/debs").iterdir())) == 2
+
+
+def test_under_a_loaded_module_the_new_one_is_installed_and_marked_unproven(node: SimulatedDpkg) -> None:
+    node.load()
+    assert node.change(NEW, *AFTER).returncode == 0
+    assert (node.journal, node.loaded) == ("done", OLD)
+    assert (node.state / "driver/unproven").exists()
+
+
+@pytest.mark.parametrize("code", [9, 12, 18, 124, 137])
+def test_a_driver_that_loads_and_does_not_answer_is_put_back_and_not_tried_again(
+    node: SimulatedDpkg, code: int
+) -> None:
+    node.write("smi", str(code))
+    done = node.change(NEW, *AFTER)
+    assert (done.returncode, node.journal) == (1, "failed")
+    assert f"the module {NEW} is loaded, and nvidia-smi exits {code}" in done.stderr
+    assert (node.packages, node.loaded) == (BEFORE, OLD)
+
+
+@pytest.mark.parametrize("code", [0, 15, 127])
+def test_what_is_not_of_the_driver_s_doing_is_not_held_against_it(node: SimulatedDpkg, code: int) -> None:
+    node.write("smi", str(code))
+    assert node.change(NEW, *AFTER).returncode == 0
+    assert (node.journal, node.loaded) == ("done", NEW)
+
+
+def test_a_driver_that_does_not_load_is_put_back_and_the_old_one_loaded(node: SimulatedDpkg) -> None:
+    node.write("does-not-load", NEW)
+    done = node.change(NEW, *AFTER)
+    assert (done.returncode, node.journal, node.packages, node.loaded) == (1, "failed", BEFORE, OLD)
+    assert "does not load: modprobe: ERROR: No such device" in done.stderr
+
+
+def test_an_apt_that_dies_halfway_is_undone_and_may_be_tried_again(node: SimulatedDpkg) -> None:
+    (node.state / "apt-dies").touch()
+    done = node.change(NEW, *AFTER)
+    assert (done.returncode, node.journal, node.packages) == (1, "restored", BEFORE)
+    assert node.change(NEW, *AFTER).returncode == 0
+    assert node.journal == "done"
+
+
+def test_a_module_that_was_not_built_is_named_and_the_old_driver_comes_back(node: SimulatedDpkg) -> None:
+    (node.state / "no-module").touch()
+    done = node.change(NEW, *AFTER)
+    assert (done.returncode, node.packages) == (1, BEFORE)
+    assert "the module on disk is none; see dkms status" in done.stderr
+
+
+def test_what_cannot_be_put_back_stays_journalled_until_a_later_run_has_done_it(node: SimulatedDpkg) -> None:
+    node.write("does-not-load", NEW)
+    node.write("repository", f"nvidia-open {OLD}-1", f"nvidia-open {NEW}-1", f"nvidia-smi {NEW}-1")
+    done = node.change(NEW, *AFTER, rollback="best-effort")
+    assert "there will be no way back for nvidia-smi" in done.stderr
+    assert (node.journal, node.packages["nvidia-open"]) == ("failed", BEFORE["nvidia-open"])
+
+    again = SimulatedDpkg(node.state.parent / "again", nvidia_open=f"{OLD}-1", nvidia_smi=f"{OLD}-1")
+    again.offer(f"nvidia-open {NEW}-1", f"nvidia-smi {NEW}-1")
+    again.write("does-not-load", NEW)
+    # The saved packages are lost between the change and its undoing.
+    programs = Path(again.environment["PATH"].partition(":")[0])
+    (programs / "dmesg").write_text(f"#!/bin/sh\nfor file in {again.state}/driver/debs/*; do : > $file; done\n")
+    done = again.change(NEW, *AFTER)
+    assert (done.returncode, again.journal) == (1, "began")
+    assert "that did not succeed either; the next run tries again" in done.stderr
+    for name in ("nvidia-open", "nvidia-smi"):
+        (again.state / f"driver/debs/{name}_{OLD}-1_amd64.deb").write_text(f"{name} {OLD}-1\n")
+    assert again.run("undo").returncode == 0
+    assert (again.journal, again.packages) == ("restored", BEFORE)
+
+
+def test_without_a_way_back_nothing_is_changed_unless_the_settings_go_on(node: SimulatedDpkg) -> None:
+    node.write("repository", f"nvidia-open {NEW}-1", f"nvidia-smi {NEW}-1")
+    done = node.change(NEW, *AFTER)
+    assert (done.returncode, node.journal, node.packages) == (1, None, BEFORE)
+    assert "rollback would not be possible" in done.stderr and "driver.rollback = 'best-effort'" in done.stderr
+    assert node.change(NEW, *AFTER, rollback="best-effort").returncode == 0
+    assert (node.journal, node.loaded) == ("done", NEW)
+
+
+def test_what_came_along_goes_again_and_marks_and_holds_are_as_before(node: SimulatedDpkg) -> None:
+    node.write("manual", "nvidia-open")
+    node.offer(f"nvidia-persistenced {NEW}-1")
+    node.write("does-not-load", NEW)
+    done = node.change(NEW, f"nvidia-open={NEW}-1", f"nvidia-persistenced={NEW}-1", "nvidia-smi-")
+    assert (done.returncode, node.journal, node.packages) == (1, "failed", BEFORE)
+    assert node.manual == {"nvidia-open"}
+
+
+def test_a_first_installation_that_fails_leaves_no_package_behind(tmp_path: Path) -> None:
+    node = SimulatedDpkg(tmp_path)
+    node.offer(f"nvidia-open {NEW}-1", f"nvidia-smi {NEW}-1")
+    node.write("smi", "9")
+    done = node.change(NEW, *AFTER)
+    assert (done.returncode, node.journal, node.packages, node.loaded) == (1, "failed", {}, None)
