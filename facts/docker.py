@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from facts.base import NodeFact
-from gpunode.docker import Docker as Reading
-from gpunode.docker import parse_docker
+from gpunode.docker.state import Docker as Reading
+from gpunode.docker.state import parse_docker
 
 
 class Docker(NodeFact[Reading]):

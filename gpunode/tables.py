@@ -166,6 +166,7 @@ class ContainerdSchema:
     accepts: tuple[int, ...]
     cri_plugin: str
     verified: bool
+    version_1_plugins: bool = False
 
 
 def _text(name: str) -> str:
@@ -298,6 +299,12 @@ def containerd_schemas() -> tuple[ContainerdSchema, ...]:
             accepts=tuple(row["accepts"]),
             cri_plugin=row["cri_plugin"],
             verified=row.get("verified", True),
+            version_1_plugins=row.get("version_1_plugins", False),
         )
         for row in _yaml("containerd.yaml")["schemas"]
     )
+
+
+def containerd_merges_drop_ins_since() -> str:
+    """Return the first containerd version that merges a drop-in with the root file key by key."""
+    return str(_yaml("containerd.yaml")["drop_ins_merge_since"])

@@ -16,6 +16,7 @@ _COMMANDS = {
     "drift": ("gpunode.cli.drift", "drift", "Compare every node with its settings; nothing is changed."),
     "facts": ("gpunode.cli.facts", "facts", "Record what every node is, as JSON; nothing is changed."),
     "plan": ("gpunode.cli.plan", "plan", "Say what a run would do to every node, or why not; nothing is changed."),
+    "runtime": ("gpunode.cli.runtime", "runtime", "Show what a container runtime's file would become."),
     "lab": ("gpunode.cli.lab", "lab", "Throwaway nodes on this machine, with simulated GPUs."),
 }
 

@@ -13,11 +13,14 @@ from typing import Any, cast
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from gpunode import versions
 from gpunode.containerd.schema import UnsupportedContainerd, cri_plugin, schema_of
 from gpunode.tables import ContainerdSchema
 
 RUNC_TYPE = "io.containerd.runc.v2"
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
+# containerd's CRI configuration guide: enable_cdi is an option since 1.7.
+_CDI_SINCE = "1.7"
 
 
 class ConfigurationRefused(ValueError):
@@ -26,11 +29,15 @@ class ConfigurationRefused(ValueError):
 
 @dataclass(frozen=True)
 class Runtimes:
-    """Hold what is asked: the default runtime's name, and whether runc and nvidia use systemd's cgroups."""
+    """Hold what is asked: the default runtime, whether runc and nvidia use systemd's cgroups, whether nvidia is there.
+
+    `cdi` sets enable_cdi; None leaves it as it is.
+    """
 
     default: str = "nvidia"
     systemd_cgroup: bool = True
     nvidia: bool = True
+    cdi: bool | None = None
 
 
 def render(text: str | None, containerd_version: str, asked: Runtimes) -> str:
@@ -43,31 +50,41 @@ def render(text: str | None, containerd_version: str, asked: Runtimes) -> str:
         schema = schema_of(containerd_version)
     except UnsupportedContainerd as error:
         raise ConfigurationRefused(str(error)) from error
-    document = _parsed(text or "")
+    document = parsed(text or "")
     if not document.value:
         document["version"] = schema.default_version
-    version = _file_version(document, schema, containerd_version)
+    version = file_version(document, schema, containerd_version)
     _enable_cri(document)
-    plugin = _table(_table(document, "plugins"), cri_plugin(version))
-    containerd = _table(plugin, "containerd")
-    runtimes = _table(containerd, "runtimes")
+    add_runtimes(table_in(table_in(document, "plugins"), cri_plugin(version)), containerd_version, asked)
+    return tomlkit.dumps(document)
+
+
+def add_runtimes(plugin: MutableMapping[str, Any], containerd_version: str, asked: Runtimes) -> None:
+    """Set what is asked in the CRI plugin's table; raise ConfigurationRefused where this containerd lacks it."""
+    if asked.cdi and not versions.at_least(versions.major_minor(containerd_version), _CDI_SINCE):
+        raise ConfigurationRefused(f"containerd {containerd_version} has no CDI; {_CDI_SINCE} is the first that has")
+    if asked.cdi is not None:
+        _set(plugin, "enable_cdi", asked.cdi)
+    containerd = table_in(plugin, "containerd")
+    runtimes = table_in(containerd, "runtimes")
     # The runc entry too: a file that names only nvidia leaves runc undefined on 1.6 and 1.7 (data/containerd.yaml).
     _runtime(runtimes, "runc", {"SystemdCgroup": asked.systemd_cgroup})
     if asked.nvidia:
         nvidia = _runtime(runtimes, "nvidia", {"BinaryName": NVIDIA_RUNTIME, "SystemdCgroup": asked.systemd_cgroup})
         _set(nvidia, "privileged_without_host_devices", False)
     _set(containerd, "default_runtime_name", asked.default)
-    return tomlkit.dumps(document)
 
 
-def _parsed(text: str) -> tomlkit.TOMLDocument:
+def parsed(text: str) -> tomlkit.TOMLDocument:
+    """Parse a configuration file; raise ConfigurationRefused."""
     try:
         return tomlkit.parse(text)
     except TOMLKitError as error:
         raise ConfigurationRefused(f"the file is not TOML: {error}; mend it by hand or move it away") from error
 
 
-def _file_version(document: MutableMapping[str, Any], schema: ContainerdSchema, containerd_version: str) -> int:
+def file_version(document: MutableMapping[str, Any], schema: ContainerdSchema, containerd_version: str) -> int:
+    """Return the schema version to edit a file by; raise ConfigurationRefused where this containerd reads it not."""
     # A missing version key means version 1.
     version = document.get("version", 1)
     if not isinstance(version, int) or version not in schema.accepts:
@@ -77,16 +94,29 @@ def _file_version(document: MutableMapping[str, Any], schema: ContainerdSchema, 
             "or move it away"
         )
     if version == 1:
-        # Version 1 names plugins by other ids: where it names any but cri, a conversion is more than adding our keys.
-        named = [name for name in document.get("disabled_plugins", []) if name != "cri"]
-        if named or any(key in document for key in ("plugins", "required_plugins")):
-            raise ConfigurationRefused(
-                "the file is of schema version 1 (it has no `version` key) and names plugins; convert it with "
-                "`containerd config migrate`, or move it away"
-            )
+        return _of_version_1(document, schema, containerd_version)
+    return version
+
+
+def _of_version_1(document: MutableMapping[str, Any], schema: ContainerdSchema, containerd_version: str) -> int:
+    """Return the version to edit by: 2 where nothing stands in the way of it, for version 1 has other plugin ids."""
+    disabled = document.get("disabled_plugins", [])
+    named = [name for name in disabled if name != "cri"] if isinstance(disabled, list) else [disabled]
+    plugins = document.get("plugins", {})
+    if not named and not plugins and "required_plugins" not in document:
         document["version"] = 2
         return 2
-    return version
+    if not schema.version_1_plugins:
+        raise ConfigurationRefused(
+            f"the file is of schema version 1 (it has no `version` key) and names plugins, and containerd "
+            f"{containerd_version} ignores them; convert it with `containerd config migrate`, or move it away"
+        )
+    if isinstance(plugins, MutableMapping) and (newer := sorted({cri_plugin(2), cri_plugin(3)} & set(plugins))):
+        raise ConfigurationRefused(
+            f"the file has no `version` key, so that its section {newer[0]} counts for nothing; write `version = "
+            f"{2 if newer[0] == cri_plugin(2) else 3}` at its top, or move it away"
+        )
+    return 1
 
 
 def _enable_cri(document: MutableMapping[str, Any]) -> None:
@@ -100,15 +130,15 @@ def _enable_cri(document: MutableMapping[str, Any]) -> None:
 
 
 def _runtime(runtimes: MutableMapping[str, Any], name: str, options: dict[str, Any]) -> MutableMapping[str, Any]:
-    runtime = _table(runtimes, name)
+    runtime = table_in(runtimes, name)
     _set(runtime, "runtime_type", RUNC_TYPE)
-    table = _table(runtime, "options")
+    table = table_in(runtime, "options")
     for key, value in options.items():
         _set(table, key, value)
     return runtime
 
 
-def _table(parent: MutableMapping[str, Any], key: str) -> MutableMapping[str, Any]:
+def table_in(parent: MutableMapping[str, Any], key: str) -> MutableMapping[str, Any]:
     """Return the table under `key`, made where it is missing; a super table, so that no empty header is printed."""
     if key not in parent:
         parent[key] = tomlkit.table(is_super_table=key in ("plugins", "containerd", "runtimes"))

@@ -7,7 +7,12 @@ import re
 from gpunode import tables, versions
 
 _RANGE = re.compile(r"^(?P<major>\d+)\.(?:x|(?P<first>\d+)(?:-\d+\.(?P<last>\d+))?)$")
-_PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
+_PLUGINS = {
+    1: "cri",
+    2: "io.containerd.grpc.v1.cri",
+    3: "io.containerd.cri.v1.runtime",
+    4: "io.containerd.cri.v1.runtime",
+}
 
 
 class UnsupportedContainerd(ValueError):
@@ -22,15 +27,15 @@ def schema_of(containerd_version: str) -> tables.ContainerdSchema:
         raise UnsupportedContainerd(f"{containerd_version!r} is not a containerd version such as 1.7.24") from error
     for schema in tables.containerd_schemas():
         match = _RANGE.match(schema.containerd)
-        if match is None or int(match["major"]) != major or not schema.verified:
+        if match is None or int(match["major"]) != major:
             continue
         first = int(match["first"] or 0)
         if first <= minor <= int(match["last"] or (first if match["first"] else minor)):
             return schema
-    known = ", ".join(schema.containerd for schema in tables.containerd_schemas() if schema.verified)
+    known = ", ".join(schema.containerd for schema in tables.containerd_schemas())
     raise UnsupportedContainerd(f"containerd {major}.{minor} is not supported; supported: {known}")
 
 
 def cri_plugin(file_version: int) -> str:
-    """Return the key under `plugins` that holds the runtimes in a file of schema version 2 or 3."""
+    """Return the key under `plugins` that holds the runtimes in a file of a schema version."""
     return _PLUGINS[file_version]

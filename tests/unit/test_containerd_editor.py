@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import tomlkit
 from hypothesis import given
@@ -15,6 +17,8 @@ from gpunode.containerd.editor import ConfigurationRefused, Runtimes, render
 from gpunode.containerd.state import effective_runtimes
 
 pytestmark = pytest.mark.pure
+# A thousand in `make test-slow`.
+EXAMPLES = 1000 if os.environ.get("GPUNODE_TEST_ALL") == "1" else 100
 DATA = Path(__file__).parent / "data"
 INPUTS = [
     ("in-containerd-debian12-packaged.toml", "1.6.20"),
@@ -92,6 +96,29 @@ def test_docker_s_own_file_of_version_1_becomes_version_2_with_cri_enabled() -> 
     assert asked_for(after)[0] == "nvidia"
 
 
+def test_a_file_of_version_1_that_names_plugins_stays_one_under_a_containerd_that_obeys_it() -> None:
+    before = '# old\n[plugins.cri]\nsandbox_image = "x" # ours\n'
+    after = render(before, "1.7.24", Runtimes())
+    document = tomllib.loads(after)
+    assert "version" not in document and 'sandbox_image = "x" # ours' in after
+    assert asked_for(after)[0] == "nvidia"
+    assert set(document["plugins"]["cri"]["containerd"]["runtimes"]) == {"runc", "nvidia"}
+    assert render(after, "1.7.24", Runtimes()) == after
+
+
+def test_schema_4_is_that_of_containerd_2_3() -> None:
+    after = render(None, "2.3.0", Runtimes())
+    assert tomllib.loads(after)["version"] == 4
+    assert "io.containerd.cri.v1.runtime" in tomllib.loads(after)["plugins"]
+
+
+def test_cdi_is_set_where_it_is_asked_for_and_left_alone_else() -> None:
+    assert "enable_cdi = true" in render(None, "1.7.24", Runtimes(cdi=True))
+    assert "enable_cdi" not in render(None, "1.7.24", Runtimes())
+    with pytest.raises(ConfigurationRefused, match="no CDI"):
+        render(None, "1.6.20", Runtimes(cdi=True))
+
+
 def test_docker_s_disabled_cri_plugin_is_enabled() -> None:
     after = render('disabled_plugins = ["cri", "zfs"]\nversion = 2\n', "1.7.24", Runtimes())
     assert tomllib.loads(after)["disabled_plugins"] == ["zfs"]
@@ -102,8 +129,9 @@ def test_docker_s_disabled_cri_plugin_is_enabled() -> None:
     [
         ("version = 3\n", "1.6.20", "reads 1, 2"),
         ("version = 4\n", "2.1.9", "reads 1, 2, 3"),
-        ("[plugins.cri]\nx = 1\n", "1.6.20", "schema version 1"),
-        ('disabled_plugins = ["zfs"]\n', "1.6.20", "schema version 1"),
+        ("[plugins.cri]\nx = 1\n", "2.1.9", "schema version 1"),
+        ('disabled_plugins = ["zfs"]\n', "2.1.9", "schema version 1"),
+        ('[plugins."io.containerd.grpc.v1.cri"]\nx = 1\n', "1.6.20", "write `version = 2` at its top"),
         ("version = = 2", "1.6.20", "not TOML"),
         ('version = 2\nplugins = "x"\n', "1.6.20", "no table"),
         ("version = 2\n", "0.9.1", "not supported"),
@@ -148,6 +176,7 @@ KEYS = st.from_regex(r"\A[a-z_][a-z0-9_.-]{0,12}\Z")
 FOREIGN = st.dictionaries(KEYS, st.one_of(SCALARS, st.dictionaries(KEYS, SCALARS, max_size=3)), max_size=4)
 
 
+@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
 @given(foreign=FOREIGN, plugin=FOREIGN, runtimes=st.sampled_from(["nvidia", "runc"]), cgroup=st.booleans())
 def test_any_file_keeps_its_foreign_keys_and_settles_after_one_edit(
     foreign: dict[str, Any], plugin: dict[str, Any], runtimes: str, cgroup: bool

@@ -12,7 +12,7 @@ from gpunode.boot import Boot
 from gpunode.containerd.state import Containerd
 from gpunode.cuda import CudaToolkits
 from gpunode.disk import Disk
-from gpunode.docker import Docker
+from gpunode.docker.state import Docker
 from gpunode.driver import DriverState
 from gpunode.gpu import Gpus
 from gpunode.health import Health

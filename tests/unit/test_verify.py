@@ -12,7 +12,7 @@ from gpunode.boot import Boot
 from gpunode.containerd.state import Containerd, Runtime
 from gpunode.cuda import CudaToolkits
 from gpunode.disk import Disk
-from gpunode.docker import Docker
+from gpunode.docker.state import Docker
 from gpunode.driver import DriverState
 from gpunode.findings import ExitCode, FindingClass, verdict
 from gpunode.gpu import Gpu, Gpus, MigMode

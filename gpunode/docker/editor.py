@@ -1,0 +1,133 @@
+"""Turn docker's daemon.json into the one that is asked for, keeping all that is not ours.
+
+A pure function on text: order and foreign keys stay as they are, and a text that already says what is asked comes back
+unchanged. JSON has no comments; indentation follows the file's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from gpunode import versions
+
+NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
+_CGROUP_DRIVER = "native.cgroupdriver="
+# Docker's release notes: runtimes in daemon.json since 1.12, `features.cdi` since 25.0.
+_OLDEST, _CDI_SINCE = "1.12", "25.0"
+
+
+class DaemonRefused(ValueError):
+    """Say why a daemon.json cannot be edited; the file is left as it is."""
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """Hold what is asked: the default runtime, whether systemd's cgroups are used, whether nvidia is there.
+
+    `cdi` sets features.cdi; None leaves it as it is.
+    """
+
+    default: str = "nvidia"
+    systemd_cgroup: bool = True
+    nvidia: bool = True
+    cdi: bool | None = None
+
+
+def render(text: str | None, docker_version: str, asked: Daemon) -> str:
+    """Return the text of daemon.json with what is asked; `text` is the present file, None or blank for none.
+
+    Raises DaemonRefused where the file is not a JSON object, says a key twice, or this docker lacks what is asked.
+    """
+    _check_version(docker_version, asked)
+    before = text or ""
+    document = _parsed(before) if before.strip() else {}
+    had = json.dumps(document)
+    if asked.nvidia:
+        _runtime(document)
+    # runc is docker's own default: nothing to say where nobody says otherwise.
+    if asked.default != "runc" or document.get("default-runtime", "runc") != "runc":
+        document["default-runtime"] = asked.default
+    _cgroup_driver(document, "systemd" if asked.systemd_cgroup else "cgroupfs")
+    if asked.cdi is not None and _table(document, "features", made=asked.cdi).get("cdi", False) is not asked.cdi:
+        _table(document, "features")["cdi"] = asked.cdi
+    if json.dumps(document) == had and before.strip():
+        return before
+    return json.dumps(document, indent=_indent(before), ensure_ascii=False) + "\n"
+
+
+def _check_version(docker_version: str, asked: Daemon) -> None:
+    try:
+        found = versions.major_minor(docker_version)
+    except versions.VersionError as error:
+        raise DaemonRefused(f"{docker_version!r} is not a docker version such as 26.1.5") from error
+    if not versions.at_least(found, _OLDEST):
+        raise DaemonRefused(f"docker {found} is not supported; {_OLDEST} is the first that reads runtimes")
+    if asked.cdi and not versions.at_least(found, _CDI_SINCE):
+        raise DaemonRefused(f"docker {found} has no CDI; {_CDI_SINCE} is the first that has")
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text, object_pairs_hook=_once, parse_constant=_constant)
+    except json.JSONDecodeError as error:
+        raise DaemonRefused(f"the file is not JSON: {error}; mend it by hand or move it away") from error
+    except RecursionError as error:
+        raise DaemonRefused("the file is nested too deeply; mend it by hand or move it away") from error
+    if not isinstance(document, dict):
+        raise DaemonRefused(f"the file is no JSON object, but {type(document).__name__}; mend it by hand")
+    return document
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DaemonRefused(f"the file says {twice!r} twice, and docker takes one of them; mend it by hand")
+    return found
+
+
+def _constant(name: str) -> Any:
+    raise DaemonRefused(f"the file is not JSON: {name} is no number of JSON's; mend it by hand")
+
+
+def _table(parent: dict[str, Any], key: str, made: bool = True) -> dict[str, Any]:
+    if key not in parent:
+        if not made:
+            return {}
+        parent[key] = {}
+    table = parent[key]
+    if not isinstance(table, dict):
+        raise DaemonRefused(f"{key!r} is no object in this file, but {json.dumps(table)[:80]}; mend it by hand")
+    return table
+
+
+def _runtime(document: dict[str, Any]) -> None:
+    runtime = _table(_table(document, "runtimes"), "nvidia")
+    if runtime.get("path") != NVIDIA_RUNTIME:
+        runtime["path"] = NVIDIA_RUNTIME
+    # `args` is what nvidia-ctk writes, `runtimeArgs` what docker reads; either way it takes none.
+    for key in ("runtimeArgs", "args"):
+        if runtime.get(key):
+            runtime[key] = []
+
+
+def _cgroup_driver(document: dict[str, Any], driver: str) -> None:
+    options = document.get("exec-opts", [])
+    if not isinstance(options, list):
+        raise DaemonRefused(f"'exec-opts' is no list in this file, but {json.dumps(options)[:80]}; mend it by hand")
+    wanted = f"{_CGROUP_DRIVER}{driver}"
+    said = [option for option in options if isinstance(option, str) and option.startswith(_CGROUP_DRIVER)]
+    if said != [wanted]:
+        document["exec-opts"] = [option for option in options if option not in said] + [wanted]
+
+
+def _indent(text: str) -> int | str:
+    """Return the file's own indentation; four spaces, as docker's documentation has them, where it shows none."""
+    match = re.search(r"^([ \t]+)\S", text, re.MULTILINE)
+    if match is None:
+        return 4
+    return match[1] if "\t" in match[1] else len(match[1])

@@ -1,0 +1,82 @@
+"""`gpunode runtime render`, as a person calls it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.pure
+DATA = Path(__file__).parent / "data"
+
+
+def command(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    program = Path(sys.executable).parent / "gpunode"
+    return subprocess.run(
+        [program, "runtime", "render", *arguments], input=stdin, capture_output=True, timeout=60, check=False
+    )
+
+
+def test_the_root_file_is_printed_and_nothing_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes((DATA / "in-containerd16-kubeadm.toml").read_bytes())
+    done = command("--for", "containerd", "--version", "1.7.24", str(file))
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"# inline comment" in done.stdout and tomllib.loads(done.stdout.decode())["version"] == 2
+    assert file.read_bytes() == (DATA / "in-containerd16-kubeadm.toml").read_bytes()
+
+
+def test_without_a_file_it_begins_from_nothing_and_a_dash_is_standard_input() -> None:
+    assert tomllib.loads(command("--for", "containerd", "--version", "2.1.9").stdout.decode())["version"] == 3
+    done = command("--for", "docker", "--version", "26.1.5", "-", stdin=b'{"debug": true}')
+    assert json.loads(done.stdout)["debug"] is True
+
+
+def test_the_difference_alone_is_printed_where_it_is_asked_for() -> None:
+    file = str(DATA / "in-containerd16-kubeadm.toml")
+    done = command("--for", "containerd", "--version", "1.7.24", "--diff", file)
+    lines = done.stdout.decode().splitlines()
+    assert '-  default_runtime_name = "runc"' in lines and '+  default_runtime_name = "nvidia"' in lines
+    right = command("--for", "containerd", "--version", "1.7.24", file).stdout
+    assert command("--for", "containerd", "--version", "1.7.24", "--diff", "-", stdin=right).stdout == b""
+
+
+def test_a_drop_in_comes_with_a_note_where_the_root_file_does_not_import_it() -> None:
+    done = command("--for", "containerd", "--version", "2.1.9", "--drop-in")
+    assert b"imports = " in done.stderr
+    assert tomllib.loads(done.stdout.decode())["version"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "says"),
+    [
+        (("--for", "containerd", "--version", "1.6.20"), b"version = 3\n", b"containerd 1.6.20 reads 1, 2"),
+        (("--for", "containerd", "--version", "1.6.20"), b"version = = 2", b"not TOML"),
+        (("--for", "containerd", "--version", "1.6.20"), b"\xff\xfe", b"utf-8"),
+        (("--for", "docker", "--version", "26.1.5"), b"{", b"not JSON"),
+    ],
+)
+def test_what_it_must_refuse_is_refused_with_3_and_the_reason(
+    arguments: tuple[str, ...], stdin: bytes, says: bytes
+) -> None:
+    done = command(*arguments, "-", stdin=stdin)
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert says in done.stderr and b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--for", "docker", "--version", "26.1.5", "--drop-in"),
+        ("--for", "podman", "--version", "5"),
+        ("--for", "containerd"),
+        ("--for", "containerd", "--version", "1.7.24", "--no-nvidia"),
+        ("--for", "containerd", "--version", "1.7.24", "/nonexistent"),
+    ],
+)
+def test_wrong_usage_is_64(arguments: tuple[str, ...]) -> None:
+    assert command(*arguments).returncode == 64
