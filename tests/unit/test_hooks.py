@@ -118,7 +118,7 @@ def test_hooks_off_leaves_the_judging_of_settings_alone(monkeypatch: pytest.Monk
     assert not hooks.are_installed()
 
 
-def test_a_connection_has_no_nagle_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_has_no_nagle_delay_and_one_to_a_silent_node_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as connection:
         transport = paramiko.Transport(connection)
 
@@ -130,6 +130,13 @@ def test_a_connection_has_no_nagle_delay(monkeypatch: pytest.MonkeyPatch) -> Non
         assert not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         SSHConnector.connect(SimpleNamespace())  # type: ignore[arg-type]
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle, between, count = (
+            connection.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert idle + between * count <= 60
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
 
 
 def test_a_connection_through_a_jump_host_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
