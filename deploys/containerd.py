@@ -41,7 +41,7 @@ def _install() -> None:
         apt.packages(name="Install containerd of the distribution", wanted={"containerd": asked.version})
     elif asked.source == "docker-repository":
         trust("docker")
-        apt.packages(name="Install containerd of Docker", wanted={"containerd.io": asked.version})
+        apt.packages(name="Install containerd of Docker", wanted={"containerd.io": asked.version}, repository="docker")
 
 
 def _proxy() -> None:

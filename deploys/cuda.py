@@ -17,6 +17,7 @@ def cuda() -> None:
     apt.packages(
         name=f"Install CUDA toolkit {asked.version}",
         wanted={f"cuda-toolkit-{asked.version.replace('.', '-')}": None},
+        repository="cuda",
     )
     if asked.profile:
         files.template(name="Put CUDA on the PATH", path=PROFILE, source="cuda.sh")

@@ -17,4 +17,5 @@ def toolkit() -> None:
         name=f"Install NVIDIA container toolkit {asked.version or ''}".strip(),
         wanted=dict.fromkeys(PACKAGES, asked.version),
         one_version=True,
+        repository="toolkit",
     )

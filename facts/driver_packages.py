@@ -25,6 +25,8 @@ UNATTENDED = "/etc/apt/apt.conf.d/52gpunode-driver"
 
 # What dpkg-query is asked for wherever the driver's packages count.
 ASKED = " ".join(shlex.quote(pattern) for pattern in (*GLOBS, *KERNEL_GLOBS))
+# NAME=VERSION of an exact dependency that cannot be satisfied, of apt's own words.
+_NEEDED = r"s/.*Depends: \([a-z0-9.+-]*\) (= \([^ )]*\)) but .*/\1=\2/p"
 
 
 class DriverPackages(NodeFact[Reading]):
@@ -71,9 +73,13 @@ class DriverSimulation(NodeFact[Simulation]):
             "'/^Package: /{mine = $2 ~ own && $2 !~ foreign} "
             'mine && /^Status: hold /{sub(/hold/, "install")} {print}\' '
             '/var/lib/dpkg/status > "$folder/status"\n'
-            'said=$(apt-get -s -q -y -o Dir::Etc::Preferences="$folder/preferences" '
+            'simulated() { apt-get -s -q -y -o Dir::Etc::Preferences="$folder/preferences" '
             '-o Dir::State::status="$folder/status" -o Dir::Cache::pkgcache= '
-            "install --no-install-recommends --allow-downgrades --allow-change-held-packages "
-            f'{asked} 2>&1); echo "status=$?"\n'
-            "printf '%s\\n' \"$said\" | grep -E '^(Inst|Remv|Purg|E:|W:) ' | sed 's/^/line=/'"
+            'install --no-install-recommends --allow-downgrades --allow-change-held-packages "$@" 2>&1; }\n'
+            f'said=$(simulated {asked}); status=$?; echo "status=$status"\n'
+            # apt tells what the packages need that were asked for, and not why that is not to be had.
+            'deeper=$said; depth=0; while [ "$status" -ne 0 ] && [ "$depth" -lt 4 ]; do\n'
+            f"needed=$(printf '%s\\n' \"$deeper\" | sed -n '{_NEEDED}' | head -n 1); [ -n \"$needed\" ] || break\n"
+            'deeper=$(simulated "$needed"); said="$said\n$deeper"; depth=$((depth + 1)); done\n'
+            "printf '%s\\n' \"$said\" | grep -E '^(Inst|Remv|Purg|E:|W:) |Depends: .* but ' | sed 's/^/line=/'"
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpunode import tables, versions
+from gpunode.apt_errors import explained
 from gpunode.boot import Boot
 from gpunode.deb import satisfies
 from gpunode.probe_output import decoded, repeated, values
@@ -191,7 +192,7 @@ def pin_text(upstream: str) -> str:
 class Simulation(Reading):
     """Hold what `apt-get -s install` says: (name, old or None, new) that would come, (name, old) that would go.
 
-    `errors` are apt's own words where it would refuse.
+    `errors` are apt's own words where it would refuse, dependencies that it cannot satisfy first.
     """
 
     comes: tuple[tuple[str, str | None, str], ...]
@@ -220,7 +221,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
             if match is None:
                 raise ParseError(f"not a line of apt-get -s: {line[:120]!r}")
             goes.append((_unqualified(match["name"]), match["old"] or ""))
-        elif line.startswith("E: "):
+        elif line.startswith("E: ") or "Depends: " in line:
             errors.append(line.removeprefix("E: "))
     if status != "0" and not errors:
         errors = [line for line in repeated(lines, "line") if line][-3:] or [f"it exits {status}"]
@@ -239,6 +240,9 @@ def gate(simulation: Simulation, wanted: Mapping[str, str], branch: str, branch_
     + branch_change: whether the settings allow packages of another branch to be replaced
     """
     if simulation.errors:
+        if told := explained(simulation.errors):
+            # The last one is the deepest: what the others need.
+            return f"apt would refuse: {'; '.join(item.cause for item in told)}", told[-1].remedy
         return (
             f"apt would refuse: {'; '.join(simulation.errors)[:600]}",
             "look at `apt-get -s install` of the same packages on the node, and at its repositories and preferences",

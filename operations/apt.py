@@ -12,6 +12,7 @@ from gpunode import apt_trust, tables
 from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS
 from operations.apt_shell import APT_GET, FINISH, READ_LISTS, REFRESH
 from operations.apt_trust import commands
+from operations.explained import explained_command
 from operations.failure import OperationRefused, known, node_operation
 from operations.script import script_command
 
@@ -43,7 +44,7 @@ mv -f -T "$keyring.gpunode-new" "$keyring"
 printf '%s' "$text" > "$source.gpunode-new"; chmod 644 "$source.gpunode-new"; mv -f "$source.gpunode-new" "$source"
 read_lists apt-get -q -o APT::Update::Error-Mode=any -o Dir::Etc::sourcelist="$source" \\
   -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0 || {
-  echo "gpunode: the repository $name could not be read or verified; see apt's message above" >&2; exit 1; }
+  echo "gpunode: the repository $name could not be read or verified; nothing was installed" >&2; exit 1; }
 cat "$source" "$keyring" | sha256sum | cut -d' ' -f1 > "$stamp"
 """
 
@@ -61,7 +62,7 @@ resolve() {
     esac
   done
 }
-refresh
+refresh "$repository"
 chosen=''; expected=''
 for wanted in "$@"; do
   name=${wanted%%=*}; rule=''; case "$wanted" in *=*) rule=${wanted#*=};; esac
@@ -145,24 +146,27 @@ def repository(
         host.noop(f"the repository {label} is trusted and read")
         return
     if not good:
-        yield script_command(
-            PRIMARY_KEYS + READ_LISTS + _TRUST,
-            name=label, keyring=keyring, source=source, stamp=stamp, text=text,
-            key_url=key_url, fingerprint=key_fingerprint, **(proxies or {}),
+        yield explained_command(
+            script_command(
+                PRIMARY_KEYS + APT_GET + READ_LISTS + _TRUST,
+                name=label, keyring=keyring, source=source, stamp=stamp, text=text,
+                key_url=key_url, fingerprint=key_fingerprint, **(proxies or {}),
+            )
         )  # fmt: skip
     yield from commands(strays)
 
 
 @node_operation
-def packages(wanted: Mapping[str, str | None], one_version: bool = False) -> Iterator[Any]:
+def packages(wanted: Mapping[str, str | None], one_version: bool = False, repository: str = "") -> Iterator[Any]:
     """Install packages at the versions asked for, in one transaction, and check that this is what came.
 
     + wanted: package name -> None (any version), a branch (`580`: its newest) or an upstream version
     + one_version: the packages belong together: where the installed ones differ, all get the newest of their versions
+    + repository: label of the repository that they come from, whose list must be refreshed; empty: none of ours
     """
     present = known(host.get_fact(DebPackages, names=sorted(wanted)), "the list of installed packages")
     if present.interrupted:
-        yield script_command(f"{APT_GET}{FINISH}")
+        yield explained_command(script_command(f"{APT_GET}{FINISH}"))
         present = known(host.get_fact(DebPackages, names=sorted(wanted)), "the list of installed packages")
     if one_version:
         wanted = present.together(wanted)
@@ -180,7 +184,9 @@ def packages(wanted: Mapping[str, str | None], one_version: bool = False) -> Ite
         for name, rule in sorted(wanted.items())
         if name in missing or rule is not None
     ]
-    yield script_command(f"{APT_GET}{READ_LISTS}{REFRESH}{_INSTALL}", *arguments)
+    yield explained_command(
+        script_command(f"{APT_GET}{READ_LISTS}{REFRESH}{_INSTALL}", *arguments, repository=repository)
+    )
 
 
 __all__ = ["packages", "repository", "source_text"]

@@ -31,9 +31,11 @@ modprobe nvidia || {
     ! cut -d' ' -f2 "$saved" | grep -qE "^([0-9]+:)?$wanted([-~+]|\\$)"; then
     echo "gpunode: it came with the last change of the driver, which is undone" >&2
     # A unit of systemd's, so that a cut connection does not end it.
-    systemd-run --quiet --wait --collect --unit="gpunode-$transaction" /bin/sh -c \\
+    systemd-run --quiet --wait --collect --unit="gpunode-$transaction" \\
+      --property=TimeoutStopSec=900 /bin/sh -c \\
       "exec /bin/sh $folder/$transaction.sh undo 'the module $wanted does not load' > $folder/$transaction.log 2>&1" &&
-      echo "gpunode: the packages of before are back; loaded is $(cat /sys/module/nvidia/version || echo NONE)" >&2 ||
+      echo "gpunode: the packages of before are back; loaded is $(cat /sys/module/nvidia/version || echo NONE)." \\
+        "Ask for another driver: $wanted is not tried again until the settings change" >&2 ||
       echo "gpunode: that did not succeed; see $folder/$transaction.log" >&2
   fi
   exit 1; }

@@ -24,6 +24,7 @@ from gpunode import versions
 from gpunode.driver_packages import FOREIGN, OWN, NotInstallable, chosen, gate, pin_text
 from gpunode.driver_packages import DriverPackages as State
 from operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
+from operations.explained import explained_command
 from operations.failure import OperationRefused, known, node_operation
 from operations.files import rendered, write_command
 from operations.script import script_command
@@ -59,6 +60,7 @@ module_there() {
 loaded_version() { cat /sys/module/nvidia/version 2>/dev/null || true; }
 """,
     checkpoint="""
+unlocked
 driver_packages | awk '$4 == "installed"' > "$checkpoint/packages"
 apt-mark showmanual > "$checkpoint/manual"
 loaded_version > "$checkpoint/loaded"
@@ -210,7 +212,12 @@ done
 
 @node_operation
 def installed(
-    wanted: Mapping[str, str | None], branch: str, branch_change: bool, rollback: str, kernel: str | None
+    wanted: Mapping[str, str | None],
+    branch: str,
+    branch_change: bool,
+    rollback: str,
+    kernel: str | None,
+    repository: str = "cuda",
 ) -> Iterator[Any]:
     """Install the driver's packages together, at one version, and put back those of before if the new do not work.
 
@@ -219,11 +226,12 @@ def installed(
     + branch_change: whether a driver of another branch may be replaced
     + rollback: required: nothing is changed where the installed packages cannot be saved; or best-effort
     + kernel: release of the kernel for which the module must be there afterwards; None: the running one
+    + repository: label of the repository that they come from, whose list must be refreshed; empty: none of ours
     """
     yield from settled(DRIVER)
     state = _state()
     if state.interrupted:
-        yield script_command(f"{APT_GET}{FINISH}")
+        yield explained_command(script_command(f"{APT_GET}{FINISH}"))
         state = _state()
     missing, obsolete = state.missing(wanted), state.obsolete(wanted)
     journal = known(host.get_fact(TransactionJournal, transaction=DRIVER.name), "the journal of the driver's change")
@@ -233,7 +241,7 @@ def installed(
         there = dict(state.packages)
         host.noop(f"installed: {', '.join(f'{name} {there[name]}' for name in wanted)}")
         return
-    yield script_command(f"{APT_GET}{READ_LISTS}{REFRESH}refresh")
+    yield explained_command(script_command(f'{APT_GET}{READ_LISTS}{REFRESH}refresh "$1"', repository))
     offers = known(host.get_fact(DriverOffers, names=sorted(wanted)), "what the repositories offer")
     present = dict(state.packages)
     try:
@@ -262,7 +270,8 @@ def installed(
     )  # fmt: skip
 
 
-_HOLD = f"""{MARK}
+_HOLD = f"""{APT_GET}{MARK}
+unlocked
 if [ -n "$hold" ]; then mark hold $hold; fi
 if [ -n "$unhold" ]; then mark unhold $unhold; fi
 """
@@ -303,7 +312,7 @@ def held(hold: bool, kernel: bool) -> Iterator[Any]:
         return
     # What is let go is known by the file of before, which is therefore written last.
     if hold_now or let_go:
-        yield script_command(_HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go))
+        yield explained_command(script_command(_HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go)))
     for path, text in writes:
         yield write_command(path, text) if text is not None else script_command('rm -f "$path"', path=path)
 

@@ -19,6 +19,7 @@ from pyinfra.api import StringCommand
 
 from facts.transaction import FOLDER, TransactionJournal
 from gpunode.transaction import Journal
+from operations.explained import explained_command
 from operations.failure import OperationRefused, known
 from operations.script import command_with_input, script, script_command
 
@@ -60,10 +61,14 @@ reject() {
 undo() {
   echo "gpunode: the transaction $name did not succeed; putting back what was there before" >&2
   if (set +e; restore); then
-    if [ -n "$rejected" ]; then record failed "$rejected"; else record restored; fi
+    if [ -n "$rejected" ]; then
+      record failed "$rejected"
+      echo "gpunode: remedy: ask for something else in the settings: this is not tried again until they change, or," \\
+        "where the cause lay elsewhere and is mended, until $journal is removed" >&2
+    else record restored; fi
   else echo "gpunode: that did not succeed either; the next run tries again" >&2; return 1; fi
 }
-ended() { code=$?; trap - EXIT TERM INT HUP; if [ "$code" -ne 0 ]; then set +e; undo; fi; exit "$code"; }
+ended() { code=$?; trap - EXIT; trap '' TERM INT HUP; if [ "$code" -ne 0 ]; then set +e; undo; fi; exit "$code"; }
 # `undo REASON` blames the target for a fault that showed after the transaction had ended.
 rejected=${2:-}
 case "$1" in
@@ -80,16 +85,25 @@ sync -f "$folder"
 record done
 """
 
-# The unit writes to a file, never to the connection: a broken pipe would kill it between two steps.
+# The unit writes to a file, never to the connection: a broken pipe would kill it between two steps. A shutdown waits
+# for it to put things back, which takes longer than systemd's 90 s where DKMS has to build.
 _RUN = """
 umask 077
 mkdir -p "$folder"
 head -n 1 | base64 -d > "$folder/$name.sh.new"
 sync "$folder/$name.sh.new"; mv -f "$folder/$name.sh.new" "$folder/$name.sh"
 code=0
-systemd-run --quiet --wait --collect --unit="gpunode-$name" \\
+systemd-run --quiet --wait --collect --unit="gpunode-$name" --property=TimeoutStopSec=900 \\
   /bin/sh -c "exec /bin/sh $folder/$name.sh change > $folder/$name.log 2>&1" || code=$?
 cat "$folder/$name.log"
+# systemd-run may call it a success (as it ends itself) where the machine's shutdown stopped the unit: 143 is SIGTERM.
+if [ "$code" -eq 0 ]; then
+  grep -qF '"state": "done", "target": "'"$target" "$folder/$name.json" 2>/dev/null || code=143
+fi
+if [ "$code" -eq 143 ]; then
+  echo "gpunode: cause: the unit gpunode-$name was stopped from outside: the node goes down, or somebody stopped it" >&2
+  echo "gpunode: remedy: run again when the node answers; what was changed is put back, then or by now" >&2
+fi
 exit "$code"
 """
 
@@ -131,7 +145,9 @@ def transaction_command(transaction: Transaction, target: str, **variables: str)
     """
     encoded = base64.b64encode(script(transaction_text(transaction, target, variables)).encode()).decode()
     # By standard input: it holds a daemon's configuration, and that may hold registry credentials.
-    return command_with_input(script_command(_RUN, folder=FOLDER, name=transaction.name), encoded)
+    return explained_command(
+        command_with_input(script_command(_RUN, folder=FOLDER, name=transaction.name, target=target), encoded)
+    )
 
 
 def settled(transaction: Transaction) -> Iterator[Any]:
@@ -143,7 +159,7 @@ def settled(transaction: Transaction) -> Iterator[Any]:
         yield script_command(_WAIT, name=transaction.name)
     if _journal(transaction).interrupted:
         host.log(f"the transaction {transaction.name} of an earlier run was interrupted; it is undone first")
-        yield script_command('sh "$folder/$name.sh" undo', folder=FOLDER, name=transaction.name)
+        yield explained_command(script_command('sh "$folder/$name.sh" undo', folder=FOLDER, name=transaction.name))
 
 
 def refuse_failed(transaction: Transaction, target: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from facts.driver import Driver as DriverFact
 from facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from facts.transaction import TransactionJournal
 from facts.unit import Unit as UnitFact
+from gpunode.apt_errors import explained
 from gpunode.boot import Boot, Kernel
 from gpunode.driver import DriverState, Service, parse_driver
 from gpunode.driver_packages import (
@@ -282,6 +285,9 @@ def test_what_apt_says_is_read_as_it_writes_it() -> None:
         (("nvidia-kernel-dkms", "580.82.07-1"), ("nvidia-driver-pinning-580", "580.82.07-1")),
     )  # fmt: skip
     assert parse_simulation(["status=100", "line=E: Unmet dependencies."]).errors == ("Unmet dependencies.",)
+    needs = " nvidia-open : Depends: libnvidia-ml1 (= 1) but it is not going to be installed"
+    assert parse_simulation(["status=100", f"line={needs}", "line=E: Broken."]).errors == (needs, "Broken.")
+    assert parse_simulation(["status=0", f"line={needs}"]).errors == ()
     assert parse_simulation(["status=100"]).errors == ("it exits 100",)
 
 
@@ -337,6 +343,7 @@ def test_what_dpkg_says_of_packages_and_holds_is_read() -> None:
 # --- the operations --------------------------------------------------------------------------------------------------
 
 
+NEEDS = " nvidia-open : Depends: nvidia-kernel (= 1) but it is not going to be installed"
 INSTALLED = State(
     (("libnvidia-ml1", "580.82.07-1"), ("linux-image-amd64", "6.1.1-1"), ("nvidia-driver-pinning-580", "580.82.07-1"),
      ("nvidia-open", "580.82.07-1"))
@@ -360,7 +367,7 @@ def test_an_upgrade_is_one_refresh_and_one_transaction(host: Host) -> None:
         DriverSimulation: Simulation((("nvidia-open", "580.82.07-1", "580.95.05-1"),), ()),
     }  # fmt: skip
     refresh, change = commands(driver_packages.installed, host, **UPGRADE)
-    assert "read_lists apt_get" in refresh and "install" not in refresh.partition("refresh()")[2]
+    assert "read_lists apt_get" in refresh and "apt_get install" not in refresh
     assert "systemd-run" in change
     assert host.refusals == []
 
@@ -371,6 +378,11 @@ def test_an_upgrade_is_one_refresh_and_one_transaction(host: Host) -> None:
         (Simulation((("libnvidia-ml1", None, "595.58.03-1"),), ()), "not of branch 580"),
         (Simulation((), (("containerd", "1.6.20-1"),)), "would remove containerd"),
         (Simulation((), (), ("no",)), "apt would refuse: no"),
+        (
+            Simulation((), (), (NEEDS, "Broken.", "Version '1' for 'libnvidia-ml1' was not found")),
+            "apt would refuse: package nvidia-open needs nvidia-kernel (= 1), but it is not going to be installed; the "
+            "node's repositories have no libnvidia-ml1 at 1; nothing was changed. To go on, ask for a version that",
+        ),
     ],
 )
 def test_what_the_gate_refuses_ends_after_the_refresh_with_nothing_changed(
@@ -599,3 +611,24 @@ def test_apt_reads_the_list_for_unattended_upgrades(tmp_path: Any) -> None:
     assert [line.split('"')[1] for line in listed][-3:] == [
         "^libnvidia-ml1$", "^nvidia-driver-pinning-580$", "^nvidia-open$",
     ]  # fmt: skip
+
+
+def test_a_simulation_that_fails_is_asked_down_to_the_package_that_is_missing(tmp_path: Path) -> None:
+    """apt-get is SIMULATED: it tells of one package what that needs, as the real one does."""
+    (tmp_path / "apt-get").write_text(
+        '#!/bin/sh\nfor last in "$@"; do :; done\ncase "$last" in\n'
+        "aa=*) echo ' aa : Depends: bb (= 2) but it is not going to be installed';;\n"
+        "bb=*) echo ' bb : Depends: c.d (= 1:2-3) but it is not installable';;\n"
+        "*) echo \"E: Version '1:2-3' for 'c.d' was not found\";;\nesac\nexit 100\n"
+    )
+    (tmp_path / "apt-get").chmod(0o755)
+    probe = DriverSimulation().command(arguments=["aa=1"], pin="")
+    said = subprocess.run(
+        ["sh", "-c", str(probe)], env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True, text=True, timeout=30, check=True,
+    )  # fmt: skip
+    found = DriverSimulation().process(said.stdout.splitlines())
+    assert [item.cause for item in explained(found.errors)] == [
+        "package aa needs bb (= 2), but it is not going to be installed",
+        "the node's repositories have no c.d at 1:2-3",
+    ]

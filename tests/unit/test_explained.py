@@ -1,0 +1,172 @@
+"""A failed command of apt's tells cause and remedy last; and the shell text that makes apt wait and tell the truth.
+
+SIMULATED: apt's programs, and pyinfra's host; sh is real.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from paramiko import SSHException
+from pyinfra.api import StringCommand
+from pyinfra.connectors.util import CommandOutput, OutputLine
+
+from operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
+from operations.explained import UNDOING, explained_command
+from operations.script import command_with_input, script, script_command
+from operations.transaction import Transaction, transaction_text
+
+FULL = "dpkg: error: unable to write /var/x: No space left on device"
+
+
+def executed(
+    lines: list[str], succeeded: bool = False, raises: Exception | None = None, live: bool = False
+) -> tuple[bool, list[str], list[str]]:
+    """Return whether the command succeeded, its output, and what was logged beside it."""
+    logged: list[str] = []
+
+    def run(*_: Any, **__: Any) -> tuple[bool, CommandOutput]:
+        if raises is not None:
+            raise raises
+        return succeeded, CommandOutput([OutputLine("stdout", line) for line in lines])
+
+    host: Any = SimpleNamespace(run_shell_command=run, log_styled=lambda text, **_: logged.append(text))
+    state: Any = SimpleNamespace(print_output=live, print_input=False)
+    ok, output = explained_command(StringCommand("apt-get", "install")).execute(state, host, {})
+    return ok, [line.line for line in output], logged
+
+
+@pytest.mark.pure
+def test_cause_and_remedy_are_the_last_that_is_said() -> None:
+    ok, lines, logged = executed(["Reading package lists...", FULL])
+    assert not ok
+    assert lines[:2] == ["Reading package lists...", FULL]
+    assert lines[2].startswith("gpunode: cause: the disk is full") and lines[3].startswith("gpunode: remedy: free room")
+    assert (len(lines), logged) == (4, [])
+
+
+@pytest.mark.pure
+def test_output_that_was_printed_as_it_came_is_explained_as_well() -> None:
+    _, _, logged = executed([FULL], live=True)
+    assert [line.split(":")[1] for line in logged] == [" cause", " remedy"]
+
+
+@pytest.mark.pure
+def test_what_fails_while_things_are_put_back_is_not_taken_for_the_cause() -> None:
+    ok, lines, _ = executed(["it does not load", f"gpunode: {UNDOING}", FULL])
+    assert not ok and not any("cause:" in line for line in lines)
+    assert UNDOING in transaction_text(Transaction("t", "true", "true", "true"), "target", {})
+
+
+@pytest.mark.pure
+def test_success_needs_no_explanation() -> None:
+    assert executed([FULL], succeeded=True) == (True, [FULL], [])
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize("raises", [None, EOFError(), SSHException("SSH session not active"), OSError("broken pipe")])
+def test_a_connection_that_breaks_is_told_with_what_becomes_of_the_change(raises: Exception | None) -> None:
+    ok, lines, _ = executed([], raises=raises)
+    assert not ok
+    assert "the connection to the node broke" in lines[-2]
+    assert "what was begun on it goes on" in lines[-1]
+
+
+@pytest.mark.pure
+def test_what_goes_to_standard_input_still_goes_there() -> None:
+    command = explained_command(command_with_input(script_command("cat", name="x y"), "secret"))
+    assert command.connector_arguments == {"_stdin": ["secret"]}
+    assert "'name=x y'" in command.get_raw_value() and "secret" not in command.get_raw_value()
+
+
+LOCKED = "Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 81 (unattended-upgr)"
+CUDA = "http://mirror.example/cuda"
+
+
+class Apt:
+    """The programs of a node, in a folder: apt-get tells what the test wrote, and counts how often it is called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.program("apt-config", "echo \"lock_seconds='2'\"")
+        self.program("dpkg", "echo amd64")
+        self.program("sleep", "true")
+
+    def program(self, name: str, body: str) -> None:
+        (self.folder / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {self.folder}/calls\n{body}\n')
+        (self.folder / name).chmod(0o755)
+
+    def calls(self, name: str) -> int:
+        lines = (self.folder / "calls").read_text().splitlines()
+        return sum(line.startswith(f"{name} ") for line in lines)
+
+    def run(self, text: str) -> subprocess.CompletedProcess[str]:
+        text = script(text.replace("/etc/apt/sources.list.d", str(self.folder)))
+        return subprocess.run(
+            ["sh", "-c", text], env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"},
+            capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def apt(tmp_path: Path) -> Apt:
+    (tmp_path / "gpunode-cuda.sources").write_text(f"Types: deb\nURIs: {CUDA}/\nSuites: /\n")
+    return Apt(tmp_path)
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (f"W: GPG error: {CUDA}  InRelease: NO_PUBKEY 12", 1),
+        (f"W: Failed to fetch {CUDA}/InRelease  Could not connect", 1),
+        ("W: Failed to fetch http://deb.example/dists/x/InRelease  Could not connect", 0),
+        (f"W: Failed to fetch {CUDA}-other/InRelease  Could not connect", 0),
+        (f"W: GPG error: {CUDA}-other  InRelease: NO_PUBKEY 12", 0),
+        ("Hit:1 everything", 0),
+    ],
+)
+def test_old_lists_do_for_any_repository_but_the_one_that_the_packages_come_from(
+    apt: Apt, said: str, code: int
+) -> None:
+    apt.program("apt-get", f"echo '{said}'")
+    done = apt.run(f"{APT_GET}{READ_LISTS}{REFRESH}refresh cuda")
+    assert done.returncode == code, done.stderr
+    assert (said in done.stderr) == bool(code)
+    assert apt.run(f"{APT_GET}{READ_LISTS}{REFRESH}refresh ''").returncode == 0
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    "text", [f"{READ_LISTS}read_lists apt_get", "unlocked", f"{MARK}unlocked; mark hold x", FINISH]
+)
+def test_a_lock_that_is_not_freed_in_the_nodes_own_time_is_told_with_its_holder(apt: Apt, text: str) -> None:
+    apt.program("apt-get", f"echo '{LOCKED}'; exit 100")
+    apt.program("dpkg", "echo 'dpkg: error: dpkg frontend lock was locked by another process with pid 81'; exit 2")
+    apt.program("apt-mark", "exit 100")
+    done = apt.run(f"{APT_GET}{text}")
+    assert done.returncode == 1
+    assert LOCKED in done.stderr
+    assert apt.calls("apt-get") + apt.calls("dpkg") <= 4
+
+
+@pytest.mark.simulated
+def test_a_lock_that_is_freed_while_we_wait_is_no_error(apt: Apt) -> None:
+    apt.program("apt-get", f"[ -e {apt.folder}/freed ] || {{ touch {apt.folder}/freed; echo '{LOCKED}'; exit 100; }}")
+    assert apt.run(f"{APT_GET}{READ_LISTS}read_lists apt_get").returncode == 0
+    assert apt.calls("sleep") == 1
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    ("configured", "seconds"), [("", "300"), ("lock_seconds='7'", "7"), ("lock_seconds='-1'", "300")]
+)
+def test_apt_waits_for_locks_as_long_as_the_node_says_or_five_minutes(apt: Apt, configured: str, seconds: str) -> None:
+    apt.program("apt-config", f'echo "{configured}"')
+    apt.program("apt-get", 'echo "$@"')
+    assert f"DPkg::Lock::Timeout={seconds} " in apt.run(f"{APT_GET}apt_get install x").stdout
