@@ -64,7 +64,7 @@ def build_mirror(cache: Path, report: Callable[[str], None]) -> Mirror:
             draft = Path(name)
             _fill(draft, cache / "packages", cuda, toolkit, docker)
             report("package mirror: indexing and signing")
-            sign_releases(key, [_index(folder) for folder in _flat_folders(draft)])
+            sign_releases(key, [index_flat(folder) for folder in _flat_folders(draft)])
             if docker is not None:
                 sign_releases(key, [_index_docker(draft / "docker/debian")])
             (draft / "keys").mkdir()
@@ -136,7 +136,7 @@ def _flat_folders(draft: Path) -> list[Path]:
     return [draft / f"cuda/{name}/x86_64" for name in CUDA_DISTRIBUTIONS] + [draft / "toolkit/stable/deb/amd64"]
 
 
-def _index(folder: Path) -> Path:
+def index_flat(folder: Path) -> Path:
     """Write Packages and Release of a flat repository; return the Release file."""
     (folder / "Packages").write_bytes(_ftparchive(folder, "packages", "."))
     release = _ftparchive(folder, *_release_options("NVIDIA"), "release", ".")

@@ -9,7 +9,7 @@ import subprocess
 FAULTS = ("controller killed", "connection cut", "node rebooted", "disk full")
 
 # As a firewall that resets: every session of the node's sshd ends at once, what ran in it goes on or meets SIGPIPE.
-_CUT = 'kill -9 $(pgrep -P "$(systemctl show -p MainPID --value ssh.service)")'
+CUT = 'kill -9 $(pgrep -P "$(systemctl show -p MainPID --value ssh.service)")'
 
 # SIMULATED: overlays over the system's folders whose writable half is a full tmpfs, since a container has no disk of
 # its own. Reads go on, folders and empty files can be made, every byte written fails with "No space left on device".
@@ -48,7 +48,7 @@ def strike(fault: str, container: str) -> None:
     if fault == "controller killed":
         os.kill(os.getpid(), signal.SIGKILL)
     elif fault == "connection cut":
-        _node(container, _CUT)
+        _node(container, CUT)
     elif fault == "node rebooted":
         _node(container, "systemctl --no-block reboot")
     elif fault == "disk full":
