@@ -5,10 +5,11 @@ from deploys.repositories import trust
 from gpunode.driver_packages import package_set
 from gpunode.preflight import chosen_flavour
 from operations import driver as kernel_module
-from operations import driver_packages, files
+from operations import driver_packages, files, initramfs
 
 SOFTDEP = "/etc/modprobe.d/gpunode-nvidia-uvm.conf"
 PARAMETERS = "/etc/modprobe.d/gpunode-nvidia.conf"
+NOUVEAU = "gpunode-nouveau.conf"
 
 
 @component("Driver")
@@ -21,11 +22,19 @@ def driver() -> None:
         _parameters()
         trust("cuda")
         _packages()
+    _keep_nouveau_out()
     # Else nvidia_uvm would be loaded by this run and be gone after the next boot.
     files.template(name="Load nvidia_uvm after nvidia, at every boot", path=SOFTDEP, source="nvidia-uvm.conf")
     kernel_module.module_loaded(name="Load the NVIDIA kernel module")
     if asked.source == "cuda-repository":
         _services()
+
+
+def _keep_nouveau_out() -> None:
+    files.template(
+        name="Keep nouveau out, from the next boot on", path=f"/etc/modprobe.d/{NOUVEAU}", source="nouveau.conf"
+    )
+    initramfs.without_nouveau(name="Make initial file systems that load nouveau anew", blacklist=NOUVEAU)
 
 
 def _packages() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from facts.base import NodeFact
+from facts.initramfs import INITRAMFS
 from gpunode.boot import Boot as Reading
 from gpunode.boot import parse_boot
 
@@ -10,18 +11,21 @@ from gpunode.boot import parse_boot
 class Boot(NodeFact[Reading]):
     """Read what decides whether the next boot has an NVIDIA module; nothing is unpacked and nothing is built.
 
-    DKMS' own tree is read instead of asking dkms, which takes a second on a slow node. An initramfs is
-    made from /etc/modprobe.d: one older than the newest blacklist of nouveau is looked into. The blacklist's time is
-    that of its inode, since a package's file bears the day on which the package was built.
+    DKMS' own tree is read instead of asking dkms, which takes a second on a slow node. An initramfs is made from
+    /etc/modprobe.d: one older than every blacklist of nouveau is looked into. A blacklist's time is that of its inode,
+    since a package's file bears the day on which the package was built.
     """
 
-    probe = r"""
+    probe = (
+        INITRAMFS
+        + r"""
 echo "running=$(uname -r)"
 blacklist=; blacklisted=
 for file in /etc/modprobe.d/*.conf /usr/lib/modprobe.d/*.conf /lib/modprobe.d/*.conf; do
   [ -e "$file" ] && grep -qE '^[[:space:]]*(blacklist|install|alias)[[:space:]]+nouveau' "$file" || continue
   time=$(stat -c %Z "$file")
-  [ "$time" -gt "${blacklist:-0}" ] && { blacklist=$time; blacklisted=${file##*/}; }
+  [ -n "$blacklist" ] && [ "$blacklist" -le "$time" ] || blacklist=$time
+  blacklisted=$(printf '%s\n%s' "${file##*/}" "$blacklisted")
 done
 [ -n "$blacklist" ] && echo "blacklist=$blacklist"
 for image in /boot/vmlinuz-*; do
@@ -30,15 +34,14 @@ for image in /boot/vmlinuz-*; do
   case "$release" in *[!A-Za-z0-9._+~-]*) continue;; esac
   headers=no; [ -e "/lib/modules/$release/build/Makefile" ] && headers=yes
   written=
-  for file in "/boot/initrd.img-$release" "/boot/initramfs-$release.img" "/boot/initrd-$release"; do
-    [ -e "$file" ] && { written=$(stat -c %Y "$file"); break; }
-  done
+  file=$(initramfs_of "$release") && written=$(stat -c %Y "$file")
   # Times only make suspicious (a restored machine has new ones everywhere): then, and only then, is looked inside.
   nouveau=
-  if [ -n "$blacklist" ] && [ -n "$written" ] && [ "$written" -lt "$blacklist" ] && command -v lsinitramfs >/dev/null
-  then
-    inside=$(timeout -k 2 20 lsinitramfs "$file")
-    case "$inside" in *"/$blacklisted"*) ;; *nouveau.ko*) nouveau=yes;; esac
+  if [ -n "$written" ] && { [ -z "$blacklist" ] || [ "$written" -lt "$blacklist" ]; }; then
+    if inside=$(list_initramfs "$file"); then
+      printf '%s\n' "$inside" | grep -q '/nouveau\.ko' &&
+        ! printf '%s\n' "$inside" | sed 's|.*/||' | grep -qxF "${blacklisted:-/}" && nouveau=yes
+    else nouveau=unknown; fi
   fi
   version=; signer=
   for module in nvidia nvidia-current; do
@@ -81,7 +84,7 @@ for key in /var/lib/dkms/mok.pub /var/lib/shim-signed/mok/MOK.der; do
   [ -r "$key" ] && command -v mokutil >/dev/null && mokutil --test-key "$key" | grep -q 'already enrolled' &&
     { echo key_enrolled=yes; break; }
 done
-[ -d /sys/module/nouveau ] && echo nouveau=yes
 command -v gcc >/dev/null && echo "gcc=$(gcc -dumpversion | cut -d. -f1)"
 """
+    )
     parse = staticmethod(parse_boot)

@@ -18,8 +18,8 @@ class Kernel(Reading):
 
     `headers` says whether a module can be built for it, `module_version` and `module_signer` tell of the nvidia module
     on its disk, `initramfs_written` is the time of its initial file system (Unix seconds), `initramfs_nouveau` says
-    that it holds nouveau and no blacklist of it, `compiler` is the major version of the gcc that built the kernel,
-    where its configuration tells.
+    that it holds nouveau and no blacklist of it (None: it could not be looked into), `compiler` is the major version of
+    the gcc that built the kernel, where its configuration tells.
     """
 
     release: str
@@ -27,7 +27,7 @@ class Kernel(Reading):
     module_version: str | None = None
     module_signer: str | None = None
     initramfs_written: float | None = None
-    initramfs_nouveau: bool = False
+    initramfs_nouveau: bool | None = False
     compiler: str | None = None
 
 
@@ -48,7 +48,7 @@ class Boot(Reading):
     `next_release` is None where the node has no kernel of its own (a container), `decided_by` names what said which
     one is next: grub, link (/vmlinuz) or newest. `secure_boot` is None where there is no UEFI. `key_enrolled` says
     whether the key that DKMS signs with is one that the firmware accepts. `blacklist_written` is the time of the
-    newest file that keeps nouveau out. `compiler` is gcc's major version on the node.
+    oldest file that keeps nouveau out. `compiler` is gcc's major version on the node.
     """
 
     running: str
@@ -58,7 +58,6 @@ class Boot(Reading):
     dkms: tuple[DkmsBuild, ...] = ()
     secure_boot: bool | None = None
     key_enrolled: bool = False
-    nouveau_loaded: bool = False
     blacklist_written: float | None = None
     compiler: str | None = None
 
@@ -66,6 +65,11 @@ class Boot(Reading):
     def next_kernel(self) -> Kernel | None:
         """Return the kernel that boots next; None where the node has none, or none that is there."""
         return next((kernel for kernel in self.kernels if kernel.release == self.next_release), None)
+
+    @property
+    def with_nouveau(self) -> tuple[str, ...]:
+        """Return the kernels whose initial file systems would load nouveau."""
+        return tuple(kernel.release for kernel in self.kernels if kernel.initramfs_nouveau)
 
     def dkms_state(self, module: str, release: str) -> str | None:
         """Return how far DKMS is with a module (its name begins so) for a kernel: installed, built, added or None."""
@@ -173,7 +177,7 @@ def _kernel(line: str) -> Kernel:
         module_version=fields.get("module") or None,
         module_signer=(fields.get("signer") or "").replace("_", " ") or None,
         initramfs_written=written,
-        initramfs_nouveau=fields.get("nouveau") == "yes",
+        initramfs_nouveau={"yes": True, "unknown": None}.get(fields.get("nouveau", ""), False),
         compiler=fields.get("gcc") or None,
     )
 
@@ -200,7 +204,6 @@ def parse_boot(lines: list[str]) -> Boot:
         dkms=tuple(_dkms(line) for line in repeated(lines, "dkms")),
         secure_boot={"1": True, "0": False}.get(found.get("secure_boot", "")),
         key_enrolled=found.get("key_enrolled") == "yes",
-        nouveau_loaded=found.get("nouveau") == "yes",
         blacklist_written=float(found["blacklist"]) if "blacklist" in found else None,
         compiler=found.get("gcc"),
     )

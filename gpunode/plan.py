@@ -148,6 +148,11 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     if installs and asked.hold and (changes or held):
         loose = held.found if held else None
         yield Step("driver", "hold the driver's packages", loose, "all held", Disturbance.nothing)
+    if free := _take(found, Subject.NOUVEAU):
+        yield _step("keep nouveau out, in effect at the next boot", free)
+    if (images := found.get(Subject.INITRAMFS)) and node.boot.with_nouveau:
+        del found[Subject.INITRAMFS]
+        yield _step("make the initial file systems anew without nouveau, in effect at the next boot", images)
     yield from _services(found)
     yield from _load(node, found, module if installs else None)
     # The new driver's own: what they say of the old one is no step beside it.

@@ -8,11 +8,13 @@ from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding
 from gpunode.node import Node
 from gpunode.verify.comparison import compared
+from gpunode.verify.nouveau import nouveau
 from gpunode.verify.subject import Subject
 
 
 def next_boot(node: Node) -> Iterator[Finding]:
     """Judge whether the kernel that boots next will load the driver that is on disk; nothing where none is known."""
+    yield from nouveau(node.boot)
     kernel, driver, boot = node.boot.next_kernel, node.driver, node.boot
     if kernel is None or driver.module_version is None:
         return
@@ -38,11 +40,4 @@ def next_boot(node: Node) -> Iterator[Finding]:
             kernel.module_signer is not None and (boot.key_enrolled or boot.dkms_state("nvidia", release) is None),
             remedy="enrol a key and sign the module (`mokutil --import`, `dkms autoinstall`), or use signed packages",
             cause="secure boot is on: the kernel will reject the module", disturbs=Disturbance.reboot,
-        )  # fmt: skip
-    if kernel.initramfs_written is not None and boot.blacklist_written is not None:
-        yield compared(
-            "driver", Subject.INITRAMFS, "holds nouveau" if kernel.initramfs_nouveau else "does not load nouveau",
-            "does not load nouveau", not kernel.initramfs_nouveau,
-            remedy=f"`update-initramfs -u -k {release}` on the node",
-            cause="it is older than the blacklist of nouveau, which may be loaded before the blacklist is read",
         )  # fmt: skip

@@ -19,6 +19,7 @@ class Subject(StrEnum):
     NEXT_BOOT = "next boot"
     SIGNATURE = "next boot's signature"
     INITRAMFS = "next boot's initramfs"
+    NOUVEAU = "nouveau"
     KEY = "key of"
     KEYRING = "keyring of"
     CUDA_TOOLKIT = "toolkit"

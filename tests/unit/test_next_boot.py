@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpunode.boot import Boot, DkmsBuild, Kernel
+from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.verify import next_boot
 from tests.unit.test_verify import GOOD
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.pure
 
 RELEASE = "6.1.0-41-amd64"
 KERNEL = Kernel(RELEASE, headers=True, module_version="580.95.05", module_signer="DKMS module key")
-BOOT = Boot("6.1.0-40-amd64", RELEASE, "grub", (KERNEL,))
+BOOT = Boot("6.1.0-40-amd64", RELEASE, "grub", (KERNEL,), blacklist_written=5.0)
 
 
 def judged(boot: Boot) -> dict[str, Finding]:
@@ -23,13 +24,20 @@ def judged(boot: Boot) -> dict[str, Finding]:
 
 
 def test_a_next_kernel_with_the_same_module_is_good() -> None:
-    assert {what: item.finding_class for what, item in judged(BOOT).items()} == {"next boot": FindingClass.OK}
+    assert {what: item.finding_class for what, item in judged(BOOT).items()} == {
+        "nouveau": FindingClass.OK, "next boot": FindingClass.OK,
+    }  # fmt: skip
 
 
-def test_a_container_and_a_node_without_driver_are_not_judged() -> None:
+def test_a_container_is_not_judged_and_a_node_without_driver_by_nouveau_alone() -> None:
     assert judged(Boot("6.18.44")) == {}
     bare = replace(GOOD.driver, module_version=None)
-    assert list(next_boot(replace(GOOD, driver=bare, boot=BOOT))) == []
+    assert [item.what for item in next_boot(replace(GOOD, driver=bare, boot=BOOT))] == ["nouveau"]
+
+
+def test_a_node_that_may_load_nouveau_at_its_next_boot_is_drift() -> None:
+    item = judged(replace(BOOT, blacklist_written=None))["nouveau"]
+    assert (item.finding_class, item.remedy) == (FindingClass.DRIFT, "run deploys/gpu_node.py again")
 
 
 @pytest.mark.parametrize(
@@ -79,6 +87,16 @@ def test_secure_boot_asks_for_a_signature() -> None:
 def test_an_initramfs_that_would_load_nouveau_is_drift_and_an_older_one_without_it_is_not() -> None:
     kernel = replace(KERNEL, initramfs_written=10.0, initramfs_nouveau=True)
     item = judged(replace(BOOT, kernels=(kernel,), blacklist_written=20.0))["next boot's initramfs"]
-    assert item.finding_class is FindingClass.DRIFT and f"update-initramfs -u -k {RELEASE}" in (item.remedy or "")
+    assert (item.finding_class, item.found) == (FindingClass.DRIFT, f"of {RELEASE} holds nouveau")
+    assert (item.remedy, item.disturbs) == ("run deploys/gpu_node.py again", Disturbance.nothing)
     without = replace(BOOT, kernels=(replace(kernel, initramfs_nouveau=False),), blacklist_written=20.0)
     assert judged(without)["next boot's initramfs"].finding_class is FindingClass.OK
+
+
+def test_an_initramfs_of_another_kernel_counts_too_and_one_that_cannot_be_read_is_not_called_good() -> None:
+    other = Kernel("6.1.0-9-amd64", headers=True, initramfs_written=10.0, initramfs_nouveau=True)
+    item = judged(replace(BOOT, kernels=(replace(KERNEL, initramfs_written=30.0), other)))["next boot's initramfs"]
+    assert item.found == "of 6.1.0-9-amd64 holds nouveau"
+    unread = replace(KERNEL, initramfs_written=1.0, initramfs_nouveau=None)
+    item = judged(replace(BOOT, kernels=(unread,)))["next boot's initramfs"]
+    assert item.finding_class is FindingClass.DRIFT and "lsinitramfs" in (item.remedy or "")

@@ -101,10 +101,28 @@ def test_headers_that_are_to_be_installed_are_a_step() -> None:
 
 def test_a_next_kernel_without_module_is_said_before_anybody_reboots() -> None:
     kernel = Kernel("6.1.0-41-amd64", headers=False)
-    boot = Boot("6.1.0-40-amd64", kernel.release, "grub", (kernel,))
+    boot = Boot("6.1.0-40-amd64", kernel.release, "grub", (kernel,), blacklist_written=5.0)
     settings = settings_from({"driver": {"source": "present"}, "toolkit": {"version": "1.17.8"}})
     (step,) = plan(settings, replace(GOOD, boot=boot)).steps
     assert "linux-headers-6.1.0-41-amd64" in step.action and "dkms autoinstall -k 6.1.0-41-amd64" in step.action
+
+
+def test_nouveau_in_an_initial_file_system_is_a_step_that_disturbs_nothing_and_counts_from_the_next_boot() -> None:
+    kernel = Kernel(
+        "6.1.0-41-amd64", headers=True, module_version="580.95.05", initramfs_written=1.0, initramfs_nouveau=True
+    )
+    boot = Boot("6.1.0-41-amd64", kernel.release, "grub", (kernel,))
+    assert _steps(plan(SETTINGS, replace(GOOD, boot=boot))) == [
+        ("driver", "keep nouveau out, in effect at the next boot", "nothing"),
+        ("driver", "make the initial file systems anew without nouveau, in effect at the next boot", "nothing"),
+    ]
+    bare = plan(SETTINGS, replace(BARE, boot=replace(boot, kernels=(replace(kernel, module_version=None),))))
+    assert "make the initial file systems anew without nouveau, in effect at the next boot" in [
+        step.action for step in bare.steps
+    ]
+    unread = replace(boot, kernels=(replace(kernel, initramfs_nouveau=None),), blacklist_written=5.0)
+    (step,) = plan(SETTINGS, replace(GOOD, boot=unread)).steps
+    assert step.pending and "make it anew" in step.action
 
 
 def test_an_unloaded_nvidia_uvm_is_loaded() -> None:

@@ -52,7 +52,7 @@ LINES = ["boot_id=aaaa", "UserspaceTimestampMonotonic=5000000", "SystemState=run
 
 def booting(node: Node, *kernels: Kernel) -> Node:
     """Return the node as a machine with kernels of its own, the first of which boots next."""
-    return replace(node, boot=Boot("6.1.0-40-amd64", kernels[0].release, "link", kernels))
+    return replace(node, boot=Boot("6.1.0-40-amd64", kernels[0].release, "link", kernels, blacklist_written=5.0))
 
 
 def test_a_boot_is_read_with_what_tells_it_from_another() -> None:

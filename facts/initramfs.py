@@ -1,0 +1,20 @@
+"""Initial file systems: the programs that list and make them, in one place for all who ask."""
+
+# One branch per maker: for dracut (lsinitrd, dracut --force) or mkinitcpio (lsinitcpio, mkinitcpio -k), add theirs
+# here. A list counts only as a whole: an image that is cut off fails.
+INITRAMFS = """
+initramfs_of() {
+  for image in "/boot/initrd.img-$1" "/boot/initramfs-$1.img" "/boot/initrd-$1"; do
+    [ ! -e "$image" ] || { printf '%s' "$image"; return 0; }
+  done
+  return 1
+}
+list_initramfs() {
+  if command -v lsinitramfs > /dev/null; then timeout -k 2 20 lsinitramfs "$1"
+  else return 127; fi
+}
+make_initramfs() {
+  if command -v update-initramfs > /dev/null; then update-initramfs -u -k "$1"
+  else echo "gpunode: nothing is known here that makes initial file systems" >&2; return 127; fi
+}
+"""

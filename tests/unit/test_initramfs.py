@@ -1,0 +1,210 @@
+"""Initial file systems: which are looked into, which are made anew, and what is there if that fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facts.boot import Boot as BootFact
+from facts.transaction import FOLDER
+from gpunode.boot import Boot, Kernel, parse_boot
+from operations import initramfs
+from operations.initramfs import _REBUILD
+from operations.script import script
+from operations.transaction import transaction_text
+from tests.unit.simulated_host import Host, commands
+
+OLD, NEW = "6.1.0-9-amd64", "6.1.0-40-amd64"
+BLACKLIST = "gpunode-nouveau.conf"
+GOOD = f"usr/lib/modules/RELEASE/kernel/ext4.ko\netc/modprobe.d/{BLACKLIST}\n"
+MAKES = 'release=$3; image=$BOOT/initrd.img-$release; text=$(sed "s/RELEASE/$release/" "$TEXT")\n'
+# SIMULATED: an image is a text file with the names of what is in it; `end` is its last line.
+PROGRAMS = {
+    "lsinitramfs": 'cat "$1"; tail -n 1 "$1" | grep -qx end',
+    "update-initramfs": MAKES + 'printf "%s\\nend\\n" "$text" > "$image.new" && mv "$image.new" "$image"',
+}
+FULL = MAKES + 'echo half > "$image.new"; rm "$image.new"; echo "No space left on device" >&2; exit 1'
+TRUNCATED = MAKES + 'printf "%s\\n" "$text" > "$image.new" && mv "$image.new" "$image"'
+SECOND_FAILS = MAKES + f'[ "$release" = {OLD} ] || exit 1\n' + PROGRAMS["update-initramfs"]
+KILLED = PROGRAMS["update-initramfs"] + '\nkill -9 "$PPID"'
+
+
+class Machine:
+    """A folder with a /boot of two kernels, and the programs that make and list their images."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.boot, self.programs = folder, folder / "boot", folder / "bin"
+        self.boot.mkdir()
+        self.programs.mkdir()
+        for release in (OLD, NEW):
+            (self.boot / f"vmlinuz-{release}").touch()
+            self.image(release).write_text(f"usr/lib/modules/{release}/nouveau.ko\nend\n")
+        for name, text in PROGRAMS.items():
+            self.install(name, text)
+
+    def image(self, release: str) -> Path:
+        return self.boot / f"initrd.img-{release}"
+
+    def install(self, name: str, text: str) -> None:
+        (self.programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (self.programs / name).chmod(0o755)
+
+    def sh(self, *arguments: str | Path, text: str = GOOD) -> subprocess.CompletedProcess[str]:
+        (self.folder / "text").write_text(text)
+        path = f"{self.programs}:{os.environ['PATH']}"
+        own = {"PATH": path, "BOOT": str(self.boot), "TEXT": str(self.folder / "text")}
+        return subprocess.run(["sh", *arguments], env=own, capture_output=True, text=True, timeout=30, check=False)
+
+    def rebuild(self, text: str = GOOD) -> subprocess.CompletedProcess[str]:
+        """Run the transaction as the node would, with this folder for its own."""
+        body = transaction_text(_REBUILD, "target-1", {"releases": f"{OLD} {NEW}", "blacklist": BLACKLIST})
+        body = body.replace(FOLDER, str(self.folder / "state")).replace("/boot", str(self.boot))
+        (self.folder / "state").mkdir()
+        (self.folder / "rebuild.sh").write_text(script(body))
+        return self.sh(self.folder / "rebuild.sh", "change", text=text)
+
+    @property
+    def files(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in self.boot.glob("initrd*")}
+
+    @property
+    def state(self) -> str:
+        return str(json.loads((self.folder / "state/initramfs.json").read_text())["state"])
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.mark.real
+def test_every_image_is_made_anew_and_nothing_else_is_left(machine: Machine) -> None:
+    done = machine.rebuild()
+    assert done.returncode == 0, done.stderr
+    assert machine.state == "done"
+    assert machine.files == {
+        f"initrd.img-{name}": GOOD.replace("RELEASE", name).rstrip() + "\nend\n" for name in (OLD, NEW)
+    }
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("program", "text", "ends", "says"),
+    [
+        (FULL, GOOD, "restored", "room in /boot"),
+        (TRUNCATED, GOOD, "restored", "cannot be read to its end"),
+        (SECOND_FAILS, GOOD, "restored", f"kernel {NEW} could not be made; the old one stays"),
+        (PROGRAMS["update-initramfs"], f"etc/modprobe.d/{BLACKLIST}\n", "restored", "holds no module of it"),
+        (PROGRAMS["update-initramfs"], "usr/lib/modules/RELEASE/nouveau.ko\n", "failed", f"lacks {BLACKLIST}"),
+    ],
+)
+def test_a_new_image_that_is_not_whole_or_not_right_gives_way_to_the_old_one(
+    machine: Machine, program: str, text: str, ends: str, says: str
+) -> None:
+    before = machine.files
+    machine.install("update-initramfs", program)
+    done = machine.rebuild(text)
+    assert done.returncode != 0
+    assert (machine.files, machine.state) == (before, ends)
+    assert says in done.stderr.replace(str(machine.boot), "/boot"), done.stderr
+
+
+@pytest.mark.real
+def test_a_rebuild_that_was_killed_is_undone_by_the_next_run(machine: Machine) -> None:
+    before = machine.files
+    machine.install("update-initramfs", KILLED)
+    machine.rebuild()
+    assert (machine.state, machine.files == before) == ("began", False)
+    for _ in range(2):
+        assert machine.sh(machine.folder / "rebuild.sh", "undo").returncode == 0
+        assert (machine.state, machine.files) == ("restored", before)
+
+
+def probed(machine: Machine, *blacklists: tuple[str, str]) -> Boot:
+    """Return what the probe reads; each blacklist is (path below the folder, `before` or `after` the images)."""
+    for path in machine.boot.glob("initrd*"):
+        os.utime(path, (1, 1) if not blacklists or blacklists[0][1] == "after" else None)
+    for name, moment in blacklists:
+        file = machine.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("  blacklist nouveau\n")
+        if moment == "before":
+            for image in machine.boot.glob("initrd*"):
+                os.utime(image, (file.stat().st_ctime + 10, file.stat().st_ctime + 10))
+    text = BootFact.probe
+    for place in ("/etc/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d", "/boot"):
+        text = text.replace(f" {place}/", f" {machine.folder}{place}/").replace(
+            f'"{place}/', f'"{machine.folder}{place}/'
+        )
+    done = machine.sh("-c", text.replace("release=${image#/boot", f"release=${{image#{machine.boot}"))
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("running=", "kernel=", "blacklist="))]
+    return parse_boot(lines)
+
+
+@pytest.mark.real
+def test_an_image_without_the_blacklist_is_found_before_there_is_one_and_after(machine: Machine) -> None:
+    assert set(probed(machine).with_nouveau) == {OLD, NEW}
+    found = probed(machine, ("etc/modprobe.d/gpunode-nouveau.conf", "after"))
+    assert set(found.with_nouveau) == {OLD, NEW} and found.blacklist_written is not None
+
+
+@pytest.mark.real
+def test_an_image_that_holds_any_of_the_blacklists_is_right(machine: Machine) -> None:
+    with machine.image(NEW).open("a") as image:
+        image.write("usr/lib/modprobe.d/nvidia-graphics.conf\nend\n")
+    blacklists = (
+        ("etc/modprobe.d/gpunode-nouveau.conf", "after"),
+        ("usr/lib/modprobe.d/nvidia-graphics.conf", "after"),
+    )
+    assert probed(machine, *blacklists).with_nouveau == (OLD,)
+
+
+@pytest.mark.real
+def test_an_image_that_is_newer_than_a_blacklist_is_not_looked_into(machine: Machine) -> None:
+    machine.install("lsinitramfs", f'touch {machine.folder}/looked; cat "$1"')
+    found = probed(machine, ("etc/modprobe.d/own.conf", "before"))
+    assert found.with_nouveau == () and not (machine.folder / "looked").exists()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("names", [("a-old.conf", "b-new.conf"), ("a-new.conf", "b-old.conf")])
+def test_an_image_that_is_newer_than_the_oldest_blacklist_has_one(machine: Machine, names: tuple[str, str]) -> None:
+    machine.install("stat", 'case "$2 $3" in "%Z "*old.conf) echo 10;; "%Z "*) echo 30;; *) echo 20;; esac')
+    found = probed(machine, *((f"etc/modprobe.d/{name}", "after") for name in names))
+    assert (found.with_nouveau, found.blacklist_written) == ((), 10.0)
+
+
+@pytest.mark.real
+def test_an_image_that_cannot_be_read_is_unknown_and_not_good(machine: Machine) -> None:
+    machine.image(NEW).write_text("half")
+    found = {kernel.release: kernel.initramfs_nouveau for kernel in probed(machine).kernels}
+    assert found == {OLD: True, NEW: None}
+
+
+KERNELS = (
+    Kernel(OLD, headers=True, initramfs_written=1.0, initramfs_nouveau=True),
+    Kernel(NEW, headers=True, initramfs_written=9.0),
+)
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("kernels", "says"),
+    [((), "there is no initial file system"), (KERNELS[1:], "no initial file system loads nouveau")],
+)
+def test_nothing_is_made_anew_where_nothing_loads_nouveau(host: Host, kernels: Any, says: str) -> None:
+    host.readings[BootFact] = Boot(NEW, kernels=kernels)
+    assert commands(initramfs.without_nouveau, host, blacklist=BLACKLIST) == []
+    assert (host.noops, host.refusals) == ([says], [])
+
+
+@pytest.mark.pure
+def test_what_loads_nouveau_is_made_anew_by_one_command(host: Host) -> None:
+    host.readings[BootFact] = Boot(NEW, kernels=KERNELS)
+    assert len(commands(initramfs.without_nouveau, host, blacklist=BLACKLIST)) == 1
+    assert (host.noops, host.refusals) == ([], [])
