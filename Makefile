@@ -7,9 +7,11 @@ APT := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -q -y
 UV_VERSION := 0.13.9
 # What the lab needs of the system; a program of each package that is there means that it is installed.
 LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap dpkg-dev apt-utils gnupg openssh-client zstd
+# What its virtual machine needs beside these, which only test-slow boots.
+VM_PACKAGES := qemu-system-x86 grub-pc-bin grub-common e2fsprogs
 TIMED = date +"==> %H:%M:%S $(1)"
 
-.PHONY: help setup lab-tools demo demo-down test-fast test test-slow lint docs audit
+.PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow lint docs audit
 
 help:
 	@echo "make setup      make .venv, so that .venv/bin/pyinfra and .venv/bin/gpunode work"
@@ -34,7 +36,8 @@ setup: .venv/.complete
 	@.venv/bin/uv sync --frozen --quiet
 	@touch $@
 
-lab-tools:
+lab-vm-tools: LAB_PACKAGES += $(VM_PACKAGES)
+lab-tools lab-vm-tools:
 	@missing=; for package in $(LAB_PACKAGES); do \
 	  dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed || missing="$$missing $$package"; done; \
 	if [ -n "$$missing" ]; then $(call TIMED,Installing what the lab needs:$$missing (half a minute)); \
@@ -64,5 +67,5 @@ test-fast: setup
 test: setup lab-tools
 	@$(SUDO) .venv/bin/pytest -m "not slow" tests/unit tests/test_scenarios.py
 
-test-slow: setup lab-tools
+test-slow: setup lab-vm-tools
 	@$(SUDO) env GPUNODE_TEST_ALL=1 .venv/bin/pytest tests/unit tests/test_scenarios.py

@@ -16,8 +16,10 @@ except FileNotFoundError:
 # Served inside each node by lab-mirror.service, so that no node needs another machine.
 _served = "http://127.0.0.1:8900"
 _key = {"key_url": f"{_served}/keys/gpunode-lab.asc", "key_fingerprint": _state["key_fingerprint"]}
+# A virtual machine has a kernel of its own, for which DKMS really builds.
+_cuda = "built" if any("kernels" in _node for _node in _state["nodes"]) else "cuda"
 _repositories = {
-    "cuda": {"url": f"{_served}/cuda/{{distribution}}/{{architecture}}", **_key},
+    "cuda": {"url": f"{_served}/{_cuda}/{{distribution}}/{{architecture}}", **_key},
     "toolkit": {"url": f"{_served}/toolkit/stable/deb/amd64", **_key},
     "docker": {"url": f"{_served}/docker/debian", **_key},
 }
@@ -27,6 +29,7 @@ nodes = [
         _node["name"],
         {
             "ssh_hostname": _node["address"],
+            "ssh_port": _node.get("port", 22),
             "ssh_user": "root",
             "ssh_key": str(_folder / "id_ed25519"),
             "ssh_known_hosts_file": str(_folder / "known_hosts"),

@@ -38,7 +38,7 @@ def write_known_hosts(path: Path, hosts: Iterable[tuple[str, str]]) -> None:
     path.chmod(0o644)
 
 
-def ssh_command(folder: Path, address: str, user: str = "root") -> list[str]:
+def ssh_command(folder: Path, address: str, user: str = "root", port: int = 22) -> list[str]:
     """Return the ssh command line that enters a node with the lab's own key and known hosts, and with nothing else."""
     return [
         "ssh",
@@ -51,6 +51,7 @@ def ssh_command(folder: Path, address: str, user: str = "root") -> list[str]:
         *("-o", "StrictHostKeyChecking=yes"),
         *("-o", "BatchMode=yes"),
         *("-o", "ConnectTimeout=10"),
+        *("-p", str(port)),
         f"{user}@{address}",
     ]
 

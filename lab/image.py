@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.cache import cache_dir, locked
+from lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
+from lab.chroot import run, within, write
 from lab.errors import LabError
 from lab.hardware import hardware_digest, install_hardware
 from lab.hardware.image import HardwareInstallError
@@ -74,7 +75,7 @@ def image(report: Report) -> Path:
     OCI image of Debian or Ubuntu to take as the base instead of debootstrap's. Raises LabError if the build fails.
     """
     with locked(cache_dir() / "image.lock"):
-        _remove_partial(cache_dir())
+        remove_partial(cache_dir())
         reference = os.environ.get("GPUNODE_LAB_IMAGE", "")
         apt = host_apt()
         base_digest = _base_digest(apt, _pulled(reference, report) if reference else "")
@@ -82,29 +83,54 @@ def image(report: Report) -> Path:
         base = cache_dir() / f"base-{base_digest}"
         if wanted.is_dir():
             report("base image: found in the cache")
-            _mark_used(wanted, base)
+            mark_used(wanted, base)
             return wanted
-        if not base.is_dir():
-            with _complete_or_nothing(base) as folder:
-                if reference:
-                    _unpack_oci(reference, folder, report)
-                else:
-                    _debootstrap(apt, folder, report)
-                _set_up_apt(apt, folder, own_sources=bool(reference))
-                _fetch(folder, report, install=bool(reference))
-                _prepare(folder)
+        _build_base(base, apt, reference, report)
         started = time.monotonic()
-        with _complete_or_nothing(wanted) as folder:
-            _run(["cp", "-a", "--reflink=auto", f"{base}/.", str(folder)], "copying the base image")
+        with complete_or_nothing(wanted) as folder:
+            run(["cp", "-a", "--reflink=auto", f"{base}/.", str(folder)], "copying the base image")
             _add_node_files(folder)
-            _write(folder / _BUILD_ID, f"{uuid.uuid4()}\n")
+            write(folder / _BUILD_ID, f"{uuid.uuid4()}\n")
             try:
                 install_hardware(folder)
             except HardwareInstallError as error:
                 raise LabError(f"the simulated hardware cannot be put into the base image: {error}") from error
-        _mark_used(wanted, base)
+        mark_used(wanted, base)
         report(f"base image: node files and simulated hardware put in, {time.monotonic() - started:.0f} s")
         return wanted
+
+
+@contextmanager
+def debian_base(report: Report) -> Iterator[Path]:
+    """Give the folder of a bare Debian system, without anything of the lab's nodes, which stays while it is used.
+
+    It is not to be changed. Raises LabError if its build fails.
+    """
+    with locked(cache_dir() / "image.lock"):
+        remove_partial(cache_dir())
+        apt = host_apt()
+        base = cache_dir() / f"base-{_base_digest(apt, '')}"
+        _build_base(base, apt, "", report)
+        mark_used(base)
+        yield base
+
+
+def base_digest() -> str:
+    """Return the digest of what `debian_base` is made of."""
+    return _base_digest(host_apt(), "")
+
+
+def _build_base(base: Path, apt: HostApt, reference: str, report: Report) -> None:
+    if base.is_dir():
+        return
+    with complete_or_nothing(base) as folder:
+        if reference:
+            _unpack_oci(reference, folder, report)
+        else:
+            _debootstrap(apt, folder, report)
+        _set_up_apt(apt, folder, own_sources=bool(reference))
+        _fetch(folder, report, install=bool(reference))
+        _prepare(folder)
 
 
 def build_id(root: Path) -> str:
@@ -124,7 +150,7 @@ def remove_unused(report: Report) -> None:
             # Two checkouts with different files take turns; do not make them rebuild each time.
             if str(path) not in used and time.time() - path.stat().st_mtime > _KEPT_SECONDS:
                 report(f"cache: removing {path.name}, which no node uses")
-                _remove(path)
+                remove(path)
 
 
 def _base_digest(apt: HostApt, oci: str) -> str:
@@ -142,37 +168,6 @@ def _image_digest(base_digest: str) -> str:
         digest.update(f"{place}\0{mode}\0".encode())
         digest.update((_NODE_FILES / name).read_bytes())
     return digest.hexdigest()[:16]
-
-
-@contextmanager
-def _complete_or_nothing(path: Path) -> Iterator[Path]:
-    partial = path.with_name(f"{path.name}.partial")
-    partial.mkdir()
-    partial.chmod(0o755)
-    try:
-        yield partial
-    except BaseException:
-        _remove(partial)
-        raise
-    partial.rename(path)
-
-
-def _mark_used(*folders: Path) -> None:
-    for folder in folders:
-        if folder.is_dir():
-            os.utime(folder)
-
-
-def _remove_partial(folder: Path) -> None:
-    # The lock is ours, so whoever left them is gone.
-    for path in folder.glob("*.partial"):
-        _remove(path)
-
-
-def _remove(path: Path) -> None:
-    # A sibling name first: a removal that is interrupted must not leave half an image under its good name.
-    doomed = path if path.name.endswith(".partial") else path.rename(path.with_name(f"{path.name}.partial"))
-    shutil.rmtree(doomed)
 
 
 def _debootstrap(apt: HostApt, folder: Path, report: Report) -> None:
@@ -222,10 +217,10 @@ def _unpack_oci(reference: str, folder: Path, report: Report) -> None:
     archive.mkdir()
     try:
         podman("export", "--output", str(archive / "root.tar"), container, timeout=900)
-        _run(["tar", "-C", str(folder), "-xpf", str(archive / "root.tar")], f"unpacking {reference}")
+        run(["tar", "-C", str(folder), "-xpf", str(archive / "root.tar")], f"unpacking {reference}")
     finally:
         podman("rm", "--force", container)
-        _remove(archive)
+        remove(archive)
     if not (folder / "usr/bin/apt-get").exists():
         raise LabError(f"GPUNODE_LAB_IMAGE={reference} has no apt-get: name an image of Debian or Ubuntu")
 
@@ -233,10 +228,10 @@ def _unpack_oci(reference: str, folder: Path, report: Report) -> None:
 def _set_up_apt(apt: HostApt, folder: Path, own_sources: bool) -> None:
     if not own_sources:
         (folder / "etc/apt/sources.list").unlink(missing_ok=True)
-        _write(folder / "etc/apt/sources.list.d/debian.sources", apt.sources(SUITE))
-    _write(folder / "etc/apt/apt.conf.d/90gpunode-lab", 'Acquire::Languages "none";\n' + apt.configuration)
+        write(folder / "etc/apt/sources.list.d/debian.sources", apt.sources(SUITE))
+    write(folder / "etc/apt/apt.conf.d/90gpunode-lab", 'Acquire::Languages "none";\n' + apt.configuration)
     for name, text in apt.certificates:
-        _write(folder / "usr/local/share/ca-certificates" / name, text)
+        write(folder / "usr/local/share/ca-certificates" / name, text)
 
 
 def _fetch(folder: Path, report: Report, install: bool) -> None:
@@ -245,13 +240,13 @@ def _fetch(folder: Path, report: Report, install: bool) -> None:
     resolver.unlink(missing_ok=True)
     resolver.write_text(Path("/etc/resolv.conf").read_text(encoding="utf-8"), encoding="utf-8")
     policy = folder / "usr/sbin/policy-rc.d"
-    _write(policy, "#!/bin/sh\nexit 101\n", 0o755)
-    _in(folder, "apt-get", "-o", "APT::Update::Error-Mode=any", "update")
+    write(policy, "#!/bin/sh\nexit 101\n", 0o755)
+    within(folder, "apt-get", "-o", "APT::Update::Error-Mode=any", "update")
     if install:
-        _in(folder, "apt-get", "install", "-y", "--no-install-recommends", *PACKAGES)
-    _in(folder, "update-ca-certificates")
-    _in(folder, "apt-get", "clean")
-    _in(folder, "apt-get", "install", "-y", "--download-only", *_PREFETCHED)
+        within(folder, "apt-get", "install", "-y", "--no-install-recommends", *PACKAGES)
+    within(folder, "update-ca-certificates")
+    within(folder, "apt-get", "clean")
+    within(folder, "apt-get", "install", "-y", "--download-only", *_PREFETCHED)
     policy.unlink()
     took = time.monotonic() - started
     report(f"base image: package lists and the .deb files of {', '.join(_PREFETCHED)} fetched, {took:.0f} s")
@@ -276,7 +271,7 @@ def _add_operator(folder: Path) -> None:
         return
     # Debian has a group of this name already.
     group = ["--gid", "operator"] if "\noperator:" in (folder / "etc/group").read_text() else ["--user-group"]
-    _in(folder, "useradd", "--create-home", "--shell", "/bin/bash", *group, "operator")
+    within(folder, "useradd", "--create-home", "--shell", "/bin/bash", *group, "operator")
 
 
 def _make_tiny_root(folder: Path) -> None:
@@ -291,46 +286,14 @@ def _make_tiny_root(folder: Path) -> None:
     shutil.copy2(busybox, tiny / "bin/busybox")
     for applet in _APPLETS:
         (tiny / "bin" / applet).symlink_to("busybox")
-    _write(tiny / "etc/passwd", "root:x:0:0:root:/root:/bin/sh\n")
+    write(tiny / "etc/passwd", "root:x:0:0:root:/root:/bin/sh\n")
 
 
 def _add_node_files(folder: Path) -> None:
     for name, place, mode in _PLACES:
-        _write(folder / place, (_NODE_FILES / name).read_text(encoding="utf-8"), mode)
-    _in(folder, "systemctl", "enable", "lab-mirror.service", "ssh.service")
+        write(folder / place, (_NODE_FILES / name).read_text(encoding="utf-8"), mode)
+    within(folder, "systemctl", "enable", "lab-mirror.service", "ssh.service")
     for unit in _MASKED:
         link = folder / "etc/systemd/system" / unit
         link.unlink(missing_ok=True)
         link.symlink_to("/dev/null")
-
-
-def _write(path: Path, text: str, mode: int = 0o644) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    path.chmod(mode)
-
-
-def _in(folder: Path, *command: str) -> None:
-    environment = {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "LC_ALL": "C",
-        "DEBIAN_FRONTEND": "noninteractive",
-    }
-    _run(["chroot", str(folder), *command], f"`{' '.join(command[:2])}` in the base image", environment)
-
-
-def _run(command: list[str], what: str, environment: dict[str, str] | None = None) -> None:
-    # Stdin is no terminal, and nothing of the caller's environment reaches a chroot.
-    result = subprocess.run(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if result.returncode:
-        tail = "\n".join(result.stdout.splitlines()[-8:])
-        raise LabError(f"{what} failed (exit code {result.returncode}). It said:\n{tail}")

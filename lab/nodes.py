@@ -35,7 +35,10 @@ _READY_SECONDS = 90.0
 
 @dataclass(frozen=True)
 class Node:
-    """One node: its name in the lab, its container, its IPv4 address, the model and number of its simulated GPUs."""
+    """One node: its name in the lab, its container, its IPv4 address, the model and number of its simulated GPUs.
+
+    A virtual machine (lab.vm) has no container, and a port of its own for SSH.
+    """
 
     name: str
     container: str
@@ -43,6 +46,7 @@ class Node:
     gpu: str
     gpus: int
     lab: str
+    port: int = 22
 
     @property
     def folder(self) -> Path:
@@ -130,6 +134,7 @@ def nodes(lab: str) -> tuple[Node, ...]:
             address=entry["address"],
             gpu=entry["gpu"],
             gpus=entry["gpus"],
+            port=entry.get("port", 22),
         )
         for entry in state.get("nodes", ())
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lab.cache import locked
 from lab.errors import LabError
+from lab.packages.built_driver import built_driver_packages
 from lab.packages.containerd import build_containerd_io
 from lab.packages.cuda import cuda_packages
 from lab.packages.deb import Deb, DebError, build_deb
@@ -22,6 +23,8 @@ from lab.packages.toolkit import toolkit_packages
 from lab.signing import key_file, public_key, sign_releases
 
 CUDA_DISTRIBUTIONS = ("debian12", "ubuntu2204", "ubuntu2404")
+# The CUDA repository of a node with a kernel of its own: modules that DKMS really builds.
+BUILT = "built/debian12/x86_64"
 _DOCKER_SUITE = "bookworm"
 
 
@@ -52,8 +55,9 @@ def build_mirror(cache: Path, report: Callable[[str], None]) -> Mirror:
         armored, fingerprint = public_key(key)
         mirror = Mirror(cache / "mirror", fingerprint)
         cuda, toolkit = [*driver_packages(), *cuda_packages()], toolkit_packages()
+        built = built_driver_packages()
         docker = _docker_package(cache, report)
-        digest = _digest([*cuda, *toolkit], fingerprint, docker)
+        digest = _digest([*cuda, *toolkit, *built], fingerprint, docker)
         if _recorded(mirror.path) == digest:
             report("package mirror: up to date")
             return mirror
@@ -63,6 +67,7 @@ def build_mirror(cache: Path, report: Callable[[str], None]) -> Mirror:
         with tempfile.TemporaryDirectory(prefix="mirror.", dir=cache) as name:
             draft = Path(name)
             _fill(draft, cache / "packages", cuda, toolkit, docker)
+            _place([*built, *cuda_packages()], cache / "packages", [draft / BUILT])
             report("package mirror: indexing and signing")
             sign_releases(key, [index_flat(folder) for folder in _flat_folders(draft)])
             if docker is not None:
@@ -133,7 +138,8 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _flat_folders(draft: Path) -> list[Path]:
-    return [draft / f"cuda/{name}/x86_64" for name in CUDA_DISTRIBUTIONS] + [draft / "toolkit/stable/deb/amd64"]
+    cuda = [draft / f"cuda/{name}/x86_64" for name in CUDA_DISTRIBUTIONS]
+    return [*cuda, draft / "toolkit/stable/deb/amd64", draft / BUILT]
 
 
 def index_flat(folder: Path) -> Path:

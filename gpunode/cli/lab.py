@@ -112,8 +112,8 @@ def ssh(node: str, command: tuple[str, ...], user: str, lab_asked: str | None) -
     from lab.state import lab_folder, lab_name
 
     name = lab_name(lab_asked)
-    address = nodes.node(name, node).address
-    line = access.ssh_command(lab_folder(name), address, user)
+    found = nodes.node(name, node)
+    line = access.ssh_command(lab_folder(name), found.address, user, found.port)
     os.execvp(line[0], [*line, *command])
 
 
@@ -121,8 +121,30 @@ def ssh(node: str, command: tuple[str, ...], user: str, lab_asked: str | None) -
 @_lab_option
 @_readable_errors
 def down(lab_asked: str | None) -> None:
-    """Remove the lab's nodes and their keys; fine if there is none."""
+    """Remove the lab's nodes, or its virtual machine, and their keys; fine if there is none."""
     from lab import nodes
     from lab.state import lab_name
+    from lab.vm import machine
 
-    nodes.down(lab_name(lab_asked), _reporter())
+    name, report = lab_name(lab_asked), _reporter()
+    if not machine.down(name, report):
+        nodes.down(name, report)
+
+
+@lab.group()
+def vm() -> None:
+    """A virtual machine with a kernel of its own, emulated and so slow; its GPUs and their modules are SIMULATED."""
+
+
+@vm.command("up")
+@_lab_option
+@_readable_errors
+def vm_up(lab_asked: str | None) -> None:
+    """Bring a virtual machine up as a lab of its own; `gpunode lab down` ends it."""
+    from lab.state import lab_name
+    from lab.vm import machine
+
+    name = lab_name(lab_asked)
+    report = _reporter()
+    found = machine.up(name, report)
+    report(f"lab {name}: {found.name} is up, with kernel {found.kernels[0]}; `gpunode lab ssh {found.name}` enters it")

@@ -12,22 +12,24 @@ from lab.errors import LabError
 _HERE = Path(__file__).parent
 _LIBRARY = "usr/lib/gpunode-lab"
 _UNIT = "gpunode-lab-hardware.service"
+_PCI_UNIT = "gpunode-lab-pci.service"
 _LAUNCHER = """#!/usr/bin/python3 -B
 # SIMULATED hardware of gpunode's lab.
 import sys
 
 sys.path.insert(0, "/usr/lib/gpunode-lab")
-from simulated.{module} import main
+from simulated.{module} import {function}
 
-sys.exit(main({arguments}))
+sys.exit({function}({arguments}))
 """
 _LAUNCHERS = {
-    "usr/sbin/modprobe": ("kmod", "sys.argv"),
-    "usr/sbin/rmmod": ("kmod", "sys.argv"),
-    "usr/sbin/modinfo": ("kmod", "sys.argv"),
-    "usr/sbin/gpunode-lab-fault": ("fault", "sys.argv[1:]"),
-    f"{_LIBRARY}/boot": ("boundary", ""),
+    "usr/sbin/modprobe": ("kmod", "main", "sys.argv"),
+    "usr/sbin/rmmod": ("kmod", "main", "sys.argv"),
+    "usr/sbin/modinfo": ("kmod", "main", "sys.argv"),
+    f"{_LIBRARY}/boot": ("boundary", "main", ""),
 }
+_FAULT = "usr/sbin/gpunode-lab-fault"
+_PCI = f"{_LIBRARY}/pci"
 _DIVERTED = ("modprobe", "rmmod", "modinfo")
 
 
@@ -44,7 +46,7 @@ def _sources() -> list[Path]:
 def hardware_digest() -> str:
     """Return a SHA-256 (hex) over everything that `install_hardware` puts into an image."""
     digest = hashlib.sha256(Path(__file__).read_bytes())
-    for path in (*_sources(), _HERE / _UNIT):
+    for path in (*_sources(), _HERE / _UNIT, _HERE / _PCI_UNIT):
         digest.update(str(path.relative_to(_HERE)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
@@ -57,22 +59,37 @@ def install_hardware(rootfs: Path) -> None:
     for needed in ("usr/bin/kmod", "usr/bin/python3"):
         if not (rootfs / needed).exists() and not (rootfs / needed).is_symlink():
             raise HardwareInstallError(f"{rootfs} has no /{needed}: install the packages kmod and python3 in the image")
+    _copy_programs(rootfs)
+    for program in _DIVERTED:
+        _divert(rootfs, program)
+    for path, launched in _LAUNCHERS.items():
+        _launcher(rootfs / path, *launched)
+    _enable(rootfs, _UNIT)
+
+
+def install_pci(rootfs: Path) -> None:
+    """Give a machine that has a kernel of its own GPUs on the PCI bus, and nothing else that is simulated."""
+    _copy_programs(rootfs)
+    _launcher(rootfs / _PCI, "boundary", "pci_alone", "")
+    _enable(rootfs, _PCI_UNIT)
+
+
+def _copy_programs(rootfs: Path) -> None:
     library = rootfs / _LIBRARY
     shutil.rmtree(library, ignore_errors=True)
     for source in _sources():
         target = library / source.relative_to(_HERE)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
-    for program in _DIVERTED:
-        _divert(rootfs, program)
-    for path, (module, arguments) in _LAUNCHERS.items():
-        target = rootfs / path
-        # kmod's programs are links to /usr/bin/kmod: writing through one would overwrite kmod itself.
-        target.unlink(missing_ok=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(_LAUNCHER.format(module=module, arguments=arguments))
-        target.chmod(0o755)
-    _enable(rootfs)
+    _launcher(rootfs / _FAULT, "fault", "main", "sys.argv[1:]")
+
+
+def _launcher(target: Path, module: str, function: str, arguments: str) -> None:
+    # kmod's programs are links to /usr/bin/kmod: writing through one would overwrite kmod itself.
+    target.unlink(missing_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(_LAUNCHER.format(module=module, function=function, arguments=arguments))
+    target.chmod(0o755)
 
 
 def _divert(rootfs: Path, program: str) -> None:
@@ -96,12 +113,12 @@ def _owned_path(rootfs: Path, program: str) -> str:
     return f"/sbin/{program}"
 
 
-def _enable(rootfs: Path) -> None:
+def _enable(rootfs: Path, unit: str) -> None:
     units = rootfs / "usr/lib/systemd/system"
     units.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(_HERE / _UNIT, units / _UNIT)
+    shutil.copyfile(_HERE / unit, units / unit)
     wants = rootfs / "etc/systemd/system/sysinit.target.wants"
     wants.mkdir(parents=True, exist_ok=True)
-    link = wants / _UNIT
+    link = wants / unit
     link.unlink(missing_ok=True)
-    link.symlink_to(f"/usr/lib/systemd/system/{_UNIT}")
+    link.symlink_to(f"/usr/lib/systemd/system/{unit}")

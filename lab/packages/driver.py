@@ -66,12 +66,12 @@ done
 
 def driver_packages() -> list[Deb]:
     """Return every driver package of every version, and the pinning packages of versions and branches."""
-    packages = [package for version in DRIVER_VERSIONS for package in _packages_of(version)]
+    packages = [package for version in DRIVER_VERSIONS for package in packages_of(version)]
     newest = {version.split(".")[0]: version for version in DRIVER_VERSIONS}
-    packages += [_pinning(branch, f"{branch}.*", f"{version}-1") for branch, version in newest.items()]
-    packages += [_pinning(version, f"{version}-*", f"{version}-1") for version in DRIVER_VERSIONS]
-    pinning = _pinning(TRANSITIONAL_VERSION, f"{TRANSITIONAL_VERSION}-*", f"{TRANSITIONAL_VERSION}-1")
-    return [*packages, *_transitional(TRANSITIONAL_VERSION), pinning]
+    packages += [pinning(branch, f"{branch}.*", f"{version}-1") for branch, version in newest.items()]
+    packages += [pinning(version, f"{version}-*", f"{version}-1") for version in DRIVER_VERSIONS]
+    transitional = pinning(TRANSITIONAL_VERSION, f"{TRANSITIONAL_VERSION}-*", f"{TRANSITIONAL_VERSION}-1")
+    return [*packages, *_transitional(TRANSITIONAL_VERSION), transitional]
 
 
 def _transitional(version: str) -> list[Deb]:
@@ -87,7 +87,8 @@ def _transitional(version: str) -> list[Deb]:
     ]
 
 
-def _packages_of(version: str) -> list[Deb]:
+def packages_of(version: str) -> list[Deb]:
+    """Return the driver's packages of one version, the pinning ones apart."""
     full = f"{version}-1"
     userspace = f"nvidia-driver-cuda (= {full}), libnvidia-ml1 (= {full}), nvidia-persistenced (= {full})"
     library = f"{_LIBRARIES}/libnvidia-ml.so"
@@ -172,7 +173,8 @@ def _dkms(name: str, other: str, version: str, flavour: str) -> Deb:
     )
 
 
-def _pinning(name: str, pattern: str, version: str) -> Deb:
+def pinning(name: str, pattern: str, version: str) -> Deb:
+    """Return the package that keeps the driver at `pattern`; `name` is the branch or version that it is named after."""
     packages = "nvidia-open* cuda-drivers* nvidia-kernel* nvidia-driver-cuda* libnvidia-* nvidia-persistenced* "
     packages += "nvidia-fabricmanager*"
     preferences = f"Package: {packages}\nPin: version {pattern}\nPin-Priority: 1001\n"

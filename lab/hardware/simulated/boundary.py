@@ -37,6 +37,27 @@ def main() -> int:
     return 0
 
 
+def pci_alone() -> int:
+    """Put the GPUs on the PCI bus of a machine that loads real modules into a kernel of its own; return the status.
+
+    Those modules are the lab's too, and say SIMULATED: the file in which the simulated kmod keeps its modules makes the
+    lab's programs take the loaded driver for one of the lab's.
+    """
+    machine = Machine()
+    try:
+        gpus = machine.gpus()
+        publish_pci(machine, gpus)
+        if not _mounted(machine, _PCI):
+            subprocess.run(["mount", "--bind", f"{_RUN}/pci-devices", _PCI], check=True)
+        machine.write_json(module.STATE, {})
+    except (HardwareError, OSError, subprocess.CalledProcessError) as error:
+        machine.log("hardware", f"failed: {error}")
+        print(f"SIMULATED hardware: {error}", file=sys.stderr)
+        return 1
+    machine.log("hardware", f"{len(gpus)} GPU(s) on the PCI bus: {', '.join(gpu.model.name for gpu in gpus) or 'none'}")
+    return 0
+
+
 def publish_pci(machine: Machine, gpus: tuple[SimulatedGpu, ...]) -> None:
     """Write one sysfs folder per GPU and NVSwitch into the folder that is bound over /sys/bus/pci/devices."""
     folder = machine.path(f"{_RUN}/pci-devices")
