@@ -54,6 +54,8 @@ def parse_parts(parts: Mapping[str, type[NodeFact[Any]]], lines: list[str]) -> d
             readings[name] = fact.parse(found[name])
         except ParseError as error:
             raise ParseError(f"{name}: {error}") from error
+    if {"driver", "boot"} <= readings.keys():
+        readings["driver"] = readings["driver"].with_next_kernel(readings["boot"])
     return readings
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gpunode.boot import Boot
 from gpunode.driver_packages import belongs, brings_kernels, is_fabric_manager
 from gpunode.probe_output import repeated, values
 from gpunode.reading import Reading
@@ -32,6 +33,7 @@ class DriverState(Reading):
     `unproven`: the last change of packages has not been followed by a load of its module yet.
     `nouveau_loaded`: nouveau has the GPUs, and gives them up at a boot alone.
     `services` are those of fabric manager and the persistence daemon whose units are installed.
+    `waits_for_kernel`: only this kernel, which boots next, has a module, and it is its version that is told.
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -47,6 +49,7 @@ class DriverState(Reading):
     services: tuple[Service, ...] = ()
     unproven: bool = False
     nouveau_loaded: bool = False
+    waits_for_kernel: str | None = None
 
     @property
     def module_flavour(self) -> str | None:
@@ -71,12 +74,40 @@ class DriverState(Reading):
     @property
     def reboot_pending(self) -> bool:
         """Say whether another module runs than the one on disk (nouveau, too): right after a boot, wrong until then."""
+        if self.waits_for_kernel:
+            return True
         if self.loaded_version is None and self.module_version is not None and self.nouveau_loaded:
             return True
         if self.loaded_version is None or self.module_version is None:
             return False
         flavours = {self.loaded_flavour, self.module_flavour} - {None}
         return self.loaded_version != self.module_version or len(flavours) > 1
+
+    @property
+    def runs(self) -> str:
+        """Return what has the GPUs now, for people."""
+        if self.loaded_version is not None:
+            return f"{self.loaded_version} ({self.loaded_flavour or 'flavour unknown'})"
+        return "nouveau" if self.nouveau_loaded else "none"
+
+    @property
+    def to_come(self) -> str:
+        """Return what the next boot is to load, for people."""
+        if self.waits_for_kernel:
+            return f"{self.module_version} with kernel {self.waits_for_kernel}"
+        return f"{self.module_version} ({self.module_flavour or 'flavour unknown'})"
+
+    def with_next_kernel(self, boot: Boot) -> DriverState:
+        """Return this state with the module of the kernel that boots next, where the running kernel has none on disk.
+
+        So it is where a module could be built for the newer of two kernels alone: it is there, and a boot away.
+        """
+        kernel = boot.next_kernel
+        if self.module_version is not None or kernel is None or kernel.release == boot.running:
+            return self
+        if kernel.module_version is None:
+            return self
+        return replace(self, module_version=kernel.module_version, waits_for_kernel=kernel.release)
 
 
 def _flavour(proc_version: str | None) -> str | None:

@@ -170,12 +170,13 @@ def _load(node: Node, found: Bad, module: Finding | None) -> Iterator[Step]:
     """Load the module that is, or will be, on disk: at once where none is loaded, else by a boot alone."""
     loaded = _take(found, Subject.LOADED_MODULE)
     uvm = _take(found, Subject.UVM)
-    if node.driver.loaded_version is None and not node.driver.nouveau_loaded:
+    there = node.driver
+    if there.loaded_version is None and not there.nouveau_loaded and not there.waits_for_kernel:
         if loaded:
             yield _step("load the kernel module", loaded)
     elif reason := loaded or module:
-        from_nouveau = "from nouveau " if node.driver.loaded_version is None else ""
-        yield _step(f"boot the node {from_nouveau}into the new module", reason, Disturbance.reboot)
+        source = "from nouveau " if there.loaded_version is None and there.nouveau_loaded else ""
+        yield _step(f"boot the node {source}into the new module", reason, Disturbance.reboot)
     elif uvm:
         yield _step("load nvidia_uvm", uvm)
 

@@ -8,9 +8,11 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
+from facts.boot import Boot
 from facts.driver import Driver
 from facts.transaction import FOLDER
 from facts.unit import Unit
+from gpunode.driver import DriverState
 from operations import systemd
 from operations.driver_packages import DRIVER
 from operations.failure import OperationRefused, known, node_operation
@@ -47,16 +49,25 @@ rm -f "$folder/$transaction/unproven"
 """
 
 
+def driver_state() -> DriverState:
+    """Return the driver's state; what boots next is asked for only where the running kernel has no module on disk."""
+    driver: DriverState = known(host.get_fact(Driver), "the driver's state")
+    if driver.module_version is not None:
+        return driver
+    return driver.with_next_kernel(known(host.get_fact(Boot), "what boots next"))
+
+
 @node_operation
 def module_loaded() -> Iterator[Any]:
     """Load nvidia and nvidia_uvm where they are not loaded, and check that they are the ones on disk.
 
     A loaded module of another version is left alone: to swap it takes a reset or a reboot, which the verdict reports
-    as pending. One that came with the last change of packages and does not load after a boot is undone with them.
+    as pending, as it does where only the kernel that boots next has a module. One that came with the last change of
+    packages and does not load after a boot is undone with them.
     """
-    driver = known(host.get_fact(Driver), "the driver's state")
+    driver = driver_state()
     if driver.reboot_pending:
-        host.noop(f"reboot pending: {driver.loaded_version or 'nouveau'} is loaded, {driver.module_version} is on disk")
+        host.noop(f"reboot pending: {driver.runs} is loaded, {driver.to_come} is to come")
         return
     if driver.loaded_version is not None and driver.uvm_loaded and not driver.unproven:
         host.noop(f"the module {driver.loaded_version} is loaded, and nvidia_uvm")
@@ -64,7 +75,8 @@ def module_loaded() -> Iterator[Any]:
     # In preparation the packages may be yet to come; in execution an absent module is an error.
     if driver.module_version is None and host.state is not None and host.state.is_executing:
         raise OperationRefused(
-            f"there is no nvidia module on disk for this kernel; see `dkms status` and the headers of {host.name}"
+            "there is no nvidia module on disk, neither for the kernel that runs nor for the one that boots next; see "
+            f"`dkms status` and the headers of {host.name}"
         )
     yield script_command(_LOAD, wanted=driver.module_version or "", folder=FOLDER, transaction=DRIVER.name)
 
@@ -81,7 +93,7 @@ def service(unit: str, required: bool) -> Iterator[Any]:
     if present.load_state == "not-found" and not required and executing:
         host.noop(f"there is no {unit}")
         return
-    driver = known(host.get_fact(Driver), "the driver's state")
+    driver = driver_state()
     if driver.reboot_pending and not present.running:
         if not present.enabled:
             yield StringCommand("systemctl", "enable", QuoteString(unit))

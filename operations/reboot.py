@@ -17,11 +17,11 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import clear_askpass_cache
 
 from facts.base import parsed
-from facts.driver import Driver
 from facts.node import Node
 from facts.reboot import RunningBoot as RunningBootFact
 from gpunode.driver import DriverState
 from gpunode.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot
+from operations.driver import driver_state
 from operations.failure import OperationRefused, fail, known, node_operation
 from operations.script import script_command
 
@@ -41,7 +41,7 @@ def rebooted(allowed: bool, timeout: int) -> Iterator[Any]:
     + allowed: whether disruption.allow is reboot; if not, the node is left as it is, with the reboot pending
     + timeout: seconds within which it must answer from the new boot; then it has failed
     """
-    driver = known(host.get_fact(Driver), "the driver's state")
+    driver = driver_state()
     if not driver.reboot_pending:
         host.noop("no other driver is loaded than the one on disk")
         return
@@ -57,7 +57,7 @@ def rebooted(allowed: bool, timeout: int) -> Iterator[Any]:
         raise OperationRefused("\n".join(f"not rebooted: {reason}" for reason in reasons))
     yield script_command(_REBOOT, record=RECORD, attempt=before.attempt(driver))
     yield FunctionCommand(_wait, [connector, before, timeout], {})
-    after = known(host.get_fact(Driver), "the driver's state")
+    after = driver_state()
     if after.reboot_pending:
         raise OperationRefused(
             f"the node has rebooted, and still {_difference(after)}. It is not rebooted for that again; look for the "
@@ -68,8 +68,7 @@ def rebooted(allowed: bool, timeout: int) -> Iterator[Any]:
 
 
 def _difference(driver: DriverState) -> str:
-    loaded = f"{driver.loaded_version} ({driver.loaded_flavour})" if driver.loaded_version else "nouveau"
-    return f"{loaded} is loaded and {driver.module_version} ({driver.module_flavour}) is on disk"
+    return f"{driver.runs} is loaded and {driver.to_come} is on disk"
 
 
 def _wait(state: State, host: Host, connector: SSHConnector, before: RunningBoot, timeout: int) -> bool:

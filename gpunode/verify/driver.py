@@ -26,11 +26,11 @@ def driver(settings: Settings, node: Node) -> Iterator[Finding]:
             "driver", Subject.MODULE_ON_DISK, on_disk, rule, on_disk is not None and versions.in_branch(on_disk, rule)
         )
     if driver.reboot_pending:
-        loaded = f"{driver.loaded_version} ({driver.loaded_flavour})" if driver.loaded_version else "nouveau"
+        cause = "the driver was changed while the old module was loaded"
+        if driver.waits_for_kernel:
+            cause = f"kernel {node.boot.running} runs, for which there is no module on disk"
         yield Finding(
-            "driver", FindingClass.REBOOT_PENDING, Subject.LOADED_MODULE,
-            loaded, f"{driver.module_version} ({driver.module_flavour})",
-            cause="the driver was changed while the old module was loaded",
+            "driver", FindingClass.REBOOT_PENDING, Subject.LOADED_MODULE, driver.runs, driver.to_come, cause=cause,
             remedy="drain and reboot the node", disturbs=Disturbance.reboot,
         )  # fmt: skip
     else:
