@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from facts.base import NodeFact
-from facts.initramfs import INITRAMFS
+from facts.initramfs import INITRAMFS, LOOKED_INTO
 from gpunode.boot import Boot as Reading
 from gpunode.boot import parse_boot
 
@@ -12,12 +12,13 @@ class Boot(NodeFact[Reading]):
     """Read what decides whether the next boot has an NVIDIA module; nothing is unpacked and nothing is built.
 
     DKMS' own tree is read instead of asking dkms, which takes a second on a slow node. An initramfs is made from
-    /etc/modprobe.d: one older than every blacklist of nouveau is looked into. A blacklist's time is that of its inode,
-    since a package's file bears the day on which the package was built.
+    /etc/modprobe.d: one older than every blacklist of nouveau is looked into, once (operations/initramfs.py keeps a
+    record). A blacklist's time is that of its inode, since a package's file bears the day on which it was built.
     """
 
     probe = (
         INITRAMFS
+        + f"looked_into={LOOKED_INTO}"
         + r"""
 echo "running=$(uname -r)"
 blacklist=; blacklisted=
@@ -37,8 +38,10 @@ for image in /boot/vmlinuz-*; do
   file=$(initramfs_of "$release") && written=$(stat -c %Y "$file")
   # Times only make suspicious (a restored machine has new ones everywhere): then, and only then, is looked inside.
   nouveau=
-  if [ -n "$written" ] && { [ -z "$blacklist" ] || [ "$written" -lt "$blacklist" ]; }; then
+  if [ -n "$written" ] && { [ -z "$blacklist" ] || [ "$written" -lt "$blacklist" ]; } &&
+    ! grep -qxF "$release $written" "$looked_into"; then
     if inside=$(list_initramfs "$file"); then
+      nouveau=no
       printf '%s\n' "$inside" | grep -q '/nouveau\.ko' &&
         ! printf '%s\n' "$inside" | sed 's|.*/||' | grep -qxF "${blacklisted:-/}" && nouveau=yes
     else nouveau=unknown; fi

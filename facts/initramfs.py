@@ -1,5 +1,8 @@
 """Initial file systems: the programs that list and make them, in one place for all who ask."""
 
+# "RELEASE TIME" of each image that was looked into and does not load nouveau: to look takes a second per image.
+LOOKED_INTO = "/var/lib/gpunode/initramfs-without-nouveau"
+
 # One branch per maker: for dracut (lsinitrd, dracut --force) or mkinitcpio (lsinitcpio, mkinitcpio -k), add theirs
 # here. A list counts only as a whole: an image that is cut off fails.
 INITRAMFS = """

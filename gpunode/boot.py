@@ -18,8 +18,8 @@ class Kernel(Reading):
 
     `headers` says whether a module can be built for it, `module_version` and `module_signer` tell of the nvidia module
     on its disk, `initramfs_written` is the time of its initial file system (Unix seconds), `initramfs_nouveau` says
-    that it holds nouveau and no blacklist of it (None: it could not be looked into), `compiler` is the major version of
-    the gcc that built the kernel, where its configuration tells.
+    that it holds nouveau and no blacklist of it (None: it could not be looked into), `initramfs_read` that it was read
+    for this answer, `compiler` is the major version of the gcc that built the kernel, where its configuration tells.
     """
 
     release: str
@@ -28,6 +28,7 @@ class Kernel(Reading):
     module_signer: str | None = None
     initramfs_written: float | None = None
     initramfs_nouveau: bool | None = False
+    initramfs_read: bool = False
     compiler: str | None = None
 
 
@@ -178,6 +179,7 @@ def _kernel(line: str) -> Kernel:
         module_signer=(fields.get("signer") or "").replace("_", " ") or None,
         initramfs_written=written,
         initramfs_nouveau={"yes": True, "unknown": None}.get(fields.get("nouveau", ""), False),
+        initramfs_read=fields.get("nouveau") in ("yes", "no"),
         compiler=fields.get("gcc") or None,
     )
 

@@ -7,9 +7,11 @@ from typing import Any
 
 from pyinfra import host
 
-from facts.boot import Boot
-from facts.initramfs import INITRAMFS
-from operations.failure import known, node_operation
+from facts.boot import Boot as BootFact
+from facts.initramfs import INITRAMFS, LOOKED_INTO
+from gpunode.boot import Boot
+from operations.failure import OperationRefused, known, node_operation
+from operations.files import write_command
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 # A second name keeps the old image, and takes no room in /boot, where there may be little; an EFI partition knows no
@@ -64,14 +66,31 @@ def without_nouveau(blacklist: str) -> Iterator[Any]:
     + blacklist: name of the file in modprobe.d that keeps nouveau out, by which a new one is known
     """
     yield from settled(_REBUILD)
-    boot = known(host.get_fact(Boot), "what boots next")
+    boot = known(host.get_fact(BootFact), "what boots next")
     stale = boot.with_nouveau
-    if not stale:
-        there = any(kernel.initramfs_written is not None for kernel in boot.kernels)
-        host.noop("no initial file system loads nouveau" if there else "there is no initial file system")
-        return
-    # A newer blacklist or image is a new try: whatever stood in the way may be gone.
-    written = (f"{kernel.release} {kernel.initramfs_written}" for kernel in boot.kernels if kernel.release in stale)
-    target = target_digest(*written, str(boot.blacklist_written))
-    refuse_failed(_REBUILD, target)
-    yield transaction_command(_REBUILD, target, releases=" ".join(stale), blacklist=blacklist)
+    if stale:
+        # A newer blacklist or image is a new try: whatever stood in the way may be gone.
+        written = (line for line in _images(boot) if line.split(" ")[0] in stale)
+        target = target_digest(*written, str(boot.blacklist_written))
+        refuse_failed(_REBUILD, target)
+        yield transaction_command(_REBUILD, target, releases=" ".join(stale), blacklist=blacklist)
+        boot = known(host.get_fact(BootFact), "what boots next")
+        if boot.with_nouveau:
+            raise OperationRefused(
+                f"the initial file systems of {', '.join(boot.with_nouveau)} were made anew, and still would load "
+                f"nouveau; look at `lsinitramfs`, and whether {blacklist} is in /etc/modprobe.d"
+            )
+    if any(kernel.initramfs_read for kernel in boot.kernels):
+        lines = _images(boot)
+        yield write_command(LOOKED_INTO, "".join(f"{line}\n" for line in lines))
+    elif not stale:
+        host.noop("no initial file system loads nouveau" if _images(boot) else "there is no initial file system")
+
+
+def _images(boot: Boot) -> list[str]:
+    """Return "RELEASE TIME" of each image that is there and could be read."""
+    return [
+        f"{kernel.release} {kernel.initramfs_written:.0f}"
+        for kernel in boot.kernels
+        if kernel.initramfs_written is not None and kernel.initramfs_nouveau is not None
+    ]

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-SCENARIOS = sorted(path.parent.name for path in TESTS.glob("molecule/*/molecule.yml"))
+# Those that take long as a whole, whatever is asked of them.
+SLOW = ("vm",)
+SCENARIOS = [
+    pytest.param(name, marks=pytest.mark.slow if name in SLOW else ())
+    for name in sorted(path.parent.name for path in TESTS.glob("molecule/*/molecule.yml"))
+]
 
 
 @pytest.mark.node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from facts.boot import Boot as BootFact
+from facts.initramfs import LOOKED_INTO
 from facts.transaction import FOLDER
 from gpunode.boot import Boot, Kernel, parse_boot
 from operations import initramfs
@@ -136,7 +138,7 @@ def probed(machine: Machine, *blacklists: tuple[str, str]) -> Boot:
         if moment == "before":
             for image in machine.boot.glob("initrd*"):
                 os.utime(image, (file.stat().st_ctime + 10, file.stat().st_ctime + 10))
-    text = BootFact.probe
+    text = BootFact.probe.replace(LOOKED_INTO, str(machine.folder / "looked-into"))
     for place in ("/etc/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d", "/boot"):
         text = text.replace(f" {place}/", f" {machine.folder}{place}/").replace(
             f'"{place}/', f'"{machine.folder}{place}/'
@@ -180,6 +182,17 @@ def test_an_image_that_is_newer_than_the_oldest_blacklist_has_one(machine: Machi
 
 
 @pytest.mark.real
+def test_an_image_that_is_in_the_record_as_it_is_is_not_looked_into_again(machine: Machine) -> None:
+    blacklist = ("etc/modprobe.d/gpunode-nouveau.conf", "after")
+    for release in (OLD, NEW):
+        machine.image(release).write_text(f"usr/lib/modules/{release}/ext4.ko\nend\n")
+    assert [kernel.initramfs_read for kernel in probed(machine, blacklist).kernels] == [True, True]
+    (machine.folder / "looked-into").write_text(f"{OLD} 1\n{NEW} 2\n")
+    found = {kernel.release: kernel.initramfs_read for kernel in probed(machine, blacklist).kernels}
+    assert found == {OLD: False, NEW: True}
+
+
+@pytest.mark.real
 def test_an_image_that_cannot_be_read_is_unknown_and_not_good(machine: Machine) -> None:
     machine.image(NEW).write_text("half")
     found = {kernel.release: kernel.initramfs_nouveau for kernel in probed(machine).kernels}
@@ -204,7 +217,25 @@ def test_nothing_is_made_anew_where_nothing_loads_nouveau(host: Host, kernels: A
 
 
 @pytest.mark.pure
-def test_what_loads_nouveau_is_made_anew_by_one_command(host: Host) -> None:
-    host.readings[BootFact] = Boot(NEW, kernels=KERNELS)
+def test_what_loads_nouveau_is_made_anew_by_one_command(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([Boot(NEW, kernels=KERNELS), Boot(NEW, kernels=KERNELS[1:])])
+    fact = host.get_fact
+    monkeypatch.setattr(host, "get_fact", lambda asked, **more: next(readings) if asked is BootFact else fact(asked))
     assert len(commands(initramfs.without_nouveau, host, blacklist=BLACKLIST)) == 1
     assert (host.noops, host.refusals) == ([], [])
+
+
+@pytest.mark.pure
+def test_what_still_loads_nouveau_afterwards_is_an_error_with_what_to_look_at(host: Host) -> None:
+    host.readings[BootFact] = Boot(NEW, kernels=KERNELS)
+    assert len(commands(initramfs.without_nouveau, host, blacklist=BLACKLIST)) == 1
+    assert f"of {OLD} were made anew, and still would load nouveau" in host.refusals[0]
+
+
+@pytest.mark.pure
+def test_what_was_looked_into_and_is_right_is_recorded_with_all_that_is_right(host: Host) -> None:
+    read = Kernel(OLD, headers=True, initramfs_written=1.0, initramfs_read=True)
+    unread = Kernel("6.1.0-8-amd64", headers=True, initramfs_written=1.0, initramfs_nouveau=None)
+    host.readings[BootFact] = Boot(NEW, kernels=(read, KERNELS[1], unread))
+    (command,) = commands(initramfs.without_nouveau, host, blacklist=BLACKLIST)
+    assert base64.b64encode(f"{OLD} 1\n{NEW} 9\n".encode()).decode() in command and LOOKED_INTO in command
