@@ -8,13 +8,14 @@ from operations import reboot as node
 @component("Reboot")
 def reboot() -> None:
     """Reboot a node that has another driver loaded than the one on its disk, if the settings allow it."""
-    if not settings().driver.enabled:
+    asked, disruption = settings().driver, settings().disruption
+    if not asked.enabled:
         return
-    disruption = settings().disruption
     node.rebooted(
         name="Reboot into the driver on disk",
         allowed=disruption.allow == "reboot",
         timeout=disruption.reboot_timeout,
+        parameters={} if asked.source == "present" else asked.module_parameters,
         _parallel=disruption.max_parallel,
     )
     kernel_module.module_loaded(name="After a reboot, load the NVIDIA kernel modules")

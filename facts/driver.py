@@ -28,6 +28,7 @@ for module in nvidia nvidia-current; do
 done
 [ -r /sys/module/nvidia/version ] && echo "loaded=$(cat /sys/module/nvidia/version)"
 [ -d /sys/module/nvidia_uvm ] && echo uvm=loaded
+sed -n 's/^\([A-Za-z0-9_]*\): \(.*\)$/parameter=\1 \2/p' /proc/driver/nvidia/params
 [ -r /proc/driver/nvidia/version ] && echo "proc=$(head -n 1 /proc/driver/nvidia/version)"
 for library in /usr/lib/*-linux-gnu/libnvidia-ml.so.1 /usr/lib64/libnvidia-ml.so.1 /usr/lib/libnvidia-ml.so.1; do
   [ -e "$library" ] && { echo "library=$(readlink -f "$library")"; break; }

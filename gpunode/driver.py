@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gpunode.boot import Boot
@@ -34,6 +35,7 @@ class DriverState(Reading):
     `nouveau_loaded`: nouveau has the GPUs, and gives them up at a boot alone.
     `services` are those of fabric manager and the persistence daemon whose units are installed.
     `waits_for_kernel`: only this kernel, which boots next, has a module, and it is its version that is told.
+    `parameters` are (name without NVreg_, value) that the loaded module goes by, where it tells.
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -50,6 +52,7 @@ class DriverState(Reading):
     unproven: bool = False
     nouveau_loaded: bool = False
     waits_for_kernel: str | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
 
     @property
     def module_flavour(self) -> str | None:
@@ -97,6 +100,15 @@ class DriverState(Reading):
             return f"{self.module_version} with kernel {self.waits_for_kernel}"
         return f"{self.module_version} ({self.module_flavour or 'flavour unknown'})"
 
+    def other_parameters(self, asked: Mapping[str, str]) -> tuple[str, ...]:
+        """Return NAME=VALUE of what the loaded module goes by where another value is asked for.
+
+        What the module does not tell is not judged: a text that it prints nowhere, or one that is no longer asked for.
+        """
+        there = dict(self.parameters)
+        told = ((name, there.get(name.removeprefix("NVreg_"))) for name in asked)
+        return tuple(f"{name}={value}" for name, value in told if value is not None and not _same(value, asked[name]))
+
     def with_next_kernel(self, boot: Boot) -> DriverState:
         """Return this state with the module of the kernel that boots next, where the running kernel has none on disk.
 
@@ -108,6 +120,14 @@ class DriverState(Reading):
         if kernel.module_version is None:
             return self
         return replace(self, module_version=kernel.module_version, waits_for_kernel=kernel.release)
+
+
+def _same(loaded: str, asked: str) -> bool:
+    """Say whether two values of a parameter are one: numbers as the kernel prints them (unsigned), texts in quotes."""
+    try:
+        return int(loaded, 0) % 2**32 == int(asked, 0) % 2**32
+    except ValueError:
+        return loaded.strip('"') == asked.strip('"')
 
 
 def _flavour(proc_version: str | None) -> str | None:
@@ -131,6 +151,7 @@ def parse_driver(lines: list[str]) -> DriverState:
             packages.append((name, version))
         elif brings_kernels(name):
             kernels.append(name)
+    parameters = (line.partition(" ") for line in repeated(lines, "parameter"))
     services = []
     for line in repeated(lines, "service"):
         name, _, states = line.partition(" ")
@@ -150,4 +171,5 @@ def parse_driver(lines: list[str]) -> DriverState:
         services=tuple(services),
         unproven=found.get("unproven") == "yes",
         nouveau_loaded=found.get("nouveau") == "yes",
+        parameters=tuple((name, value) for name, _, value in parameters),
     )

@@ -169,7 +169,7 @@ def _services(found: Bad) -> Iterator[Step]:
 def _load(node: Node, found: Bad, module: Finding | None) -> Iterator[Step]:
     """Load the module that is, or will be, on disk: at once where none is loaded, else by a boot alone."""
     loaded = _take(found, Subject.LOADED_MODULE)
-    uvm = _take(found, Subject.UVM)
+    uvm, parameters = _take(found, Subject.UVM), _take(found, Subject.PARAMETERS)
     there = node.driver
     if there.loaded_version is None and not there.nouveau_loaded and not there.waits_for_kernel:
         if loaded:
@@ -177,6 +177,8 @@ def _load(node: Node, found: Bad, module: Finding | None) -> Iterator[Step]:
     elif reason := loaded or module:
         source = "from nouveau " if there.loaded_version is None and there.nouveau_loaded else ""
         yield _step(f"boot the node {source}into the new module", reason, Disturbance.reboot)
+    elif parameters:
+        yield _step("boot the node, so that the module is loaded with its new parameters", parameters)
     elif uvm:
         yield _step("load nvidia_uvm", uvm)
 

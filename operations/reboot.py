@@ -7,7 +7,7 @@ when that connection dies. It also takes a short uptime for its proof, which a c
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gevent  # type: ignore[import-untyped]
@@ -35,18 +35,19 @@ systemd-run --quiet --collect --on-active=2 --timer-property=AccuracySec=100ms s
 
 
 @node_operation
-def rebooted(allowed: bool, timeout: int) -> Iterator[Any]:
-    """Boot the node into the driver on its disk, where another one is loaded.
+def rebooted(allowed: bool, timeout: int, parameters: Mapping[str, str]) -> Iterator[Any]:
+    """Boot the node into the driver on its disk, where another one is loaded, or the same with other parameters.
 
     + allowed: whether disruption.allow is reboot; if not, the node is left as it is, with the reboot pending
     + timeout: seconds within which it must answer from the new boot; then it has failed
+    + parameters: what the kernel module is to be loaded with
     """
     driver = driver_state()
-    if not driver.reboot_pending:
+    if not (difference := _difference(driver, parameters)):
         host.noop("no other driver is loaded than the one on disk")
         return
     if not allowed:
-        host.noop(f"reboot pending: {_difference(driver)}, and disruption.allow is not reboot")
+        host.noop(f"reboot pending: {difference}, and disruption.allow is not reboot")
         return
     before = known(host.get_fact(RunningBootFact), "which boot is running")
     reasons = obstacles(known(host.get_fact(Node), "the node's state"), before)
@@ -58,17 +59,21 @@ def rebooted(allowed: bool, timeout: int) -> Iterator[Any]:
     yield script_command(_REBOOT, record=RECORD, attempt=before.attempt(driver))
     yield FunctionCommand(_wait, [connector, before, timeout], {})
     after = driver_state()
-    if after.reboot_pending:
+    if difference := _difference(after, parameters):
         raise OperationRefused(
-            f"the node has rebooted, and still {_difference(after)}. It is not rebooted for that again; look for the "
+            f"the node has rebooted, and still {difference}. It is not rebooted for that again; look for the "
             "old module in the initramfs (`lsinitramfs`, `update-initramfs -u`), and remove "
             f"{RECORD} where that is mended"
         )
     yield script_command('rm -f "$record"', record=RECORD)
 
 
-def _difference(driver: DriverState) -> str:
-    return f"{driver.runs} is loaded and {driver.to_come} is on disk"
+def _difference(driver: DriverState, parameters: Mapping[str, str]) -> str:
+    """Return what a boot would change of the loaded driver; empty where nothing."""
+    if driver.reboot_pending:
+        return f"{driver.runs} is loaded and {driver.to_come} is on disk"
+    others = driver.other_parameters(parameters)
+    return f"the module is loaded with {', '.join(others)}, and /etc/modprobe.d says otherwise" if others else ""
 
 
 def _wait(state: State, host: Host, connector: SSHConnector, before: RunningBoot, timeout: int) -> bool:

@@ -40,6 +40,7 @@ def driver(settings: Settings, node: Node) -> Iterator[Finding]:
             # A module that is not loaded yet comes without a boot; one that is loaded goes by a boot alone.
             disturbs=Disturbance.nothing if driver.loaded_version is None else Disturbance.reboot,
         )  # fmt: skip
+        yield from _parameters(settings, node)
     flavour = chosen_flavour(settings, node.pci.gpus)
     loaded_flavour = driver.loaded_flavour or driver.module_flavour
     # Where any flavour will do and gpunode did not install it, the one that is there is right.
@@ -65,6 +66,20 @@ def driver(settings: Settings, node: Node) -> Iterator[Finding]:
         yield from _held(settings, node)
     yield from _services(settings, node)
     yield from next_boot(node)
+
+
+def _parameters(settings: Settings, node: Node) -> Iterator[Finding]:
+    """Judge whether the loaded module goes by the parameters that are asked for, as far as it tells."""
+    asked = settings.driver.module_parameters
+    if settings.driver.source == "present" or not (others := node.driver.other_parameters(asked)):
+        return
+    names = [other.partition("=")[0] for other in others]
+    yield Finding(
+        "driver", FindingClass.REBOOT_PENDING, Subject.PARAMETERS,
+        ", ".join(others), ", ".join(f"{name}={asked[name]}" for name in names),
+        cause="they were changed after the module was loaded",
+        remedy="drain and reboot the node", disturbs=Disturbance.reboot,
+    )  # fmt: skip
 
 
 def _held(settings: Settings, node: Node) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ class Subject(StrEnum):
     FLAVOUR = "flavour"
     LIBRARY = "library"
     UVM = "nvidia_uvm"
+    PARAMETERS = "module parameters"
     HELD = "held"
     FABRIC_MANAGER = "fabric manager"
     GPUS = "GPUs by nvidia-smi"

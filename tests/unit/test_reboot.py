@@ -270,10 +270,15 @@ def host(request: pytest.FixtureRequest) -> Iterator[RebootingHost]:
     ctx_host.reset()
 
 
-def carried_out(host: RebootingHost, allowed: bool = True, boots_into: str | None = None) -> list[str]:
+def carried_out(
+    host: RebootingHost,
+    allowed: bool = True,
+    boots_into: str | None = None,
+    parameters: dict[str, str] | None = None,
+) -> list[str]:
     """Run the operation as pyinfra does, up to a failure; return its shell commands."""
     found = []
-    for command in reboot.rebooted._inner(allowed=allowed, timeout=30):
+    for command in reboot.rebooted._inner(allowed=allowed, timeout=30, parameters=parameters or {}):
         if isinstance(command, FunctionCommand):
             if boots_into is not None:
                 host.readings[DriverFact] = replace(host.readings[DriverFact], loaded_version=boots_into)
@@ -303,6 +308,20 @@ def test_a_reboot_that_is_not_allowed_is_pending_and_the_node_goes_on(host: Rebo
     assert (carried_out(host, allowed=False), host.refusals) == ([], [])
     (said,) = host.noops
     assert said.startswith("reboot pending: 570.172.08 (open) is loaded and 580.95.05 (open) is on disk")
+
+
+def test_other_parameters_of_the_module_are_a_reboot_too_and_not_again_where_it_did_not_help(
+    host: RebootingHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.readings[DriverFact] = replace(GOOD.driver, parameters=(("EnableGpuFirmware", "18"),))
+    assert carried_out(host, parameters={"NVreg_EnableGpuFirmware": "18"}) == []
+    asked = {"NVreg_EnableGpuFirmware": "0"}
+    assert carried_out(host, allowed=False, parameters=asked) == []
+    assert "is loaded with NVreg_EnableGpuFirmware=18" in host.noops[-1]
+    comes_back(monkeypatch, OLD, "refused", NEW)
+    (command,) = carried_out(host, parameters=asked)
+    assert "systemctl reboot" in command
+    assert "still the module is loaded with NVreg_EnableGpuFirmware=18" in " ".join(host.refusals)
 
 
 def test_a_reboot_is_recorded_and_detached_and_the_record_goes_when_it_has_helped(
