@@ -73,11 +73,14 @@ def list_nodes(as_json: bool, lab_asked: str | None) -> None:
     """List the lab's nodes."""
     from lab import nodes
     from lab.state import lab_name
+    from lab.vm import machine
 
     name = lab_name(lab_asked)
     every = nodes.nodes(name)
     # podman shows a container only to its owner.
     states = nodes.states(name) if every and os.geteuid() == 0 else dict.fromkeys((node.name for node in every), "?")
+    if machine.is_running(name):
+        states[machine.NAME] = "running"
     rows = [
         {
             "name": node.name,

@@ -92,6 +92,11 @@ def machine(lab: str) -> VirtualMachine:
     return found
 
 
+def is_running(lab: str) -> bool:
+    """Say whether the lab has a virtual machine that runs."""
+    return _process(lab_folder(lab_name(lab)) / "vm") is not None
+
+
 def down(lab: str, report: Report = lambda line: None) -> bool:
     """End the lab's virtual machine and remove its disks; return whether there was one."""
     lab = lab_name(lab)
