@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 import os
 import subprocess
@@ -11,15 +12,20 @@ from typing import Any
 
 import pytest
 
+from deploys import driver as driver_deploy
 from facts.boot import Boot as BootFact
 from facts.initramfs import LOOKED_INTO
 from facts.transaction import FOLDER
 from gpunode.boot import Boot, Kernel, parse_boot
+from gpunode.settings import settings_from
 from operations import initramfs
+from operations.files import rendered
 from operations.initramfs import _REBUILD
 from operations.script import script
 from operations.transaction import transaction_text
 from tests.unit.simulated_host import Host, commands
+from tests.unit.test_operations import Recorder
+from tests.unit.test_verify import GOOD as GOOD_NODE
 
 OLD, NEW = "6.1.0-9-amd64", "6.1.0-40-amd64"
 BLACKLIST = "gpunode-nouveau.conf"
@@ -197,6 +203,28 @@ def test_an_image_that_cannot_be_read_is_unknown_and_not_good(machine: Machine) 
     machine.image(NEW).write_text("half")
     found = {kernel.release: kernel.initramfs_nouveau for kernel in probed(machine).kernels}
     assert found == {OLD: True, NEW: None}
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize("source", ["cuda-repository", "present"])
+def test_nouveau_is_kept_out_after_the_packages_and_before_the_module_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    recorder = Recorder()
+    for name in ("files", "driver_packages", "kernel_module", "initramfs"):
+        monkeypatch.setattr(driver_deploy, name, recorder)
+    monkeypatch.setattr(driver_deploy, "settings", lambda: settings_from({"driver": {"source": source}}))
+    monkeypatch.setattr(driver_deploy, "node", lambda: GOOD_NODE.machine)
+    monkeypatch.setattr(driver_deploy, "trust", lambda name: None)
+    inspect.unwrap(driver_deploy.driver)()
+    told = [call.get("source") if call["operation"] == "template" else call["operation"] for call in recorder.calls]
+    order = [name for name in told if name in ("installed", "nouveau.conf", "without_nouveau", "module_loaded")]
+    assert order[-3:] == ["nouveau.conf", "without_nouveau", "module_loaded"]
+    assert order[:-3] == (["installed"] if source == "cuda-repository" else [])
+    (blacklist,) = [call["blacklist"] for call in recorder.calls if "blacklist" in call]
+    (path,) = [call["path"] for call in recorder.calls if call.get("source") == "nouveau.conf"]
+    assert path == f"/etc/modprobe.d/{blacklist}"
+    assert "blacklist nouveau\n" in rendered("nouveau.conf")
 
 
 KERNELS = (
