@@ -78,6 +78,10 @@ def up(
     check_preconditions()
     with locked(labs_folder() / f"{lab}.lock"):
         _check_owner(lab)
+        if (lab_folder(lab) / "vm").exists():
+            raise LabError(
+                f"lab {lab} is a virtual machine: choose another name with --lab, or end it: gpunode lab down"
+            )
         existing = _containers(lab)
         _check_hardware(lab, existing, count, gpu, gpus, renew)
         make_room(max(count, len(existing)), report)

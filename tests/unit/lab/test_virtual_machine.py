@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab import nodes
 from lab.errors import LabError
 from lab.hardware.simulated import boundary, module
 from lab.hardware.simulated.machine import Machine
@@ -31,7 +32,10 @@ def test_a_process_id_that_another_program_has_got_is_not_the_virtual_machine_s(
     folder.mkdir(parents=True)
     (folder / "pid").write_text(f"{os.getpid()}\n")
     assert machine._process(folder) is None
-    with subprocess.Popen([sys.executable, "-c", "input()", str(folder)], stdin=subprocess.PIPE) as own:
+    command = [sys.executable, "-c", "print(flush=True); input()", str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as own:
+        # Until it has begun, it is still called what this process is.
+        assert own.stdout is not None and own.stdout.readline()
         (folder / "pid").write_text(f"{own.pid}\n")
         assert machine._process(folder) == own.pid
         own.communicate(b"\n")
@@ -54,6 +58,18 @@ def test_a_lab_of_containers_gets_no_virtual_machine_beside_them(labs: Path, mon
         machine.up("a")
     with pytest.raises(LabError, match="no virtual machine"):
         machine.machine("a")
+
+
+@pytest.mark.pure
+def test_a_virtual_machine_gets_no_containers_beside_it(labs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.nodes.check_preconditions", lambda: None)
+    monkeypatch.setattr("lab.nodes._check_owner", lambda lab: None)
+    monkeypatch.setattr("lab.nodes._containers", lambda lab: pytest.fail("it goes on"))
+    monkeypatch.setattr("lab.nodes.labs_folder", lambda: labs)
+    monkeypatch.setattr("lab.nodes.lab_folder", lambda lab: labs / lab)
+    (labs / "a" / "vm").mkdir(parents=True)
+    with pytest.raises(LabError, match="is a virtual machine"):
+        nodes.up("a", 1, "t4", 1)
 
 
 @pytest.mark.pure
