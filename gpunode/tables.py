@@ -138,6 +138,41 @@ class PciDevice:
 
 
 @dataclass(frozen=True)
+class MigShape:
+    """Hold where one kind of GPU instance may stand: legal starts and size on the memory axis, and compute slices."""
+
+    shape: str
+    profile_id: int
+    compute: int
+    starts: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True)
+class MigProduct:
+    """Hold a product with MIG: device ids (upper-case hex), geometry, and profile -> how many of it fit at most."""
+
+    name: str
+    device_ids: tuple[str, ...]
+    geometry: str
+    profiles: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Mig:
+    """Hold mig.yaml.
+
+    `geometries` lack the name of a geometry that nobody verified. `instances_with` is attribute -> how many instances
+    with it a GPU holds at most; `compute_instances` is slices of a GPU instance -> sizes of compute instances in it.
+    """
+
+    products: Mapping[str, MigProduct]
+    geometries: Mapping[str, tuple[MigShape, ...]]
+    instances_with: Mapping[str, int]
+    compute_instances: Mapping[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
 class Distribution:
     """Hold a supported distribution; `architectures` maps `uname -m` to the folder in NVIDIA's repository."""
 
@@ -222,6 +257,28 @@ def minimums() -> tuple[Minimum, ...]:
 def mig_minimum_driver() -> Mapping[str, str]:
     """Return product (`H100`, `RTX PRO 6000`) -> oldest driver with MIG on it."""
     return MappingProxyType(_yaml("minimums.yaml")["mig_minimum_driver"])
+
+
+@cache
+def mig() -> Mig:
+    """Return mig.yaml."""
+    table = _yaml("mig.yaml")
+    products = {
+        name: MigProduct(name, tuple(row["device_ids"]), row["geometry"], MappingProxyType(row["profiles"]))
+        for name, row in table["products"].items()
+    }
+    geometries = {
+        name: tuple(MigShape(**{**row, "starts": tuple(row["starts"])}) for row in rows)
+        for name, rows in table["geometries"].items()
+    }
+    return Mig(
+        products=MappingProxyType(products),
+        geometries=MappingProxyType(geometries),
+        instances_with=MappingProxyType(table["instances_with"]),
+        compute_instances=MappingProxyType(
+            {slices: tuple(sizes) for slices, sizes in table["compute_instances"].items()}
+        ),
+    )
 
 
 @cache

@@ -1,0 +1,74 @@
+"""What is wrong with a declaration, or odd in it: where (file and key path), what, what is allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_LONGEST = 80
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Path:
+    """Hold the way to a value: `mig-configs.custom[1].mig-devices["3g.40gb"]`."""
+
+    text: str = ""
+
+    def key(self, name: str) -> Path:
+        """Return the way to the value of a key."""
+        if _PLAIN_KEY.fullmatch(name):
+            return Path(f"{self.text}.{name}" if self.text else name)
+        return Path(f"{self.text}[{shown(name)}]")
+
+    def item(self, number: int) -> Path:
+        """Return the way to an item of a list."""
+        return Path(f"{self.text}[{number}]")
+
+    def __str__(self) -> str:
+        """Return the way, or `(document)` for the whole of it."""
+        return self.text or "(document)"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Hold one mistake or oddity: where, the value as read, what about it, and what is allowed."""
+
+    path: str
+    value: str | None
+    message: str
+    allowed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return `PATH = VALUE: MESSAGE; allowed: A, B`."""
+        value = "" if self.value is None else f" = {self.value}"
+        allowed = f"; allowed: {', '.join(map(word, self.allowed))}" if self.allowed else ""
+        return f"{self.path}{value}: {self.message}{allowed}"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the fields as plain JSON types."""
+        return {"path": self.path, "value": self.value, "message": self.message, "allowed": list(self.allowed)}
+
+
+class DeclarationError(Exception):
+    """Hold every mistake of a declaration; its text is the one message that lists them."""
+
+    def __init__(self, source: str, mistakes: Iterable[Mistake]) -> None:
+        """Take what the declaration is called (its file), and the mistakes in the order in which they are listed."""
+        self.source = source
+        self.mistakes = tuple(mistakes)
+        count = len(self.mistakes)
+        head = f"{source}: refused, {count} mistake{'' if count == 1 else 's'}:"
+        super().__init__("\n".join([head, *(f"  {mistake}" for mistake in self.mistakes)]))
+
+
+def word(name: str) -> str:
+    """Return a name as it is where it is one word of printable ASCII, else quoted."""
+    return name if name.isascii() and name.isprintable() and 0 < len(name) <= _LONGEST else shown(name)
+
+
+def shown(value: object) -> str:
+    """Return a value as one short line of printable ASCII."""
+    text = ascii(value)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
