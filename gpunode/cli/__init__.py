@@ -15,6 +15,7 @@ _COMMANDS = {
     "check": ("gpunode.cli.check", "check", "Validate an inventory's settings; no connection is made."),
     "drift": ("gpunode.cli.drift", "drift", "Compare every node with its settings; nothing is changed."),
     "facts": ("gpunode.cli.facts", "facts", "Record what every node is, as JSON; nothing is changed."),
+    "mig": ("gpunode.cli.mig", "mig", "Multi-Instance GPU: judge a declaration, and where its instances go."),
     "plan": ("gpunode.cli.plan", "plan", "Say what a run would do to every node, or why not; nothing is changed."),
     "runtime": ("gpunode.cli.runtime", "runtime", "Show what a container runtime's file would become."),
     "lab": ("gpunode.cli.lab", "lab", "Throwaway nodes on this machine, with simulated GPUs."),

@@ -33,11 +33,15 @@ def _goal(geometry: Geometry, layout: dict[str, int]) -> list[Wanted]:
 
 
 def _milliseconds(work: Callable[[], object], cold: bool) -> float:
-    if cold:
-        fit.cache_clear()
-    started = time.perf_counter()
-    work()
-    return (time.perf_counter() - started) * 1000
+    """Return the best of three, for what else runs on the machine is no matter of the planner's."""
+    taken = []
+    for _ in range(3):
+        if cold:
+            fit.cache_clear()
+        started = time.perf_counter()
+        work()
+        taken.append((time.perf_counter() - started) * 1000)
+    return min(taken)
 
 
 def measure(product: str = "H100-80GB") -> dict[str, float]:

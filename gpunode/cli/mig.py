@@ -1,0 +1,123 @@
+"""`gpunode mig check`: is a MIG declaration right, and where do its instances go?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpunode.findings import ExitCode
+
+if TYPE_CHECKING:
+    from gpunode.mig.check import EntryReport, Report, Target
+
+
+@click.group()
+def mig() -> None:
+    """Multi-Instance GPU: declarations in the format of nvidia-mig-parted."""
+
+
+@mig.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--config", "name", metavar="NAME", help="The configuration to judge, where the file holds several.")
+@click.option("--all", "wants_all", is_flag=True, help="Judge every configuration of the file.")
+@click.option("--gpu", metavar="PRODUCT", help="Also judge whether it can be placed on H100-80GB, say, or 0x2330.")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON (docs/mig.md).")
+def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None, as_json: bool) -> None:
+    """Judge the MIG declaration in FILE (- is standard input); no GPU is asked.
+
+    Without FILE, the configurations that NVIDIA publishes for the product of --gpu. Exits 0 where it is valid, and with
+    --gpu can be placed; 3 where it is refused, with the path of every mistake; 2 where it cannot be placed, with the
+    nearest layouts that can; 1 where nobody has verified the places of that product's instances; 64 usage.
+    """
+    from gpunode.mig.check import check as judged
+    from gpunode.mig.check import refused_json
+    from gpunode.mig.declaration import read_declaration, selected
+    from gpunode.mig.mistakes import DeclarationError
+    from gpunode.mig.published import published
+
+    if wants_all and name is not None:
+        raise click.UsageError("give either --config NAME or --all")
+    if file is None and gpu is None:
+        raise click.UsageError("give FILE, or --gpu PRODUCT for the configurations that are published for it")
+    target = None if gpu is None else _target(gpu)
+    try:
+        if file is not None:
+            declaration = read_declaration(Path("/dev/stdin") if str(file) == "-" else file)
+        elif target is not None:
+            declaration = published(target.product)
+        names = tuple(declaration.configs) if wants_all and declaration.configs else (selected(declaration, name),)
+    except DeclarationError as error:
+        if as_json:
+            click.echo(json.dumps(refused_json(error.source, error.mistakes), indent=2))
+        click.echo(str(error), err=True)
+        sys.exit(ExitCode.INPUT_REFUSED)
+    report = judged(declaration, names, target)
+    click.echo(json.dumps(report.to_json(), indent=2) if as_json else as_text(report))
+    sys.exit(_exit_code(report))
+
+
+def _target(text: str) -> Target:
+    from gpunode import tables
+    from gpunode.mig.check import target
+    from gpunode.mig.mistakes import shown
+
+    found = target(text)
+    if found is None:
+        products = ", ".join(tables.mig().products)
+        raise click.UsageError(
+            f"--gpu {shown(text)}: no product with MIG that is known; use one of {products}, or 0xID"
+        )
+    return found
+
+
+def _exit_code(report: Report) -> ExitCode:
+    from gpunode.mig.goal import Verdict
+
+    codes = {Verdict.NOT_PLACED: ExitCode.NEGATIVE, Verdict.UNDECIDED: ExitCode.ERROR}
+    return codes.get(report.verdict, ExitCode.GOOD) if report.verdict else ExitCode.GOOD
+
+
+def as_text(report: Report) -> str:
+    """Return what a person reads: the verdict on each configuration, its entries with their places, and cautions."""
+    from gpunode.mig.mistakes import word
+
+    lines: list[str] = []
+    where = f" on {report.target.product}" if report.target else ""
+    for config in report.configs:
+        lines.append(f"{report.source}: {word(config.name)}: {config.verdict or 'valid'}{where}")
+        if report.target is not None:
+            for entry in config.entries:
+                lines += _entry(entry)
+            if not any(entry.judged for entry in config.entries):
+                lines.append("  no entry is for this GPU: it would be left as it is")
+    lines += [f"caution: {caution}" for caution in report.cautions]
+    return "\n".join(lines)
+
+
+def _entry(report: EntryReport) -> list[str]:
+    from gpunode.mig.device_filter import Match
+    from gpunode.mig.placement import text
+
+    entry, judged = report.entry, report.judged
+    gpus = "every GPU" if entry.devices is None else f"GPU {', '.join(map(str, entry.devices)) or 'none'}"
+    head = f"  {entry.path} ({gpus}): "
+    if judged is None:
+        return [head + ("a later entry counts instead" if report.overridden else "not for this GPU")]
+    board = " (if it is a board with that subsystem)" if report.match is Match.MAYBE else ""
+    if not entry.mig_enabled:
+        return [f"{head}MIG off{board}"]
+    if judged.reason is not None:
+        nearest = "; ".join(text(layout) for layout in report.nearest)
+        return [f"{head}{judged.verdict}{board}: {judged.reason}", f"    nearest that fit: {nearest}"]
+    if judged.instances is None:
+        return [f"{head}fits{board}, as published; where each instance goes is the GPU's to choose"]
+    places = " ".join(_place(str(each), each.compute) for each in judged.instances)
+    return [f"{head}{places or 'no instance'}{board}"]
+
+
+def _place(text: str, compute: tuple[int, ...]) -> str:
+    return text if len(compute) == 1 else f"{text} ({' + '.join(f'{size}c' for size in compute)})"
