@@ -35,7 +35,7 @@ def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None,
     """
     from gpunode.mig.check import check as judged
     from gpunode.mig.check import refused_json
-    from gpunode.mig.declaration import read_declaration, selected
+    from gpunode.mig.declaration import load_declaration, read_declaration, selected
     from gpunode.mig.mistakes import DeclarationError
     from gpunode.mig.published import published
 
@@ -45,8 +45,10 @@ def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None,
         raise click.UsageError("give FILE, or --gpu PRODUCT for the configurations that are published for it")
     target = None if gpu is None else _target(gpu)
     try:
-        if file is not None:
-            declaration = read_declaration(Path("/dev/stdin") if str(file) == "-" else file)
+        if file is not None and str(file) == "-":
+            declaration = load_declaration(sys.stdin.buffer, "standard input")
+        elif file is not None:
+            declaration = read_declaration(file)
         elif target is not None:
             declaration = published(target.product)
         names = tuple(declaration.configs) if wants_all and declaration.configs else (selected(declaration, name),)

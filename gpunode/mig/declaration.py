@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path as File
+from typing import BinaryIO
 
 from gpunode.mig.document import LARGEST_FILE, Value, read_document
 from gpunode.mig.mistakes import DeclarationError, Mistake, Path, shown
@@ -52,15 +53,25 @@ def read_declaration(file: File) -> Declaration:
     """Return the declaration in a file; raise DeclarationError with every mistake in it."""
     try:
         with file.open("rb") as opened:
-            content = opened.read(LARGEST_FILE + 1)
-        if len(content) > LARGEST_FILE:
-            raise DeclarationError(str(file), [_unreadable(f"is larger than {LARGEST_FILE} bytes")])
-        return parse_declaration(content.decode("utf-8-sig"), str(file))
+            return load_declaration(opened, str(file))
     except OSError as error:
         raise DeclarationError(str(file), [_unreadable(f"cannot be read: {error.strerror}")]) from None
     except ValueError as error:
-        # A name with a null byte, or bytes that are no UTF-8.
-        raise DeclarationError(str(file), [_unreadable(f"cannot be read: {error}")]) from None
+        # A name with a null byte.
+        raise DeclarationError(shown(str(file)), [_unreadable(f"cannot be read: {error}")]) from None
+
+
+def load_declaration(opened: BinaryIO, source: str) -> Declaration:
+    """Return the declaration in an open file; raise DeclarationError, or OSError where it cannot be read."""
+    content = opened.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise DeclarationError(source, [_unreadable(f"is larger than {LARGEST_FILE} bytes")])
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"is no UTF-8: byte {error.start} is {content[error.start]:#04x}"
+        raise DeclarationError(source, [_unreadable(message)]) from None
+    return parse_declaration(text, source)
 
 
 def parse_declaration(content: str, source: str) -> Declaration:

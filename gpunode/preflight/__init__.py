@@ -42,7 +42,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *flavour.unknown_gpus(machine.pci.gpus),
         *driver.end_of_life(settings, wanted, today or datetime.now(UTC).date()),
         *cuda.cuda_cautions(settings, wanted),
-        *mig.mig_cautions(settings),
+        *mig.mig_cautions(settings, machine.pci.gpus),
         *boot.boot_cautions(settings, machine.operating_system, machine.boot),
         *trust.trust_cautions(machine.apt_sources),
     )

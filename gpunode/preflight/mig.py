@@ -1,10 +1,19 @@
-"""Is the driver new enough for MIG on the node's GPUs?"""
+"""Can driver and GPUs hold the MIG configuration that is asked for?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from gpunode import tables, versions
+from gpunode.mig.cautions import cautions_of
+from gpunode.mig.check import target
+from gpunode.mig.declaration import Declaration, Entry, selected
+from gpunode.mig.device_filter import Match, PciId, matches
+from gpunode.mig.goal import Verdict, judge, nearest_layouts
+from gpunode.mig.mistakes import DeclarationError
+from gpunode.mig.placement import text
+from gpunode.mig.published import published
 from gpunode.pci import PciGpu
 from gpunode.preflight.flavour import WantedDriver, named
 from gpunode.preflight.verdicts import Caution, Refusal
@@ -12,11 +21,37 @@ from gpunode.requirements import mig_product
 from gpunode.settings import Settings
 
 _MIG = "MIG user guide, deployment considerations (gpunode/data/minimums.yaml, mig_minimum_driver)"
+_GEOMETRY = "nvidia-smi mig -lgipp of such GPUs (gpunode/data/mig.yaml, geometries)"
+_PUBLISHED = "nvidia-mig-parted's published configurations (gpunode/data/mig.yaml, products)"
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Hold what is asked of one GPU: product (None: in no table), entry (None: there is none), and its index."""
+
+    gpu: PciGpu
+    index: int
+    product: str | None
+    entry: Entry | None
+    match: Match = Match.YES
 
 
 def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
-    """Refuse a MIG configuration with a driver that is too old for MIG on a GPU of the node."""
-    if settings.mig.config is None or not wanted.is_known:
+    """Refuse a MIG configuration that a GPU of the node has no place for, or that its driver is too old for."""
+    if settings.mig.config is None:
+        return
+    yield from _driver_refusals(gpus, wanted)
+    try:
+        chosen = tuple(_chosen(settings, gpus))
+    except DeclarationError as error:
+        # It was read when the settings were validated, and has changed since.
+        yield Refusal("mig", f"{error.source}: {error.mistakes[0]}", str(settings.mig.file), "put the file right")
+        return
+    yield from _placement_refusals(settings, chosen)
+
+
+def _driver_refusals(gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
+    if not wanted.is_known:
         return
     seen = set()
     for gpu in gpus:
@@ -34,13 +69,112 @@ def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDrive
             )
 
 
-def mig_cautions(settings: Settings) -> Iterator[Caution]:
-    """Tell that a MIG configuration is judged, not applied."""
-    if settings.mig.config is not None:
-        yield Caution(
-            "mig",
-            f"mig.config {settings.mig.config!r} is judged against driver and GPUs only; this version of gpunode does "
-            "not create MIG instances",
-            "docs/settings.md",
-            "apply the layout with nvidia-mig-parted, or leave mig.config out",
-        )
+def _chosen(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[_Chosen]:
+    """Yield what each GPU is asked to be; nvidia-mig-parted counts GPUs by PCI address, as the fact does."""
+    declaration = settings.mig.declaration() if settings.mig.file else None
+    if declaration is not None:
+        selected(declaration, settings.mig.config)
+    for index, gpu in enumerate(gpus):
+        found = target(f"0x{gpu.device_id}")
+        product = found.product if found else None
+        entries = _entries(settings, declaration, product)
+        pci = PciId(int(gpu.device_id, 16), int(gpu.vendor, 16))
+        # Of several entries for a GPU the last one counts.
+        entry, match = None, Match.YES
+        for each in entries:
+            matched = matches(each.device_filter, pci)
+            if each.has_index(index) and matched is not Match.NO:
+                entry, match = each, matched
+        yield _Chosen(gpu, index, product, entry, match)
+
+
+def _entries(settings: Settings, declaration: Declaration | None, product: str | None) -> tuple[Entry, ...]:
+    if declaration is None and product is not None:
+        declaration = published(product)
+    return () if declaration is None else declaration.configs.get(settings.mig.config or "", ())
+
+
+def _placement_refusals(settings: Settings, chosen: Sequence[_Chosen]) -> Iterator[Refusal]:
+    seen = set()
+    for each in chosen:
+        asked = each.product, each.entry.path if each.entry else None
+        if each.product is None or asked in seen or each.match is Match.MAYBE:
+            continue
+        seen.add(asked)
+        if each.entry is None and settings.mig.file is None:
+            yield Refusal(
+                "mig",
+                f"mig.config {settings.mig.config!r} is not published for {named(each.gpu)} ({each.product})",
+                _PUBLISHED,
+                f"set mig.config to one of {', '.join(published(each.product).configs)}, or name a file by mig.file",
+            )
+        elif each.entry is not None and each.entry.mig_enabled:
+            devices = each.entry.mig_devices or {}
+            judged = judge(each.product, devices)
+            if judged.verdict is Verdict.NOT_PLACED:
+                nearest = "; ".join(text(layout) for layout in nearest_layouts(each.product, devices))
+                yield Refusal(
+                    "mig",
+                    f"mig.config {settings.mig.config!r} has no place on {named(each.gpu)} ({each.product}, GPU "
+                    f"{each.index}): {judged.reason}",
+                    _GEOMETRY,
+                    f"ask for a layout that fits, the nearest are: {nearest}",
+                )
+
+
+def mig_cautions(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Caution]:
+    """Tell that a MIG configuration is judged, not applied, and of what could not be judged or is odd in it."""
+    if settings.mig.config is None:
+        return
+    yield Caution(
+        "mig",
+        f"mig.config {settings.mig.config!r} is judged against driver and GPUs only; this version of gpunode does "
+        "not create MIG instances",
+        "docs/mig.md",
+        "apply the layout with nvidia-mig-parted, or leave mig.config out",
+    )
+    try:
+        chosen = tuple(_chosen(settings, gpus))
+        declaration = settings.mig.declaration() if settings.mig.file else None
+    except DeclarationError:
+        return
+    for each in chosen:
+        if reason := _not_judged(each):
+            yield Caution(
+                "mig",
+                f"{named(each.gpu)} (GPU {each.index}) is not judged against mig.config "
+                f"{settings.mig.config!r}: {reason}",
+                "gpunode/data/mig.yaml",
+                "look at what `nvidia-smi mig -lgipp` says there, once MIG is on",
+            )
+    if declaration is not None:
+        yield from _declared(settings, declaration, len(gpus))
+
+
+def _not_judged(chosen: _Chosen) -> str | None:
+    """Return why nobody can say whether a GPU can hold what is asked of it; None where somebody can."""
+    if chosen.product is None:
+        return "it is in no table of products with MIG"
+    if chosen.entry is None:
+        return None
+    if chosen.match is Match.MAYBE:
+        return f"{chosen.entry.path} is for boards of one subsystem id alone, which is not read"
+    judged = judge(chosen.product, chosen.entry.mig_devices or {})
+    return judged.reason if judged.verdict is Verdict.UNDECIDED else None
+
+
+def _declared(settings: Settings, declaration: Declaration, count: int) -> Iterator[Caution]:
+    name = settings.mig.config or ""
+    configs = {name: declaration.configs[name]}
+    for oddity in cautions_of(Declaration(declaration.source, configs, declaration.doubled)):
+        yield Caution("mig", f"{declaration.source}: {oddity}", declaration.source, "put it right, or leave it out")
+    for entry in configs[name]:
+        beyond = sorted({index for index in entry.devices or () if index >= count})
+        if beyond:
+            yield Caution(
+                "mig",
+                f"{declaration.source}: {entry.path}.devices names GPU {', '.join(map(str, beyond[:8]))}, and the node "
+                f"has {count}",
+                declaration.source,
+                "nothing is done for a GPU that is not there",
+            )

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+import stat
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
 from gpunode.settings.component import Component, matching
 
+if TYPE_CHECKING:
+    from gpunode.mig.declaration import Declaration
+
 MigConfigName = Annotated[
     str,
     AfterValidator(matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "a configuration's name such as 'all-1g.10gb'")),
+]
+DeclarationFile = Annotated[
+    str, AfterValidator(matching(r"[A-Za-z0-9_./][A-Za-z0-9_./~+@:=,-]*", "the path of a file, without spaces"))
 ]
 
 
@@ -18,9 +28,74 @@ class MigSettings(Component):
     """Say which MIG layout a node's GPUs shall have."""
 
     summary: ClassVar[str] = (
-        "Multi-Instance GPU. So far the driver is judged against what MIG needs; no instance is created."
+        "Multi-Instance GPU. So far preflight judges whether driver and GPUs can hold the layout (docs/mig.md); no "
+        "instance is created."
     )
 
     config: MigConfigName | None = Field(
-        None, description="Name of a MIG configuration; not given: MIG is no concern of gpunode's."
+        None,
+        description=(
+            "Name of a MIG configuration: of `file`, else one that NVIDIA publishes for the node's GPUs, such as "
+            "`all-balanced`. Not given: MIG is no concern of gpunode's."
+        ),
     )
+    file: DeclarationFile | None = Field(
+        None,
+        description=(
+            "MIG declaration in the format of nvidia-mig-parted, on the machine where gpunode runs; a relative path "
+            "counts from where it is run."
+        ),
+    )
+
+    def contradictions(self) -> list[tuple[str, str]]:
+        """Return what is wrong with the declaration, and a configuration that there is not."""
+        return list(self._contradictions())
+
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        # Late: what has no MIG needs none of it.
+        from gpunode.mig.declaration import selected
+        from gpunode.mig.mistakes import DeclarationError, word
+        from gpunode.mig.published import known_names
+
+        if self.file is None:
+            if self.config is not None and self.config not in known_names():
+                message = "is no configuration that NVIDIA publishes for any product; name the file that has it: file"
+                yield "config", message
+            return
+        try:
+            declaration = self.declaration()
+        except DeclarationError as error:
+            first, more = error.mistakes[0], len(error.mistakes) - 1
+            others = f" (and {more} more; `gpunode mig check` lists them)" if more else ""
+            yield "file", f"is refused: {first}{others}"
+            return
+        names = ", ".join(map(word, declaration.configs)) or "none"
+        if self.config is None:
+            yield "file", f"says nothing without config; it has {names}"[:400]
+            return
+        try:
+            selected(declaration, self.config)
+        except DeclarationError:
+            yield "config", f"is not in {self.file}, which has {names}"[:400]
+
+    def declaration(self) -> Declaration:
+        """Return the declaration in `file`; raise DeclarationError. Read again only where the file changed."""
+        from gpunode.mig.declaration import read_declaration
+        from gpunode.mig.mistakes import DeclarationError, Mistake
+
+        path = Path(self.file or "")
+        try:
+            found = path.stat()
+        except (OSError, ValueError):
+            return read_declaration(path)
+        if not stat.S_ISREG(found.st_mode):
+            # A pipe would keep everybody waiting.
+            raise DeclarationError(str(path), [Mistake("(document)", None, "is no regular file")])
+        return _declaration(path, (found.st_ino, found.st_size, found.st_mtime_ns))
+
+
+@lru_cache(maxsize=32)
+def _declaration(path: Path, stamp: tuple[int, int, int]) -> Declaration:
+    from gpunode.mig.declaration import read_declaration
+
+    return read_declaration(path)

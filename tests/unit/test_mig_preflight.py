@@ -1,0 +1,139 @@
+"""MIG in settings and preflight: the declaration is read once, and judged on each GPU of the node."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpunode.preflight import Refusal, cautions, refusals
+from gpunode.settings import SettingsError, settings_from
+from tests.unit.test_preflight import TODAY, _gpu, machine
+
+pytestmark = pytest.mark.pure
+
+DECLARATION = """version: v1
+mig-configs:
+  mixed:
+    - {devices: [0], mig-enabled: false}
+    - {device-filter: '0x233010DE', devices: [1, 5], mig-enabled: true, mig-devices: {3g.40gb: %d, 1g.10gb: 1}}
+    - {device-filter: '0x20B710DE', devices: all, mig-enabled: true, mig-devices: {1g.6gb: 4}}
+  board:
+    - {device-filter: '0x233010DE:0x16C010DE', devices: all, mig-enabled: true, mig-devices: {7g.80gb: 2}}
+  rtx:
+    - {devices: all, mig-enabled: true, mig-devices: {1g.24gb+gfx: 2, 2g.48gb: 1}}
+"""
+PAIR = (_gpu("2330"), _gpu("2330", "0000:1b:00.0"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return a declaration that fits."""
+    path = tmp_path / "mig.yaml"
+    path.write_text(DECLARATION % 1)
+    return path
+
+
+def _refused(mig: dict[str, Any], gpus: tuple[Any, ...] = PAIR) -> tuple[Refusal, ...]:
+    return refusals(settings_from({"mig": mig}), machine(gpus=gpus))
+
+
+def _cautioned(mig: dict[str, Any], gpus: tuple[Any, ...] = PAIR) -> list[str]:
+    first, *rest = cautions(settings_from({"mig": mig}), machine(gpus=gpus), today=TODAY)
+    assert "does not create MIG instances" in first.reason
+    assert all(each.component == "mig" and each.source and each.remedy for each in rest)
+    return [each.reason for each in rest]
+
+
+def _wrong(mig: dict[str, Any]) -> str:
+    with pytest.raises(SettingsError) as refused:
+        settings_from({"mig": mig})
+    (problem,) = refused.value.problems
+    return str(problem)
+
+
+def test_a_published_layout_fits_the_product_that_it_is_published_for() -> None:
+    assert _refused({"config": "all-balanced"}) == ()
+    assert _refused({"config": "all-1g.10gb"}) == ()
+    assert _refused({"config": "all-disabled"}, (_gpu("20B7"),)) == ()
+
+
+def test_a_layout_published_for_other_products_alone_is_refused_with_those_for_this_one() -> None:
+    (refusal,) = _refused({"config": "all-1g.5gb"})
+    assert refusal.component == "mig"
+    assert "mig.config 'all-1g.5gb' is not published for" in refusal.reason and "H100-80GB" in refusal.reason
+    assert "set mig.config to one of all-disabled, all-enabled, all-1g.10gb" in refusal.remedy
+    assert "published configurations" in refusal.source
+
+
+def test_a_declaration_is_judged_by_index_and_device_id(file: Path) -> None:
+    assert _refused({"config": "mixed", "file": str(file)}) == ()
+    file.write_text(DECLARATION % 2)
+    (refusal,) = _refused({"config": "mixed", "file": str(file)})
+    assert "has no place on" in refusal.reason and "0000:1b:00.0 (H100-80GB, GPU 1)" in refusal.reason
+    assert "2 x 3g.40gb + 1g.10gb: they take 9 memory slices, and the GPU has 8" in refusal.reason
+    assert refusal.remedy.startswith("ask for a layout that fits, the nearest are: 2 x 3g.40gb; 3g.40gb + 1g.10gb;")
+    assert "gpunode/data/mig.yaml" in refusal.source
+    # The GPU at index 0 alone has MIG off, and an A30 is asked for something else.
+    assert _refused({"config": "mixed", "file": str(file)}, PAIR[:1]) == ()
+    assert _refused({"config": "mixed", "file": str(file)}, (_gpu("20B7"),)) == ()
+
+
+def test_eight_gpus_of_one_kind_are_refused_once(tmp_path: Path) -> None:
+    path = tmp_path / "mig.yaml"
+    path.write_text("version: v1\nmig-configs: {a: [{devices: all, mig-enabled: true, mig-devices: {7g.80gb: 2}}]}\n")
+    eight = tuple(_gpu("2330", f"0000:{number:02x}:00.0") for number in range(8))
+    assert len(_refused({"config": "a", "file": str(path)}, eight)) == 1
+
+
+def test_what_cannot_be_judged_is_told_and_not_refused(file: Path) -> None:
+    board = {"config": "board", "file": str(file)}
+    assert _refused(board) == ()
+    assert any("boards of one subsystem id alone, which is not read" in reason for reason in _cautioned(board))
+    rtx = {"config": "rtx", "file": str(file)}
+    assert _refused(rtx, (_gpu("2BB5"),)) == ()
+    assert any("not verified" in reason for reason in _cautioned(rtx, (_gpu("2BB5"),)))
+    a10 = (_gpu("2236"),)
+    assert _refused({"config": "all-balanced"}, a10) == ()
+    assert any("in no table of products with MIG" in reason for reason in _cautioned({"config": "all-balanced"}, a10))
+
+
+def test_a_gpu_that_the_node_lacks_and_what_is_odd_in_the_declaration_are_told(file: Path) -> None:
+    file.write_text(DECLARATION.replace("[0]", "[0, -1]") % 1)
+    told = _cautioned({"config": "mixed", "file": str(file)})
+    assert any("mig-configs.mixed[0].devices = -1: is the index of no GPU" in reason for reason in told)
+    assert any("mig-configs.mixed[1].devices names GPU 5, and the node has 2" in reason for reason in told)
+
+
+def test_a_declaration_that_is_refused_is_a_mistake_in_the_settings(file: Path) -> None:
+    file.write_text(DECLARATION.replace("version: v1", "version: v2") % 1)
+    wrong = _wrong({"config": "mixed", "file": str(file)})
+    assert "mig.file = " in wrong and "is refused: version = 'v2': must be 'v1'" in wrong
+
+
+def test_a_configuration_that_there_is_not_is_a_mistake_in_the_settings(file: Path) -> None:
+    assert "is not in" in _wrong({"config": "mixt", "file": str(file)})
+    assert "which has mixed, board, rtx" in _wrong({"config": "mixt", "file": str(file)})
+    assert "mig.config = 'site': is no configuration that NVIDIA publishes" in _wrong({"config": "site"})
+
+
+def test_a_file_without_a_configuration_is_a_mistake_in_the_settings(file: Path) -> None:
+    assert "says nothing without config; it has mixed, board, rtx" in _wrong({"file": str(file)})
+
+
+@pytest.mark.parametrize("path", ["none.yaml", ".", "pipe"])
+def test_what_is_no_readable_file_is_a_mistake_in_the_settings(tmp_path: Path, path: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "is refused: (document): " in _wrong({"config": "mixed", "file": str(tmp_path / path)})
+
+
+def test_a_declaration_that_changed_after_validation_is_refused_and_no_traceback(file: Path) -> None:
+    settings = settings_from({"mig": {"config": "mixed", "file": str(file)}})
+    file.write_text("version: [")
+    (refusal,) = refusals(settings, machine(gpus=PAIR))
+    assert "is no YAML" in refusal.reason
+    file.write_text("version: v1\n")
+    (refusal,) = refusals(settings, machine(gpus=PAIR))
+    assert "mig-configs.mixed: there is no such configuration" in refusal.reason
+    told = cautions(settings, machine(gpus=PAIR), today=TODAY)
+    assert [each.component for each in told] == ["mig"]
