@@ -114,6 +114,15 @@ def test_a_2g_that_stands_in_the_way_is_moved_and_nothing_else() -> None:
     assert _named(plan.created) == ["2g.20gb:2", "3g.40gb:4"]
 
 
+def test_of_two_that_are_in_the_way_the_smaller_one_goes() -> None:
+    gpu = SimulatedGpu(SEVEN)
+    for profile, start in (("2g.20gb", 4), ("1g.10gb", 0)):
+        gpu.create(profile, start)
+    plan = _planned(gpu, {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 1})
+    assert _named(plan.kept) == ["2g.20gb:4"]
+    assert _named(plan.created) == ["1g.10gb:6", "3g.40gb:0"]
+
+
 def test_creations_are_largest_first() -> None:
     plan = _planned(SimulatedGpu(SEVEN), {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1})
     assert [instance.placement.profile for instance in plan.created] == ["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"]

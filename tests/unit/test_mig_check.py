@@ -2,7 +2,9 @@
 
 import io
 import json
+import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +235,20 @@ def test_standard_input_is_a_file(check: _Command, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(DECLARATION.encode())))
     code, out, _ = check("-", "--config", "mixed")
     assert (code, out) == (0, "standard input: mixed: valid\n")
+
+
+def test_docs_mig_md_shows_what_the_command_prints(
+    check: _Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "mig.md").read_text(encoding="utf-8")
+    declaration = text.partition("```yaml\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    Path("site.yaml").write_text(declaration)
+    shown = re.findall(r"^    \$ gpunode mig check (.+)\n((?:    [^$\n].*\n)+)", text, re.MULTILINE)
+    assert len(shown) == 2
+    for arguments, expected in shown:
+        _, out, _ = check(*arguments.split())
+        assert out == textwrap.dedent(expected)
 
 
 @pytest.mark.parametrize(

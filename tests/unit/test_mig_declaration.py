@@ -126,6 +126,9 @@ def test_what_a_declaration_may_say_is_read_as_it_is_meant() -> None:
     assert entry.devices == (0, 2) and entry.has_index(2) and not entry.has_index(1)
     assert entry.mig_enabled and entry.mig_devices == {"3g.40gb": 1, "1g.10gb+me": 1, "1c.2g.20gb": 0}
     assert _entry("{device-filter: [a, b], devices: all, mig-enabled: false}").device_filter == ("a", "b")
+    # A list with nothing in it is no filter; with an empty text in it, it lets nothing through.
+    assert _entry("{device-filter: [], devices: all, mig-enabled: false}").device_filter == ()
+    assert _entry("{device-filter: [null], devices: all, mig-enabled: false}").device_filter == ("",)
 
 
 def test_a_profile_is_the_same_in_every_spelling() -> None:
@@ -137,8 +140,8 @@ def test_a_profile_is_the_same_in_every_spelling() -> None:
 
 
 def test_aliases_are_followed_but_not_without_end() -> None:
-    assert not _accepted("version: v1\nmig-configs: &a\n  x: *a\n")
-    ten = "\n".join(f"  l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 9))
+    assert "an alias repeats what it is part of" in str(_refusal("version: v1\nmig-configs: &a\n  x: *a\n"))
+    ten = "\n".join(f"  l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 6))
     error = _refusal(f"version: v1\nmig-configs:\n  l0: &l0 [a, b]\n{ten}\n")
     assert "more than 100000 values" in str(error)
 
