@@ -1,20 +1,13 @@
-"""Where on a GPU the instances of each profile may stand: from the table, or from the GPU's own list."""
+"""Where on a GPU the instances of each profile may stand."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from gpunode import tables
 from gpunode.mig.profile import Profile, parse_profile
-from gpunode.reading import ParseError
-
-_PLACEMENTS = re.compile(
-    r"GPU\s+(?P<gpu>\d+) Profile ID\s+(?P<profile>\d+) Placements? ?: ?\{(?P<starts>\d+(?:,\d+)*)\}:(?P<size>\d+)",
-    re.ASCII,
-)
 
 
 @dataclass(frozen=True)
@@ -30,7 +23,7 @@ class Spot:
     maximum: int
     profile_id: int
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Return the profile's name."""
         return str(self.profile)
@@ -38,10 +31,10 @@ class Spot:
 
 @dataclass(frozen=True)
 class Geometry:
-    """Hold every profile of a GPU, those of most memory first, and attribute -> how many instances with it fit."""
+    """Hold every profile of a GPU, those of most memory first, and (attribute, how many instances with it fit)."""
 
     spots: tuple[Spot, ...]
-    instances_with: tuple[tuple[str, int], ...] = ()
+    instances_with: tuple[tuple[str, int], ...]
 
     def __hash__(self) -> int:
         """Return a hash that is reckoned once: every search is remembered by its geometry."""
@@ -51,12 +44,12 @@ class Geometry:
     def _hash(self) -> int:
         return hash((self.spots, self.instances_with))
 
-    @property
+    @cached_property
     def memory_slices(self) -> int:
         """Return the length of the memory axis."""
         return max(start + spot.size for spot in self.spots for start in spot.starts)
 
-    @property
+    @cached_property
     def compute_slices(self) -> int:
         """Return how many compute slices the GPU has: those of its largest profile."""
         return max(spot.profile.slices for spot in self.spots)
@@ -68,22 +61,15 @@ class Geometry:
                 return spot
         raise KeyError(name)
 
-    def with_placements(self, own: Mapping[int, tuple[tuple[int, ...], int]]) -> Geometry:
-        """Return the geometry by the GPU's own list, profile id -> (starts, size); what it lacks is not there."""
-        spots = (
-            replace(spot, starts=own[spot.profile_id][0], size=own[spot.profile_id][1])
-            for spot in self.spots
-            if spot.profile_id in own
-        )
-        return _ordered(spots, self.instances_with)
-
 
 def mask(start: int, size: int) -> int:
     """Return the memory slices from `start` on as bits."""
     return ((1 << size) - 1) << start
 
 
-def _ordered(spots: Iterable[Spot], instances_with: tuple[tuple[str, int], ...]) -> Geometry:
+def geometry_of(spots: Iterable[Spot]) -> Geometry:
+    """Return the geometry of a GPU with these profiles."""
+    limits = tuple(sorted(tables.mig().instances_with.items()))
     every = sorted(spots, key=lambda spot: (-spot.size, -spot.profile.slices, spot.name))
 
     def blocked(start: int, size: int) -> int:
@@ -94,7 +80,7 @@ def _ordered(spots: Iterable[Spot], instances_with: tuple[tuple[str, int], ...])
         starts = sorted(spot.starts, key=lambda start: (blocked(start, spot.size), -start))
         return replace(spot, starts=tuple(starts))
 
-    return Geometry(tuple(map(preferred, every)), instances_with)
+    return Geometry(tuple(map(preferred, every)), limits)
 
 
 @cache
@@ -108,7 +94,7 @@ def product_geometry(name: str) -> Geometry | None:
     for profile, shape in _shapes(product):
         row = shapes[shape]
         spots.append(Spot(profile, row.starts, row.size, product.profiles[str(profile)], row.profile_id))
-    return _ordered(spots, tuple(sorted(tables.mig().instances_with.items())))
+    return geometry_of(spots)
 
 
 def _shapes(product: tables.MigProduct) -> Iterator[tuple[Profile, str]]:
@@ -119,15 +105,3 @@ def _shapes(product: tables.MigProduct) -> Iterator[tuple[Profile, str]]:
         if not profile.attributes and plain.setdefault(profile.slices, profile.gigabytes) != profile.gigabytes:
             shape += " double memory"
         yield profile, shape
-
-
-def parse_placements(lines: Iterable[str]) -> dict[int, dict[int, tuple[tuple[int, ...], int]]]:
-    """Parse `nvidia-smi mig -lgipp`: GPU index -> profile id -> (starts, size); raise ParseError."""
-    found: dict[int, dict[int, tuple[tuple[int, ...], int]]] = {}
-    for line in filter(None, map(str.strip, lines)):
-        match = _PLACEMENTS.fullmatch(line)
-        if match is None:
-            raise ParseError(f"not a placement of nvidia-smi mig -lgipp: {line[:120]!r}")
-        starts = tuple(map(int, match["starts"].split(",")))
-        found.setdefault(int(match["gpu"]), {})[int(match["profile"])] = starts, int(match["size"])
-    return found

@@ -38,7 +38,7 @@ class Judged:
 
 def judge(product: str, mig_devices: Mapping[str, int]) -> Judged:
     """Return where the instances that `mig_devices` (profile -> count, well-formed) asks for go on a product."""
-    wanted = wanted_instances(product, mig_devices)
+    wanted = wanted_instances(tables.mig().products[product].profiles, mig_devices)
     if isinstance(wanted, Impossible):
         return Judged(Verdict.NOT_PLACED, (), wanted.reason)
     if not wanted:
@@ -52,13 +52,13 @@ def judge(product: str, mig_devices: Mapping[str, int]) -> Judged:
     return Judged(Verdict.PLACED, found.created)
 
 
-def wanted_instances(product: str, mig_devices: Mapping[str, int]) -> tuple[Wanted, ...] | Impossible:
-    """Return the GPU instances that the declared devices take, or why the product has no such thing.
+def wanted_instances(profiles: Mapping[str, int], mig_devices: Mapping[str, int]) -> tuple[Wanted, ...] | Impossible:
+    """Return the GPU instances that the declared devices take, or why a GPU with these profiles has no such thing.
 
-    Devices with fewer compute slices than their GPU instance (1c.3g.40gb) share one as far as they fit.
+    `profiles` is profile -> how many of it fit. Devices with fewer compute slices than their GPU instance (1c.3g.40gb)
+    share one as far as they fit.
     """
-    row = tables.mig().products[product]
-    theirs = {parse_profile(name): name for name in row.profiles}
+    theirs = {parse_profile(name): name for name in profiles}
     sizes: dict[str, list[int]] = {}
     for name, count in mig_devices.items():
         if not count:
@@ -66,14 +66,14 @@ def wanted_instances(product: str, mig_devices: Mapping[str, int]) -> tuple[Want
         profile = parse_profile(name)
         instance = theirs.get(profile.gpu_instance)
         if instance is None:
-            listed = ", ".join(row.profiles)
-            return Impossible(f"{product} has no profile {profile.gpu_instance}; it has {listed}", ((name, count),))
+            listed = ", ".join(profiles)
+            return Impossible(f"the GPU has no profile {profile.gpu_instance}; it has {listed}", ((name, count),))
         allowed = tables.mig().compute_instances.get(profile.slices, (profile.slices,))
         if profile.compute not in allowed:
             listed = ", ".join(f"{size}c" for size in allowed)
             return Impossible(f"{profile}: a {instance} holds compute instances of {listed}", ((name, count),))
-        if count > profile.slices * row.profiles[instance]:
-            most = row.profiles[instance]
+        if count > profile.slices * profiles[instance]:
+            most = profiles[instance]
             return Impossible(f"{text({name: count})}: of {instance} the GPU holds {most} at most", ((name, count),))
         sizes.setdefault(instance, []).extend([profile.compute] * count)
     return tuple(

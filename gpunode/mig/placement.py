@@ -72,10 +72,10 @@ def place(geometry: Geometry, layout: Layout) -> tuple[Placement, ...] | Impossi
 def fit(geometry: Geometry, occupied: int, wanted: Counts) -> tuple[Placement, ...] | None:
     """Return placements for `wanted` on memory slices that are not `occupied` (bits); None: every combination collides.
 
-    Counts above a profile's maximum, and limits by attribute, are None too. They are for the whole GPU: instances that
-    occupy slices already are the caller's to count.
+    Too many compute slices, counts above a profile's maximum, and limits by attribute, are None too. They are for the
+    whole GPU: instances that occupy slices already are the caller's to count.
     """
-    if _over_a_limit(geometry, wanted) is not None:
+    if _compute(geometry, wanted) > geometry.compute_slices or _over_a_limit(geometry, wanted) is not None:
         return None
     return _search(geometry.spots, 0, occupied, wanted)
 
@@ -97,6 +97,10 @@ def _search(spots: tuple[Spot, ...], index: int, occupied: int, wanted: Counts) 
             if rest is not None:
                 return (*(Placement(start, spot.size, spot.name) for start in sorted(starts)), *rest)
     return None
+
+
+def _compute(geometry: Geometry, wanted: Counts) -> int:
+    return sum(spot.profile.slices * count for spot, count in zip(geometry.spots, wanted, strict=True))
 
 
 def _over_a_limit(geometry: Geometry, wanted: Counts) -> Impossible | None:
@@ -124,7 +128,10 @@ def _impossible(geometry: Geometry, wanted: Counts) -> Impossible:
     part = _smallest(geometry, wanted)
     layout = layout_of(geometry, part)
     needed = sum(spot.size * count for spot, count in zip(geometry.spots, part, strict=True))
-    if needed > geometry.memory_slices:
+    compute = _compute(geometry, part)
+    if compute > geometry.compute_slices:
+        why = f"they take {compute} compute slices, and the GPU has {geometry.compute_slices}"
+    elif needed > geometry.memory_slices:
         why = f"they take {needed} memory slices, and the GPU has {geometry.memory_slices}"
     else:
         spots = [(spot, count) for spot, count in zip(geometry.spots, part, strict=True) if count]
@@ -132,7 +139,8 @@ def _impossible(geometry: Geometry, wanted: Counts) -> Impossible:
         legal = "; ".join(
             f"{spot.name} takes {spot.size} from {', '.join(map(str, sorted(spot.starts)))}" for spot, _ in spots
         )
-        why = f"each of the {tried} combinations of legal places overlaps (memory slices: {legal})"
+        combinations_tried = "the one combination" if tried == 1 else f"each of the {tried} combinations"
+        why = f"{combinations_tried} of legal places overlaps (memory slices: {legal})"
     return Impossible(f"{text(layout)}: {why}", tuple(layout.items()))
 
 

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode import tables
-from gpunode.mig.geometry import Geometry, parse_placements, product_geometry
+from gpunode.mig.geometry import Geometry, product_geometry
 from gpunode.mig.layouts import feasible, maximal, nearest
 from gpunode.mig.placement import Impossible, counts, fit, layout_of, place
-from gpunode.reading import ParseError
 from tests.unit.simulated_mig import PROFILE_IDS, TABLE, Refused, SimulatedGpu
 
 pytestmark = pytest.mark.pure
@@ -104,9 +103,8 @@ def test_eight_1g_do_not_fit_though_there_are_eight_memory_slices() -> None:
 
 
 def test_two_2g_beside_a_4g_do_not_fit_though_slices_are_left() -> None:
-    # 4 + 2 + 2 of 8 memory slices; but a 2g may not start at 6.
-    reason = _why({"4g.40gb": 1, "2g.20gb": 2})
-    assert "each of the 3 combinations of legal places overlaps" in reason and "2g.20gb takes 2 from 0, 2, 4" in reason
+    # 4 + 2 + 2 are all 8 memory slices, but there are 7 compute slices.
+    assert "they take 8 compute slices, and the GPU has 7" in _why({"4g.40gb": 1, "2g.20gb": 2})
 
 
 def test_the_reason_names_the_smallest_part_that_does_not_fit() -> None:
@@ -196,25 +194,3 @@ def test_nearest_layouts_fit_and_no_feasible_one_is_nearer(layout: dict[str, int
     found = nearest(geometry(), wanted)
     assert all(fit(geometry(), 0, each) is not None for each in found)
     assert distance(found[0]) == min(map(distance, feasible(geometry())))
-
-
-def test_the_gpus_own_list_overrides_the_table() -> None:
-    # A driver that lets a 2g start at 6 too, and knows no double-memory 1g.
-    own = parse_placements(
-        [
-            "GPU  0 Profile ID 19 Placements: {0,1,2,3,4,5,6}:1",
-            "GPU  0 Profile ID 14 Placements: {0,2,4,6}:2",
-            "GPU  0 Profile ID  5 Placement : {0}:4",
-            "GPU  1 Profile ID  0 Placement : {0}:8",
-        ]
-    )
-    live = geometry().with_placements(own[0])
-    assert not isinstance(place(live, {"4g.40gb": 1, "2g.20gb": 2}), Impossible)
-    lacking = place(live, {"1g.20gb": 1})
-    assert isinstance(lacking, Impossible) and "no profile 1g.20gb" in lacking.reason
-    assert own[1] == {0: ((0,), 8)}
-
-
-def test_a_placement_list_that_is_none_is_an_error_of_its_line() -> None:
-    with pytest.raises(ParseError, match="No MIG-enabled devices"):
-        parse_placements(["No MIG-enabled devices found."])
