@@ -10,11 +10,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path as File
+from pathlib import Path
 from typing import BinaryIO
 
 from gpunode.mig.document import LARGEST_FILE, Value, read_document
-from gpunode.mig.mistakes import DeclarationError, Mistake, Path, shown
+from gpunode.mig.mistakes import DeclarationError, KeyPath, Mistake, shown
 from gpunode.mig.profile import ProfileError, parse_profile
 
 VERSION = "v1"
@@ -49,7 +49,7 @@ class Declaration:
     doubled: tuple[Mistake, ...] = ()
 
 
-def read_declaration(file: File) -> Declaration:
+def read_declaration(file: Path) -> Declaration:
     """Return the declaration in a file; raise DeclarationError with every mistake in it."""
     try:
         with file.open("rb") as opened:
@@ -86,7 +86,7 @@ def parse_declaration(content: str, source: str) -> Declaration:
 
 def selected(declaration: Declaration, name: str | None) -> str:
     """Return the configuration that is meant: `name`, or the only one there is; raise DeclarationError."""
-    path, known = Path("mig-configs"), tuple(declaration.configs)
+    path, known = KeyPath("mig-configs"), tuple(declaration.configs)
     if name is None and len(known) > 1:
         message = f"holds {len(known)} configurations; say which one (--config NAME), or --all"
         raise DeclarationError(declaration.source, [Mistake(str(path), None, message, known)])
@@ -125,16 +125,16 @@ class _Parser:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            self._wrong(Path(), value, f"must be a mapping with `version` and `mig-configs`, not {_kind(value)}")
+            self._wrong(KeyPath(), value, f"must be a mapping with `version` and `mig-configs`, not {_kind(value)}")
             return {}
         if "version" not in value:
-            self._wrong(Path("version"), message=f"is missing; it must be {VERSION!r}")
+            self._wrong(KeyPath("version"), message=f"is missing; it must be {VERSION!r}")
         elif value["version"] != VERSION:
-            self._wrong(Path("version"), value["version"], f"must be {VERSION!r}")
-        self._unknown(value, Path(), ("version", "mig-configs"))
-        return self._configs(value["mig-configs"], Path("mig-configs")) if "mig-configs" in value else {}
+            self._wrong(KeyPath("version"), value["version"], f"must be {VERSION!r}")
+        self._unknown(value, KeyPath(), ("version", "mig-configs"))
+        return self._configs(value["mig-configs"], KeyPath("mig-configs")) if "mig-configs" in value else {}
 
-    def _configs(self, value: Value, path: Path) -> dict[str, tuple[Entry, ...]]:
+    def _configs(self, value: Value, path: KeyPath) -> dict[str, tuple[Entry, ...]]:
         if not isinstance(value, dict) or not value:
             self._wrong(path, value, "must be a mapping with at least one configuration")
             return {}
@@ -149,7 +149,7 @@ class _Parser:
             )
         return found
 
-    def _entry(self, value: Value, path: Path) -> Entry | None:
+    def _entry(self, value: Value, path: KeyPath) -> Entry | None:
         if not isinstance(value, dict):
             self._wrong(path, value, f"must be a mapping with `devices` and `mig-enabled`, not {_kind(value)}")
             return None
@@ -166,14 +166,14 @@ class _Parser:
             mig_devices=self._mig_devices(value.get("mig-devices"), enabled, path.key("mig-devices")),
         )
 
-    def _enabled(self, value: Value, path: Path) -> bool | None:
+    def _enabled(self, value: Value, path: KeyPath) -> bool | None:
         """Return whether MIG is on; None where nobody can tell."""
         if value is None or isinstance(value, bool):
             return bool(value)
         self._wrong(path, value, f"must be true or false, not {_kind(value)}")
         return None
 
-    def _filter(self, value: Value, path: Path) -> tuple[str, ...]:
+    def _filter(self, value: Value, path: KeyPath) -> tuple[str, ...]:
         if value is None or value == "":
             return ()
         if isinstance(value, str):
@@ -189,7 +189,7 @@ class _Parser:
                 self._wrong(path.item(number), item, "must be a text: quote it")
         return tuple(found)
 
-    def _devices(self, value: Value, path: Path) -> tuple[int, ...] | None:
+    def _devices(self, value: Value, path: KeyPath) -> tuple[int, ...] | None:
         if value == "all":
             return None
         if not isinstance(value, list):
@@ -197,7 +197,7 @@ class _Parser:
             return ()
         return tuple(self._whole(item, path.item(number)) for number, item in enumerate(value))
 
-    def _mig_devices(self, value: Value, enabled: bool | None, path: Path) -> dict[str, int] | None:
+    def _mig_devices(self, value: Value, enabled: bool | None, path: KeyPath) -> dict[str, int] | None:
         if value is None:
             if enabled:
                 self._wrong(path, message="is missing, and mig-enabled is true; {} asks for no instance")
@@ -223,7 +223,7 @@ class _Parser:
                 self._wrong(path, message="asks for instances, and mig-enabled is false")
         return found
 
-    def _whole(self, value: Value, path: Path) -> int:
+    def _whole(self, value: Value, path: KeyPath) -> int:
         """Return a whole number, which may be written 2.0; null is 0."""
         if value is None:
             return 0
@@ -235,10 +235,10 @@ class _Parser:
             return 0
         return int(value)
 
-    def _unknown(self, value: Mapping[str, Value], path: Path, allowed: tuple[str, ...]) -> None:
+    def _unknown(self, value: Mapping[str, Value], path: KeyPath, allowed: tuple[str, ...]) -> None:
         for name in value:
             if name not in allowed:
                 self._wrong(path.key(name), message=f"is an unknown key{_near(name, allowed)}", allowed=allowed)
 
-    def _wrong(self, path: Path, value: object = ..., message: str = "", allowed: tuple[str, ...] = ()) -> None:
+    def _wrong(self, path: KeyPath, value: object = ..., message: str = "", allowed: tuple[str, ...] = ()) -> None:
         self.mistakes.append(Mistake(str(path), None if value is ... else shown(value), message, allowed))

@@ -14,7 +14,7 @@ from math import isfinite, isnan
 
 import yaml
 
-from gpunode.mig.mistakes import DeclarationError, Mistake, Path, shown
+from gpunode.mig.mistakes import DeclarationError, KeyPath, Mistake, shown
 
 # What JSON can hold, with keys that are strings.
 Value = None | bool | int | float | str | list["Value"] | dict[str, "Value"]
@@ -54,7 +54,7 @@ class _Reader:
         self._values = 0
         self._open: set[int] = set()
 
-    def read(self, node: yaml.Node, path: Path) -> Value:
+    def read(self, node: yaml.Node, path: KeyPath) -> Value:
         self._values += 1
         if self._values > _MOST_VALUES:
             message = f"the document holds more than {_MOST_VALUES} values, repetitions by aliases included"
@@ -71,7 +71,7 @@ class _Reader:
         finally:
             self._open.discard(id(node))
 
-    def _mapping(self, node: yaml.Node, path: Path) -> dict[str, Value]:
+    def _mapping(self, node: yaml.Node, path: KeyPath) -> dict[str, Value]:
         found: dict[str, Value] = {}
         merged: set[str] = set()
         for key_node, value_node in node.value:
@@ -89,7 +89,7 @@ class _Reader:
             found[key] = self.read(value_node, path.key(key))
         return found
 
-    def _inherited(self, node: yaml.Node, path: Path) -> Iterator[dict[str, Value]]:
+    def _inherited(self, node: yaml.Node, path: KeyPath) -> Iterator[dict[str, Value]]:
         # Of several the first counts: it is merged last.
         nodes = reversed(node.value) if isinstance(node, yaml.SequenceNode) else [node]
         for each in nodes:
@@ -99,7 +99,7 @@ class _Reader:
             else:
                 self.mistakes.append(Mistake(str(path.key("<<")), shown(found), "only mappings can be merged"))
 
-    def _key(self, node: yaml.Node, path: Path) -> str | None:
+    def _key(self, node: yaml.Node, path: KeyPath) -> str | None:
         key: Value = None
         if isinstance(node, yaml.ScalarNode):
             key = _resolved(node.value) if node.tag == _PLAIN else self._scalar(node, path)
@@ -115,7 +115,7 @@ class _Reader:
             return None
         return f"{key:.8g}" if isinstance(key, float) else str(key)
 
-    def _scalar(self, node: yaml.ScalarNode, path: Path) -> Value:
+    def _scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Value:
         text: str = node.value
         if node.tag == f"{_YAML}binary":
             try:
@@ -182,7 +182,7 @@ def read_document(content: str, source: str) -> tuple[Value, tuple[Mistake, ...]
     try:
         loader = _Loader(content)
         node = loader.get_node() if loader.check_node() else None
-        value = None if node is None else reader.read(node, Path())
+        value = None if node is None else reader.read(node, KeyPath())
     except _Stop as stop:
         raise DeclarationError(source, [*reader.mistakes, stop.mistake]) from None
     except yaml.MarkedYAMLError as error:

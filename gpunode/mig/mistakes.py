@@ -11,20 +11,20 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Path:
+class KeyPath:
     """Hold the way to a value: `mig-configs.custom[1].mig-devices["3g.40gb"]`."""
 
     text: str = ""
 
-    def key(self, name: str) -> Path:
+    def key(self, name: str) -> KeyPath:
         """Return the way to the value of a key."""
         if _PLAIN_KEY.fullmatch(name):
-            return Path(f"{self.text}.{name}" if self.text else name)
-        return Path(f"{self.text}[{shown(name)}]")
+            return KeyPath(f"{self.text}.{name}" if self.text else name)
+        return KeyPath(f"{self.text}[{shown(name)}]")
 
-    def item(self, number: int) -> Path:
+    def item(self, number: int) -> KeyPath:
         """Return the way to an item of a list."""
-        return Path(f"{self.text}[{number}]")
+        return KeyPath(f"{self.text}[{number}]")
 
     def __str__(self) -> str:
         """Return the way, or `(document)` for the whole of it."""
