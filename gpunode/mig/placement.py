@@ -29,7 +29,7 @@ class Placement:
     profile: str
 
     def __str__(self) -> str:
-        """Return PROFILE:START, as `nvidia-smi mig -cgi` takes it."""
+        """Return PROFILE:START."""
         return f"{self.profile}:{self.start}"
 
 

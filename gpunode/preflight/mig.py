@@ -139,7 +139,14 @@ def mig_cautions(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Caution
     except DeclarationError:
         return
     for each in chosen:
-        if reason := _not_judged(each):
+        if each.entry is None and declaration is not None:
+            yield Caution(
+                "mig",
+                f"no entry of mig.config {settings.mig.config!r} is for {named(each.gpu)} (GPU {each.index})",
+                declaration.source,
+                "it is left as it is; add an entry if it shall be anything else",
+            )
+        elif reason := _not_judged(each):
             yield Caution(
                 "mig",
                 f"{named(each.gpu)} (GPU {each.index}) is not judged against mig.config "

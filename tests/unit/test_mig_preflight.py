@@ -98,6 +98,12 @@ def test_what_cannot_be_judged_is_told_and_not_refused(file: Path) -> None:
     assert any("in no table of products with MIG" in reason for reason in _cautioned({"config": "all-balanced"}, a10))
 
 
+def test_a_gpu_that_no_entry_is_for_is_told(file: Path) -> None:
+    told = _cautioned({"config": "mixed", "file": str(file)}, (*PAIR, _gpu("2330", "0000:1c:00.0")))
+    assert [reason for reason in told if "no entry of mig.config 'mixed' is for" in reason and "(GPU 2)" in reason]
+    assert not [reason for reason in told if "(GPU 0)" in reason]
+
+
 def test_a_gpu_that_the_node_lacks_and_what_is_odd_in_the_declaration_are_told(file: Path) -> None:
     file.write_text(DECLARATION.replace("[0]", "[0, -1]") % 1)
     told = _cautioned({"config": "mixed", "file": str(file)})
