@@ -11,12 +11,13 @@ class Health(NodeFact[Reading]):
     """Read what the GPUs say of their memory, and the kernel log's Xids since the boot, one line per GPU and number.
 
     Both queries and the log are read at the same time, so that this costs no more than nvidia-smi's own start; a wedged
-    GPU hangs nvidia-smi, which is why it runs under a limit. The ring buffer forgets, the journal may not be kept: both
-    are read.
+    GPU hangs nvidia-smi, which is why it runs under a limit, and not at all where it has just hung in another probe.
+    The ring buffer forgets, the journal may not be kept: both are read.
     """
 
     probe = rf"""
 query() {{
+  if [ -n "${{wedged:-}}" ]; then echo "$1.rc=124"; return; fi
   printed=$(timeout -k 2 15 nvidia-smi "--query-$2=$3" --format=csv,noheader,nounits); echo "$1.rc=$?"
   printf '%s\n' "$printed" | sed "s/^/$1=/"
 }}

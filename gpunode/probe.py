@@ -12,6 +12,9 @@ from gpunode.probe_output import END, SECTION
 
 # A node's answer is data: what it prints cannot pass for a boundary, since each batch has a mark that it cannot know.
 _BOUNDARY = "gpunode:reading"
+# The last command of a probe's text that found nvidia-smi hung: those after it see $wedged, in one shell or in another.
+_WEDGED_STATUS = 124
+WEDGED = f"wedged=yes; (exit {_WEDGED_STATUS})"
 
 
 class Probe(str):
@@ -47,8 +50,11 @@ class Probe(str):
 
 def batch_command(texts: Iterable[str], mark: str) -> str:
     """Return one command that runs every text in a subshell of its own, with boundaries that carry `mark`."""
-    # In a subshell neither a variable nor an `exit` of one probe reaches the next.
-    bodies = [f"echo '{_BOUNDARY} {mark} {number}'; (\n{text}\n); echo" for number, text in enumerate(texts)]
+    # In a subshell neither a variable nor an `exit` of one probe reaches the next, but for that one status.
+    bodies = [
+        f"echo '{_BOUNDARY} {mark} {number}'; (\n{text}\n); [ $? -ne {_WEDGED_STATUS} ] || wedged=yes; echo"
+        for number, text in enumerate(texts)
+    ]
     return _safely("\n".join([*bodies, f"echo '{_BOUNDARY} {mark} end'"]))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from facts.gpu import Gpus as GpusFact
 from facts.health import Health as HealthFact
 from gpunode import tables
 from gpunode.findings import ExitCode, Finding, FindingClass, verdict
-from gpunode.gpu import Gpus
+from gpunode.gpu import Gpus, parse_gpus
 from gpunode.health import GpuHealth, Health, Xid, parse_health
 from gpunode.node import Node
-from gpunode.probe_output import checked
+from gpunode.probe import Probe, batch_answers, batch_command
+from gpunode.probe_output import checked, sections
 from gpunode.reading import ParseError
 from gpunode.settings import settings_from
 from gpunode.verify import judge
@@ -255,3 +259,29 @@ def test_a_kernel_log_that_is_refused_is_not_read(
 @pytest.mark.parametrize("xid", [Xid("0000:1a:00", 63, ""), Xid("0000:1a:00", 94, ""), Xid("0000:ff:00", 79, "")])
 def test_a_remap_that_worked_and_a_gpu_of_another_machine_are_no_errors(xid: Xid) -> None:
     assert not errors(replace(GOOD, health=replace(GOOD.health, xids=(xid,))))
+
+
+@pytest.mark.parametrize(("code", "calls"), [(124, 1), (137, 1), (0, 3), (9, 3)])
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_wedged_gpu_is_waited_for_once_in_a_reading(tmp_path: Path, code: int, calls: int, batched: bool) -> None:
+    """nvidia-smi is SIMULATED, and so is `timeout`, which says that it hung."""
+    (tmp_path / "timeout").write_text(
+        f'#!/bin/sh\ncase "$*" in *nvidia-smi*) echo >> {tmp_path}/calls; exit {code};; esac\n'
+    )
+    for name in ("nvidia-smi", "dmesg"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+    for name in ("timeout", "nvidia-smi", "dmesg"):
+        (tmp_path / name).chmod(0o755)
+    texts = [GpusFact.probe.strip(), HealthFact.probe.strip()]
+    command = batch_command(texts, "m") if batched else Probe([("gpus", texts[0]), ("health", texts[1])])
+    done = subprocess.run(
+        ["sh", "-c", command], env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True, text=True, timeout=30, check=True,
+    )  # fmt: skip
+    assert len((tmp_path / "calls").read_text()) == calls
+    lines = done.stdout.splitlines()
+    answers = batch_answers(texts, "m", lines) if batched else None
+    of_gpus = answers[texts[0]] if answers else sections(lines[: lines.index("gpunode:end")])["gpus"]
+    of_health = answers[texts[1]] if answers else sections(lines[: lines.index("gpunode:end")])["health"]
+    assert parse_gpus(of_gpus).status == {124: "hangs", 137: "hangs", 0: "ok", 9: "no driver"}[code]
+    assert parse_health(of_health).exit_code == (124 if code == 137 else code)
