@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lab.cache import locked
 from lab.errors import LabError
+from lab.packages.archive import Archive, archives
 from lab.packages.built_driver import built_driver_packages
 from lab.packages.containerd import build_containerd_io
 from lab.packages.cuda import cuda_packages
@@ -57,7 +58,9 @@ def build_mirror(cache: Path, report: Callable[[str], None]) -> Mirror:
         cuda, toolkit = [*driver_packages(), *cuda_packages()], toolkit_packages()
         built = built_driver_packages()
         docker = _docker_package(cache, report)
-        digest = _digest([*cuda, *toolkit, *built], fingerprint, docker)
+        distributions = archives()
+        of_archives = [package for archive in distributions for package in archive.packages]
+        digest = _digest([*cuda, *toolkit, *built, *of_archives], fingerprint, docker)
         if _recorded(mirror.path) == digest:
             report("package mirror: up to date")
             return mirror
@@ -70,6 +73,8 @@ def build_mirror(cache: Path, report: Callable[[str], None]) -> Mirror:
             _place([*built, *cuda_packages()], cache / "packages", [draft / BUILT])
             report("package mirror: indexing and signing")
             sign_releases(key, [index_flat(folder) for folder in _flat_folders(draft)])
+            releases = [_index_archive(draft, archive, cache / "packages") for archive in distributions]
+            sign_releases(key, releases)
             if docker is not None:
                 sign_releases(key, [_index_docker(draft / "docker/debian")])
             (draft / "keys").mkdir()
@@ -101,6 +106,7 @@ def _recorded(mirror: Path) -> str | None:
     """Return the digest of the mirror that lies there, or None if a part of it is gone: caches get cleaned."""
     needed = [mirror / "keys/gpunode-lab.asc", mirror / "keys/wrong.asc"]
     needed += [folder / "InRelease" for folder in _flat_folders(mirror)]
+    needed += [mirror / archive.folder / "dists" / archive.suite / "InRelease" for archive in archives()]
     if not all(path.exists() for path in needed):
         return None
     try:
@@ -156,6 +162,26 @@ def _index_docker(root: Path) -> Path:
     binary.mkdir(parents=True)
     (binary / "Packages").write_bytes(_ftparchive(root, "packages", f"dists/{_DOCKER_SUITE}/pool/stable/amd64"))
     options = _release_options("Docker", Suite=_DOCKER_SUITE, Codename=_DOCKER_SUITE, Components="stable")
+    release = _ftparchive(suite, *options, "-o", "APT::FTPArchive::Release::Architectures=amd64", "release", ".")
+    (suite / "Release").write_bytes(release)
+    return suite / "Release"
+
+
+def _index_archive(draft: Path, archive: Archive, store: Path) -> Path:
+    """Place a distribution's archive, and write Packages of each component and Release; return the Release file."""
+    root = draft / archive.folder
+    suite = root / "dists" / archive.suite
+    for component, packages in archive.components:
+        pool = root / "pool" / component
+        _place(list(packages), store, [pool])
+        binary = suite / component / "binary-amd64"
+        binary.mkdir(parents=True)
+        (binary / "Packages").write_bytes(_ftparchive(root, "packages", f"pool/{component}"))
+    names = " ".join(component for component, _ in archive.components)
+    # The origin is what an archive is known by: the mirror of one keeps it.
+    options = _release_options(
+        archive.origin, Origin=archive.origin, Suite=archive.suite, Codename=archive.suite, Components=names
+    )
     release = _ftparchive(suite, *options, "-o", "APT::FTPArchive::Release::Architectures=amd64", "release", ".")
     (suite / "Release").write_bytes(release)
     return suite / "Release"

@@ -33,7 +33,7 @@ _DAEMON = """#!/bin/sh
 loaded=$(cat /sys/module/nvidia/version 2>/dev/null)
 said="SIMULATED {program} {version}: the loaded driver is ${{loaded:-none}}"
 echo "$(date +%Y-%m-%dT%H:%M:%S) $said" >> /var/log/gpunode-lab.log
-[ "$loaded" = {version} ] || {{ echo "$said" >&2; exit 1; }}
+[ "$loaded" {match} ] || {{ echo "$said" >&2; exit 1; }}
 exec sleep infinity
 """
 _UNIT = """[Unit]
@@ -123,7 +123,7 @@ def packages_of(version: str) -> list[Deb]:
             depends=f"libnvidia-ml1 (= {full}), python3",
             files=(Payload("usr/bin/nvidia-smi", smi_archive(version), 0o755),),
         ),
-        _daemon("nvidia-persistenced", version, "nvidia-persistenced", "nvidia-persistenced", "persistence daemon"),
+        daemon("nvidia-persistenced", version, "nvidia-persistenced", "nvidia-persistenced", "persistence daemon"),
         _fabric_manager(version),
     ]
 
@@ -131,16 +131,20 @@ def packages_of(version: str) -> list[Deb]:
 def _fabric_manager(version: str) -> Deb:
     branch = version.split(".")[0]
     name = "nvidia-fabricmanager" if int(branch) >= 580 else f"nvidia-fabricmanager-{branch}"
-    return _daemon(name, version, "nv-fabricmanager", "nvidia-fabricmanager", "fabric manager")
+    return daemon(name, version, "nv-fabricmanager", "nvidia-fabricmanager", "fabric manager")
 
 
-def _daemon(name: str, version: str, program: str, unit: str, title: str) -> Deb:
-    values = {"version": version, "program": program, "title": title, "unit": unit}
+def daemon(
+    name: str, version: str, program: str, unit: str, title: str, full: str = "", any_driver: bool = False
+) -> Deb:
+    """Return the package of a daemon; `full` is its package's version, where that is not NVIDIA's own."""
+    match = '!= ""' if any_driver else f"= {version}"
+    values = {"version": version, "program": program, "title": title, "unit": unit, "match": match}
     # Under any of its names it is one and the same program.
     exclusive = unit if unit == "nvidia-fabricmanager" else ""
     return Deb(
         name,
-        f"{version}-1",
+        full or f"{version}-1",
         f"NVIDIA {title}",
         files=(
             Payload(f"usr/bin/{program}", _DAEMON.format(**values).encode(), 0o755),

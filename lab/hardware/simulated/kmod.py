@@ -142,6 +142,9 @@ def _modinfo(machine: Machine, arguments: list[str], names: list[str]) -> int:
     status = 0
     for name in names:
         found = module.module_file(machine, name.replace("-", "_"), kernel)
+        if found is None and module.is_real(machine, name, kernel):
+            sys.stdout.flush()
+            os.execv(_KMOD, ["modinfo", *arguments])
         if found is None:
             print(f"modinfo: ERROR: Module {name} not found.", file=sys.stderr)
             status = 1

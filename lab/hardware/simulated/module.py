@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class ModuleFile:
 
 def module_file(machine: Machine, name: str = "nvidia", kernel: str | None = None) -> ModuleFile | None:
     """Return the module on disk for a kernel (the running one by default), or None."""
-    path = machine.path(f"/lib/modules/{kernel or machine.kernel}/updates/dkms/{name.replace('_', '-')}.ko")
+    path = _path(machine, name, kernel)
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError):
@@ -44,6 +45,18 @@ def module_file(machine: Machine, name: str = "nvidia", kernel: str | None = Non
     fields = dict(line.split("=", 1) for line in lines if "=" in line)
     version, license_name, flavour = (fields.get(key, "") for key in ("version", "license", "flavour"))
     return ModuleFile(path, version, license_name, flavour, fields.get("loads") != "no")
+
+
+def is_real(machine: Machine, name: str, kernel: str | None = None) -> bool:
+    """Say whether the module on disk is one that a compiler made, about which the real modinfo can be asked."""
+    try:
+        return _path(machine, name, kernel).read_bytes()[:4] == b"\x7fELF"
+    except OSError:
+        return False
+
+
+def _path(machine: Machine, name: str, kernel: str | None) -> Path:
+    return machine.path(f"/lib/modules/{kernel or machine.kernel}/updates/dkms/{name.replace('_', '-')}.ko")
 
 
 def loaded_modules(machine: Machine) -> tuple[str, ...]:
@@ -78,12 +91,12 @@ def load(machine: Machine, name: str) -> None:
 
     Raises ModuleError with the reason as the kernel gives it: no such device, or a file that is not there.
     """
-    name = name.replace("-", "_")
+    name = _kernel_name(name)
     if real_driver_loaded(machine):
         raise ModuleError(f"could not insert '{name}': a real NVIDIA driver is loaded; the simulation keeps out")
     if name in loaded_modules(machine):
         return
-    found = module_file(machine, name)
+    found = _file_to_load(machine, name)
     if found is None:
         raise LookupError(name)
     if name != "nvidia":
@@ -99,6 +112,18 @@ def load(machine: Machine, name: str) -> None:
     machine.write_json(STATE, {**module, "modules": [*module["modules"], name]})
     _publish(machine, name, found)
     machine.log("module", f"loaded {name} {found.version} ({found.flavour})")
+
+
+def _kernel_name(name: str) -> str:
+    """Return what the kernel calls a module: Debian renames the files alone."""
+    return re.sub(r"^nvidia_current(_open)?", "nvidia", name.replace("-", "_"))
+
+
+def _file_to_load(machine: Machine, name: str) -> ModuleFile | None:
+    """Return the file that modprobe finds under a name, which Debian's `install` lines lead to another one."""
+    rest = name.removeprefix("nvidia")
+    names = (name, f"nvidia_current{rest}", f"nvidia_current_open{rest}")
+    return next((found for each in names if (found := module_file(machine, each)) is not None), None)
 
 
 def _require_device(machine: Machine, found: ModuleFile) -> None:

@@ -36,7 +36,7 @@ def test_every_repository_is_signed_by_the_key_of_the_fingerprint(mirror: Mirror
     ring = tmp_path / "ring.gpg"
     subprocess.run(["gpg", "--dearmor", "-o", ring, mirror.path / "keys/gpunode-lab.asc"], check=True)
     releases = sorted(mirror.path.rglob("InRelease"))
-    assert len(releases) == 5
+    assert len(releases) == 8
     for release in releases:
         command = ["gpgv", "--status-fd", "1", "--keyring", str(ring), str(release)]
         result = subprocess.run(command, capture_output=True, text=True)
