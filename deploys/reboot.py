@@ -1,6 +1,7 @@
 """The reboot into a new driver."""
 
 from deploys.component import component, settings
+from deploys.component import node as machine
 from operations import driver as kernel_module
 from operations import reboot as node
 
@@ -9,7 +10,7 @@ from operations import reboot as node
 def reboot() -> None:
     """Reboot a node that has another driver loaded than the one on its disk, if the settings allow it."""
     asked, disruption = settings().driver, settings().disruption
-    if not asked.enabled:
+    if not asked.enabled or not machine().has_gpu:
         return
     node.rebooted(
         name="Reboot into the driver on disk",

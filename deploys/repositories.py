@@ -5,6 +5,11 @@ from gpunode import tables
 from operations import apt
 
 
+def distrust(name: str) -> None:
+    """Remove the repository that `trust` added; a key and a list that others added stay."""
+    apt.no_repository(name=f"Trust the {name} repository no more", label=name)
+
+
 def trust(name: str) -> None:
     """Add the repository `cuda`, `toolkit` or `docker` of the settings, its key checked by fingerprint."""
     system = node().operating_system

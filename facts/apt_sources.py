@@ -10,7 +10,7 @@ from gpunode.keyring import PRIMARY_KEYS
 
 
 class AptSources(NodeFact[Reading]):
-    """Read lists that name NVIDIA or CUDA, and retired keys among the world-trusted ones; nothing without apt."""
+    """Read lists that name NVIDIA or CUDA, retired keys among the world-trusted ones, and whose archives apt reads."""
 
     # The ids of retired keys are hex digits of our own table. One gpg for all files: most nodes trust no such key.
     probe = (
@@ -18,6 +18,7 @@ class AptSources(NodeFact[Reading]):
         + rf"""
 if command -v apt-get >/dev/null; then
   echo "architecture=$(dpkg --print-architecture)"
+  apt-get indextargets --format 'archive=$(ORIGIN)|$(COMPONENT)' 'Created-By: Packages' | sort -u
   set --
   for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do
     [ -f "$file" ] || continue

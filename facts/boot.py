@@ -47,7 +47,7 @@ for image in /boot/vmlinuz-*; do
     else nouveau=unknown; fi
   fi
   version=; signer=
-  for module in nvidia nvidia-current; do
+  for module in nvidia nvidia-current nvidia-current-open; do
     version=$(modinfo -k "$release" -F version "$module") && [ -n "$version" ] && {
       signer=$(modinfo -k "$release" -F signer "$module" | tr ' ' _); break; }
   done

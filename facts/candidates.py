@@ -13,15 +13,22 @@ from gpunode.probe_output import repeated
 # The lists as they are: nothing is refreshed.
 _PROBE = r"""
 command -v apt-cache >/dev/null && apt-cache policy $(apt-cache pkgnames | grep -xE \
-  '(nvidia-open|cuda-drivers|nvidia-driver|nvidia-headless)-[0-9]{3}(-server)?(-open)?') |
+  '(nvidia-open|cuda-drivers)-[0-9]{3}(-[a-z]+)*') |
   awk '/^[^ ]/{name=$1; sub(/:$/, "", name)} $1=="Candidate:" && $2!="(none)"{print "candidate=" name " " $2}'
+# A flat repository has no component: NVIDIA's is one, a distribution's archive never.
+command -v apt-cache >/dev/null && apt-cache madison $(apt-cache pkgnames | grep -xE \
+  'nvidia-(open-)?kernel-dkms|nvidia-(headless-no-dkms|utils)-[0-9]{3}-server(-open)?') |
+  awk -F '|' 'NF>2 && $3 ~ / [^ ]+\/[^ ]+ .*Packages/{gsub(/ /, "", $1); gsub(/ /, "", $2); print "offer=" $1 " " $2}'
 """
 
 
-def parse_candidates(lines: list[str]) -> tuple[tuple[str, str], ...]:
-    """Parse `candidate=PACKAGE VERSION` lines."""
-    found = (line.partition(" ") for line in repeated(lines, "candidate"))
-    return tuple((name, version) for name, _, version in found)
+def parse_candidates(lines: list[str]) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Parse `candidate=PACKAGE VERSION` and `offer=PACKAGE VERSION` lines."""
+    found = {}
+    for field, key in (("candidates", "candidate"), ("offers", "offer")):
+        pairs = (line.partition(" ") for line in repeated(lines, key))
+        found[field] = tuple((name, version) for name, _, version in pairs)
+    return found
 
 
 class NodeWithCandidates(NodeFact[Reading]):
@@ -30,7 +37,8 @@ class NodeWithCandidates(NodeFact[Reading]):
     @staticmethod
     def parse(lines: list[str]) -> Any:
         """Return the node with its candidates."""
-        return Reading(**parse_parts({**PARTS, "candidates": _Candidates}, lines))
+        parts = parse_parts({**PARTS, "candidates": _Candidates}, lines)
+        return Reading(**{**parts, **parts["candidates"]})
 
     def command(self) -> Probe:
         """Return the probe of every component and of the candidates."""

@@ -11,7 +11,7 @@ from gpunode.driver import parse_driver
 class Driver(NodeFact[Reading]):
     """Read every place where a driver version shows, and whether nvidia_uvm is loaded.
 
-    Debian's own packages name the module nvidia-current, hence the second name for modinfo.
+    Debian's own packages name the module nvidia-current or nvidia-current-open, hence the further names for modinfo.
     """
 
     probe = (
@@ -22,7 +22,7 @@ if command -v dpkg-query >/dev/null; then
 fi
 """
         r"""
-for module in nvidia nvidia-current; do
+for module in nvidia nvidia-current nvidia-current-open; do
   version=$(modinfo -F version "$module") && {
     echo "module_version=$version"; echo "module_license=$(modinfo -F license "$module")"; break; }
 done

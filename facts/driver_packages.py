@@ -42,16 +42,28 @@ dpkg-query -W -f '${{db:Status-Status}} ${{db:Status-Want}} ${{Package}} ${{Vers
     parse = staticmethod(parse_driver_packages)
 
 
+# Makes $folder, and $only: options by which apt sees the sources in $sources and no others; none where it is empty.
+_ONLY = r"""
+folder=$(mktemp -d) || exit 0; trap 'rm -rf "$folder"' EXIT; only=
+if [ -n "$sources" ]; then
+  printf '%s\n' "$sources" > "$folder/archive.sources"
+  only="-o Dir::Etc::sourcelist=$folder/archive.sources -o Dir::Etc::sourceparts=-"
+  only="$only -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache="
+fi
+"""
+
+
 class DriverOffers(NodeFact[Offers]):
     """Read which versions of packages the repositories have, by the lists as they are."""
 
     parse = staticmethod(parse_offers)
 
-    def command(self, names: list[str]) -> Probe:  # type: ignore[override]
-        """Return the probe for `names`."""
+    def command(self, names: list[str], sources: str = "") -> Probe:  # type: ignore[override]
+        """Return the probe for `names`; `sources` (deb822) are all that apt may look at, empty: the node's own."""
         asked = " ".join(shlex.quote(name) for name in names)
         return probe_command(
-            f'offers=$(apt-cache madison {asked}); echo "apt=$?"\n'
+            f"sources={shlex.quote(sources)}{_ONLY}"
+            f'offers=$(apt-cache $only madison {asked}); echo "apt=$?"\n'
             'printf \'%s\\n\' "$offers" | awk -F \'|\' \'NF>1{gsub(/ /, ""); print "available=" $1 " " $2}\''
         )
 
@@ -61,20 +73,23 @@ class DriverSimulation(NodeFact[Simulation]):
 
     parse = staticmethod(parse_simulation)
 
-    def command(self, arguments: list[str], pin: str) -> Probe:  # type: ignore[override]
-        """Return the probe for `apt-get install ARGUMENTS` with the preferences `pin` before the node's own."""
+    def command(self, arguments: list[str], pin: str, sources: str = "") -> Probe:  # type: ignore[override]
+        """Return the probe for `apt-get install ARGUMENTS` with the preferences `pin` before the node's own.
+
+        `sources` as for DriverOffers.
+        """
         asked = " ".join(shlex.quote(argument) for argument in arguments)
         text = shlex.quote(pin)
         # A copy of dpkg's state without the driver's holds, which the change itself would lift.
         return probe_command(
-            "folder=$(mktemp -d) || exit 0; trap 'rm -rf \"$folder\"' EXIT\n"
+            f"sources={shlex.quote(sources)}{_ONLY}"
             f'{{ printf "%s\\n" {text}; cat /etc/apt/preferences; }} > "$folder/preferences"\n'
             f"awk -v own='{OWN}' -v foreign='{FOREIGN}' "
             "'/^Package: /{mine = $2 ~ own && $2 !~ foreign} "
             'mine && /^Status: hold /{sub(/hold/, "install")} {print}\' '
             '/var/lib/dpkg/status > "$folder/status"\n'
             'simulated() { apt-get -s -q -y -o Dir::Etc::Preferences="$folder/preferences" '
-            '-o Dir::State::status="$folder/status" -o Dir::Cache::pkgcache= '
+            '-o Dir::State::status="$folder/status" -o Dir::Cache::pkgcache= $only '
             'install --no-install-recommends --allow-downgrades --allow-change-held-packages "$@" 2>&1; }\n'
             f'said=$(simulated {asked}); status=$?; echo "status=$status"\n'
             # apt tells what the packages need that were asked for, and not why that is not to be had.

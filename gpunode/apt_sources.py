@@ -17,16 +17,18 @@ class AptSources(Reading):
     """Hold what preflight asks of apt; empty on a node without apt.
 
     `architecture` is dpkg's. `sources` are (path, text) of lists that name NVIDIA or CUDA and are not gpunode's own,
-    `trusted` (path, fingerprints of primary keys) of world-trusted keyrings.
+    `trusted` (path, fingerprints of primary keys) of world-trusted keyrings, `archives` (Origin, component) of what
+    apt reads, where its lists were fetched.
     """
 
     architecture: str | None = None
     sources: tuple[tuple[str, str], ...] = ()
     trusted: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    archives: tuple[tuple[str, str], ...] = ()
 
 
 def parse_apt_sources(lines: list[str]) -> AptSources:
-    """Parse `architecture=`, `source=PATH BASE64` and `trusted=FINGERPRINT PATH` lines."""
+    """Parse `architecture=`, `source=PATH BASE64`, `trusted=FINGERPRINT PATH` and `archive=ORIGIN|COMPONENT` lines."""
     sources = []
     for line in repeated(lines, "source"):
         path, _, text = line.partition(" ")
@@ -37,4 +39,7 @@ def parse_apt_sources(lines: list[str]) -> AptSources:
         if not path:
             raise ParseError(f"not a trusted key: {line[:80]!r}")
         keyrings[path] = (*keyrings.get(path, ()), fingerprint)
-    return AptSources(values(lines).get("architecture"), tuple(sources), tuple(keyrings.items()))
+    archives = (line.partition("|")[::2] for line in repeated(lines, "archive"))
+    # apt leaves a field that it does not know as it is: a flat repository has no component, one never read no origin.
+    known = dict.fromkeys((origin, component) for origin, component in archives if origin and "$(" not in origin)
+    return AptSources(values(lines).get("architecture"), tuple(sources), tuple(keyrings.items()), tuple(known))

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 DISABLED = ".gpunode-disabled"
-_ONE_LINE = re.compile(r"(?P<type>deb|deb-src)\s+(\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)")
-_NO = frozenset({"no", "false", "without", "off", "disable", "0"})
+ONE_LINE = re.compile(r"(?P<type>deb|deb-src)\s+(\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)")
+NO = frozenset({"no", "false", "without", "off", "disable", "0"})
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _lines(text: str, ours: tuple[str, str], architecture: str) -> tuple[str, in
     """Return the text of a one-line list with our entries as comments, and how many entries are left."""
     lines, left = [], 0
     for line in text.splitlines(keepends=True):
-        entry = _ONE_LINE.match(line.strip())
+        entry = ONE_LINE.match(line.strip())
         if entry is None:
             lines.append(line)
         elif (normal_uri(entry["uri"], architecture), entry["suite"]) == ours:
@@ -115,7 +115,7 @@ def _lines(text: str, ours: tuple[str, str], architecture: str) -> tuple[str, in
     return "".join(lines), left
 
 
-def _fields(stanza: str) -> dict[str, str]:
+def fields(stanza: str) -> dict[str, str]:
     """Return the lower-case fields of a deb822 stanza, continuation lines joined by blanks."""
     found: dict[str, str] = {}
     name = ""
@@ -140,11 +140,11 @@ def _stanzas(text: str, ours: tuple[str, str], architecture: str) -> tuple[str, 
     """
     parts, left = [], 0
     for part in re.split(r"(\n(?:[ \t]*\n)+)", text):
-        fields = _fields(part)
-        if "uris" not in fields or fields.get("enabled", "yes").lower() in _NO:
+        found = fields(part)
+        if "uris" not in found or found.get("enabled", "yes").lower() in NO:
             parts.append(part)
             continue
-        uris, suites = fields["uris"].split(), fields.get("suites", "").split()
+        uris, suites = found["uris"].split(), found.get("suites", "").split()
         same = [uri for uri in uris if normal_uri(uri, architecture) == ours[0] and ours[1] in suites]
         if not same:
             parts.append(part)

@@ -18,7 +18,8 @@ from gpunode.reading import Reading
 class Machine(Reading):
     """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources.
 
-    `candidates` are (package, the version that would be installed), where somebody asked for them.
+    `candidates` are (package, the version that would be installed) and `offers` (package, a version that the
+    distribution's archive has), where somebody asked for them.
     """
 
     operating_system: OperatingSystem
@@ -29,3 +30,9 @@ class Machine(Reading):
     disk: Disk
     apt_sources: AptSources
     candidates: tuple[tuple[str, str], ...] = ()
+    offers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def has_gpu(self) -> bool:
+        """Say whether there is an NVIDIA GPU; a Tegra's is part of the chip and not on the PCI bus."""
+        return bool(self.pci.gpus) or self.operating_system.tegra

@@ -24,7 +24,7 @@ from gpunode.toolkit import ContainerToolkit
 
 @dataclass(frozen=True)
 class Node(Reading):
-    """Hold the state of every component of a node; `candidates` as in Machine."""
+    """Hold the state of every component of a node; `candidates` and `offers` as in Machine."""
 
     operating_system: OperatingSystem
     pci: PciGpus
@@ -41,6 +41,7 @@ class Node(Reading):
     disk: Disk
     apt_sources: AptSources
     candidates: tuple[tuple[str, str], ...] = ()
+    offers: tuple[tuple[str, str], ...] = ()
 
     @property
     def machine(self) -> Machine:
@@ -54,4 +55,5 @@ class Node(Reading):
             self.disk,
             self.apt_sources,
             self.candidates,
+            self.offers,
         )

@@ -12,6 +12,7 @@ from datetime import date
 from typing import Any
 
 from gpunode.disturbance import Disturbance
+from gpunode.driver_packages import on_system
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
@@ -70,6 +71,7 @@ class Plan(Reading):
 
 def plan(settings: Settings, node: Node, today: date | None = None) -> Plan:
     """Return the plan for one node; a refused node has no steps, for nothing will be done to it."""
+    settings = on_system(settings, node.operating_system)
     refused = refusals(settings, node.machine)
     told = cautions(settings, node.machine, today)
     return Plan(refused, told, () if refused else tuple(_steps(settings, node)))

@@ -184,6 +184,32 @@ class Distribution:
 
 
 @dataclass(frozen=True)
+class DriverSource:
+    """Hold where a driver's packages come from on some systems, and their names: a row of driver_packages.yaml.
+
+    `module` is dkms or signed, `modules` maps a flavour to the kernel module's name, `packages` a group to name ->
+    `driver` or `any`; `origin` is None where no distribution's archive is meant.
+    """
+
+    source: str
+    systems: tuple[str, ...]
+    name: str
+    module: str
+    modules: Mapping[str, str]
+    packages: Mapping[str, Mapping[str, str]]
+    origin: str | None = None
+    components: tuple[str, ...] = ()
+    branch: str | None = None
+    leaves: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+
+    @property
+    def built_on_node(self) -> bool:
+        """Say whether DKMS builds the kernel module on the node."""
+        return self.module == "dkms"
+
+
+@dataclass(frozen=True)
 class PublicRepository:
     """Hold a public package repository: URLs with placeholders, and the pinned fingerprint of its key."""
 
@@ -334,6 +360,32 @@ def distributions() -> tuple[Distribution, ...]:
 def distribution(os_id: str, version_id: str) -> Distribution | None:
     """Return the supported distribution with that /etc/os-release ID and VERSION_ID; None if there is none."""
     return next((row for row in distributions() if (row.id, row.version) == (os_id, version_id)), None)
+
+
+@cache
+def driver_sources() -> tuple[DriverSource, ...]:
+    """Return the sources of driver packages, of driver_packages.yaml."""
+    return tuple(
+        DriverSource(
+            source=row["source"],
+            systems=tuple(row["systems"]),
+            name=row["name"],
+            module=row["module"],
+            modules=MappingProxyType(row["modules"]),
+            packages=MappingProxyType(row["packages"]),
+            origin=row.get("origin"),
+            components=tuple(row.get("components", ())),
+            branch=row.get("branch"),
+            leaves=tuple(row["leaves"]),
+            marks=tuple(row["marks"]),
+        )
+        for row in _yaml("driver_packages.yaml")["sources"]
+    )
+
+
+def driver_source(source: str, os_id: str) -> DriverSource | None:
+    """Return the row for a setting of driver.source on a system by its /etc/os-release ID; None if there is none."""
+    return next((row for row in driver_sources() if row.source == source and os_id in row.systems), None)
 
 
 @cache

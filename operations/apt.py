@@ -8,6 +8,7 @@ from typing import Any
 from pyinfra import host
 
 from facts.deb import AptRepository, DebPackages
+from facts.file import File
 from gpunode import apt_trust, tables
 from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS
 from operations.apt_shell import APT_GET, FINISH, READ_LISTS, REFRESH
@@ -93,6 +94,15 @@ def source_text(uri: str, keyring: str, suite: str = "/", components: str = "") 
     return "\n".join([*lines, f"Signed-By: {keyring}", ""])
 
 
+def _paths(label: str) -> tuple[str, str, str]:
+    """Return keyring, source and stamp of a repository."""
+    return (
+        f"{KEYRINGS}/gpunode-{label}.gpg",
+        f"{SOURCES}/gpunode-{label}.sources",
+        f"{STAMPS}/{label}.refreshed",
+    )
+
+
 @node_operation
 def repository(
     label: str,
@@ -116,11 +126,7 @@ def repository(
     + key_fingerprint: 40 hex digits
     + proxies: http_proxy, https_proxy and no_proxy for the download of the key
     """
-    keyring, source, stamp = (
-        f"{KEYRINGS}/gpunode-{label}.gpg",
-        f"{SOURCES}/gpunode-{label}.sources",
-        f"{STAMPS}/{label}.refreshed",
-    )
+    keyring, source, stamp = _paths(label)
     text = source_text(uri, keyring, suite, components)
     retired = tables.drivers().retired_key_ids
     fact = host.get_fact(
@@ -157,6 +163,20 @@ def repository(
 
 
 @node_operation
+def no_repository(label: str) -> Iterator[Any]:
+    """Remove a repository of ours, with its key; its lists go with apt's next refresh.
+
+    + label: as for `repository`
+    """
+    paths = _paths(label)
+    there = [path for path in paths if known(host.get_fact(File, path=path), path).sha256 is not None]
+    if not there:
+        host.noop(f"the repository {label} is not trusted by gpunode")
+        return
+    yield script_command('rm -f "$@"', *paths)
+
+
+@node_operation
 def packages(wanted: Mapping[str, str | None], one_version: bool = False, repository: str = "") -> Iterator[Any]:
     """Install packages at the versions asked for, in one transaction, and check that this is what came.
 
@@ -189,4 +209,4 @@ def packages(wanted: Mapping[str, str | None], one_version: bool = False, reposi
     )
 
 
-__all__ = ["packages", "repository", "source_text"]
+__all__ = ["no_repository", "packages", "repository", "source_text"]

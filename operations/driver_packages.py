@@ -21,8 +21,22 @@ from facts.driver_packages import (
 )
 from facts.transaction import TransactionJournal
 from gpunode import versions
-from gpunode.driver_packages import FOREIGN, OWN, NotInstallable, chosen, gate, pin_text
+from gpunode.apt_archive import ArchiveError, whole_archive
+from gpunode.driver_packages import (
+    FOREIGN,
+    OWN,
+    NotInstallable,
+    belongs,
+    chosen,
+    gate,
+    leftovers,
+    moved_along,
+    of_another_source,
+    pin_text,
+)
 from gpunode.driver_packages import DriverPackages as State
+from gpunode.tables import DriverSource
+from operations import apt_archive
 from operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known, node_operation
@@ -35,6 +49,9 @@ DRIVER = Transaction(
     shared=APT_GET
     + MARK
     + r"""
+# Debian's own packages rename the module, so that it need not be the one of that name.
+modules='nvidia nvidia-current nvidia-current-open'
+sources=${sources:-} proof=${proof:-loaded}
 # NAME VERSION WANT STATUS of every package of the driver that is there, half-installed ones too.
 driver_packages() {
   dpkg-query -W -f '${Package} ${Version} ${db:Status-Want} ${db:Status-Status}\n' |
@@ -52,12 +69,21 @@ is_installed() {
   [ "$(dpkg-query -W -f '${db:Status-Status} ${Version}' "${1%%=*}" 2>/dev/null)" = "installed ${1#*=}" ]
 }
 module_there() {
-  for each in nvidia nvidia-current; do
+  for each in $modules; do
     modinfo -k "${kernel:-$(uname -r)}" -F version "$each" 2>/dev/null && return 0
   done
   return 0
 }
 loaded_version() { cat /sys/module/nvidia/version 2>/dev/null || true; }
+# DKMS takes the build's folder away where a build succeeds.
+failed_build() {
+  for log in /var/lib/dkms/nvidia*/"$upstream"/build/make.log; do
+    [ -f "$log" ] || continue
+    echo "gpunode: DKMS could not build the module; the end of $log:" >&2
+    tail -n 15 "$log" | sed 's/^/  /' >&2
+    reject "DKMS could not build the module $upstream ($(head -n 1 "$log")): $(grep -m 1 -iE 'error' "$log" || true)"
+  done
+}
 """,
     checkpoint="""
 unlocked
@@ -104,8 +130,14 @@ fi
 held=$(awk '$3 == "hold" {print $1}' "$checkpoint/packages")
 if [ -n "$held" ]; then mark unhold $held; fi
 { printf '%s\\n' "$pin"; cat /etc/apt/preferences 2>/dev/null || true; } > "$checkpoint/preferences"
-apt_get -o Dir::Etc::Preferences="$checkpoint/preferences" install --no-install-recommends --allow-downgrades \\
+only=''
+if [ -n "$sources" ]; then
+  printf '%s\\n' "$sources" > "$checkpoint/archive.sources"
+  only="-o Dir::Etc::sourcelist=$checkpoint/archive.sources -o Dir::Etc::sourceparts=-"
+fi
+apt_get -o Dir::Etc::Preferences="$checkpoint/preferences" $only install --no-install-recommends --allow-downgrades \\
   --allow-change-held-packages $arguments || {
+  failed_build
   echo "gpunode: apt could not install the driver's packages; mend what it says above, and run again" >&2; exit 1; }
 # What was held stays held, whoever did it, until the holds are brought to what the settings say.
 for package in $held; do
@@ -118,17 +150,21 @@ for item in $expected; do
 $(dpkg-query -W -f '${db:Status-Status} at ${Version}' "${item%%=*}" 2>/dev/null || echo absent)"
 done
 # DKMS builds for the running and for the newest kernel; the one that boots next may be neither.
-if [ -n "$kernel" ] && ! modinfo -k "$kernel" -F version nvidia > /dev/null 2>&1 && command -v dkms > /dev/null; then
+if [ -n "$kernel" ] && [ -z "$(module_there)" ] && command -v dkms > /dev/null; then
   dkms autoinstall -k "$kernel" || true
 fi
 on_disk=''
-for module in nvidia nvidia-current; do
+for module in $modules; do
   on_disk=$(modinfo -k "${kernel:-$(uname -r)}" -F version "$module" 2>/dev/null) && break
 done
-[ "$on_disk" = "$upstream" ] || reject "$upstream is installed, but for kernel ${kernel:-$(uname -r)} the module\\
- on disk is ${on_disk:-none}; see dkms status"
+# Without a kernel (an image that is being made) there is nothing that a module could be for.
+if [ "$proof" != packages ] && [ "$on_disk" != "$upstream" ]; then
+  failed_build
+  reject "$upstream is installed, but for kernel ${kernel:-$(uname -r)} the module on disk is ${on_disk:-none}; see\\
+ dkms status"
+fi
 # nouveau gives the GPU up at a boot alone, and a module that is built for another kernel waits for that kernel.
-if [ -z "$(loaded_version)" ] && [ ! -d /sys/module/nouveau ] &&
+if [ "$proof" = loaded ] && [ -z "$(loaded_version)" ] && [ ! -d /sys/module/nouveau ] &&
   [ "$(modinfo -F version "$module" 2>/dev/null)" = "$upstream" ]; then
   said=$(modprobe nvidia 2>&1) || { dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2 || true
     reject "the module $upstream is installed and does not load: $said"; }
@@ -217,7 +253,8 @@ def installed(
     branch_change: bool,
     rollback: str,
     kernel: str | None,
-    repository: str = "cuda",
+    source: DriverSource,
+    proof: str = "loaded",
 ) -> Iterator[Any]:
     """Install the driver's packages together, at one version, and put back those of before if the new do not work.
 
@@ -226,14 +263,16 @@ def installed(
     + branch_change: whether a driver of another branch may be replaced
     + rollback: required: nothing is changed where the installed packages cannot be saved; or best-effort
     + kernel: release of the kernel for which the module must be there afterwards; None: the running one
-    + repository: label of the repository that they come from, whose list must be refreshed; empty: none of ours
+    + source: where they come from, whose list must be refreshed where it is a repository of ours. Of a distribution's
+      archive nothing else is in apt's sight
+    + proof: what is asked of the change: that the module is `loaded`, or on `disk`, or of the `packages` alone
     """
     yield from settled(DRIVER)
     state = _state()
     if state.interrupted:
         yield explained_command(script_command(f"{APT_GET}{FINISH}"))
         state = _state()
-    missing, obsolete = state.missing(wanted), state.obsolete(wanted)
+    missing, obsolete = state.missing(wanted), leftovers(source, wanted, state.driver)
     journal = known(host.get_fact(TransactionJournal, transaction=DRIVER.name), "the journal of the driver's change")
     # One that was interrupted and then finished by dpkg alone has not been proven to work.
     unproven = journal.state == "restored"
@@ -241,9 +280,15 @@ def installed(
         there = dict(state.packages)
         host.noop(f"installed: {', '.join(f'{name} {there[name]}' for name in wanted)}")
         return
+    repository = "cuda" if source.origin is None else ""
     yield explained_command(script_command(f'{APT_GET}{READ_LISTS}{REFRESH}refresh "$1"', repository))
-    offers = known(host.get_fact(DriverOffers, names=sorted(wanted)), "what the repositories offer")
-    present = dict(state.packages)
+    sources = _archive(source)
+    moved = of_another_source(source, state.driver)
+    others = {name: version for name, version in state.driver.items() if moved and name not in (*wanted, *obsolete)}
+    names = sorted({*wanted, *others})
+    offers = known(host.get_fact(DriverOffers, names=names, sources=sources), "what the repositories offer")
+    # What another source brought is no reason to stay at its version.
+    present = {name: version for name, version in state.packages if not (moved and belongs(name))}
     try:
         resolved = chosen(wanted, present, offers.available)
     except NotInstallable as error:
@@ -255,10 +300,14 @@ def installed(
     target = target_digest(*(f"{name}={version}" for name, version in sorted(resolved.items())))
     refuse_failed(DRIVER, target)
     arguments = [f"{name}={version}" for name, version in sorted(resolved.items())]
-    arguments += [f"{name}-" for name in obsolete]
+    going = [f"{name}-" for name in obsolete]
+    arguments += dict.fromkeys([*going, *moved_along(others, offers.available, upstream)])
     pin = pin_text(upstream)
-    simulation = known(host.get_fact(DriverSimulation, arguments=arguments, pin=pin), "what apt would do")
-    refused = gate(simulation, resolved, branch, branch_change)
+    simulation = known(
+        host.get_fact(DriverSimulation, arguments=arguments, pin=pin, sources=sources), "what apt would do"
+    )
+    unbound = [name for name, rule in wanted.items() if rule is None]
+    refused = gate(simulation, resolved, branch, branch_change, moved, unbound)
     if refused is not None:
         reason, remedy = refused
         raise OperationRefused(f"driver: {reason}; nothing was changed. To go on, {remedy}")
@@ -266,8 +315,21 @@ def installed(
         DRIVER, target,
         arguments=" ".join(arguments), expected=" ".join(arguments[: len(resolved)]), names=" ".join(sorted(wanted)),
         upstream=upstream, pin=pin, kernel=kernel or "", own=OWN, foreign=FOREIGN,
-        rollback=rollback, holding=f"{PREFERENCES} {UNATTENDED}",
+        rollback=rollback, holding=f"{PREFERENCES} {UNATTENDED}", sources=sources, proof=proof,
     )  # fmt: skip
+
+
+def _archive(source: DriverSource) -> str:
+    """Return apt sources of the distribution's archive alone; empty where the driver comes from elsewhere.
+
+    NVIDIA's repository, which CUDA may come from, has packages of the same names.
+    """
+    if source.origin is None:
+        return ""
+    try:
+        return whole_archive(apt_archive.reading(), source.origin, source.components)
+    except ArchiveError as error:
+        raise OperationRefused(f"the archive of {source.origin}: {error}; nothing was changed") from error
 
 
 _HOLD = f"""{APT_GET}{MARK}

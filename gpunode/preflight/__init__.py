@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 
+from gpunode.driver_packages import on_system
 from gpunode.machine import Machine
-from gpunode.preflight import boot, cuda, disk, driver, flavour, mig, platform, trust
+from gpunode.preflight import archive, boot, cuda, disk, driver, flavour, mig, platform, trust
 from gpunode.preflight.flavour import chosen_flavour, wanted_driver
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
@@ -17,8 +18,9 @@ from gpunode.settings import Settings
 def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
     """Return every reason to refuse a node; none means that the run may go on."""
     system, gpus, there = machine.operating_system, machine.pci.gpus, machine.driver
+    settings = on_system(settings, system)
     wanted = wanted_driver(settings, gpus, there)
-    found = [*platform.system_refusals(settings, system), *platform.gpu_refusals(system, gpus)]
+    found = [*platform.system_refusals(settings, system), *platform.gpu_refusals(settings, machine)]
     found += driver.present_refusals(settings, there)
     if settings.driver.enabled:
         # A generation's last branch first: beyond it no flavour would help.
@@ -28,6 +30,7 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
     found += driver.runfile_refusals(settings, there)
     found += driver.branch_change_refusals(settings, there)
     found += driver.candidate_refusals(settings, dict(machine.candidates))
+    found += archive.archive_refusals(settings, machine)
     found += cuda.cuda_refusals(settings, gpus, wanted)
     found += mig.mig_refusals(settings, gpus, wanted)
     found += boot.boot_refusals(settings, system, machine.boot)
@@ -37,8 +40,10 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
 
 def cautions(settings: Settings, machine: Machine, today: date | None = None) -> tuple[Caution, ...]:
     """Return what a person should know though it is no reason to refuse; `today` is UTC's where it is not given."""
+    settings = on_system(settings, machine.operating_system)
     wanted = wanted_driver(settings, machine.pci.gpus, machine.driver)
     return (
+        *platform.gpu_cautions(settings, machine),
         *flavour.unknown_gpus(machine.pci.gpus),
         *driver.end_of_life(settings, wanted, today or datetime.now(UTC).date()),
         *cuda.cuda_cautions(settings, wanted),

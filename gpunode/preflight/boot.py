@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from gpunode import versions
 from gpunode.boot import Boot
+from gpunode.driver_packages import driver_source
 from gpunode.operating_system import OperatingSystem
-from gpunode.preflight.flavour import installed_by_gpunode
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
 
@@ -22,9 +22,8 @@ _ENROL = (
 
 def built_on_node(settings: Settings, system: OperatingSystem) -> bool:
     """Say whether the driver's packages build the module on the node, by DKMS, rather than bring a built one."""
-    if not installed_by_gpunode(settings):
-        return False
-    return settings.driver.source == "cuda-repository" or system.id == "debian"
+    source = driver_source(settings, system)
+    return source is not None and source.built_on_node
 
 
 def boot_refusals(settings: Settings, system: OperatingSystem, boot: Boot) -> Iterator[Refusal]:
@@ -54,7 +53,8 @@ def boot_refusals(settings: Settings, system: OperatingSystem, boot: Boot) -> It
             "/sys/firmware/efi/efivars/SecureBoot-*, mokutil --test-key",
             _ENROL,
         )
-    elif not builds and kernel.module_version is not None and kernel.module_signer is None:
+    # What gpunode installs without building it comes signed by the distribution.
+    elif settings.driver.source == "present" and kernel.module_version is not None and kernel.module_signer is None:
         yield Refusal(
             "next boot",
             f"secure boot is on, and the nvidia module of kernel {kernel.release} is not signed: the kernel will "

@@ -13,11 +13,8 @@ from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
 
 _READ_BACK = "/sys/module/nvidia and modinfo nvidia"
-# What each source calls the packages that carry a branch in their name.
-_NAMED_BY_BRANCH = {
-    "cuda-repository": ("nvidia-open", "cuda-drivers"),
-    "distribution": ("nvidia-driver", "nvidia-headless"),
-}
+# What NVIDIA calls its packages that carry a branch in their name.
+_NAMED_BY_BRANCH = ("nvidia-open", "cuda-drivers")
 _LIFE_CYCLE = "NVIDIA driver life-cycle page (gpunode/data/drivers.yaml, branches)"
 
 
@@ -74,9 +71,9 @@ def branch_change_refusals(settings: Settings, driver: DriverState) -> Iterator[
 def candidate_refusals(settings: Settings, candidates: Mapping[str, str]) -> Iterator[Refusal]:
     """Refuse a package that bears the branch's name and would bring another one: empty, it only pulls the next."""
     asked = settings.driver
-    if not installed_by_gpunode(settings) or asked.branch is None:
+    if not asked.enabled or asked.source != "cuda-repository" or asked.branch is None:
         return
-    named = re.compile(rf"({'|'.join(_NAMED_BY_BRANCH[asked.source])})-{re.escape(asked.branch)}(-[a-z]+)*")
+    named = re.compile(rf"({'|'.join(_NAMED_BY_BRANCH)})-{re.escape(asked.branch)}(-[a-z]+)*")
     for name, version in sorted((name, version) for name, version in candidates.items() if named.fullmatch(name)):
         try:
             moved = not versions.in_branch(version, asked.branch)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from gpunode import tables
+from gpunode.machine import Machine
 from gpunode.operating_system import OperatingSystem
-from gpunode.pci import PciGpu
 from gpunode.preflight.flavour import installed_by_gpunode
-from gpunode.preflight.verdicts import Refusal
+from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
 
+_BUS = "/sys/bus/pci/devices (vendor 10de, class 03)"
 _DISTRIBUTIONS = "CUDA installation guide for Linux (gpunode/data/distributions.yaml)"
 
 
@@ -41,13 +42,29 @@ def system_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Ref
         )
 
 
-def gpu_refusals(system: OperatingSystem, gpus: Sequence[PciGpu]) -> Iterator[Refusal]:
-    """Refuse a node without an NVIDIA GPU."""
-    # A Tegra's GPU is part of the chip and not on the PCI bus.
-    if not gpus and not system.tegra:
+def gpu_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
+    """Refuse a node without an NVIDIA GPU, where the settings do not say that the driver is installed all the same."""
+    if not machine.has_gpu and not _may_lack_gpu(settings):
         yield Refusal(
             "gpu",
             "no NVIDIA GPU is on the PCI bus",
-            "/sys/bus/pci/devices (vendor 10de, class 03)",
-            "look at the machine (lspci -d 10de:), pass a GPU through to it, or take it out of the inventory",
+            _BUS,
+            "look at the machine (lspci -d 10de:), pass a GPU through to it, or take it out of the inventory; for an "
+            "image of a GPU machine, set driver.without_gpu = 'install'",
         )
+
+
+def gpu_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
+    """Tell what comes of a driver without a GPU."""
+    if not machine.has_gpu and _may_lack_gpu(settings):
+        yield Caution(
+            "gpu",
+            "no NVIDIA GPU is on the PCI bus: the driver is installed, it cannot be loaded, and the verdict will be no "
+            "GPU",
+            _BUS,
+            "set driver.flavour, which no GPU decides here, to what the GPUs to come need",
+        )
+
+
+def _may_lack_gpu(settings: Settings) -> bool:
+    return installed_by_gpunode(settings) and settings.driver.without_gpu == "install"

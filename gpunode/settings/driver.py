@@ -28,9 +28,13 @@ class DriverSettings(Component):
     summary: ClassVar[str] = "The NVIDIA driver: kernel module, user-space libraries, nvidia-smi."
 
     enabled: bool = Field(True, description="false: gpunode leaves the driver alone, and does not judge it either.")
-    source: Literal["cuda-repository", "present"] = Field(
+    source: Literal["cuda-repository", "distribution", "present"] = Field(
         "cuda-repository",
-        description="Where it comes from: NVIDIA's CUDA repository, or `present`: already there, only verified.",
+        description=(
+            "Where it comes from: NVIDIA's CUDA repository; the `distribution`'s own archive (Debian: DKMS packages of "
+            "contrib and non-free; Ubuntu: headless server packages and modules signed by Canonical), by the mirror "
+            "that the node uses; or `present`: already there, only verified."
+        ),
     )
     flavour: Literal["auto", "open", "proprietary"] = Field(
         "auto",
@@ -40,7 +44,8 @@ class DriverSettings(Component):
         None,
         description=(
             f"Driver branch; its newest version in the repository is installed. Not given: the branch of `version`, "
-            f"else {DEFAULT_BRANCH}; with `source: present` and no `version`, any."
+            f"else {DEFAULT_BRANCH}, or what the archive has, where a `distribution` has one branch (Debian 12: 535); "
+            "with `source: present` and no `version`, any."
         ),
     )
     version: DriverVersion | None = Field(
@@ -51,6 +56,13 @@ class DriverSettings(Component):
         description=(
             "Headers of the kernels for which the module is built: `require` refuses a node whose next kernel lacks "
             "them, `install` installs them first."
+        ),
+    )
+    without_gpu: Literal["refuse", "install"] = Field(
+        "refuse",
+        description=(
+            "A node without an NVIDIA GPU on its PCI bus: `refuse` it before anything is touched, or `install` the "
+            "driver all the same (an image for GPU machines, say); the verdict is then *no GPU*, which is no success."
         ),
     )
     allow_branch_change: bool = Field(
@@ -64,7 +76,11 @@ class DriverSettings(Component):
         ),
     )
     hold_kernel: bool = Field(
-        False, description="With `hold`: hold the packages that bring new kernels, and their headers, as well."
+        False,
+        description=(
+            "With `hold`: hold the packages that bring new kernels, and their headers, as well. Always so where "
+            "modules come built per kernel (Ubuntu's archive): a new kernel would come without one."
+        ),
     )
     rollback: Literal["required", "best-effort"] = Field(
         "required",
@@ -91,7 +107,9 @@ class DriverSettings(Component):
             return values
         version = values.get("version")
         if version is None:
-            return values if values.get("source") == "present" else {**values, "branch": DEFAULT_BRANCH}
+            # Which branch a distribution has is known when the node is.
+            elsewhere = values.get("source") in ("present", "distribution")
+            return values if elsewhere else {**values, "branch": DEFAULT_BRANCH}
         # A version that is not one is refused by its own field; here it must not hide that message behind another.
         branch = version.split(".")[0] if isinstance(version, str) else ""
         return {**values, "branch": branch if len(branch) == 3 and branch.isascii() and branch.isdigit() else None}

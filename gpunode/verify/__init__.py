@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpunode.driver_packages import on_system
 from gpunode.findings import Finding
 from gpunode.health import health
 from gpunode.node import Node
@@ -16,6 +17,7 @@ from gpunode.verify.toolkit import toolkit
 
 def judge(settings: Settings, node: Node) -> tuple[Finding, ...]:
     """Return one finding per thing that the settings ask of a node, good ones included."""
+    settings = on_system(settings, node.operating_system)
     findings: list[Finding] = []
     if settings.driver.enabled:
         findings += driver(settings, node)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpunode import versions
 from gpunode.disturbance import Disturbance
+from gpunode.driver_packages import holds_kernels
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.preflight import chosen_flavour
@@ -20,12 +21,21 @@ def driver(settings: Settings, node: Node) -> Iterator[Finding]:
     """Judge the driver; what only a new boot can show is not asked for while one is pending."""
     asked, driver = settings.driver, node.driver
     rule = asked.version or asked.branch
-    if rule is not None:
-        on_disk = driver.module_version
+    on_disk = driver.module_version
+    has_gpu = node.machine.has_gpu
+    # Without GPU and kernel (an image that is being made) there is nothing that a module could be for.
+    image = not has_gpu and on_disk is None and node.boot.next_kernel is None
+    if rule is not None and not image:
         yield compared(
             "driver", Subject.MODULE_ON_DISK, on_disk, rule, on_disk is not None and versions.in_branch(on_disk, rule)
         )
-    if driver.reboot_pending:
+    if not has_gpu:
+        yield Finding(
+            "driver", FindingClass.UNSUPPORTED, Subject.GPU, "no GPU", "an NVIDIA GPU on the PCI bus",
+            cause="the driver cannot be loaded, nor its service be judged, without one",
+            remedy="boot this system on a machine with a GPU, and run again",
+        )  # fmt: skip
+    elif driver.reboot_pending:
         cause = "the driver was changed while the old module was loaded"
         if driver.waits_for_kernel:
             cause = f"kernel {node.boot.running} runs, for which there is no module on disk"
@@ -44,18 +54,20 @@ def driver(settings: Settings, node: Node) -> Iterator[Finding]:
     flavour = chosen_flavour(settings, node.pci.gpus)
     loaded_flavour = driver.loaded_flavour or driver.module_flavour
     # Where any flavour will do and gpunode did not install it, the one that is there is right.
-    chosen = asked.flavour != "auto" or asked.source == "cuda-repository"
+    chosen = asked.flavour != "auto" or asked.source != "present"
     if chosen and not driver.reboot_pending and loaded_flavour is not None:
         yield compared(
             "driver", Subject.FLAVOUR, loaded_flavour, flavour, loaded_flavour == flavour,
             disturbs=Disturbance.nothing if driver.loaded_version is None else Disturbance.reboot,
         )  # fmt: skip
+    together = driver.library_version is not None and driver.library_version == on_disk
+    if image and driver.library_version is not None and rule is not None:
+        together = versions.in_branch(driver.library_version, rule)
     yield compared(
-        "driver", Subject.LIBRARY, driver.library_version, driver.module_version,
-        driver.library_version is not None and driver.library_version == driver.module_version,
+        "driver", Subject.LIBRARY, driver.library_version, rule if image else on_disk, together,
         cause="an upgrade moved one package and not the other",
     )  # fmt: skip
-    if not driver.reboot_pending:
+    if has_gpu and not driver.reboot_pending:
         if driver.loaded_version is not None:
             yield compared(
                 "driver", Subject.UVM, "loaded" if driver.uvm_loaded else None, "loaded", driver.uvm_loaded,
@@ -64,7 +76,8 @@ def driver(settings: Settings, node: Node) -> Iterator[Finding]:
         yield from gpus(node)
     if asked.source != "present":
         yield from _held(settings, node)
-    yield from _services(settings, node)
+    if has_gpu:
+        yield from _services(settings, node)
     yield from next_boot(node)
 
 
@@ -87,7 +100,9 @@ def _held(settings: Settings, node: Node) -> Iterator[Finding]:
     asked, driver = settings.driver, node.driver
     if not asked.hold:
         return
-    wanted = [name for name, _ in driver.packages] + list(driver.kernels if asked.hold_kernel else ())
+    wanted = [name for name, _ in driver.packages] + list(
+        driver.kernels if holds_kernels(settings, node.operating_system) else ()
+    )
     loose = [name for name in wanted if name not in driver.held]
     yield compared(
         "driver", Subject.HELD, f"not {', '.join(loose)}" if loose else "all", "all", not loose,

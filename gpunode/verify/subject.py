@@ -11,6 +11,7 @@ class Subject(StrEnum):
     MODULE_ON_DISK = "module on disk"
     LOADED_MODULE = "loaded module"
     FLAVOUR = "flavour"
+    GPU = "GPU"
     LIBRARY = "library"
     UVM = "nvidia_uvm"
     PARAMETERS = "module parameters"

@@ -17,6 +17,7 @@ from facts.driver import Driver as DriverFact
 from facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from facts.transaction import TransactionJournal
 from facts.unit import Unit as UnitFact
+from gpunode import tables
 from gpunode.apt_errors import explained
 from gpunode.boot import Boot, Kernel
 from gpunode.driver import DriverState, Service, parse_driver
@@ -31,6 +32,7 @@ from gpunode.driver_packages import (
     chosen,
     driver_branch,
     gate,
+    leftovers,
     package_set,
     parse_driver_packages,
     parse_offers,
@@ -107,6 +109,7 @@ def test_the_branch_shows_in_a_driver_s_version_alone(version: str, branch: str 
 
 
 NO_KERNEL = Boot("6.1.0-40-amd64")
+CUDA, DEBIAN, UBUNTU = tables.driver_sources()
 
 
 @pytest.mark.parametrize(
@@ -123,22 +126,22 @@ def test_fabric_manager_comes_under_its_branch_s_name_where_there_are_nvswitches
 ) -> None:
     settings = settings_from({"driver": asked})
     rule = asked.get("version") or asked.get("branch")
-    wanted = package_set(settings, "open", 4, NO_KERNEL)
+    wanted = package_set(settings.driver, CUDA, "open", 4, NO_KERNEL)
     assert wanted == {f"nvidia-driver-pinning-{rule}": None, "nvidia-open": rule, name: rule}
-    assert name not in package_set(settings, "open", 0, NO_KERNEL)
-    assert "cuda-drivers" in package_set(settings, "proprietary", 0, NO_KERNEL)
+    assert name not in package_set(settings.driver, CUDA, "open", 0, NO_KERNEL)
+    assert "cuda-drivers" in package_set(settings.driver, CUDA, "proprietary", 0, NO_KERNEL)
 
 
 def test_headers_come_for_the_next_kernel_alone_where_they_are_to_be_installed() -> None:
     kernels = (Kernel("6.1.0-40-amd64", False), Kernel("6.1.0-41-amd64", False), Kernel("6.1.0-39-amd64", False))
     boot = Boot("6.1.0-40-amd64", "6.1.0-41-amd64", "grub", kernels)
-    wanted = package_set(settings_from({"driver": {"kernel_headers": "install"}}), "open", 0, boot)
+    wanted = package_set(settings_from({"driver": {"kernel_headers": "install"}}).driver, CUDA, "open", 0, boot)
     assert {name for name in wanted if name.startswith("linux-")} == {
         "linux-headers-6.1.0-41-amd64",
     }  # fmt: skip
-    assert not any(name.startswith("linux-") for name in package_set(settings_from({}), "open", 0, boot))
+    assert not any(name.startswith("linux-") for name in package_set(settings_from({}).driver, CUDA, "open", 0, boot))
     there = replace(boot, kernels=tuple(replace(kernel, headers=True) for kernel in kernels))
-    wanted = package_set(settings_from({"driver": {"kernel_headers": "install"}}), "open", 0, there)
+    wanted = package_set(settings_from({"driver": {"kernel_headers": "install"}}).driver, CUDA, "open", 0, there)
     assert not any(name.startswith("linux-") for name in wanted)
 
 
@@ -189,9 +192,9 @@ def test_packages_at_two_versions_are_not_as_asked() -> None:
 
 
 def test_a_fabric_manager_of_another_name_has_to_go() -> None:
-    there = State((("nvidia-fabricmanager-570", "570.172.08-1"), ("nvidia-open", "570.172.08-1")))
-    assert there.obsolete(WANTED) == ("nvidia-fabricmanager-570",)
-    assert there.obsolete({"nvidia-open": "580"}) == ()
+    there = ("nvidia-fabricmanager-570", "nvidia-open")
+    assert leftovers(CUDA, WANTED, there) == ("nvidia-fabricmanager-570",)
+    assert leftovers(CUDA, {"nvidia-open": "580"}, there) == ()
 
 
 # --- the second gate -------------------------------------------------------------------------------------------------
@@ -350,7 +353,7 @@ INSTALLED = State(
 )  # fmt: skip
 ASK: dict[str, Any] = {
     "wanted": {"nvidia-driver-pinning-580": None, "nvidia-open": "580"}, "branch": "580", "branch_change": False,
-    "rollback": "required", "kernel": None,
+    "rollback": "required", "kernel": None, "source": CUDA,
 }  # fmt: skip
 UPGRADE = {**ASK, "wanted": {**ASK["wanted"], "nvidia-open": "580.95.05"}}
 
@@ -522,9 +525,12 @@ def test_module_parameters_become_lines_that_modprobe_reads() -> None:
     parameters = settings_from(
         {"driver": {"module_parameters": {"NVreg_EnableGpuFirmware": "0", "NVreg_RegistryDwords": "A=0x1;B=0x2"}}}
     ).driver.module_parameters
-    text = _TEMPLATES.get_template("nvidia-parameters.conf").render(parameters=parameters)
+    text = _TEMPLATES.get_template("nvidia-parameters.conf").render(
+        parameters=parameters, modules=["nvidia", "nvidia-current"]
+    )
     assert [line for line in text.splitlines() if not line.startswith("#")] == [
         "options nvidia NVreg_EnableGpuFirmware=0", "options nvidia NVreg_RegistryDwords=A=0x1;B=0x2",
+        "options nvidia-current NVreg_EnableGpuFirmware=0", "options nvidia-current NVreg_RegistryDwords=A=0x1;B=0x2",
     ]  # fmt: skip
 
 

@@ -118,9 +118,10 @@ def test_what_people_write_as_an_exception_is_taken(direct: str) -> None:
 
 def test_every_template_that_takes_values_is_tested_here() -> None:
     with_values = {path.name for path in TEMPLATES.iterdir() if "{{" in path.read_text(encoding="utf-8")}
-    # modules-load.conf takes the constant MODULES of deploys/containerd.py, and the driver's two files what dpkg itself
-    # has for names and versions (gpunode/driver_packages.py reads nothing else).
-    of_packages = {"driver-preferences", "driver-unattended-upgrades.conf"}
+    # modules-load.conf takes the constant MODULES of deploys/containerd.py, nvidia-uvm.conf what driver_packages.yaml
+    # calls the module, and the driver's two files what dpkg itself has for names and versions
+    # (gpunode/driver_packages reads nothing else).
+    of_packages = {"driver-preferences", "driver-unattended-upgrades.conf", "nvidia-uvm.conf"}
     of_settings = {"apt-proxy.conf", "http-proxy.conf", "nvidia-parameters.conf"}
     assert with_values == {"modules-load.conf"} | of_settings | of_packages
 
@@ -133,7 +134,7 @@ def test_modprobe_reads_each_parameter_as_one_word(in_key: str, before: str, odd
         taken = settings_from({"driver": {"module_parameters": asked}}).driver.module_parameters
     except SettingsError:
         assume(False)
-    text = _TEMPLATES.get_template("nvidia-parameters.conf").render(parameters=taken)
+    text = _TEMPLATES.get_template("nvidia-parameters.conf").render(parameters=taken, modules=["nvidia"])
     lines = [line for line in text.split("\n") if line and not line.startswith("#")]
     # modprobe.d(5): words by white space, a backslash continues a line, kmod takes quotes and # as they are.
     assert [line.split() for line in lines] == [["options", "nvidia", f"{key}={taken[key]}"] for key in taken]

@@ -22,6 +22,7 @@ from facts.node import Node as NodeFact
 from facts.reboot import RunningBoot as RunningBootFact
 from gpunode.boot import Boot, Kernel
 from gpunode.node import Node
+from gpunode.pci import PciGpus
 from gpunode.probe_output import END
 from gpunode.reading import ParseError, Unknown
 from gpunode.reboot import (
@@ -384,12 +385,17 @@ def test_nodes_reboot_where_that_is_allowed_and_no_more_at_once_than_that(
     calls: list[dict[str, Any]] = []
     asked = {"disruption": {"allow": allow, "max_parallel": 3, "reboot_timeout": 120}}
     monkeypatch.setattr(reboot_deploy, "settings", lambda: settings_from(asked))
+    monkeypatch.setattr(reboot_deploy, "machine", lambda: GOOD.machine)
     monkeypatch.setattr(reboot, "rebooted", lambda **given: calls.append({"operation": "rebooted", **given}))
     monkeypatch.setattr(driver, "module_loaded", lambda **given: calls.append({"operation": "module_loaded", **given}))
     inspect.unwrap(reboot_deploy.reboot)()
     # What nothing loads at boot (nvidia_uvm) is loaded after it.
     assert [call["operation"] for call in calls] == ["rebooted", "module_loaded"]
     assert (calls[0]["allowed"], calls[0]["timeout"], calls[0]["_parallel"]) == (allow == "reboot", 120, 3)
+    calls.clear()
+    monkeypatch.setattr(reboot_deploy, "machine", lambda: replace(GOOD, pci=PciGpus(())).machine)
+    inspect.unwrap(reboot_deploy.reboot)()
+    assert calls == [], "without a GPU nothing is loaded by a reboot"
 
 
 def test_the_probe_of_a_boot_is_answered_by_any_machine_of_systemd(

@@ -1,0 +1,53 @@
+"""The packages that make up the driver: which a node shall have, which are there, and what apt would do to them."""
+
+from __future__ import annotations
+
+from gpunode.driver_packages.choice import NotInstallable, Offers, chosen, moved_along, parse_offers, pin_text
+from gpunode.driver_packages.installed import DriverPackages, parse_driver_packages
+from gpunode.driver_packages.names import (
+    FOREIGN,
+    GLOBS,
+    KERNEL_GLOBS,
+    OWN,
+    belongs,
+    brings_kernels,
+    driver_branch,
+    is_fabric_manager,
+)
+from gpunode.driver_packages.simulation import Simulation, gate, parse_simulation
+from gpunode.driver_packages.sources import (
+    driver_source,
+    holds_kernels,
+    leftovers,
+    of_another_source,
+    on_system,
+    package_set,
+)
+
+__all__ = [
+    "FOREIGN",
+    "GLOBS",
+    "KERNEL_GLOBS",
+    "OWN",
+    "DriverPackages",
+    "NotInstallable",
+    "Offers",
+    "Simulation",
+    "belongs",
+    "brings_kernels",
+    "chosen",
+    "driver_branch",
+    "driver_source",
+    "gate",
+    "holds_kernels",
+    "is_fabric_manager",
+    "leftovers",
+    "moved_along",
+    "of_another_source",
+    "on_system",
+    "package_set",
+    "parse_driver_packages",
+    "parse_offers",
+    "parse_simulation",
+    "pin_text",
+]

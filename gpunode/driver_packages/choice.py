@@ -1,0 +1,101 @@
+"""At which version the driver's packages come: what the repositories offer, and the one version for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpunode import versions
+from gpunode.deb import satisfies
+from gpunode.driver_packages.names import DEB_VERSION, GLOBS, NAME, driver_branch
+from gpunode.probe_output import repeated, values
+from gpunode.reading import ParseError, Reading
+
+# Above any that NVIDIA's own pinning packages give (1000, 1001): in the transaction the version that is asked counts.
+PRIORITY = 1100
+
+
+class NotInstallable(Exception):
+    """Say which package is not to be had as asked, and what there is."""
+
+
+@dataclass(frozen=True)
+class Offers(Reading):
+    """Hold which versions the repositories have: (name, version), newest first."""
+
+    available: tuple[tuple[str, str], ...]
+
+
+def parse_offers(lines: list[str]) -> Offers:
+    """Parse `available=NAME VERSION` lines; apt-cache must have told of its end."""
+    if values(lines).get("apt") != "0":
+        raise ParseError("apt-cache gave no answer")
+    pairs = (line.partition(" ")[::2] for line in repeated(lines, "available"))
+    return Offers(tuple((name, version) for name, version in pairs if version))
+
+
+def chosen(
+    wanted: Mapping[str, str | None], installed: Mapping[str, str], available: Iterable[tuple[str, str]]
+) -> dict[str, str]:
+    """Return name -> package version of everything wanted; those with a rule at one upstream version.
+
+    It is the version that is installed already where any that has a rule fits (nothing moves further than it must),
+    else the newest that every one of them has. `available` are (name, version) in apt's order, newest first. Raise
+    NotInstallable.
+    """
+    offered: dict[str, list[str]] = {}
+    for name, version in available:
+        offered.setdefault(name, []).append(version)
+    for name, version in installed.items():
+        if name in wanted:
+            offered.setdefault(name, []).append(version)
+    bound = [name for name, rule in wanted.items() if rule]
+    upstream = _together(wanted, bound, installed, offered)
+    found: dict[str, str] = {}
+    for name, rule in wanted.items():
+        if not rule and name in installed:
+            found[name] = installed[name]
+            continue
+        fitting = [item for item in offered.get(name, []) if not rule or satisfies(item, upstream)]
+        if not fitting:
+            there = ", ".join(list(dict.fromkeys(offered.get(name, [])))[:20]) or "none"
+            which = upstream if rule else "any version"
+            raise NotInstallable(f"package {name} is not to be had at {which}; the repositories have {there}")
+        found[name] = fitting[0]
+    for name, version in found.items():
+        if NAME.fullmatch(name) is None or DEB_VERSION.fullmatch(version) is None:
+            raise NotInstallable(f"the repository offers {name!r} at {version!r}, which is no package's version")
+    return found
+
+
+def moved_along(others: Mapping[str, str], available: Iterable[tuple[str, str]], upstream: str) -> list[str]:
+    """Return apt's arguments for what else is there of a driver from another source: at the new version, or gone.
+
+    A library that stayed behind would be loaded with a module of another version. `others` are name -> version.
+    """
+    offered: dict[str, str] = {}
+    for name, version in available:
+        if satisfies(version, upstream):
+            offered.setdefault(name, version)
+    numbered = [name for name, version in others.items() if driver_branch(version) is not None]
+    return [f"{name}={offered[name]}" if name in offered else f"{name}-" for name in sorted(numbered)]
+
+
+def _together(
+    wanted: Mapping[str, str | None], bound: Sequence[str], installed: Mapping[str, str],
+    offered: Mapping[str, Sequence[str]],
+) -> str:  # fmt: skip
+    """Return the upstream version for all that have a rule; the rule itself where there is none to be found."""
+    there = [installed[name] for name in bound if name in installed and satisfies(installed[name], wanted[name])]
+    if there:
+        return max((versions.upstream(item) for item in there), key=versions.parsed)
+    common: set[str] | None = None
+    for name in bound:
+        fitting = {versions.upstream(item) for item in offered.get(name, []) if satisfies(item, wanted[name])}
+        common = fitting if common is None else common & fitting
+    return max(common, key=versions.parsed) if common else str(wanted[bound[0]] if bound else "")
+
+
+def pin_text(upstream: str) -> str:
+    """Return apt preferences that let every package of the driver come at one upstream version, for one command."""
+    return f"Package: {' '.join(GLOBS)}\nPin: version {upstream}*\nPin-Priority: {PRIORITY}\n"

@@ -1,0 +1,55 @@
+"""Which packages are the driver's, which bring kernels, and which branch a package's version tells."""
+
+from __future__ import annotations
+
+import re
+
+# Globs, as dpkg-query and apt's preferences take them, and what of their catch is not the driver, as grep -E takes it:
+# the container toolkit, and CUDA's own tools under Debian's names.
+GLOBS = (
+    "nvidia-*", "libnvidia-*", "cuda-drivers*", "libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvoptix1",
+    "libxnvctrl0", "xserver-xorg-video-nvidia*", "linux-modules-nvidia-*", "linux-objects-nvidia-*",
+    "linux-signatures-nvidia-*", "firmware-nvidia-*", "nvlsm",
+)  # fmt: skip
+OWN = (
+    "^(nvidia-.*|libnvidia-.*|cuda-drivers.*|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|libxnvctrl0|"
+    "xserver-xorg-video-nvidia.*|linux-(modules|objects|signatures)-nvidia-.*|firmware-nvidia-.*|nvlsm)$"
+)
+FOREIGN = (
+    "^(nvidia-container-.*|libnvidia-container.*|nvidia-docker.*|nvidia-cuda-(toolkit|dev|gdb|samples|doc).*|"
+    "nvidia-cudnn.*|nvidia-(visual-)?profiler.*|nvidia-nsight.*|nvidia-mig-.*|nvidia-gpu-.*|nvidia-dcgm.*|nvidia-texture-tools.*|nvidia-prime.*|nvidia-acs-.*|"
+    "nvidia-fs.*|nvidia-gds.*|nvidia-mlnx.*)$"
+)
+_OWN, _FOREIGN = re.compile(OWN), re.compile(FOREIGN)
+# linux-image-amd64 and linux-generic bring the next kernel; linux-image-6.1.0-40-amd64 is one kernel and stays.
+KERNEL_GLOBS = ("linux-*",)
+_KERNEL_META = re.compile(
+    r"linux(-image|-headers)?-"
+    r"(generic|virtual|lowlatency|aws|azure|gcp|gke|oracle|oem|nvidia|raspi|kvm|((cloud|rt)-)?(amd64|arm64))(-[a-z0-9.]+)*"
+)
+_DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3})\.\d{2,3}(?:\.\d+)?(?:[-+~].*)?", re.ASCII)
+_FABRIC_MANAGER = re.compile(r"nvidia-fabricmanager(-\d{3})?")
+# What dpkg takes for a name and for a version.
+NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+", re.ASCII)
+DEB_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]*", re.ASCII)
+
+
+def belongs(name: str) -> bool:
+    """Say whether a package is part of the driver, by its name."""
+    return _OWN.match(name) is not None and _FOREIGN.match(name) is None
+
+
+def brings_kernels(name: str) -> bool:
+    """Say whether a package is one through which new kernels come, or their headers."""
+    return _KERNEL_META.fullmatch(name) is not None
+
+
+def is_fabric_manager(name: str) -> bool:
+    """Say whether a package is fabric manager, under any of its names."""
+    return _FABRIC_MANAGER.fullmatch(name) is not None
+
+
+def driver_branch(version: str) -> str | None:
+    """Return the branch that a package's version tells (580.95.05-1: 580); None where it is no driver's version."""
+    match = _DRIVER_VERSION.fullmatch(version)
+    return match[1] if match else None

@@ -1,0 +1,123 @@
+"""What apt says that it would do, and whether it may."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from gpunode.apt_errors import explained
+from gpunode.driver_packages.names import belongs, driver_branch
+from gpunode.probe_output import repeated, values
+from gpunode.reading import ParseError, Reading
+
+
+@dataclass(frozen=True)
+class Simulation(Reading):
+    """Hold what `apt-get -s install` says: (name, old or None, new) that would come, (name, old) that would go.
+
+    `errors` are apt's own words where it would refuse, dependencies that it cannot satisfy first.
+    """
+
+    comes: tuple[tuple[str, str | None, str], ...]
+    goes: tuple[tuple[str, str], ...]
+    errors: tuple[str, ...] = ()
+
+
+_COMES = re.compile(r"Inst (?P<name>\S+) (?:\[(?P<old>[^\]\s]+)\] )?\((?P<new>\S+)[^)]*\).*")
+_GOES = re.compile(r"(?:Remv|Purg) (?P<name>\S+)(?: \[(?P<old>[^\]\s]+)\])?.*")
+
+
+def parse_simulation(lines: list[str]) -> Simulation:
+    """Parse `status=EXIT CODE` and `line=WHAT APT SAID` lines; raise ParseError where apt's words are not its usual."""
+    status = values(lines).get("status", "")
+    if not status.isdigit():
+        raise ParseError("apt-get -s gave no exit status")
+    comes, goes, errors = [], [], []
+    for line in repeated(lines, "line"):
+        if line.startswith("Inst "):
+            match = _COMES.fullmatch(line)
+            if match is None:
+                raise ParseError(f"not a line of apt-get -s: {line[:120]!r}")
+            comes.append((_unqualified(match["name"]), match["old"], match["new"]))
+        elif line.startswith(("Remv ", "Purg ")):
+            match = _GOES.fullmatch(line)
+            if match is None:
+                raise ParseError(f"not a line of apt-get -s: {line[:120]!r}")
+            goes.append((_unqualified(match["name"]), match["old"] or ""))
+        elif line.startswith("E: ") or "Depends: " in line:
+            errors.append(line.removeprefix("E: "))
+    if status != "0" and not errors:
+        errors = [line for line in repeated(lines, "line") if line][-3:] or [f"it exits {status}"]
+    return Simulation(tuple(comes), tuple(goes), tuple(errors) if status != "0" else ())
+
+
+def _unqualified(name: str) -> str:
+    return name.partition(":")[0]
+
+
+def gate(
+    simulation: Simulation,
+    wanted: Mapping[str, str],
+    branch: str,
+    branch_change: bool,
+    moved: bool = False,
+    unbound: Collection[str] = (),
+) -> tuple[str, str] | None:
+    """Judge what apt would do after the lists were refreshed; return (reason, remedy), None where it may go on.
+
+    + wanted: name -> package version that was resolved
+    + branch: the driver's branch that is asked for
+    + branch_change: whether the settings allow packages of another branch to be replaced
+    + unbound: names of the driver's packages that are numbered otherwise, and so of no branch
+    + moved: the driver that is there came from another source, which divides it into other packages
+    """
+    if simulation.errors:
+        if told := explained(simulation.errors):
+            # The last one is the deepest: what the others need.
+            return f"apt would refuse: {'; '.join(item.cause for item in told)}", told[-1].remedy
+        return (
+            f"apt would refuse: {'; '.join(simulation.errors)[:600]}",
+            "look at `apt-get -s install` of the same packages on the node, and at its repositories and preferences",
+        )
+    for name, old, new in simulation.comes:
+        numbered = belongs(name) and name not in unbound
+        found = driver_branch(new) if numbered else None
+        if found is not None and found != branch:
+            return (
+                f"package {name} would come at {new}, which is not of branch {branch}: a package that is asked for is "
+                "a transitional one, or the repository no longer has all of that branch",
+                f"set driver.branch = '{found}' (see driver.allow_branch_change), ask for another version, or use a "
+                "repository that still has the branch",
+            )
+        if name in wanted and new != wanted[name]:
+            return (
+                f"package {name} would come at {new} and not at {wanted[name]}",
+                "look at `apt-cache policy` and /etc/apt/preferences.d on the node",
+            )
+        before = driver_branch(old) if old and numbered else None
+        if before is not None and before != branch and not branch_change:
+            return (
+                f"package {name} {old} would be moved to {new}, which is another branch",
+                f"set driver.allow_branch_change = True for this change, or driver.branch = '{before}'",
+            )
+    coming = {_role(name) for name, _, _ in simulation.comes if belongs(name)}
+    for name, old in simulation.goes:
+        if not belongs(name):
+            return (
+                f"apt would remove {name} {old}, which is no part of the driver",
+                f"look at `apt-get -s install` on the node; remove {name} yourself if it is to go",
+            )
+        if _role(name) not in coming and not moved:
+            return (
+                f"apt would remove {name} {old}, and nothing comes in its place",
+                f"look at `apt-get -s install` on the node; remove {name} yourself if it is to go",
+            )
+    return None
+
+
+def _role(name: str) -> str:
+    """Return what a package is for, whatever its branch and flavour: nvidia-kernel-open-dkms -> nvidia-kernel-dkms."""
+    if re.fullmatch(r"(nvidia-open|cuda-drivers|nvidia-driver)(-\d{3})?(-open)?", name):
+        return "driver"
+    return re.sub(r"-(\d{3}(\.\d+)*|open|server)(?=-|$)", "", name)

@@ -1,0 +1,140 @@
+"""Which packages a node's driver is made of, by where they come from: driver_packages.yaml, filled in.
+
+A package manager more is a row more there; what is here knows no distribution.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+
+from gpunode import tables, versions
+from gpunode.boot import Boot
+from gpunode.driver_packages.names import is_fabric_manager
+from gpunode.operating_system import OperatingSystem
+from gpunode.settings import DriverSettings, Settings
+from gpunode.settings.driver import DEFAULT_BRANCH
+from gpunode.tables import DriverSource
+
+# The flavour of a Debian or Ubuntu kernel stands after its version and its ABI: 6.8.0-60-generic.
+_KERNEL_FLAVOUR = re.compile(r"\d+(?:\.\d+)+-\d+-(?P<flavour>[a-z0-9-]+)")
+_PLACEHOLDERS = {
+    "<branch>": r"(?P<branch>\d{3})",
+    "<rule>": r"\d{3}(\.\d+)*",
+    "<flavour>": "(?P<flavour>-open)?",
+    "<kernel>": "(?P<kernel>[a-z0-9.+-]+)",
+    "<fabric manager>": r"nvidia-fabricmanager(-\d{3})?",
+}
+
+
+def driver_source(settings: Settings, system: OperatingSystem) -> DriverSource | None:
+    """Return where the driver's packages come from; None where gpunode installs none, or knows none for the system."""
+    return tables.driver_source(settings.driver.source, system.id) if settings.driver.enabled else None
+
+
+def on_system(settings: Settings, system: OperatingSystem) -> Settings:
+    """Return the settings with the branch filled in where they leave it to the distribution."""
+    asked = settings.driver
+    if asked.source != "distribution" or asked.branch is not None:
+        return settings
+    row = driver_source(settings, system)
+    branch = (row.branch if row else None) or DEFAULT_BRANCH
+    return settings.model_copy(update={"driver": asked.model_copy(update={"branch": branch})})
+
+
+def holds_kernels(settings: Settings, system: OperatingSystem) -> bool:
+    """Say whether kernels are held with the driver: where modules come built per kernel, a new one would have none."""
+    source = driver_source(settings, system)
+    return settings.driver.hold_kernel or (source is not None and not source.built_on_node)
+
+
+def package_set(
+    asked: DriverSettings,
+    source: DriverSource,
+    flavour: str,
+    nvswitches: int,
+    boot: Boot,
+    kernels: Collection[str] = (),
+) -> dict[str, str | None]:
+    """Return package -> rule (branch or version; None: any) of the driver, as its source names the packages.
+
+    + flavour: open or proprietary
+    + boot: what boots next. Headers are asked for where the module is built on the node, the settings let gpunode
+      install them and the next kernel has none; where modules come built, the next kernel's are
+    + kernels: installed packages that bring new kernels: their modules are to come along
+    """
+    rule = asked.version or asked.branch or ""
+    values = {"<rule>": rule, "<branch>": versions.branch_of(rule), "<flavour>": "-open" if flavour == "open" else ""}
+    groups = ["always", flavour, *(["nvswitch"] if nvswitches else [])]
+    wanted: dict[str, str | None] = {}
+    for name, bound in ((name, bound) for group in groups for name, bound in source.packages.get(group, {}).items()):
+        if "<fabric manager>" in name:
+            values["<fabric manager>"] = tables.drivers().fabric_manager_package(rule)
+        wanted[_filled(name, values)] = rule if bound == "driver" else None
+    for name in source.packages.get("kernel", {}):
+        wanted |= {_filled(name, {**values, "<kernel>": kernel}): None for kernel in _kernels(boot, kernels)}
+    if source.built_on_node and asked.kernel_headers == "install":
+        for kernel in boot.kernels:
+            # Not those of the running kernel: archives drop the headers of older ones.
+            if kernel.release == boot.next_release and not kernel.headers:
+                wanted[f"linux-headers-{kernel.release}"] = None
+    return wanted
+
+
+def leftovers(source: DriverSource, wanted: Collection[str], installed: Iterable[str]) -> tuple[str, ...]:
+    """Return installed packages that must be told to go when the wanted ones come: what else goes, apt finds out.
+
+    They are of another source, flavour or branch. Modules of the wanted driver for further kernels stay.
+    """
+    named = [*(name for row in tables.driver_sources() for name in row.leaves)]
+    named += [name for group in ("open", "proprietary") for name in source.packages.get(group, {})]
+    if any(is_fabric_manager(name) for name in wanted):
+        # Two of them cannot be; one that nobody asked for stays.
+        named.append("<fabric manager>")
+    going = set()
+    for pattern in map(_pattern, named):
+        kept = {match.groupdict().get("branch"): match for name in wanted if (match := pattern.fullmatch(name))}
+        for name in installed:
+            match = pattern.fullmatch(name)
+            if match is None or name in wanted:
+                continue
+            same = kept.get(match.groupdict().get("branch"))
+            further = "kernel" in match.groupdict() and same is not None and same["flavour"] == match["flavour"]
+            if not further:
+                going.add(name)
+    return tuple(sorted(going))
+
+
+def of_another_source(source: DriverSource, installed: Iterable[str]) -> bool:
+    """Say whether the installed driver came from another source than the one that is asked for."""
+    others = [_pattern(name) for row in tables.driver_sources() if row != source for name in row.marks]
+    return any(pattern.fullmatch(name) for name in installed for pattern in others)
+
+
+def _filled(name: str, values: Mapping[str, str]) -> str:
+    for placeholder, value in values.items():
+        name = name.replace(placeholder, value)
+    return name
+
+
+def _kernels(boot: Boot, metapackages: Collection[str]) -> Iterator[str]:
+    """Return the release that boots next (the running one, where none is known), and the kernels' metapackages."""
+    release = boot.next_release or boot.running
+    yield release
+    match = _KERNEL_FLAVOUR.fullmatch(release)
+    if match is None:
+        return
+    flavour = match["flavour"]
+    images = [name.removeprefix("linux-image-") for name in metapackages if name.startswith("linux-image-")]
+    fitting = [name for name in images if name == flavour or name.startswith(f"{flavour}-")]
+    yield from sorted(fitting) or [flavour]
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    """Return the pattern of the names that a name of the table stands for."""
+    pattern = re.escape(name)
+    for placeholder, value in _PLACEHOLDERS.items():
+        pattern = pattern.replace(re.escape(placeholder), value)
+    return re.compile(pattern)

@@ -1,0 +1,65 @@
+"""Can the distribution's own archive have the driver that is asked for?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpunode.deb import satisfies
+from gpunode.driver_packages import driver_source, package_set
+from gpunode.machine import Machine
+from gpunode.preflight.flavour import chosen_flavour
+from gpunode.preflight.verdicts import Refusal
+from gpunode.settings import Settings
+
+_TABLE = "gpunode/data/driver_packages.yaml"
+_REPOSITORY = "set driver.source = 'cuda-repository'"
+
+
+def archive_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
+    """Refuse what the archive is known not to have; what its lists do not tell yet is judged after their refresh.
+
+    The settings are those of `on_system`.
+    """
+    asked, system = settings.driver, machine.operating_system
+    if not asked.enabled or asked.source != "distribution":
+        return
+    source = driver_source(settings, system)
+    if source is None:
+        yield Refusal("driver", f"no driver packages of {system.name}'s own archive are known", _TABLE, _REPOSITORY)
+        return
+    origins = dict.fromkeys(origin for origin, _ in machine.apt_sources.archives)
+    if origins and source.origin not in origins:
+        yield Refusal(
+            "driver",
+            f"apt on the node reads no archive of the origin {source.origin} (but {', '.join(origins)}), so that "
+            f"{source.name} is not known",
+            "apt-get indextargets on the node (Origin)",
+            f"give the node a source of {source.name} or of a mirror that keeps its Release files, or {_REPOSITORY}",
+        )
+    if machine.pci.nvswitches and "nvswitch" not in source.packages:
+        yield Refusal(
+            "driver",
+            f"the node has NVSwitches, and {source.name} has no fabric manager, without which CUDA does not start",
+            _TABLE,
+            _REPOSITORY,
+        )
+    yield from _not_offered(settings, machine)
+
+
+def _not_offered(settings: Settings, machine: Machine) -> Iterator[Refusal]:
+    """Refuse a package of which the lists know versions, and none that is asked for."""
+    asked, source = settings.driver, driver_source(settings, machine.operating_system)
+    if source is None:
+        return
+    flavour = chosen_flavour(settings, machine.pci.gpus)
+    for name, rule in package_set(asked, source, flavour, machine.pci.nvswitches, machine.boot).items():
+        offered = [version for offer, version in machine.offers if offer == name]
+        if rule and offered and not any(satisfies(version, rule) for version in offered):
+            yield Refusal(
+                "driver",
+                f"{source.name} has {name} at {', '.join(offered)}, and {asked.version or f'branch {rule}'} is asked "
+                "for",
+                f"apt-cache madison {name} on the node",
+                f"set driver.branch to one that it has, or {_REPOSITORY}",
+            )
+            return

@@ -1,0 +1,54 @@
+"""More components of the distribution's own archive, by the mirror and the key that the node uses already."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from pyinfra import host
+
+from facts.apt_archive import SOURCE, AptArchive
+from gpunode.apt_archive import AptArchive as Reading
+from gpunode.apt_archive import ArchiveError, more_components
+from operations.apt_shell import APT_GET, READ_LISTS, REFRESH
+from operations.failure import OperationRefused, known, node_operation
+from operations.files import write_command
+from operations.script import script_command
+
+_REMOVE = 'rm -f "$path"'
+
+
+@node_operation
+def components(origin: str, wanted: Collection[str]) -> Iterator[Any]:
+    """Let apt read components of the distribution's archive that the node's own entries do not enable.
+
+    Our entry goes again where they do. The lists are read by the operation that installs.
+
+    + origin: the Origin of the archive's Release files, such as Debian
+    + wanted: components beside main
+    """
+    archive = reading()
+    if not archive.components(origin):
+        # A fresh machine has no lists yet, and no Release file to tell whose archive it is.
+        yield script_command(f"{APT_GET}{READ_LISTS}{REFRESH}refresh")
+        archive = reading()
+    try:
+        text = more_components(archive, origin, wanted)
+    except ArchiveError as error:
+        raise OperationRefused(f"the archive of {origin}: {error}; nothing was changed") from error
+    if text == archive.own:
+        enabled = "by an entry of gpunode's" if text else "by the node's own entries"
+        host.noop(f"apt reads {', '.join(wanted)} of {origin}, {enabled}")
+    elif text is None:
+        yield script_command(_REMOVE, path=SOURCE)
+    else:
+        yield write_command(SOURCE, text)
+
+
+def reading() -> Reading:
+    """Return what apt reads; raise OperationRefused where the node does not say."""
+    archive: Reading = known(host.get_fact(AptArchive), "what apt reads")
+    return archive
+
+
+__all__ = ["SOURCE", "components", "reading"]

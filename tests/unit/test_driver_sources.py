@@ -1,0 +1,183 @@
+"""Where the driver's packages come from: which a node shall have of each source, and which must not stay there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from facts.apt_archive import AptArchive as AptArchiveFact
+from facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
+from gpunode import tables
+from gpunode.apt_archive import AptArchive, Target
+from gpunode.boot import Boot, Kernel
+from gpunode.driver_packages import DriverPackages as State
+from gpunode.driver_packages import (
+    Offers,
+    Simulation,
+    belongs,
+    gate,
+    holds_kernels,
+    leftovers,
+    moved_along,
+    of_another_source,
+    on_system,
+    package_set,
+)
+from gpunode.settings import SettingsError, settings_from
+from operations import driver_packages
+from tests.unit.simulated_host import Host, commands
+from tests.unit.test_preflight import DEBIAN, UBUNTU
+
+pytestmark = pytest.mark.pure
+
+CUDA_SOURCE, DEBIAN_SOURCE, UBUNTU_SOURCE = tables.driver_sources()
+NO_KERNEL = Boot("6.1.0-40-amd64")
+GENERIC = Boot("6.8.0-59-generic", "6.8.0-60-generic", "grub", (Kernel("6.8.0-60-generic", False),))
+
+
+def settings(**asked: Any) -> Any:
+    return settings_from({"driver": {"source": "distribution", **asked}})
+
+
+def test_debian_s_set_has_no_x_and_the_flavour_s_dkms_package() -> None:
+    asked = settings(branch="535").driver
+    wanted = package_set(asked, DEBIAN_SOURCE, "proprietary", 0, NO_KERNEL)
+    assert wanted == {
+        "nvidia-smi": "535", "libcuda1": "535", "libnvidia-ml1": "535", "libnvidia-cfg1": "535",
+        "nvidia-persistenced": None, "nvidia-kernel-dkms": "535",
+    }  # fmt: skip
+    opened = package_set(asked, DEBIAN_SOURCE, "open", 0, NO_KERNEL)
+    assert set(opened) ^ set(wanted) == {"nvidia-kernel-dkms", "nvidia-open-kernel-dkms"}
+
+
+def test_debian_s_set_has_headers_where_they_are_to_be_installed_and_ubuntu_s_never() -> None:
+    asked = settings(branch="535", kernel_headers="install").driver
+    boot = Boot("6.1.0-40-amd64", "6.1.0-41-amd64", "grub", (Kernel("6.1.0-41-amd64", False),))
+    assert "linux-headers-6.1.0-41-amd64" in package_set(asked, DEBIAN_SOURCE, "open", 0, boot)
+    assert not any("headers" in name for name in package_set(asked, UBUNTU_SOURCE, "open", 0, GENERIC))
+
+
+@pytest.mark.parametrize(("flavour", "mark"), [("open", "-open"), ("proprietary", "")])
+def test_ubuntu_s_set_has_built_modules_for_the_next_kernel_and_for_those_to_come(flavour: str, mark: str) -> None:
+    kernels = ("linux-image-generic-hwe-24.04", "linux-headers-generic", "linux-image-aws")
+    wanted = package_set(settings(version="580.95.05").driver, UBUNTU_SOURCE, flavour, 4, GENERIC, kernels)
+    assert wanted == {
+        f"nvidia-headless-no-dkms-580-server{mark}": "580.95.05",
+        "nvidia-utils-580-server": "580.95.05",
+        "nvidia-fabricmanager-580": "580.95.05",
+        f"linux-modules-nvidia-580-server{mark}-6.8.0-60-generic": None,
+        f"linux-modules-nvidia-580-server{mark}-generic-hwe-24.04": None,
+    }
+    assert all(belongs(name) for name in wanted)
+    alone = package_set(settings(version="580.95.05").driver, UBUNTU_SOURCE, flavour, 0, GENERIC)
+    assert f"linux-modules-nvidia-580-server{mark}-generic" in alone, "a virtual machine's metapackage has no modules"
+
+
+@pytest.mark.parametrize(
+    ("system", "asked", "branch"),
+    [
+        (DEBIAN, {}, "535"),
+        (UBUNTU, {}, "580"),
+        (DEBIAN, {"branch": "550"}, "550"),
+        (UBUNTU, {"version": "570.172.08"}, "570"),
+    ],
+)
+def test_a_branch_that_nobody_names_is_the_distribution_s(system: Any, asked: dict[str, Any], branch: str) -> None:
+    assert on_system(settings(**asked), system).driver.branch == branch
+    other = settings_from({})
+    assert on_system(other, system) is other, "only the distribution's"
+
+
+def test_kernels_are_held_where_modules_come_built() -> None:
+    assert holds_kernels(settings(), UBUNTU)
+    assert not holds_kernels(settings(), DEBIAN)
+    assert holds_kernels(settings(hold_kernel=True), DEBIAN)
+
+
+LEFT: list[tuple[str, tables.DriverSource, set[str], set[str], set[str]]] = [
+    ("Debian's other flavour", DEBIAN_SOURCE, {"nvidia-open-kernel-dkms"}, {"nvidia-kernel-dkms"},
+     {"nvidia-kernel-dkms"}),
+    ("the same name is NVIDIA's own package", CUDA_SOURCE, {"cuda-drivers"}, {"nvidia-kernel-dkms", "libnvidia-ml1"},
+     set()),
+    ("NVIDIA's pin", DEBIAN_SOURCE, {"nvidia-kernel-dkms"}, {"nvidia-driver-pinning-580.95.05", "nvidia-open"},
+     {"nvidia-driver-pinning-580.95.05", "nvidia-open"}),
+    ("another branch's modules", UBUNTU_SOURCE, {"linux-modules-nvidia-580-server-open-generic"},
+     {"linux-modules-nvidia-570-server-open-generic", "linux-modules-nvidia-580-server-generic",
+      "linux-modules-nvidia-580-server-open-6.8.0-59-generic"},
+     {"linux-modules-nvidia-570-server-open-generic", "linux-modules-nvidia-580-server-generic"}),
+    ("a module that DKMS would build beside the signed one", UBUNTU_SOURCE, {"nvidia-utils-580-server"},
+     {"nvidia-dkms-580-server-open"}, {"nvidia-dkms-580-server-open"}),
+    ("what nobody names", DEBIAN_SOURCE, {"nvidia-smi"}, {"nvidia-settings", "nvidia-container-toolkit"}, set()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted", "there", "going"), [row[1:] for row in LEFT], ids=[row[0] for row in LEFT]
+)
+def test_what_must_not_stay_beside_the_wanted_packages_goes(
+    source: tables.DriverSource, wanted: set[str], there: set[str], going: set[str]
+) -> None:
+    assert set(leftovers(source, wanted, there | wanted)) == going
+
+
+def test_a_driver_of_another_source_is_known_by_its_packages() -> None:
+    assert of_another_source(DEBIAN_SOURCE, ["nvidia-driver-pinning-580", "libnvidia-ml1"])
+    assert of_another_source(CUDA_SOURCE, ["nvidia-smi"])
+    assert of_another_source(CUDA_SOURCE, ["nvidia-headless-no-dkms-570-server-open"])
+    assert not of_another_source(DEBIAN_SOURCE, ["nvidia-smi", "nvidia-alternative", "nvidia-kernel-dkms"])
+
+
+def test_a_library_of_another_source_comes_along_or_goes() -> None:
+    others = {"libcuda1": "535.261.03-1", "nvidia-alternative": "535.261.03-1", "nvidia-support": "20220217+3"}
+    offered = [("libcuda1", "595.58.03-1"), ("libcuda1", "580.95.05-1"), ("libcuda1", "580.82.07-1")]
+    assert moved_along(others, offered, "580.95.05") == ["libcuda1=580.95.05-1", "nvidia-alternative-"]
+
+
+def test_the_gate_lets_a_driver_of_another_source_go_and_judges_no_branch_by_a_number_that_is_none() -> None:
+    simulation = Simulation(
+        (("nvidia-smi", None, "550.163.01-1"), ("nvidia-persistenced", "580.95.05-1", "535.171.04-1")),
+        (("nvidia-driver-cuda", "580.95.05-1"),),
+    )
+    wanted = {"nvidia-smi": "550.163.01-1", "nvidia-persistenced": "535.171.04-1"}
+    assert gate(simulation, wanted, "550", True, moved=True, unbound=["nvidia-persistenced"]) is None
+    reasons = [
+        gate(simulation, wanted, "550", True, moved=False, unbound=["nvidia-persistenced"]),
+        gate(simulation, wanted, "550", True, moved=True),
+        gate(replace(simulation, goes=(("containerd", "1"),)), wanted, "550", True, True, ["nvidia-persistenced"]),
+    ]
+    assert all(reasons)
+
+
+ARCHIVE = AptArchive(
+    (Target("Debian", "http://mirror.example/debian", "bookworm", "main", "/etc/apt/sources.list"),),
+    (("/etc/apt/sources.list", "deb http://mirror.example/debian bookworm main\n"),),
+)
+
+
+def test_the_change_sees_the_distribution_s_archive_alone(host: Host) -> None:
+    host.readings[DriverPackages] = State(())
+    host.readings[AptArchiveFact] = ARCHIVE
+    host.readings[DriverOffers] = Offers((("nvidia-smi", "535.261.03-1"),))
+    host.readings[DriverSimulation] = Simulation((("nvidia-smi", None, "535.261.03-1"),), ())
+    ask: dict[str, Any] = {
+        "wanted": {"nvidia-smi": "535"}, "branch": "535", "branch_change": False, "rollback": "required",
+        "kernel": None,
+    }  # fmt: skip
+    asked: list[dict[str, Any]] = []
+    answer = host.get_fact
+    host.get_fact = lambda fact, **given: asked.append({fact.__name__: given}) or answer(fact)  # type: ignore[method-assign,func-returns-value]
+    commands(driver_packages.installed, host, **ask, source=DEBIAN_SOURCE)
+    given = {name: values for entry in asked for name, values in entry.items()}
+    whole = given["DriverOffers"]["sources"]
+    assert "Components: main contrib non-free non-free-firmware" in whole
+    assert given["DriverSimulation"]["sources"] == whole
+    asked.clear()
+    commands(driver_packages.installed, host, **ask, source=CUDA_SOURCE)
+    assert {name: values for entry in asked for name, values in entry.items()}["DriverOffers"]["sources"] == ""
+
+
+def test_an_unknown_source_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(SettingsError, match=r"driver\.source"):
+        settings_from({"driver": {"source": "backports"}})
