@@ -18,6 +18,8 @@ from lab import nodes as lab_nodes
 
 CHECKOUT = Path(__file__).parent.parent.parent
 LAB = os.environ.get("GPUNODE_LAB", "default")
+# The slow tests compile whole drivers.
+SECONDS = 3600 if os.environ.get("GPUNODE_TEST_ALL") == "1" else 900
 # What a scenario tells at length: molecule swallows what a passing test prints, and a lab's own folder goes with it.
 REPORTS = CHECKOUT / ".reports"
 
@@ -55,7 +57,7 @@ def command(*arguments: str, **environment: str) -> Run:
     done = subprocess.run(
         [Path(sys.executable).parent / arguments[0], *arguments[1:]],
         cwd=CHECKOUT, env={**os.environ, "NO_COLOR": "1", **environment}, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=900, check=False,
+        capture_output=True, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip
     return Run(done.returncode, done.stdout, done.stderr)
 
