@@ -6,12 +6,13 @@ from gpunode.driver_packages import driver_source, holds_kernels, on_system, pac
 from gpunode.preflight import chosen_flavour
 from gpunode.settings import DriverSettings
 from gpunode.tables import DriverSource
-from operations import apt_archive, driver_packages, files, initramfs
+from operations import apt_archive, driver_packages, files, initramfs, kernel
 from operations import driver as kernel_module
 
 SOFTDEP = "/etc/modprobe.d/gpunode-nvidia-uvm.conf"
 PARAMETERS = "/etc/modprobe.d/gpunode-nvidia.conf"
 NOUVEAU = "gpunode-nouveau.conf"
+UMAD = "/etc/modules-load.d/gpunode-nvlink.conf"
 
 
 @component("Driver")
@@ -62,7 +63,7 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
         trust("cuda")
     driver_packages.installed(
         name=f"Install NVIDIA driver {asked.version or asked.branch} ({_flavour()})",
-        wanted=package_set(asked, source, _flavour(), machine.pci.nvswitches, machine.boot, machine.driver.kernels),
+        wanted=package_set(asked, source, _flavour(), machine.pci.fabric, machine.boot, machine.driver.kernels),
         branch=asked.branch or "",
         branch_change=asked.allow_branch_change,
         rollback=asked.rollback,
@@ -84,7 +85,9 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
 
 
 def _services(asked: DriverSettings) -> None:
-    if node().pci.nvswitches:
+    if node().pci.switch_managers:
+        _management_datagrams()
+    if node().pci.fabric:
         kernel_module.service(
             name="Run fabric manager, now and at boot", unit="nvidia-fabricmanager.service", required=True
         )
@@ -92,6 +95,14 @@ def _services(asked: DriverSettings) -> None:
         kernel_module.service(
             name="Run the persistence daemon, now and at boot", unit="nvidia-persistenced.service", required=False
         )
+
+
+def _management_datagrams() -> None:
+    files.template(
+        name="Persist the kernel module that reaches NVLink 5's switches", path=UMAD, source="modules-load.conf",
+        modules=["ib_umad"],
+    )  # fmt: skip
+    kernel.loaded(name="Load the kernel module that reaches NVLink 5's switches", modules=["ib_umad"])
 
 
 def _parameters(asked: DriverSettings, modules: list[str]) -> None:

@@ -8,7 +8,11 @@ from gpunode.pci import parse_pci_gpus
 
 
 class PciGpus(NodeFact[Reading]):
-    """Read NVIDIA's display controllers (class 0x03) and NVSwitches (0x0680) from sysfs, with no driver needed."""
+    """Read NVIDIA's display controllers (class 0x03) and NVSwitches (0x0680) from sysfs, with no driver needed.
+
+    From NVLink 5 on the switches are none of the bus's: they are reached by InfiniBand devices whose vital product data
+    says SW_MNG (drivers.yaml, fabric_manager).
+    """
 
     probe = r"""
 for device in /sys/bus/pci/devices/*; do
@@ -18,5 +22,9 @@ for device in /sys/bus/pci/devices/*; do
   case "$class" in 0x03*) read -r id < "$device/device"; echo "gpu=${device##*/} $vendor $id";;
     0x0680*) echo "nvswitch=${device##*/}";; esac
 done
+for device in /sys/class/infiniband/*; do
+  grep -qas SW_MNG "$device/device/vpd" && echo "switch_manager=${device##*/}"
+done
+[ -d /sys/module/ib_umad ] || [ -e /dev/infiniband/umad0 ] && echo umad=loaded
 """
     parse = staticmethod(parse_pci_gpus)

@@ -10,7 +10,7 @@ from gpunode.reading import Reading
 
 @dataclass(frozen=True)
 class KernelFeatures(Reading):
-    """Hold the names of modules whose effect is there: overlay, br_netfilter."""
+    """Hold the names of modules whose effect is there: overlay, br_netfilter, ib_umad."""
 
     present: tuple[str, ...]
 

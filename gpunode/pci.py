@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from gpunode import tables
-from gpunode.probe_output import repeated
+from gpunode.probe_output import repeated, values
 from gpunode.reading import ParseError, Reading
 
 _LINE = re.compile(r"^(?P<address>[0-9a-fA-F:.]+) 0x(?P<vendor>[0-9a-fA-F]{4}) 0x(?P<device>[0-9a-fA-F]{4})$")
@@ -25,14 +25,30 @@ class PciGpu(Reading):
 
 @dataclass(frozen=True)
 class PciGpus(Reading):
-    """Hold every NVIDIA display controller of a node, by PCI address, and how many NVSwitches there are."""
+    """Hold every NVIDIA display controller of a node, by PCI address, and how its NVSwitches are reached.
+
+    `nvswitches` are those on the bus; from NVLink 5 on there are `switch_managers` instead: InfiniBand devices by which
+    the switches are managed, for which the module ib_umad must be there (`umad_loaded`).
+    """
 
     gpus: tuple[PciGpu, ...]
     nvswitches: int = 0
+    switch_managers: int = 0
+    umad_loaded: bool = False
+
+    @property
+    def fabric(self) -> tuple[str, ...]:
+        """Return the groups of packages that the switches need (driver_packages.yaml): none, nvswitch, and nvlink5."""
+        if self.switch_managers:
+            return ("nvswitch", "nvlink5")
+        return ("nvswitch",) if self.nvswitches else ()
 
 
 def parse_pci_gpus(lines: list[str]) -> PciGpus:
-    """Parse lines `gpu=0000:1a:00.0 0x10de 0x2330` and `nvswitch=ADDRESS`; the PCI table gives name and generation."""
+    """Parse lines `gpu=0000:1a:00.0 0x10de 0x2330` and `nvswitch=ADDRESS`, and of NVLink 5.
+
+    The PCI table gives name and generation.
+    """
     gpus = []
     for line in repeated(lines, "gpu"):
         match = _LINE.match(line)
@@ -49,5 +65,9 @@ def parse_pci_gpus(lines: list[str]) -> PciGpus:
                 vendor=match["vendor"].upper(),
             )
         )
-    switches = repeated(lines, "nvswitch")
-    return PciGpus(tuple(sorted(gpus, key=lambda gpu: gpu.address)), len(switches))
+    return PciGpus(
+        gpus=tuple(sorted(gpus, key=lambda gpu: gpu.address)),
+        nvswitches=len(repeated(lines, "nvswitch")),
+        switch_managers=len(repeated(lines, "switch_manager")),
+        umad_loaded=values(lines).get("umad") == "loaded",
+    )

@@ -7,12 +7,12 @@ from the same judgement as the verdict at the end of a run: what is not as asked
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
 from gpunode.disturbance import Disturbance
-from gpunode.driver_packages import on_system
+from gpunode.driver_packages import driver_source, on_system, package_set
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
@@ -29,7 +29,8 @@ class Step(Reading):
     """Hold one thing to be done: of which component, what, because of what, and what it disturbs.
 
     `found` and `wanted` are the two sides of the difference; `pending` says that a run will report it, not do it: the
-    settings do not allow it now (disruption.allow), or it is for a person to do.
+    settings do not allow it now (disruption.allow), or it is for a person to do. `packages` are what it installs,
+    as far as settings and tables tell: what else these need comes along.
     """
 
     component: str
@@ -38,6 +39,7 @@ class Step(Reading):
     wanted: str | None
     disturbs: Disturbance
     pending: bool = False
+    packages: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types; what it disturbs by name."""
@@ -100,7 +102,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
             # A service that no container feels may be restarted in any case: a first provisioning is exempt.
             felt = step.disturbs > Disturbance.restart or node.containerd.shims > 0
             waits = step.disturbs > allowed and felt
-            yield Step(step.component, step.action, step.found, step.wanted, step.disturbs, waits or step.pending)
+            yield replace(step, pending=waits or step.pending)
 
 
 def _step(action: str, item: Finding, disturbs: Disturbance | None = None, pending: bool = False) -> Step:
@@ -137,7 +139,8 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         flavour = chosen_flavour(settings, node.pci.gpus)
         verb = "install" if there.module_version is None else "change to"
         # Packages alone disturb nobody: the loaded module stays until the node boots.
-        yield _step(f"{verb} driver {rule}, {flavour} kernel module", changes, Disturbance.nothing)
+        step = _step(f"{verb} driver {rule}, {flavour} kernel module", changes, Disturbance.nothing)
+        yield replace(step, packages=_packages(settings, node, flavour))
     kernel = node.boot.next_kernel
     if installs and kernel is not None and not kernel.headers and asked.kernel_headers == "install":
         yield Step(
@@ -146,6 +149,10 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         )  # fmt: skip
     if installs and (manager := _take(found, Subject.FABRIC_MANAGER)) and not changes:
         yield _step("install fabric manager at the driver's version", manager)
+    if installs and (subnet := _take(found, Subject.SUBNET_MANAGER)) and not changes:
+        yield _step("install the NVLink subnet manager", subnet)
+    if installs and (umad := _take(found, Subject.UMAD)):
+        yield _step("load ib_umad, now and at boot", umad)
     held = _take(found, Subject.HELD)
     if installs and asked.hold and (changes or held):
         loose = held.found if held else None
@@ -155,11 +162,23 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     if (images := found.get(Subject.INITRAMFS)) and node.boot.with_nouveau:
         del found[Subject.INITRAMFS]
         yield _step("make the initial file systems anew without nouveau, in effect at the next boot", images)
+    if changes and node.pci.fabric and there.module_version is None:
+        running = "running, starts at boot"
+        action = "run nvidia-fabricmanager, now and at boot"
+        yield Step("driver", action, "not installed", running, Disturbance.nothing)
     yield from _services(found)
     yield from _load(node, found, module if installs else None)
     # The new driver's own: what they say of the old one is no step beside it.
     if changes or there.loaded_version is None:
         _take(found, Subject.GPUS, Subject.NEXT_BOOT)
+
+
+def _packages(settings: Settings, node: Node, flavour: str) -> tuple[str, ...]:
+    source = driver_source(settings, node.operating_system)
+    if source is None:
+        return ()
+    wanted = package_set(settings.driver, source, flavour, node.pci.fabric, node.boot, node.driver.kernels)
+    return tuple(sorted(name if rule is None else f"{name} {rule}" for name, rule in wanted.items()))
 
 
 def _services(found: Bad) -> Iterator[Step]:

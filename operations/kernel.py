@@ -16,7 +16,7 @@ from operations.failure import known, node_operation
 def loaded(modules: list[str]) -> Iterator[Any]:
     """Load the modules whose effect is missing; persist them with a file in /etc/modules-load.d beside this.
 
-    + modules: among overlay and br_netfilter
+    + modules: among overlay, br_netfilter and ib_umad
     """
     present = known(host.get_fact(KernelFeatures), "the kernel's features")
     missing = [module for module in modules if module not in present.present]

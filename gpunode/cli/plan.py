@@ -111,6 +111,8 @@ def as_text(plans: Plans) -> str:
             pending = "; PENDING: a run does not do it now" if step.pending else ""
             now = f"now {step.found or 'none'}, wanted {step.wanted}"
             lines.append(f"  {number}. {step.component}: {step.action} ({now}{effect}{pending})")
+            if step.packages:
+                lines.append(f"     packages: {', '.join(step.packages)}")
         for caution in found.cautions:
             lines.append(f"  caution: {caution.component}: {caution.reason}; {caution.remedy}")
     return "\n".join(lines)

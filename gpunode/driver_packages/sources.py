@@ -53,20 +53,21 @@ def package_set(
     asked: DriverSettings,
     source: DriverSource,
     flavour: str,
-    nvswitches: int,
+    fabric: Collection[str],
     boot: Boot,
     kernels: Collection[str] = (),
 ) -> dict[str, str | None]:
     """Return package -> rule (branch or version; None: any) of the driver, as its source names the packages.
 
     + flavour: open or proprietary
+    + fabric: groups of packages that the node's NVSwitches need, as PciGpus tells them
     + boot: what boots next. Headers are asked for where the module is built on the node, the settings let gpunode
       install them and the next kernel has none; where modules come built, the next kernel's are
     + kernels: installed packages that bring new kernels: their modules are to come along
     """
     rule = asked.version or asked.branch or ""
     values = {"<rule>": rule, "<branch>": versions.branch_of(rule), "<flavour>": "-open" if flavour == "open" else ""}
-    groups = ["always", flavour, *(["nvswitch"] if nvswitches else [])]
+    groups = ["always", flavour, *fabric]
     wanted: dict[str, str | None] = {}
     for name, bound in ((name, bound) for group in groups for name, bound in source.packages.get(group, {}).items()):
         if "<fabric manager>" in name:

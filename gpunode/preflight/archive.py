@@ -36,10 +36,12 @@ def archive_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
             "apt-get indextargets on the node (Origin)",
             f"give the node a source of {source.name} or of a mirror that keeps its Release files, or {_REPOSITORY}",
         )
-    if machine.pci.nvswitches and "nvswitch" not in source.packages:
+    lacks = [group for group in machine.pci.fabric if group not in source.packages]
+    if lacks:
+        what = "fabric manager" if "nvswitch" in lacks else "NVLink subnet manager (nvlsm)"
         yield Refusal(
             "driver",
-            f"the node has NVSwitches, and {source.name} has no fabric manager, without which CUDA does not start",
+            f"the node has NVSwitches, and {source.name} has no {what}, without which CUDA does not start",
             _TABLE,
             _REPOSITORY,
         )
@@ -52,7 +54,7 @@ def _not_offered(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     if source is None:
         return
     flavour = chosen_flavour(settings, machine.pci.gpus)
-    for name, rule in package_set(asked, source, flavour, machine.pci.nvswitches, machine.boot).items():
+    for name, rule in package_set(asked, source, flavour, machine.pci.fabric, machine.boot).items():
         offered = [version for offer, version in machine.offers if offer == name]
         if rule and offered and not any(satisfies(version, rule) for version in offered):
             yield Refusal(

@@ -113,7 +113,7 @@ def _held(settings: Settings, node: Node) -> Iterator[Finding]:
 def _services(settings: Settings, node: Node) -> Iterator[Finding]:
     """Judge fabric manager where there are NVSwitches, and the persistence daemon where its unit is."""
     driver = node.driver
-    if node.pci.nvswitches and driver.module_version is not None:
+    if node.pci.fabric and driver.module_version is not None:
         there = driver.fabric_managers
         yield compared(
             "driver", Subject.FABRIC_MANAGER, ", ".join(there) or None, driver.module_version,
@@ -122,6 +122,17 @@ def _services(settings: Settings, node: Node) -> Iterator[Finding]:
             disturbs=Disturbance.restart,
         )  # fmt: skip
         yield _service(node, "nvidia-fabricmanager")
+    if node.pci.switch_managers and driver.module_version is not None:
+        manager = dict(driver.packages).get("nvlsm")
+        yield compared(
+            "driver", Subject.SUBNET_MANAGER, manager, "any version", manager is not None,
+            cause="fabric manager does not start without nvlsm on a board of NVLink 5",
+        )  # fmt: skip
+        umad = node.pci.umad_loaded
+        yield compared(
+            "driver", Subject.UMAD, "loaded" if umad else None, "loaded", umad,
+            cause="fabric manager reaches the NVSwitches of NVLink 5 by it",
+        )  # fmt: skip
     # `present` is only verified, and this daemon is a convenience that nobody has asked for there.
     if settings.driver.persistenced and settings.driver.source != "present" and driver.service("nvidia-persistenced"):
         yield _service(node, "nvidia-persistenced")

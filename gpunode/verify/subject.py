@@ -17,6 +17,8 @@ class Subject(StrEnum):
     PARAMETERS = "module parameters"
     HELD = "held"
     FABRIC_MANAGER = "fabric manager"
+    SUBNET_MANAGER = "NVLink subnet manager"
+    UMAD = "ib_umad"
     GPUS = "GPUs by nvidia-smi"
     NEXT_BOOT = "next boot"
     SIGNATURE = "next boot's signature"

@@ -126,22 +126,22 @@ def test_fabric_manager_comes_under_its_branch_s_name_where_there_are_nvswitches
 ) -> None:
     settings = settings_from({"driver": asked})
     rule = asked.get("version") or asked.get("branch")
-    wanted = package_set(settings.driver, CUDA, "open", 4, NO_KERNEL)
+    wanted = package_set(settings.driver, CUDA, "open", ("nvswitch",), NO_KERNEL)
     assert wanted == {f"nvidia-driver-pinning-{rule}": None, "nvidia-open": rule, name: rule}
-    assert name not in package_set(settings.driver, CUDA, "open", 0, NO_KERNEL)
-    assert "cuda-drivers" in package_set(settings.driver, CUDA, "proprietary", 0, NO_KERNEL)
+    assert name not in package_set(settings.driver, CUDA, "open", (), NO_KERNEL)
+    assert "cuda-drivers" in package_set(settings.driver, CUDA, "proprietary", (), NO_KERNEL)
 
 
 def test_headers_come_for_the_next_kernel_alone_where_they_are_to_be_installed() -> None:
     kernels = (Kernel("6.1.0-40-amd64", False), Kernel("6.1.0-41-amd64", False), Kernel("6.1.0-39-amd64", False))
     boot = Boot("6.1.0-40-amd64", "6.1.0-41-amd64", "grub", kernels)
-    wanted = package_set(settings_from({"driver": {"kernel_headers": "install"}}).driver, CUDA, "open", 0, boot)
+    wanted = package_set(settings_from({"driver": {"kernel_headers": "install"}}).driver, CUDA, "open", (), boot)
     assert {name for name in wanted if name.startswith("linux-")} == {
         "linux-headers-6.1.0-41-amd64",
     }  # fmt: skip
-    assert not any(name.startswith("linux-") for name in package_set(settings_from({}).driver, CUDA, "open", 0, boot))
+    assert not any(name.startswith("linux-") for name in package_set(settings_from({}).driver, CUDA, "open", (), boot))
     there = replace(boot, kernels=tuple(replace(kernel, headers=True) for kernel in kernels))
-    wanted = package_set(settings_from({"driver": {"kernel_headers": "install"}}).driver, CUDA, "open", 0, there)
+    wanted = package_set(settings_from({"driver": {"kernel_headers": "install"}}).driver, CUDA, "open", (), there)
     assert not any(name.startswith("linux-") for name in wanted)
 
 

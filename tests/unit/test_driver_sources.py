@@ -43,26 +43,26 @@ def settings(**asked: Any) -> Any:
 
 def test_debian_s_set_has_no_x_and_the_flavour_s_dkms_package() -> None:
     asked = settings(branch="535").driver
-    wanted = package_set(asked, DEBIAN_SOURCE, "proprietary", 0, NO_KERNEL)
+    wanted = package_set(asked, DEBIAN_SOURCE, "proprietary", (), NO_KERNEL)
     assert wanted == {
         "nvidia-smi": "535", "libcuda1": "535", "libnvidia-ml1": "535", "libnvidia-cfg1": "535",
         "nvidia-persistenced": None, "nvidia-kernel-dkms": "535",
     }  # fmt: skip
-    opened = package_set(asked, DEBIAN_SOURCE, "open", 0, NO_KERNEL)
+    opened = package_set(asked, DEBIAN_SOURCE, "open", (), NO_KERNEL)
     assert set(opened) ^ set(wanted) == {"nvidia-kernel-dkms", "nvidia-open-kernel-dkms"}
 
 
 def test_debian_s_set_has_headers_where_they_are_to_be_installed_and_ubuntu_s_never() -> None:
     asked = settings(branch="535", kernel_headers="install").driver
     boot = Boot("6.1.0-40-amd64", "6.1.0-41-amd64", "grub", (Kernel("6.1.0-41-amd64", False),))
-    assert "linux-headers-6.1.0-41-amd64" in package_set(asked, DEBIAN_SOURCE, "open", 0, boot)
-    assert not any("headers" in name for name in package_set(asked, UBUNTU_SOURCE, "open", 0, GENERIC))
+    assert "linux-headers-6.1.0-41-amd64" in package_set(asked, DEBIAN_SOURCE, "open", (), boot)
+    assert not any("headers" in name for name in package_set(asked, UBUNTU_SOURCE, "open", (), GENERIC))
 
 
 @pytest.mark.parametrize(("flavour", "mark"), [("open", "-open"), ("proprietary", "")])
 def test_ubuntu_s_set_has_built_modules_for_the_next_kernel_and_for_those_to_come(flavour: str, mark: str) -> None:
     kernels = ("linux-image-generic-hwe-24.04", "linux-headers-generic", "linux-image-aws")
-    wanted = package_set(settings(version="580.95.05").driver, UBUNTU_SOURCE, flavour, 4, GENERIC, kernels)
+    wanted = package_set(settings(version="580.95.05").driver, UBUNTU_SOURCE, flavour, ("nvswitch",), GENERIC, kernels)
     assert wanted == {
         f"nvidia-headless-no-dkms-580-server{mark}": "580.95.05",
         "nvidia-utils-580-server": "580.95.05",
@@ -71,7 +71,7 @@ def test_ubuntu_s_set_has_built_modules_for_the_next_kernel_and_for_those_to_com
         f"linux-modules-nvidia-580-server{mark}-generic-hwe-24.04": None,
     }
     assert all(belongs(name) for name in wanted)
-    alone = package_set(settings(version="580.95.05").driver, UBUNTU_SOURCE, flavour, 0, GENERIC)
+    alone = package_set(settings(version="580.95.05").driver, UBUNTU_SOURCE, flavour, (), GENERIC)
     assert f"linux-modules-nvidia-580-server{mark}-generic" in alone, "a virtual machine's metapackage has no modules"
 
 

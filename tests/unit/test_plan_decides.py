@@ -137,6 +137,32 @@ def test_it_can_be_done(case: str, tmp_path: Path) -> None:
     assert (code, found["verdict"]) == (0, "can be done"), found["refusals"]
 
 
+@pytest.mark.parametrize(
+    ("branch", "packages"),
+    [
+        ("575", ["nvidia-driver-pinning-575", "nvidia-fabricmanager-575 575", "nvidia-open 575"]),
+        ("580", ["nvidia-driver-pinning-580", "nvidia-fabricmanager 580", "nvidia-open 580"]),
+    ],
+)
+def test_fabric_manager_comes_with_the_driver_under_its_branch_s_name_where_there_are_nvswitches(
+    branch: str, packages: list[str], tmp_path: Path
+) -> None:
+    facts = {"pci": {**bus(H100), "nvswitches": 4}}
+    code, found = decided(tmp_path, (H100,), facts, {"driver": {"branch": branch}, "cuda": NO_CUDA})
+    assert code == 0
+    step = next(step for step in found["steps"] if step["packages"])
+    assert step["packages"] == packages and step["action"].startswith(f"install driver {branch}")
+    assert "run nvidia-fabricmanager, now and at boot" in [step["action"] for step in found["steps"]]
+
+
+def test_the_switches_of_nvlink_5_take_the_subnet_manager_too(tmp_path: Path) -> None:
+    facts = {"pci": {**bus(B200), "switch_managers": 2}}
+    _, found = decided(tmp_path, (B200,), facts, {"driver": {"branch": "580"}, "cuda": NO_CUDA})
+    assert {"nvlsm", "nvidia-fabricmanager 580"} <= {name for step in found["steps"] for name in step["packages"]}
+    code, refused = decided(tmp_path, (H100,), facts, {"driver": {"source": "distribution"}, "cuda": NO_CUDA})
+    assert code == 2 and "has no fabric manager" in refused["refusals"][0]["reason"]
+
+
 def test_a_branch_past_its_end_of_life_is_a_warning_with_the_date_and_its_source(tmp_path: Path) -> None:
     _, found = decided(tmp_path, (H100,), {}, {"driver": {"branch": "570"}})
     (caution,) = found["cautions"]
