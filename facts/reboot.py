@@ -19,7 +19,7 @@ systemctl show -p UserspaceTimestampMonotonic -p SystemState
 systemd-detect-virt --quiet --container && echo container=yes
 [ -z "$(dpkg --audit; ls /var/lib/dpkg/updates)" ] && ! systemctl -q is-active apt-daily-upgrade.service ||
   echo packaging=busy
-module=$(modinfo -F filename nvidia || modinfo -F filename nvidia-current)
+module=$(modinfo -F filename nvidia || modinfo -F filename nvidia-current || modinfo -F filename nvidia-current-open)
 [ {RECORD} -nt "$module" ] && echo "attempt=$(head -n 1 {RECORD})"
 """
     parse = staticmethod(parse_running_boot)

@@ -30,7 +30,7 @@ def components(origin: str, wanted: Collection[str]) -> Iterator[Any]:
     archive = reading()
     if not archive.components(origin):
         # A fresh machine has no lists yet, and no Release file to tell whose archive it is.
-        yield script_command(f"{APT_GET}{READ_LISTS}{REFRESH}refresh")
+        yield script_command(f"{APT_GET}{READ_LISTS}{REFRESH}refresh ''")
         archive = reading()
     try:
         text = more_components(archive, origin, wanted)

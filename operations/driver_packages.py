@@ -263,7 +263,7 @@ def installed(
     + branch_change: whether a driver of another branch may be replaced
     + rollback: required: nothing is changed where the installed packages cannot be saved; or best-effort
     + kernel: release of the kernel for which the module must be there afterwards; None: the running one
-    + source: where they come from, whose list must be refreshed where it is a repository of ours. Of a distribution's
+    + source: where they come from, whose list must be refreshed where gpunode wrote its entry. Of a distribution's
       archive nothing else is in apt's sight
     + proof: what is asked of the change: that the module is `loaded`, or on `disk`, or of the `packages` alone
     """
@@ -280,7 +280,7 @@ def installed(
         there = dict(state.packages)
         host.noop(f"installed: {', '.join(f'{name} {there[name]}' for name in wanted)}")
         return
-    repository = "cuda" if source.origin is None else ""
+    repository = "cuda" if source.origin is None else "distribution"
     yield explained_command(script_command(f'{APT_GET}{READ_LISTS}{REFRESH}refresh "$1"', repository))
     sources = _archive(source)
     moved = of_another_source(source, state.driver)
