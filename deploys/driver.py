@@ -63,11 +63,12 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
         trust("cuda")
     driver_packages.installed(
         name=f"Install NVIDIA driver {asked.version or asked.branch} ({_flavour()})",
-        wanted=package_set(asked, source, _flavour(), machine.pci.fabric, machine.boot, machine.driver.kernels),
+        wanted=package_set(asked, source, _flavour(), machine.pci.fabric, machine.boot),
         branch=asked.branch or "",
         branch_change=asked.allow_branch_change,
         rollback=asked.rollback,
         kernel=machine.boot.next_release,
+        headers=machine.boot.next_kernel is None or machine.boot.next_kernel.headers,
         source=source,
         # A root file system without a kernel is an image that is being made.
         proof="loaded" if machine.has_gpu else "disk" if machine.boot.next_release else "packages",

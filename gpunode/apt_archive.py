@@ -141,7 +141,7 @@ def _kept(found: dict[str, str], file: str) -> dict[str, str]:
     kept = {_OPTIONS[name]: value.replace(",", " ") for name, value in found.items() if name in _OPTIONS}
     if any("PGP" in value for value in kept.values()):
         raise ArchiveError(
-            f"{file} holds the archive's key itself (Signed-By), where gpunode expects the path of a keyring; add the "
-            "components to it yourself"
+            f"{file} holds the archive's key itself (Signed-By), where gpunode expects the path of a keyring; put "
+            "the key into /usr/share/keyrings, and its path there"
         )
     return kept

@@ -125,9 +125,14 @@ class DriverState(Reading):
 def _same(loaded: str, asked: str) -> bool:
     """Say whether two values of a parameter are one: numbers as the kernel prints them (unsigned), texts in quotes."""
     try:
-        return int(loaded, 0) % 2**32 == int(asked, 0) % 2**32
+        return _number(loaded) % 2**32 == _number(asked) % 2**32
     except ValueError:
         return loaded.strip('"') == asked.strip('"')
+
+
+def _number(text: str) -> int:
+    """Return a number as the kernel reads it: 0660 is octal."""
+    return int(text, 8) if re.fullmatch(r"-?0[0-7]+", text) else int(text, 0)
 
 
 def _flavour(proc_version: str | None) -> str | None:

@@ -168,6 +168,11 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         yield Step("driver", action, "not installed", running, Disturbance.nothing)
     yield from _services(found)
     yield from _load(node, found, module if installs else None)
+    source = driver_source(settings, node.operating_system)
+    if source and not source.built_on_node and kernel and not changes and (item := _take(found, Subject.NEXT_BOOT)):
+        names = _packages(settings, node, chosen_flavour(settings, node.pci.gpus))
+        modules = tuple(name for name in names if kernel.release in name)
+        yield replace(_step(f"install the modules of kernel {kernel.release}", item), packages=modules)
     # The new driver's own: what they say of the old one is no step beside it.
     if changes or there.loaded_version is None:
         _take(found, Subject.GPUS, Subject.NEXT_BOOT)
@@ -177,7 +182,7 @@ def _packages(settings: Settings, node: Node, flavour: str) -> tuple[str, ...]:
     source = driver_source(settings, node.operating_system)
     if source is None:
         return ()
-    wanted = package_set(settings.driver, source, flavour, node.pci.fabric, node.boot, node.driver.kernels)
+    wanted = package_set(settings.driver, source, flavour, node.pci.fabric, node.boot)
     return tuple(sorted(name if rule is None else f"{name} {rule}" for name, rule in wanted.items()))
 
 

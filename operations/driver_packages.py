@@ -29,13 +29,14 @@ from gpunode.driver_packages import (
     belongs,
     chosen,
     gate,
+    goes_along,
     leftovers,
     moved_along,
     of_another_source,
     pin_text,
 )
 from gpunode.driver_packages import DriverPackages as State
-from gpunode.tables import DriverSource
+from gpunode.tables import DriverSource, driver_sources
 from operations import apt_archive
 from operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
 from operations.explained import explained_command
@@ -161,7 +162,7 @@ done
 if [ "$proof" != packages ] && [ "$on_disk" != "$upstream" ]; then
   failed_build
   reject "$upstream is installed, but for kernel ${kernel:-$(uname -r)} the module on disk is ${on_disk:-none}; see\\
- dkms status"
+ dkms status, or where modules come built, for which driver linux-modules-nvidia-* of that kernel is"
 fi
 # nouveau gives the GPU up at a boot alone, and a module that is built for another kernel waits for that kernel.
 if [ "$proof" = loaded ] && [ -z "$(loaded_version)" ] && [ ! -d /sys/module/nouveau ] &&
@@ -255,6 +256,7 @@ def installed(
     kernel: str | None,
     source: DriverSource,
     proof: str = "loaded",
+    headers: bool = True,
 ) -> Iterator[Any]:
     """Install the driver's packages together, at one version, and put back those of before if the new do not work.
 
@@ -265,6 +267,7 @@ def installed(
     + kernel: release of the kernel for which the module must be there afterwards; None: the running one
     + source: where they come from, whose list must be refreshed where gpunode wrote its entry. Of a distribution's
       archive nothing else is in apt's sight
+    + headers: whether that kernel's headers were there when the run began
     + proof: what is asked of the change: that the module is `loaded`, or on `disk`, or of the `packages` alone
     """
     yield from settled(DRIVER)
@@ -284,20 +287,26 @@ def installed(
     yield explained_command(script_command(f'{APT_GET}{READ_LISTS}{REFRESH}refresh "$1"', repository))
     sources = _archive(source)
     moved = of_another_source(source, state.driver)
-    others = {name: version for name, version in state.driver.items() if moved and name not in (*wanted, *obsolete)}
+    # Which module goes for another apt finds out: to ask for both flavours would be refused.
+    groups = [row.packages.get(flavour, {}) for row in driver_sources() for flavour in ("open", "proprietary")]
+    modules = [name for group in groups for name in group if name.endswith("-dkms")]
+    left = {*wanted, *obsolete, *modules}
+    others = {name: version for name, version in state.driver.items() if moved and name not in left}
     names = sorted({*wanted, *others})
     offers = known(host.get_fact(DriverOffers, names=names, sources=sources), "what the repositories offer")
     # What another source brought is no reason to stay at its version.
     present = {name: version for name, version in state.packages if not (moved and belongs(name))}
     try:
-        resolved = chosen(wanted, present, offers.available)
+        resolved = chosen(wanted, present, offers.available, goes_along(source, wanted))
     except NotInstallable as error:
         raise OperationRefused(
             f"driver: {error}; nothing was changed. Set driver.version or driver.branch to one that is there, or mend "
             "the repository"
         ) from error
     upstream = next(versions.upstream(resolved[name]) for name, rule in wanted.items() if rule)
-    target = target_digest(*(f"{name}={version}" for name, version in sorted(resolved.items())))
+    # Headers that came since are a new try.
+    lacking = () if headers else (f"{kernel} without headers",)
+    target = target_digest(*(f"{name}={version}" for name, version in sorted(resolved.items())), *lacking)
     refuse_failed(DRIVER, target)
     arguments = [f"{name}={version}" for name, version in sorted(resolved.items())]
     going = [f"{name}-" for name in obsolete]
@@ -307,7 +316,9 @@ def installed(
         host.get_fact(DriverSimulation, arguments=arguments, pin=pin, sources=sources), "what apt would do"
     )
     unbound = [name for name, rule in wanted.items() if rule is None]
-    refused = gate(simulation, resolved, branch, branch_change, moved, unbound)
+    refused = gate(
+        simulation, resolved, branch, branch_change, moved, unbound, leaving=obsolete, built=source.built_on_node
+    )
     if refused is not None:
         reason, remedy = refused
         raise OperationRefused(f"driver: {reason}; nothing was changed. To go on, {remedy}")

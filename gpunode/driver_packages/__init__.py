@@ -17,6 +17,7 @@ from gpunode.driver_packages.names import (
 from gpunode.driver_packages.simulation import Simulation, gate, parse_simulation
 from gpunode.driver_packages.sources import (
     driver_source,
+    goes_along,
     holds_kernels,
     leftovers,
     of_another_source,
@@ -39,6 +40,7 @@ __all__ = [
     "driver_branch",
     "driver_source",
     "gate",
+    "goes_along",
     "holds_kernels",
     "is_fabric_manager",
     "leftovers",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpunode import versions
@@ -35,13 +35,14 @@ def parse_offers(lines: list[str]) -> Offers:
 
 
 def chosen(
-    wanted: Mapping[str, str | None], installed: Mapping[str, str], available: Iterable[tuple[str, str]]
-) -> dict[str, str]:
+    wanted: Mapping[str, str | None], installed: Mapping[str, str], available: Iterable[tuple[str, str]],
+    along: Collection[str] = (),
+) -> dict[str, str]:  # fmt: skip
     """Return name -> package version of everything wanted; those with a rule at one upstream version.
 
     It is the version that is installed already where any that has a rule fits (nothing moves further than it must),
-    else the newest that every one of them has. `available` are (name, version) in apt's order, newest first. Raise
-    NotInstallable.
+    else the newest that every one of them has. `available` are (name, version) in apt's order, newest first; of
+    `along`, names without a rule, the newest comes where the driver moves. Raise NotInstallable.
     """
     offered: dict[str, list[str]] = {}
     for name, version in available:
@@ -51,9 +52,10 @@ def chosen(
             offered.setdefault(name, []).append(version)
     bound = [name for name, rule in wanted.items() if rule]
     upstream = _together(wanted, bound, installed, offered)
+    moves = any(name not in installed or not satisfies(installed[name], upstream) for name in bound)
     found: dict[str, str] = {}
     for name, rule in wanted.items():
-        if not rule and name in installed:
+        if not rule and name in installed and not (moves and name in along):
             found[name] = installed[name]
             continue
         fitting = [item for item in offered.get(name, []) if not rule or satisfies(item, upstream)]

@@ -25,6 +25,7 @@ class Simulation(Reading):
 
 
 _COMES = re.compile(r"Inst (?P<name>\S+) (?:\[(?P<old>[^\]\s]+)\] )?\((?P<new>\S+)[^)]*\).*")
+_IMAGE = re.compile(r"linux-image-(unsigned-)?\d.*")
 _GOES = re.compile(r"(?:Remv|Purg) (?P<name>\S+)(?: \[(?P<old>[^\]\s]+)\])?.*")
 
 
@@ -63,6 +64,8 @@ def gate(
     branch_change: bool,
     moved: bool = False,
     unbound: Collection[str] = (),
+    leaving: Collection[str] = (),
+    built: bool = True,
 ) -> tuple[str, str] | None:
     """Judge what apt would do after the lists were refreshed; return (reason, remedy), None where it may go on.
 
@@ -70,15 +73,29 @@ def gate(
     + branch: the driver's branch that is asked for
     + branch_change: whether the settings allow packages of another branch to be replaced
     + unbound: names of the driver's packages that are numbered otherwise, and so of no branch
+    + leaving: names that were told to go
+    + built: whether the node builds the module, rather than that it comes built for each kernel
     + moved: the driver that is there came from another source, which divides it into other packages
     """
     if simulation.errors:
+        if not built and any("linux-modules-nvidia" in error for error in simulation.errors):
+            return (
+                f"apt would refuse: {'; '.join(simulation.errors)[:600]}",
+                "boot a newer kernel first (upgrade linux-image-… on the node, and reboot it): the archive has built "
+                "modules of this kernel for an older driver alone",
+            )
         if told := explained(simulation.errors):
             # The last one is the deepest: what the others need.
             return f"apt would refuse: {'; '.join(item.cause for item in told)}", told[-1].remedy
         return (
             f"apt would refuse: {'; '.join(simulation.errors)[:600]}",
             "look at `apt-get -s install` of the same packages on the node, and at its repositories and preferences",
+        )
+    images = sorted(name for name, _, _ in simulation.comes if _IMAGE.fullmatch(name))
+    if images:
+        return (
+            f"the kernel {', '.join(images)} would come along, without what else belongs to it (linux-modules-extra)",
+            "upgrade the node's kernel by its metapackage (linux-image-…), reboot it, and run again",
         )
     for name, old, new in simulation.comes:
         numbered = belongs(name) and name not in unbound
@@ -103,6 +120,8 @@ def gate(
             )
     coming = {_role(name) for name, _, _ in simulation.comes if belongs(name)}
     for name, old in simulation.goes:
+        if name in leaving:
+            continue
         if not belongs(name):
             return (
                 f"apt would remove {name} {old}, which is no part of the driver",

@@ -6,7 +6,7 @@ A package manager more is a row more there; what is here knows no distribution.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 
 from gpunode import tables, versions
@@ -17,8 +17,6 @@ from gpunode.settings import DriverSettings, Settings
 from gpunode.settings.driver import DEFAULT_BRANCH
 from gpunode.tables import DriverSource
 
-# The flavour of a Debian or Ubuntu kernel stands after its version and its ABI: 6.8.0-60-generic.
-_KERNEL_FLAVOUR = re.compile(r"\d+(?:\.\d+)+-\d+-(?P<flavour>[a-z0-9-]+)")
 _PLACEHOLDERS = {
     "<branch>": r"(?P<branch>\d{3})",
     "<rule>": r"\d{3}(\.\d+)*",
@@ -55,15 +53,14 @@ def package_set(
     flavour: str,
     fabric: Collection[str],
     boot: Boot,
-    kernels: Collection[str] = (),
 ) -> dict[str, str | None]:
     """Return package -> rule (branch or version; None: any) of the driver, as its source names the packages.
 
     + flavour: open or proprietary
     + fabric: groups of packages that the node's NVSwitches need, as PciGpus tells them
     + boot: what boots next. Headers are asked for where the module is built on the node, the settings let gpunode
-      install them and the next kernel has none; where modules come built, the next kernel's are
-    + kernels: installed packages that bring new kernels: their modules are to come along
+      install them and the next kernel has none; where modules come built, the next kernel's are. Those of kernels to
+      come are not: their metapackage would bring the newest kernel's image, and nothing else of that kernel
     """
     rule = asked.version or asked.branch or ""
     values = {"<rule>": rule, "<branch>": versions.branch_of(rule), "<flavour>": "-open" if flavour == "open" else ""}
@@ -74,13 +71,20 @@ def package_set(
             values["<fabric manager>"] = tables.drivers().fabric_manager_package(rule)
         wanted[_filled(name, values)] = rule if bound == "driver" else None
     for name in source.packages.get("kernel", {}):
-        wanted |= {_filled(name, {**values, "<kernel>": kernel}): None for kernel in _kernels(boot, kernels)}
+        if boot.next_release:
+            wanted[_filled(name, {**values, "<kernel>": boot.next_release})] = None
     if source.built_on_node and asked.kernel_headers == "install":
         for kernel in boot.kernels:
             # Not those of the running kernel: archives drop the headers of older ones.
             if kernel.release == boot.next_release and not kernel.headers:
                 wanted[f"linux-headers-{kernel.release}"] = None
     return wanted
+
+
+def goes_along(source: DriverSource, wanted: Iterable[str]) -> tuple[str, ...]:
+    """Return the wanted packages that are numbered otherwise and yet of one version of the driver: built modules."""
+    patterns = [_pattern(name) for name in source.packages.get("kernel", {})]
+    return tuple(name for name in wanted if any(pattern.fullmatch(name) for pattern in patterns))
 
 
 def leftovers(source: DriverSource, wanted: Collection[str], installed: Iterable[str]) -> tuple[str, ...]:
@@ -117,19 +121,6 @@ def _filled(name: str, values: Mapping[str, str]) -> str:
     for placeholder, value in values.items():
         name = name.replace(placeholder, value)
     return name
-
-
-def _kernels(boot: Boot, metapackages: Collection[str]) -> Iterator[str]:
-    """Return the release that boots next (the running one, where none is known), and the kernels' metapackages."""
-    release = boot.next_release or boot.running
-    yield release
-    match = _KERNEL_FLAVOUR.fullmatch(release)
-    if match is None:
-        return
-    flavour = match["flavour"]
-    images = [name.removeprefix("linux-image-") for name in metapackages if name.startswith("linux-image-")]
-    fitting = [name for name in images if name == flavour or name.startswith(f"{flavour}-")]
-    yield from sorted(fitting) or [flavour]
 
 
 @cache

@@ -33,7 +33,7 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
     found += archive.archive_refusals(settings, machine)
     found += cuda.cuda_refusals(settings, gpus, wanted)
     found += mig.mig_refusals(settings, gpus, wanted)
-    found += boot.boot_refusals(settings, system, machine.boot)
+    found += boot.boot_refusals(settings, system, machine.boot, dict(there.packages))
     found += disk.disk_refusals(settings, machine.disk, there, machine.cuda.versions)
     return tuple(found)
 

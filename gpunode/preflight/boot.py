@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpunode import versions
 from gpunode.boot import Boot
-from gpunode.driver_packages import driver_source
+from gpunode.driver_packages import driver_source, of_another_source
 from gpunode.operating_system import OperatingSystem
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
@@ -26,8 +26,13 @@ def built_on_node(settings: Settings, system: OperatingSystem) -> bool:
     return source is not None and source.built_on_node
 
 
-def boot_refusals(settings: Settings, system: OperatingSystem, boot: Boot) -> Iterator[Refusal]:
-    """Refuse what would leave the next boot without a driver: no headers to build by, a module nobody may load."""
+def boot_refusals(
+    settings: Settings, system: OperatingSystem, boot: Boot, installed: Iterable[str] = ()
+) -> Iterator[Refusal]:
+    """Refuse what would leave the next boot without a driver: no headers to build by, a module nobody may load.
+
+    + installed: names of the driver's packages: what came from another source goes, its modules too
+    """
     kernel = boot.next_kernel
     if kernel is None or not settings.driver.enabled:
         return
@@ -35,6 +40,8 @@ def boot_refusals(settings: Settings, system: OperatingSystem, boot: Boot) -> It
     asked = settings.driver.version or settings.driver.branch
     # What is there already need not be built again; anything else must be, even where an older module is on the disk.
     there = kernel.module_version is not None and asked is not None and versions.in_branch(kernel.module_version, asked)
+    source = driver_source(settings, system)
+    there = there and not (source is not None and of_another_source(source, installed))
     if builds and not kernel.headers and settings.driver.kernel_headers == "require" and not there:
         yield Refusal(
             "next boot",

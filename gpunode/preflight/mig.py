@@ -40,13 +40,13 @@ def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDrive
     """Refuse a MIG configuration that a GPU of the node has no place for, or that its driver is too old for."""
     if settings.mig.config is None:
         return
-    yield from _driver_refusals(gpus, wanted)
     try:
         chosen = tuple(_chosen(settings, gpus))
     except DeclarationError as error:
         # It was read when the settings were validated, and has changed since.
         yield Refusal("mig", f"{error.source}: {error.mistakes[0]}", str(settings.mig.file), "put the file right")
         return
+    yield from _driver_refusals([item.gpu for item in chosen if item.entry and item.entry.mig_enabled], wanted)
     yield from _placement_refusals(settings, chosen)
 
 

@@ -90,7 +90,11 @@ class DriverSettings(Component):
         ),
     )
     persistenced: bool = Field(
-        True, description="Run nvidia-persistenced where its unit is installed; `False` leaves the unit as it is."
+        True,
+        description=(
+            "Run nvidia-persistenced where its unit is installed; `False` leaves the unit as it is. "
+            "Ubuntu's own packages run it without persistence mode."
+        ),
     )
     module_parameters: ModuleParameters = Field(
         default_factory=dict,

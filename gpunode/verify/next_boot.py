@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding
 from gpunode.node import Node
-from gpunode.verify.comparison import compared
+from gpunode.verify.comparison import RUN, compared
 from gpunode.verify.nouveau import nouveau
 from gpunode.verify.subject import Subject
 
@@ -19,13 +19,16 @@ def next_boot(node: Node) -> Iterator[Finding]:
     if kernel is None or driver.module_version is None:
         return
     release = kernel.release
+    built = any(name.startswith("linux-modules-nvidia-") for name, _ in driver.packages)
     build = f"`dkms autoinstall -k {release}` on the node, before it boots"
     if not kernel.headers:
         build = f"install linux-headers-{release}, then {build}"
+    if built:
+        build = f"{RUN}: it installs the modules of that kernel"
     cause = f"kernel {release} boots next and has " + (
         f"a module {kernel.module_version}" if kernel.module_version else "no nvidia module"
     )
-    if kernel.module_version is None:
+    if kernel.module_version is None and not built:
         state = boot.dkms_state("nvidia", release)
         cause += f"; DKMS: {state}" if state else "; DKMS knows of none"
         cause += "" if kernel.headers else "; its headers are not there"

@@ -10,7 +10,7 @@ from lab.packages.driver import daemon
 from lab.packages.smi_archive import smi_archive
 
 DEBIAN_VERSIONS = ("535.247.01", "535.261.03", "550.163.01")
-# As in Debian 12, whose open module is behind the security updates of the rest.
+# As in Debian 12 at times, whose open module comes from another source package than the rest.
 DEBIAN_OPEN_VERSIONS = ("535.247.01", "550.163.01")
 UBUNTU_VERSIONS = ("570.172.08", "580.82.07", "580.95.05")
 # Of the real one's numbers, and higher: a real archive beside it has none of them.
@@ -104,13 +104,20 @@ def _debian(versions: Iterable[str]) -> tuple[tuple[str, tuple[Deb, ...]], ...]:
         _module("nvidia-open-kernel-dkms", f"{version}-1~deb12u1", "nvidia-current-open", "open")
         for version in DEBIAN_OPEN_VERSIONS
     )
-    return (("main", (_MAIN,)), ("contrib", (*opened, _persistenced())), ("non-free", (*userland, *closed)),
-            ("non-free-firmware", ()))  # fmt: skip
+    supports = tuple(_support(version) for version in versions)
+    opens = tuple(_support(version, "open-") for version in DEBIAN_OPEN_VERSIONS)
+    return (("main", (_MAIN,)), ("contrib", (*opened, *opens, _persistenced())),
+            ("non-free", (*userland, *closed, *supports)), ("non-free-firmware", ()))  # fmt: skip
+
+
+def _support(version: str, mark: str = "") -> Deb:
+    return Deb(f"nvidia-{mark}kernel-support", f"{version}-1~deb12u1", "What makes the module the one that is loaded")
 
 
 def _debian_built() -> tuple[tuple[str, tuple[Deb, ...]], ...]:
     versions = (BUILT_VERSION, UNBUILDABLE_VERSION)
     packages = [package for version in versions for package in _debian_userland(version)]
+    packages += [_support(version) for version in versions]
     packages += [_built(BUILT_VERSION, ""), _built(UNBUILDABLE_VERSION, "#error SIMULATED: this does not compile")]
     return (
         ("main", (_MAIN,)),

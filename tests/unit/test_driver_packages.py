@@ -638,3 +638,22 @@ def test_a_simulation_that_fails_is_asked_down_to_the_package_that_is_missing(tm
         "package aa needs bb (= 2), but it is not going to be installed",
         "the node's repositories have no c.d at 1:2-3",
     ]
+
+
+def test_headers_that_came_since_are_a_new_try(host: Host) -> None:
+    host.readings |= {
+        DriverPackages: INSTALLED, DriverOffers: Offers(tuple(OFFERED)), DriverSimulation: Simulation((), ()),
+    }  # fmt: skip
+    named = ("nvidia-driver-pinning-580=580.82.07-1", "nvidia-open=580.95.05-1")
+    target = target_digest(*named, "6.1.0-41 without headers")
+    host.readings[TransactionJournal] = Journal("failed", target, "no module was built", False)
+    asked = {**UPGRADE, "kernel": "6.1.0-41"}
+    assert len(commands(driver_packages.installed, host, **asked, headers=False)) == 1
+    assert "no module was built" in host.refusals[0]
+    assert len(commands(driver_packages.installed, host, **asked, headers=True)) == 2
+
+
+def test_an_octal_parameter_is_the_number_that_the_kernel_tells() -> None:
+    state = replace(GOOD.driver, parameters=(("DeviceFileMode", "432"), ("EnableMSI", "1")))
+    assert state.other_parameters({"NVreg_DeviceFileMode": "0660", "NVreg_EnableMSI": "0x1"}) == ()
+    assert state.other_parameters({"NVreg_DeviceFileMode": "0666"}) == ("NVreg_DeviceFileMode=432",)

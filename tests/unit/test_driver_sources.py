@@ -17,7 +17,9 @@ from gpunode.driver_packages import (
     Offers,
     Simulation,
     belongs,
+    chosen,
     gate,
+    goes_along,
     holds_kernels,
     leftovers,
     moved_along,
@@ -46,10 +48,13 @@ def test_debian_s_set_has_no_x_and_the_flavour_s_dkms_package() -> None:
     wanted = package_set(asked, DEBIAN_SOURCE, "proprietary", (), NO_KERNEL)
     assert wanted == {
         "nvidia-smi": "535", "libcuda1": "535", "libnvidia-ml1": "535", "libnvidia-cfg1": "535",
-        "nvidia-persistenced": None, "nvidia-kernel-dkms": "535",
+        "nvidia-persistenced": None, "nvidia-kernel-dkms": "535", "nvidia-kernel-support": "535",
     }  # fmt: skip
     opened = package_set(asked, DEBIAN_SOURCE, "open", (), NO_KERNEL)
-    assert set(opened) ^ set(wanted) == {"nvidia-kernel-dkms", "nvidia-open-kernel-dkms"}
+    closed, other = "nvidia-kernel-", "nvidia-open-kernel-"
+    assert set(opened) ^ set(wanted) == {f"{closed}dkms", f"{closed}support", f"{other}dkms", f"{other}support"}
+    # With both there, the alternative of the one that went would be taken.
+    assert leftovers(DEBIAN_SOURCE, opened, wanted) == ("nvidia-kernel-dkms", "nvidia-kernel-support")
 
 
 def test_debian_s_set_has_headers_where_they_are_to_be_installed_and_ubuntu_s_never() -> None:
@@ -60,19 +65,50 @@ def test_debian_s_set_has_headers_where_they_are_to_be_installed_and_ubuntu_s_ne
 
 
 @pytest.mark.parametrize(("flavour", "mark"), [("open", "-open"), ("proprietary", "")])
-def test_ubuntu_s_set_has_built_modules_for_the_next_kernel_and_for_those_to_come(flavour: str, mark: str) -> None:
-    kernels = ("linux-image-generic-hwe-24.04", "linux-headers-generic", "linux-image-aws")
-    wanted = package_set(settings(version="580.95.05").driver, UBUNTU_SOURCE, flavour, ("nvswitch",), GENERIC, kernels)
+def test_ubuntu_s_set_has_built_modules_for_the_next_kernel_and_brings_no_other(flavour: str, mark: str) -> None:
+    asked = settings(version="580.95.05").driver
+    wanted = package_set(asked, UBUNTU_SOURCE, flavour, ("nvswitch",), GENERIC)
     assert wanted == {
         f"nvidia-headless-no-dkms-580-server{mark}": "580.95.05",
         "nvidia-utils-580-server": "580.95.05",
         "nvidia-fabricmanager-580": "580.95.05",
         f"linux-modules-nvidia-580-server{mark}-6.8.0-60-generic": None,
-        f"linux-modules-nvidia-580-server{mark}-generic-hwe-24.04": None,
     }
     assert all(belongs(name) for name in wanted)
-    alone = package_set(settings(version="580.95.05").driver, UBUNTU_SOURCE, flavour, (), GENERIC)
-    assert f"linux-modules-nvidia-580-server{mark}-generic" in alone, "a virtual machine's metapackage has no modules"
+    image = package_set(asked, UBUNTU_SOURCE, flavour, (), Boot("5.15.0-1-buildhost"))
+    assert not any(name.startswith("linux-") for name in image), "an image has no kernel, its host's is none of it"
+
+
+def test_built_modules_move_with_the_driver_and_stay_with_it() -> None:
+    asked = settings(version="580.95.05").driver
+    wanted = package_set(asked, UBUNTU_SOURCE, "open", (), GENERIC)
+    module = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
+    assert goes_along(UBUNTU_SOURCE, wanted) == (module,)
+    names = [name for name, rule in wanted.items() if rule]
+    offered = [(name, "580.95.05-0ubuntu1") for name in names] + [(module, "6.8.0-60.63+1"), (module, "6.8.0-60.63")]
+    older = {**dict.fromkeys(names, "580.82.07-0ubuntu1"), module: "6.8.0-60.63"}
+    along = goes_along(UBUNTU_SOURCE, wanted)
+    assert chosen(wanted, older, offered, along)[module] == "6.8.0-60.63+1"
+    there = {**dict.fromkeys(names, "580.95.05-0ubuntu1"), module: "6.8.0-60.63"}
+    assert chosen(wanted, there, offered, along)[module] == "6.8.0-60.63"
+
+
+def test_a_kernel_that_would_come_along_is_refused_and_so_is_one_without_the_driver_s_modules() -> None:
+    module = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
+    wanted = {module: "6.8.0-60.63"}
+    comes = Simulation((("linux-image-6.8.0-151-generic", None, "6.8.0-151.151"), (module, None, "6.8.0-60.63")), ())
+    refused = gate(comes, wanted, "580", False, unbound=[module], built=False)
+    assert refused and "linux-modules-extra" in refused[0] and "metapackage" in refused[1]
+    error = f"{module} : Depends: nvidia-kernel-common-580-server (<= 580.82.07-1) but 580.95.05 is to be installed"
+    refused = gate(Simulation((), (), (error,)), wanted, "580", False, unbound=[module], built=False)
+    assert refused and "boot a newer kernel first" in refused[1]
+
+
+def test_what_was_told_to_go_may_go() -> None:
+    old = "linux-modules-nvidia-570-server-open-6.14.0-29-generic"
+    goes = Simulation((), ((old, "6.14.0-29.29"),))
+    assert gate(goes, {}, "580", True, leaving=[old], built=False) is None
+    assert gate(goes, {}, "580", True, built=False) is not None
 
 
 @pytest.mark.parametrize(
@@ -181,3 +217,27 @@ def test_the_change_sees_the_distribution_s_archive_alone(host: Host) -> None:
 def test_an_unknown_source_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(SettingsError, match=r"driver\.source"):
         settings_from({"driver": {"source": "backports"}})
+
+
+def test_which_of_another_source_s_modules_goes_is_left_to_apt(host: Host) -> None:
+    there = ("nvidia-kernel-dkms", "libcuda1", "nvidia-smi")
+    host.readings[DriverPackages] = State(tuple((name, "535.261.03-1") for name in there))
+    wanted = {"nvidia-open": "580"}
+    offered = [(name, "580.95.05-1") for name in (*wanted, *there)]
+    host.readings[DriverOffers] = Offers(tuple(offered))
+    host.readings[DriverSimulation] = Simulation((), ())
+    asked: list[list[str]] = []
+    answer = host.get_fact
+
+    def get_fact(fact: type, **given: Any) -> Any:
+        asked.extend([given["arguments"]] if "arguments" in given else [])
+        return answer(fact)
+
+    host.get_fact = get_fact  # type: ignore[method-assign]
+    commands(
+        driver_packages.installed, host, wanted=wanted, branch="580", branch_change=True, rollback="required",
+        kernel=None, source=CUDA_SOURCE,
+    )  # fmt: skip
+    (arguments,) = asked
+    assert "libcuda1=580.95.05-1" in arguments
+    assert not any(argument.startswith("nvidia-kernel-dkms") for argument in arguments)

@@ -100,3 +100,13 @@ def test_an_initramfs_of_another_kernel_counts_too_and_one_that_cannot_be_read_i
     unread = replace(KERNEL, initramfs_written=1.0, initramfs_nouveau=None)
     item = judged(replace(BOOT, kernels=(unread,)))["next boot's initramfs"]
     assert item.finding_class is FindingClass.DRIFT and "lsinitramfs" in (item.remedy or "")
+
+
+def test_a_kernel_without_its_built_module_gets_it_by_a_run_and_not_by_dkms() -> None:
+    kernel = Kernel("6.8.0-151-generic", headers=False)
+    boot = replace(GOOD.boot, next_release=kernel.release, kernels=(kernel,), blacklist_written=1.0)
+    packages = (("linux-modules-nvidia-580-server-open-6.8.0-149-generic", "6.8.0-149.149"),)
+    node = replace(GOOD, boot=boot, driver=replace(GOOD.driver, packages=packages))
+    item = next(item for item in next_boot(node) if item.what == "next boot")
+    assert item.finding_class is FindingClass.DRIFT
+    assert "run deploys/gpu_node.py" in str(item.remedy) and "dkms" not in f"{item.remedy}{item.cause}".lower()

@@ -305,3 +305,15 @@ def test_other_lists_with_nvidia_packages_and_retired_keys_are_cautions() -> Non
     found = _cautioned({}, apt_sources=sources)
     assert [item.component for item in found] == ["repositories", "repositories"]
     assert "cuda.list" in found[0].reason and retired in found[1].reason
+
+
+def test_modules_of_another_source_are_none_that_the_next_boot_will_have() -> None:
+    built = _boots(replace(NEXT, headers=False, module_version="580.95.05"))
+    signed = DriverState((("nvidia-utils-580-server", "580.95.05-0ubuntu1"),), "580.95.05", "NVIDIA", None, None, None)
+    (refusal,) = _refused({"driver": {"branch": "580"}}, driver=signed, boot=built)
+    assert refusal.component == "next boot" and "headers" in refusal.reason
+
+
+def test_mig_that_is_switched_off_asks_nothing_of_the_driver() -> None:
+    data = {"mig": {"config": "all-disabled"}, "driver": {"version": "440.33.01"}, "cuda": {"enabled": False}}
+    assert _refused(data, gpus=(_gpu("20B0"),)) == ()

@@ -15,7 +15,7 @@ from tests.molecule.conftest import LAB
 
 DRIVER = ("libnvidia-compute-{}-server", "nvidia-compute-utils-{}-server", "nvidia-fabricmanager-{}",
           "nvidia-headless-no-dkms-{}-server-open", "nvidia-utils-{}-server")  # fmt: skip
-MODULES = ("linux-modules-nvidia-{}-server-open-" + UBUNTU_KERNEL, "linux-modules-nvidia-{}-server-open-generic")
+MODULES = ("linux-modules-nvidia-{}-server-open-" + UBUNTU_KERNEL,)
 
 
 @pytest.fixture(scope="module")
