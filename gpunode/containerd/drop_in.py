@@ -14,8 +14,16 @@ from collections.abc import MutableMapping
 import tomlkit
 
 from gpunode import tables, versions
-from gpunode.containerd.editor import ConfigurationRefused, Runtimes, add_runtimes, file_version, parsed, table_in
-from gpunode.containerd.schema import UnsupportedContainerd, cri_plugin, schema_of
+from gpunode.containerd.editor import (
+    ConfigurationRefused,
+    Runtimes,
+    add_runtimes,
+    file_version,
+    opened,
+    parsed,
+    table_in,
+)
+from gpunode.containerd.schema import cri_plugin
 
 PATH = "/etc/containerd/conf.d/99-gpunode.toml"
 
@@ -26,13 +34,7 @@ def drop_in(root: str | None, containerd_version: str, asked: Runtimes) -> str:
     `root` is None or empty where there is none. Raises ConfigurationRefused where the root file cannot be parsed, or
     no drop-in of its schema version can do it.
     """
-    try:
-        schema = schema_of(containerd_version)
-    except UnsupportedContainerd as error:
-        raise ConfigurationRefused(str(error)) from error
-    document = parsed(root or "")
-    if not document.value:
-        document["version"] = schema.default_version
+    document, schema = opened(root, containerd_version)
     # Of a lower version it would lose its runtimes, of a higher one it would keep containerd from starting.
     if document.get("version", 1) == 1:
         raise ConfigurationRefused(

@@ -46,13 +46,7 @@ def render(text: str | None, containerd_version: str, asked: Runtimes) -> str:
     `text` is the present file, None or empty for none. Raises ConfigurationRefused where the file cannot be parsed or
     has a schema version that this containerd does not read.
     """
-    try:
-        schema = schema_of(containerd_version)
-    except UnsupportedContainerd as error:
-        raise ConfigurationRefused(str(error)) from error
-    document = parsed(text or "")
-    if not document.value:
-        document["version"] = schema.default_version
+    document, schema = opened(text, containerd_version)
     version = file_version(document, schema, containerd_version)
     _enable_cri(document)
     add_runtimes(table_in(table_in(document, "plugins"), cri_plugin(version)), containerd_version, asked)
@@ -73,6 +67,21 @@ def add_runtimes(plugin: MutableMapping[str, Any], containerd_version: str, aske
         nvidia = _runtime(runtimes, "nvidia", {"BinaryName": NVIDIA_RUNTIME, "SystemdCgroup": asked.systemd_cgroup})
         _set(nvidia, "privileged_without_host_devices", False)
     _set(containerd, "default_runtime_name", asked.default)
+
+
+def opened(text: str | None, containerd_version: str) -> tuple[tomlkit.TOMLDocument, ContainerdSchema]:
+    """Return a file as a document, one that is new of this containerd's own version; and the schemas that it reads.
+
+    Raises ConfigurationRefused.
+    """
+    try:
+        schema = schema_of(containerd_version)
+    except UnsupportedContainerd as error:
+        raise ConfigurationRefused(str(error)) from error
+    document = parsed(text or "")
+    if not document.value:
+        document["version"] = schema.default_version
+    return document, schema
 
 
 def parsed(text: str) -> tomlkit.TOMLDocument:
