@@ -18,11 +18,25 @@ _served = "http://127.0.0.1:8900"
 _key = {"key_url": f"{_served}/keys/gpunode-lab.asc", "key_fingerprint": _state["key_fingerprint"]}
 # A virtual machine has a kernel of its own, for which DKMS really builds.
 _cuda = "built" if any("kernels" in _node for _node in _state["nodes"]) else "cuda"
-_repositories = {
-    "cuda": {"url": f"{_served}/{_cuda}/{{distribution}}/{{architecture}}", **_key},
-    "toolkit": {"url": f"{_served}/toolkit/stable/deb/amd64", **_key},
-    "docker": {"url": f"{_served}/docker/debian", **_key},
+_places = {
+    "apt": (f"{_cuda}/{{distribution}}/{{architecture}}", "toolkit/stable/deb/amd64", "docker/debian"),
+    "dnf": (
+        "dnf/cuda/{distribution}/{architecture}",
+        "dnf/toolkit/stable/rpm/x86_64",
+        "dnf/docker/rhel",
+    ),
+    "zypper": ("zypper/cuda/{distribution}/{architecture}", "zypper/toolkit/stable/rpm/x86_64", "none"),
+    "pacman": ("none", "none", "none"),
 }
+_repositories = {
+    family: {
+        name: {"url": f"{_served}/{place}", **_key}
+        for name, place in zip(("cuda", "toolkit", "docker"), places, strict=True)
+    }
+    for family, places in _places.items()
+}
+# RHEL and its kin have no containerd of their own.
+_more = {"dnf": {"containerd": {"source": "docker-repository", "default_runtime": "nvidia"}}}
 
 nodes = [
     (
@@ -34,7 +48,8 @@ nodes = [
             "ssh_key": str(_folder / "id_ed25519"),
             "ssh_known_hosts_file": str(_folder / "known_hosts"),
             "ssh_strict_host_key_checking": "yes",
-            "repositories": _repositories,
+            "repositories": _repositories[_node.get("family", "apt")],
+            **_more.get(_node.get("family", "apt"), {}),
         },
     )
     for _node in _state["nodes"]

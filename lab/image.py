@@ -15,10 +15,14 @@ from pathlib import Path
 from lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
 from lab.chroot import run, within, write
 from lab.errors import LabError
+from lab.families import Family
+from lab.family_image import family_digest, finish, install_tools, tools_digest
+from lab.family_mirror import system_digests, system_files
 from lab.hardware import hardware_digest, install_hardware
 from lab.hardware.image import HardwareInstallError
 from lab.host_apt import HostApt, host_apt
 from lab.podman import attempt, podman
+from lab.signing import key_file, public_key
 
 Report = Callable[[str], None]
 
@@ -68,24 +72,25 @@ _KEPT_SECONDS = 7 * 86400
 _SLIMMED = ("usr/share/man", "usr/share/info", "usr/share/locale")
 
 
-def image(report: Report) -> Path:
+def image(report: Report, family: Family | None = None) -> Path:
     """Return the folder of the nodes' root filesystem, built if the cache does not have it.
 
     A complete one is named image-<digest>; the digest covers everything that went into it. $GPUNODE_LAB_IMAGE names an
-    OCI image of Debian or Ubuntu to take as the base instead of debootstrap's. Raises LabError if the build fails.
+    OCI image of Debian or Ubuntu to take as the base instead of debootstrap's. With a family, the root has its package
+    manager instead of apt. Raises LabError if the build fails.
     """
     with locked(cache_dir() / "image.lock"):
         remove_partial(cache_dir())
-        reference = os.environ.get("GPUNODE_LAB_IMAGE", "")
-        apt = host_apt()
-        base_digest = _base_digest(apt, _pulled(reference, report) if reference else "")
-        wanted = cache_dir() / f"image-{_image_digest(base_digest)}"
-        base = cache_dir() / f"base-{base_digest}"
+        reference, apt, digest = _origin(report)
+        wanted = cache_dir() / f"image-{_image_digest(digest, family)}"
+        base = cache_dir() / f"base-{digest}"
         if wanted.is_dir():
             report("base image: found in the cache")
             mark_used(wanted, base)
             return wanted
         _build_base(base, apt, reference, report)
+        if family is not None:
+            base = _with_tools(base, digest, family, report)
         started = time.monotonic()
         with complete_or_nothing(wanted) as folder:
             run(["cp", "-a", "--reflink=auto", f"{base}/.", str(folder)], "copying the base image")
@@ -95,6 +100,9 @@ def image(report: Report) -> Path:
                 install_hardware(folder)
             except HardwareInstallError as error:
                 raise LabError(f"the simulated hardware cannot be put into the base image: {error}") from error
+            if family is not None:
+                system = system_files(family, cache_dir(), base)
+                finish(folder, family, public_key(key_file(cache_dir() / "keys", "repository"))[0], system)
         mark_used(wanted, base)
         report(f"base image: node files and simulated hardware put in, {time.monotonic() - started:.0f} s")
         return wanted
@@ -118,6 +126,23 @@ def debian_base(report: Report) -> Iterator[Path]:
 def base_digest() -> str:
     """Return the digest of what `debian_base` is made of."""
     return _base_digest(host_apt(), "")
+
+
+def tools(report: Report, family: Family) -> Path:
+    """Return a root filesystem that has the family's package manager and what makes its packages and repositories."""
+    with locked(cache_dir() / "image.lock"):
+        remove_partial(cache_dir())
+        reference, apt, digest = _origin(report)
+        base = cache_dir() / f"base-{digest}"
+        _build_base(base, apt, reference, report)
+        return _with_tools(base, digest, family, report)
+
+
+def _origin(report: Report) -> tuple[str, HostApt, str]:
+    """Return which OCI image is the base (or none), how apt reaches Debian, and the base's digest."""
+    reference = os.environ.get("GPUNODE_LAB_IMAGE", "")
+    apt = host_apt()
+    return reference, apt, _base_digest(apt, _pulled(reference, report) if reference else "")
 
 
 def _build_base(base: Path, apt: HostApt, reference: str, report: Report) -> None:
@@ -162,11 +187,26 @@ def _source_digest() -> str:
     return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
 
-def _image_digest(base_digest: str) -> str:
+def _with_tools(base: Path, digest: str, family: Family, report: Report) -> Path:
+    """Return the base with the family's package manager, made of Debian's if the cache does not have it."""
+    wanted = cache_dir() / f"base-{tools_digest(digest, family)}"
+    if not wanted.is_dir():
+        report(f"base image: installing {family.name} on Debian (half a minute, once)")
+        with complete_or_nothing(wanted) as folder:
+            run(["cp", "-a", "--reflink=auto", f"{base}/.", str(folder)], "copying the base image")
+            install_tools(folder, family)
+    mark_used(wanted)
+    return wanted
+
+
+def _image_digest(base_digest: str, family: Family | None) -> str:
     digest = hashlib.sha256(f"{base_digest}\0{hardware_digest()}\0".encode())
     for name, place, mode in _PLACES:
         digest.update(f"{place}\0{mode}\0".encode())
         digest.update((_NODE_FILES / name).read_bytes())
+    if family is not None:
+        _, fingerprint = public_key(key_file(cache_dir() / "keys", "repository"))
+        digest.update(family_digest(family, fingerprint, system_digests(family)).encode())
     return digest.hexdigest()[:16]
 
 

@@ -15,8 +15,10 @@ from typing import Any
 from lab import access
 from lab.cache import cache_dir, locked
 from lab.errors import LabError
+from lab.families import APT, family_named
+from lab.family_mirror import build_family_mirror
 from lab.hardware.simulated.machine import gpu_models
-from lab.image import build_id, image, remove_unused
+from lab.image import build_id, image, remove_unused, tools
 from lab.packages.deb import DebError
 from lab.podman import attempt, inspect_containers, podman
 from lab.preconditions import check_preconditions, make_room
@@ -37,7 +39,7 @@ _READY_SECONDS = 90.0
 class Node:
     """One node: its name in the lab, its container, its IPv4 address, the model and number of its simulated GPUs.
 
-    A virtual machine (lab.vm) has no container, and a port of its own for SSH.
+    A virtual machine (lab.vm) has no container, and a port of its own for SSH. `family` is its package manager's.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Node:
     gpus: int
     lab: str
     port: int = 22
+    family: str = APT
 
     @property
     def folder(self) -> Path:
@@ -65,13 +68,14 @@ class _Parts:
 
 
 def up(
-    lab: str, count: int, gpu: str, gpus: int, report: Report = lambda line: None, *, renew: bool = False
-) -> tuple[Node, ...]:
+    lab: str, count: int, gpu: str, gpus: int, report: Report = lambda line: None, *, renew: bool = False,
+    family: str = APT,
+) -> tuple[Node, ...]:  # fmt: skip
     """Bring `count` nodes with `gpus` GPUs of model `gpu` up, and return all nodes of the lab.
 
-    Nodes that are up are kept; what is missing is started; `renew` makes nodes anew that have other GPUs than asked or
-    were made from an older image. Raises LabError for impossible demands, a machine that lacks something, or a node
-    that does not become ready.
+    Nodes that are up are kept; what is missing is started; `renew` makes nodes anew that have other GPUs or another
+    package manager (`family`) than asked or were made from an older image. Raises LabError for impossible demands, a
+    machine that lacks something, or a node that does not become ready.
     """
     lab = lab_name(lab)
     _check_demand(count, gpu, gpus)
@@ -83,14 +87,14 @@ def up(
                 f"lab {lab} is a virtual machine: choose another name with --lab, or end it: gpunode lab down"
             )
         existing = _containers(lab)
-        _check_hardware(lab, existing, count, gpu, gpus, renew)
+        _check_hardware(lab, existing, count, (gpu, gpus, family), renew)
         make_room(max(count, len(existing)), report)
-        parts = _parts(report)
+        parts = _parts(report, family)
         base = _network(lab)
         folder = lab_folder(lab)
         access.client_key(folder)
         for number in range(1, count + 1):
-            node = _node(lab, f"gpu-{number}", base, number, gpu, gpus)
+            node = _node(lab, f"gpu-{number}", base, number, gpu, gpus, family)
             if reason := _reason_to_make(node, existing.get(node.name), parts, renew):
                 _make(node, parts)
                 report(f"{node.name}: started at {node.address} with {gpus} × {gpu} SIMULATED ({reason})")
@@ -139,6 +143,7 @@ def nodes(lab: str) -> tuple[Node, ...]:
             gpu=entry["gpu"],
             gpus=entry["gpus"],
             port=entry.get("port", 22),
+            family=entry.get("family", APT),
         )
         for entry in state.get("nodes", ())
     )
@@ -169,17 +174,19 @@ def states(lab: str) -> dict[str, str]:
 
 
 def recreate(
-    node: Node, *, gpu: str | None = None, gpus: int | None = None, report: Report = lambda line: None
-) -> Node:
+    node: Node, *, gpu: str | None = None, gpus: int | None = None, family: str | None = None,
+    report: Report = lambda line: None,
+) -> Node:  # fmt: skip
     """Make the node anew from the base image: same name, address and host key, no faults, and return it when ready.
 
-    `gpu` and `gpus` give it other simulated GPUs; 0 GPUs is a machine without any.
+    `gpu` and `gpus` give it other simulated GPUs; 0 GPUs is a machine without any. `family` gives it another package
+    manager.
     """
-    model, number = gpu or node.gpu, node.gpus if gpus is None else gpus
+    model, number, manager = gpu or node.gpu, node.gpus if gpus is None else gpus, family or node.family
     _check_demand(1, model, number)
     with locked(labs_folder() / f"{node.lab}.lock"):
-        parts = _parts(report)
-        fresh = Node(node.name, node.container, node.address, model, number, node.lab)
+        parts = _parts(report, manager)
+        fresh = Node(node.name, node.container, node.address, model, number, node.lab, family=manager)
         _make(fresh, parts)
         _write_state(node.lab, _all_nodes(node.lab), parts.key_fingerprint)
         _wait(fresh, report)
@@ -236,24 +243,28 @@ def _check_owner(lab: str) -> None:
 
 
 def _check_hardware(
-    lab: str, existing: dict[str, dict[str, Any]], count: int, gpu: str, gpus: int, renew: bool
+    lab: str, existing: dict[str, dict[str, Any]], count: int, wanted: tuple[str, int, str], renew: bool
 ) -> None:
+    gpu, gpus, family = wanted
     for number in range(1, count + 1):
         found = existing.get(f"gpu-{number}")
         if found is None or renew:
             continue
         has = _from_labels(found)
-        if (has.gpu, has.gpus) != (gpu, gpus):
+        if (has.gpu, has.gpus, has.family) != wanted:
             raise LabError(
-                f"{has.name} of lab {lab} is up with {has.gpus} × {has.gpu}, not {gpus} × {gpu}: ask for what it has, "
-                "or use --recreate to make it anew (its files are lost)"
+                f"{has.name} of lab {lab} is up with {has.gpus} × {has.gpu} and {has.family}, not {gpus} × {gpu} and "
+                f"{family}: ask for what it has, or use --recreate to make it anew (its files are lost)"
             )
 
 
-def _parts(report: Report) -> _Parts:
-    root = image(report)
+def _parts(report: Report, family_name: str) -> _Parts:
+    of = family_named(family_name)
+    root = image(report, of)
     try:
         mirror = build_mirror(cache_dir(), report)
+        if of is not None:
+            build_family_mirror(of, cache_dir(), mirror.path, tools(report, of), report)
     except (RepositoryError, DebError, SigningError) as error:
         raise LabError(f"the lab's package repositories cannot be built: {error}") from error
     return _Parts(root, build_id(root), mirror.path, mirror.key_fingerprint)
@@ -271,7 +282,8 @@ def _reason_to_make(node: Node, found: dict[str, Any] | None, parts: _Parts, ren
     if not (node.folder / "ssh" / "ssh_host_ed25519_key").exists():
         return "made anew: its folder in .lab was lost"
     has = _from_labels(found)
-    if renew and ((has.gpu, has.gpus) != (node.gpu, node.gpus) or _age_note(found, parts)):
+    asked = (node.gpu, node.gpus, node.family)
+    if renew and ((has.gpu, has.gpus, has.family) != asked or _age_note(found, parts)):
         return "made anew, as asked"
     return ""
 
@@ -294,6 +306,7 @@ def _make(node: Node, parts: _Parts) -> None:
         "address": node.address,
         "gpu": node.gpu,
         "gpus": str(node.gpus),
+        "family": node.family,
         "image": str(parts.image),
         "build": parts.build,
         "mirror": str(parts.mirror),
@@ -352,8 +365,12 @@ def _network(lab: str) -> ipaddress.IPv4Network:
     return ipaddress.IPv4Network(subnet)
 
 
-def _node(lab: str, name: str, network: ipaddress.IPv4Network, number: int, gpu: str, gpus: int) -> Node:
-    return Node(name, f"gpunode-{lab}-{name}", str(network[_FIRST_ADDRESS + number]), gpu, gpus, lab)
+def _node(
+    lab: str, name: str, network: ipaddress.IPv4Network, number: int, gpu: str, gpus: int, family_name: str
+) -> Node:
+    return Node(
+        name, f"gpunode-{lab}-{name}", str(network[_FIRST_ADDRESS + number]), gpu, gpus, lab, family=family_name
+    )
 
 
 def _containers(lab: str) -> dict[str, dict[str, Any]]:
@@ -372,6 +389,8 @@ def _from_labels(container: dict[str, Any]) -> Node:
         gpu=labels["gpunode.gpu"],
         gpus=int(labels["gpunode.gpus"]),
         lab=labels["gpunode.lab"],
+        # Nodes of before there were others have no such label.
+        family=labels.get("gpunode.family", APT),
     )
 
 

@@ -50,6 +50,13 @@ def sign_releases(secret: Path, releases: list[Path]) -> None:
             _gpg(home, "--armor", "--detach-sign", "--output", str(folder / "Release.gpg"), str(release))
 
 
+def sign_detached(secret: Path, files: list[Path]) -> None:
+    """Write an armored signature FILE.asc beside each file."""
+    with _home(secret) as home:
+        for file in files:
+            _gpg(home, "--armor", "--detach-sign", "--output", f"{file}.asc", str(file))
+
+
 @contextlib.contextmanager
 def _home(secret: Path | None = None) -> Iterator[Path]:
     # The agent's socket lies in gpg's home, and a socket's path has 108 bytes at most: hence /tmp, not the cache.

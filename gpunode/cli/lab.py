@@ -50,17 +50,24 @@ def _reporter() -> Callable[[str], None]:
 @click.option("--nodes", "count", default=2, show_default=True, metavar="N", help="How many nodes.")
 @click.option("--gpu", default="h100-80gb", show_default=True, metavar="MODEL", help="Model of the simulated GPUs.")
 @click.option("--gpus", default=2, show_default=True, metavar="N", help="GPUs per node; 0 is a machine without any.")
+@click.option(
+    "--family",
+    default="apt",
+    show_default=True,
+    metavar="NAME",
+    help="Package manager: apt; or dnf, zypper, pacman, on Debian that says it is another distribution (SIMULATED).",
+)
 @click.option("--recreate", is_flag=True, help="Make nodes anew that have other GPUs, or come from an older image.")
 @_lab_option
 @_readable_errors
-def up(count: int, gpu: str, gpus: int, recreate: bool, lab_asked: str | None) -> None:
+def up(count: int, gpu: str, gpus: int, family: str, recreate: bool, lab_asked: str | None) -> None:
     """Bring nodes up; those that are up already are kept."""
     from lab import nodes
     from lab.state import lab_name
 
     name = lab_name(lab_asked)
     report = _reporter()
-    every = nodes.up(name, count, gpu, gpus, report, renew=recreate)
+    every = nodes.up(name, count, gpu, gpus, report, renew=recreate, family=family)
     nodes_are = "node is" if len(every) == 1 else "nodes are"
     report(f"lab {name}: {len(every)} {nodes_are} up; `gpunode lab ssh {every[0].name}` enters one")
 
@@ -87,6 +94,7 @@ def list_nodes(as_json: bool, lab_asked: str | None) -> None:
             "address": node.address,
             "gpus": node.gpus,
             "gpu": node.gpu,
+            "family": node.family,
             "state": states.get(node.name, "gone"),
             "container": node.container,
         }

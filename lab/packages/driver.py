@@ -59,7 +59,9 @@ _PRERM = """#!/bin/sh
 set -e
 dir="/lib/modules/$(uname -r)/updates/dkms"
 for module in {modules}; do
-    if grep -qx 'version={version}' "$dir/$module.ko" 2>/dev/null; then rm -f "$dir/$module.ko"; fi
+    # rpm takes the old flavour away after the new one has come.
+    if grep -qx 'version={version}' "$dir/$module.ko" 2>/dev/null && grep -qx 'flavour={flavour}' "$dir/$module.ko"
+    then rm -f "$dir/$module.ko"; fi
 done
 """
 

@@ -12,7 +12,7 @@ from . import arguments as command_line
 from . import modify, query, table
 from .session import Failure, Session
 
-_LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+_LIBRARIES = ("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "/usr/lib64/libnvidia-ml.so.1")
 _NO_LIBRARY = (
     "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display "
     "Driver is properly installed and present in your system.\n"
@@ -81,7 +81,8 @@ def _run(session: Session, arguments: list[str]) -> None:
 
 def _initialise(session: Session) -> None:
     """Do what nvmlInit does: find the library, reach the driver, compare the two."""
-    library = session.machine.path(_LIBRARY)
+    places = [session.machine.path(place) for place in _LIBRARIES]
+    library = next((place for place in places if place.exists()), places[0])
     if not library.exists():
         raise Failure(_NO_LIBRARY, 12)
     if session.machine.faults.get("hang"):

@@ -1,0 +1,194 @@
+"""The rpm repositories: what the .deb packages hold under rpm's names, in streams, signed, and read by the real dnf."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab import rpm_repository
+from lab.cache import cache_dir
+from lab.errors import LabError
+from lab.families import DNF, ZYPPER, family_named
+from lab.image import tools
+from lab.packages.deb import Deb
+from lab.packages.driver import DRIVER_VERSIONS, driver_packages
+from lab.packages.rpm_names import LEAP15, RHEL9, rpm_of
+from lab.rpm_repository import LEAP, RHEL, TOOLKIT
+from lab.signing import key_file, public_key
+from lab.toolbox import run_in
+
+
+def deb(name: str, version: str = "580.95.05-1") -> Deb:
+    return next(item for item in driver_packages() if (item.name, item.version) == (name, version))
+
+
+def test_a_family_that_the_lab_does_not_know_is_refused_by_name() -> None:
+    assert family_named("apt") is None
+    assert family_named("dnf") is DNF
+    with pytest.raises(LabError, match="--family yum: not allowed; allowed are apt, dnf, zypper, pacman"):
+        family_named("yum")
+
+
+def test_a_package_keeps_its_contents_under_rpm_s_name_number_and_folders() -> None:
+    there = rpm_of(deb("libnvidia-ml1"), RHEL9)
+    assert (there.name, there.nevra) == ("libnvidia-ml", "libnvidia-ml-3:580.95.05-1.el9.x86_64")
+    assert [file.path for file in there.files] == [
+        "usr/lib64/libnvidia-ml.so.580.95.05", "usr/lib64/libnvidia-ml.so.1",
+    ]  # fmt: skip
+    assert [file.content for file in there.files] == [file.content for file in deb("libnvidia-ml1").files]
+
+
+def test_dependencies_become_rpm_s_and_those_of_debian_s_base_fall_away() -> None:
+    assert rpm_of(deb("nvidia-driver-cuda"), RHEL9).requires == ("libnvidia-ml = 3:580.95.05-1.el9",)
+    assert "kmod-nvidia-open-dkms = 3:580.95.05-1.el9" in rpm_of(deb("nvidia-open"), RHEL9).requires
+    any_1 = Deb("nvidia-container-toolkit", "1.18.0-1", "x", depends="libnvidia-container1 (<< 2.0.0)")
+    assert rpm_of(any_1, RHEL9).requires == ("libnvidia-container1 < 2.0.0",)
+
+
+def test_fabric_manager_has_the_names_that_the_table_of_drivers_gives_it() -> None:
+    assert rpm_of(deb("nvidia-fabricmanager-570", "570.124.06-1"), RHEL9).name == "nvidia-fabric-manager"
+    assert rpm_of(deb("nvidia-fabricmanager"), RHEL9).nevra == "nvidia-fabricmanager-0:580.95.05-1.x86_64"
+
+
+def test_a_script_hears_dpkg_s_words_from_rpm_s_numbers() -> None:
+    sections = dict(rpm_of(Deb("x", "1-1", "x", scripts=(("prerm", '#!/bin/sh\necho "$1"\n'),)), RHEL9).scripts)
+    said = [subprocess.run(["sh", "-c", sections["preun"], "-", count], capture_output=True, text=True).stdout
+            for count in ("0", "1")]  # fmt: skip
+    assert said == ["remove\n", "upgrade\n"]
+
+
+def test_every_stream_holds_its_branch_and_flavour_and_no_other() -> None:
+    groups = rpm_repository.fixture_groups(RHEL9)
+    streams = {item["data"]["stream"]: item["data"] for item in yaml.safe_load_all(rpm_repository._modules(groups))}
+    branches = {version.split(".")[0] for version in DRIVER_VERSIONS}
+    assert set(streams) == {f"{branch}-{flavour}" for branch in branches for flavour in ("open", "dkms")}
+    rpms = streams["580-open"]["artifacts"]["rpms"]
+    assert "nvidia-open-3:580.82.07-1.el9.x86_64" in rpms
+    assert "kmod-nvidia-open-dkms-3:580.95.05-1.el9.x86_64" in rpms
+    assert not [item for item in rpms if "latest" in item or "cuda-drivers" in item or ":580" not in item]
+
+
+CANNOT = os.geteuid() != 0 or shutil.which("podman") is None
+
+
+@pytest.fixture(scope="module")
+def mirror() -> Path:
+    """Return the rpm repositories, built by the tools of a dnf node's root."""
+    folder = cache_dir() / "mirror"
+    folder.mkdir(exist_ok=True)
+    rpm_repository.build_rpm_mirror(cache_dir(), folder, tools(print, DNF), print)
+    return folder / "dnf"
+
+
+READ = """
+mkdir -p /etc/yum.repos.d
+printf '[x]\\nname=x\\nbaseurl=file:///work/%s\\ngpgcheck=1\\nrepo_gpgcheck=1\\ngpgkey=file:///work/%s\\n' \\
+  "$repository" "$key" > /etc/yum.repos.d/x.repo
+printf '[main]\\nenabled=false\\n' > /etc/dnf/plugins/local.conf
+echo 'PLATFORM_ID="platform:el9"' >> /etc/os-release
+dnf -q -y --releasever=9 --setopt=skip_if_unavailable=False --disable-modular-filtering repoquery --showduplicates \\
+  --qf '%{name}-%{version}' 2>&1
+"""
+
+
+@pytest.fixture
+def reads(mirror: Path, tmp_path: Path):  # type: ignore[no-untyped-def]
+    """Return a function that has the real dnf read a copy of a repository with a key."""
+
+    def read(repository: str, key: str = "repository", harm: str = "") -> subprocess.CompletedProcess[str]:
+        work = tmp_path / "work"
+        shutil.copytree(mirror / repository, work / repository)
+        for name in ("repository", "wrong"):
+            (work / f"{name}.asc").write_bytes(public_key(key_file(cache_dir() / "keys", name))[0])
+        if harm:
+            path = work / repository / "repodata/repomd.xml"
+            path.write_text(path.read_text() + harm)
+        return run_in(tools(print, DNF), work, READ, repository=repository, key=f"{key}.asc")
+
+    return read
+
+
+@pytest.mark.node
+@pytest.mark.real
+@pytest.mark.skipif(CANNOT, reason="needs root and podman")
+@pytest.mark.parametrize(
+    ("repository", "package"),
+    [
+        (RHEL.cuda, "nvidia-open-570.124.06"),
+        (RHEL.cuda, "cuda-toolkit-12-9-12.9.1"),
+        (TOOLKIT, "libnvidia-container1-1.16.2"),
+        (RHEL.docker, "containerd.io-1.6.20"),
+        (RHEL.base, "python3-dnf-plugin-versionlock-4.3.0"),
+    ],
+)
+def test_the_real_dnf_reads_every_repository_with_both_checks(reads, repository: str, package: str) -> None:  # type: ignore[no-untyped-def]
+    done = reads(repository)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert package in done.stdout.split(), done.stdout
+
+
+@pytest.mark.node
+@pytest.mark.real
+@pytest.mark.skipif(CANNOT, reason="needs root and podman")
+def test_the_real_dnf_refuses_the_wrong_key(reads) -> None:  # type: ignore[no-untyped-def]
+    done = reads(TOOLKIT, "wrong")
+    assert done.returncode != 0
+    assert "repomd.xml GPG signature verification error" in done.stdout
+
+
+@pytest.mark.node
+@pytest.mark.real
+@pytest.mark.skipif(CANNOT, reason="needs root and podman")
+def test_the_real_dnf_refuses_an_altered_index(reads) -> None:  # type: ignore[no-untyped-def]
+    done = reads(TOOLKIT, harm="<!-- altered -->")
+    assert done.returncode != 0
+    assert "repomd.xml GPG signature verification error" in done.stdout
+
+
+def test_suse_has_names_of_its_own_for_the_driver_s_parts() -> None:
+    assert rpm_of(deb("nvidia-driver-cuda"), LEAP15).requires == ("nvidia-compute-G06 = 580.95.05-1",)
+    assert "nvidia-open-driver-G06-signed-cuda-kmp-default = 580.95.05-1" in rpm_of(deb("nvidia-open"), LEAP15).requires
+
+
+READ_BY_ZYPPER = """
+mkdir -p /etc/zypp/repos.d /etc/rpm
+printf '%%_dbpath /var/lib/rpm\\n%%__gpg /usr/bin/gpg\\n' > /etc/rpm/macros.lab
+rpm --import "/work/$key.asc"
+printf '[x]\\nname=x\\nbaseurl=dir:///work/%s\\ngpgcheck=1\\nrepo_gpgcheck=1\\ngpgkey=file:///work/%s.asc\\n' \\
+  "$repository" "$key" > /etc/zypp/repos.d/x.repo
+zypper -n refresh 2>&1 && zypper -n search -s nvidia-open 2>&1
+"""
+
+
+@pytest.mark.node
+@pytest.mark.real
+@pytest.mark.skipif(CANNOT, reason="needs root and podman")
+@pytest.mark.parametrize(
+    ("key", "harm", "good"), [("repository", "", True), ("wrong", "", False), ("repository", "<x/>", False)]
+)
+def test_the_real_zypper_reads_its_repository_by_the_right_key_alone_and_as_it_was_signed(
+    tmp_path: Path, key: str, harm: str, good: bool
+) -> None:
+    folder = cache_dir() / "mirror"
+    folder.mkdir(exist_ok=True)
+    root = tools(print, ZYPPER)
+    rpm_repository.build_rpm_mirror(cache_dir(), folder, root, print, LEAP)
+    work = tmp_path / "work"
+    shutil.copytree(folder / "zypper" / LEAP.cuda, work / LEAP.cuda)
+    for name in ("repository", "wrong"):
+        (work / f"{name}.asc").write_bytes(public_key(key_file(cache_dir() / "keys", name))[0])
+    # zypper takes the key that stands beside the metadata, where it has been told to trust that.
+    (work / LEAP.cuda / "repodata/repomd.xml.key").write_bytes((work / f"{key}.asc").read_bytes())
+    path = work / LEAP.cuda / "repodata/repomd.xml"
+    path.write_text(path.read_text() + harm)
+    done = run_in(root, work, READ_BY_ZYPPER, repository=LEAP.cuda, key=key)
+    assert (done.returncode == 0) == good, done.stdout + done.stderr
+    if good:
+        assert "580.95.05-1" in done.stdout
+    else:
+        assert "Signature verification failed" in done.stdout or "Valid metadata not found" in done.stdout, done.stdout
