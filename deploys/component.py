@@ -18,11 +18,12 @@ from pyinfra.api.deploy import deploy
 from pyinfra.context import ctx_host
 
 from facts.machine import Machine as MachineFact
-from gpunode import hooks
+from gpunode import hooks, tables
 from gpunode.machine import Machine
 from gpunode.preflight import cautions, refusals
 from gpunode.reading import Unknown
 from gpunode.settings import Settings, settings_from
+from gpunode.tables import Distribution
 from operations.announcement import announcing
 from operations.refusal import refuse
 
@@ -61,6 +62,15 @@ def _judged() -> tuple[Machine | None, list[str]]:
 def settings() -> Settings:
     """Return this host's validated settings."""
     return settings_from(host.data.dict())
+
+
+def distribution() -> Distribution:
+    """Return the supported distribution of the accepted node."""
+    system = node().operating_system
+    found = tables.distribution(system.id, system.version_id)
+    if found is None:
+        raise RuntimeError(f"{system.name} is not supported")
+    return found
 
 
 def node() -> Machine:

@@ -1,9 +1,9 @@
 """containerd with the nvidia runtime."""
 
-from deploys.component import component, settings
+from deploys.component import component, distribution, settings
 from deploys.repositories import trust
-from operations import apt, files, kernel, systemd
 from operations import containerd as runtime
+from operations import files, kernel, packages, systemd
 
 MODULES = ["overlay", "br_netfilter"]
 PROXY = "/etc/systemd/system/containerd.service.d/80-gpunode-proxy.conf"
@@ -38,10 +38,14 @@ def containerd() -> None:
 def _install() -> None:
     asked = settings().containerd
     if asked.source == "distribution":
-        apt.packages(name="Install containerd of the distribution", wanted={"containerd": asked.version})
+        _package("containerd of the distribution", {"containerd": asked.version}, repository="")
     elif asked.source == "docker-repository":
         trust("docker")
-        apt.packages(name="Install containerd of Docker", wanted={"containerd.io": asked.version}, repository="docker")
+        _package("containerd of Docker", {"containerd.io": asked.version}, repository="docker")
+
+
+def _package(what: str, wanted: dict[str, str | None], repository: str) -> None:
+    packages.installed(name=f"Install {what}", family=distribution().family, wanted=wanted, repository=repository)
 
 
 def _proxy() -> None:

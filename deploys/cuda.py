@@ -1,8 +1,8 @@
 """The CUDA toolkit."""
 
-from deploys.component import component, settings
+from deploys.component import component, distribution, settings
 from deploys.repositories import trust
-from operations import apt, files
+from operations import files, packages
 
 PROFILE = "/etc/profile.d/cuda.sh"
 
@@ -14,8 +14,9 @@ def cuda() -> None:
     if not asked.enabled:
         return
     trust("cuda")
-    apt.packages(
+    packages.installed(
         name=f"Install CUDA toolkit {asked.version}",
+        family=distribution().family,
         wanted={f"cuda-toolkit-{asked.version.replace('.', '-')}": None},
         repository="cuda",
     )

@@ -2,7 +2,7 @@
 
 from deploys.component import component, node, settings
 from deploys.repositories import distrust, trust
-from gpunode.driver_packages import driver_source, holds_kernels, on_system, package_set
+from gpunode.driver_packages import driver_source, holds_kernels, module_stream, on_system, package_set
 from gpunode.preflight import chosen_flavour
 from gpunode.settings import DriverSettings
 from gpunode.tables import DriverSource
@@ -70,11 +70,13 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
         kernel=machine.boot.next_release,
         headers=machine.boot.next_kernel is None or machine.boot.next_kernel.headers,
         source=source,
+        stream=module_stream(asked, source, _flavour()),
         # A root file system without a kernel is an image that is being made.
         proof="loaded" if machine.has_gpu else "disk" if machine.boot.next_release else "packages",
     )
     driver_packages.held(
         name="Hold the NVIDIA driver" if asked.hold else "Do not hold the NVIDIA driver",
+        family=source.family,
         hold=asked.hold,
         kernel=holds_kernels(settings(), machine.operating_system),
     )

@@ -1,25 +1,38 @@
 """What package managers need before the first package: a proxy where there is one, and the tools that check keys."""
 
-from deploys.component import component, settings
-from operations import apt, files
+from deploys.component import component, distribution, settings
+from operations import files, packages
+from operations.families import FAMILIES
+
+PROXY = "/etc/apt/apt.conf.d/80gpunode-proxy"
 
 
 @component("Packaging")
 def packaging() -> None:
     """Set apt's proxy and install what fetching and checking a repository key takes."""
+    family = distribution().family
+    if family == "apt":
+        _apt_proxy()
+    driver = settings().driver
+    holds = driver.enabled and driver.source != "present" and driver.hold
+    packages.installed(
+        name="Install what checks repository keys",
+        family=family,
+        wanted=dict.fromkeys([*FAMILIES[family].tools, *(FAMILIES[family].holding_tools if holds else ())]),
+    )
+
+
+def _apt_proxy() -> None:
+    """Set apt's proxy; dnf is told of it repository by repository, so that those of the system stay as they are."""
     proxy = settings().proxy
     if proxy.environment:
         files.template(
             name="Set apt's proxy",
-            path="/etc/apt/apt.conf.d/80gpunode-proxy",
+            path=PROXY,
             source="apt-proxy.conf",
             # apt would take the proxy for http for https, too.
             proxies={"http": proxy.http or "DIRECT", "https": proxy.https or "DIRECT"},
             direct=proxy.direct_hosts,
         )
     else:
-        files.absent(name="Remove apt's proxy", path="/etc/apt/apt.conf.d/80gpunode-proxy")
-    apt.packages(
-        name="Install what checks repository keys",
-        wanted={"ca-certificates": None, "curl": None, "gpg": None},
-    )
+        files.absent(name="Remove apt's proxy", path=PROXY)

@@ -1,35 +1,41 @@
 """The package repositories of the settings, by name."""
 
-from deploys.component import node, settings
+from deploys.component import distribution, node, settings
 from gpunode import tables
-from operations import apt
+from operations import apt, dnf
+
+# Each has the operations repository and no_repository, with the same arguments.
+_MANAGERS = {"apt": apt, "dnf": dnf}
 
 
 def distrust(name: str) -> None:
     """Remove the repository that `trust` added; a key and a list that others added stay."""
-    apt.no_repository(name=f"Trust the {name} repository no more", label=name)
+    _MANAGERS[distribution().family].no_repository(name=f"Trust the {name} repository no more", label=name)
 
 
 def trust(name: str) -> None:
     """Add the repository `cuda`, `toolkit` or `docker` of the settings, its key checked by fingerprint."""
-    system = node().operating_system
-    distribution = tables.distribution(system.id, system.version_id)
-    if distribution is None:
-        raise RuntimeError(f"{system.name} is not supported")
-    repository = getattr(settings().repositories, name).at(
-        distribution=distribution.repository,
-        architecture=distribution.architectures[system.architecture],
-        os_id=system.id,
-        channel=settings().toolkit.channel,
+    system, of = node().operating_system, distribution()
+    filled = (
+        settings()
+        .repositories.on(name, of.family)
+        .at(
+            distribution=of.repository,
+            architecture=of.architectures[system.architecture],
+            os_id=of.docker or system.id,
+            channel=settings().toolkit.channel,
+        )
     )
-    suite, components = (system.codename or "", "stable") if name == "docker" else ("/", "")
-    apt.repository(
+    # Docker's is divided by release, as distributions' own are.
+    suite, components = (system.codename or of.version, "stable") if name == "docker" else ("/", "")
+    _MANAGERS[of.family].repository(
         name=f"Trust the {name} repository",
         label=name,
-        uri=repository.url,
+        uri=filled.url,
         suite=suite,
         components=components,
-        key_url=repository.key_url,
-        key_fingerprint=repository.key_fingerprint,
+        key_url=filled.key_url,
+        key_fingerprint=filled.key_fingerprint,
+        packages_signed=tables.repositories(of.family)[name].packages_signed,
         proxies=settings().proxy.environment,
     )

@@ -1,9 +1,9 @@
 """The NVIDIA container toolkit."""
 
-from deploys.component import component, settings
+from deploys.component import component, distribution, settings
 from deploys.repositories import trust
 from gpunode.toolkit import PACKAGES
-from operations import apt
+from operations import packages
 
 
 @component("Container toolkit")
@@ -13,8 +13,9 @@ def toolkit() -> None:
     if not asked.enabled:
         return
     trust("toolkit")
-    apt.packages(
+    packages.installed(
         name=f"Install NVIDIA container toolkit {asked.version or ''}".strip(),
+        family=distribution().family,
         wanted=dict.fromkeys(PACKAGES, asked.version),
         one_version=True,
         repository="toolkit",

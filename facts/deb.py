@@ -6,9 +6,9 @@ import shlex
 
 from facts.base import NodeFact, probe_command
 from gpunode.deb import AptRepository as AptRepositoryReading
-from gpunode.deb import DebPackages as DebPackagesReading
 from gpunode.deb import parse_apt_repository, parse_deb_packages
 from gpunode.keyring import PRIMARY_KEYS
+from gpunode.packages import InstalledPackages
 from gpunode.probe import Probe
 
 # dpkg tells of itself, so that its silence on others means that they are absent; and whether it was interrupted.
@@ -16,7 +16,7 @@ DPKG_ITSELF = r"""dpkg-query -W -f 'dpkg=${db:Status-Status}\n' dpkg
 [ -z "$(dpkg --audit 2>&1; ls /var/lib/dpkg/updates)" ] || echo interrupted=yes"""
 
 
-class DebPackages(NodeFact[DebPackagesReading]):
+class DebPackages(NodeFact[InstalledPackages]):
     """Read the installed versions of the packages that are asked about, and whether dpkg left something half-done."""
 
     parse = staticmethod(parse_deb_packages)

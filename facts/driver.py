@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from facts.base import NodeFact
 from facts.driver_packages import ASKED
+from facts.families import by_manager
+from facts.families.dnf import DRIVER_PACKAGES
 from gpunode.driver import DriverState as Reading
 from gpunode.driver import parse_driver
 
@@ -15,13 +17,17 @@ class Driver(NodeFact[Reading]):
     """
 
     probe = (
-        rf"""
-if command -v dpkg-query >/dev/null; then
+        by_manager(
+            apt=rf"""
   dpkg-query -W -f '${{db:Status-Status}} ${{db:Status-Want}} ${{Package}} ${{Version}}\n' {ASKED} |
     awk '$1 == "installed" {{print "package=" $3 " " $4; if ($2 == "hold") print "held=" $3}}'
-fi
-"""
-        r"""
+""",
+            dnf=rf"""
+{DRIVER_PACKAGES.strip()}
+of_driver | awk '{{print "package=" $2 " " $3; if ($1 == "hold") print "held=" $2}}'
+""",
+        )
+        + r"""
 for module in nvidia nvidia-current nvidia-current-open; do
   version=$(modinfo -F version "$module") && {
     echo "module_version=$version"; echo "module_license=$(modinfo -F license "$module")"; break; }

@@ -6,6 +6,8 @@ import shlex
 
 from facts.base import NodeFact, probe_command
 from facts.deb import DPKG_ITSELF
+from facts.families import by_manager
+from facts.families.dnf import DRIVER_STATE
 from gpunode.driver_packages import (
     FOREIGN,
     GLOBS,
@@ -18,7 +20,9 @@ from gpunode.driver_packages import (
     parse_simulation,
 )
 from gpunode.driver_packages import DriverPackages as Reading
+from gpunode.families import dnf
 from gpunode.probe import Probe
+from gpunode.probe_output import values
 
 PREFERENCES = "/etc/apt/preferences.d/gpunode-driver"
 UNATTENDED = "/etc/apt/apt.conf.d/52gpunode-driver"
@@ -29,17 +33,24 @@ ASKED = " ".join(shlex.quote(pattern) for pattern in (*GLOBS, *KERNEL_GLOBS))
 _NEEDED = r"s/.*Depends: \([a-z0-9.+-]*\) (= \([^ )]*\)) but .*/\1=\2/p"
 
 
-class DriverPackages(NodeFact[Reading]):
-    """Read the installed packages of driver and kernel, which are held, and the two files that keep them still."""
-
-    probe = rf"""
+_BY_DPKG = rf"""
 dpkg-query -W -f '${{db:Status-Status}} ${{db:Status-Want}} ${{Package}} ${{Version}}\n' {ASKED} |
   sed -n 's/^installed /package=/p'
 {DPKG_ITSELF}
 [ -f {PREFERENCES} ] && echo "preferences=$(base64 -w0 {PREFERENCES})"
 [ -f {UNATTENDED} ] && echo "unattended=$(base64 -w0 {UNATTENDED})"
 """
-    parse = staticmethod(parse_driver_packages)
+
+
+def _parse(lines: list[str]) -> Reading:
+    return dnf.parse_driver_packages(lines) if "rpm" in values(lines) else parse_driver_packages(lines)
+
+
+class DriverPackages(NodeFact[Reading]):
+    """Read the installed packages of driver and kernel, which are held, and the files that keep them still."""
+
+    probe = by_manager(apt=_BY_DPKG, dnf=DRIVER_STATE)
+    parse = staticmethod(_parse)
 
 
 # Makes $folder, and $only: options by which apt sees the sources in $sources and no others; none where it is empty.

@@ -14,9 +14,9 @@ class Keyrings(NodeFact[Reading]):
         PRIMARY_KEYS
         + r"""
 if command -v gpg >/dev/null; then
-  for keyring in /usr/share/keyrings/gpunode-*.gpg; do
+  for keyring in /usr/share/keyrings/gpunode-*.gpg /etc/pki/rpm-gpg/gpunode-*.asc; do
     [ -f "$keyring" ] || continue
-    name=${keyring##*/gpunode-}; name=${name%.gpg}
+    name=${keyring##*/gpunode-}; name=${name%.???}
     echo "permissions=$name $(stat -c '%a %U:%G' "$keyring")"
     primary_keys "$keyring" | while read -r fingerprint; do echo "key=$name $fingerprint"; done
   done

@@ -142,7 +142,9 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         step = _step(f"{verb} driver {rule}, {flavour} kernel module", changes, Disturbance.nothing)
         yield replace(step, packages=_packages(settings, node, flavour))
     kernel = node.boot.next_kernel
-    if installs and kernel is not None and not kernel.headers and asked.kernel_headers == "install":
+    source = driver_source(settings, node.operating_system)
+    by_us = source is not None and source.installs_headers and asked.kernel_headers == "install"
+    if installs and kernel is not None and not kernel.headers and by_us:
         yield Step(
             "driver", f"install linux-headers-{kernel.release}", "none", "headers of the kernel that boots next",
             Disturbance.nothing,

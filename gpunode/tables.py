@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
@@ -36,7 +36,7 @@ class Drivers:
     """Hold drivers.yaml: branches, which flavour each GPU generation takes, its last branch, and signing keys.
 
     `retired_key_ids` are long key ids (16 hex digits) of keys that a node must no longer trust. `fabric_manager` has
-    the names of its Debian package, before and from branch 580.
+    the names of its package, deb and rpm, before and from branch 580.
     """
 
     branches: Mapping[str, Branch]
@@ -47,12 +47,15 @@ class Drivers:
     mixed_generations: str
     signing_keys: Mapping[str, SigningKey]
     retired_key_ids: tuple[str, ...]
-    fabric_manager: Mapping[str, str]
+    fabric_manager: Mapping[str, Mapping[str, str]]
 
-    def fabric_manager_package(self, version: str) -> str:
-        """Return the name of fabric manager's Debian package for a driver's version or branch; raise VersionError."""
+    def fabric_manager_package(self, version: str, packaging: str = "deb") -> str:
+        """Return the name of fabric manager's package (deb or rpm) for a driver's version or branch.
+
+        Raise VersionError.
+        """
         branch = versions.branch_of(version)
-        name = self.fabric_manager["from_580" if int(branch) >= 580 else "before_580"]
+        name = self.fabric_manager[packaging]["from_580" if int(branch) >= 580 else "before_580"]
         return name.replace("<branch>", branch)
 
 
@@ -174,13 +177,20 @@ class Mig:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Hold a supported distribution; `architectures` maps `uname -m` to the folder in NVIDIA's repository."""
+    """Hold a supported distribution; `architectures` maps `uname -m` to the folder in NVIDIA's repository.
+
+    `family` is that of its package manager, `docker` the folder in Docker's repository, None where it is the id;
+    `containerd` says whether it has that package.
+    """
 
     id: str
     version: str
     name: str
     repository: str
     architectures: Mapping[str, str]
+    family: str = "apt"
+    docker: str | None = None
+    containerd: bool = True
 
 
 @dataclass(frozen=True)
@@ -188,7 +198,9 @@ class DriverSource:
     """Hold where a driver's packages come from on some systems, and their names: a row of driver_packages.yaml.
 
     `module` is dkms or signed, `modules` maps a flavour to the kernel module's name, `packages` a group to name ->
-    `driver` or `any`; `origin` is None where no distribution's archive is meant.
+    `driver` or `any`; `origin` is None where no distribution's archive is meant. `stream` maps a flavour to the module
+    stream that holds it, where a repository has such; `fabric_manager` says whose names of it, deb or rpm. `headers`
+    is the package of a kernel's headers, and whether gpunode installs it.
     """
 
     source: str
@@ -200,6 +212,11 @@ class DriverSource:
     origin: str | None = None
     components: tuple[str, ...] = ()
     branch: str | None = None
+    family: str = "apt"
+    headers: str = "linux-headers-<kernel>"
+    installs_headers: bool = True
+    fabric_manager: str = "deb"
+    stream: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
 
@@ -211,11 +228,15 @@ class DriverSource:
 
 @dataclass(frozen=True)
 class PublicRepository:
-    """Hold a public package repository: URLs with placeholders, and the pinned fingerprint of its key."""
+    """Hold a public package repository: URLs with placeholders, and the pinned fingerprint of its key.
+
+    `packages_signed`: the key signs each package, too, not only the list of them with their digests.
+    """
 
     url: str
     key_url: str
     key_fingerprint: str
+    packages_signed: bool = True
 
 
 @dataclass(frozen=True)
@@ -258,7 +279,9 @@ def drivers() -> Drivers:
         mixed_generations=table["mixed_generations"],
         signing_keys=MappingProxyType(keys),
         retired_key_ids=tuple(key["key_id"] for key in table["signing_keys"].values() if "key_id" in key),
-        fabric_manager=MappingProxyType(table["fabric_manager"]["deb"]),
+        fabric_manager=MappingProxyType(
+            {packaging: table["fabric_manager"][packaging] for packaging in ("deb", "rpm")}
+        ),
     )
 
 
@@ -358,8 +381,12 @@ def distributions() -> tuple[Distribution, ...]:
 
 
 def distribution(os_id: str, version_id: str) -> Distribution | None:
-    """Return the supported distribution with that /etc/os-release ID and VERSION_ID; None if there is none."""
-    return next((row for row in distributions() if (row.id, row.version) == (os_id, version_id)), None)
+    """Return the supported distribution with that /etc/os-release ID and VERSION_ID; None if there is none.
+
+    A row whose version is a major number alone is for all its minor releases.
+    """
+    fitting = (version_id, version_id.partition(".")[0])
+    return next((row for row in distributions() if row.id == os_id and row.version in fitting), None)
 
 
 @cache
@@ -376,6 +403,11 @@ def driver_sources() -> tuple[DriverSource, ...]:
             origin=row.get("origin"),
             components=tuple(row.get("components", ())),
             branch=row.get("branch"),
+            family=row.get("family", "apt"),
+            headers=row.get("headers", "linux-headers-<kernel>"),
+            installs_headers=row.get("installs_headers", True),
+            fabric_manager=row.get("fabric_manager", "deb"),
+            stream=MappingProxyType(row.get("stream", {})),
             leaves=tuple(row["leaves"]),
             marks=tuple(row["marks"]),
         )
@@ -389,12 +421,17 @@ def driver_source(source: str, os_id: str) -> DriverSource | None:
 
 
 @cache
-def repositories() -> Mapping[str, PublicRepository]:
-    """Return the public repositories (cuda, toolkit, docker) with their pinned keys."""
+def repositories(family: str = "apt") -> Mapping[str, PublicRepository]:
+    """Return the public repositories (cuda, toolkit, docker) of a family of distributions, with their pinned keys."""
+    table = _yaml("repositories.yaml")
     found = {}
-    for name, row in _yaml("repositories.yaml")["repositories"].items():
-        fingerprint = row.get("key_fingerprint") or drivers().signing_keys[row["key"]].fingerprint
-        found[name] = PublicRepository(row["url"], row["key_url"], fingerprint)
+    for name, common in table["repositories"].items():
+        own = table.get(family, {}).get(name, {}) if family != "apt" else {}
+        row = {**common, **own}
+        # A key that the family names counts before a fingerprint that all have.
+        pinned = "key_fingerprint" in (own if "key" in own or "key_fingerprint" in own else row)
+        fingerprint = row["key_fingerprint"] if pinned else drivers().signing_keys[row["key"]].fingerprint
+        found[name] = PublicRepository(row["url"], row["key_url"], fingerprint, row.get("packages_signed", True))
     return MappingProxyType(found)
 
 

@@ -1,4 +1,4 @@
-"""apt: repositories trusted by fingerprint, and packages at the version that was asked for."""
+"""apt: repositories trusted by fingerprint."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from pyinfra import host
 
-from facts.deb import AptRepository, DebPackages
+from facts.deb import AptRepository
 from facts.file import File
 from gpunode import apt_trust, tables
 from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS
-from operations.apt_shell import APT_GET, FINISH, READ_LISTS, REFRESH
+from operations.apt_shell import APT_GET, READ_LISTS
 from operations.apt_trust import commands
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known, node_operation
@@ -49,42 +49,6 @@ read_lists apt-get -q -o APT::Update::Error-Mode=any -o Dir::Etc::sourcelist="$s
 cat "$source" "$keyring" | sha256sum | cut -d' ' -f1 > "$stamp"
 """
 
-_INSTALL = """
-resolve() {
-  apt-cache madison "$1" | while IFS='|' read -r _ version _; do
-    version=$(echo $version); upstream=${version#*:}
-    case "$2" in
-      '') echo "$version"; break;;
-      *~rc*) case "$upstream" in "$2"|"$2"[!0-9A-Za-z]*) echo "$version"; break;; esac;;
-      *) case "$upstream" in
-           "$2"~rc*|"$2"~alpha*|"$2"~beta*) continue;;
-           "$2"|"$2"[!0-9A-Za-z]*) echo "$version"; break;;
-         esac;;
-    esac
-  done
-}
-refresh "$repository"
-chosen=''; expected=''
-for wanted in "$@"; do
-  name=${wanted%%=*}; rule=''; case "$wanted" in *=*) rule=${wanted#*=};; esac
-  version=$(resolve "$name" "$rule")
-  if [ -z "$version" ]; then
-    echo "gpunode: no version of $name matches '${rule:-any}'; nothing was installed. Available:" >&2
-    apt-cache madison "$name" | cut -d'|' -f2 | sort -u | head -n 20 >&2; exit 1
-  fi
-  if [ -n "$rule" ]; then chosen="$chosen $name=$version"; expected="$expected $name=$version"
-  else chosen="$chosen $name"; expected="$expected $name="; fi
-done
-apt_get install --no-install-recommends --allow-downgrades $chosen
-for wanted in $expected; do
-  name=${wanted%%=*}; version=${wanted#*=}
-  installed=$(dpkg-query -W -f '${db:Status-Status} ${Version}' "$name" 2>/dev/null || true)
-  case "$installed" in "installed ${version:-${installed#installed }}") ;; *)
-    echo "gpunode: $name should be installed at ${version:-any version} but is '$installed'" >&2; exit 1;;
-  esac
-done
-"""
-
 
 def source_text(uri: str, keyring: str, suite: str = "/", components: str = "") -> str:
     """Return a deb822 source for one repository that trusts one keyring alone; `suite` is `/` for a flat one."""
@@ -111,6 +75,7 @@ def repository(
     key_fingerprint: str,
     suite: str = "/",
     components: str = "",
+    packages_signed: bool = False,
     proxies: Mapping[str, str] | None = None,
 ) -> Iterator[Any]:
     """Trust and read a package repository.
@@ -124,6 +89,7 @@ def repository(
     + uri, suite, components: as in sources.list; suite `/` for a flat repository
     + key_url: where the key is
     + key_fingerprint: 40 hex digits
+    + packages_signed: nothing to apt, which takes the packages' digests from the signed list alone
     + proxies: http_proxy, https_proxy and no_proxy for the download of the key
     """
     keyring, source, stamp = _paths(label)
@@ -176,37 +142,4 @@ def no_repository(label: str) -> Iterator[Any]:
     yield script_command('rm -f "$@"', *paths)
 
 
-@node_operation
-def packages(wanted: Mapping[str, str | None], one_version: bool = False, repository: str = "") -> Iterator[Any]:
-    """Install packages at the versions asked for, in one transaction, and check that this is what came.
-
-    + wanted: package name -> None (any version), a branch (`580`: its newest) or an upstream version
-    + one_version: the packages belong together: where the installed ones differ, all get the newest of their versions
-    + repository: label of the repository that they come from, whose list must be refreshed; empty: none of ours
-    """
-    present = known(host.get_fact(DebPackages, names=sorted(wanted)), "the list of installed packages")
-    if present.interrupted:
-        yield explained_command(script_command(f"{APT_GET}{FINISH}"))
-        present = known(host.get_fact(DebPackages, names=sorted(wanted)), "the list of installed packages")
-    if one_version:
-        wanted = present.together(wanted)
-    missing = present.missing(wanted)
-    if not missing:
-        host.noop(f"installed: {', '.join(f'{name} {version}' for name, version in present.installed)}")
-        return
-    for name, rule in missing.items():
-        if rule is not None and not rule.strip():
-            raise OperationRefused(f"{name}: an empty version was asked for")
-    # All that have a version, not the missing ones alone: apt must not move the others. What is there in any version
-    # stays as it is.
-    arguments = [
-        name if rule is None else f"{name}={rule.replace('-rc.', '~rc.')}"
-        for name, rule in sorted(wanted.items())
-        if name in missing or rule is not None
-    ]
-    yield explained_command(
-        script_command(f"{APT_GET}{READ_LISTS}{REFRESH}{_INSTALL}", *arguments, repository=repository)
-    )
-
-
-__all__ = ["no_repository", "packages", "repository", "source_text"]
+__all__ = ["no_repository", "repository", "source_text"]

@@ -1,24 +1,18 @@
 """The driver's packages, as one transaction: saved before it, proven after it, put back if they do not work; and held.
 
 design.md rule 5. What only fresh package lists can tell (a transitional package that moves to another branch) is judged
-between the refresh and the install, by what apt says that it would do.
+between the refresh and the install, by what the package manager says that it would do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from facts.driver_packages import (
-    PREFERENCES,
-    UNATTENDED,
-    DriverOffers,
-    DriverPackages,
-    DriverSimulation,
-)
 from facts.transaction import TransactionJournal
 from gpunode import versions
 from gpunode.apt_archive import ArchiveError, whole_archive
@@ -33,42 +27,17 @@ from gpunode.driver_packages import (
     leftovers,
     moved_along,
     of_another_source,
-    pin_text,
 )
-from gpunode.driver_packages import DriverPackages as State
 from gpunode.tables import DriverSource, driver_sources
 from operations import apt_archive
-from operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
-from operations.explained import explained_command
 from operations.failure import OperationRefused, known, node_operation
-from operations.files import rendered, write_command
-from operations.script import script_command
+from operations.families import APT, FAMILIES, DriverChange, Family
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
-DRIVER = Transaction(
-    name="driver",
-    shared=APT_GET
-    + MARK
-    + r"""
+_SHARED = r"""
 # Debian's own packages rename the module, so that it need not be the one of that name.
 modules='nvidia nvidia-current nvidia-current-open'
-sources=${sources:-} proof=${proof:-loaded}
-# NAME VERSION WANT STATUS of every package of the driver that is there, half-installed ones too.
-driver_packages() {
-  dpkg-query -W -f '${Package} ${Version} ${db:Status-Want} ${db:Status-Status}\n' |
-    awk -v own="$own" -v foreign="$foreign" \
-      '$1 ~ own && $1 !~ foreign && $4 != "not-installed" && $4 != "config-files"' | sort -u
-}
-deb_of() {
-  for file in "$1/$2_$(printf '%s' "$3" | sed 's/:/%3a/')"_*.deb; do
-    if [ -f "$file" ] && [ "$(dpkg-deb -W --showformat='${Package} ${Version}' "$file" 2>/dev/null)" = "$2 $3" ] &&
-      dpkg-deb --fsys-tarfile "$file" > /dev/null 2>&1; then printf '%s' "$file"; return 0; fi
-  done
-  return 1
-}
-is_installed() {
-  [ "$(dpkg-query -W -f '${db:Status-Status} ${Version}' "${1%%=*}" 2>/dev/null)" = "installed ${1#*=}" ]
-}
+sources=${sources:-} proof=${proof:-loaded} saved=${saved:-debs}
 module_there() {
   for each in $modules; do
     modinfo -k "${kernel:-$(uname -r)}" -F version "$each" 2>/dev/null && return 0
@@ -85,32 +54,33 @@ failed_build() {
     reject "DKMS could not build the module $upstream ($(head -n 1 "$log")): $(grep -m 1 -iE 'error' "$log" || true)"
   done
 }
-""",
-    checkpoint="""
+"""
+# Every function that is called and not defined here is the family's: operations/families says what each does.
+_CHECKPOINT = """
 unlocked
 driver_packages | awk '$4 == "installed"' > "$checkpoint/packages"
-apt-mark showmanual > "$checkpoint/manual"
+save_choices
 loaded_version > "$checkpoint/loaded"
 module_there > "$checkpoint/module"
 for file in $holding; do
   if [ -e "$file" ]; then cp -p "$file" "$checkpoint/"; fi
 done
-mkdir "$checkpoint/debs"
+mkdir "$checkpoint/$saved"
 fetch=''
 while read -r package version _; do
-  if file=$(deb_of /var/cache/apt/archives "$package" "$version"); then
-    ln "$file" "$checkpoint/debs/" 2>/dev/null || cp "$file" "$checkpoint/debs/"
+  if file=$(cached_file "$package" "$version"); then
+    ln "$file" "$checkpoint/$saved/" 2>/dev/null || cp "$file" "$checkpoint/$saved/"
   else fetch="$fetch $package=$version"; fi
 done < "$checkpoint/packages"
 if [ -n "$fetch" ]; then
   # One that is not to be had would keep the others from coming.
-  (cd "$checkpoint/debs" && apt_get download $fetch > "$checkpoint/download" 2>&1) || for item in $fetch; do
-    (cd "$checkpoint/debs" && apt_get download "$item" > "$checkpoint/download" 2>&1) || true
+  (cd "$checkpoint/$saved" && fetch $fetch > "$checkpoint/download" 2>&1) || for item in $fetch; do
+    (cd "$checkpoint/$saved" && fetch "$item" > "$checkpoint/download" 2>&1) || true
   done
 fi
 lacking=''; : > "$checkpoint/lacking"
 while read -r package version _; do
-  deb_of "$checkpoint/debs" "$package" "$version" > /dev/null ||
+  saved_file "$checkpoint/$saved" "$package" "$version" > /dev/null ||
     { lacking="$lacking $package=$version"; echo "$package" >> "$checkpoint/lacking"; }
 done < "$checkpoint/packages"
 if [ -n "$lacking" ]; then
@@ -119,36 +89,29 @@ if [ -n "$lacking" ]; then
   changes=$([ "$arguments" = "$expected" ] || echo yes)
   for item in $expected; do is_installed "$item" || changes=yes; done
   if [ "$rollback" = required ] && [ -n "$changes" ]; then
-    echo "gpunode: rollback would not be possible: of the installed driver's packages these are neither in apt's" \\
-      "cache nor in a repository:$lacking" >&2
+    echo "gpunode: rollback would not be possible: of the installed driver's packages these are neither in the" \\
+      "package manager's cache nor in a repository:$lacking" >&2
     echo "gpunode: nothing was changed; mend the repository, or set driver.rollback = 'best-effort' to go on" >&2
     exit 1
   fi
   echo "gpunode: caution: there will be no way back for$lacking (driver.rollback is best-effort)" >&2
 fi
-""",
-    change="""
+"""
+_CHANGE = """
 held=$(awk '$3 == "hold" {print $1}' "$checkpoint/packages")
-if [ -n "$held" ]; then mark unhold $held; fi
-{ printf '%s\\n' "$pin"; cat /etc/apt/preferences 2>/dev/null || true; } > "$checkpoint/preferences"
-only=''
-if [ -n "$sources" ]; then
-  printf '%s\\n' "$sources" > "$checkpoint/archive.sources"
-  only="-o Dir::Etc::sourcelist=$checkpoint/archive.sources -o Dir::Etc::sourceparts=-"
-fi
-apt_get -o Dir::Etc::Preferences="$checkpoint/preferences" $only install --no-install-recommends --allow-downgrades \\
-  --allow-change-held-packages $arguments || {
+if [ -n "$held" ]; then release $held; fi
+install_driver || {
   failed_build
-  echo "gpunode: apt could not install the driver's packages; mend what it says above, and run again" >&2; exit 1; }
+  echo "gpunode: the driver's packages could not be installed; mend what it says above, and run again" >&2; exit 1; }
 # What was held stays held, whoever did it, until the holds are brought to what the settings say.
 for package in $held; do
   if driver_packages | grep -qx "$package .* installed"; then
-    mark hold "$package" || echo "gpunode: caution: $package could not be held again" >&2
+    keep "$package" || echo "gpunode: caution: $package could not be held again" >&2
   fi
 done
 for item in $expected; do
   is_installed "$item" || reject "$item should be installed, but is \\
-$(dpkg-query -W -f '${db:Status-Status} at ${Version}' "${item%%=*}" 2>/dev/null || echo absent)"
+$(stated "${item%%=*}")"
 done
 # DKMS builds for the running and for the newest kernel; the one that boots next may be neither.
 if [ -n "$kernel" ] && [ -z "$(module_there)" ] && command -v dkms > /dev/null; then
@@ -176,19 +139,15 @@ if [ "$proof" = loaded ] && [ -z "$(loaded_version)" ] && [ ! -d /sys/module/nou
 fi
 # What only a reboot can load is not proven yet: operations/driver.py takes the mark away, or undoes the change.
 if [ "$(loaded_version)" != "$upstream" ]; then : > "$checkpoint/unproven"; fi
-""",
-    restore="""
-dpkg --force-confold --configure -a > /dev/null 2>&1 < /dev/null
+"""
+_RESTORE = """
+finish_half
 driver_packages > "$checkpoint/now"
 cut -d' ' -f1 "$checkpoint/packages" > "$checkpoint/names"
 added=$(cut -d' ' -f1 "$checkpoint/now" | grep -vxF -f "$checkpoint/names")
 if [ ! -s "$checkpoint/packages" ] && [ -z "$rejected" ]; then
   # There was no driver, and nothing is said against this one: what has come stays, if its installation can be finished.
-  if apt_get --fix-broken install && [ -z "$(dpkg --audit)" ]; then
-    come=$(driver_packages | cut -d' ' -f1 | grep -xF "$(printf '%s\\n' $names)")
-    [ -z "$come" ] || apt-mark manual $come > /dev/null
-    return 0
-  fi
+  ! finish_first || return 0
 fi
 was=$(cat "$checkpoint/loaded")
 if [ -n "$rejected" ] && [ -z "$was" ] && [ -n "$(loaded_version)" ]; then
@@ -205,18 +164,11 @@ back() {
   [ "$(restorable "$checkpoint/now")" = "$(restorable "$checkpoint/packages")" ]
 }
 if ! back; then
-  files=''; going=''
+  files=''
   while read -r package version _; do
-    if file=$(deb_of "$checkpoint/debs" "$package" "$version"); then files="$files $file"; fi
+    if file=$(saved_file "$checkpoint/$saved" "$package" "$version"); then files="$files $file"; fi
   done < "$checkpoint/packages"
-  for package in $added; do going="$going $package-"; done
-  { [ -n "$files" ] && apt_get install --no-install-recommends --allow-downgrades --allow-change-held-packages \\
-    $files $going; } || {
-    # Without apt's judgement, which what is half-installed may not satisfy.
-    [ -z "$added" ] || dpkg --force-depends --purge $added
-    [ -z "$files" ] || dpkg --force-confold --install "$checkpoint"/debs/*.deb
-  }
-  [ -z "$added" ] || dpkg --force-depends --purge $added > /dev/null 2>&1
+  put_back
 fi
 back || return 1
 # The packages may be back and the module not: DKMS builds none without the kernel's headers, and calls that a success.
@@ -227,9 +179,7 @@ if [ -s "$checkpoint/module" ] && [ -z "$(module_there)" ]; then
       "install its headers and run dkms autoinstall before anybody reboots" >&2; return 1; }
 fi
 if [ -s "$checkpoint/names" ]; then
-  apt-mark auto $(grep -vxF -f "$checkpoint/manual" "$checkpoint/names") > /dev/null 2>&1
-  apt-mark manual $(grep -xF -f "$checkpoint/manual" "$checkpoint/names") > /dev/null 2>&1
-  apt-mark hold $(awk '$3 == "hold" {print $1}' "$checkpoint/packages") > /dev/null 2>&1
+  restore_choices
   if [ -z "$(loaded_version)" ] && [ ! -d /sys/module/nouveau ]; then
     modprobe nvidia && modprobe nvidia_uvm ||
       echo "gpunode: the driver's earlier packages are back, and its module does not load now" >&2
@@ -243,8 +193,21 @@ fi
 for file in $holding; do
   if [ -e "$checkpoint/${file##*/}" ]; then cp -p "$checkpoint/${file##*/}" "$file"; else rm -f "$file"; fi
 done
-""",
-)
+"""
+
+
+def driver_transaction(family: Family) -> Transaction:
+    """Return the driver's transaction with the functions of a package manager."""
+    return Transaction(
+        name="driver",
+        shared=family.functions + _SHARED,
+        checkpoint=_CHECKPOINT,
+        change=_CHANGE,
+        restore=_RESTORE,
+    )
+
+
+DRIVER = driver_transaction(APT)
 
 
 @node_operation
@@ -257,6 +220,7 @@ def installed(
     source: DriverSource,
     proof: str = "loaded",
     headers: bool = True,
+    stream: str = "",
 ) -> Iterator[Any]:
     """Install the driver's packages together, at one version, and put back those of before if the new do not work.
 
@@ -269,12 +233,15 @@ def installed(
       archive nothing else is in apt's sight
     + headers: whether that kernel's headers were there when the run began
     + proof: what is asked of the change: that the module is `loaded`, or on `disk`, or of the `packages` alone
+    + stream: the module stream that holds them (MODULE:STREAM), where the repository has streams
     """
-    yield from settled(DRIVER)
-    state = _state()
+    family = FAMILIES[source.family]
+    transaction = driver_transaction(family)
+    yield from settled(transaction)
+    state = family.state()
     if state.interrupted:
-        yield explained_command(script_command(f"{APT_GET}{FINISH}"))
-        state = _state()
+        yield from family.finish()
+        state = family.state()
     missing, obsolete = state.missing(wanted), leftovers(source, wanted, state.driver)
     journal = known(host.get_fact(TransactionJournal, transaction=DRIVER.name), "the journal of the driver's change")
     # One that was interrupted and then finished by dpkg alone has not been proven to work.
@@ -283,17 +250,15 @@ def installed(
         there = dict(state.packages)
         host.noop(f"installed: {', '.join(f'{name} {there[name]}' for name in wanted)}")
         return
-    repository = "cuda" if source.origin is None else "distribution"
-    yield explained_command(script_command(f'{APT_GET}{READ_LISTS}{REFRESH}refresh "$1"', repository))
-    sources = _archive(source)
+    yield from family.refresh("cuda" if source.origin is None else "distribution")
     moved = of_another_source(source, state.driver)
-    # Which module goes for another apt finds out: to ask for both flavours would be refused.
+    # Which module goes for another the package manager finds out: to ask for both flavours would be refused.
     groups = [row.packages.get(flavour, {}) for row in driver_sources() for flavour in ("open", "proprietary")]
     modules = [name for group in groups for name in group if name.endswith("-dkms")]
     left = {*wanted, *obsolete, *modules}
     others = {name: version for name, version in state.driver.items() if moved and name not in left}
-    names = sorted({*wanted, *others})
-    offers = known(host.get_fact(DriverOffers, names=names, sources=sources), "what the repositories offer")
+    change = DriverChange({}, obsolete, "", _archive(source), stream)
+    offers = family.offers(sorted({*wanted, *others}), change)
     # What another source brought is no reason to stay at its version.
     present = {name: version for name, version in state.packages if not (moved and belongs(name))}
     try:
@@ -307,26 +272,27 @@ def installed(
     # Headers that came since are a new try.
     lacking = () if headers else (f"{kernel} without headers",)
     target = target_digest(*(f"{name}={version}" for name, version in sorted(resolved.items())), *lacking)
-    refuse_failed(DRIVER, target)
-    arguments = [f"{name}={version}" for name, version in sorted(resolved.items())]
-    going = [f"{name}-" for name in obsolete]
-    arguments += dict.fromkeys([*going, *moved_along(others, offers.available, upstream)])
-    pin = pin_text(upstream)
-    simulation = known(
-        host.get_fact(DriverSimulation, arguments=arguments, pin=pin, sources=sources), "what apt would do"
-    )
+    refuse_failed(transaction, target)
+    along = moved_along(others, offers.available, upstream)
+    coming = dict(sorted(resolved.items())) | {name: version for name, version in along.items() if version is not None}
+    going = dict.fromkeys([*obsolete, *(name for name, version in along.items() if version is None)])
+    change = replace(change, coming=coming, going=tuple(going), upstream=upstream)
     unbound = [name for name, rule in wanted.items() if rule is None]
     refused = gate(
-        simulation, resolved, branch, branch_change, moved, unbound, leaving=obsolete, built=source.built_on_node
-    )
+        family.simulation(change), resolved, branch, branch_change, moved, unbound,
+        leaving=obsolete, built=source.built_on_node,
+    )  # fmt: skip
     if refused is not None:
         reason, remedy = refused
         raise OperationRefused(f"driver: {reason}; nothing was changed. To go on, {remedy}")
+    expected = [f"{name}={version}" for name, version in sorted(resolved.items())]
+    arguments = [*(f"{name}={version}" for name, version in coming.items()), *(f"{name}-" for name in going)]
     yield transaction_command(
-        DRIVER, target,
-        arguments=" ".join(arguments), expected=" ".join(arguments[: len(resolved)]), names=" ".join(sorted(wanted)),
-        upstream=upstream, pin=pin, kernel=kernel or "", own=OWN, foreign=FOREIGN,
-        rollback=rollback, holding=f"{PREFERENCES} {UNATTENDED}", sources=sources, proof=proof,
+        transaction, target,
+        arguments=" ".join(arguments), expected=" ".join(expected),
+        names=" ".join(sorted(wanted)), upstream=upstream, kernel=kernel or "", own=OWN, foreign=FOREIGN,
+        rollback=rollback, proof=proof, saved=family.saved, holding=" ".join(family.holding),
+        **family.variables(change),
     )  # fmt: skip
 
 
@@ -343,56 +309,25 @@ def _archive(source: DriverSource) -> str:
         raise OperationRefused(f"the archive of {source.origin}: {error}; nothing was changed") from error
 
 
-_HOLD = f"""{APT_GET}{MARK}
-unlocked
-if [ -n "$hold" ]; then mark hold $hold; fi
-if [ -n "$unhold" ]; then mark unhold $unhold; fi
-"""
-
-
 @node_operation
-def held(hold: bool, kernel: bool) -> Iterator[Any]:
-    """Keep apt and unattended-upgrades off the driver's packages; or let go of what was kept still before.
+def held(family: str, hold: bool, kernel: bool) -> Iterator[Any]:
+    """Keep the package manager off the driver's packages; or let go of what was kept still before.
 
-    Holds that others set stay. NVIDIA's pinning package pins as well, to the same version.
+    Holds that others set stay.
 
+    + family: of the node's package manager
     + hold: whether the driver is held
     + kernel: whether the packages that bring new kernels are held, too
     """
-    state = _state()
+    state = FAMILIES[family].state()
     keep = state.to_hold(kernel) if hold else {}
-    hold_now = sorted(set(keep) - set(state.held))
-    let_go = sorted(set(state.held_by_us) & set(state.held) - set(keep))
-    files = {
-        PREFERENCES: (state.preferences, "driver-preferences"),
-        UNATTENDED: (state.unattended, "driver-unattended-upgrades.conf"),
-    }
-    by_version: dict[str, list[str]] = {}
-    for name, version in keep.items():
-        by_version.setdefault(version, []).append(name)
-    # As regular expressions, of which a package's name holds these two signs at most.
-    names = [name.replace(".", "[.]").replace("+", "[+]") for name in keep]
-    writes = []
-    for path, (there, template) in files.items():
-        text = rendered(template, by_version=by_version, names=names) if keep else None
-        if there != text:
-            writes.append((path, text))
     if hold and not keep and host.state is not None and not host.state.is_executing:
         yield StringCommand("true")  # a forecast: the packages come with an operation before this one
         return
-    if not (hold_now or let_go or writes):
+    commands = list(FAMILIES[family].hold(state, keep))
+    if not commands:
         host.noop(f"held: {', '.join(keep)}" if keep else "nothing of the driver is held by gpunode")
-        return
-    # What is let go is known by the file of before, which is therefore written last.
-    if hold_now or let_go:
-        yield explained_command(script_command(_HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go)))
-    for path, text in writes:
-        yield write_command(path, text) if text is not None else script_command('rm -f "$path"', path=path)
+    yield from commands
 
 
-def _state() -> State:
-    state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")
-    return state
-
-
-__all__ = ["DRIVER", "held", "installed"]
+__all__ = ["DRIVER", "driver_transaction", "held", "installed"]

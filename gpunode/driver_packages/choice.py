@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpunode import versions
-from gpunode.deb import satisfies
 from gpunode.driver_packages.names import DEB_VERSION, GLOBS, NAME, driver_branch
+from gpunode.packages import satisfies
 from gpunode.probe_output import repeated, values
 from gpunode.reading import ParseError, Reading
 
@@ -70,8 +70,10 @@ def chosen(
     return found
 
 
-def moved_along(others: Mapping[str, str], available: Iterable[tuple[str, str]], upstream: str) -> list[str]:
-    """Return apt's arguments for what else is there of a driver from another source: at the new version, or gone.
+def moved_along(
+    others: Mapping[str, str], available: Iterable[tuple[str, str]], upstream: str
+) -> dict[str, str | None]:
+    """Return what else is there of a driver from another source -> its version with the new one; None: it is to go.
 
     A library that stayed behind would be loaded with a module of another version. `others` are name -> version.
     """
@@ -79,8 +81,7 @@ def moved_along(others: Mapping[str, str], available: Iterable[tuple[str, str]],
     for name, version in available:
         if satisfies(version, upstream):
             offered.setdefault(name, version)
-    numbered = [name for name, version in others.items() if driver_branch(version) is not None]
-    return [f"{name}={offered[name]}" if name in offered else f"{name}-" for name in sorted(numbered)]
+    return {name: offered.get(name) for name, version in sorted(others.items()) if driver_branch(version) is not None}
 
 
 def _together(

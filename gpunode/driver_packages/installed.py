@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpunode import versions
-from gpunode.deb import satisfies
 from gpunode.driver_packages.names import DEB_VERSION, NAME, belongs, brings_kernels
+from gpunode.packages import satisfies
 from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError, Reading
 
@@ -16,8 +16,8 @@ from gpunode.reading import ParseError, Reading
 class DriverPackages(Reading):
     """Hold what dpkg has of the driver, of kernels and their headers: (name, version), and which of them are held.
 
-    `interrupted` as in DebPackages. `preferences` and `unattended` are the texts of our two files that keep them still,
-    None where there is none.
+    `interrupted` as in InstalledPackages. `preferences` and `unattended` are the texts of our two files that keep them
+    still, None where there is none.
     """
 
     packages: tuple[tuple[str, str], ...]

@@ -12,8 +12,8 @@ GLOBS = (
     "linux-signatures-nvidia-*", "firmware-nvidia-*", "nvlsm",
 )  # fmt: skip
 OWN = (
-    "^(nvidia-.*|libnvidia-.*|cuda-drivers.*|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|libxnvctrl0|"
-    "xserver-xorg-video-nvidia.*|linux-(modules|objects|signatures)-nvidia-.*|firmware-nvidia-.*|nvlsm)$"
+    "^(nvidia-.*|libnvidia-.*|kmod-nvidia-.*|cuda-drivers.*|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|"
+    "libxnvctrl0|xserver-xorg-video-nvidia.*|linux-(modules|objects|signatures)-nvidia-.*|firmware-nvidia-.*|nvlsm)$"
 )
 FOREIGN = (
     "^(nvidia-container-.*|libnvidia-container.*|nvidia-docker.*|nvidia-cuda-(toolkit|dev|gdb|samples|doc).*|"
@@ -24,14 +24,14 @@ _OWN, _FOREIGN = re.compile(OWN), re.compile(FOREIGN)
 # linux-image-amd64 and linux-generic bring the next kernel; linux-image-6.1.0-40-amd64 is one kernel and stays.
 KERNEL_GLOBS = ("linux-*",)
 _KERNEL_META = re.compile(
-    r"linux(-image|-headers)?-"
+    r"kernel(-core|-devel|-devel-matched|-headers|-modules|-modules-core|-modules-extra)?|linux(-image|-headers)?-"
     r"(generic|virtual|lowlatency|aws|azure|gcp|gke|oracle|oem|nvidia|raspi|kvm|((cloud|rt)-)?(amd64|arm64))(-[a-z0-9.]+)*"
 )
 _DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3})\.\d{2,3}(?:\.\d+)?(?:[-+~].*)?", re.ASCII)
-_FABRIC_MANAGER = re.compile(r"nvidia-fabricmanager(-\d{3})?")
-# What dpkg takes for a name and for a version.
-NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+", re.ASCII)
-DEB_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]*", re.ASCII)
+_FABRIC_MANAGER = re.compile(r"nvidia-fabric-?manager(-\d{3})?")
+# What dpkg and rpm take for a name and for a version.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]+", re.ASCII)
+DEB_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:_^-]*", re.ASCII)
 
 
 def belongs(name: str) -> bool:

@@ -16,12 +16,15 @@ from gpunode.reading import ParseError, Reading
 class Simulation(Reading):
     """Hold what `apt-get -s install` says: (name, old or None, new) that would come, (name, old) that would go.
 
-    `errors` are apt's own words where it would refuse, dependencies that it cannot satisfy first.
+    `errors` are the package manager's own words where it would refuse, dependencies that it cannot satisfy first;
+    `manager` is its name, `trial` the command that shows a person the same.
     """
 
     comes: tuple[tuple[str, str | None, str], ...]
     goes: tuple[tuple[str, str], ...]
     errors: tuple[str, ...] = ()
+    manager: str = "apt"
+    trial: str = "apt-get -s install"
 
 
 _COMES = re.compile(r"Inst (?P<name>\S+) (?:\[(?P<old>[^\]\s]+)\] )?\((?P<new>\S+)[^)]*\).*")
@@ -88,8 +91,8 @@ def gate(
             # The last one is the deepest: what the others need.
             return f"apt would refuse: {'; '.join(item.cause for item in told)}", told[-1].remedy
         return (
-            f"apt would refuse: {'; '.join(simulation.errors)[:600]}",
-            "look at `apt-get -s install` of the same packages on the node, and at its repositories and preferences",
+            f"{simulation.manager} would refuse: {'; '.join(simulation.errors)[:600]}",
+            f"look at `{simulation.trial}` of the same packages on the node, and at its repositories and preferences",
         )
     images = sorted(name for name, _, _ in simulation.comes if _IMAGE.fullmatch(name))
     if images:
@@ -124,13 +127,13 @@ def gate(
             continue
         if not belongs(name):
             return (
-                f"apt would remove {name} {old}, which is no part of the driver",
-                f"look at `apt-get -s install` on the node; remove {name} yourself if it is to go",
+                f"{simulation.manager} would remove {name} {old}, which is no part of the driver",
+                f"look at `{simulation.trial}` on the node; remove {name} yourself if it is to go",
             )
         if _role(name) not in coming and not moved:
             return (
-                f"apt would remove {name} {old}, and nothing comes in its place",
-                f"look at `apt-get -s install` on the node; remove {name} yourself if it is to go",
+                f"{simulation.manager} would remove {name} {old}, and nothing comes in its place",
+                f"look at `{simulation.trial}` on the node; remove {name} yourself if it is to go",
             )
     return None
 
@@ -139,4 +142,4 @@ def _role(name: str) -> str:
     """Return what a package is for, whatever its branch and flavour: nvidia-kernel-open-dkms -> nvidia-kernel-dkms."""
     if re.fullmatch(r"(nvidia-open|cuda-drivers|nvidia-driver)(-\d{3})?(-open)?", name):
         return "driver"
-    return re.sub(r"-(\d{3}(\.\d+)*|open|server)(?=-|$)", "", name)
+    return re.sub(r"-(\d{3}(\.\d+)*|open|server|latest)(?=-|$)", "", name).replace("fabric-manager", "fabricmanager")

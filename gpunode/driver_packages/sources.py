@@ -22,7 +22,7 @@ _PLACEHOLDERS = {
     "<rule>": r"\d{3}(\.\d+)*",
     "<flavour>": "(?P<flavour>-open)?",
     "<kernel>": "(?P<kernel>[a-z0-9.+-]+)",
-    "<fabric manager>": r"nvidia-fabricmanager(-\d{3})?",
+    "<fabric manager>": r"nvidia-fabric-?manager(-\d{3})?",
 }
 
 
@@ -68,16 +68,16 @@ def package_set(
     wanted: dict[str, str | None] = {}
     for name, bound in ((name, bound) for group in groups for name, bound in source.packages.get(group, {}).items()):
         if "<fabric manager>" in name:
-            values["<fabric manager>"] = tables.drivers().fabric_manager_package(rule)
+            values["<fabric manager>"] = tables.drivers().fabric_manager_package(rule, source.fabric_manager)
         wanted[_filled(name, values)] = rule if bound == "driver" else None
     for name in source.packages.get("kernel", {}):
         if boot.next_release:
             wanted[_filled(name, {**values, "<kernel>": boot.next_release})] = None
-    if source.built_on_node and asked.kernel_headers == "install":
+    if source.built_on_node and source.installs_headers and asked.kernel_headers == "install":
         for kernel in boot.kernels:
             # Not those of the running kernel: archives drop the headers of older ones.
             if kernel.release == boot.next_release and not kernel.headers:
-                wanted[f"linux-headers-{kernel.release}"] = None
+                wanted[source.headers.replace("<kernel>", kernel.release)] = None
     return wanted
 
 
@@ -87,12 +87,18 @@ def goes_along(source: DriverSource, wanted: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in wanted if any(pattern.fullmatch(name) for pattern in patterns))
 
 
+def module_stream(asked: DriverSettings, source: DriverSource, flavour: str) -> str:
+    """Return the module stream (MODULE:STREAM) that holds the driver; empty where its source has none."""
+    rule = asked.version or asked.branch or ""
+    return source.stream.get(flavour, "").replace("<branch>", versions.branch_of(rule)) if rule else ""
+
+
 def leftovers(source: DriverSource, wanted: Collection[str], installed: Iterable[str]) -> tuple[str, ...]:
     """Return installed packages that must be told to go when the wanted ones come: what else goes, apt finds out.
 
     They are of another source, flavour or branch. Modules of the wanted driver for further kernels stay.
     """
-    named = [*(name for row in tables.driver_sources() for name in row.leaves)]
+    named = [name for row in _beside(source) for name in row.leaves]
     named += [name for group in ("open", "proprietary") for name in source.packages.get(group, {})]
     if any(is_fabric_manager(name) for name in wanted):
         # Two of them cannot be; one that nobody asked for stays.
@@ -113,8 +119,13 @@ def leftovers(source: DriverSource, wanted: Collection[str], installed: Iterable
 
 def of_another_source(source: DriverSource, installed: Iterable[str]) -> bool:
     """Say whether the installed driver came from another source than the one that is asked for."""
-    others = [_pattern(name) for row in tables.driver_sources() if row != source for name in row.marks]
+    others = [_pattern(name) for row in _beside(source) if row != source for name in row.marks]
     return any(pattern.fullmatch(name) for name in installed for pattern in others)
+
+
+def _beside(source: DriverSource) -> list[DriverSource]:
+    """Return the sources that a node with this one may have: those of the same systems, itself included."""
+    return [row for row in tables.driver_sources() if set(row.systems) & set(source.systems)]
 
 
 def _filled(name: str, values: Mapping[str, str]) -> str:

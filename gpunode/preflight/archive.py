@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpunode.deb import satisfies
 from gpunode.driver_packages import driver_source, package_set
 from gpunode.machine import Machine
+from gpunode.packages import satisfies
 from gpunode.preflight.flavour import chosen_flavour
 from gpunode.preflight.verdicts import Refusal
 from gpunode.settings import Settings

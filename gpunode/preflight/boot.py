@@ -36,19 +36,20 @@ def boot_refusals(
     kernel = boot.next_kernel
     if kernel is None or not settings.driver.enabled:
         return
-    builds = built_on_node(settings, system)
+    builds, source = built_on_node(settings, system), driver_source(settings, system)
     asked = settings.driver.version or settings.driver.branch
     # What is there already need not be built again; anything else must be, even where an older module is on the disk.
     there = kernel.module_version is not None and asked is not None and versions.in_branch(kernel.module_version, asked)
-    source = driver_source(settings, system)
     there = there and not (source is not None and of_another_source(source, installed))
-    if builds and not kernel.headers and settings.driver.kernel_headers == "require" and not there:
+    installs = settings.driver.kernel_headers == "install" and source is not None and source.installs_headers
+    if source is not None and builds and not kernel.headers and not installs and not there:
+        by_us = ", or set driver.kernel_headers = 'install'" if source.installs_headers else ""
         yield Refusal(
             "next boot",
             f"kernel {kernel.release} boots next (says {_decided(boot)}) and its headers are not there: no NVIDIA "
             "module can be built for it",
             f"/lib/modules/{kernel.release}/build; {_INSTALL_GUIDE}",
-            f"install linux-headers-{kernel.release}, or set driver.kernel_headers = 'install'",
+            f"install {source.headers.replace('<kernel>', kernel.release)}{by_us}",
         )
     if not boot.secure_boot:
         return

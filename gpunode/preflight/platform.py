@@ -40,6 +40,13 @@ def system_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Ref
             _DISTRIBUTIONS,
             f"on {found.name} use one of {', '.join(found.architectures)}",
         )
+    elif settings.containerd.enabled and settings.containerd.source == "distribution" and not found.containerd:
+        yield Refusal(
+            "containerd",
+            f"{found.name} has no package containerd",
+            "gpunode/data/distributions.yaml",
+            "set containerd.source = 'docker-repository', or 'present' where it is installed by other means",
+        )
 
 
 def gpu_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:

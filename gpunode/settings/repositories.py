@@ -13,8 +13,9 @@ from gpunode.settings.component import Component, matching
 PLACEHOLDERS = ("distribution", "architecture", "channel", "os_id")
 _BRACED = re.compile(r"\{([^{}]*)\}")
 _HOST = r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?"
-# $(ARCH) is apt's own substitution; any other dollar sign or parenthesis has no place in a repository's address.
-_URL = rf"(https?://({_HOST})|file://)(/([A-Za-z0-9._~%+@:=,/{{}}-]|\$\(ARCH\))*)?"
+# $(ARCH) is apt's own substitution, $basearch and $releasever are dnf's; any other dollar sign or parenthesis has no
+# place in a repository's address.
+_URL = rf"(https?://({_HOST})|file://)(/([A-Za-z0-9._~%+@:=,/{{}}-]|\$\(ARCH\)|\$basearch|\$releasever)*)?"
 
 
 def _placeholders(url: str) -> str:
@@ -108,7 +109,8 @@ class RepositoriesSettings(Component):
     summary: ClassVar[str] = (
         "Where packages come from. A mirror is set by `url` alone; the key stays pinned by its fingerprint. "
         "`{distribution}` is debian12, ubuntu2204, …; `{architecture}` x86_64 or sbsa; `{channel}` toolkit.channel; "
-        "`{os_id}` debian or ubuntu; `$(ARCH)` is left to apt."
+        "`{os_id}` debian, ubuntu or rhel; `$(ARCH)` is left to apt, `$basearch` and `$releasever` to dnf. "
+        "The defaults shown are apt's; on RHEL and its kin those of the rpm repositories take their place."
     )
 
     cuda: CudaRepository = Field(
@@ -121,3 +123,14 @@ class RepositoriesSettings(Component):
         default_factory=lambda: DockerRepository.model_validate({}),
         description="Docker's repository, for `containerd.source: docker-repository`.",
     )
+
+    def on(self, name: str, family: str) -> Repository:
+        """Return the repository `cuda`, `toolkit` or `docker` for a family of distributions.
+
+        Where nothing is set, address and key are the family's public ones.
+        """
+        found: Repository = getattr(self, name)
+        public = tables.repositories(family)[name]
+        values = {"url": public.url, "key_url": public.key_url, "key_fingerprint": public.key_fingerprint}
+        unset = {key: value for key, value in values.items() if key not in found.model_fields_set}
+        return found.model_copy(update=unset)

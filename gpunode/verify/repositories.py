@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode import tables
 from gpunode.findings import Finding
 from gpunode.keyring import PERMISSIONS
 from gpunode.node import Node
@@ -14,13 +15,16 @@ from gpunode.verify.subject import Subject
 
 def repositories(settings: Settings, node: Node) -> Iterator[Finding]:
     """Judge the keys that package repositories are trusted by: each its pinned one and no other, for root to change."""
+    system = node.operating_system
+    distribution = tables.distribution(system.id, system.version_id)
+    family = distribution.family if distribution else "apt"
     used = {
         "cuda": settings.cuda.enabled or (settings.driver.enabled and settings.driver.source == "cuda-repository"),
         "toolkit": settings.toolkit.enabled,
         "docker": settings.containerd.enabled and settings.containerd.source == "docker-repository",
     }
     for name in (name for name, is_used in used.items() if is_used):
-        wanted: str = getattr(settings.repositories, name).key_fingerprint
+        wanted = settings.repositories.on(name, family).key_fingerprint
         found = node.keyrings.of(name)
         yield compared(
             "repositories", Subject.KEY.of(name), ", ".join(found) or None, wanted, found == (wanted,),

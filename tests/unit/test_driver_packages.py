@@ -109,7 +109,7 @@ def test_the_branch_shows_in_a_driver_s_version_alone(version: str, branch: str 
 
 
 NO_KERNEL = Boot("6.1.0-40-amd64")
-CUDA, DEBIAN, UBUNTU = tables.driver_sources()
+CUDA, DEBIAN, UBUNTU, RPM = tables.driver_sources()
 
 
 @pytest.mark.parametrize(
@@ -448,39 +448,39 @@ def holding(state: State, kernel: bool = False) -> State:
 
 def test_the_whole_set_is_held_and_the_second_time_there_is_nothing_to_do(host: Host) -> None:
     host.readings[DriverPackages] = INSTALLED
-    hold, *writes = commands(driver_packages.held, host, hold=True, kernel=False)
+    hold, *writes = commands(driver_packages.held, host, family="apt", hold=True, kernel=False)
     assert "'hold=libnvidia-ml1 nvidia-driver-pinning-580 nvidia-open'" in hold and "unhold=" in hold
     assert len(writes) == 2
     host.readings[DriverPackages] = holding(INSTALLED)
-    assert commands(driver_packages.held, host, hold=True, kernel=False) == []
+    assert commands(driver_packages.held, host, family="apt", hold=True, kernel=False) == []
     # The kernel alone is added, and goes again, when the settings say so.
-    (hold, *writes) = commands(driver_packages.held, host, hold=True, kernel=True)
+    (hold, *writes) = commands(driver_packages.held, host, family="apt", hold=True, kernel=True)
     assert "hold=linux-image-amd64" in hold and len(writes) == 2
     host.readings[DriverPackages] = holding(INSTALLED, kernel=True)
-    (hold, *writes) = commands(driver_packages.held, host, hold=True, kernel=False)
+    (hold, *writes) = commands(driver_packages.held, host, family="apt", hold=True, kernel=False)
     assert "unhold=linux-image-amd64" in hold and len(writes) == 2
 
 
 def test_a_hold_that_is_not_wanted_any_more_leaves_nothing_behind(host: Host) -> None:
     host.readings[DriverPackages] = holding(INSTALLED)
-    unhold, *removals = commands(driver_packages.held, host, hold=False, kernel=False)
+    unhold, *removals = commands(driver_packages.held, host, family="apt", hold=False, kernel=False)
     assert "'unhold=libnvidia-ml1 nvidia-driver-pinning-580 nvidia-open'" in unhold
     assert ["rm -f" in removal for removal in removals] == [True, True]
     host.readings[DriverPackages] = INSTALLED
-    assert commands(driver_packages.held, host, hold=False, kernel=False) == []
+    assert commands(driver_packages.held, host, family="apt", hold=False, kernel=False) == []
 
 
 def test_a_hold_of_somebody_else_s_is_not_released(host: Host) -> None:
     host.readings[DriverPackages] = replace(INSTALLED, held=("nvidia-open",))
-    assert commands(driver_packages.held, host, hold=False, kernel=False) == []
+    assert commands(driver_packages.held, host, family="apt", hold=False, kernel=False) == []
 
 
 def test_a_dry_run_of_a_bare_node_says_that_it_will_be_held(host: Host) -> None:
     host.readings[DriverPackages] = State(())
     host.state.is_executing = False
-    assert commands(driver_packages.held, host, hold=True, kernel=False) == ["true"]
+    assert commands(driver_packages.held, host, family="apt", hold=True, kernel=False) == ["true"]
     host.state.is_executing = True
-    assert commands(driver_packages.held, host, hold=True, kernel=False) == []
+    assert commands(driver_packages.held, host, family="apt", hold=True, kernel=False) == []
 
 
 LOADED = DriverState((), "580.95.05", "Dual MIT/GPL", "580.95.05", "open", "580.95.05", uvm_loaded=True)

@@ -34,7 +34,7 @@ from tests.unit.test_preflight import DEBIAN, UBUNTU
 
 pytestmark = pytest.mark.pure
 
-CUDA_SOURCE, DEBIAN_SOURCE, UBUNTU_SOURCE = tables.driver_sources()
+CUDA_SOURCE, DEBIAN_SOURCE, UBUNTU_SOURCE, _ = tables.driver_sources()
 NO_KERNEL = Boot("6.1.0-40-amd64")
 GENERIC = Boot("6.8.0-59-generic", "6.8.0-60-generic", "grub", (Kernel("6.8.0-60-generic", False),))
 
@@ -168,7 +168,10 @@ def test_a_driver_of_another_source_is_known_by_its_packages() -> None:
 def test_a_library_of_another_source_comes_along_or_goes() -> None:
     others = {"libcuda1": "535.261.03-1", "nvidia-alternative": "535.261.03-1", "nvidia-support": "20220217+3"}
     offered = [("libcuda1", "595.58.03-1"), ("libcuda1", "580.95.05-1"), ("libcuda1", "580.82.07-1")]
-    assert moved_along(others, offered, "580.95.05") == ["libcuda1=580.95.05-1", "nvidia-alternative-"]
+    assert moved_along(others, offered, "580.95.05") == {
+        "libcuda1": "580.95.05-1",
+        "nvidia-alternative": None,
+    }
 
 
 def test_the_gate_lets_a_driver_of_another_source_go_and_judges_no_branch_by_a_number_that_is_none() -> None:

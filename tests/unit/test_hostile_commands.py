@@ -19,6 +19,7 @@ from pyinfra.api import StringCommand
 from pyinfra.connectors.util import make_unix_command
 
 from facts.deb import AptRepository, DebPackages
+from facts.families.dnf import DnfOffers, DnfRepository, DnfSimulation, RpmPackages
 from facts.file import File
 from facts.unit import Unit
 from gpunode.apt_trust import DISABLED, Disable, Rewrite
@@ -137,6 +138,12 @@ PROBES: dict[str, Callable[[str], str]] = {
     "DebPackages": lambda value: DebPackages().command(names=[value, value]),
     "AptRepository": lambda value: AptRepository().command(
         keyring=value, source=value, stamp=value, uri=f"http://{value}", distrusted=[value]
+    ),
+    "RpmPackages": lambda value: RpmPackages().command(names=[value, value]),
+    "DnfOffers": lambda value: DnfOffers().command(names=[value], stream=value),
+    "DnfSimulation": lambda value: DnfSimulation().command(coming={value: value}, going=[value], stream=value),
+    "DnfRepository": lambda value: DnfRepository().command(
+        keyring=value, source=value, stamp=value, uri=f"http://{value}"
     ),
 }
 

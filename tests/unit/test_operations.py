@@ -18,15 +18,17 @@ from facts.deb import AptRepository as AptRepositoryFact
 from facts.deb import DebPackages as DebPackagesFact
 from facts.driver import Driver as DriverFact
 from facts.unit import Unit as UnitFact
+from gpunode import tables
 from gpunode.containerd.editor import Runtimes, render
 from gpunode.containerd.state import Containerd, Runtime
-from gpunode.deb import AptRepository, DebPackages
+from gpunode.deb import AptRepository
 from gpunode.driver import DriverState
 from gpunode.keyring import PERMISSIONS
+from gpunode.packages import InstalledPackages
 from gpunode.settings import settings_from
 from gpunode.toolkit import PACKAGES
 from gpunode.unit import Unit
-from operations import apt, containerd, driver, systemd
+from operations import apt, containerd, driver, packages, systemd
 from tests.unit.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
@@ -147,8 +149,8 @@ def test_packages_at_different_versions_are_brought_together_where_they_belong_t
     host: Host, one_version: bool, ends: list[str]
 ) -> None:
     installed = {**dict.fromkeys(PACKAGES, "1.17.8-1"), "libnvidia-container1": "1.17.7-1"}
-    host.readings[DebPackagesFact] = DebPackages(tuple(sorted(installed.items())))
-    found = commands(apt.packages, host, wanted=dict.fromkeys(PACKAGES), one_version=one_version)
+    host.readings[DebPackagesFact] = InstalledPackages(tuple(sorted(installed.items())))
+    found = commands(packages.installed, host, family="apt", wanted=dict.fromkeys(PACKAGES), one_version=one_version)
     assert [command.split()[-len(PACKAGES) :] for command in found] == ([ends] if ends else [])
 
 
@@ -170,7 +172,8 @@ def deployed(
     recorder = Recorder()
     monkeypatch.setattr(module, "settings", lambda: settings_from(asked))
     monkeypatch.setattr(module, "trust", lambda name: None)
-    for name in ("apt", "files", "kernel", "systemd", "runtime"):
+    monkeypatch.setattr(module, "distribution", lambda: tables.distribution("debian", "12"))
+    for name in ("packages", "files", "kernel", "systemd", "runtime"):
         monkeypatch.setattr(module, name, recorder, raising=False)
     inspect.unwrap(function)()
     return recorder.calls

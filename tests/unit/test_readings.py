@@ -16,12 +16,13 @@ from facts.node import PARTS, Node
 from gpunode import probe_output
 from gpunode.containerd.state import parse_containerd
 from gpunode.cuda import parse_cuda
-from gpunode.deb import DebPackages, parse_apt_repository, satisfies
+from gpunode.deb import parse_apt_repository
 from gpunode.driver import parse_driver
 from gpunode.gpu import parse_gpus
 from gpunode.keyring import parse_keyrings
 from gpunode.node import Node as NodeReading
 from gpunode.operating_system import parse_operating_system
+from gpunode.packages import InstalledPackages, satisfies
 from gpunode.pci import parse_pci_gpus
 from gpunode.reading import ParseError
 from gpunode.versions import program_version
@@ -218,7 +219,7 @@ ANY = {"toolkit": None, "base": None}
 def test_packages_that_belong_together_are_asked_for_at_the_newest_version_that_is_there(
     installed: dict[str, str], wanted: dict[str, str | None], asked: dict[str, str | None]
 ) -> None:
-    present = DebPackages(tuple(sorted({**installed, "another": "99-1"}.items())))
+    present = InstalledPackages(tuple(sorted({**installed, "another": "99-1"}.items())))
     assert present.together(wanted) == asked
 
 

@@ -1,0 +1,147 @@
+"""How rpm and dnf are asked: what is installed and locked, what the repositories have, what dnf would do."""
+
+from __future__ import annotations
+
+import shlex
+
+from facts.base import NodeFact, probe_command
+from gpunode.deb import AptRepository, parse_apt_repository
+from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
+from gpunode.families.dnf import LOCKLIST, nevra, parse_installed, parse_offers, parse_simulation
+from gpunode.keyring import PRIMARY_KEYS
+from gpunode.packages import InstalledPackages
+from gpunode.probe import Probe
+
+# rpm prints (none) for the epoch of a package that has none.
+_VERSION = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"
+
+# Functions: `locking` says whether the node has the plugin, and it is switched on; `lock_of NEVRA` whether an entry of
+# its list is for that; `of_driver` prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT
+# is hold or install.
+DRIVER_PACKAGES = rf"""
+locking() {{
+  for plugin in /usr/lib/python3*/*-packages/dnf-plugins/versionlock.py; do
+    [ -f "$plugin" ] && grep -qiE '^enabled *= *(1|true|yes|on)' /etc/dnf/plugins/versionlock.conf && return 0
+  done
+  return 1
+}}
+lock_of() {{
+  while read -r entry; do
+    case "$entry" in ''|'#'*) continue;; esac
+    case "$1" in $entry) return 0;; esac
+  done < {LOCKLIST}
+  return 1
+}}
+of_driver() {{
+  locks=no; locking && [ -f {LOCKLIST} ] && locks=yes
+  rpm -qa --qf '%{{NAME}} {_VERSION} %{{NAME}}-%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}.%{{ARCH}}\n' |
+    awk -v own='{OWN}' -v foreign='{FOREIGN}' '($1 ~ own && $1 !~ foreign) || $1 ~ /^kernel(-|$)/' | sort |
+    while read -r name version nevra; do
+      want=install; [ "$locks" = yes ] && lock_of "$nevra" && want=hold
+      echo "$want $name $version"
+    done
+}}
+"""
+
+DRIVER_STATE = rf"""
+rpm -qa >/dev/null; echo "rpm=$?"
+{DRIVER_PACKAGES.strip()}
+of_driver | sed 's/^/package=/'
+locking && {{ echo locking=yes; [ -s {LOCKLIST} ] && echo "locklist=$(base64 -w0 {LOCKLIST})"; }}
+"""
+
+
+class RpmPackages(NodeFact[InstalledPackages]):
+    """Read the installed versions of the packages that are asked about."""
+
+    parse = staticmethod(parse_installed)
+
+    def command(self, names: list[str]) -> Probe:  # type: ignore[override]
+        """Return the probe for `names`; rpm's own list must end well, so that silence means absent."""
+        asked = " ".join(shlex.quote(name) for name in names)
+        return probe_command(
+            f'for name in {asked}; do rpm -q --qf "package=%{{NAME}} {_VERSION}\\n" "$name" | grep ^package=; done\n'
+            'rpm -qa >/dev/null; echo "rpm=$?"'
+        )
+
+
+# The node's own choice of streams stays: files are bound over it in a mount namespace that ends with the probe. What
+# is asked reads the metadata as they are.
+_IN_STREAM = r"""
+folder=$(mktemp -d) || exit 0; trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/modules.d"; cp -a /etc/dnf/modules.d/. "$folder/modules.d/" 2>/dev/null
+module=${stream%%:*}
+if [ -n "$stream" ] && dnf -q -C module list "$module" >/dev/null 2>&1; then
+  printf '[%s]\nname=%s\nstream=%s\nprofiles=\nstate=enabled\n' "$module" "$module" "${stream#*:}" \
+    > "$folder/modules.d/$module.module"
+fi
+in_stream() {
+  [ -d /etc/dnf/modules.d ] || { "$@"; return; }
+  unshare --mount sh -c 'mount --bind "$1" /etc/dnf/modules.d && shift && exec "$@"' sh "$folder/modules.d" "$@"
+}
+"""
+
+
+class DnfOffers(NodeFact[Offers]):
+    """Read which versions of packages the repositories have, by the metadata as they are."""
+
+    parse = staticmethod(parse_offers)
+
+    def command(self, names: list[str], stream: str = "") -> Probe:  # type: ignore[override]
+        """Return the probe for `names`, as if the module stream (MODULE:STREAM) were enabled."""
+        asked = " ".join(shlex.quote(name) for name in names)
+        return probe_command(
+            f"stream={shlex.quote(stream)}{_IN_STREAM}"
+            "offers=$(in_stream dnf -q -C --disableplugin=versionlock repoquery --showduplicates "
+            f"--qf 'available=%{{name}} %{{epoch}}:%{{version}}-%{{release}}' {asked}); echo \"dnf=$?\"\n"
+            "printf '%s\\n' \"$offers\" | grep ^available="
+        )
+
+
+class DnfSimulation(NodeFact[Simulation]):
+    """Read what dnf would do; it is told to answer no, and changes nothing."""
+
+    parse = staticmethod(parse_simulation)
+
+    def command(self, coming: dict[str, str], going: list[str], stream: str = "") -> Probe:  # type: ignore[override]
+        """Return the probe for installing `coming` (name -> version) and removing `going`, in a module stream."""
+        lines = [f"install {nevra(name, version)}" for name, version in coming.items()]
+        lines += [*(f"remove {name}" for name in going), "run"]
+        asked = " ".join(shlex.quote(line) for line in lines)
+        wanted = " ".join(shlex.quote(f"{name} {version}") for name, version in coming.items())
+        # One transaction for both, with the options of the change: what is to go may be what others still need.
+        return probe_command(
+            f"stream={shlex.quote(stream)}{_IN_STREAM}"
+            f"printf '%s\\n' {asked} > \"$folder/asked\"\n"
+            "said=$(in_stream dnf -C --assumeno --disableplugin=versionlock --allowerasing "
+            '--setopt=clean_requirements_on_remove=False shell "$folder/asked" 2>&1); echo "status=$?"\n'
+            "printf '%s\\n' \"$said\" | sed 's/^/line=/'\n"
+            f"printf 'asked=%s\\n' {wanted}\n"
+            f"rpm -qa --qf 'installed=%{{NAME}} {_VERSION}\\n' | grep -v '^installed=gpg-pubkey '"
+        )
+
+
+class DnfRepository(NodeFact[AptRepository]):
+    """Read key, .repo file and refresh stamp of a repository, and other .repo files that mention its address."""
+
+    parse = staticmethod(parse_apt_repository)
+
+    def command(self, keyring: str, source: str, stamp: str, uri: str) -> Probe:  # type: ignore[override]
+        """Return the probe for a repository's three files; the paths are those of operations.families.dnf."""
+        key, repo, stamped = (shlex.quote(path) for path in (keyring, source, stamp))
+        # By the server alone: the other entry may write the path with dnf's variables.
+        needle = shlex.quote(uri.partition("://")[2].partition("/")[0])
+        return probe_command(
+            f"{PRIMARY_KEYS}\n"
+            f"[ -f {key} ] && {{ primary_keys {key} | sed s/^/fingerprint=/; "
+            f"echo \"permissions=$(stat -c '%a %U:%G' {key})\"; }}\n"
+            f'[ -f {repo} ] && echo "source=$(base64 -w0 {repo})"\n'
+            f"[ -f {repo} ] && [ -f {key} ] && "
+            f'echo "digest=$(cat {repo} {key} | sha256sum | cut -d" " -f1)"\n'
+            f'[ -f {stamped} ] && echo "refreshed=$(cat {stamped})"\n'
+            "for file in /etc/yum.repos.d/*.repo; do\n"
+            '[ -f "$file" ] || continue; case "${file##*/}" in *[!A-Za-z0-9_.-]*) continue;; esac\n'
+            f'[ "$file" = {repo} ] && continue\n'
+            f'grep -qiF -e {needle} "$file" && echo "other=$file $(base64 -w0 "$file")"\n'
+            "done"
+        )

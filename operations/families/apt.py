@@ -1,0 +1,195 @@
+"""apt and dpkg: Debian and Ubuntu."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import StringCommand
+
+from facts.deb import DebPackages
+from facts.driver_packages import PREFERENCES, UNATTENDED, DriverOffers, DriverPackages, DriverSimulation
+from gpunode.driver_packages import DriverPackages as State
+from gpunode.driver_packages import Offers, Simulation, pin_text
+from gpunode.packages import InstalledPackages
+from operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
+from operations.explained import explained_command
+from operations.failure import known
+from operations.families.family import DriverChange
+from operations.files import rendered, write_command
+from operations.script import script_command
+
+_FUNCTIONS = r"""
+driver_packages() {
+  dpkg-query -W -f '${Package} ${Version} ${db:Status-Want} ${db:Status-Status}\n' |
+    awk -v own="$own" -v foreign="$foreign" \
+      '$1 ~ own && $1 !~ foreign && $4 != "not-installed" && $4 != "config-files"' | sort -u
+}
+saved_file() {
+  for file in "$1/$2_$(printf '%s' "$3" | sed 's/:/%3a/')"_*.deb; do
+    if [ -f "$file" ] && [ "$(dpkg-deb -W --showformat='${Package} ${Version}' "$file" 2>/dev/null)" = "$2 $3" ] &&
+      dpkg-deb --fsys-tarfile "$file" > /dev/null 2>&1; then printf '%s' "$file"; return 0; fi
+  done
+  return 1
+}
+cached_file() { saved_file /var/cache/apt/archives "$1" "$2"; }
+fetch() { apt_get download "$@"; }
+is_installed() {
+  [ "$(dpkg-query -W -f '${db:Status-Status} ${Version}' "${1%%=*}" 2>/dev/null)" = "installed ${1#*=}" ]
+}
+stated() { dpkg-query -W -f '${db:Status-Status} at ${Version}' "$1" 2>/dev/null || echo absent; }
+save_choices() { apt-mark showmanual > "$checkpoint/manual"; }
+restore_choices() {
+  apt-mark auto $(grep -vxF -f "$checkpoint/manual" "$checkpoint/names") > /dev/null 2>&1
+  apt-mark manual $(grep -xF -f "$checkpoint/manual" "$checkpoint/names") > /dev/null 2>&1
+  apt-mark hold $(awk '$3 == "hold" {print $1}' "$checkpoint/packages") > /dev/null 2>&1
+}
+release() { mark unhold "$@"; }
+keep() { mark hold "$1"; }
+install_driver() {
+  { printf '%s\n' "$pin"; cat /etc/apt/preferences 2>/dev/null || true; } > "$checkpoint/preferences"
+  only=''
+  if [ -n "$sources" ]; then
+    printf '%s\n' "$sources" > "$checkpoint/archive.sources"
+    only="-o Dir::Etc::sourcelist=$checkpoint/archive.sources -o Dir::Etc::sourceparts=-"
+  fi
+  apt_get -o Dir::Etc::Preferences="$checkpoint/preferences" $only install --no-install-recommends \
+    --allow-downgrades --allow-change-held-packages $arguments
+}
+finish_half() { dpkg --force-confold --configure -a > /dev/null 2>&1 < /dev/null; }
+finish_first() {
+  apt_get --fix-broken install && [ -z "$(dpkg --audit)" ] || return 1
+  come=$(driver_packages | cut -d' ' -f1 | grep -xF "$(printf '%s\n' $names)")
+  [ -z "$come" ] || apt-mark manual $come > /dev/null
+  return 0
+}
+put_back() {
+  going=''
+  for package in $added; do going="$going $package-"; done
+  { [ -n "$files" ] && apt_get install --no-install-recommends --allow-downgrades --allow-change-held-packages \
+    $files $going; } || {
+    # Without apt's judgement, which what is half-installed may not satisfy.
+    [ -z "$added" ] || dpkg --force-depends --purge $added
+    [ -z "$files" ] || dpkg --force-confold --install "$checkpoint/$saved"/*.deb
+  }
+  [ -z "$added" ] || dpkg --force-depends --purge $added > /dev/null 2>&1
+}
+"""
+
+_HOLD = f"""{APT_GET}{MARK}
+unlocked
+if [ -n "$hold" ]; then mark hold $hold; fi
+if [ -n "$unhold" ]; then mark unhold $unhold; fi
+"""
+
+_INSTALL = """
+resolve() {
+  apt-cache madison "$1" | while IFS='|' read -r _ version _; do
+    version=$(echo $version); upstream=${version#*:}
+    case "$2" in
+      '') echo "$version"; break;;
+      *~rc*) case "$upstream" in "$2"|"$2"[!0-9A-Za-z]*) echo "$version"; break;; esac;;
+      *) case "$upstream" in
+           "$2"~rc*|"$2"~alpha*|"$2"~beta*) continue;;
+           "$2"|"$2"[!0-9A-Za-z]*) echo "$version"; break;;
+         esac;;
+    esac
+  done
+}
+refresh "$repository"
+chosen=''; expected=''
+for wanted in "$@"; do
+  name=${wanted%%=*}; rule=''; case "$wanted" in *=*) rule=${wanted#*=};; esac
+  version=$(resolve "$name" "$rule")
+  if [ -z "$version" ]; then
+    echo "gpunode: no version of $name matches '${rule:-any}'; nothing was installed. Available:" >&2
+    apt-cache madison "$name" | cut -d'|' -f2 | sort -u | head -n 20 >&2; exit 1
+  fi
+  if [ -n "$rule" ]; then chosen="$chosen $name=$version"; expected="$expected $name=$version"
+  else chosen="$chosen $name"; expected="$expected $name="; fi
+done
+apt_get install --no-install-recommends --allow-downgrades $chosen
+for wanted in $expected; do
+  name=${wanted%%=*}; version=${wanted#*=}
+  installed=$(dpkg-query -W -f '${db:Status-Status} ${Version}' "$name" 2>/dev/null || true)
+  case "$installed" in "installed ${version:-${installed#installed }}") ;; *)
+    echo "gpunode: $name should be installed at ${version:-any version} but is '$installed'" >&2; exit 1;;
+  esac
+done
+"""
+
+
+class _Apt:
+    """Change packages by apt and dpkg."""
+
+    name = "apt"
+    functions = APT_GET + MARK + _FUNCTIONS
+    saved = "debs"
+    tools: tuple[str, ...] = ("ca-certificates", "curl", "gpg")
+    holding_tools: tuple[str, ...] = ()
+    holding: tuple[str, ...] = (PREFERENCES, UNATTENDED)
+
+    def state(self) -> State:
+        state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")
+        return state
+
+    def finish(self) -> Iterator[StringCommand]:
+        yield explained_command(script_command(f"{APT_GET}{FINISH}"))
+
+    def refresh(self, repository: str) -> Iterator[StringCommand]:
+        yield explained_command(script_command(f'{APT_GET}{READ_LISTS}{REFRESH}refresh "$1"', repository))
+
+    def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
+        fact = host.get_fact(DriverOffers, names=list(names), sources=change.sources)
+        offers: Offers = known(fact, "what the repositories offer")
+        return offers
+
+    def simulation(self, change: DriverChange) -> Simulation:
+        arguments = [*(f"{name}={version}" for name, version in change.coming.items())]
+        arguments += [f"{name}-" for name in change.going]
+        fact: Any = host.get_fact(
+            DriverSimulation, arguments=arguments, pin=pin_text(change.upstream), sources=change.sources
+        )
+        simulation: Simulation = known(fact, "what apt would do")
+        return simulation
+
+    def variables(self, change: DriverChange) -> dict[str, str]:
+        return {"pin": pin_text(change.upstream), "sources": change.sources}
+
+    def hold(self, state: State, keep: Mapping[str, str]) -> Iterator[StringCommand]:
+        """Hold by apt-mark, preferences and unattended-upgrades; NVIDIA's pinning package pins as well."""
+        hold_now = sorted(set(keep) - set(state.held))
+        let_go = sorted(set(state.held_by_us) & set(state.held) - set(keep))
+        # What is let go is known by the file of before, which is therefore written last.
+        if hold_now or let_go:
+            yield explained_command(script_command(_HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go)))
+        files = {
+            PREFERENCES: (state.preferences, "driver-preferences"),
+            UNATTENDED: (state.unattended, "driver-unattended-upgrades.conf"),
+        }
+        by_version: dict[str, list[str]] = {}
+        for name, version in keep.items():
+            by_version.setdefault(version, []).append(name)
+        # As regular expressions, of which a package's name holds these two signs at most.
+        names = [name.replace(".", "[.]").replace("+", "[+]") for name in keep]
+        for path, (there, template) in files.items():
+            text = rendered(template, by_version=by_version, names=names) if keep else None
+            if there != text:
+                yield write_command(path, text) if text is not None else script_command('rm -f "$path"', path=path)
+
+    def installed(self, names: Sequence[str]) -> InstalledPackages:
+        found: InstalledPackages = known(
+            host.get_fact(DebPackages, names=list(names)), "the list of installed packages"
+        )
+        return found
+
+    def install(self, arguments: Sequence[str], repository: str) -> StringCommand:
+        # With a tilde: so do Debian's versions put a candidate before the release.
+        asked = [argument.replace("-rc.", "~rc.") for argument in arguments]
+        return explained_command(
+            script_command(f"{APT_GET}{READ_LISTS}{REFRESH}{_INSTALL}", *asked, repository=repository)
+        )
+
+
+APT = _Apt()

@@ -1,0 +1,51 @@
+"""Packages at the version that was asked for, in one transaction, by whatever package manager the node has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyinfra import host
+
+from operations.failure import OperationRefused, node_operation
+from operations.families import FAMILIES
+
+
+@node_operation
+def installed(
+    family: str, wanted: Mapping[str, str | None], one_version: bool = False, repository: str = ""
+) -> Iterator[Any]:
+    """Install packages at the versions asked for, in one transaction, and check that this is what came.
+
+    + family: of the node's package manager
+    + wanted: package name -> None (any version), a branch (`580`: its newest) or an upstream version
+    + repository: label of the repository that they come from, whose list must be refreshed; empty: none of ours
+    + one_version: the packages belong together: where the installed ones differ, all get the newest of their versions
+    """
+    manager = FAMILIES[family]
+    present = manager.installed(sorted(wanted))
+    if present.interrupted:
+        yield from manager.finish()
+        present = manager.installed(sorted(wanted))
+    if one_version:
+        wanted = present.together(wanted)
+    missing = present.missing(wanted)
+    if not missing:
+        host.noop(f"installed: {', '.join(f'{name} {version}' for name, version in present.installed)}")
+        return
+    for name, rule in missing.items():
+        if rule is not None and not rule.strip():
+            raise OperationRefused(f"{name}: an empty version was asked for")
+    # All that have a version, not the missing ones alone: the others must not be moved. What is there in any version
+    # stays as it is.
+    yield manager.install(
+        [
+            name if rule is None else f"{name}={rule}"
+            for name, rule in sorted(wanted.items())
+            if name in missing or rule is not None
+        ],
+        repository,
+    )
+
+
+__all__ = ["installed"]

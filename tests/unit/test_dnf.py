@@ -1,0 +1,404 @@
+"""dnf and rpm: what they print is read as they print it, and what they are told is what was meant."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facts.driver_packages import DriverPackages as DriverPackagesFact
+from facts.families import by_manager
+from facts.families.dnf import DRIVER_PACKAGES, DnfRepository
+from gpunode import tables
+from gpunode.boot import Boot
+from gpunode.deb import AptRepository
+from gpunode.driver_packages import Simulation, chosen, gate, leftovers, module_stream, of_another_source, package_set
+from gpunode.families import dnf
+from gpunode.keyring import PERMISSIONS
+from gpunode.operating_system import OperatingSystem
+from gpunode.preflight.platform import system_refusals
+from gpunode.reading import ParseError
+from gpunode.settings import settings_from
+from operations import dnf as repositories
+from operations import driver_packages
+from operations.families import DNF, FAMILIES
+from tests.unit.simulated_host import Host, commands
+
+pytestmark = pytest.mark.pure
+
+(SOURCE,) = (row for row in tables.driver_sources() if "rocky" in row.systems)
+(DEBIAN,) = (row for row in tables.driver_sources() if row.systems == ("debian", "ubuntu"))
+EVR = "3:580.95.05-1.el9"
+SET = {"nvidia-open": EVR, "libnvidia-ml": EVR, "nvidia-fabricmanager": "580.95.05-1"}
+THEIRS = "# somebody's\ncurl-0:1.1-1.el9.*\n"
+OURS = dnf.locked(THEIRS, SET)
+
+
+def state(packages: Mapping[str, str] = SET, held: tuple[str, ...] = (), locklist: str | None = THEIRS) -> Any:
+    return dnf.LockedPackages(tuple(sorted(packages.items())), held, locklist=locklist)
+
+
+# --- which packages --------------------------------------------------------------------------------------------------
+
+
+def test_the_set_has_no_pinning_package_and_fabric_manager_s_rpm_name() -> None:
+    asked = settings_from({"driver": {"version": "570.172.08"}}).driver
+    assert package_set(asked, SOURCE, "open", ["nvswitch"], Boot("6.1.0")) == {
+        "nvidia-open": "570.172.08", "nvidia-fabric-manager": "570.172.08",
+    }  # fmt: skip
+    asked = settings_from({"driver": {"branch": "580"}}).driver
+    assert package_set(asked, SOURCE, "proprietary", ["nvswitch"], Boot("6.1.0")) == {
+        "cuda-drivers": "580", "nvidia-fabricmanager": "580",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "flavour, stream", [("open", "nvidia-driver:580-open"), ("proprietary", "nvidia-driver:580-dkms")]
+)
+def test_the_stream_is_the_branch_s_and_the_flavour_s(flavour: str, stream: str) -> None:
+    asked = settings_from({"driver": {"version": "580.95.05"}}).driver
+    assert module_stream(asked, SOURCE, flavour) == stream
+    assert module_stream(asked, DEBIAN, flavour) == ""
+
+
+def test_fabric_manager_of_the_other_name_must_go() -> None:
+    there = ["nvidia-open", "nvidia-fabric-manager", "libnvidia-ml"]
+    assert leftovers(SOURCE, ["nvidia-open", "nvidia-fabricmanager"], there) == ("nvidia-fabric-manager",)
+
+
+def test_another_family_s_source_of_the_same_package_names_is_no_other_source() -> None:
+    assert not of_another_source(SOURCE, ["nvidia-open", "cuda-drivers"])
+    assert not of_another_source(DEBIAN, ["nvidia-open"])
+
+
+def test_minor_releases_are_of_their_major_one_and_what_was_not_tried_is_not_in_the_table() -> None:
+    for os_id, version in (("rocky", "9.6"), ("rhel", "8.10"), ("almalinux", "9")):
+        found = tables.distribution(os_id, version)
+        assert found is not None
+        assert (found.family, found.repository) == ("dnf", f"rhel{version[0]}")
+    assert tables.distribution("rhel", "10.0") is None
+    assert tables.distribution("debian", "1") is None
+
+
+def test_keys_and_addresses_are_the_rpm_repositories_where_nothing_is_set() -> None:
+    asked = settings_from({"repositories": {"cuda": {"url": "https://mirror/cuda"}}}).repositories
+    cuda = asked.on("cuda", "dnf")
+    assert (cuda.url, cuda.key_fingerprint) == ("https://mirror/cuda", "610C7B14E068A878070DA4E99CD0A493D42D0685")
+    assert asked.on("cuda", "apt").key_fingerprint == "EB693B3035CD5710E231E123A4B469963BF863CC"
+    assert asked.on("toolkit", "dnf").url.endswith("/rpm/$basearch")
+    assert asked.on("docker", "dnf").key_fingerprint != asked.on("docker", "apt").key_fingerprint
+    mine = settings_from({"repositories": {"docker": {"key_fingerprint": "A" * 40}}}).repositories
+    assert mine.on("docker", "dnf").key_fingerprint == "A" * 40
+
+
+def test_a_distribution_without_containerd_is_refused_with_the_way_out() -> None:
+    rocky = OperatingSystem("rocky", "9.6", None, ("rhel",), "Rocky Linux 9.6", "x86_64", "5.14.0", False)
+    (refusal,) = system_refusals(settings_from({}), rocky)
+    assert "has no package containerd" in str(refusal)
+    assert "containerd.source = 'docker-repository'" in str(refusal)
+    assert not list(system_refusals(settings_from({"containerd": {"source": "docker-repository"}}), rocky))
+    assert not list(system_refusals(settings_from({"containerd": {"enabled": False}}), rocky))
+
+
+# --- what is installed and locked ------------------------------------------------------------------------------------
+
+
+def test_locks_are_read_with_what_others_lock_apart() -> None:
+    encoded = base64.b64encode(OURS.encode()).decode()
+    lines = [
+        "rpm=0",
+        f"package=hold nvidia-open {EVR}",
+        "package=install libnvidia-ml 3:580.95.05-1.el9_4",
+        "locking=yes",
+    ]
+    read = dnf.parse_driver_packages([*lines, f"locklist={encoded}"])
+    assert (dict(read.packages)["libnvidia-ml"], read.held) == ("3:580.95.05-1.el9_4", ("nvidia-open",))
+    assert read.locklist == OURS
+    assert not read.interrupted
+    assert dnf.parse_driver_packages(lines).locklist == ""
+    assert dnf.parse_driver_packages(lines[:-1]).locklist is None
+
+
+def test_two_versions_of_one_package_are_an_interruption_and_two_kernels_are_none() -> None:
+    two = ["rpm=0", "package=install kernel-core 5.14.0-1.el9", "package=install kernel-core 5.14.0-2.el9"]
+    assert not dnf.parse_driver_packages(two).interrupted
+    assert dnf.parse_driver_packages(
+        [*two, f"package=install nvidia-open {EVR}", "package=install nvidia-open 3:570.1-1"]
+    ).interrupted
+
+
+@pytest.mark.parametrize(
+    "lines", [[], ["rpm=1"], ["rpm=0", "package=install nvidia-open"], ["rpm=0", "package=hold x;y 1"]]
+)
+def test_what_rpm_did_not_finish_or_does_not_say_so_is_no_answer(lines: list[str]) -> None:
+    with pytest.raises(ParseError):
+        dnf.parse_driver_packages(lines)
+
+
+def test_our_locks_come_and_go_and_leave_the_rest_to_the_byte() -> None:
+    assert OURS.startswith(THEIRS)
+    assert "nvidia-fabricmanager-0:580.95.05-1.*\n" in OURS
+    assert f"nvidia-open-{EVR}.*\n" in OURS
+    assert dnf.locked(OURS, SET) == OURS
+    assert dnf.locked(OURS, {}) == THEIRS
+    assert dnf.locked(dnf.locked("", SET), {}) == ""
+    assert dnf.locked("curl-0:1.1-1.*", SET).startswith("curl-0:1.1-1.*\n")
+
+
+RPM = (
+    f"nvidia-open {EVR} nvidia-open-{EVR}.x86_64",
+    "curl 1.1-1 curl-0:1.1-1.x86_64",
+    "nvidia-container-toolkit 1-1 nvidia-container-toolkit-0:1-1.x86_64",
+    "libnvidia-ml 3:1-1 libnvidia-ml-3:1-1.x86_64",
+)
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    "entry, plugin, held",
+    [
+        (f"nvidia-open-{EVR}.*", True, ["nvidia-open"]), ("nvidia-*", True, ["nvidia-open"]),
+        ("*", True, ["libnvidia-ml", "nvidia-open"]), (f"# nvidia-open-{EVR}.*", True, []),
+        (f"!nvidia-open-{EVR}.*", True, []), ("nvidia-open-3:580.82.07-1.el9.*", True, []),
+        (f"nvidia-open-{EVR}.*", False, []),
+    ],
+)  # fmt: skip
+def test_a_package_is_held_by_the_entry_that_fits_it_where_the_plugin_is_there(
+    tmp_path: Path, entry: str, plugin: bool, held: list[str]
+) -> None:
+    (tmp_path / "rpm").write_text("#!/bin/sh\ncat <<END\n" + "\n".join(RPM) + "\nEND\n")
+    (tmp_path / "rpm").chmod(0o755)
+    folder = tmp_path / "usr/lib/python3.9/site-packages/dnf-plugins"
+    folder.mkdir(parents=True)
+    if plugin:
+        (folder / "versionlock.py").touch()
+    settings = tmp_path / "etc/dnf/plugins"
+    settings.mkdir(parents=True)
+    (settings / "versionlock.conf").write_text("[main]\nenabled = 1\n")
+    (settings / "versionlock.list").write_text(f"{entry}\n")
+    text = DRIVER_PACKAGES.replace("/usr/lib", f"{tmp_path}/usr/lib").replace("/etc/dnf", f"{tmp_path}/etc/dnf")
+    done = subprocess.run(
+        ["sh", "-c", f"{text}\nof_driver"],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert sorted(name for _, name, _ in lines) == ["libnvidia-ml", "nvidia-open"], done.stderr
+    assert sorted(name for want, name, _ in lines if want == "hold") == held
+
+
+def test_the_manager_that_is_asked_keeps_the_node_s_packages_whatever_else_is_installed(tmp_path: Path) -> None:
+    text = by_manager(apt="echo apt", dnf="echo dnf").replace("/var/lib", str(tmp_path))
+    (tmp_path / "rpm").write_text("#!/bin/sh\n")
+    (tmp_path / "rpm").chmod(0o755)
+
+    def asked() -> str:
+        return subprocess.run(
+            ["sh", "-c", text], env={"PATH": str(tmp_path)}, executable="/bin/sh", capture_output=True, text=True
+        ).stdout
+
+    # dpkg as a tool on RHEL: its list is there, and empty.
+    (tmp_path / "dpkg").mkdir()
+    (tmp_path / "dpkg/status").touch()
+    assert asked() == "dnf\n"
+    (tmp_path / "dpkg/status").write_text("Package: dpkg\n")
+    assert asked() == "apt\n"
+
+
+# --- what the repositories offer, and what dnf would do --------------------------------------------------------------
+
+
+def test_offers_are_newest_first_however_dnf_lists_them_and_without_an_epoch_of_zero() -> None:
+    lines = [
+        "dnf=0",
+        *(
+            f"available=nvidia-open 3:{version}"
+            for version in ("580.105.08-1.el9", "580.95.05-1.el9", "580.95.05-2.el9")
+        ),
+    ]
+    offers = dnf.parse_offers([*lines, "available=nvidia-fabricmanager 0:580.95.05-1"])
+    assert [version for name, version in offers.available if name == "nvidia-open"] == [
+        "3:580.105.08-1.el9", "3:580.95.05-2.el9", "3:580.95.05-1.el9",
+    ]  # fmt: skip
+    wanted: dict[str, str | None] = {"nvidia-open": "580.95.05", "nvidia-fabricmanager": "580.95.05"}
+    assert chosen(wanted, {}, offers.available) == {
+        "nvidia-open": "3:580.95.05-2.el9", "nvidia-fabricmanager": "580.95.05-1",
+    }  # fmt: skip
+    with pytest.raises(ParseError):
+        dnf.parse_offers(["dnf=1"])
+
+
+TABLE = """
+================================================================================
+ Package                    Arch        Version                Repository  Size
+================================================================================
+Installing:
+ nvidia-fabricmanager       x86_64      580.95.05-1            cuda       7.3 k
+     replacing  nvidia-fabric-manager.x86_64 570.124.06-1
+Upgrading:
+ kmod-nvidia-open-dkms-with-a-name-that-is-longer-than-its-column
+                            x86_64      3:580.95.05-1.el9      cuda       6.7 k
+ nvidia-open                x86_64      3:580.95.05-1.el9      cuda       5.8 k
+Installing dependencies:
+ egl-x11                    x86_64      1.0-1                  cuda        27 k
+Removing:
+ something-else             x86_64      1:2.0-1                @cuda      589
+
+Transaction Summary
+================================================================================
+Install  1 Package
+Operation aborted.
+""".splitlines()
+THERE = ["installed=nvidia-open 3:570.124.06-1.el9", "installed=something-else 1:2.0-1"]
+
+
+def simulated(*said: str) -> Simulation:
+    return dnf.parse_simulation(["status=1", *(f"line={line}" for line in said), *THERE])
+
+
+def test_dnf_s_table_is_read_row_by_row_wrapped_and_replacing_ones_too() -> None:
+    read = simulated(*TABLE)
+    assert read.comes == (
+        ("nvidia-fabricmanager", None, "580.95.05-1"),
+        ("kmod-nvidia-open-dkms-with-a-name-that-is-longer-than-its-column", None, EVR),
+        ("nvidia-open", "3:570.124.06-1.el9", EVR),
+        ("egl-x11", None, "1.0-1"),
+    )
+    assert read.goes == (("nvidia-fabric-manager", "570.124.06-1"), ("something-else", "1:2.0-1"))
+    assert read.errors == ()
+
+
+def test_the_gate_refuses_what_dnf_would_remove_and_a_branch_that_was_not_allowed() -> None:
+    refused = gate(simulated(*TABLE), {"nvidia-open": EVR}, "580", True)
+    assert refused is not None
+    assert "dnf would remove something-else" in refused[0]
+    refused = gate(simulated(*TABLE[:12]), {"nvidia-open": EVR}, "580", False)
+    assert refused is not None
+    assert "would be moved to" in refused[0]
+    assert gate(simulated(*TABLE[:12]), {"nvidia-open": EVR}, "580", True) is None
+
+
+@pytest.mark.parametrize(
+    "said, errors",
+    [
+        (("Error: Unable to find a match: x",), ("Unable to find a match: x",)),
+        (("Error: ", " Problem: conflicting requests", "  - nothing provides y needed by x"),
+         ("Problem: conflicting requests", "- nothing provides y needed by x")),
+        ((" Problem: package x requires y", "  - conflicting requests", "Nothing to do."),
+         ("Problem: package x requires y", "- conflicting requests")),
+        (("Error: Operation aborted.",), ()),
+    ],
+)  # fmt: skip
+def test_dnf_s_own_words_are_the_errors(said: tuple[str, ...], errors: tuple[str, ...]) -> None:
+    assert simulated(*said).errors == errors
+
+
+def test_what_dnf_says_nothing_of_is_not_taken_for_done() -> None:
+    asked = ["asked=nvidia-open 3:580.95.05-1.el9", "asked=something-else 1:2.0-1", "asked=nvidia-driver-cuda 3:1-1"]
+    read = dnf.parse_simulation(["status=0", *(f"line={line}" for line in TABLE), *THERE, *asked])
+    assert read.errors[0] == "it says nothing of nvidia-driver-cuda"
+
+
+# --- repositories ----------------------------------------------------------------------------------------------------
+
+KEY = "A" * 40
+ASKED: dict[str, Any] = {
+    "label": "cuda",
+    "uri": "https://host/cuda",
+    "key_url": "https://host/key",
+    "key_fingerprint": KEY,
+}
+TEXT = dnf.repository_text("cuda", "https://host/cuda", f"{repositories.KEYS}/gpunode-cuda.asc", True)
+TRUSTED = AptRepository((KEY,), TEXT, "digest", "digest", permissions=PERMISSIONS)
+OTHER = (
+    "[other]\nname=x\nbaseurl=http://host/cuda/\nenabled=1\ngpgcheck=0\n[kept]\nbaseurl=https://elsewhere\nenabled=1\n"
+)
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    made = Host({})
+    for module in ("operations.dnf", "operations.driver_packages", "operations.families.dnf"):
+        monkeypatch.setattr(f"{module}.host", made)
+    return made
+
+
+def test_a_repository_checks_metadata_always_and_packages_where_they_are_signed() -> None:
+    assert {"gpgcheck=1", "repo_gpgcheck=1", "skip_if_unavailable=0"} <= set(TEXT.splitlines())
+    unsigned = dnf.repository_text("toolkit", "https://host/$(ARCH)", "/key", False, "http://proxy:1")
+    assert {"gpgcheck=0", "repo_gpgcheck=1", "baseurl=https://host/$basearch", "proxy=http://proxy:1"} <= set(
+        unsigned.splitlines()
+    )
+
+
+def test_a_trusted_repository_is_left_alone_and_each_deviation_mended(host: Host) -> None:
+    host.readings[DnfRepository] = TRUSTED
+    assert commands(repositories.repository, host, **ASKED) == []
+    for stray in (
+        {"fingerprints": ("B" * 40,)}, {"fingerprints": (KEY, "B" * 40)}, {"permissions": "666 root:root"},
+        {"source": TEXT.replace("gpgcheck=1", "gpgcheck=0")}, {"refreshed": "older"},
+    ):  # fmt: skip
+        host.readings[DnfRepository] = AptRepository(**{**vars(TRUSTED), **stray})
+        assert len(commands(repositories.repository, host, **ASKED)) == 1, stray
+
+
+def test_a_second_entry_for_the_same_repository_is_switched_off_and_no_other(host: Host) -> None:
+    (step,) = dnf.second_entries("https://host/cuda", [("/etc/yum.repos.d/x.repo", OTHER)])
+    assert step.text.splitlines() == [
+        "[other]", "enabled=0", "name=x", "baseurl=http://host/cuda/", "gpgcheck=0",
+        "[kept]", "baseurl=https://elsewhere", "enabled=1",
+    ]  # fmt: skip
+    assert dnf.second_entries("https://host/cuda", [("/x.repo", step.text)]) == ()
+    host.readings[DnfRepository] = AptRepository(**{**vars(TRUSTED), "others": (("/etc/yum.repos.d/x.repo", OTHER),)})
+    assert len(commands(repositories.repository, host, **ASKED)) == 1
+    host.readings[DnfRepository] = AptRepository(**{**vars(TRUSTED), "others": (("/x.repo", "baseurl=host/cuda\n"),)})
+    assert commands(repositories.repository, host, **ASKED) == []
+    assert "is no .repo file" in host.refusals[0]
+
+
+def test_docker_s_repository_is_below_its_address(host: Host) -> None:
+    host.readings[DnfRepository] = TRUSTED
+    (command,) = commands(repositories.repository, host, **ASKED, suite="9", components="stable")
+    assert "baseurl=https://host/cuda/9/$basearch/stable" in command
+
+
+# --- holds -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_whole_set_is_locked_and_the_second_time_there_is_nothing_to_do(host: Host) -> None:
+    host.readings[DriverPackagesFact] = state()
+    (write,) = commands(driver_packages.held, host, family="dnf", hold=True, kernel=False)
+    assert base64.b64encode(OURS.encode()).decode() in write
+    host.readings[DriverPackagesFact] = state(held=tuple(SET), locklist=OURS)
+    assert commands(driver_packages.held, host, family="dnf", hold=True, kernel=False) == []
+    (write,) = commands(driver_packages.held, host, family="dnf", hold=False, kernel=False)
+    assert base64.b64encode(THEIRS.encode()).decode() in write
+
+
+def test_without_the_plugin_a_hold_is_refused_with_the_remedy_and_no_hold_needs_none(host: Host) -> None:
+    host.readings[DriverPackagesFact] = state(locklist=None)
+    assert commands(driver_packages.held, host, family="dnf", hold=True, kernel=False) == []
+    assert "install python3-dnf-plugin-versionlock" in host.refusals[0]
+    host.refusals.clear()
+    assert commands(driver_packages.held, host, family="dnf", hold=False, kernel=False) == []
+    assert host.refusals == []
+
+
+def test_every_manager_gives_each_function_that_the_transaction_calls() -> None:
+    called = (
+        "unlocked", "driver_packages", "is_installed", "stated", "saved_file", "cached_file", "fetch", "save_choices",
+        "restore_choices", "release", "keep", "install_driver", "finish_half", "finish_first", "put_back",
+    )  # fmt: skip
+    for family in FAMILIES.values():
+        for name in called:
+            assert f"\n{name}() {{" in family.functions, (family.name, name)
+        text = driver_packages.driver_transaction(family)
+        script = "\n".join([text.shared, f"x() {{ {text.checkpoint}\n}}", f"y() {{ {text.change}\n}}"])
+        assert subprocess.run(["sh", "-n"], input=script, text=True, capture_output=True).stderr == ""
+    assert DNF.saved == "rpms"
