@@ -1,7 +1,9 @@
-"""The CUDA toolkit."""
+"""The CUDA toolkit, from NVIDIA's package repository or by NVIDIA's own installer, the .run file."""
 
-from deploys.component import component, distribution, settings
+from deploys.component import component, distribution, node, settings
 from deploys.repositories import trust
+from gpunode.runfile import cuda_runfile
+from operations import cuda as toolkits
 from operations import files, packages
 
 PROFILE = "/etc/profile.d/cuda.sh"
@@ -13,14 +15,29 @@ def cuda() -> None:
     asked = settings().cuda
     if not asked.enabled:
         return
-    trust("cuda")
-    packages.installed(
-        name=f"Install CUDA toolkit {asked.version}",
-        family=distribution().family,
-        wanted={f"cuda-toolkit-{asked.version.replace('.', '-')}": None},
-        repository="cuda",
-    )
+    if asked.source == "runfile":
+        _runfile()
+    else:
+        trust("cuda")
+        packages.installed(
+            name=f"Install CUDA toolkit {asked.version}",
+            family=distribution().family,
+            wanted={f"cuda-toolkit-{asked.version.replace('.', '-')}": None},
+            repository="cuda",
+        )
+    toolkits.linked(name=f"Point /usr/local/cuda at {asked.version}", version=asked.version)
     if asked.profile:
         files.template(name="Put CUDA on the PATH", path=PROFILE, source="cuda.sh")
     else:
         files.absent(name="Take CUDA off the PATH", path=PROFILE)
+
+
+def _runfile() -> None:
+    asked = settings().cuda
+    toolkits.installed(
+        name=f"Install CUDA toolkit {asked.release} by its runfile",
+        file=cuda_runfile(settings(), node().operating_system),
+        version=asked.version,
+        release=asked.release or "",
+        proxies=settings().proxy.environment,
+    )

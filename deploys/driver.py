@@ -1,12 +1,13 @@
-"""The NVIDIA driver, from NVIDIA's package repository or the distribution's archive."""
+"""The NVIDIA driver, from NVIDIA's repository, the distribution's archive, or by NVIDIA's installer, the .run file."""
 
-from deploys.component import component, node, settings
+from deploys.component import component, distribution, node, settings
 from deploys.repositories import distrust, trust
 from gpunode.driver_packages import driver_source, holds_kernels, module_stream, on_system, package_set
 from gpunode.preflight import chosen_flavour
+from gpunode.runfile import build_packages, driver_runfile
 from gpunode.settings import DriverSettings
 from gpunode.tables import DriverSource
-from operations import apt_archive, driver_packages, files, initramfs, kernel
+from operations import apt_archive, driver_packages, files, initramfs, kernel, packages, runfile
 from operations import driver as kernel_module
 
 SOFTDEP = "/etc/modprobe.d/gpunode-nvidia-uvm.conf"
@@ -28,6 +29,9 @@ def driver() -> None:
         modules += sorted({source.modules[_flavour()]} - {"nvidia"})
         _parameters(asked, modules)
         _packages(asked, source)
+    elif asked.source == "runfile":
+        _parameters(asked, modules)
+        _runfile(asked)
     _keep_nouveau_out()
     # Else nvidia_uvm would be loaded by this run and be gone after the next boot.
     files.template(
@@ -36,7 +40,7 @@ def driver() -> None:
     if not node().has_gpu:
         return
     kernel_module.module_loaded(name="Load the NVIDIA kernel module")
-    if source is not None:
+    if asked.source != "present":
         _services(asked)
 
 
@@ -71,8 +75,8 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
         headers=machine.boot.next_kernel is None or machine.boot.next_kernel.headers,
         source=source,
         stream=module_stream(asked, source, _flavour()),
-        # A root file system without a kernel is an image that is being made.
-        proof="loaded" if machine.has_gpu else "disk" if machine.boot.next_release else "packages",
+        proof=_proof(),
+        migrate=asked.migrate,
     )
     driver_packages.held(
         name="Hold the NVIDIA driver" if asked.hold else "Do not hold the NVIDIA driver",
@@ -80,11 +84,54 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
         hold=asked.hold,
         kernel=holds_kernels(settings(), machine.operating_system),
     )
-    # Not before the change: the way back may need what the other source still has.
-    if source.origin is None:
+    _forget_others(source)
+
+
+def _forget_others(source: DriverSource | None) -> None:
+    """Drop the repositories of other sources; not before the change: the way back may need what they still have."""
+    if source is None or source.origin is None:
         files.absent(name="Remove the entry of the distribution's archive", path=apt_archive.SOURCE)
-    elif not settings().cuda.enabled:
+    cuda = settings().cuda
+    if (source is None or source.origin is not None) and not (cuda.enabled and cuda.source == "cuda-repository"):
         distrust("cuda")
+
+
+def _proof() -> str:
+    # A root file system without a kernel is an image that is being made.
+    return "loaded" if node().has_gpu else "disk" if node().boot.next_release else "packages"
+
+
+def _runfile(asked: DriverSettings) -> None:
+    machine = node()
+    file = driver_runfile(settings(), machine.operating_system)
+    if asked.kernel_headers == "install":
+        packages.installed(
+            name="Install what builds the NVIDIA module",
+            family=distribution().family,
+            wanted=build_packages(settings(), machine.operating_system, machine.boot),
+        )
+    runfile.fetched(
+        name=f"Fetch {file.name}", file=file, proxies=settings().proxy.environment, setting="driver.runfile_sha256"
+    )
+    runfile.installed(
+        name=f"Install NVIDIA driver {asked.version} ({_flavour()}) by its runfile",
+        family=distribution().family,
+        file=file,
+        version=asked.version or "",
+        flavour=_flavour(),
+        dkms=asked.dkms,
+        rollback=asked.rollback,
+        kernel=machine.boot.next_release,
+        proof=_proof(),
+    )
+    kernels = asked.hold and asked.hold_kernel
+    driver_packages.held(
+        name="Hold the kernel's packages" if kernels else "Hold no packages",
+        family=distribution().family,
+        hold=kernels,
+        kernel=kernels,
+    )
+    _forget_others(None)
 
 
 def _services(asked: DriverSettings) -> None:

@@ -88,6 +88,7 @@ for key in /var/lib/dkms/mok.pub /var/lib/shim-signed/mok/MOK.der; do
     { echo key_enrolled=yes; break; }
 done
 command -v gcc >/dev/null && echo "gcc=$(gcc -dumpversion | cut -d. -f1)"
+for tool in gcc make dkms; do command -v "$tool" >/dev/null && echo "tool=$tool"; done
 """
     )
     parse = staticmethod(parse_boot)

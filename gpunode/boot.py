@@ -49,7 +49,8 @@ class Boot(Reading):
     `next_release` is None where the node has no kernel of its own (a container), `decided_by` names what said which
     one is next: grub, link (/vmlinuz) or newest. `secure_boot` is None where there is no UEFI. `key_enrolled` says
     whether the key that DKMS signs with is one that the firmware accepts. `blacklist_written` is the time of the
-    oldest file that keeps nouveau out. `compiler` is gcc's major version on the node.
+    oldest file that keeps nouveau out. `compiler` is gcc's major version on the node, `build_tools` are those of gcc,
+    make and dkms that are there.
     """
 
     running: str
@@ -61,6 +62,7 @@ class Boot(Reading):
     key_enrolled: bool = False
     blacklist_written: float | None = None
     compiler: str | None = None
+    build_tools: tuple[str, ...] = ()
 
     @property
     def next_kernel(self) -> Kernel | None:
@@ -208,4 +210,5 @@ def parse_boot(lines: list[str]) -> Boot:
         key_enrolled=found.get("key_enrolled") == "yes",
         blacklist_written=float(found["blacklist"]) if "blacklist" in found else None,
         compiler=found.get("gcc"),
+        build_tools=tuple(repeated(lines, "tool")),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpunode.probe_output import repeated, values
@@ -14,12 +15,17 @@ _PATH = re.compile(r"^/usr/local/cuda-(\d+\.\d+)$")
 
 @dataclass(frozen=True)
 class CudaToolkits(Reading):
-    """Hold the toolkits under /usr/local (major.minor), where /usr/local/cuda points, and what its nvcc says."""
+    """Hold the toolkits under /usr/local (major.minor), where /usr/local/cuda points, and what its nvcc says.
+
+    `by_runfile` are those that a .run file installed, `releases` are (major.minor, major.minor.patch) by version.json.
+    """
 
     versions: tuple[str, ...]
     default_path: str | None
     nvcc_version: str | None
     profile: bool
+    by_runfile: tuple[str, ...] = ()
+    releases: tuple[tuple[str, str], ...] = ()
 
     @property
     def default_version(self) -> str | None:
@@ -29,13 +35,19 @@ class CudaToolkits(Reading):
 
 
 def parse_cuda(lines: list[str]) -> CudaToolkits:
-    """Parse `toolkit=/usr/local/cuda-12.9`, `default=...`, `nvcc=...` and `profile=yes|no` lines."""
+    """Parse the CUDA probe's lines (facts/cuda.py)."""
     found = values(lines)
-    matches = (_PATH.match(path) for path in repeated(lines, "toolkit"))
+    pairs = (line.partition(" ")[::2] for line in repeated(lines, "release"))
     release = _RELEASE.search(found.get("nvcc", ""))
     return CudaToolkits(
-        versions=tuple(match[1] for match in matches if match),
+        versions=_versions(repeated(lines, "toolkit")),
         default_path=found.get("default"),
         nvcc_version=release[2] if release else None,
         profile=found.get("profile") == "yes",
+        by_runfile=_versions(repeated(lines, "runfile")),
+        releases=tuple((match[1], release) for path, release in pairs if (match := _PATH.match(path)) and release),
     )
+
+
+def _versions(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(match[1] for path in paths if (match := _PATH.match(path)))

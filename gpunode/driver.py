@@ -29,7 +29,8 @@ class DriverState(Reading):
     """Hold every place where a driver version shows; versions are upstream strings, None where there is none.
 
     `uvm_loaded`: nvidia_uvm is loaded beside nvidia; CUDA needs it, nvidia-smi does not.
-    `runfile`: NVIDIA's own installer (the .run file) was here and has not been undone.
+    `runfile`: NVIDIA's own installer (the .run file) was here and has not been undone. `dkms`: DKMS has the sources
+    of a module, by the name that this installer gives them.
     `held` are names of packages that apt keeps as they are, `kernels` names of packages that bring new kernels.
     `unproven`: the last change of packages has not been followed by a load of its module yet.
     `nouveau_loaded`: nouveau has the GPUs, and gives them up at a boot alone.
@@ -53,6 +54,7 @@ class DriverState(Reading):
     nouveau_loaded: bool = False
     waits_for_kernel: str | None = None
     parameters: tuple[tuple[str, str], ...] = ()
+    dkms: bool = False
 
     @property
     def module_flavour(self) -> str | None:
@@ -177,4 +179,5 @@ def parse_driver(lines: list[str]) -> DriverState:
         unproven=found.get("unproven") == "yes",
         nouveau_loaded=found.get("nouveau") == "yes",
         parameters=tuple((name, value) for name, _, value in parameters),
+        dkms=found.get("dkms") == "yes",
     )

@@ -133,13 +133,28 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     there, asked = node.driver, settings.driver
     installs = asked.source != "present"
     module = found.get(Subject.MODULE_ON_DISK) or found.get(Subject.FLAVOUR)
-    changes = _take(found, Subject.MODULE_ON_DISK, Subject.FLAVOUR, Subject.LIBRARY) if installs else None
+    by_runfile = installs and asked.source == "runfile"
+    other_way = found.get(Subject.INSTALLED_BY)
+    changes = (
+        _take(
+            found, Subject.INSTALLED_BY, Subject.MODULE_ON_DISK, Subject.FLAVOUR, Subject.LIBRARY, Subject.DKMS,
+        )
+        if installs
+        else None
+    )  # fmt: skip
+    tools = [tool for tool in ("gcc", "make", "dkms") if tool not in node.boot.build_tools]
+    if by_runfile and changes and tools and asked.kernel_headers == "install":
+        yield Step("driver", f"install {', '.join(tools)}", None, "what builds the module", Disturbance.nothing)
+    if other_way and (there.packages if by_runfile else there.runfile):
+        what = "packages" if by_runfile else "runfile"
+        yield _step(f"remove the driver of the {what}, kept for the way back", other_way, Disturbance.nothing)
     if changes:
         rule = asked.version or f"{asked.branch} (its newest version)"
         flavour = chosen_flavour(settings, node.pci.gpus)
         verb = "install" if there.module_version is None else "change to"
         # Packages alone disturb nobody: the loaded module stays until the node boots.
-        step = _step(f"{verb} driver {rule}, {flavour} kernel module", changes, Disturbance.nothing)
+        way = " by its runfile" if by_runfile else ""
+        step = _step(f"{verb} driver {rule}{way}, {flavour} kernel module", changes, Disturbance.nothing)
         yield replace(step, packages=_packages(settings, node, flavour))
     kernel = node.boot.next_kernel
     source = driver_source(settings, node.operating_system)
@@ -156,7 +171,7 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     if installs and (umad := _take(found, Subject.UMAD)):
         yield _step("load ib_umad, now and at boot", umad)
     held = _take(found, Subject.HELD)
-    if installs and asked.hold and (changes or held):
+    if installs and asked.hold and (held or (changes and not by_runfile)):
         loose = held.found if held else None
         yield Step("driver", "hold the driver's packages", loose, "all held", Disturbance.nothing)
     if free := _take(found, Subject.NOUVEAU):
@@ -212,13 +227,19 @@ def _load(node: Node, found: Bad, module: Finding | None) -> Iterator[Step]:
 
 
 def _cuda(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-    version = settings.cuda.version
+    asked = settings.cuda
+    by_runfile = f" by its runfile ({asked.release})" if asked.source == "runfile" else ""
     default = found.get(Subject.CUDA_DEFAULT)
-    if item := _take(found, Subject.CUDA_TOOLKIT, Subject.NVCC):
-        _take(found, Subject.CUDA_DEFAULT)
-        yield _step(f"install CUDA toolkit {version}", item)
-    elif default and _take(found, Subject.CUDA_DEFAULT):
-        yield _step(f"point /usr/local/cuda at {version}", default, pending=True)
+    # Which nvcc answers is a matter of the link, unless the link is right.
+    own = () if default else (Subject.NVCC,)
+    if item := _take(found, Subject.CUDA_TOOLKIT, Subject.CUDA_RELEASE, *own):
+        yield _step(f"install CUDA toolkit {asked.version}{by_runfile}", item)
+        if node.cuda.default_path is None:
+            # The first toolkit brings the link.
+            _take(found, Subject.CUDA_DEFAULT, Subject.NVCC)
+    default = found.get(Subject.CUDA_DEFAULT)
+    if default and (item := _take(found, Subject.CUDA_DEFAULT, Subject.NVCC)):
+        yield _step(f"point /usr/local/cuda at {asked.version}", item)
     if item := _take(found, Subject.CUDA_PROFILE):
         yield _step("write the profile script", item)
 

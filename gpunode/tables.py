@@ -240,6 +240,20 @@ class PublicRepository:
 
 
 @dataclass(frozen=True)
+class Runfiles:
+    """Hold runfile.yaml: addresses with placeholders, how architectures are named there, and installers' options.
+
+    `first_branch` maps an ability of the driver's installer to the first branch that has it.
+    """
+
+    driver_url: str
+    driver_architectures: Mapping[str, str]
+    first_branch: Mapping[str, str]
+    cuda_url: str
+    cuda_platforms: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class ContainerdSchema:
     """Hold which configuration schemas a range of containerd versions accepts, and the id of its CRI plugin."""
 
@@ -366,7 +380,7 @@ def pci_device(device_id: str) -> PciDevice | None:
 
 @cache
 def disk_space(component: str) -> Mapping[str, int]:
-    """Return folder -> bytes that `driver` or `cuda` needs free before it is installed (disk.yaml)."""
+    """Return folder -> bytes that a row of disk.yaml (driver, cuda, cuda_runfile) needs free before it is installed."""
     needs = _yaml("disk.yaml")["needs_mib"][component]
     return MappingProxyType({folder: size * 1024**2 for folder, size in needs.items()})
 
@@ -433,6 +447,20 @@ def repositories(family: str = "apt") -> Mapping[str, PublicRepository]:
         fingerprint = row["key_fingerprint"] if pinned else drivers().signing_keys[row["key"]].fingerprint
         found[name] = PublicRepository(row["url"], row["key_url"], fingerprint, row.get("packages_signed", True))
     return MappingProxyType(found)
+
+
+@cache
+def runfiles() -> Runfiles:
+    """Return runfile.yaml."""
+    table = _yaml("runfile.yaml")
+    driver, toolkit = table["driver"], table["cuda"]
+    return Runfiles(
+        driver_url=driver["url"],
+        driver_architectures=MappingProxyType(driver["architectures"]),
+        first_branch=MappingProxyType(driver["first_branch"]),
+        cuda_url=toolkit["url"],
+        cuda_platforms=MappingProxyType(toolkit["platforms"]),
+    )
 
 
 @cache

@@ -64,6 +64,7 @@ _NODE_FILES = Path(__file__).parent / "node"
 _PLACES = (
     ("sshd.conf", "etc/ssh/sshd_config.d/gpunode-lab.conf", 0o644),
     ("lab-mirror.service", "etc/systemd/system/lab-mirror.service", 0o644),
+    ("mirror.py", "usr/lib/gpunode-lab-mirror.py", 0o644),
     ("operator.sudoers", "etc/sudoers.d/operator", 0o440),
     ("dpkg-slim.conf", "etc/dpkg/dpkg.cfg.d/gpunode-lab", 0o644),
 )

@@ -20,6 +20,7 @@ from lab.packages.containerd import build_containerd_io
 from lab.packages.cuda import cuda_packages
 from lab.packages.deb import Deb, DebError, build_deb
 from lab.packages.driver import driver_packages
+from lab.packages.runfile import RunfileFixture, runfiles
 from lab.packages.toolkit import toolkit_packages
 from lab.signing import key_file, public_key, sign_releases
 
@@ -60,13 +61,14 @@ def build_mirror(cache: Path, report: Callable[[str], None]) -> Mirror:
         docker = _docker_package(cache, report)
         distributions = archives()
         of_archives = [package for archive in distributions for package in archive.packages]
-        digest = _digest([*cuda, *toolkit, *built, *of_archives], fingerprint, docker)
+        by_runfile = runfiles()
+        digest = _digest([*cuda, *toolkit, *built, *of_archives], fingerprint, docker, by_runfile)
         if _recorded(mirror.path) == digest:
             report("package mirror: up to date")
             return mirror
         started = time.monotonic()
         count = len(cuda) + len(toolkit)
-        report(f"package mirror: building {count} fixture packages")
+        report(f"package mirror: building {count} fixture packages and {len(by_runfile)} .run files")
         with tempfile.TemporaryDirectory(prefix="mirror.", dir=cache) as name:
             draft = Path(name)
             _fill(draft, cache / "packages", cuda, toolkit, docker)
@@ -77,6 +79,7 @@ def build_mirror(cache: Path, report: Callable[[str], None]) -> Mirror:
             sign_releases(key, releases)
             if docker is not None:
                 sign_releases(key, [_index_docker(draft / "docker/debian")])
+            _place_runfiles(by_runfile, draft / "runfiles")
             (draft / "keys").mkdir()
             (draft / "keys/gpunode-lab.asc").write_bytes(armored)
             (draft / "keys/wrong.asc").write_bytes(public_key(wrong)[0])
@@ -94,10 +97,12 @@ def _docker_package(cache: Path, report: Callable[[str], None]) -> Path | None:
         return None
 
 
-def _digest(packages: list[Deb], fingerprint: str, docker: Path | None) -> str:
+def _digest(packages: list[Deb], fingerprint: str, docker: Path | None, by_runfile: list[RunfileFixture]) -> str:
     digest = hashlib.sha256(Path(__file__).read_bytes() + fingerprint.encode())
     for package in packages:
         digest.update(package.digest().encode())
+    for file in by_runfile:
+        digest.update(f"{file.path} {file.digest()}\n".encode())
     digest.update(docker.name.encode() if docker else b"none")
     return digest.hexdigest()
 
@@ -133,6 +138,13 @@ def _place(packages: list[Deb], store: Path, folders: list[Path]) -> None:
         built = build_deb(package, store)
         for folder in folders:
             _link(built, folder / package.filename)
+
+
+def _place_runfiles(files: list[RunfileFixture], folder: Path) -> None:
+    for file in files:
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.content)
 
 
 def _link(source: Path, target: Path) -> None:

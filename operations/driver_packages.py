@@ -1,4 +1,4 @@
-"""The driver's packages, as one transaction: saved before it, proven after it, put back if they do not work; and held.
+"""The driver's packages: one version of all in the driver's transaction (operations/driver_transaction.py); and held.
 
 design.md rule 5. What only fresh package lists can tell (a transitional package that moves to another branch) is judged
 between the refresh and the install, by what the package manager says that it would do.
@@ -13,12 +13,11 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
+from facts.driver import Driver
 from facts.transaction import TransactionJournal
 from gpunode import versions
 from gpunode.apt_archive import ArchiveError, whole_archive
 from gpunode.driver_packages import (
-    FOREIGN,
-    OWN,
     NotInstallable,
     belongs,
     chosen,
@@ -30,184 +29,10 @@ from gpunode.driver_packages import (
 )
 from gpunode.tables import DriverSource, driver_sources
 from operations import apt_archive
+from operations.driver_transaction import DRIVER, driver_transaction, driver_variables
 from operations.failure import OperationRefused, known, node_operation
-from operations.families import APT, FAMILIES, DriverChange, Family
-from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
-
-_SHARED = r"""
-# Debian's own packages rename the module, so that it need not be the one of that name.
-modules='nvidia nvidia-current nvidia-current-open'
-sources=${sources:-} proof=${proof:-loaded} saved=${saved:-debs}
-module_there() {
-  for each in $modules; do
-    modinfo -k "${kernel:-$(uname -r)}" -F version "$each" 2>/dev/null && return 0
-  done
-  return 0
-}
-loaded_version() { cat /sys/module/nvidia/version 2>/dev/null || true; }
-# DKMS takes the build's folder away where a build succeeds.
-failed_build() {
-  for log in /var/lib/dkms/nvidia*/"$upstream"/build/make.log; do
-    [ -f "$log" ] || continue
-    echo "gpunode: DKMS could not build the module; the end of $log:" >&2
-    tail -n 15 "$log" | sed 's/^/  /' >&2
-    reject "DKMS could not build the module $upstream ($(head -n 1 "$log")): $(grep -m 1 -iE 'error' "$log" || true)"
-  done
-}
-"""
-# Every function that is called and not defined here is the family's: operations/families says what each does.
-_CHECKPOINT = """
-unlocked
-driver_packages | awk '$4 == "installed"' > "$checkpoint/packages"
-save_choices
-loaded_version > "$checkpoint/loaded"
-module_there > "$checkpoint/module"
-for file in $holding; do
-  if [ -e "$file" ]; then cp -p "$file" "$checkpoint/"; fi
-done
-mkdir "$checkpoint/$saved"
-fetch=''
-while read -r package version _; do
-  if file=$(cached_file "$package" "$version"); then
-    ln "$file" "$checkpoint/$saved/" 2>/dev/null || cp "$file" "$checkpoint/$saved/"
-  else fetch="$fetch $package=$version"; fi
-done < "$checkpoint/packages"
-if [ -n "$fetch" ]; then
-  # One that is not to be had would keep the others from coming.
-  (cd "$checkpoint/$saved" && fetch $fetch > "$checkpoint/download" 2>&1) || for item in $fetch; do
-    (cd "$checkpoint/$saved" && fetch "$item" > "$checkpoint/download" 2>&1) || true
-  done
-fi
-lacking=''; : > "$checkpoint/lacking"
-while read -r package version _; do
-  saved_file "$checkpoint/$saved" "$package" "$version" > /dev/null ||
-    { lacking="$lacking $package=$version"; echo "$package" >> "$checkpoint/lacking"; }
-done < "$checkpoint/packages"
-if [ -n "$lacking" ]; then
-  tail -n 3 "$checkpoint/download" >&2 2>/dev/null || true
-  # What is there already, and has only to be proven, needs no way back.
-  changes=$([ "$arguments" = "$expected" ] || echo yes)
-  for item in $expected; do is_installed "$item" || changes=yes; done
-  if [ "$rollback" = required ] && [ -n "$changes" ]; then
-    echo "gpunode: rollback would not be possible: of the installed driver's packages these are neither in the" \\
-      "package manager's cache nor in a repository:$lacking" >&2
-    echo "gpunode: nothing was changed; mend the repository, or set driver.rollback = 'best-effort' to go on" >&2
-    exit 1
-  fi
-  echo "gpunode: caution: there will be no way back for$lacking (driver.rollback is best-effort)" >&2
-fi
-"""
-_CHANGE = """
-held=$(awk '$3 == "hold" {print $1}' "$checkpoint/packages")
-if [ -n "$held" ]; then release $held; fi
-install_driver || {
-  failed_build
-  echo "gpunode: the driver's packages could not be installed; mend what it says above, and run again" >&2; exit 1; }
-# What was held stays held, whoever did it, until the holds are brought to what the settings say.
-for package in $held; do
-  if driver_packages | grep -qx "$package .* installed"; then
-    keep "$package" || echo "gpunode: caution: $package could not be held again" >&2
-  fi
-done
-for item in $expected; do
-  is_installed "$item" || reject "$item should be installed, but is \\
-$(stated "${item%%=*}")"
-done
-# DKMS builds for the running and for the newest kernel; the one that boots next may be neither.
-if [ -n "$kernel" ] && [ -z "$(module_there)" ] && command -v dkms > /dev/null; then
-  dkms autoinstall -k "$kernel" || true
-fi
-on_disk=''
-for module in $modules; do
-  on_disk=$(modinfo -k "${kernel:-$(uname -r)}" -F version "$module" 2>/dev/null) && break
-done
-# Without a kernel (an image that is being made) there is nothing that a module could be for.
-if [ "$proof" != packages ] && [ "$on_disk" != "$upstream" ]; then
-  failed_build
-  reject "$upstream is installed, but for kernel ${kernel:-$(uname -r)} the module on disk is ${on_disk:-none}; see\\
- dkms status, or where modules come built, for which driver linux-modules-nvidia-* of that kernel is"
-fi
-# nouveau gives the GPU up at a boot alone, and a module that is built for another kernel waits for that kernel.
-if [ "$proof" = loaded ] && [ -z "$(loaded_version)" ] && [ ! -d /sys/module/nouveau ] &&
-  [ "$(modinfo -F version "$module" 2>/dev/null)" = "$upstream" ]; then
-  said=$(modprobe nvidia 2>&1) || { dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2 || true
-    reject "the module $upstream is installed and does not load: $said"; }
-  [ "$(loaded_version)" = "$upstream" ] || reject "the module on disk is $upstream and loaded is $(loaded_version)"
-  code=0; said=$(timeout -k 5 60 nvidia-smi -L 2>&1) || code=$?
-  # Not of the driver's doing: a GPU that is lost (15), or that nvidia-smi itself is none of its packages (127).
-  case "$code" in 9|12|18|124|137) reject "the module $upstream is loaded, and nvidia-smi exits $code: $said";; esac
-fi
-# What only a reboot can load is not proven yet: operations/driver.py takes the mark away, or undoes the change.
-if [ "$(loaded_version)" != "$upstream" ]; then : > "$checkpoint/unproven"; fi
-"""
-_RESTORE = """
-finish_half
-driver_packages > "$checkpoint/now"
-cut -d' ' -f1 "$checkpoint/packages" > "$checkpoint/names"
-added=$(cut -d' ' -f1 "$checkpoint/now" | grep -vxF -f "$checkpoint/names")
-if [ ! -s "$checkpoint/packages" ] && [ -z "$rejected" ]; then
-  # There was no driver, and nothing is said against this one: what has come stays, if its installation can be finished.
-  ! finish_first || return 0
-fi
-was=$(cat "$checkpoint/loaded")
-if [ -n "$rejected" ] && [ -z "$was" ] && [ -n "$(loaded_version)" ]; then
-  systemctl stop nvidia-persistenced nvidia-fabricmanager > /dev/null 2>&1
-  modprobe -r nvidia_uvm nvidia > /dev/null 2>&1
-fi
-# What could not be saved (rollback: best-effort) is no part of what has to come back.
-restorable() {
-  awk -v lacking="$checkpoint/lacking" \
-    'BEGIN {while ((getline line < lacking) > 0) lost[line] = 1} !($1 in lost) {print $1, $2, $4}' "$1"
-}
-back() {
-  driver_packages > "$checkpoint/now"
-  [ "$(restorable "$checkpoint/now")" = "$(restorable "$checkpoint/packages")" ]
-}
-if ! back; then
-  files=''
-  while read -r package version _; do
-    if file=$(saved_file "$checkpoint/$saved" "$package" "$version"); then files="$files $file"; fi
-  done < "$checkpoint/packages"
-  put_back
-fi
-back || return 1
-# The packages may be back and the module not: DKMS builds none without the kernel's headers, and calls that a success.
-if [ -s "$checkpoint/module" ] && [ -z "$(module_there)" ]; then
-  ! command -v dkms > /dev/null || dkms autoinstall -k "${kernel:-$(uname -r)}"
-  [ -n "$(module_there)" ] || {
-    echo "gpunode: the packages of before are back, but kernel ${kernel:-$(uname -r)} has NO nvidia module on disk:" \\
-      "install its headers and run dkms autoinstall before anybody reboots" >&2; return 1; }
-fi
-if [ -s "$checkpoint/names" ]; then
-  restore_choices
-  if [ -z "$(loaded_version)" ] && [ ! -d /sys/module/nouveau ]; then
-    modprobe nvidia && modprobe nvidia_uvm ||
-      echo "gpunode: the driver's earlier packages are back, and its module does not load now" >&2
-  fi
-  for unit in nvidia-fabricmanager nvidia-persistenced; do
-    if systemctl is-enabled --quiet "$unit" 2>/dev/null && ! systemctl is-active --quiet "$unit"; then
-      systemctl reset-failed "$unit"; systemctl start "$unit"
-    fi
-  done
-fi
-for file in $holding; do
-  if [ -e "$checkpoint/${file##*/}" ]; then cp -p "$checkpoint/${file##*/}" "$file"; else rm -f "$file"; fi
-done
-"""
-
-
-def driver_transaction(family: Family) -> Transaction:
-    """Return the driver's transaction with the functions of a package manager."""
-    return Transaction(
-        name="driver",
-        shared=family.functions + _SHARED,
-        checkpoint=_CHECKPOINT,
-        change=_CHANGE,
-        restore=_RESTORE,
-    )
-
-
-DRIVER = driver_transaction(APT)
+from operations.families import FAMILIES, DriverChange
+from operations.transaction import refuse_failed, settled, target_digest, transaction_command
 
 
 @node_operation
@@ -221,6 +46,7 @@ def installed(
     proof: str = "loaded",
     headers: bool = True,
     stream: str = "",
+    migrate: bool = False,
 ) -> Iterator[Any]:
     """Install the driver's packages together, at one version, and put back those of before if the new do not work.
 
@@ -234,6 +60,7 @@ def installed(
     + headers: whether that kernel's headers were there when the run began
     + proof: what is asked of the change: that the module is `loaded`, or on `disk`, or of the `packages` alone
     + stream: the module stream that holds them (MODULE:STREAM), where the repository has streams
+    + migrate: whether a driver of NVIDIA's .run installer may be replaced; without it preflight has refused the node
     """
     family = FAMILIES[source.family]
     transaction = driver_transaction(family)
@@ -246,7 +73,8 @@ def installed(
     journal = known(host.get_fact(TransactionJournal, transaction=DRIVER.name), "the journal of the driver's change")
     # One that was interrupted and then finished by dpkg alone has not been proven to work.
     unproven = journal.state == "restored"
-    if not missing and not obsolete and not unproven:
+    over_runfile = migrate and known(host.get_fact(Driver), "the driver's state").runfile
+    if not missing and not obsolete and not unproven and not over_runfile:
         there = dict(state.packages)
         host.noop(f"installed: {', '.join(f'{name} {there[name]}' for name in wanted)}")
         return
@@ -290,9 +118,8 @@ def installed(
     yield transaction_command(
         transaction, target,
         arguments=" ".join(arguments), expected=" ".join(expected),
-        names=" ".join(sorted(wanted)), upstream=upstream, kernel=kernel or "", own=OWN, foreign=FOREIGN,
-        rollback=rollback, proof=proof, saved=family.saved, holding=" ".join(family.holding),
-        **family.variables(change),
+        names=" ".join(sorted(wanted)), upstream=upstream, kernel=kernel or "", rollback=rollback, proof=proof,
+        **driver_variables(family), **family.variables(change),
     )  # fmt: skip
 
 
@@ -330,4 +157,4 @@ def held(family: str, hold: bool, kernel: bool) -> Iterator[Any]:
     yield from commands
 
 
-__all__ = ["DRIVER", "driver_transaction", "held", "installed"]
+__all__ = ["held", "installed"]

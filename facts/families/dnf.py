@@ -116,7 +116,7 @@ class DnfSimulation(NodeFact[Simulation]):
             "said=$(in_stream dnf -C --assumeno --disableplugin=versionlock --allowerasing "
             '--setopt=clean_requirements_on_remove=False shell "$folder/asked" 2>&1); echo "status=$?"\n'
             "printf '%s\\n' \"$said\" | sed 's/^/line=/'\n"
-            f"printf 'asked=%s\\n' {wanted}\n"
+            f'for each in {wanted}; do echo "asked=$each"; done\n'
             f"rpm -qa --qf 'installed=%{{NAME}} {_VERSION}\\n' | grep -v '^installed=gpg-pubkey '"
         )
 

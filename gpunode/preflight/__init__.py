@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 
 from gpunode.driver_packages import on_system
 from gpunode.machine import Machine
-from gpunode.preflight import archive, boot, cuda, disk, driver, flavour, mig, platform, trust
+from gpunode.preflight import archive, boot, cuda, disk, driver, flavour, mig, platform, runfile, trust
 from gpunode.preflight.flavour import chosen_flavour, wanted_driver
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
@@ -27,11 +27,12 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
         found += flavour.last_branch_refusals(gpus, wanted)
         found += flavour.flavour_refusals(gpus, wanted)
         found += driver.minimum_refusals(wanted)
-    found += driver.runfile_refusals(settings, there)
+    found += runfile.runfile_refusals(settings, machine)
     found += driver.branch_change_refusals(settings, there)
     found += driver.candidate_refusals(settings, dict(machine.candidates))
     found += archive.archive_refusals(settings, machine)
     found += cuda.cuda_refusals(settings, gpus, wanted)
+    found += cuda.mixing_refusals(settings, machine.cuda)
     found += mig.mig_refusals(settings, gpus, wanted)
     found += boot.boot_refusals(settings, system, machine.boot, dict(there.packages))
     found += disk.disk_refusals(settings, machine.disk, there, machine.cuda.versions)

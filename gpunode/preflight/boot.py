@@ -21,9 +21,10 @@ _ENROL = (
 
 
 def built_on_node(settings: Settings, system: OperatingSystem) -> bool:
-    """Say whether the driver's packages build the module on the node, by DKMS, rather than bring a built one."""
+    """Say whether the driver's module is built on the node, by DKMS or by the runfile, rather than brought built."""
     source = driver_source(settings, system)
-    return source is not None and source.built_on_node
+    by_runfile = settings.driver.enabled and settings.driver.source == "runfile"
+    return by_runfile or (source is not None and source.built_on_node)
 
 
 def boot_refusals(
@@ -53,7 +54,9 @@ def boot_refusals(
         )
     if not boot.secure_boot:
         return
-    if builds and not boot.key_enrolled:
+    # What the runfile builds without DKMS is judged there (preflight/runfile.py).
+    signs = settings.driver.source != "runfile" or settings.driver.dkms
+    if builds and signs and not boot.key_enrolled:
         yield Refusal(
             "next boot",
             "secure boot is on, and the module that DKMS builds will be signed by a key that the firmware does not "

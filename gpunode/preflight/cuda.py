@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpunode import tables, versions
+from gpunode.cuda import CudaToolkits
 from gpunode.pci import PciGpu
 from gpunode.preflight.flavour import WantedDriver, named
 from gpunode.preflight.verdicts import Caution, Refusal
@@ -13,6 +14,29 @@ from gpunode.settings import Settings
 _MINOR = "CUDA compatibility guide (gpunode/data/cuda.yaml, minor_version_compatibility)"
 _FULL = "CUDA release notes (gpunode/data/cuda.yaml, toolkit_driver)"
 _DROPPED = "CUDA release notes (gpunode/data/cuda.yaml, dropped)"
+
+
+def mixing_refusals(settings: Settings, there: CudaToolkits) -> Iterator[Refusal]:
+    """Refuse a runfile over the packages of the same toolkit, and packages over a runfile: they share its folder."""
+    asked = settings.cuda
+    if not asked.enabled or asked.version not in there.versions:
+        return
+    folder, by_runfile = f"/usr/local/cuda-{asked.version}", asked.version in there.by_runfile
+    if asked.source == "runfile" and not by_runfile:
+        yield Refusal(
+            "cuda",
+            f"{folder} is there and no runfile installed it: packages and a runfile would be mixed in it",
+            f"{folder}/bin/cuda-uninstaller is absent",
+            f"remove its packages (`apt-get remove cuda-toolkit-{asked.version.replace('.', '-')}` and what came with "
+            "them), or set cuda.source = 'cuda-repository'",
+        )
+    if asked.source == "cuda-repository" and by_runfile:
+        yield Refusal(
+            "cuda",
+            f"{folder} was installed by a runfile, and packages would be mixed with it",
+            f"{folder}/bin/cuda-uninstaller",
+            f"remove it (`{folder}/bin/cuda-uninstaller`), or set cuda.source = 'runfile'",
+        )
 
 
 def cuda_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:

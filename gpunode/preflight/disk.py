@@ -25,13 +25,13 @@ def disk_refusals(
     if installed_by_gpunode(settings) and driver.module_version is None:
         missing.append("driver")
     if settings.cuda.enabled and settings.cuda.version not in cuda_versions:
-        missing.append("cuda")
+        missing.append("cuda_runfile" if settings.cuda.source == "runfile" else "cuda")
     for component in missing:
         for folder, size in tables.disk_space(component).items():
             mount = disk.mount_of(folder)
             if mount is not None:
                 needed[mount] += size
-                what[mount].append(f"{component} in {folder}")
+                what[mount].append(f"{component.partition('_')[0]} in {folder}")
     for mount, size in needed.items():
         free = min(free for _, name, free in disk.free if name == mount)
         if free < size:

@@ -42,17 +42,6 @@ def present_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusa
         )
 
 
-def runfile_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusal]:
-    """Refuse packages over what NVIDIA's installer (the .run file) put there: the two overwrite each other."""
-    if installed_by_gpunode(settings) and driver.runfile:
-        yield Refusal(
-            "driver",
-            "a driver of NVIDIA's .run installer is on the node, and packages would be mixed with it",
-            "/usr/bin/nvidia-uninstall; NVIDIA driver installation guide: do not mix installation methods",
-            "remove it with `nvidia-uninstall --silent` in a maintenance window, or set driver.source = 'present'",
-        )
-
-
 def branch_change_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusal]:
     """Refuse to move a node to another branch where the settings do not allow it in so many words."""
     asked = settings.driver

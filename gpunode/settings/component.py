@@ -54,8 +54,15 @@ def matching(pattern: str, wanted: str) -> Callable[[str], str]:
 DriverVersion = Annotated[
     str, AfterValidator(matching(r"\d{3}\.\d{2,3}(\.\d{2})?", "an exact upstream version such as '580.95.05'"))
 ]
+Sha256 = Annotated[
+    str,
+    AfterValidator(matching(r"[0-9a-f]{64}", "a SHA-256: 64 hexadecimal digits, lower case, as sha256sum prints it")),
+]
 DriverBranch = Annotated[str, AfterValidator(matching(r"\d{3}", "a driver branch such as '580'"))]
 CudaVersion = Annotated[str, AfterValidator(matching(r"\d{1,2}\.\d{1,2}", "major.minor such as '12.9'"))]
+CudaRelease = Annotated[
+    str, AfterValidator(matching(r"\d{1,2}\.\d{1,2}\.\d{1,2}", "major.minor.patch such as '12.9.1'"))
+]
 ToolkitVersion = Annotated[
     str, AfterValidator(matching(r"\d+\.\d+\.\d+(-rc\.\d+)?", "a version such as '1.17.8' or '1.18.0-rc.1'"))
 ]

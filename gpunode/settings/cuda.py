@@ -7,8 +7,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from gpunode import tables
-from gpunode.settings.component import Component, CudaVersion
+from gpunode import tables, versions
+from gpunode.settings.address import holding_only, is_address
+from gpunode.settings.component import Component, CudaRelease, CudaVersion, Sha256
 
 
 def _known(version: str) -> str:
@@ -19,15 +20,48 @@ def _known(version: str) -> str:
     return version
 
 
+def _released(release: str) -> str:
+    known = tuple(tables.cuda().toolkit_driver)
+    if release not in known:
+        message = "is no CUDA release whose driver gpunode/data/cuda.yaml knows"
+        raise PydanticCustomError("not_listed", message, {"allowed": known})
+    return release
+
+
+RunfileUrl = Annotated[str, AfterValidator(is_address), AfterValidator(holding_only("release", "driver", "platform"))]
+
+
 class CudaSettings(Component):
     """Say which CUDA toolkit a node shall have."""
 
     summary: ClassVar[str] = "The CUDA toolkit (nvcc and libraries) under /usr/local/cuda."
 
     enabled: bool = Field(True, description="false: no CUDA toolkit is installed; containers bring their own.")
+    source: Literal["cuda-repository", "runfile"] = Field(
+        "cuda-repository",
+        description="Where it comes from: NVIDIA's CUDA repository, or NVIDIA's own installer (a .run file).",
+    )
     version: Annotated[CudaVersion, AfterValidator(_known)] = Field(
         "12.9",
         description="Toolkit as major.minor, in quotes; its newest patch release in the repository is installed.",
+    )
+    release: Annotated[CudaRelease, AfterValidator(_released)] | None = Field(
+        None,
+        description="With `source: runfile`, where it is required: the exact release of `version`, such as `12.9.1`.",
+    )
+    runfile_url: RunfileUrl = Field(
+        tables.runfiles().cuda_url,
+        description=(
+            "With `source: runfile`: where the installer is; {release}, {driver} (the one that ships with the release) "
+            "and {platform} (linux or linux_sbsa) are filled in. A mirror, say."
+        ),
+    )
+    runfile_sha256: Sha256 | None = Field(
+        None,
+        description=(
+            "With `source: runfile`, where it is required: the installer's SHA-256, checked before it is run. Every "
+            "release and every architecture has its own."
+        ),
     )
     profile: bool = Field(True, description="Put a script into /etc/profile.d that exports CUDA_PATH and extends PATH.")
     compatibility: Literal["minor", "full"] = Field(
@@ -37,3 +71,19 @@ class CudaSettings(Component):
             "`full` the one that ships with the toolkit, which all of its features need."
         ),
     )
+
+    def contradictions(self) -> list[tuple[str, str]]:
+        """Return a release of another version, and what a runfile needs to be told."""
+        found = []
+        if self.release is not None and not versions.in_branch(self.release, self.version):
+            found.append(("release", f"is not of cuda.version {self.version!r}"))
+        if self.enabled and self.source == "runfile":
+            if self.release is None:
+                known = [item for item in tables.cuda().toolkit_driver if versions.in_branch(item, self.version)]
+                message = f"is needed with cuda.source 'runfile': each release is a file of its own: {', '.join(known)}"
+                found.append(("release", message))
+            if self.runfile_sha256 is None:
+                found.append(
+                    ("runfile_sha256", "is needed with cuda.source 'runfile': what NVIDIA or `sha256sum` says of it")
+                )
+        return found

@@ -7,8 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gpunode import versions
-from gpunode.settings.component import Component, DriverBranch, DriverVersion, matching
+from gpunode import tables, versions
+from gpunode.settings.address import holding_only, is_address
+from gpunode.settings.component import Component, DriverBranch, DriverVersion, Sha256, matching
 
 DEFAULT_BRANCH = "580"
 
@@ -21,6 +22,8 @@ _Value = Annotated[
 # Each becomes a line of a file that travels as one argument of a command (128 KiB).
 ModuleParameters = Annotated[dict[_Parameter, _Value], Field(max_length=64)]
 
+RunfileUrl = Annotated[str, AfterValidator(is_address), AfterValidator(holding_only("version", "architecture"))]
+
 
 class DriverSettings(Component):
     """Say which NVIDIA driver a node shall have."""
@@ -28,12 +31,13 @@ class DriverSettings(Component):
     summary: ClassVar[str] = "The NVIDIA driver: kernel module, user-space libraries, nvidia-smi."
 
     enabled: bool = Field(True, description="false: gpunode leaves the driver alone, and does not judge it either.")
-    source: Literal["cuda-repository", "distribution", "present"] = Field(
+    source: Literal["cuda-repository", "distribution", "runfile", "present"] = Field(
         "cuda-repository",
         description=(
             "Where it comes from: NVIDIA's CUDA repository; the `distribution`'s own archive (Debian: DKMS packages of "
             "contrib and non-free; Ubuntu: headless server packages and modules signed by Canonical), by the mirror "
-            "that the node uses; or `present`: already there, only verified."
+            "that the node uses; NVIDIA's own installer (`runfile`: NVIDIA-Linux-x86_64-VERSION.run); or `present`: "
+            "already there, only verified."
         ),
     )
     flavour: Literal["auto", "open", "proprietary"] = Field(
@@ -51,11 +55,39 @@ class DriverSettings(Component):
     version: DriverVersion | None = Field(
         None, description="Exact upstream version, such as `580.95.05`; installed, held, and verified."
     )
+    runfile_url: RunfileUrl = Field(
+        tables.runfiles().driver_url,
+        description=(
+            "With `source: runfile`: where the installer is; {version} and {architecture} (x86_64 or aarch64) are "
+            "filled in. A mirror, say."
+        ),
+    )
+    runfile_sha256: Sha256 | None = Field(
+        None,
+        description=(
+            "With `source: runfile`, where it is required: the installer's SHA-256, checked before each time that it "
+            "is run. Every version and every architecture has its own."
+        ),
+    )
+    dkms: bool = Field(
+        True,
+        description=(
+            "With `source: runfile`: register the module with DKMS, which builds it for each new kernel; with `False` "
+            "a new kernel has no driver until the next run."
+        ),
+    )
+    migrate: bool = Field(
+        False,
+        description=(
+            "Whether a driver of packages may be replaced by the runfile's, and the other way round; the two are never "
+            "mixed. What was there is removed first, and put back if the other one does not work."
+        ),
+    )
     kernel_headers: Literal["require", "install"] = Field(
         "require",
         description=(
             "Headers of the kernels for which the module is built: `require` refuses a node whose next kernel lacks "
-            "them, `install` installs them first."
+            "them, `install` installs them first. With `source: runfile` likewise gcc, make and dkms."
         ),
     )
     without_gpu: Literal["refuse", "install"] = Field(
@@ -72,7 +104,8 @@ class DriverSettings(Component):
         True,
         description=(
             "Keep the driver's packages at what is installed: apt-mark hold, apt preferences, and unattended-upgrades "
-            "told to keep off; all of that is removed again with `False`. Where gpunode installs the driver."
+            "told to keep off; all of that is removed again with `False`. Where gpunode installs packages: no package "
+            "manager moves a runfile's driver."
         ),
     )
     hold_kernel: bool = Field(
@@ -85,8 +118,8 @@ class DriverSettings(Component):
     rollback: Literal["required", "best-effort"] = Field(
         "required",
         description=(
-            "Before the driver is changed its installed packages are saved on the node: `required` changes nothing "
-            "where one of them is not to be had any more, `best-effort` goes on without a way back."
+            "Before the driver is changed its installed packages (or its .run file) are saved on the node: `required` "
+            "changes nothing where one of them is not to be had any more, `best-effort` goes on without a way back."
         ),
     )
     persistenced: bool = Field(
@@ -119,7 +152,15 @@ class DriverSettings(Component):
         return {**values, "branch": branch if len(branch) == 3 and branch.isascii() and branch.isdigit() else None}
 
     def contradictions(self) -> list[tuple[str, str]]:
-        """Return a version outside of its branch."""
+        """Return a version outside of its branch, and what a runfile needs to be told."""
+        found = []
         if self.version and self.branch and not versions.in_branch(self.version, self.branch):
-            return [("version", f"is not in driver.branch {self.branch!r}; leave one of the two out")]
-        return []
+            found.append(("version", f"is not in driver.branch {self.branch!r}; leave one of the two out"))
+        if self.enabled and self.source == "runfile":
+            if self.version is None:
+                found.append(("version", "is needed with driver.source 'runfile': each version is a file of its own"))
+            if self.runfile_sha256 is None:
+                found.append(
+                    ("runfile_sha256", "is needed with driver.source 'runfile': what NVIDIA or `sha256sum` says of it")
+                )
+        return found

@@ -8,22 +8,10 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from gpunode import tables
-from gpunode.settings.component import Component, matching
+from gpunode.settings.address import filled, holding_only, is_address
+from gpunode.settings.component import Component
 
 PLACEHOLDERS = ("distribution", "architecture", "channel", "os_id")
-_BRACED = re.compile(r"\{([^{}]*)\}")
-_HOST = r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?"
-# $(ARCH) is apt's own substitution, $basearch and $releasever are dnf's; any other dollar sign or parenthesis has no
-# place in a repository's address.
-_URL = rf"(https?://({_HOST})|file://)(/([A-Za-z0-9._~%+@:=,/{{}}-]|\$\(ARCH\)|\$basearch|\$releasever)*)?"
-
-
-def _placeholders(url: str) -> str:
-    rest = _BRACED.sub("", url)
-    unknown = [name for name in _BRACED.findall(url) if name not in PLACEHOLDERS]
-    if unknown or "{" in rest or "}" in rest:
-        raise ValueError(f"may hold only the placeholders {', '.join('{' + name + '}' for name in PLACEHOLDERS)}")
-    return url
 
 
 def _fingerprint(text: str) -> str:
@@ -35,11 +23,7 @@ def _fingerprint(text: str) -> str:
     return compact
 
 
-Url = Annotated[
-    str,
-    AfterValidator(matching(_URL, "an http://, https:// or file:// address without user, query, blanks or quotes")),
-    AfterValidator(_placeholders),
-]
+Url = Annotated[str, AfterValidator(is_address), AfterValidator(holding_only(*PLACEHOLDERS))]
 Fingerprint = Annotated[str, AfterValidator(_fingerprint)]
 
 
@@ -61,11 +45,8 @@ class Repository(Component):
 
         Raise KeyError where an address needs a placeholder that is not given.
         """
-
-        def filled(url: str) -> str:
-            return _BRACED.sub(lambda match: placeholders[match[1]], url)
-
-        return self.model_copy(update={"url": filled(self.url), "key_url": filled(self.key_url)})
+        addresses = {"url": filled(self.url, **placeholders), "key_url": filled(self.key_url, **placeholders)}
+        return self.model_copy(update=addresses)
 
 
 def _public(name: str) -> dict[str, str]:

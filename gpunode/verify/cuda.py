@@ -16,10 +16,11 @@ def cuda(settings: Settings, node: Node) -> Iterator[Finding]:
     """Judge the CUDA toolkit, the link and the compiler that programs take, and the profile script."""
     wanted, there = settings.cuda.version, node.cuda.versions
     yield compared("cuda", Subject.CUDA_TOOLKIT, ", ".join(there) or None, wanted, wanted in there)
-    yield compared(
-        "cuda", Subject.CUDA_DEFAULT, node.cuda.default_version, wanted, node.cuda.default_version == wanted,
-        remedy="`update-alternatives --config cuda` on the node",
-    )  # fmt: skip
+    if settings.cuda.source == "runfile" and wanted in there:
+        release = dict(node.cuda.releases).get(wanted)
+        yield compared("cuda", Subject.CUDA_RELEASE, release, settings.cuda.release, release == settings.cuda.release)
+    default = node.cuda.default_version
+    yield compared("cuda", Subject.CUDA_DEFAULT, default, wanted, default == wanted)
     nvcc = node.cuda.nvcc_version
     yield compared("cuda", Subject.NVCC, nvcc, wanted, nvcc is not None and versions.in_branch(nvcc, wanted))
     if settings.cuda.profile:

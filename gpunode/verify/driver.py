@@ -11,7 +11,7 @@ from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.preflight import chosen_flavour
 from gpunode.settings import Settings
-from gpunode.verify.comparison import compared
+from gpunode.verify.comparison import RUN, compared
 from gpunode.verify.gpus import gpus
 from gpunode.verify.next_boot import next_boot
 from gpunode.verify.subject import Subject
@@ -20,6 +20,7 @@ from gpunode.verify.subject import Subject
 def driver(settings: Settings, node: Node) -> Iterator[Finding]:
     """Judge the driver; what only a new boot can show is not asked for while one is pending."""
     asked, driver = settings.driver, node.driver
+    yield from _installed_by(settings, node)
     rule = asked.version or asked.branch
     on_disk = driver.module_version
     has_gpu = node.machine.has_gpu
@@ -93,6 +94,26 @@ def _parameters(settings: Settings, node: Node) -> Iterator[Finding]:
         cause="they were changed after the module was loaded",
         remedy="drain and reboot the node", disturbs=Disturbance.reboot,
     )  # fmt: skip
+
+
+def _installed_by(settings: Settings, node: Node) -> Iterator[Finding]:
+    """Judge by which way the driver came, where a runfile's is asked for or there, and whether DKMS will rebuild it."""
+    asked, driver = settings.driver, node.driver
+    if asked.source == "present" or (asked.source != "runfile" and not driver.runfile):
+        return
+    ways = [name for name, there in (("runfile", driver.runfile), ("packages", bool(driver.packages))) if there]
+    wanted = "runfile" if asked.source == "runfile" else "packages"
+    yield compared(
+        "driver", Subject.INSTALLED_BY, " and ".join(ways) or None, wanted, ways == [wanted],
+        remedy=RUN if asked.migrate or not ways else f"set driver.migrate = True and {RUN}",
+        cause="a runfile and packages overwrite each other's files" if len(ways) > 1 else None,
+    )  # fmt: skip
+    if asked.source == "runfile" and driver.runfile:
+        found, dkms = ("registered" if each else "not registered" for each in (driver.dkms, asked.dkms))
+        yield compared(
+            "driver", Subject.DKMS, found, dkms, found == dkms,
+            cause="without DKMS no new kernel gets the module; with it every one does",
+        )  # fmt: skip
 
 
 def _held(settings: Settings, node: Node) -> Iterator[Finding]:

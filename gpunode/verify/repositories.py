@@ -19,7 +19,8 @@ def repositories(settings: Settings, node: Node) -> Iterator[Finding]:
     distribution = tables.distribution(system.id, system.version_id)
     family = distribution.family if distribution else "apt"
     used = {
-        "cuda": settings.cuda.enabled or (settings.driver.enabled and settings.driver.source == "cuda-repository"),
+        "cuda": (settings.cuda.enabled and settings.cuda.source == "cuda-repository")
+        or (settings.driver.enabled and settings.driver.source == "cuda-repository"),
         "toolkit": settings.toolkit.enabled,
         "docker": settings.containerd.enabled and settings.containerd.source == "docker-repository",
     }

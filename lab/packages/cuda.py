@@ -9,20 +9,32 @@ from lab.packages.deb import Deb, Payload
 
 
 @dataclass(frozen=True)
-class _Release:
-    """Hold a toolkit release: 12.9, 12.9.1, nvcc's own version, build name and date."""
+class Release:
+    """Hold a toolkit release: 12.9, 12.9.1, nvcc's own version, build name and date, the driver that ships with it."""
 
     short: str
     full: str
     nvcc: str
     build: str
     date: str
+    driver: str
 
 
-_RELEASES = (
-    _Release("12.8", "12.8.1", "12.8.93", "cuda_12.8.r12.8/compiler.35583870_0", "Fri_Feb_21_20:23:50_PST_2025"),
-    _Release("12.9", "12.9.1", "12.9.86", "cuda_12.9.r12.9/compiler.36037853_0", "Tue_May_27_02:21:03_PDT_2025"),
-    _Release("13.0", "13.0.2", "13.0.88", "cuda_13.0.r13.0/compiler.36424714_0", "Wed_Aug_20_01:58:59_PM_PDT_2025"),
+RELEASES = (
+    Release(
+        "12.8", "12.8.1", "12.8.93", "cuda_12.8.r12.8/compiler.35583870_0", "Fri_Feb_21_20:23:50_PST_2025", "570.124.06"
+    ),
+    Release(
+        "12.9", "12.9.1", "12.9.86", "cuda_12.9.r12.9/compiler.36037853_0", "Tue_May_27_02:21:03_PDT_2025", "575.57.08"
+    ),
+    Release(
+        "13.0",
+        "13.0.2",
+        "13.0.88",
+        "cuda_13.0.r13.0/compiler.36424714_0",
+        "Wed_Aug_20_01:58:59_PM_PDT_2025",
+        "580.95.05",
+    ),
 )
 _NVCC = """#!/bin/sh
 # SIMULATED nvcc of gpunode's lab: it says its version and compiles nothing.
@@ -58,28 +70,38 @@ fi
 
 def cuda_packages() -> list[Deb]:
     """Return cuda-toolkit-12-8, -12-9 and -13-0; they install side by side, the newest is /usr/local/cuda."""
-    return [_toolkit(release) for release in _RELEASES]
+    return [_toolkit(release) for release in RELEASES]
 
 
-def _toolkit(release: _Release) -> Deb:
+def nvcc_program(release: Release) -> bytes:
+    """Return the fixture nvcc of a release."""
+    values = {"date": release.date, "short": release.short, "nvcc": release.nvcc, "build": release.build}
+    return _NVCC.format(**values).encode()
+
+
+def version_file(release: Release) -> bytes:
+    """Return the toolkit's version.json."""
+    versions = {
+        "cuda": {"name": "CUDA SDK", "version": release.full},
+        "cuda_nvcc": {"name": "CUDA NVCC", "version": release.nvcc},
+    }
+    return (json.dumps(versions, indent=3) + "\n").encode()
+
+
+def _toolkit(release: Release) -> Deb:
     folder = f"usr/local/cuda-{release.short}"
     values = {
         "short": release.short,
         "major": release.short.split(".")[0],
         "priority": release.short.replace(".", ""),
     }
-    nvcc = _NVCC.format(date=release.date, short=release.short, nvcc=release.nvcc, build=release.build)
-    versions = {
-        "cuda": {"name": "CUDA SDK", "version": release.full},
-        "cuda_nvcc": {"name": "CUDA NVCC", "version": release.nvcc},
-    }
     return Deb(
         f"cuda-toolkit-{release.short.replace('.', '-')}",
         f"{release.full}-1",
         f"CUDA toolkit {release.short}",
         files=(
-            Payload(f"{folder}/bin/nvcc", nvcc.encode(), 0o755),
-            Payload(f"{folder}/version.json", (json.dumps(versions, indent=3) + "\n").encode()),
+            Payload(f"{folder}/bin/nvcc", nvcc_program(release), 0o755),
+            Payload(f"{folder}/version.json", version_file(release)),
         ),
         scripts=(("postinst", _POSTINST.format(**values)), ("prerm", _PRERM.format(**values))),
     )

@@ -57,6 +57,10 @@ install_driver() {
   apt_get -o Dir::Etc::Preferences="$checkpoint/preferences" $only install --no-install-recommends \
     --allow-downgrades --allow-change-held-packages $arguments
 }
+remove_driver() { apt_get remove "$@"; }
+forget() {
+  [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" != config-files ] || dpkg --purge "$1"
+}
 finish_half() { dpkg --force-confold --configure -a > /dev/null 2>&1 < /dev/null; }
 finish_first() {
   apt_get --fix-broken install && [ -z "$(dpkg --audit)" ] || return 1

@@ -82,6 +82,8 @@ install_driver() {
     ! rpm -q "$item" > /dev/null 2>&1 || dnf_run --disableplugin=versionlock remove "$item" || return 1
   done
 }
+remove_driver() { dnf_run --disableplugin=versionlock remove "$@"; }
+forget() { :; }
 unlocked() { :; }
 finish_half() { :; }
 finish_first() {

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
-from operations.driver_packages import DRIVER
+from operations.driver_transaction import DRIVER
 from operations.script import script
 from operations.transaction import transaction_text
 
@@ -38,10 +39,12 @@ esac; done
 set_version() { sed -i "/^$1 /d" "$STATE/packages"; echo "$1 $2 install installed" >> "$STATE/packages"; }
 action=; items=
 for word in "$@"; do case "$word" in
-  install|download) action=$word;;
+  install|download|remove) action=$word;;
   -*) ;;
   */*.deb|*=*|*-) [ -z "$action" ] || items="$items $word";;
+  *) [ "$action" != remove ] || items="$items $word-";;
 esac; done
+[ "$action" != remove ] || rm -f "$STATE/enabled"
 for item in $items; do case "$item" in
   *.deb) [ -s "$item" ] || exit 100; set_version $(cat "$item");;
   *=*) grep -qx "${item%%=*} ${item#*=}" "$STATE/repository" || { echo "E: no $item" >&2; exit 100; }
@@ -67,6 +70,8 @@ case "$1" in -W) printf '%s' "$(cat "$3")";; --fsys-tarfile) [ -s "$2" ];; esac
 while [ "$1" != -F ]; do shift; done
 [ "$3" = nvidia ] && [ ! -e "$STATE/no-module" ] || exit 1
 found=$(awk '$1 == "nvidia-open" {sub(/-[0-9]+$/, "", $2); print $2}' "$STATE/packages")
+# Where a runfile's installer built one.
+[ -n "$found" ] || [ ! -e "$STATE/module" ] || found=$(cat "$STATE/module")
 [ -n "$found" ] && echo "$found"
 """,
     "modprobe": r"""
@@ -81,10 +86,17 @@ esac
 exit "$(cat "$STATE/smi" 2>/dev/null || echo 0)"
 """,
     "dmesg": "",
-    "systemctl": "exit 1",
+    "systemctl": r"""
+[ "$2" = --quiet ] || exit 1
+case "$1" in
+  is-enabled) grep -qx "$3" "$STATE/enabled" 2>/dev/null;;
+  enable) echo "$3" >> "$STATE/enabled";;
+  *) exit 1;;
+esac
+""",
     "dkms": "",
 }
-_PLACES = ("/sys/module", "/var/cache/apt", "/etc/apt")
+PLACES = ("/sys/module", "/var/cache/apt", "/etc/apt", "/usr/bin/nvidia-", "/usr/lib", "/var/log/nvidia-")
 
 
 class SimulatedDpkg:
@@ -120,17 +132,21 @@ class SimulatedDpkg:
         """Load the module on disk."""
         subprocess.run(["modprobe", "nvidia"], env=self.environment, check=True)
 
-    def change(self, upstream: str, *packages: str, rollback: str = "required") -> subprocess.CompletedProcess[str]:
-        """Run the driver's transaction for packages `NAME=VERSION`; `NAME-` is to go."""
+    def change(
+        self, upstream: str, *packages: str, rollback: str = "required", **more: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the driver's transaction for packages `NAME=VERSION`; `NAME-` is to go; `more` are its variables."""
         variables = {
             "arguments": " ".join(packages), "expected": " ".join(item for item in packages if "=" in item),
             "names": " ".join(item.partition("=")[0] for item in packages if "=" in item), "upstream": upstream,
             "pin": "", "kernel": "", "own": "^nvidia-.*$", "foreign": "^$", "rollback": rollback, "holding": "",
+            "runfiles": "", "before_version": "", "before_install": "--silent --before", "uninstall": "--silent",
+            "before_uninstall": "--silent --leave-before", "installer_log": "/var/log/nvidia-installer.log", **more,
         }  # fmt: skip
         text = transaction_text(DRIVER, "target-1", variables)
         text = text.replace("folder=/var/lib/gpunode/transactions", f"folder={self.state}", 1)
-        for place in _PLACES:
-            text = text.replace(place, f"{self.root}{place}")
+        for place in PLACES:
+            text = re.sub(rf"(?<![\w./]){re.escape(place)}", f"{self.root}{place}", text)
         path = self.state / "driver.sh"
         path.write_text(script(text))
         return self.run("change")

@@ -142,6 +142,24 @@ BREAKS = [
         "true $(awk",
         "test_driver_transaction.py",
     ),
+    (
+        "operations/driver_packages.py",
+        "runfile_back || return 1",
+        "true",
+        "test_runfile_transaction.py::test_a_driver_that_does_not_load_is_put_back_by_the_file_of_before",
+    ),
+    (
+        "operations/runfile_shell.py",
+        'genuine "$runfile" &&',
+        "true ||",
+        "test_runfile_transaction.py::test_a_file_that_was_altered_since_it_came_is_removed_and_not_run",
+    ),
+    (
+        "operations/runfile_shell.py",
+        "--continue-at -",
+        "",
+        "test_runfile_fetch.py::test_a_transfer_that_was_cut_is_kept_and_resumed_by_the_next_run",
+    ),
 ]
 
 

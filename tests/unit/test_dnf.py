@@ -26,6 +26,7 @@ from gpunode.reading import ParseError
 from gpunode.settings import settings_from
 from operations import dnf as repositories
 from operations import driver_packages
+from operations.driver_transaction import driver_transaction
 from operations.families import DNF, FAMILIES
 from tests.unit.simulated_host import Host, commands
 
@@ -393,12 +394,13 @@ def test_without_the_plugin_a_hold_is_refused_with_the_remedy_and_no_hold_needs_
 def test_every_manager_gives_each_function_that_the_transaction_calls() -> None:
     called = (
         "unlocked", "driver_packages", "is_installed", "stated", "saved_file", "cached_file", "fetch", "save_choices",
-        "restore_choices", "release", "keep", "install_driver", "finish_half", "finish_first", "put_back",
+        "restore_choices", "release", "keep", "install_driver", "remove_driver", "forget",
+        "finish_half", "finish_first", "put_back",
     )  # fmt: skip
     for family in FAMILIES.values():
         for name in called:
             assert f"\n{name}() {{" in family.functions, (family.name, name)
-        text = driver_packages.driver_transaction(family)
+        text = driver_transaction(family)
         script = "\n".join([text.shared, f"x() {{ {text.checkpoint}\n}}", f"y() {{ {text.change}\n}}"])
         assert subprocess.run(["sh", "-n"], input=script, text=True, capture_output=True).stderr == ""
     assert DNF.saved == "rpms"

@@ -358,6 +358,22 @@ ASK: dict[str, Any] = {
 UPGRADE = {**ASK, "wanted": {**ASK["wanted"], "nvidia-open": "580.95.05"}}
 
 
+NO_DRIVER = DriverState((), None, None, None, None, None)
+
+
+def test_a_driver_of_a_runfile_is_replaced_where_a_migration_is_asked_for_and_brought_back_if_need_be(
+    host: Host,
+) -> None:
+    host.readings |= {
+        DriverPackages: INSTALLED, DriverOffers: Offers(tuple(OFFERED)), DriverSimulation: Simulation((), ()),
+        DriverFact: replace(NO_DRIVER, runfile=True, module_version="570.172.08", module_license="Dual MIT/GPL"),
+    }  # fmt: skip
+    _, change = commands(driver_packages.installed, host, **ASK, migrate=True)
+    assert "systemd-run" in change
+    host.readings[DriverFact] = NO_DRIVER
+    assert commands(driver_packages.installed, host, **ASK, migrate=True) == []
+
+
 def test_a_driver_that_is_as_asked_is_left_alone(host: Host) -> None:
     host.readings[DriverPackages] = INSTALLED
     assert commands(driver_packages.installed, host, **ASK) == []
@@ -366,7 +382,7 @@ def test_a_driver_that_is_as_asked_is_left_alone(host: Host) -> None:
 
 def test_an_upgrade_is_one_refresh_and_one_transaction(host: Host) -> None:
     host.readings |= {
-        DriverPackages: INSTALLED, DriverOffers: Offers(tuple(OFFERED)),
+        DriverFact: NO_DRIVER, DriverPackages: INSTALLED, DriverOffers: Offers(tuple(OFFERED)),
         DriverSimulation: Simulation((("nvidia-open", "580.82.07-1", "580.95.05-1"),), ()),
     }  # fmt: skip
     refresh, change = commands(driver_packages.installed, host, **UPGRADE)
@@ -417,8 +433,8 @@ def test_a_target_that_was_rolled_back_is_not_tried_again(host: Host) -> None:
 
 def test_what_was_interrupted_and_finished_by_dpkg_alone_is_proven_by_the_next_run(host: Host) -> None:
     host.readings |= {
-        DriverPackages: INSTALLED, DriverOffers: Offers(tuple(OFFERED)), DriverSimulation: Simulation((), ()),
-        TransactionJournal: Journal("restored", "x", None, False),
+        DriverFact: NO_DRIVER, DriverPackages: INSTALLED, DriverOffers: Offers(tuple(OFFERED)),
+        DriverSimulation: Simulation((), ()), TransactionJournal: Journal("restored", "x", None, False),
     }  # fmt: skip
     assert len(commands(driver_packages.installed, host, **ASK)) == 2
     host.readings[TransactionJournal] = Journal("done", "x", None, False)
@@ -643,6 +659,7 @@ def test_a_simulation_that_fails_is_asked_down_to_the_package_that_is_missing(tm
 def test_headers_that_came_since_are_a_new_try(host: Host) -> None:
     host.readings |= {
         DriverPackages: INSTALLED, DriverOffers: Offers(tuple(OFFERED)), DriverSimulation: Simulation((), ()),
+        DriverFact: NO_DRIVER,
     }  # fmt: skip
     named = ("nvidia-driver-pinning-580=580.82.07-1", "nvidia-open=580.95.05-1")
     target = target_digest(*named, "6.1.0-41 without headers")

@@ -208,11 +208,18 @@ def test_a_machine_whose_gpus_nouveau_has_waits_for_a_reboot(host: Host) -> None
     assert "nouveau is loaded" in host.noops[0]
 
 
+@pytest.mark.parametrize(
+    "before", ["packages nvidia-open 570.172.08-1 install installed", "runfile x 570.172.08 /x.run"]
+)
 @pytest.mark.parametrize("unproven", [True, False])
-def test_a_driver_that_has_worked_is_not_undone_because_it_does_not_load_today(tmp_path: Path, unproven: bool) -> None:
+def test_a_driver_that_has_worked_is_not_undone_because_it_does_not_load_today(
+    tmp_path: Path, unproven: bool, before: str
+) -> None:
     saved, journal = tmp_path / "driver", tmp_path / "driver.json"
     saved.mkdir()
-    (saved / "packages").write_text("nvidia-open 570.172.08-1 install installed\n")
+    (saved / "packages").touch()
+    name, _, line = before.partition(" ")
+    (saved / name).write_text(f"{line}\n")
     journal.write_text('{"schema": 1, "state": "done", "target": "x", "reason": ""}')
     if unproven:
         (saved / "unproven").touch()

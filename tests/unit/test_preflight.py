@@ -216,13 +216,6 @@ def test_mig_with_a_driver_that_is_too_old_for_it_is_refused() -> None:
     assert [item.component for item in _cautioned({"mig": {"config": "all-1g.5gb"}})] == ["mig"]
 
 
-def test_packages_over_a_runfile_are_refused_and_a_present_one_is_not() -> None:
-    there = replace(OPEN_550, runfile=True)
-    (refusal,) = _refused({"driver": {"branch": "550"}}, driver=there)
-    assert ".run installer" in refusal.reason and "nvidia-uninstall" in refusal.remedy
-    assert _refused({"driver": {"source": "present"}}, driver=there) == ()
-
-
 def test_another_branch_needs_a_setting_in_so_many_words() -> None:
     (refusal,) = _refused({"driver": {"branch": "580"}}, driver=OPEN_550)
     assert "550.54.15" in refusal.reason and "allow_branch_change" in refusal.remedy

@@ -16,6 +16,8 @@ STATE = "/run/gpunode-lab/module.json"
 PERSISTENT_STATE = "/var/lib/gpunode-lab/gpus.json"
 RUNTIME_STATE = "/run/gpunode-lab/gpus.json"
 _DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+# In depmod's order: what DKMS built comes before what NVIDIA's installer built by itself.
+_FOLDERS = ("updates/dkms", "kernel/drivers/video")
 _UVM_MAJOR = 511
 _GPU_MAJOR = 195
 
@@ -56,7 +58,9 @@ def is_real(machine: Machine, name: str, kernel: str | None = None) -> bool:
 
 
 def _path(machine: Machine, name: str, kernel: str | None) -> Path:
-    return machine.path(f"/lib/modules/{kernel or machine.kernel}/updates/dkms/{name.replace('_', '-')}.ko")
+    root, file = machine.path(f"/lib/modules/{kernel or machine.kernel}"), f"{name.replace('_', '-')}.ko"
+    places = [root / folder / file for folder in _FOLDERS]
+    return next((path for path in places if path.exists()), places[0])
 
 
 def loaded_modules(machine: Machine) -> tuple[str, ...]:

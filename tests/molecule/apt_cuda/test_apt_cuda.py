@@ -201,7 +201,7 @@ def test_a_module_that_does_not_load_after_the_boot_is_rolled_back_and_both_reas
     assert failed.code == 1
     assert f"the nvidia module on disk ({BROKEN_VERSION}) cannot be loaded" in failed.printed
     assert "it came with the last change of the driver, which is undone" in failed.printed
-    assert "the packages of before are back; loaded is 580.95.05" in failed.printed
+    assert "the driver of before is back; loaded is 580.95.05" in failed.printed
     assert out(board, LOADED) == "580.95.05"
     assert out(board, f"{SET}; apt-mark showhold; apt-mark showauto | grep nvidia; cat {PINS} {BLACKLIST}") == before
     assert states(board) == ["active", "active"]

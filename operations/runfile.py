@@ -1,0 +1,138 @@
+"""NVIDIA's .run files: fetched, checked, and run as one transaction that puts back what was there before.
+
+The driver's transaction is that of operations/driver_transaction.py; here is its other change. A transaction that
+was interrupted is therefore undone by the next run, whichever way of installing that one asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import StringCommand
+
+from facts.boot import Boot
+from facts.driver import Driver
+from facts.runfile import FetchedRunfile
+from gpunode.driver import DriverState
+from gpunode.driver_packages import Simulation, belongs
+from gpunode.runfile import Runfile, install_arguments, uninstall_arguments
+from operations.driver_transaction import driver_transaction, driver_variables
+from operations.explained import explained_command
+from operations.failure import OperationRefused, known, node_operation
+from operations.families import FAMILIES, DriverChange, Family
+from operations.runfile_shell import CHECK, FETCH, REPLACE
+from operations.script import script_command
+from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+
+
+def runfile_transaction(family: Family) -> Transaction:
+    """Return the driver's transaction where its change is a .run file."""
+    return driver_transaction(family, check=CHECK, change=REPLACE)
+
+
+def fetch_command(file: Runfile, proxies: Mapping[str, str], setting: str) -> StringCommand:
+    """Return the command that fetches a .run file, or what is missing of it, and checks its SHA-256.
+
+    + proxies: http_proxy, https_proxy and no_proxy
+    + setting: the setting that holds the SHA-256, for the error that it is another one
+    """
+    fetch = script_command(FETCH, path=file.path, url=file.url, sha256=file.sha256, setting=setting, **proxies)
+    return explained_command(fetch)
+
+
+@node_operation
+def fetched(file: Runfile, proxies: Mapping[str, str], setting: str) -> Iterator[Any]:
+    """Keep a .run file on the node; a download that was cut is resumed, one with another SHA-256 removed.
+
+    + file: its name, address and SHA-256
+    + proxies: http_proxy, https_proxy and no_proxy
+    + setting: the setting that holds the SHA-256
+    """
+    if known(host.get_fact(FetchedRunfile, path=file.path), file.path).is_whole(file.sha256):
+        host.noop(f"{file.path} is there")
+        return
+    yield fetch_command(file, proxies, setting)
+
+
+@node_operation
+def installed(
+    family: str,
+    file: Runfile,
+    version: str,
+    flavour: str,
+    dkms: bool,
+    rollback: str,
+    kernel: str | None,
+    proof: str = "loaded",
+) -> Iterator[Any]:
+    """Install a driver by its .run file, and put back what was there before (packages, too) if it does not work.
+
+    + family: of the node's package manager
+    + file: where it was fetched to, and its SHA-256, which is checked again before it is run
+    + version: the driver's exact version
+    + flavour: open or proprietary
+    + dkms: whether DKMS builds the module for each new kernel
+    + rollback: required: nothing is changed where what is there cannot be saved; or best-effort
+    + kernel: release of the kernel that boots next; None: the running one
+    + proof: as for operations.driver_packages.installed
+    """
+    manager = FAMILIES[family]
+    transaction = runfile_transaction(manager)
+    yield from settled(transaction)
+    driver = known(host.get_fact(Driver), "the driver's state")
+    boot = known(host.get_fact(Boot), "what boots next")
+    # A module for a kernel that does not run yet waits for it; the running one may have none.
+    waits = boot.next_kernel is not None and boot.next_release != boot.running
+    for_next = boot.next_kernel.module_version if boot.next_kernel and waits else driver.module_version
+    there = _is_there(driver, version, flavour, dkms, waits)
+    if there and for_next == version:
+        host.noop(f"installed: {file.name}, {flavour}{', DKMS' if dkms else ''}")
+        return
+    install = install_arguments(version, flavour, dkms)
+    if there and waits:
+        # All but the next kernel's module is there: DKMS builds it as it is proven, or the installer that alone.
+        install = () if dkms else (*install, "--kernel-module-only")
+    state = manager.state()
+    if state.interrupted:
+        yield from manager.finish()
+        state = manager.state()
+    target = target_digest(file.name, file.sha256, flavour, str(dkms))
+    refuse_failed(transaction, target)
+    going = sorted(state.driver)
+    # To the packages' part of the transaction: all of them go, and none is to come.
+    change = DriverChange({}, going, version)
+    if going:
+        _refuse_more_than_the_driver(going, manager.simulation(change))
+    yield transaction_command(
+        transaction, target,
+        runfile=file.path, sha256=file.sha256, upstream=version, kernel=kernel or "", install=" ".join(install),
+        arguments=" ".join(f"{name}-" for name in going), expected="", names="", rollback=rollback, proof=proof,
+        **{**driver_variables(manager), "uninstall": " ".join(uninstall_arguments(version))},
+        **manager.variables(change),
+    )  # fmt: skip
+
+
+def _is_there(driver: DriverState, version: str, flavour: str, dkms: bool, waits: bool) -> bool:
+    """Say whether the driver is as asked but for the next kernel's module, where that is not the running one's."""
+    if (driver.runfile, driver.packages, driver.library_version, driver.dkms) != (True, (), version, dkms):
+        return False
+    return (driver.module_version, driver.module_flavour) == (version, flavour) or (
+        waits and driver.module_version is None
+    )
+
+
+def _refuse_more_than_the_driver(going: Sequence[str], simulation: Simulation) -> None:
+    """Raise OperationRefused where the manager would take other packages away together with the driver's."""
+    others = [name for name, _ in simulation.goes if not belongs(name)]
+    others += [name for name, _, _ in simulation.comes]
+    if simulation.errors or others:
+        what = "; ".join(simulation.errors)[:600] or f"{', '.join(others[:8])} would go or come with them"
+        raise OperationRefused(
+            f"driver: its packages cannot be removed alone: {what}; nothing was changed. Look at what needs "
+            f"{', '.join(going[:3])} on the node, and remove it yourself if it is to go"
+        )
+
+
+__all__ = ["fetch_command", "fetched", "installed", "runfile_transaction"]

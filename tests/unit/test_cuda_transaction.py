@@ -1,0 +1,128 @@
+"""CUDA's .run file as sh runs it: what comes, and what comes back. SIMULATED: the installer in the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from operations.cuda import _LINK, CUDA
+from operations.script import script
+from operations.transaction import transaction_text
+
+pytestmark = pytest.mark.simulated
+
+_INSTALLER = r"""#!/bin/sh
+for word in "$@"; do case "$word" in --toolkitpath=*) toolkit=${word#*=};; esac; done
+mkdir -p "$toolkit/bin"; ln -sfn "$toolkit" "$ROOT/usr/local/cuda"
+[ ! -e "$ROOT/full" ] || { echo '[ERROR]: No space left on device' > "$ROOT/cuda.log"; exit 1; }
+printf '#!/bin/sh\necho "Cuda compilation tools, release %s, V1"\n' "$(cat "$ROOT/says")" > "$toolkit/bin/nvcc"
+chmod 755 "$toolkit/bin/nvcc"; echo "$*" > "$toolkit/told"
+"""
+
+
+class Machine:
+    """Hold a node's /usr/local in a folder, and run CUDA's transaction on it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "usr/local").mkdir(parents=True)
+        (root / "state").mkdir()
+        self.file = root / "cuda.run"
+        self.says("12.9")
+
+    def says(self, version: str) -> None:
+        """Have the installed nvcc say a version."""
+        (self.root / "says").write_text(version)
+
+    def change(self, version: str = "12.9") -> subprocess.CompletedProcess[str]:
+        """Install a version."""
+        self.file.write_text(_INSTALLER)
+        digest = hashlib.sha256(self.file.read_bytes()).hexdigest()
+        self.file.with_name("cuda.run.sha256").write_text(f"{digest}\n")
+        variables = {
+            "runfile": str(self.file), "sha256": digest, "runfiles": str(self.root / "runfiles"),
+            "installer_log": str(self.root / "cuda.log"), "version": version, "dashed": version.replace(".", "-"),
+            "toolkit": f"/usr/local/cuda-{version}",
+        }  # fmt: skip
+        text = transaction_text(CUDA, "target", variables)
+        text = text.replace("folder=/var/lib/gpunode/transactions", f"folder={self.root / 'state'}", 1)
+        return self.run(text.replace("/usr/local/cuda", f"{self.root}/usr/local/cuda"), "change")
+
+    def run(self, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a script's text."""
+        return subprocess.run(
+            ["sh", "-c", script(text), "gpunode", *arguments],
+            env={"PATH": "/usr/bin:/bin", "ROOT": str(self.root)}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    def toolkit(self, version: str) -> Path:
+        """Return a toolkit's folder."""
+        return self.root / f"usr/local/cuda-{version}"
+
+    @property
+    def link(self) -> str | None:
+        """Return where /usr/local/cuda points."""
+        path = self.root / "usr/local/cuda"
+        return str(path.readlink()) if path.is_symlink() else None
+
+    @property
+    def journal(self) -> str:
+        """Return the state in the journal."""
+        return str(json.loads((self.root / "state/cuda.json").read_text())["state"])
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_toolkits_come_side_by_side_and_their_files_go(node: Machine) -> None:
+    assert node.change("12.9").returncode == 0
+    node.says("12.8")
+    done = node.change("12.8")
+    assert (done.returncode, node.journal) == (0, "done"), done.stderr
+    assert node.toolkit("12.9").exists() and node.toolkit("12.8").exists()
+    assert "--silent --toolkit" in (node.toolkit("12.8") / "told").read_text()
+    assert not node.file.exists() and not (node.root / "runfiles/tmp").exists()
+
+
+def test_an_installer_that_fails_leaves_no_half_toolkit_and_the_link_as_it_was(node: Machine) -> None:
+    node.change("12.8")
+    (node.root / "full").touch()
+    node.says("12.9")
+    done = node.change("12.9")
+    assert (done.returncode, node.toolkit("12.9").exists()) == (1, False)
+    assert "cuda.run exits 1; the end of" in done.stderr and "a file system is full" in done.stderr
+
+
+def test_a_toolkit_that_is_replaced_comes_back_where_the_new_one_does_not_work(node: Machine) -> None:
+    assert node.change().returncode == 0
+    (node.toolkit("12.9") / "mine").touch()
+    node.says("11.0")
+    done = node.change()
+    assert (done.returncode, node.journal) == (1, "failed")
+    assert "its nvcc says: Cuda compilation tools, release 11.0" in done.stderr
+    assert (node.toolkit("12.9") / "mine").exists()
+    assert node.link == str(node.toolkit("12.9"))
+    assert sorted(path.name for path in (node.root / "usr/local").iterdir()) == ["cuda", "cuda-12.9"]
+
+
+def test_a_first_toolkit_that_does_not_work_leaves_no_link(node: Machine) -> None:
+    node.says("11.0")
+    assert node.change().returncode == 1
+    assert list((node.root / "usr/local").iterdir()) == []
+
+
+def test_the_link_is_moved_and_a_folder_in_its_place_is_left_alone(node: Machine) -> None:
+    node.toolkit("12.9").mkdir()
+    text = _LINK.replace("/usr/local/cuda", f"{node.root}/usr/local/cuda")
+    text = f"toolkit={node.toolkit('12.9')}\n{text}"
+    assert node.run(text).returncode == 0 and node.link == str(node.toolkit("12.9"))
+    (node.root / "usr/local/cuda").unlink()
+    (node.root / "usr/local/cuda").mkdir()
+    done = node.run(text)
+    assert done.returncode == 1 and "is left alone" in done.stderr

@@ -1,0 +1,179 @@
+"""What a run does about .run files: the plan's steps, and what operations decide from a node's reading."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from facts.boot import Boot as BootFact
+from facts.cuda import CudaToolkits as CudaFact
+from facts.driver import Driver as DriverFact
+from facts.driver_packages import DriverPackages as PackagesFact
+from facts.driver_packages import DriverSimulation as SimulationFact
+from facts.runfile import FetchedRunfile as FetchedFact
+from facts.transaction import TransactionJournal
+from gpunode import runfile
+from gpunode.boot import Kernel
+from gpunode.cuda import CudaToolkits
+from gpunode.driver import DriverState
+from gpunode.driver_packages import DriverPackages, Simulation
+from gpunode.plan import plan
+from gpunode.settings import settings_from
+from gpunode.transaction import Journal
+from operations import cuda as operations_cuda
+from operations import runfile as operations_runfile
+from operations.transaction import target_digest
+from tests.unit.simulated_host import Host, commands
+from tests.unit.test_runfile import ASKED, SHA, TOOLS, toolkits_of
+from tests.unit.test_verify import GOOD
+
+pytestmark = pytest.mark.pure
+
+
+def _steps(more: dict[str, Any], **node: Any) -> list[str]:
+    settings = settings_from({"driver": {**ASKED, **more}})
+    found = plan(settings, replace(GOOD, boot=TOOLS, **node))
+    assert found.refusals == ()
+    return [step.action for step in found.steps if step.component == "driver"]
+
+
+def test_the_plan_names_the_runfile_and_the_way_that_is_left() -> None:
+    by_runfile = replace(GOOD.driver, packages=(), held=(), runfile=True, dkms=True)
+    assert _steps({}, driver=by_runfile) == []
+    assert _steps({"version": "580.82.07"}, driver=by_runfile)[0] == (
+        "change to driver 580.82.07 by its runfile, open kernel module"
+    )
+    assert _steps({"migrate": True}, driver=replace(GOOD.driver, packages=(("nvidia-open", "580.95.05-1"),)))[:2] == [
+        "remove the driver of the packages, kept for the way back",
+        "change to driver 580.95.05 by its runfile, open kernel module",
+    ]
+    packages = {"source": "cuda-repository", "version": "580.95.05", "migrate": True}
+    assert _steps(packages, driver=by_runfile)[:2] == [
+        "remove the driver of the runfile, kept for the way back",
+        "change to driver 580.95.05, open kernel module",
+    ]
+
+
+def test_what_builds_the_module_is_a_step_where_it_is_to_be_installed() -> None:
+    bare = replace(GOOD.driver, packages=(), module_version=None, loaded_version=None, library_version=None)
+    settings = settings_from({"driver": {**ASKED, "kernel_headers": "install"}})
+    found = plan(settings, replace(GOOD, boot=replace(TOOLS, build_tools=("gcc",)), driver=bare))
+    assert found.steps[0].action == "install make, dkms"
+
+
+def test_a_registration_with_dkms_that_is_not_as_asked_is_drift() -> None:
+    by_runfile = replace(GOOD.driver, packages=(), held=(), runfile=True, dkms=False)
+    assert _steps({}, driver=by_runfile) == ["change to driver 580.95.05 by its runfile, open kernel module"]
+    assert _steps({"dkms": False}, driver=by_runfile) == []
+
+
+def test_the_link_of_cuda_is_a_step_of_its_own_where_the_toolkit_is_there() -> None:
+    toolkits = CudaToolkits(("12.8", "12.9"), "/usr/local/cuda-12.8", "12.8.93", True)
+    found = plan(settings_from({}), replace(GOOD, cuda=toolkits))
+    assert [(step.action, step.pending) for step in found.steps if step.component == "cuda"] == [
+        ("point /usr/local/cuda at 12.9", False)
+    ]
+
+
+# --- the operations --------------------------------------------------------------------------------------------------
+
+FILE = runfile.Runfile("NVIDIA-Linux-x86_64-580.95.05.run", "https://x/y.run", SHA)
+INSTALL: dict[str, Any] = {
+    "family": "apt", "file": FILE, "version": "580.95.05", "flavour": "open", "dkms": True, "rollback": "required",
+    "kernel": None,
+}  # fmt: skip
+THERE = DriverState(
+    (), "580.95.05", "Dual MIT/GPL", "580.95.05", "open", "580.95.05", uvm_loaded=True, runfile=True, dkms=True
+)
+
+
+def test_a_file_that_is_there_is_not_fetched_again(host: Host) -> None:
+    host.readings[FetchedFact] = runfile.FetchedRunfile(True, SHA)
+    asked: dict[str, Any] = {"file": FILE, "proxies": {"https_proxy": "http://p:1"}, "setting": "driver.runfile_sha256"}
+    assert commands(operations_runfile.fetched, host, **asked) == []
+    host.readings[FetchedFact] = runfile.FetchedRunfile(True, "f" * 64)
+    (command,) = commands(operations_runfile.fetched, host, **asked)
+    assert "https_proxy=http://p:1" in command and SHA in command and "--continue-at -" in command
+
+
+@pytest.mark.parametrize(
+    "strays, changes",
+    [
+        ({}, False),
+        ({"module_version": "580.82.07"}, True),
+        ({"library_version": "580.82.07"}, True),
+        ({"module_license": "NVIDIA"}, True),
+        ({"dkms": False}, True),
+        ({"runfile": False}, True),
+    ],
+)
+def test_a_driver_that_is_not_as_asked_is_installed_in_one_transaction(
+    host: Host, strays: dict[str, Any], changes: bool
+) -> None:
+    host.readings |= {DriverFact: replace(THERE, **strays), BootFact: TOOLS, PackagesFact: DriverPackages(())}
+    assert len(commands(operations_runfile.installed, host, **INSTALL)) == int(changes)
+    assert host.refusals == []
+
+
+def told(command: Any) -> str:
+    """Return the script that a transaction's command is given on its standard input."""
+    (line,) = command.connector_arguments["_stdin"]
+    return base64.b64decode(line).decode()
+
+
+@pytest.mark.parametrize("dkms", [True, False])
+@pytest.mark.parametrize("running_has_it", [True, False])
+def test_a_next_kernel_without_the_module_gets_it_and_then_waits_for_the_boot(
+    host: Host, dkms: bool, running_has_it: bool
+) -> None:
+    kernel = Kernel("6.1.0-41-amd64", headers=True)
+    boot = replace(TOOLS, next_release=kernel.release, kernels=(kernel,))
+    driver = replace(THERE, dkms=dkms)
+    if not running_has_it:
+        driver = replace(driver, module_version=None, module_license=None)
+    host.readings |= {DriverFact: driver, BootFact: boot, PackagesFact: DriverPackages(())}
+    asked = {**INSTALL, "dkms": dkms, "kernel": kernel.release}
+    (command,) = operations_runfile.installed._inner(**asked)
+    text = told(command)
+    # The installer alone would first take the running kernel's module away.
+    assert ("install=''" in text, "--kernel-module-only" in text) == (dkms, not dkms)
+    host.readings[BootFact] = replace(boot, kernels=(replace(kernel, module_version="580.95.05"),))
+    assert commands(operations_runfile.installed, host, **asked) == []
+
+
+def test_packages_that_would_take_others_with_them_are_left_alone(host: Host) -> None:
+    host.readings |= {
+        DriverFact: replace(THERE, runfile=False, packages=(("nvidia-open", "580.95.05-1"),)), BootFact: TOOLS,
+        PackagesFact: DriverPackages((("nvidia-open", "580.95.05-1"),)),
+        SimulationFact: Simulation((), (("nvidia-open", "1"), ("my-gpu-service", "1"))),
+    }  # fmt: skip
+    assert commands(operations_runfile.installed, host, **INSTALL) == []
+    assert "my-gpu-service would go" in host.refusals[0] and "nothing was changed" in host.refusals[0]
+    host.readings[SimulationFact] = Simulation((), (("nvidia-open", "1"),))
+    assert len(commands(operations_runfile.installed, host, **INSTALL)) == 1
+
+
+def test_a_runfile_that_was_proven_not_to_work_is_not_tried_again(host: Host) -> None:
+    target = target_digest(FILE.name, SHA, "open", "True")
+    host.readings |= {
+        DriverFact: replace(THERE, runfile=False), BootFact: TOOLS, PackagesFact: DriverPackages(()),
+        TransactionJournal: Journal("failed", target, "it does not load", False),
+    }  # fmt: skip
+    assert commands(operations_runfile.installed, host, **INSTALL) == []
+    assert "it does not load" in host.refusals[0]
+
+
+def test_cuda_is_fetched_and_installed_only_where_its_release_is_not_there(host: Host) -> None:
+    file = runfile.Runfile("cuda_12.9.1_575.57.08_linux.run", "https://x/y.run", SHA)
+    asked: dict[str, Any] = {"file": file, "version": "12.9", "release": "12.9.1", "proxies": {}}
+    host.readings[CudaFact] = toolkits_of(("12.9",))
+    assert commands(operations_cuda.installed, host, **asked) == []
+    assert len(commands(operations_cuda.installed, host, **{**asked, "release": "12.9.0"})) == 2
+    host.readings[CudaFact] = replace(toolkits_of(("12.9",)), nvcc_version=None)
+    assert len(commands(operations_cuda.installed, host, **asked)) == 2
+    host.readings[CudaFact] = CudaToolkits((), None, None, False)
+    assert len(commands(operations_cuda.installed, host, **asked)) == 2
+    assert len(commands(operations_cuda.linked, host, version="12.9")) == 1
