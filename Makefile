@@ -62,7 +62,7 @@ docs: setup
 	@.venv/bin/python -m gpunode.plan_docs
 
 test-fast: setup
-	@.venv/bin/pytest -m "not node and not slow" tests/unit
+	@.venv/bin/python -m tests.fast
 
 test: setup lab-tools
 	@$(SUDO) .venv/bin/pytest -m "not slow" tests/unit tests/test_scenarios.py

@@ -18,6 +18,21 @@ settings.register_profile("unit", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unit")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let one of several processes that run side by side take its part of the files (tests/fast.py)."""
+    parser.addoption("--part", metavar="K/N", help="run every Nth file of the unit tests, beginning with the Kth")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the files of other parts."""
+    if not config.getoption("--part"):
+        return
+    part, _, parts = config.getoption("--part").partition("/")
+    mine = set(sorted({item.path for item in items})[int(part) - 1 :: int(parts)])
+    config.hook.pytest_deselected(items=[item for item in items if item.path not in mine])
+    items[:] = [item for item in items if item.path in mine]
+
+
 @pytest.fixture
 def run_shell() -> Callable[[str], tuple[int, list[str]]]:
     """Return a function that runs a probe under this machine's sh: exit code and lines."""

@@ -16,6 +16,8 @@ from lab.packages.driver import BROKEN_VERSION, DRIVER_VERSIONS, TRANSITIONAL_VE
 from lab.packages.toolkit import toolkit_packages
 from lab.repository import Mirror, build_mirror
 
+pytestmark = pytest.mark.builds
+
 needs_tools = pytest.mark.skipif(
     any(shutil.which(tool) is None for tool in ("dpkg-deb", "apt-ftparchive", "gpg", "gpgv")),
     reason="needs dpkg-dev, apt-utils, gnupg and gpgv",
