@@ -2,7 +2,7 @@
 
 from deploys.component import component, distribution, node, settings
 from deploys.repositories import distrust, trust
-from gpunode.driver_packages import driver_source, holds_kernels, module_stream, on_system, package_set
+from gpunode.driver_packages import driver_source, further_groups, holds_kernels, module_stream, on_system, package_set
 from gpunode.preflight import chosen_flavour
 from gpunode.runfile import build_packages, driver_runfile
 from gpunode.settings import DriverSettings
@@ -67,7 +67,7 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
         trust("cuda")
     driver_packages.installed(
         name=f"Install NVIDIA driver {asked.version or asked.branch} ({_flavour()})",
-        wanted=package_set(asked, source, _flavour(), machine.pci.fabric, machine.boot),
+        wanted=package_set(asked, source, _flavour(), further_groups(settings(), machine.pci.fabric), machine.boot),
         branch=asked.branch or "",
         branch_change=asked.allow_branch_change,
         rollback=asked.rollback,

@@ -4,6 +4,7 @@ from deploys.component import announce
 from deploys.containerd import containerd
 from deploys.cuda import cuda
 from deploys.driver import driver
+from deploys.mps import mps
 from deploys.packaging import packaging
 from deploys.preflight import preflight
 from deploys.reboot import reboot
@@ -13,11 +14,12 @@ from deploys.verify import verify
 # A node that preflight refuses gets the refusal and nothing else.
 if preflight():
     # What they are all going to ask the node, so that one round trip answers it.
-    announce(packaging, driver, reboot, cuda, toolkit, containerd, verify)
+    announce(packaging, driver, reboot, cuda, toolkit, containerd, mps, verify)
     packaging()
     driver()
     reboot()
     cuda()
     toolkit()
     containerd()
+    mps()
     verify()

@@ -17,6 +17,7 @@ from facts.gpu import Gpus
 from facts.health import Health
 from facts.keyring import Keyrings
 from facts.kubelet import Kubelet
+from facts.mps import Mps
 from facts.operating_system import OperatingSystem
 from facts.pci import PciGpus
 from facts.toolkit import ContainerToolkit
@@ -40,6 +41,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "boot": Boot,
     "disk": Disk,
     "apt_sources": AptSources,
+    "mps": Mps,
 }
 
 

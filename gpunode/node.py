@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpunode.apt_sources import AptSources
 from gpunode.boot import Boot
@@ -16,6 +16,7 @@ from gpunode.health import Health
 from gpunode.keyring import Keyrings
 from gpunode.kubelet import Kubelet
 from gpunode.machine import Machine
+from gpunode.mps import Mps
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpus
 from gpunode.reading import Reading
@@ -40,6 +41,7 @@ class Node(Reading):
     boot: Boot
     disk: Disk
     apt_sources: AptSources
+    mps: Mps = field(default_factory=Mps)
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
 

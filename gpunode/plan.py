@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any
 
 from gpunode.disturbance import Disturbance
-from gpunode.driver_packages import driver_source, on_system, package_set
+from gpunode.driver_packages import driver_source, further_groups, on_system, package_set
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
@@ -96,6 +96,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         ("cuda", _cuda),
         ("toolkit", _toolkit),
         ("containerd", _containerd),
+        ("mps", _mps),
     ):
         found = bad.pop(component, {})
         for step in (*steps(settings, node, found), *_by_hand(settings, node, found)):
@@ -199,7 +200,7 @@ def _packages(settings: Settings, node: Node, flavour: str) -> tuple[str, ...]:
     source = driver_source(settings, node.operating_system)
     if source is None:
         return ()
-    wanted = package_set(settings.driver, source, flavour, node.pci.fabric, node.boot)
+    wanted = package_set(settings.driver, source, flavour, further_groups(settings, node.pci.fabric), node.boot)
     return tuple(sorted(name if rule is None else f"{name} {rule}" for name, rule in wanted.items()))
 
 
@@ -266,3 +267,18 @@ def _containerd(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     for what, action in ((Subject.SERVICE, "start it"), (Subject.CONTAINERD_AT_BOOT, "start it at boot")):
         if item := _take(found, what):
             yield _step(action, item)
+
+
+def _mps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
+    for what in tuple(found):
+        item = found.pop(what)
+        if unit := Subject.SERVICE.named(what):
+            yield _step(f"stop {unit}" if item.wanted == "none" else f"run {unit}, now and at boot", item)
+        elif name := Subject.MPS_SETTING.named(what):
+            yield _step(f"tell the MPS daemon of {name} {item.wanted}", item)
+        elif index := Subject.COMPUTE_MODE.named(what):
+            yield _step(f"set the compute mode of GPU {index}", item)
+        elif Subject.RUNNING_CONFIGURATION.named(what):
+            yield _step("restart the MPS daemon", item)
+        else:
+            yield _step(f"set {what}", item)

@@ -17,6 +17,7 @@ from gpunode.driver_packages.names import (
 from gpunode.driver_packages.simulation import Simulation, gate, parse_simulation
 from gpunode.driver_packages.sources import (
     driver_source,
+    further_groups,
     goes_along,
     holds_kernels,
     leftovers,
@@ -40,6 +41,7 @@ __all__ = [
     "chosen",
     "driver_branch",
     "driver_source",
+    "further_groups",
     "gate",
     "goes_along",
     "holds_kernels",

@@ -51,20 +51,20 @@ def package_set(
     asked: DriverSettings,
     source: DriverSource,
     flavour: str,
-    fabric: Collection[str],
+    further: Collection[str],
     boot: Boot,
 ) -> dict[str, str | None]:
     """Return package -> rule (branch or version; None: any) of the driver, as its source names the packages.
 
     + flavour: open or proprietary
-    + fabric: groups of packages that the node's NVSwitches need, as PciGpus tells them
+    + further: groups of packages that this node needs beside, as `further_groups` tells them
     + boot: what boots next. Headers are asked for where the module is built on the node, the settings let gpunode
       install them and the next kernel has none; where modules come built, the next kernel's are. Those of kernels to
       come are not: their metapackage would bring the newest kernel's image, and nothing else of that kernel
     """
     rule = asked.version or asked.branch or ""
     values = {"<rule>": rule, "<branch>": versions.branch_of(rule), "<flavour>": "-open" if flavour == "open" else ""}
-    groups = ["always", flavour, *fabric]
+    groups = ["always", flavour, *further]
     wanted: dict[str, str | None] = {}
     for name, bound in ((name, bound) for group in groups for name, bound in source.packages.get(group, {}).items()):
         if "<fabric manager>" in name:
@@ -79,6 +79,14 @@ def package_set(
             if kernel.release == boot.next_release and not kernel.headers:
                 wanted[source.headers.replace("<kernel>", kernel.release)] = None
     return wanted
+
+
+def further_groups(settings: Settings, fabric: Iterable[str]) -> tuple[str, ...]:
+    """Return the groups of packages that not every node needs.
+
+    + fabric: those of the node's NVSwitches, as PciGpus tells them
+    """
+    return (*fabric, *(("mps",) if settings.mps.enabled else ()))
 
 
 def goes_along(source: DriverSource, wanted: Iterable[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 
 from gpunode.driver_packages import on_system
 from gpunode.machine import Machine
-from gpunode.preflight import archive, boot, cuda, disk, driver, flavour, mig, platform, runfile, trust
+from gpunode.preflight import archive, boot, cuda, disk, driver, flavour, mig, mps, platform, runfile, trust
 from gpunode.preflight.flavour import chosen_flavour, wanted_driver
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
@@ -34,6 +34,7 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
     found += cuda.cuda_refusals(settings, gpus, wanted)
     found += cuda.mixing_refusals(settings, machine.cuda)
     found += mig.mig_refusals(settings, gpus, wanted)
+    found += mps.mps_refusals(settings, gpus)
     found += boot.boot_refusals(settings, system, machine.boot, dict(there.packages))
     found += disk.disk_refusals(settings, machine.disk, there, machine.cuda.versions)
     return tuple(found)

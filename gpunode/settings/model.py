@@ -15,6 +15,7 @@ from gpunode.settings.cuda import CudaSettings
 from gpunode.settings.disruption import DisruptionSettings
 from gpunode.settings.driver import DriverSettings
 from gpunode.settings.mig import MigSettings
+from gpunode.settings.mps import MpsSettings
 from gpunode.settings.problems import SECRET, Problem, SettingsError, is_secret, nearest, written
 from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.repositories import RepositoriesSettings
@@ -42,6 +43,7 @@ class Settings(BaseModel):
     toolkit: ToolkitSettings = Field(default_factory=lambda: ToolkitSettings.model_validate({}))
     containerd: ContainerdSettings = Field(default_factory=lambda: ContainerdSettings.model_validate({}))
     mig: MigSettings = Field(default_factory=lambda: MigSettings.model_validate({}))
+    mps: MpsSettings = Field(default_factory=lambda: MpsSettings.model_validate({}))
     repositories: RepositoriesSettings = Field(default_factory=lambda: RepositoriesSettings.model_validate({}))
     proxy: ProxySettings = Field(default_factory=lambda: ProxySettings.model_validate({}))
     disruption: DisruptionSettings = Field(default_factory=lambda: DisruptionSettings.model_validate({}))

@@ -10,6 +10,7 @@ from gpunode.settings import Settings
 from gpunode.verify.containerd import containerd
 from gpunode.verify.cuda import cuda
 from gpunode.verify.driver import driver
+from gpunode.verify.mps import mps
 from gpunode.verify.next_boot import next_boot
 from gpunode.verify.repositories import repositories
 from gpunode.verify.toolkit import toolkit
@@ -28,6 +29,7 @@ def judge(settings: Settings, node: Node) -> tuple[Finding, ...]:
         findings += toolkit(settings, node)
     if settings.containerd.enabled:
         findings += containerd(settings, node)
+    findings += mps(settings, node)
     findings += repositories(settings, node)
     return tuple(findings)
 

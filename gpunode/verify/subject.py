@@ -43,6 +43,9 @@ class Subject(StrEnum):
     DEFAULT_RUNTIME = "default runtime"
     SYSTEMD_CGROUP = "SystemdCgroup of"
     CRI_PLUGIN = "CRI plugin"
+    AT_BOOT = "starts at boot:"
+    MPS_SETTING = "daemon"
+    COMPUTE_MODE = "compute mode of GPU"
 
     def of(self, name: str) -> str:
         """Return the name of one of several: `SystemdCgroup of runc`."""

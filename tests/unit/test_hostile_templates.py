@@ -123,6 +123,8 @@ def test_every_template_that_takes_values_is_tested_here() -> None:
     # (gpunode/driver_packages reads nothing else).
     of_packages = {"driver-preferences", "driver-unattended-upgrades.conf", "nvidia-uvm.conf"}
     of_settings = {"apt-proxy.conf", "http-proxy.conf", "nvidia-parameters.conf"}
+    # Of MPS: constants, and the path of a program that gpunode/mps/state.py checks.
+    of_packages |= {"nvidia-mps.service", "nvidia-mps-settings"}
     assert with_values == {"modules-load.conf"} | of_settings | of_packages
 
 

@@ -1,0 +1,17 @@
+"""The Multi-Process Service on the host."""
+
+from deploys.component import component, node, settings
+from gpunode.mps import daemons
+from operations import mps as control
+
+
+@component("MPS")
+def mps() -> None:
+    """Run the MPS control daemons that are asked for, with their settings; none: what gpunode set up of them goes."""
+    asked = settings().mps
+    control.daemons(
+        name="Run the MPS control daemon" if asked.enabled else "Run no MPS control daemon",
+        wanted=daemons(asked, range(len(node().pci.gpus))) if asked.enabled else (),
+        asked=asked,
+        restart_allowed=settings().disruption.allow != "nothing",
+    )

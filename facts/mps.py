@@ -1,0 +1,60 @@
+"""The Multi-Process Service on a node."""
+
+from __future__ import annotations
+
+from facts.base import NodeFact
+from gpunode.mps import Mps as Reading
+from gpunode.mps import parse_mps
+from gpunode.mps.daemon import FOLDER
+
+APPLY = "/usr/local/lib/gpunode/nvidia-mps-settings"
+UNITS = ("/etc/systemd/system/nvidia-mps.service", "/etc/systemd/system/nvidia-mps@.service")
+
+
+class Mps(NodeFact[Reading]):
+    """Read the daemons of gpunode's units; whether one lives is told by its answer alone, for its sockets stay behind.
+
+    What a daemon is asked are the questions of the file that its unit applies.
+    """
+
+    probe = rf"""
+program=$(command -v nvidia-cuda-mps-control) && echo "program=$program"
+for file in {" ".join(UNITS)} {APPLY}; do
+  [ -f "$file" ] && echo "file=$file $(sha256sum < "$file" | cut -d' ' -f1)"
+done
+tab=$(printf '\t')
+for settings in {FOLDER}/*.settings; do
+  [ -f "$settings" ] || continue
+  name=${{settings##*/}}; name=${{name%.settings}}
+  case "$name" in node) unit=nvidia-mps.service;; *[!0-9]*) continue;; *) unit=nvidia-mps@$name.service;; esac
+  shown=$(systemctl show "$unit" --timestamp=us+utc \
+    -p ActiveState,UnitFileState,ActiveEnterTimestamp,Environment,FragmentPath)
+  of() {{ printf '%s\n' "$shown" | sed -n "s/^$1=//p"; }}
+  environment=$(of Environment | tr ' ' '\n')
+  pipe=$(printf '%s\n' "$environment" | sed -n 's/^CUDA_MPS_PIPE_DIRECTORY=//p')
+  log=$(printf '%s\n' "$environment" | sed -n 's/^CUDA_MPS_LOG_DIRECTORY=//p')
+  ask() {{ printf '%s\n' "$1" | CUDA_MPS_PIPE_DIRECTORY="$pipe" timeout -k 2 5 "$program" 2>/dev/null; }}
+  answers=no; servers=0; clients=0
+  if [ -n "$program" ] && [ -n "$pipe" ] && list=$(ask get_server_list); then
+    answers=yes
+    for server in $list; do
+      servers=$((servers + 1)); clients=$((clients + $(ask "get_client_list $server" | grep -c '^[0-9]')))
+    done
+    while IFS="$tab" read -r command question answer; do
+      case "$command" in ''|'#'*) continue;; esac
+      echo "reading=$unit$tab$question$tab$(ask "$question" | tail -n 1)"
+    done < "$settings"
+  fi
+  stale=no; started=$(of ActiveEnterTimestamp); fragment=$(of FragmentPath)
+  if [ "$(of ActiveState)" = active ] && [ -n "$started" ] && [ -f "$fragment" ]; then
+    # By ctime: any mtime can be set.
+    awk -v a="$(date -d "$started" +%s.%6N)" -v b="$(stat -c %.6Z "$fragment")" 'BEGIN {{exit !(b > a)}}' && stale=yes
+  fi
+  failures=$(awk '/Starting control daemon/ {{n = 0; last = ""}}
+    /[Ff]ail|[Ee]rror|exited with status [1-9]/ {{n++; last = $0}} END {{print n + 0 "\t" last}}' "$log/control.log" \
+    2>/dev/null)
+  printf 'daemon=%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$unit" "$(of ActiveState)" "$(of UnitFileState)" "$answers" \
+    "$stale" "$(sha256sum < "$settings" | cut -d' ' -f1)" "$servers" "$clients" "${{failures:-0$tab}}"
+done
+"""
+    parse = staticmethod(parse_mps)

@@ -1,0 +1,73 @@
+"""Can the GPUs serve the MPS clients that are asked for?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from gpunode.mps.memory import without_room
+from gpunode.pci import PciGpu
+from gpunode.preflight.flavour import named
+from gpunode.preflight.verdicts import Refusal
+from gpunode.settings import Settings
+from gpunode.settings.mps import MOST_CLIENTS
+
+_SOURCE = "NVIDIA's Multi-Process Service documentation, limitations; nvidia-cuda-mps-control(1)"
+# Compute capability 7.0 is Volta's.
+_BEFORE_VOLTA = frozenset({"fermi", "kepler", "maxwell", "pascal"})
+_MOST_BEFORE_VOLTA = 16
+
+
+def mps_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Refusal]:
+    """Refuse clients beyond what a GPU serves or has memory for, and MPS beside MIG."""
+    asked = settings.mps
+    if not asked.enabled:
+        return
+    if settings.mig.config is not None:
+        yield Refusal(
+            "mps",
+            "mig.config is set, and the MPS daemons serve whole GPUs: a client would find none, and under Kubernetes "
+            "the two exclude each other",
+            _SOURCE,
+            "leave mps.enabled or mig.config out",
+        )
+    for gpu in gpus:
+        if gpu.generation in _BEFORE_VOLTA:
+            yield from _old(settings, gpu)
+            break
+    memory = {index: _memory(gpu) for index, gpu in enumerate(gpus)}
+    beyond = [index for index in sorted(map(int, asked.memory_limits)) if index >= len(gpus)]
+    if beyond:
+        yield Refusal(
+            "mps", f"mps.memory_limits names GPU {', '.join(map(str, beyond))}, and the node has {len(gpus)}",
+            "the PCI bus", "take it out, or mend the host's data",
+        )  # fmt: skip
+    if reason := without_room(asked, memory):
+        what, _, remedy = reason.partition(": ")
+        yield Refusal("mps", what, "the GPU's name in pci.ids", remedy)
+
+
+def _old(settings: Settings, gpu: PciGpu) -> Iterator[Refusal]:
+    asked = settings.mps
+    if asked.clients is not None and asked.clients > _MOST_BEFORE_VOLTA:
+        yield Refusal(
+            "mps",
+            f"mps.clients is {asked.clients}, and {named(gpu)}, which is older than Volta, serves {_MOST_BEFORE_VOLTA} "
+            f"(newer ones {MOST_CLIENTS})",
+            _SOURCE,
+            f"set mps.clients to {_MOST_BEFORE_VOLTA} or less",
+        )
+    limits = asked.memory_limit is not None or asked.memory_limits or float(asked.active_thread_percentage) != 100
+    if limits:
+        yield Refusal(
+            "mps",
+            f"{named(gpu)} is older than Volta, and has no limits of threads and memory for MPS clients",
+            _SOURCE,
+            "leave mps.active_thread_percentage, mps.memory_limit and mps.memory_limits out",
+        )
+
+
+def _memory(gpu: PciGpu) -> int | None:
+    """Return a GPU's memory in MiB as its name tells; None where that does not."""
+    match = re.search(r"(\d+)\s?GB\b", gpu.name or "")
+    return int(match[1]) * 1024 if match else None

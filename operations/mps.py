@@ -1,0 +1,209 @@
+"""MPS control daemons: units that systemd keeps running, with their settings proven by reading them back.
+
+A daemon that is told new settings needs no restart; its clients would feel one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import StringCommand
+
+from facts.gpu import Gpus
+from facts.mps import APPLY, UNITS
+from facts.mps import Mps as MpsFact
+from gpunode.gpu import Gpu
+from gpunode.mps import Daemon, Mps, control_text
+from gpunode.mps.daemon import FOLDER, NODE
+from gpunode.mps.memory import without_room
+from gpunode.settings.mps import MpsSettings
+from operations.failure import OperationRefused, known, node_operation
+from operations.files import rendered
+from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+
+_CHANGE = Transaction(
+    name="mps",
+    shared=r"""
+instance() { case "$1" in nvidia-mps@*) name=${1#nvidia-mps@}; printf '%s' "${name%.service}";; esac; }
+apply() {
+  number=$(instance "$1")
+  CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps${number:+/$number} "$script" "$folder_of_settings/${number:-node}.settings"
+}
+said() { journalctl -u "$1" -n 8 --no-pager -o cat >&2 2>/dev/null || true; }
+""",
+    checkpoint=r"""
+mkdir "$checkpoint/files"
+for path in $paths; do
+  if [ -e "$path" ]; then mkdir -p "$checkpoint/files${path%/*}"; cp -p "$path" "$checkpoint/files$path"; fi
+done
+for unit in $units $gone; do
+  ! systemctl is-active --quiet "$unit" || echo "$unit" >> "$checkpoint/active"
+  ! systemctl is-enabled --quiet "$unit" 2>/dev/null || echo "$unit" >> "$checkpoint/enabled"
+done
+""",
+    change=r"""
+for unit in $gone; do systemctl disable --now --quiet "$unit"; done
+printf '%s\n' "$written" | while read -r path mode text; do
+  [ -n "$path" ] || continue
+  mkdir -p "${path%/*}"
+  printf '%s' "$text" | base64 -d > "$path.gpunode-new"
+  chmod "$mode" "$path.gpunode-new"; sync "$path.gpunode-new"; mv -f "$path.gpunode-new" "$path"
+done
+for path in $removed; do rm -f "$path"; done
+systemctl daemon-reload
+for unit in $units; do systemctl is-enabled --quiet "$unit" 2>/dev/null || systemctl enable --quiet "$unit"; done
+for unit in $restart; do
+  systemctl reset-failed "$unit" 2>/dev/null || true
+  systemctl restart "$unit" || { said "$unit"; reject "$unit does not start, or its settings are not taken"; }
+done
+for unit in $told; do apply "$unit" || reject "the daemon of $unit does not take its settings"; done
+for index in $modes; do
+  timeout -k 5 30 nvidia-smi -i "$index" -c "$mode" || reject "GPU $index does not take the compute mode $mode"
+done
+""",
+    restore=r"""
+for path in $paths; do
+  rm -f "$path.gpunode-new"
+  if [ -e "$checkpoint/files$path" ]; then mkdir -p "${path%/*}"; cp -p "$checkpoint/files$path" "$path" || return 1
+  else rm -f "$path"; fi
+done
+systemctl daemon-reload
+for unit in $units $gone; do
+  if grep -qx "$unit" "$checkpoint/enabled" 2>/dev/null; then systemctl enable --quiet "$unit"
+  else systemctl disable --quiet "$unit" 2>/dev/null; fi
+  if ! grep -qx "$unit" "$checkpoint/active" 2>/dev/null; then systemctl stop "$unit" 2>/dev/null
+  elif printf ' %s ' $told | grep -qF " $unit " && systemctl is-active --quiet "$unit"; then apply "$unit"
+  else systemctl reset-failed "$unit" 2>/dev/null; systemctl restart "$unit"; fi ||
+    echo "gpunode: $unit does not come back with its old settings either" >&2
+done
+""",
+)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Hold what is to be done: files to write (path -> text) and remove, and units by what they need."""
+
+    written: Mapping[str, str]
+    removed: Sequence[str]
+    gone: Sequence[str]
+    restart: Sequence[str]
+    told: Sequence[str]
+    modes: Sequence[int]
+
+    @property
+    def is_none(self) -> bool:
+        return not (self.written or self.removed or self.gone or self.restart or self.told or self.modes)
+
+
+@node_operation
+def daemons(wanted: Sequence[Daemon], asked: MpsSettings, restart_allowed: bool) -> Iterator[Any]:
+    """Keep exactly these MPS control daemons running, each with its settings; none: what gpunode set up goes.
+
+    + wanted: the daemons
+    + asked: the settings that they were made from
+    + restart_allowed: if not, a daemon with clients is left as it is where it would have to be restarted
+    """
+    yield from settled(_CHANGE)
+    state: Mps = known(host.get_fact(MpsFact), "the state of MPS")
+    if wanted and state.program is None:
+        if host.state is not None and host.state.is_executing:
+            raise OperationRefused(
+                "mps: nvidia-cuda-mps-control is not installed; it comes with the driver's packages of NVIDIA's "
+                "repository and with its .run file, and is the package nvidia-cuda-mps in Debian's archive"
+            )
+        yield StringCommand("true")  # a forecast: it comes with an operation before this one
+        return
+    gpus: tuple[Gpu, ...] = known(host.get_fact(Gpus), "the GPUs").gpus if wanted else ()
+    if wanted and (reason := without_room(asked, {gpu.index: gpu.memory_mib for gpu in gpus})):
+        raise OperationRefused(f"mps: {reason}; nothing was changed")
+    texts = _files(wanted, asked, state.program or "")
+    work = _work(wanted, asked, state, texts, gpus)
+    if work.is_none:
+        host.noop(f"MPS: {', '.join(daemon.unit for daemon in wanted)} as asked" if wanted else "no MPS of gpunode's")
+        return
+    clients = sum(each.clients for each in state.daemons if each.unit in (*work.restart, *work.gone))
+    if clients and not restart_allowed:
+        host.noop(f"restart pending: {clients} MPS clients run and disruption.allow is nothing")
+        host.log("restart pending: the MPS daemon is to change, but disruption.allow is nothing")
+        return
+    target = target_digest(*(f"{path}\0{text}" for path, text in sorted(texts.items())), *work.gone)
+    refuse_failed(_CHANGE, target)
+    modes = {path: "755" if path == APPLY else "644" for path in work.written}
+    yield transaction_command(
+        _CHANGE, target,
+        paths=" ".join(sorted({*work.written, *work.removed})), removed=" ".join(work.removed),
+        written="\n".join(f"{path} {modes[path]} {_encoded(text)}" for path, text in sorted(work.written.items())),
+        units=" ".join(daemon.unit for daemon in wanted), gone=" ".join(work.gone), restart=" ".join(work.restart),
+        told=" ".join(work.told), modes=" ".join(map(str, work.modes)), mode=_word(asked), script=APPLY,
+        folder_of_settings=FOLDER,
+    )  # fmt: skip
+
+
+def _files(wanted: Sequence[Daemon], asked: MpsSettings, program: str) -> dict[str, str]:
+    """Return path -> text of all that belongs to the daemons."""
+    if not wanted:
+        return {}
+    each = wanted[0].name != NODE
+    unit = rendered(
+        "nvidia-mps.service", each=each, exclusive=asked.compute_mode == "exclusive-process", program=program,
+        apply=APPLY, folder=FOLDER,
+    )  # fmt: skip
+    settings = {daemon.settings_path: control_text(daemon.controls) for daemon in wanted}
+    return {UNITS[each]: unit, APPLY: rendered("nvidia-mps-settings", program=program), **settings}
+
+
+def _work(
+    wanted: Sequence[Daemon], asked: MpsSettings, state: Mps, texts: Mapping[str, str], gpus: Sequence[Gpu]
+) -> _Work:
+    there = dict(state.files) | {
+        f"{FOLDER}/{_name(each.unit)}.settings": each.settings for each in state.daemons if each.settings
+    }
+    written = {path: text for path, text in texts.items() if there.get(path) != _digest(text)}
+    units = {daemon.unit for daemon in wanted}
+    restart, told = [], []
+    for daemon in wanted:
+        found = state.daemon(daemon.unit)
+        if found is None or not (found.active and found.answers) or found.stale or set(UNITS) & set(written):
+            restart.append(daemon.unit)
+        elif daemon.settings_path in written or any(
+            found.reads(item.question) != item.answer for item in daemon.controls
+        ):
+            told.append(daemon.unit)
+        elif not found.enabled:
+            # Enabled on the way; being told once more harms nobody.
+            told.append(daemon.unit)
+    gone = [each.unit for each in state.daemons if each.unit not in units]
+    removed = [path for path in there if path not in texts]
+    shown = _shown(asked)
+    restarted = bool(restart) and asked.compute_mode == "exclusive-process"
+    modes = [gpu.index for gpu in gpus if wanted and not restarted and gpu.compute_mode != shown]
+    return _Work(written, removed, gone, restart, told, modes)
+
+
+def _name(unit: str) -> str:
+    return unit.removeprefix("nvidia-mps@").removesuffix(".service") if "@" in unit else NODE
+
+
+def _shown(asked: MpsSettings) -> str:
+    return {"exclusive-process": "Exclusive_Process", "default": "Default"}[asked.compute_mode]
+
+
+def _word(asked: MpsSettings) -> str:
+    return {"exclusive-process": "EXCLUSIVE_PROCESS", "default": "DEFAULT"}[asked.compute_mode]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+__all__ = ["daemons"]

@@ -1,0 +1,207 @@
+"""The life of an MPS control daemon on the host.
+
+The daemon is NVIDIA's own (Debian's package nvidia-cuda-mps, unpacked on the node); no GPU is real, so that no server
+of it ever runs. SIMULATED: GPUs, driver, nvidia-smi. The tests follow each other.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab import nodes as lab_nodes
+from lab.nodes import Node
+from tests.molecule.conftest import LAB, Run, command, inventory_with
+
+ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
+PROGRAM = "/usr/bin/nvidia-cuda-mps-control"
+ASKED: dict[str, object] = {"enabled": True, "active_thread_percentage": "50", "memory_limit": "8G", "clients": 8}
+# Debian's archive beside the node's own sources, for one download: the package needs nothing but libc.
+UNPACK = """
+cd /root && . /etc/os-release
+uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
+  sed -n 's/^URIs: *//p; s/^deb \\(\\[[^]]*\\] \\)\\{0,1\\}\\(http[^ ]*\\) .*/\\2/p' |
+  grep debian | grep -v security | head -n 1)
+mkdir -p lists/partial
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+printf 'Types: deb\\nURIs: %s\\nSuites: %s\\nComponents: non-free\\nSigned-By: %s\\n' \
+  "$uri" "$VERSION_CODENAME" "$keyring" > mps.sources
+only="-o Dir::Etc::sourcelist=/root/mps.sources -o Dir::Etc::sourceparts=- -o Dir::State::lists=/root/lists"
+apt-get -q -q $only update && apt-get -q -q $only download nvidia-cuda-mps && dpkg-deb -x nvidia-cuda-mps_*.deb /
+"""
+
+
+# Another program in its place, which passes on what it is told, but for one percentage.
+MEDDLE = f"""
+mv {PROGRAM} {PROGRAM}.real
+cat > {PROGRAM} <<'END'
+#!/bin/sh
+if [ $# -gt 0 ]; then exec {PROGRAM}.real "$@"; fi
+sed 's/percentage 77/percentage 150/' | exec {PROGRAM}.real
+END
+chmod 755 {PROGRAM}
+"""
+
+
+@pytest.fixture(scope="module")
+def node() -> Node:
+    """Return a fresh node with two GPUs and no MPS."""
+    return lab_nodes.recreate(lab_nodes.node(LAB, "gpu-1"))
+
+
+class Mps:
+    """Ask for MPS on the node, and for the driver that it needs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def inventory(self, asked: dict[str, object]) -> str:
+        return inventory_with(self.folder, {"gpu-1": {**ALONE, "mps": asked}})
+
+    def run(self, **asked: object) -> Run:
+        return command("pyinfra", "-y", "--json", self.inventory(asked), "deploys/gpu_node.py")
+
+    def drift(self, **asked: object) -> dict[str, tuple[str, str]]:
+        """Return what -> (class, found) of what is not as asked."""
+        found = json.loads(command("gpunode", "drift", "--json", self.inventory(asked)).stdout)
+        (findings,) = found.values()
+        return {item["what"]: (item["class"], item["found"]) for item in findings if item["class"] != "ok"}
+
+
+@pytest.fixture
+def mps(tmp_path: Path) -> Mps:
+    return Mps(tmp_path)
+
+
+def on(node: Node, line: str) -> str:
+    return lab_nodes.run(node, line).stdout.strip()
+
+
+def answer(node: Node, question: str, instance: str = "") -> str:
+    """Return what the daemon says to a question."""
+    pipe = f"/run/nvidia-mps{instance and '/' + instance}"
+    return on(node, f"echo {question} | CUDA_MPS_PIPE_DIRECTORY={pipe} {PROGRAM}")
+
+
+def started(node: Node, unit: str = "nvidia-mps") -> str:
+    return on(node, f"systemctl show -p MainPID -p ExecMainStartTimestampMonotonic {unit}")
+
+
+def settings_of(node: Node) -> tuple[str, str, str]:
+    return (
+        answer(node, "get_default_active_thread_percentage"),
+        answer(node, "get_default_device_pinned_mem_limit 0"),
+        answer(node, "get_default_device_pinned_mem_limit 1"),
+    )
+
+
+def compute_modes(node: Node) -> set[str]:
+    return set(on(node, "nvidia-smi --query-gpu=compute_mode --format=csv,noheader").splitlines())
+
+
+def changes(run: Run) -> set[str]:
+    return set(run.operations("success")) - {"Record what was applied"}
+
+
+def test_without_the_program_the_run_says_which_package_has_it(node: Node, mps: Mps) -> None:
+    run = mps.run(**ASKED)
+    assert run.code != 0 and "nvidia-cuda-mps-control is not installed" in run.printed
+    assert on(node, "ls /etc/systemd/system/nvidia-mps* 2>/dev/null || true") == ""
+    lab_nodes.run(node, UNPACK)
+
+
+def test_the_daemon_runs_with_its_settings_and_the_second_run_changes_nothing(node: Node, mps: Mps) -> None:
+    run = mps.run(**ASKED)
+    assert run.code == 0, run.printed
+    assert settings_of(node) == ("50.0", "8G", "8G")
+    assert compute_modes(node) == {"Exclusive_Process"}
+    assert on(node, "systemctl is-enabled nvidia-mps") == "enabled"
+    before = started(node)
+    again = mps.run(**ASKED)
+    assert again.code == 0 and changes(again) == set(), again.printed
+    assert started(node) == before and mps.drift(**ASKED) == {}
+
+
+def test_another_percentage_and_limit_come_without_a_restart(node: Node, mps: Mps) -> None:
+    before = started(node)
+    run = mps.run(**{**ASKED, "active_thread_percentage": "33.3", "memory_limits": {"1": "512M"}})
+    assert run.code == 0, run.printed
+    assert settings_of(node) == ("33.3", "8G", "512M") and started(node) == before
+    assert mps.run(**ASKED).code == 0
+    assert settings_of(node) == ("50.0", "8G", "8G") and started(node) == before
+
+
+def test_a_daemon_that_was_killed_is_back_with_its_settings(node: Node, mps: Mps) -> None:
+    before = started(node)
+    on(node, "systemctl kill -s KILL nvidia-mps; sleep 1; for n in 1 2 3 4 5 6 7 8 9; do "
+             "systemctl is-active -q nvidia-mps && break; sleep 1; done")  # fmt: skip
+    assert started(node) != before and settings_of(node) == ("50.0", "8G", "8G")
+    assert mps.drift(**ASKED) == {}
+
+
+def test_no_socket_is_left_of_a_daemon_that_was_stopped(node: Node, mps: Mps) -> None:
+    on(node, "systemctl stop nvidia-mps")
+    assert on(node, "ls -d /run/nvidia-mps 2>/dev/null || true") == "" and compute_modes(node) == {"Default"}
+    assert mps.drift(**ASKED)["service nvidia-mps.service"] == ("drift", "stopped")
+    assert mps.run(**ASKED).code == 0
+    assert settings_of(node) == ("50.0", "8G", "8G") and compute_modes(node) == {"Exclusive_Process"}
+
+
+def test_what_somebody_told_the_daemon_is_found_by_name_and_told_again(node: Node, mps: Mps) -> None:
+    answer(node, "set_default_active_thread_percentage 10")
+    answer(node, "set_default_device_pinned_mem_limit 1 0G")
+    on(node, "nvidia-smi -i 0 -c DEFAULT")
+    assert mps.drift(**ASKED) == {
+        "daemon node, active_thread_percentage": ("drift", "10.0"),
+        "daemon node, device_pinned_mem_limit 1": ("drift", "none"),
+        "compute mode of GPU 0": ("drift", "Default"),
+    }
+    before = started(node)
+    assert mps.run(**ASKED).code == 0
+    assert settings_of(node) == ("50.0", "8G", "8G") and started(node) == before and mps.drift(**ASKED) == {}
+
+
+def test_a_setting_that_the_daemon_does_not_take_leaves_the_old_ones_and_is_not_tried_again(
+    node: Node, mps: Mps
+) -> None:
+    on(node, MEDDLE)
+    asked = {**ASKED, "active_thread_percentage": "77"}
+    before = started(node)
+    run = mps.run(**asked)
+    assert run.code != 0 and "answers '50.0', not '77.0'" in run.printed, run.printed
+    assert settings_of(node) == ("50.0", "8G", "8G") and started(node) == before
+    assert "this was tried before and put back" in mps.run(**asked).printed
+    on(node, f"mv {PROGRAM}.real {PROGRAM}")
+    assert mps.run(**ASKED).code == 0 and mps.drift(**ASKED) == {}
+
+
+def test_each_gpu_may_have_a_daemon_of_its_own(node: Node, mps: Mps) -> None:
+    asked = {**ASKED, "daemons": "gpu", "memory_limits": {"1": "16G"}}
+    refused = mps.run(**asked)
+    assert refused.code != 0 and "8 clients with 16G each are 131072 MiB, and GPU 1 has 81920 MiB" in refused.printed
+    asked = {**asked, "clients": 4}
+    run = mps.run(**asked)
+    assert run.code == 0, run.printed
+    assert [answer(node, "get_default_device_pinned_mem_limit 0", gpu) for gpu in ("0", "1")] == ["8G", "16G"]
+    assert on(node, "systemctl is-active nvidia-mps || true") == "inactive"
+    assert on(node, "ls /etc/systemd/system/nvidia-mps.service 2>/dev/null || true") == ""
+    again = mps.run(**asked)
+    assert again.code == 0 and changes(again) == set(), again.printed
+    other = started(node, "nvidia-mps@1")
+    on(node, "systemctl restart nvidia-mps@0")
+    assert started(node, "nvidia-mps@1") == other and mps.drift(**asked) == {}
+
+
+def test_what_is_not_asked_for_any_more_leaves_nothing_behind(node: Node, mps: Mps) -> None:
+    assert "service nvidia-mps@0.service" in mps.drift(enabled=False)
+    run = mps.run(enabled=False)
+    assert run.code == 0, run.printed
+    left = (
+        "ls -d /etc/systemd/system/nvidia-mps* /etc/nvidia-mps/* /run/nvidia-mps/* /usr/local/lib/gpunode/nvidia-mps*"
+    )
+    assert on(node, f"{left} 2>/dev/null || true") == "" and compute_modes(node) == {"Default"}
+    assert on(node, "systemctl list-units --all --plain --no-legend 'nvidia-mps*'") == ""
+    again = mps.run(enabled=False)
+    assert again.code == 0 and changes(again) == set() and mps.drift(enabled=False) == {}

@@ -1,0 +1,290 @@
+"""The Multi-Process Service: what is asked, what a daemon is told, what it answers, and what a run does about it."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from facts.gpu import Gpus as GpusFact
+from facts.mps import APPLY, UNITS
+from facts.mps import Mps as MpsFact
+from facts.transaction import TransactionJournal
+from gpunode.findings import FindingClass
+from gpunode.gpu import Gpu, Gpus, MigMode
+from gpunode.mps import Daemon, Mps, MpsDaemon, control_text, daemons, parse_mps
+from gpunode.mps.memory import mebibytes, without_room
+from gpunode.pci import PciGpu
+from gpunode.plan import plan
+from gpunode.preflight.mps import mps_refusals
+from gpunode.reading import ParseError
+from gpunode.settings import SettingsError, settings_from
+from gpunode.settings.mps import MpsSettings
+from gpunode.transaction import Journal
+from gpunode.verify.mps import mps as judged
+from operations import mps as operation
+from operations.files import rendered
+from operations.mps import _digest, _files
+from tests.unit.simulated_host import Host, commands
+from tests.unit.test_verify import GOOD
+
+H100 = PciGpu("0000:1a:00.0", "2330", "GH100 [H100 SXM5 80GB]", "hopper")
+P100 = PciGpu("0000:1a:00.0", "15F8", "GP100GL [Tesla P100 PCIe 16GB]", "pascal")
+ROW = Gpu(
+    0, "GPU-1", "NVIDIA H100", "0000:1a:00.0", "580.95.05", 81559, MigMode("Disabled", "Disabled"),
+    "Exclusive_Process", "Enabled",
+)  # fmt: skip
+PROGRAM = "/usr/bin/nvidia-cuda-mps-control"
+
+
+def asked(**more: Any) -> MpsSettings:
+    return settings_from({"mps": {"enabled": True, **more}}).mps
+
+
+def running(daemon: Daemon, **more: Any) -> MpsDaemon:
+    readings = tuple((item.question, item.answer) for item in daemon.controls)
+    found = MpsDaemon(daemon.unit, True, True, True, False, _digest(control_text(daemon.controls)), readings, 0, 0)
+    return replace(found, **more)
+
+
+def settled(settings: MpsSettings, gpus: int = 1, **more: Any) -> Mps:
+    """Return a node on which all is as asked, but for what `more` says of every daemon."""
+    wanted = daemons(settings, range(gpus))
+    files = {path: _digest(text) for path, text in _files(wanted, settings, PROGRAM).items()}
+    ours = tuple((path, digest) for path, digest in files.items() if path in (*UNITS, APPLY))
+    return Mps(PROGRAM, ours, tuple(running(daemon, **more) for daemon in wanted))
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"active_thread_percentage": "0"}, "a percentage from '0.1' to '100'"),
+        ({"active_thread_percentage": "150"}, "a percentage"),
+        ({"active_thread_percentage": "33.33"}, "at most one decimal"),
+        ({"memory_limit": "1536M"}, "whole gigabytes"),
+        ({"memory_limit": "8"}, "whole gigabytes"),
+        ({"memory_limit": "0G"}, "whole gigabytes"),
+        ({"memory_limits": {"first": "8G"}}, "the index of a GPU"),
+        ({"clients": 49}, "more than the 48"),
+        ({"clients": 0}, "must be 1 or more"),
+    ],
+)
+def test_what_the_daemon_would_swallow_is_refused_before_it_sees_it(more: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        asked(**more)
+    assert says in str(refused.value)
+
+
+@pytest.mark.pure
+@given(st.floats(0.1, 100).map(lambda number: f"{number:.1f}"))
+def test_a_percentage_is_proven_by_what_the_daemon_prints_of_it(percentage: str) -> None:
+    (daemon,) = daemons(asked(active_thread_percentage=percentage), [0])
+    assert daemon.controls[0].answer == percentage
+
+
+@pytest.mark.pure
+@given(st.integers(1, 9999).map(lambda size: f"{size}G") | st.integers(1, 1023).map(lambda size: f"{size}M"))
+def test_a_memory_limit_reads_back_as_it_was_written(limit: str) -> None:
+    (daemon,) = daemons(asked(memory_limit=limit), [0])
+    assert daemon.controls[1].answer == limit and mebibytes(limit) > 0
+
+
+@pytest.mark.pure
+def test_one_daemon_serves_the_node_or_each_gpu_has_its_own() -> None:
+    one = daemons(asked(memory_limit="8G", memory_limits={"1": "16G"}), range(2))
+    assert [(each.unit, each.gpus) for each in one] == [("nvidia-mps.service", (0, 1))]
+    assert [item.answer for item in one[0].controls] == ["100.0", "8G", "16G"]
+    each = daemons(asked(daemons="gpu", memory_limits={"1": "16G"}), range(2))
+    assert [item.unit for item in each] == ["nvidia-mps@0.service", "nvidia-mps@1.service"]
+    # It sees one GPU, and counts it as its first; a limit that nobody asks for is taken away.
+    assert [item.command for item in each[0].controls][1] == "set_default_device_pinned_mem_limit 0 0G"
+    assert [item.command for item in each[1].controls][1] == "set_default_device_pinned_mem_limit 0 16G"
+
+
+@pytest.mark.pure
+def test_clients_need_room_on_every_gpu() -> None:
+    eight = asked(memory_limit="10G", clients=8)
+    assert without_room(eight, {0: 81920, 1: None}) is None
+    assert "8 clients with 10G each are 81920 MiB, and GPU 1 has 81559" in str(without_room(eight, {0: None, 1: 81559}))
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("gpu", "more", "says"),
+    [
+        (P100, {"clients": 17}, "which is older than Volta, serves 16"),
+        (P100, {"memory_limit": "1G"}, "has no limits of threads and memory"),
+        (P100, {"active_thread_percentage": "50"}, "has no limits of threads and memory"),
+        (H100, {"clients": 11, "memory_limit": "8G"}, "11 clients with 8G each"),
+        (H100, {"memory_limits": {"1": "8G"}}, "names GPU 1, and the node has 1"),
+    ],
+)
+def test_preflight_refuses_what_a_gpu_cannot_serve(gpu: PciGpu, more: dict[str, Any], says: str) -> None:
+    (refusal,) = mps_refusals(settings_from({"mps": {"enabled": True, **more}}), (gpu,))
+    assert says in refusal.reason and refusal.remedy and refusal.source
+
+
+@pytest.mark.pure
+def test_mps_and_mig_exclude_each_other_and_what_fits_is_not_refused() -> None:
+    both = settings_from({"mps": {"enabled": True}, "mig": {"config": "all-balanced"}})
+    (refusal,) = mps_refusals(both, (H100,))
+    assert "mig.config" in refusal.reason
+    assert not list(mps_refusals(settings_from({"mps": {"enabled": True, "clients": 48}}), (H100,)))
+    assert not list(mps_refusals(settings_from({"mig": {"config": "all-balanced"}}), (H100,)))
+
+
+# The daemon as golden/mps shows it: nonsense is swallowed, with exit status 0 and the old value.
+SIMULATED = r"""#!/bin/sh
+read -r command number value
+case "$command" in
+  get_server_list) [ ! -e "$STATE/dead" ];;
+  set_default_active_thread_percentage) case "$number" in 50|100) echo "$number.0" > "$STATE/percentage";; esac;;
+  get_default_active_thread_percentage) cat "$STATE/percentage";;
+  set_default_device_pinned_mem_limit)
+    echo "$value" > "$STATE/limit$number"; [ "$value" != 0G ] || : > "$STATE/limit$number";;
+  get_default_device_pinned_mem_limit) cat "$STATE/limit$number";;
+esac
+"""
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(("percentage", "code"), [("50", 0), ("100", 0), ("40", 1)])
+def test_settings_are_given_and_proven_by_reading_them_back(tmp_path: Path, percentage: str, code: int) -> None:
+    program = tmp_path / "nvidia-cuda-mps-control"
+    program.write_text(SIMULATED)
+    program.chmod(0o755)
+    (tmp_path / "percentage").write_text("100.0\n")
+    script, settings = tmp_path / "apply", tmp_path / "node.settings"
+    script.write_text(rendered("nvidia-mps-settings", program=str(program)))
+    (daemon,) = daemons(asked(active_thread_percentage=percentage, memory_limits={"1": "8G"}), range(2))
+    settings.write_text(control_text(daemon.controls))
+    environment = {"PATH": "/usr/bin:/bin", "STATE": str(tmp_path), "CUDA_MPS_PIPE_DIRECTORY": "/run/x"}
+    done = subprocess.run(["sh", script, settings], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, (tmp_path / "limit1").read_text()) == (code, "8G\n")
+    if code:
+        assert "`get_default_active_thread_percentage` answers '100.0', not '40.0'" in done.stderr
+
+
+@pytest.mark.pure
+def test_the_probe_s_lines_become_daemons() -> None:
+    found = parse_mps(
+        [
+            "program=/usr/bin/nvidia-cuda-mps-control",
+            "file=/etc/systemd/system/nvidia-mps.service abc",
+            "reading=nvidia-mps.service\tget_default_active_thread_percentage\t50.0",
+            "daemon=nvidia-mps.service\tactive\tenabled\tyes\tno\tdef\t1\t3\t2\tServer 1 exited with status 1",
+        ]
+    )
+    (daemon,) = found.daemons
+    assert (daemon.clients, daemon.errors, daemon.stale, daemon.settings) == (3, 2, False, "def")
+    assert daemon.reads("get_default_active_thread_percentage") == "50.0"
+    assert parse_mps([]) == Mps()
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    "line", ["daemon=one", "daemon=" + "\t".join("abcdefghij"), "reading=x", "file=alone", "program=/x y"]
+)
+def test_other_lines_are_an_error(line: str) -> None:
+    with pytest.raises(ParseError):
+        parse_mps([line])
+
+
+def run(host: Host, state: Mps, settings: MpsSettings, gpus: int = 1, allowed: bool = True, **row: Any) -> list[str]:
+    rows = tuple(replace(ROW, index=index, **row) for index in range(gpus))
+    journal = Journal(None, None, None, False)
+    host.readings |= {MpsFact: state, GpusFact: Gpus("ok", 0, None, rows), TransactionJournal: journal}
+    wanted = daemons(settings, range(gpus)) if settings.enabled else ()
+    found = []
+    for command in operation.daemons._inner(wanted=wanted, asked=settings, restart_allowed=allowed):
+        stdin = getattr(command, "connector_arguments", {}).get("_stdin")
+        found.append(base64.b64decode(stdin[0]).decode() if stdin else str(command))
+    return found
+
+
+@pytest.mark.pure
+def test_a_node_that_is_as_asked_is_left_alone(host: Host) -> None:
+    assert run(host, settled(asked()), asked()) == [] and "as asked" in host.noops[0]
+    assert run(host, Mps(PROGRAM), MpsSettings.model_validate({})) == []
+
+
+@pytest.mark.pure
+def test_another_percentage_is_told_without_a_restart(host: Host) -> None:
+    (script,) = run(host, settled(asked()), asked(active_thread_percentage="50"), allowed=False)
+    assert "\nrestart=''\n" in script and "\ntold=nvidia-mps.service\n" in script
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize("fault", [{"active": False}, {"answers": False}, {"stale": True}])
+def test_a_daemon_that_is_not_well_is_restarted_unless_its_clients_must_not_be_disturbed(
+    host: Host, fault: dict[str, Any]
+) -> None:
+    (script,) = run(host, settled(asked(), **fault), asked(), allowed=False)
+    assert "\nrestart=nvidia-mps.service\n" in script
+    assert run(host, settled(asked(), **fault, clients=2), asked(), allowed=False) == []
+    assert "restart pending: 2 MPS clients" in host.noops[-1]
+
+
+@pytest.mark.pure
+def test_one_daemon_becomes_two_and_nothing_of_the_one_is_left(host: Host) -> None:
+    (script,) = run(host, settled(asked(), gpus=2), asked(daemons="gpu"), gpus=2)
+    assert "\ngone=nvidia-mps.service\n" in script
+    assert "\nremoved='/etc/systemd/system/nvidia-mps.service /etc/nvidia-mps/node.settings'\n" in script
+    assert "\nrestart='nvidia-mps@0.service nvidia-mps@1.service'\n" in script
+
+
+@pytest.mark.pure
+def test_what_is_not_wanted_any_more_goes_with_its_files(host: Host) -> None:
+    (script,) = run(host, settled(asked()), MpsSettings.model_validate({}))
+    assert "\ngone=nvidia-mps.service\n" in script and APPLY in script.partition("\nremoved=")[2].partition("\n")[0]
+
+
+@pytest.mark.pure
+def test_a_compute_mode_that_strays_is_set_again_alone(host: Host) -> None:
+    (script,) = run(host, settled(asked(), gpus=2), asked(), gpus=2, compute_mode="Default")
+    assert "\nmodes='0 1'\n" in script and "\nrestart=''\n" in script and "\nmode=EXCLUSIVE_PROCESS\n" in script
+
+
+@pytest.mark.pure
+def test_clients_beyond_a_gpu_s_real_memory_and_a_missing_program_are_refused(host: Host) -> None:
+    host.readings |= {
+        MpsFact: settled(asked()), GpusFact: Gpus("ok", 0, None, (ROW,)),
+        TransactionJournal: Journal(None, None, None, False),
+    }  # fmt: skip
+    full = asked(memory_limit="10G", clients=8)
+    wanted = {"wanted": daemons(full, [0]), "asked": full, "restart_allowed": True}
+    assert commands(operation.daemons, host, **wanted) == [] and "GPU 0 has 81559 MiB" in host.refusals[0]
+    host.readings[MpsFact] = Mps()
+    assert commands(operation.daemons, host, **wanted) == [] and "nvidia-cuda-mps in Debian" in host.refusals[1]
+
+
+@pytest.mark.pure
+def test_drift_and_plan_name_what_strays() -> None:
+    settings = settings_from({"driver": {"version": "580.95.05"}, "mps": {"enabled": True}})
+    good = replace(GOOD, mps=settled(settings.mps), gpus=Gpus("ok", 0, None, (ROW,)))
+    assert all(item.finding_class is FindingClass.OK for item in judged(settings, good))
+    (daemon,) = good.mps.daemons
+    wrong = replace(daemon, readings=(("get_default_active_thread_percentage", "50.0"), *daemon.readings[1:]))
+    node = replace(good, mps=replace(good.mps, daemons=(replace(wrong, stale=True, enabled=False),)))
+    bad = [item for item in judged(settings, node) if item.finding_class is not FindingClass.OK]
+    assert [(item.what, item.found, item.wanted) for item in bad] == [
+        ("starts at boot: nvidia-mps.service", "no", "yes"),
+        ("running configuration nvidia-mps.service", "older than its unit", "the unit's"),
+        ("daemon node, active_thread_percentage", "50.0", "100.0"),
+    ]
+    steps = [step.action for step in plan(settings, node).steps if step.component == "mps"]
+    assert "restart the MPS daemon" in steps and "tell the MPS daemon of node, active_thread_percentage 100.0" in steps
+
+
+@pytest.mark.pure
+def test_what_is_left_of_mps_is_drift_where_it_is_not_asked_for() -> None:
+    off = settings_from({"driver": {"version": "580.95.05"}})
+    (item,) = judged(off, replace(GOOD, mps=settled(asked())))
+    assert (item.finding_class, item.what, item.wanted) == (FindingClass.DRIFT, "service nvidia-mps.service", "none")
