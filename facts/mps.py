@@ -19,28 +19,36 @@ class Mps(NodeFact[Reading]):
 
     probe = rf"""
 program=$(command -v nvidia-cuda-mps-control) && echo "program=$program"
+ours() {{ [ -f "$1" ] && grep -q '^# Written by gpunode' "$1"; }}
 for file in {" ".join(UNITS)} {APPLY}; do
-  [ -f "$file" ] && echo "file=$file $(sha256sum < "$file" | cut -d' ' -f1)"
+  if ours "$file"; then echo "file=$file $(sha256sum < "$file" | cut -d' ' -f1)"
+  elif [ -e "$file" ]; then echo "foreign=$file"; fi
 done
 tab=$(printf '\t')
-for settings in {FOLDER}/*.settings; do
-  [ -f "$settings" ] || continue
-  name=${{settings##*/}}; name=${{name%.settings}}
+# By their settings and by systemd: a daemon may run whose settings' file is gone.
+names=$({{ for settings in {FOLDER}/*.settings; do
+    [ -f "$settings" ] || continue; name=${{settings##*/}}; echo "${{name%.settings}}"; done
+  systemctl list-units --all --plain --no-legend 'nvidia-mps.service' 'nvidia-mps@*.service' | awk '$2 != "not-found" {{
+    sub(/\.service$/, "", $1); print (($1 ~ /@/) ? substr($1, index($1, "@") + 1) : "node")}}'; }} | sort -u)
+for name in $names; do
   case "$name" in node) unit=nvidia-mps.service;; *[!0-9]*) continue;; *) unit=nvidia-mps@$name.service;; esac
+  settings={FOLDER}/$name.settings
   shown=$(systemctl show "$unit" --timestamp=us+utc \
     -p ActiveState,UnitFileState,ActiveEnterTimestamp,Environment,FragmentPath)
   of() {{ printf '%s\n' "$shown" | sed -n "s/^$1=//p"; }}
+  [ -f "$settings" ] || ours "$(of FragmentPath)" || continue
   environment=$(of Environment | tr ' ' '\n')
   pipe=$(printf '%s\n' "$environment" | sed -n 's/^CUDA_MPS_PIPE_DIRECTORY=//p')
   log=$(printf '%s\n' "$environment" | sed -n 's/^CUDA_MPS_LOG_DIRECTORY=//p')
   ask() {{ printf '%s\n' "$1" | CUDA_MPS_PIPE_DIRECTORY="$pipe" timeout -k 2 5 "$program" 2>/dev/null; }}
-  answers=no; servers=0; clients=0
+  # Whoever does not answer may have clients all the same.
+  answers=no; servers=0; clients=0; [ "$(of ActiveState)" != active ] || clients=?
   if [ -n "$program" ] && [ -n "$pipe" ] && list=$(ask get_server_list); then
-    answers=yes
+    answers=yes; clients=0
     for server in $list; do
       servers=$((servers + 1)); clients=$((clients + $(ask "get_client_list $server" | grep -c '^[0-9]')))
     done
-    while IFS="$tab" read -r command question answer; do
+    [ ! -f "$settings" ] || while IFS="$tab" read -r command question answer; do
       case "$command" in ''|'#'*) continue;; esac
       echo "reading=$unit$tab$question$tab$(ask "$question" | tail -n 1)"
     done < "$settings"
@@ -50,11 +58,12 @@ for settings in {FOLDER}/*.settings; do
     # By ctime: any mtime can be set.
     awk -v a="$(date -d "$started" +%s.%6N)" -v b="$(stat -c %.6Z "$fragment")" 'BEGIN {{exit !(b > a)}}' && stale=yes
   fi
+  digest=''; [ ! -f "$settings" ] || digest=$(sha256sum < "$settings" | cut -d' ' -f1)
   failures=$(awk '/Starting control daemon/ {{n = 0; last = ""}}
-    /[Ff]ail|[Ee]rror|exited with status [1-9]/ {{n++; last = $0}} END {{print n + 0 "\t" last}}' "$log/control.log" \
-    2>/dev/null)
+    /[Ff]ail|[Ee]rror|exited with status [1-9]/ {{n++; last = $0; gsub(/\t/, " ", last)}}
+    END {{print n + 0 "\t" last}}' "$log/control.log" 2>/dev/null)
   printf 'daemon=%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$unit" "$(of ActiveState)" "$(of UnitFileState)" "$answers" \
-    "$stale" "$(sha256sum < "$settings" | cut -d' ' -f1)" "$servers" "$clients" "${{failures:-0$tab}}"
+    "$stale" "$digest" "$servers" "$clients" "${{failures:-0$tab}}"
 done
 """
     parse = staticmethod(parse_mps)

@@ -34,10 +34,12 @@ apply() {
   number=$(instance "$1")
   CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps${number:+/$number} "$script" "$folder_of_settings/${number:-node}.settings"
 }
+compute_modes() { timeout -k 5 30 nvidia-smi --query-gpu=index,compute_mode --format=csv,noheader 2>/dev/null; }
 said() { journalctl -u "$1" -n 8 --no-pager -o cat >&2 2>/dev/null || true; }
 """,
     checkpoint=r"""
 mkdir "$checkpoint/files"
+compute_modes > "$checkpoint/modes" || true
 for path in $paths; do
   if [ -e "$path" ]; then mkdir -p "$checkpoint/files${path%/*}"; cp -p "$path" "$checkpoint/files$path"; fi
 done
@@ -65,8 +67,16 @@ for unit in $told; do apply "$unit" || reject "the daemon of $unit does not take
 for index in $modes; do
   timeout -k 5 30 nvidia-smi -i "$index" -c "$mode" || reject "GPU $index does not take the compute mode $mode"
 done
+# The unit goes on where a GPU does not take the mode, and nvidia-smi may call it a success.
+if [ -n "$units" ]; then
+  other=$(compute_modes | awk -F', ' -v shown="$shown" '$2 != shown {print $1}' | tr '\n' ' ')
+  [ -z "$other" ] || reject "the compute mode is not $shown on GPU $other"
+fi
 """,
+    # A unit that is stopped without its file would leave its GPUs as it had set them.
     restore=r"""
+was_active() { grep -qx "$1" "$checkpoint/active" 2>/dev/null; }
+for unit in $units; do was_active "$unit" || systemctl stop "$unit" 2>/dev/null; done
 for path in $paths; do
   rm -f "$path.gpunode-new"
   if [ -e "$checkpoint/files$path" ]; then mkdir -p "${path%/*}"; cp -p "$checkpoint/files$path" "$path" || return 1
@@ -76,11 +86,19 @@ systemctl daemon-reload
 for unit in $units $gone; do
   if grep -qx "$unit" "$checkpoint/enabled" 2>/dev/null; then systemctl enable --quiet "$unit"
   else systemctl disable --quiet "$unit" 2>/dev/null; fi
-  if ! grep -qx "$unit" "$checkpoint/active" 2>/dev/null; then systemctl stop "$unit" 2>/dev/null
-  elif printf ' %s ' $told | grep -qF " $unit " && systemctl is-active --quiet "$unit"; then apply "$unit"
-  else systemctl reset-failed "$unit" 2>/dev/null; systemctl restart "$unit"; fi ||
-    echo "gpunode: $unit does not come back with its old settings either" >&2
+  was_active "$unit" || continue
+  # Clients of a daemon that the change left alone feel nothing of its end either.
+  case " $told " in *" $unit "*) ! apply "$unit" || continue;; esac
+  case " $restart $gone " in *" $unit "*)
+    systemctl reset-failed "$unit" 2>/dev/null; systemctl restart "$unit" ||
+      echo "gpunode: $unit does not come back with its old settings either" >&2;;
+  esac
 done
+for index in $modes; do
+  before=$(awk -F', ' -v index_of="$index" '$1 == index_of {print toupper($2)}' "$checkpoint/modes")
+  [ -z "$before" ] || timeout -k 5 30 nvidia-smi -i "$index" -c "$before" > /dev/null
+done
+true
 """,
 )
 
@@ -119,6 +137,11 @@ def daemons(wanted: Sequence[Daemon], asked: MpsSettings, restart_allowed: bool)
             )
         yield StringCommand("true")  # a forecast: it comes with an operation before this one
         return
+    if wanted and state.foreign:
+        raise OperationRefused(
+            f"mps: {', '.join(state.foreign)} is not of gpunode's making, and would be written over; nothing was "
+            "changed. Stop that service and remove it, or leave mps.enabled out"
+        )
     gpus: tuple[Gpu, ...] = known(host.get_fact(Gpus), "the GPUs").gpus if wanted else ()
     if wanted and (reason := without_room(asked, {gpu.index: gpu.memory_mib for gpu in gpus})):
         raise OperationRefused(f"mps: {reason}; nothing was changed")
@@ -127,9 +150,10 @@ def daemons(wanted: Sequence[Daemon], asked: MpsSettings, restart_allowed: bool)
     if work.is_none:
         host.noop(f"MPS: {', '.join(daemon.unit for daemon in wanted)} as asked" if wanted else "no MPS of gpunode's")
         return
-    clients = sum(each.clients for each in state.daemons if each.unit in (*work.restart, *work.gone))
-    if clients and not restart_allowed:
-        host.noop(f"restart pending: {clients} MPS clients run and disruption.allow is nothing")
+    felt = [each for each in state.daemons if each.unit in (*work.restart, *work.gone) and each.clients != 0]
+    if felt and not restart_allowed:
+        counts = ", ".join(f"{'?' if each.clients is None else each.clients} of {each.unit}" for each in felt)
+        host.noop(f"restart pending: MPS clients run ({counts}) and disruption.allow is nothing")
         host.log("restart pending: the MPS daemon is to change, but disruption.allow is nothing")
         return
     target = target_digest(*(f"{path}\0{text}" for path, text in sorted(texts.items())), *work.gone)
@@ -140,8 +164,8 @@ def daemons(wanted: Sequence[Daemon], asked: MpsSettings, restart_allowed: bool)
         paths=" ".join(sorted({*work.written, *work.removed})), removed=" ".join(work.removed),
         written="\n".join(f"{path} {modes[path]} {_encoded(text)}" for path, text in sorted(work.written.items())),
         units=" ".join(daemon.unit for daemon in wanted), gone=" ".join(work.gone), restart=" ".join(work.restart),
-        told=" ".join(work.told), modes=" ".join(map(str, work.modes)), mode=_word(asked), script=APPLY,
-        folder_of_settings=FOLDER,
+        told=" ".join(work.told), modes=" ".join(map(str, work.modes)), mode=_word(asked), shown=_shown(asked),
+        script=APPLY, folder_of_settings=FOLDER,
     )  # fmt: skip
 
 

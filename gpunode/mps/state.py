@@ -18,9 +18,10 @@ class MpsDaemon(Reading):
     """Hold one daemon by its unit.
 
     `answers` says whether it answers a command: its sockets prove nothing, for they stay behind. `readings` are
-    (question, answer) of its settings; `servers` and `clients` count its processes; `errors` counts what its log calls
-    a failure since it was started, `last_error` is the last of them. `stale`: it runs since before its unit was
-    written. `settings` is the digest (SHA-256) of the file that its unit applies at a start; None where there is none.
+    (question, answer) of its settings; `servers` and `clients` count its processes (clients: None where it runs and
+    does not answer); `errors` counts what its log calls a failure since it was started, `last_error` is the last of
+    them. `stale`: it runs since before its unit was written. `settings` is the digest (SHA-256) of the file that its
+    unit applies at a start; None where there is none.
     """
 
     unit: str
@@ -31,7 +32,7 @@ class MpsDaemon(Reading):
     settings: str | None
     readings: tuple[tuple[str, str], ...]
     servers: int
-    clients: int
+    clients: int | None
     errors: int = 0
     last_error: str | None = None
 
@@ -44,12 +45,13 @@ class MpsDaemon(Reading):
 class Mps(Reading):
     """Hold the path of the control program (None: not installed), digests of gpunode's files, and the daemons.
 
-    `files` are (path, SHA-256) of what gpunode wrote for all of them.
+    `files` are (path, SHA-256) of what gpunode wrote for all of them, `foreign` the paths where somebody else's stands.
     """
 
     program: str | None = None
     files: tuple[tuple[str, str], ...] = ()
     daemons: tuple[MpsDaemon, ...] = ()
+    foreign: tuple[str, ...] = ()
 
     def daemon(self, unit: str) -> MpsDaemon | None:
         """Return the daemon of a unit."""
@@ -57,7 +59,7 @@ class Mps(Reading):
 
 
 def parse_mps(lines: list[str]) -> Mps:
-    """Parse the probe of facts/mps.py: `file=PATH DIGEST`, and `daemon=`, whose cells are divided by tabs.
+    """Parse the probe of facts/mps.py: `file=PATH DIGEST`, `foreign=PATH`, and `daemon=` with cells divided by tabs.
 
     The cells: unit, ActiveState, UnitFileState, answers (yes or no), stale (yes or no), digest, servers, clients,
     errors, last error. Beside it stands `reading=UNIT\tQUESTION\tANSWER`.
@@ -80,7 +82,7 @@ def parse_mps(lines: list[str]) -> Mps:
                 settings=digest or None,
                 readings=tuple(readings.get(unit, ())),
                 servers=_number(servers),
-                clients=_number(clients),
+                clients=None if clients == "?" else _number(clients),
                 errors=_number(errors),
                 last_error=last or None,
             )
@@ -91,7 +93,9 @@ def parse_mps(lines: list[str]) -> Mps:
     files = [tuple(line.split(" ", 1)) for line in repeated(lines, "file")]
     if any(len(pair) != 2 for pair in files):
         raise ParseError("a file's line has no digest")
-    return Mps(program, tuple((path, digest) for path, digest in files), tuple(every))
+    return Mps(
+        program, tuple((path, digest) for path, digest in files), tuple(every), tuple(repeated(lines, "foreign"))
+    )
 
 
 def _cells(line: str, count: int) -> list[str]:

@@ -31,6 +31,8 @@ from gpunode.verify.mps import mps as judged
 from operations import mps as operation
 from operations.files import rendered
 from operations.mps import _digest, _files
+from operations.script import script
+from operations.transaction import transaction_text
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 
@@ -228,8 +230,11 @@ def test_a_daemon_that_is_not_well_is_restarted_unless_its_clients_must_not_be_d
 ) -> None:
     (script,) = run(host, settled(asked(), **fault), asked(), allowed=False)
     assert "\nrestart=nvidia-mps.service\n" in script
-    assert run(host, settled(asked(), **fault, clients=2), asked(), allowed=False) == []
-    assert "restart pending: 2 MPS clients" in host.noops[-1]
+    # One that does not answer may have clients, and cannot say so.
+    clients = 2 if fault.get("answers", True) else None
+    if fault.get("active", True):
+        assert run(host, settled(asked(), **fault, clients=clients), asked(), allowed=False) == []
+        assert f"({clients or '?'} of nvidia-mps.service)" in host.noops[-1]
 
 
 @pytest.mark.pure
@@ -238,6 +243,113 @@ def test_one_daemon_becomes_two_and_nothing_of_the_one_is_left(host: Host) -> No
     assert "\ngone=nvidia-mps.service\n" in script
     assert "\nremoved='/etc/systemd/system/nvidia-mps.service /etc/nvidia-mps/node.settings'\n" in script
     assert "\nrestart='nvidia-mps@0.service nvidia-mps@1.service'\n" in script
+
+
+@pytest.mark.pure
+def test_a_daemon_whose_settings_file_is_gone_is_stopped_all_the_same(host: Host) -> None:
+    there = settled(asked())
+    lost = replace(there, daemons=(replace(there.daemons[0], settings=None),))
+    (script,) = run(host, lost, MpsSettings.model_validate({}))
+    assert "\ngone=nvidia-mps.service\n" in script
+
+
+@pytest.mark.pure
+def test_a_unit_of_somebody_else_is_neither_written_over_nor_taken_away(host: Host) -> None:
+    theirs = Mps(PROGRAM, foreign=(UNITS[0],))
+    assert run(host, theirs, MpsSettings.model_validate({})) == []
+    host.readings |= {MpsFact: theirs}
+    wanted = {"wanted": daemons(asked(), [0]), "asked": asked(), "restart_allowed": True}
+    assert commands(operation.daemons, host, **wanted) == [] and UNITS[0] in host.refusals[0]
+
+
+# systemd and nvidia-smi as far as the transaction asks them: what runs is in a file, what was done in another one.
+COMMANDS = {
+    "systemctl": r"""
+echo "$*" >> "$STATE/log"
+for unit in "$@"; do :; done
+case "$1" in
+  is-active) grep -qx "$unit" "$STATE/active";;
+  is-enabled) false;;
+  restart) ! grep -qx "$unit" "$STATE/broken" || exit 1; echo "$unit" >> "$STATE/active";;
+  stop) [ -e "$STATE/units/$unit" ] || echo "no ExecStopPost" >> "$STATE/log"
+    sed -i "/^$unit$/d" "$STATE/active";;
+esac
+""",
+    "nvidia-smi": r"""
+case "$*" in
+  *query*) cat "$STATE/modes";;
+  *) echo "smi $*" >> "$STATE/log"; [ ! -e "$STATE/deaf" ];;
+esac
+""",
+    "journalctl": "",
+    "timeout": 'shift 3; exec "$@"\n',
+}
+
+
+class Systemd:
+    """Run the transaction with SIMULATED systemctl and nvidia-smi: two GPUs, each with a unit of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "bin").mkdir()
+        (folder / "units").mkdir()
+        (folder / "apply").write_text('#!/bin/sh\necho "apply $1" >> "$STATE/log"; [ ! -e "$STATE/refuses" ]\n')
+        for name, text in {**COMMANDS, "apply": ""}.items():
+            (folder / "bin" / name).write_text(f"#!/bin/sh\n{text}")
+            (folder / "bin" / name).chmod(0o755)
+        (folder / "apply").chmod(0o755)
+        (folder / "modes").write_text("0, Exclusive_Process\n1, Exclusive_Process\n")
+        for name in ("active", "broken", "log"):
+            (folder / name).touch()
+
+    def change(self, **variables: str) -> str:
+        """Run a change that writes the units' files; return what was done."""
+        units = {f"nvidia-mps@{number}.service" for number in "01"}
+        paths = [str(self.folder / "units" / unit) for unit in sorted(units)]
+        given = {
+            "paths": " ".join(paths), "removed": "", "units": " ".join(sorted(units)), "gone": "", "restart": "",
+            "written": "\n".join(f"{path} 644 {base64.b64encode(b'unit').decode()}" for path in paths), "told": "",
+            "modes": "", "mode": "EXCLUSIVE_PROCESS", "shown": "Exclusive_Process",
+            "script": str(self.folder / "apply"), "folder_of_settings": "/etc/nvidia-mps", **variables,
+        }  # fmt: skip
+        text = transaction_text(operation._CHANGE, "target-1", given)
+        text = text.replace("folder=/var/lib/gpunode/transactions", f"folder={self.folder}", 1)
+        path = self.folder / "mps.sh"
+        path.write_text(script(text))
+        environment = {"PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "STATE": str(self.folder)}
+        done = subprocess.run(["sh", path, "change"], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode != 0, "the change was to fail"
+        return (self.folder / "log").read_text()
+
+
+@pytest.mark.simulated
+def test_a_failed_first_set_up_stops_its_daemons_while_their_units_still_say_how(tmp_path: Path) -> None:
+    machine = Systemd(tmp_path)
+    (tmp_path / "broken").write_text("nvidia-mps@1.service\n")
+    log = machine.change(restart="nvidia-mps@0.service nvidia-mps@1.service")
+    assert "stop nvidia-mps@0.service" in log and "no ExecStopPost" not in log
+    assert (tmp_path / "active").read_text() == "" and not list((tmp_path / "units").iterdir())
+
+
+@pytest.mark.simulated
+def test_a_setting_that_one_daemon_refuses_does_not_restart_the_others(tmp_path: Path) -> None:
+    machine = Systemd(tmp_path)
+    (tmp_path / "active").write_text("nvidia-mps@0.service\nnvidia-mps@1.service\n")
+    for unit in ("nvidia-mps@0.service", "nvidia-mps@1.service"):
+        (tmp_path / "units" / unit).write_text("before")
+    (tmp_path / "deaf").touch()
+    log = machine.change(told="nvidia-mps@0.service", modes="1")
+    assert "restart" not in log and log.count("apply") == 2
+    assert {path.read_text() for path in (tmp_path / "units").iterdir()} == {"before"}
+    assert log.rstrip().endswith("smi -i 1 -c EXCLUSIVE_PROCESS")
+
+
+@pytest.mark.simulated
+def test_a_gpu_that_does_not_take_the_compute_mode_fails_the_change(tmp_path: Path) -> None:
+    machine = Systemd(tmp_path)
+    (tmp_path / "modes").write_text("0, Exclusive_Process\n1, Default\n")
+    machine.change(restart="nvidia-mps@0.service nvidia-mps@1.service")
+    assert (tmp_path / "active").read_text() == ""
 
 
 @pytest.mark.pure

@@ -105,6 +105,14 @@ def changes(run: Run) -> set[str]:
     return set(run.operations("success")) - {"Record what was applied"}
 
 
+def test_somebody_else_s_unit_of_that_name_is_left_alone(node: Node, mps: Mps) -> None:
+    unit = "/etc/systemd/system/nvidia-mps.service"
+    on(node, f"printf '[Service]\\nExecStart=/bin/sleep 1000000\\n' > {unit}; systemctl start nvidia-mps")
+    run = mps.run(enabled=False)
+    assert run.code == 0 and on(node, "systemctl is-active nvidia-mps") == "active", run.printed
+    on(node, f"systemctl stop nvidia-mps; rm {unit}; systemctl daemon-reload")
+
+
 def test_without_the_program_the_run_says_which_package_has_it(node: Node, mps: Mps) -> None:
     run = mps.run(**ASKED)
     assert run.code != 0 and "nvidia-cuda-mps-control is not installed" in run.printed
