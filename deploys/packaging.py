@@ -13,8 +13,9 @@ def packaging() -> None:
     family = distribution().family
     if family == "apt":
         _apt_proxy()
-    driver = settings().driver
+    driver, toolkit = settings().driver, settings().toolkit
     holds = driver.enabled and driver.source != "present" and driver.hold
+    holds = holds or (toolkit.enabled and toolkit.hold)
     packages.installed(
         name="Install what checks repository keys",
         family=family,

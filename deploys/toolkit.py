@@ -2,21 +2,55 @@
 
 from deploys.component import component, distribution, settings
 from deploys.repositories import trust
-from gpunode.toolkit import PACKAGES
-from operations import packages
+from facts.toolkit import LINK_RULE
+from gpunode.settings import ToolkitSettings
+from gpunode.toolkit import LEGACY, PACKAGES
+from gpunode.toolkit.configuration import asked_of
+from operations import files, packages
+from operations import toolkit as container_toolkit
 
 
 @component("Container toolkit")
 def toolkit() -> None:
-    """Install the container toolkit's four packages at one version."""
+    """Install the container toolkit's four packages at one version, and bring about what else is asked of it."""
     asked = settings().toolkit
     if not asked.enabled:
         return
+    _packages(asked)
+    container_toolkit.configuration(name="Configure the container toolkit", asked=asked_of(asked))
+    container_toolkit.specification(
+        name="Keep a CDI specification of the loaded driver"
+        if asked.cdi == "generate"
+        else "Keep no CDI specification",
+        generate=asked.cdi == "generate",
+    )
+    if asked.device_links:
+        files.template(
+            name="Link NVIDIA's devices in /dev/char whenever the driver is loaded",
+            path=LINK_RULE,
+            source="nvidia-dev-char.rules",
+        )
+        container_toolkit.device_links(name="Link NVIDIA's devices in /dev/char")
+    else:
+        files.absent(name="Remove the udev rule that links NVIDIA's devices", path=LINK_RULE)
+
+
+def _packages(asked: ToolkitSettings) -> None:
+    family = distribution().family
     trust("toolkit")
+    container_toolkit.released(
+        name="Let go of the toolkit's packages where they are to move",
+        family=family,
+        version=asked.version,
+        hold=asked.hold,
+    )
     packages.installed(
         name=f"Install NVIDIA container toolkit {asked.version or ''}".strip(),
-        family=distribution().family,
+        family=family,
         wanted=dict.fromkeys(PACKAGES, asked.version),
         one_version=True,
         repository="toolkit",
+        replaces=LEGACY if asked.migrate else (),
     )
+    if asked.hold:
+        container_toolkit.held(name="Hold the container toolkit", family=family)

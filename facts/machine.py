@@ -7,7 +7,8 @@ from facts.node import PARTS, parse_parts
 from gpunode.machine import Machine as Reading
 from gpunode.probe import Probe
 
-_PARTS = {name: PARTS[name] for name in ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources")}
+_NAMES = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit")
+_PARTS = {name: PARTS[name] for name in _NAMES}
 
 
 def _parse(lines: list[str]) -> Reading:
@@ -20,5 +21,5 @@ class Machine(NodeFact[Reading]):
     parse = staticmethod(_parse)
 
     def command(self) -> Probe:
-        """Return the probe of the three components."""
+        """Return the probe of these components."""
         return Probe([(name, fact.probe) for name, fact in _PARTS.items()])

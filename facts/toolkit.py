@@ -4,26 +4,70 @@ from __future__ import annotations
 
 from facts.base import NodeFact
 from facts.families import by_manager
+from gpunode.families.dnf import LOCKLIST
 from gpunode.toolkit import ContainerToolkit as Reading
 from gpunode.toolkit import parse_toolkit
+from gpunode.toolkit.configuration import PATH
+from gpunode.toolkit.state import PACKAGES
+
+HOLD = "/etc/apt/preferences.d/gpunode-toolkit"
+LINK_RULE = "/etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules"
+# The first line of a CDI specification that gpunode had made: no program writes one of its own.
+CDI_MARK = "# Written by gpunode with nvidia-ctk; changes are overwritten. toolkit.cdi = 'off' removes this file."
+_NAMES = " ".join(PACKAGES)
+
+_APT = rf"""
+dpkg-query -W -f '${{db:Status-Status}} ${{db:Status-Want}} ${{Package}} ${{Version}}\n' 'nvidia-container-*' \
+  'libnvidia-container*' 'nvidia-docker*' |
+  awk '$1 == "installed" {{print "package=" $3 " " $4; if ($2 == "hold") print "held=" $3}}'
+[ -f {HOLD} ] && echo "hold_text=$(base64 -w0 {HOLD})"
+"""
+
+_DNF = rf"""
+rpm -qa --qf 'package=%{{NAME}} %{{VERSION}}-%{{RELEASE}}\n' \
+  'nvidia-container-*' 'libnvidia-container*' 'nvidia-docker*'
+if [ -f {LOCKLIST} ]; then
+  echo "hold_text=$(base64 -w0 {LOCKLIST})"
+  for name in {_NAMES}; do
+    nevra=$(rpm -q --qf '%{{NAME}}-%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}.%{{ARCH}}\n' "$name") || continue
+    while read -r entry; do
+      case "$entry" in ''|'#'*) continue;; esac
+      case "$nevra" in $entry) echo "held=$name"; break;; esac
+    done < {LOCKLIST}
+  done
+fi
+"""
 
 
 class ContainerToolkit(NodeFact[Reading]):
-    """Read the toolkit's packages, what nvidia-ctk says and where the runtime is."""
+    """Read the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices.
+
+    A specification names the libraries that it hands in by their version: libcuda's is the driver that it is of.
+    """
 
     probe = (
-        by_manager(
-            apt=r"""
-dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' 'nvidia-container-*' 'libnvidia-container*' \
-  nvidia-docker2 | sed -n 's/^installed /package=/p'
-""",
-            dnf=r"""
-rpm -qa --qf 'package=%{NAME} %{VERSION}-%{RELEASE}\n' 'nvidia-container-*' 'libnvidia-container*' nvidia-docker2
-""",
-        )
-        + r"""
+        by_manager(apt=_APT, dnf=_DNF)
+        + rf"""
 command -v nvidia-ctk >/dev/null && echo "ctk=$(nvidia-ctk --version | head -n 1)"
 echo "runtime=$(command -v nvidia-container-runtime)"
+[ -f {PATH} ] && echo "config=$(base64 -w0 {PATH})"
+for file in /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*.yaml /var/run/cdi/*.json; do
+  case "$file" in *[[:space:]]*) continue;; esac
+  [ -f "$file" ] && grep -qE '"?kind"?: *"?nvidia\.com/gpu' "$file" || continue
+  version=$(grep -oE 'libcuda\.so\.[0-9]{{3}}\.[0-9.]*[0-9]' "$file" | head -n 1)
+  ours=foreign; [ "$(head -n 1 "$file")" = "{CDI_MARK}" ] && ours=ours
+  version=${{version#libcuda.so.}}; echo "cdi=$file ${{version:--}} $ours"
+done
+for folder in /etc /run /usr/lib /lib; do
+  [ -e "$folder/systemd/system/nvidia-cdi-refresh.service" ] || continue
+  echo "refresh=$(systemctl show -p UnitFileState --value nvidia-cdi-refresh.path)"; break
+done
+for device in /dev/nvidia* /dev/nvidia-caps/*; do
+  [ -c "$device" ] || continue
+  link=/dev/char/$((0x$(stat -c %t "$device"))):$((0x$(stat -c %T "$device")))
+  [ "$device" -ef "$link" ] || echo "unlinked=$device"
+done
+[ -f {LINK_RULE} ] && echo link_rule=yes
 """
     )
     parse = staticmethod(parse_toolkit)

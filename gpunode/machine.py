@@ -12,11 +12,15 @@ from gpunode.driver import DriverState
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpus
 from gpunode.reading import Reading
+from gpunode.toolkit import ContainerToolkit
+
+_NO_TOOLKIT = ContainerToolkit((), None, None)
 
 
 @dataclass(frozen=True)
 class Machine(Reading):
-    """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources.
+    """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources,
+    container toolkit.
 
     `candidates` are (package, the version that would be installed) and `offers` (package, a version that the
     distribution's archive has), where somebody asked for them.
@@ -29,6 +33,7 @@ class Machine(Reading):
     boot: Boot
     disk: Disk
     apt_sources: AptSources
+    toolkit: ContainerToolkit = _NO_TOOLKIT
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
 

@@ -56,6 +56,7 @@ class Node(Reading):
             self.boot,
             self.disk,
             self.apt_sources,
+            self.toolkit,
             self.candidates,
             self.offers,
         )

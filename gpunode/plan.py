@@ -249,6 +249,16 @@ def _toolkit(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     if item := _take(found, Subject.TOOLKIT, Subject.TOOLKIT_PACKAGES, Subject.TOOLKIT_RUNTIME):
         wanted = f" {settings.toolkit.version}" if settings.toolkit.version else ""
         yield _step(f"install the NVIDIA container toolkit{wanted}", item)
+    if item := _take(found, Subject.TOOLKIT_LEGACY):
+        yield _step(f"remove {item.found}", item)
+    for subject, action in (
+        (Subject.TOOLKIT_HELD, "hold its packages"),
+        (Subject.TOOLKIT_CONFIGURATION, "write config.toml"),
+        (Subject.CDI, "make the CDI specification anew"),
+        (Subject.DEVICE_LINKS, "link NVIDIA's devices in /dev/char, now and whenever the driver is loaded"),
+    ):
+        if item := _take(found, subject):
+            yield _step(action, item)
 
 
 def _containerd(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:

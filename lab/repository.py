@@ -21,7 +21,7 @@ from lab.packages.cuda import cuda_packages
 from lab.packages.deb import Deb, DebError, build_deb
 from lab.packages.driver import driver_packages
 from lab.packages.runfile import RunfileFixture, runfiles
-from lab.packages.toolkit import toolkit_packages
+from lab.packages.toolkit import legacy_packages, toolkit_packages
 from lab.signing import key_file, public_key, sign_releases
 
 CUDA_DISTRIBUTIONS = ("debian12", "ubuntu2204", "ubuntu2404")
@@ -56,7 +56,7 @@ def build_mirror(cache: Path, report: Callable[[str], None]) -> Mirror:
         wrong = key_file(cache / "keys", "wrong")
         armored, fingerprint = public_key(key)
         mirror = Mirror(cache / "mirror", fingerprint)
-        cuda, toolkit = [*driver_packages(), *cuda_packages()], toolkit_packages()
+        cuda, toolkit = [*driver_packages(), *cuda_packages()], [*toolkit_packages(), *legacy_packages()]
         built = built_driver_packages()
         docker = _docker_package(cache, report)
         distributions = archives()

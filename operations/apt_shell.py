@@ -77,3 +77,10 @@ mark() {
   done
 }
 """
+
+# The packages in $hold, and those in $unhold no more.
+HOLD = f"""{APT_GET}{MARK}
+unlocked
+if [ -n "$hold" ]; then mark hold $hold; fi
+if [ -n "$unhold" ]; then mark unhold $unhold; fi
+"""

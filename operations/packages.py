@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pyinfra import host
@@ -13,7 +13,11 @@ from operations.families import FAMILIES
 
 @node_operation
 def installed(
-    family: str, wanted: Mapping[str, str | None], one_version: bool = False, repository: str = ""
+    family: str,
+    wanted: Mapping[str, str | None],
+    one_version: bool = False,
+    repository: str = "",
+    replaces: Collection[str] = (),
 ) -> Iterator[Any]:
     """Install packages at the versions asked for, in one transaction, and check that this is what came.
 
@@ -21,16 +25,19 @@ def installed(
     + wanted: package name -> None (any version), a branch (`580`: its newest) or an upstream version
     + repository: label of the repository that they come from, whose list must be refreshed; empty: none of ours
     + one_version: the packages belong together: where the installed ones differ, all get the newest of their versions
+    + replaces: packages that are removed in the same transaction
     """
     manager = FAMILIES[family]
-    present = manager.installed(sorted(wanted))
+    asked = sorted({*wanted, *replaces})
+    present = manager.installed(asked)
     if present.interrupted:
         yield from manager.finish()
-        present = manager.installed(sorted(wanted))
+        present = manager.installed(asked)
     if one_version:
         wanted = present.together(wanted)
     missing = present.missing(wanted)
-    if not missing:
+    going = [name for name, _ in present.installed if name in replaces]
+    if not missing and not going:
         host.noop(f"installed: {', '.join(f'{name} {version}' for name, version in present.installed)}")
         return
     for name, rule in missing.items():
@@ -38,14 +45,12 @@ def installed(
             raise OperationRefused(f"{name}: an empty version was asked for")
     # All that have a version, not the missing ones alone: the others must not be moved. What is there in any version
     # stays as it is.
-    yield manager.install(
-        [
-            name if rule is None else f"{name}={rule}"
-            for name, rule in sorted(wanted.items())
-            if name in missing or rule is not None
-        ],
-        repository,
-    )
+    coming = [
+        name if rule is None else f"{name}={rule}"
+        for name, rule in sorted(wanted.items())
+        if name in missing or rule is not None
+    ]
+    yield manager.install([*coming, *(f"{name}-" for name in going)], repository)
 
 
 __all__ = ["installed"]

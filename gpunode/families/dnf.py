@@ -18,8 +18,7 @@ from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError
 
 LOCKLIST = "/etc/dnf/plugins/versionlock.list"
-_BEGIN, _END = "# gpunode: locked with the driver", "# gpunode: end"
-_BLOCK = re.compile(rf"^{re.escape(_BEGIN)}\n(?P<entries>.*?)^{re.escape(_END)}\n", re.MULTILINE | re.DOTALL)
+_BEGIN, _END = "# gpunode: locked with the", "# gpunode: end"
 _OFF = frozenset({"0", "no", "false", "off"})
 
 
@@ -30,14 +29,18 @@ class LockedPackages(DriverPackages):
     locklist: str | None = None
 
 
-def locked(text: str, keep: Mapping[str, str]) -> str:
-    """Return versionlock's list with our part naming `keep` (name -> version), and without one where it is empty."""
-    rest = _BLOCK.sub("", text)
+def locked(text: str, keep: Mapping[str, str], group: str = "driver") -> str:
+    """Return versionlock's list with our part of a group naming `keep` (name -> version), none where it is empty.
+
+    + group: driver or toolkit
+    """
+    begin = f"{_BEGIN} {group}"
+    rest = re.sub(rf"^{re.escape(begin)}\n.*?^{re.escape(_END)}\n", "", text, flags=re.MULTILINE | re.DOTALL)
     if not keep:
         return rest
     entries = "".join(f"{name}-{_with_epoch(version)}.*\n" for name, version in sorted(keep.items()))
     glue = "" if not rest or rest.endswith("\n") else "\n"
-    return f"{rest}{glue}{_BEGIN}\n{entries}{_END}\n"
+    return f"{rest}{glue}{begin}\n{entries}{_END}\n"
 
 
 def _with_epoch(version: str) -> str:

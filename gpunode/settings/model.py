@@ -85,9 +85,11 @@ def _submodel(model: type[Component], path: tuple[int | str, ...]) -> type[Compo
 
 def _choices(model: type[Component], name: int | str) -> tuple[str, ...]:
     field = model.model_fields.get(str(name))
-    if field is None or get_origin(field.annotation) is not Literal:
+    if field is None:
         return ()
-    return tuple(str(choice) for choice in get_args(field.annotation))
+    # Beside None, where that is allowed as well.
+    literals = [part for part in (field.annotation, *get_args(field.annotation)) if get_origin(part) is Literal]
+    return tuple(str(choice) for part in literals for choice in get_args(part))
 
 
 def _problem(component: str, model: type[Component], error: Mapping[str, Any]) -> Problem:

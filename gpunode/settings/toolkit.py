@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gpunode.settings.component import Component, ToolkitVersion
+
+_SHARED = {
+    "accept_nvidia_visible_devices_envvar_when_unprivileged": False,
+    "accept_nvidia_visible_devices_as_volume_mounts": True,
+}
 
 
 class ToolkitSettings(Component):
     """Say which NVIDIA container toolkit a node shall have."""
 
-    summary: ClassVar[str] = "The NVIDIA container toolkit: nvidia-container-runtime, nvidia-ctk, libnvidia-container."
+    summary: ClassVar[str] = (
+        "The NVIDIA container toolkit: nvidia-container-runtime, nvidia-ctk, libnvidia-container. Keys of its "
+        "config.toml that no setting names stay as they are; containers that run already are not disturbed."
+    )
 
     enabled: bool = Field(True, description="false: the container toolkit is not installed.")
     version: ToolkitVersion | None = Field(
@@ -21,11 +29,94 @@ class ToolkitSettings(Component):
     channel: Literal["stable", "experimental"] = Field(
         "stable", description="Channel of NVIDIA's repository; release candidates are in `experimental` only."
     )
+    hold: bool = Field(
+        False,
+        description=(
+            "Keep the toolkit's packages at what is installed: apt-mark hold and apt preferences, or dnf's "
+            "versionlock; removed again with `False`. Another `version` still moves them."
+        ),
+    )
+    migrate: bool = Field(
+        False,
+        description=(
+            "Where the deprecated nvidia-docker2 (or nvidia-container-runtime) is installed the node is refused; with "
+            "`True` it is removed in the transaction that brings the toolkit. docker's daemon.json stays."
+        ),
+    )
+    preset: Literal["none", "shared"] = Field(
+        "none",
+        description=(
+            "`shared`: for nodes that several parties use. Unprivileged containers get no GPU by setting "
+            "NVIDIA_VISIBLE_DEVICES, only by volume mounts (the two settings `accept_…` below are False and True). "
+            "The device plugin's deviceListStrategy must then be volume-mounts or one of CDI's. See docs/security.md."
+        ),
+    )
+    mode: Literal["auto", "legacy", "cdi"] | None = Field(
+        None, description="How GPUs get into containers (config.toml: nvidia-container-runtime.mode)."
+    )
+    no_cgroups: bool | None = Field(
+        None,
+        description=(
+            "`True`: device cgroups are left alone, for rootless containers (config.toml: "
+            "nvidia-container-cli.no-cgroups). Without effect in mode `cdi`."
+        ),
+    )
+    debug: bool | None = Field(
+        None,
+        description=(
+            "`True`: runtime and container CLI write logs at /var/log/nvidia-container-runtime.log and "
+            "-toolkit.log; `False`: they do not."
+        ),
+    )
+    accept_nvidia_visible_devices_envvar_when_unprivileged: bool | None = Field(
+        None,
+        description=(
+            "Whether NVIDIA_VISIBLE_DEVICES counts in an unprivileged container (config.toml: "
+            "accept-nvidia-visible-devices-envvar-when-unprivileged; the toolkit's own default is true)."
+        ),
+    )
+    accept_nvidia_visible_devices_as_volume_mounts: bool | None = Field(
+        None,
+        description=(
+            "Whether mounts below /var/run/nvidia-container-devices name a container's GPUs (config.toml: "
+            "accept-nvidia-visible-devices-as-volume-mounts; the toolkit's own default is false)."
+        ),
+    )
+    cdi: Literal["off", "generate"] = Field(
+        "off",
+        description=(
+            "`generate`: keep a CDI specification of the loaded driver: by the toolkit's own nvidia-cdi-refresh where "
+            "it has one (from 1.18), else as /etc/cdi/nvidia.yaml. `off`: gpunode's own is removed."
+        ),
+    )
+    device_links: bool = Field(
+        True,
+        description=(
+            "Keep a link in /dev/char for every NVIDIA device, now and by a udev rule: without them a container loses "
+            "its GPUs at `systemctl daemon-reload` where systemd manages the cgroups."
+        ),
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset(cls, data: Any) -> Any:
+        """Fill in what a preset says and the settings do not."""
+        if isinstance(data, dict) and data.get("preset") == "shared":
+            return {**data, **{key: value for key, value in _SHARED.items() if data.get(key) is None}}
+        return data
 
     def contradictions(self) -> list[tuple[str, str]]:
-        """Return a release candidate that the stable channel never carries."""
+        """Return a release candidate of the stable channel, what a preset forbids, and modes that cannot work."""
+        found = []
         if self.version and "-rc" in self.version and self.channel == "stable":
-            return [
-                ("version", "is a release candidate, which toolkit.channel 'stable' does not carry; use 'experimental'")
-            ]
-        return []
+            message = "is a release candidate, which toolkit.channel 'stable' does not carry; use 'experimental'"
+            found.append(("version", message))
+        for key, value in _SHARED.items():
+            if self.preset == "shared" and getattr(self, key) is not value:
+                found.append((key, f"is the opposite of what toolkit.preset 'shared' says ({value}); leave one out"))
+        if self.mode == "cdi" and self.cdi == "off":
+            message = "needs a CDI specification, and toolkit.cdi is 'off'; set toolkit.cdi = 'generate' with it"
+            found.append(("mode", message))
+        if self.mode == "cdi" and self.no_cgroups is not None:
+            found.append(("no_cgroups", "has no effect in toolkit.mode 'cdi'; leave it out, or use mode 'legacy'"))
+        return found

@@ -2,7 +2,8 @@
 """SIMULATED nvidia-container-runtime: the real runc, with the simulated GPUs handed in where they are asked for.
 
 Stands in a node as /usr/bin/nvidia-container-runtime. Before `create` or `run` it reads the bundle's config.json; if
-the process has NVIDIA_VISIBLE_DEVICES, the /dev/nvidia* nodes go into it. Everything else is runc's.
+the process asks for GPUs, by NVIDIA_VISIBLE_DEVICES or by mounts as far as the toolkit's config.toml lets it, the
+/dev/nvidia* nodes go into it. Everything else is runc's.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import stat
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +53,34 @@ def bundle_of(arguments: list[str]) -> Path | None:
     return Path()
 
 
-def visible_devices(config: dict[str, Any]) -> str | None:
-    """Return what NVIDIA_VISIBLE_DEVICES asks for, or None if it asks for nothing; the last setting counts."""
+CONFIG = Path("/etc/nvidia-container-runtime/config.toml")
+_MOUNTS = "/var/run/nvidia-container-devices/"
+
+
+def toolkit_settings(file: Path = CONFIG) -> dict[str, Any]:
+    """Return the toolkit's config.toml; an absent one is an empty one."""
+    try:
+        return tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+
+
+def is_privileged(config: dict[str, Any]) -> bool:
+    """Say whether a container may administer the system, by which the toolkit tells a privileged one."""
+    capabilities = (config.get("process") or {}).get("capabilities") or {}
+    return "CAP_SYS_ADMIN" in (capabilities.get("bounding") or [])
+
+
+def visible_devices(config: dict[str, Any], settings: dict[str, Any] | None = None) -> str | None:
+    """Return which GPUs a container asks for and may have, or None: by mounts first, then by NVIDIA_VISIBLE_DEVICES."""
+    settings = settings or {}
+    privileged = is_privileged(config)
+    if settings.get("accept-nvidia-visible-devices-as-volume-mounts") and not privileged:
+        targets = [str(mount.get("destination")) for mount in config.get("mounts") or []]
+        if named := [target.removeprefix(_MOUNTS) for target in targets if target.startswith(_MOUNTS)]:
+            return ",".join(named)
+    if not privileged and not settings.get("accept-nvidia-visible-devices-envvar-when-unprivileged", True):
+        return None
     wanted = None
     for setting in (config.get("process") or {}).get("env") or []:
         name, _, value = setting.partition("=")
@@ -119,7 +147,7 @@ def main(arguments: list[str]) -> int:
         file = bundle / "config.json"
         try:
             config = json.loads(file.read_text())
-            wanted = visible_devices(config)
+            wanted = visible_devices(config, toolkit_settings())
             if wanted is not None:
                 add_devices(config, device_paths(wanted))
                 file.write_text(json.dumps(config))

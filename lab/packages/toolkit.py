@@ -7,16 +7,27 @@ from pathlib import Path
 from lab.packages.deb import Deb, Payload
 
 TOOLKIT_VERSIONS = ("1.16.2", "1.17.8", "1.18.0")
-_RUNTIME = Path(__file__).parent / "container_runtime.py"
-_CTK = """#!/bin/sh
-# SIMULATED nvidia-ctk of gpunode's lab.
-case "$1" in
-    --version|-v)
-        echo 'NVIDIA Container Toolkit CLI version {version}'
-        echo 'commit: simulated' ;;
-    *)
-        echo "nvidia-ctk: SIMULATED, knows only --version, not '$*'" >&2; exit 1 ;;
-esac
+_FOLDER = Path(__file__).parent
+_RUNTIME = _FOLDER / "container_runtime.py"
+_CTK = _FOLDER / "nvidia-ctk.sh"
+# From 1.18 the toolkit itself makes a CDI specification.
+_REFRESHING = ("1.18.0",)
+_REFRESH = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
+_REFRESH_POSTINST = """#!/bin/sh
+[ "$1" = configure ] && [ -d /run/systemd/system ] || exit 0
+systemctl daemon-reload
+systemctl enable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service || true
+"""
+# What older nodes have: it brings docker's configuration, and needs a toolkit.
+_DOCKER2 = "2.13.0"
+_DAEMON = """{
+    "runtimes": {
+        "nvidia": {
+            "path": "nvidia-container-runtime",
+            "runtimeArgs": []
+        }
+    }
+}
 """
 _CLI = """#!/bin/sh
 # SIMULATED nvidia-container-cli of gpunode's lab.
@@ -51,10 +62,30 @@ def toolkit_packages() -> list[Deb]:
     return [package for version in TOOLKIT_VERSIONS for package in _packages_of(version)]
 
 
+def legacy_packages() -> list[Deb]:
+    """Return what nodes had before: nvidia-docker2 and the runtime as a package of its own."""
+    return [
+        Deb(
+            "nvidia-docker2",
+            f"{_DOCKER2}-1",
+            "nvidia-docker CLI wrapper",
+            depends="nvidia-container-toolkit (>= 1.13.0)",
+            files=(
+                Payload("usr/bin/nvidia-docker", b'#!/bin/sh\n# SIMULATED nvidia-docker.\nexec docker "$@"\n', 0o755),
+                Payload("etc/docker/daemon.json", _DAEMON.encode()),
+            ),
+            conffiles=("etc/docker/daemon.json",),
+        ),
+        Deb("nvidia-container-runtime", "3.13.0-1", "Transitional package", depends="nvidia-container-toolkit"),
+    ]
+
+
 def _packages_of(version: str) -> list[Deb]:
     full = f"{version}-1"
     library = f"usr/lib/x86_64-linux-gnu/libnvidia-container.so.{version}"
     config = "etc/nvidia-container-runtime/config.toml"
+    refreshes = version in _REFRESHING
+    units = tuple(Payload(f"lib/systemd/system/{name}", (_FOLDER / name).read_bytes()) for name in _REFRESH)
     return [
         Deb(
             "nvidia-container-toolkit",
@@ -69,9 +100,11 @@ def _packages_of(version: str) -> list[Deb]:
             depends="python3",
             files=(
                 Payload("usr/bin/nvidia-container-runtime", _RUNTIME.read_bytes(), 0o755),
-                Payload("usr/bin/nvidia-ctk", _CTK.format(version=version).encode(), 0o755),
+                Payload("usr/bin/nvidia-ctk", _CTK.read_bytes().replace(b"@VERSION@", version.encode()), 0o755),
                 Payload(config, _CONFIG.encode()),
+                *(units if refreshes else ()),
             ),
+            scripts=(("postinst", _REFRESH_POSTINST),) if refreshes else (),
             conffiles=(config,),
         ),
         Deb(

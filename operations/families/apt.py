@@ -13,7 +13,7 @@ from facts.driver_packages import PREFERENCES, UNATTENDED, DriverOffers, DriverP
 from gpunode.driver_packages import DriverPackages as State
 from gpunode.driver_packages import Offers, Simulation, pin_text
 from gpunode.packages import InstalledPackages
-from operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
+from operations.apt_shell import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRESH
 from operations.explained import explained_command
 from operations.failure import known
 from operations.families.family import DriverChange
@@ -81,12 +81,6 @@ put_back() {
 }
 """
 
-_HOLD = f"""{APT_GET}{MARK}
-unlocked
-if [ -n "$hold" ]; then mark hold $hold; fi
-if [ -n "$unhold" ]; then mark unhold $unhold; fi
-"""
-
 _INSTALL = """
 resolve() {
   apt-cache madison "$1" | while IFS='|' read -r _ version _; do
@@ -102,8 +96,9 @@ resolve() {
   done
 }
 refresh "$repository"
-chosen=''; expected=''
+chosen=''; expected=''; going=''
 for wanted in "$@"; do
+  case "$wanted" in *-) going="$going $wanted"; continue;; esac
   name=${wanted%%=*}; rule=''; case "$wanted" in *=*) rule=${wanted#*=};; esac
   version=$(resolve "$name" "$rule")
   if [ -z "$version" ]; then
@@ -113,13 +108,17 @@ for wanted in "$@"; do
   if [ -n "$rule" ]; then chosen="$chosen $name=$version"; expected="$expected $name=$version"
   else chosen="$chosen $name"; expected="$expected $name="; fi
 done
-apt_get install --no-install-recommends --allow-downgrades $chosen
+apt_get install --no-install-recommends --allow-downgrades $chosen $going
 for wanted in $expected; do
   name=${wanted%%=*}; version=${wanted#*=}
   installed=$(dpkg-query -W -f '${db:Status-Status} ${Version}' "$name" 2>/dev/null || true)
   case "$installed" in "installed ${version:-${installed#installed }}") ;; *)
     echo "gpunode: $name should be installed at ${version:-any version} but is '$installed'" >&2; exit 1;;
   esac
+done
+for gone in $going; do
+  ! dpkg-query -W -f '${db:Status-Status}' "${gone%-}" 2>/dev/null | grep -qx installed || {
+    echo "gpunode: ${gone%-} should be gone, and apt left it installed" >&2; exit 1; }
 done
 """
 
@@ -167,7 +166,7 @@ class _Apt:
         let_go = sorted(set(state.held_by_us) & set(state.held) - set(keep))
         # What is let go is known by the file of before, which is therefore written last.
         if hold_now or let_go:
-            yield explained_command(script_command(_HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go)))
+            yield explained_command(script_command(HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go)))
         files = {
             PREFERENCES: (state.preferences, "driver-preferences"),
             UNATTENDED: (state.unattended, "driver-unattended-upgrades.conf"),

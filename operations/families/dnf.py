@@ -129,8 +129,9 @@ resolve() {
     esac
   done
 }
-chosen=''; expected=''
+chosen=''; expected=''; going=''
 for wanted in "$@"; do
+  case "$wanted" in *-) going="$going ${wanted%-}"; continue;; esac
   name=${wanted%%=*}; rule=''; case "$wanted" in *=*) rule=${wanted#*=};; esac
   version=$(resolve "$name" "$rule")
   if [ -z "$version" ]; then
@@ -140,7 +141,23 @@ for wanted in "$@"; do
   chosen="$chosen $name-$version"
   expected="$expected $name=${rule:+${version#0:}}"
 done
-dnf_run install $chosen
+if [ -z "$going" ]; then dnf_run install $chosen
+else
+  # rpm takes a package's configuration away with it, or puts it aside: docker's own file is to stay.
+  kept=/etc/docker/daemon.json
+  keep() { [ ! -e "$kept.gpunode-kept" ] || [ -e "$kept" ] || cp -p "$kept.gpunode-kept" "$kept"; }
+  if [ -e "$kept" ]; then cp -p "$kept" "$kept.gpunode-kept"; fi
+  trap 'keep; rm -f "$kept.gpunode-kept"' EXIT
+  # One transaction, which only dnf's shell makes of both; its status says nothing.
+  commands=$(mktemp)
+  { [ -z "$chosen" ] || echo "install $chosen"; echo "remove $going"; echo run; } > "$commands"
+  dnf_run shell "$commands" || true
+  rm -f "$commands"
+  for gone in $going; do
+    ! rpm -q "$gone" > /dev/null 2>&1 || {
+      echo "gpunode: $gone should be gone, and dnf left it installed; its words are above" >&2; exit 1; }
+  done
+fi
 for wanted in $expected; do
   name=${wanted%%=*}; version=${wanted#*=}; there=$(evr "$name" || true)
   [ -n "$there" ] && [ "$there" = "${version:-$there}" ] || {

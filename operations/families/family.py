@@ -85,5 +85,5 @@ class Family(Protocol):
     def install(self, arguments: Sequence[str], repository: str) -> StringCommand:
         """Return the command that installs NAME or NAME=RULE, each at its newest version that fits, and proves it.
 
-        `repository` as for `refresh`.
+        `repository` as for `refresh`. With apt and dnf, NAME- is removed in the same transaction.
         """

@@ -48,7 +48,7 @@ def test_a_bare_node_gets_every_component_in_order_and_nothing_is_disturbed() ->
     found = plan(SETTINGS, BARE)
     assert found.verdict == "can be done"
     assert [step.component for step in found.steps] == [
-        "repositories", "repositories", "driver", "driver", "driver", "cuda", "cuda", "toolkit",
+        "repositories", "repositories", "driver", "driver", "driver", "cuda", "cuda", "toolkit", "toolkit",
         "containerd", "containerd", "containerd", "containerd",
     ]  # fmt: skip
     assert ("driver", "install driver 580.95.05, open kernel module", "nothing") in _steps(found)
@@ -156,6 +156,8 @@ _WORSE = [
     ("cuda", {"default_path": "/usr/local/cuda-11.8"}),
     ("cuda", {"profile": False}),
     ("toolkit", {"runtime_path": None}),
+    ("toolkit", {"link_rule": False}),
+    ("toolkit", {"unlinked": ("/dev/nvidia0",)}),
     ("containerd", {"version": None}),
     ("containerd", {"active": False}),
     ("containerd", {"enabled": False}),

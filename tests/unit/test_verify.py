@@ -49,7 +49,7 @@ GOOD = Node(
     health=Health(0, (GpuHealth("0000:1a:00.0", 0, 0, False, False),), (), log_read=True),
     cuda=CudaToolkits(("12.9",), "/usr/local/cuda-12.9", "12.9.86", True),
     toolkit=ContainerToolkit(
-        tuple((name, "1.17.8-1") for name in PACKAGES), "1.17.8", "/usr/bin/nvidia-container-runtime"
+        tuple((name, "1.17.8-1") for name in PACKAGES), "1.17.8", "/usr/bin/nvidia-container-runtime", link_rule=True,
     ),
     containerd=Containerd(
         "1.6.20", "/usr/bin/containerd", "/etc/containerd/config.toml", "", True, True, 10.0, 5.0, "nvidia",

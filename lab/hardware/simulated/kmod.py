@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -103,6 +104,16 @@ def insert(machine: Machine, name: str) -> None:
                 for later in words[3:]:
                     with contextlib.suppress(LookupError, module.ModuleError):
                         module.load(machine, later)
+    _rules_of_udev(machine)
+
+
+def _rules_of_udev(machine: Machine) -> None:
+    """Do what udev, which a container has not, would do by a rule that links the devices: run nvidia-ctk."""
+    program = machine.path("/usr/bin/nvidia-ctk")
+    rules = [file.read_text(errors="replace") for file in machine.path("/etc/udev/rules.d").glob("*.rules")]
+    if program.exists() and any("create-dev-char-symlinks" in text for text in rules):
+        machine.log("udev", "a rule runs nvidia-ctk system create-dev-char-symlinks")
+        subprocess.run([program, "system", "create-dev-char-symlinks", "--create-all"], check=False)
 
 
 def blacklisted(machine: Machine, name: str) -> bool:

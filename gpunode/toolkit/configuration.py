@@ -1,0 +1,152 @@
+"""The toolkit's config.toml: what is asked of it, and the text that says so, with all that is not ours kept.
+
+A pure function on text: comments, order and foreign keys stay as they are (tomlkit), a key that nobody asked for stays
+as it is, and a text that already says what is asked comes back unchanged.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from gpunode.settings.toolkit import ToolkitSettings
+
+PATH = "/etc/nvidia-container-runtime/config.toml"
+ENVVAR = ("accept-nvidia-visible-devices-envvar-when-unprivileged",)
+MOUNTS = ("accept-nvidia-visible-devices-as-volume-mounts",)
+_RUNTIME, _CLI = "nvidia-container-runtime", "nvidia-container-cli"
+# Where the toolkit's own commented-out lines would write them.
+_DEBUG = {
+    (_RUNTIME, "debug"): "/var/log/nvidia-container-runtime.log",
+    (_CLI, "debug"): "/var/log/nvidia-container-toolkit.log",
+}
+
+Key = tuple[str, ...]
+# What a key is to be; None: it is not to be there.
+Asked = Mapping[Key, str | bool | None]
+
+
+class ConfigurationRefused(ValueError):
+    """Say why config.toml cannot be edited; the file is left as it is."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Hold one key (written with dots) that is not as asked, with both sides as TOML writes them."""
+
+    key: str
+    found: str
+    wanted: str
+
+
+def asked_of(settings: ToolkitSettings) -> dict[Key, str | bool | None]:
+    """Return the keys that the settings ask for; empty where they ask for none."""
+    asked: dict[Key, str | bool | None] = {}
+    if settings.mode is not None:
+        asked[_RUNTIME, "mode"] = settings.mode
+    if settings.no_cgroups is not None:
+        asked[_CLI, "no-cgroups"] = settings.no_cgroups
+    if settings.debug is not None:
+        asked |= {key: path if settings.debug else None for key, path in _DEBUG.items()}
+        asked[_RUNTIME, "log-level"] = "debug" if settings.debug else "info"
+    if settings.accept_nvidia_visible_devices_envvar_when_unprivileged is not None:
+        asked[ENVVAR] = settings.accept_nvidia_visible_devices_envvar_when_unprivileged
+    if settings.accept_nvidia_visible_devices_as_volume_mounts is not None:
+        asked[MOUNTS] = settings.accept_nvidia_visible_devices_as_volume_mounts
+    return asked
+
+
+def render(text: str | None, asked: Asked) -> str:
+    """Return the text of config.toml with what is asked; `text` is the present file, None for none.
+
+    Raises ConfigurationRefused where the file cannot be parsed, or has something else in the place of a table.
+    """
+    document = _parsed(text or "")
+    before = _plain(document)
+    for key, value in asked.items():
+        _put(document, key, value)
+    rendered = tomlkit.dumps(document)
+    # What was written is read again: no file is handed on that says anything but the old one and what is asked.
+    if _plain(_parsed(rendered)) != _changed(before, asked):
+        raise ConfigurationRefused("the file's spelling does not allow an edit that keeps the rest; mend it by hand")
+    return rendered
+
+
+def differences(text: str | None, asked: Asked) -> tuple[Difference, ...]:
+    """Return the keys that are not as asked; raise ConfigurationRefused as `render` does."""
+    there = _plain(_parsed(text or ""))
+    found = []
+    for key, value in asked.items():
+        present = _value(there, key)
+        if present != value or type(present) is not type(value):
+            found.append(Difference(".".join(key), _written(present), _written(value)))
+    return tuple(found)
+
+
+def _parsed(text: str) -> tomlkit.TOMLDocument:
+    try:
+        return tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise ConfigurationRefused(f"the file is not TOML: {error}; mend it by hand or move it away") from error
+
+
+def _plain(document: tomlkit.TOMLDocument) -> dict[str, Any]:
+    plain: dict[str, Any] = document.unwrap()
+    return plain
+
+
+def _value(table: Mapping[str, Any], key: Key) -> Any:
+    """Return a key's value, None where there is none; raise ConfigurationRefused where a table of its is none."""
+    for position, name in enumerate(key[:-1]):
+        inner = table.get(name, {})
+        if not isinstance(inner, Mapping):
+            raise ConfigurationRefused(f"{'.'.join(key[: position + 1])} is no table, but {inner!r}; mend it by hand")
+        table = inner
+    return table.get(key[-1])
+
+
+def _written(value: object) -> str:
+    return "none" if value is None else tomlkit.item(value).as_string()
+
+
+def _changed(before: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+    """Return what the file is to say, as plain values."""
+    after = copy.deepcopy(dict(before))
+    for key, value in asked.items():
+        table: dict[str, Any] = after
+        if value is None:
+            if _value(after, key) is not None:
+                for name in key[:-1]:
+                    table = table[name]
+                del table[key[-1]]
+            continue
+        for name in key[:-1]:
+            table = table.setdefault(name, {})
+        table[key[-1]] = value
+    return after
+
+
+def _put(document: tomlkit.TOMLDocument, key: Key, value: str | bool | None) -> None:
+    """Set or remove a key only where it differs, so that what is right keeps its spelling and its inline comment."""
+    present = _value(document, key)
+    if present == value and isinstance(present, bool) == isinstance(value, bool):
+        return
+    table: MutableMapping[str, Any] = document
+    for name in key[:-1]:
+        if name not in table:
+            table[name] = tomlkit.table()
+        table = table[name]
+    if value is None:
+        del table[key[-1]]
+        return
+    item = tomlkit.item(value)
+    old = table.item(key[-1]) if key[-1] in table and hasattr(table, "item") else None
+    if old is not None:
+        item.trivia.comment_ws, item.trivia.comment = old.trivia.comment_ws, old.trivia.comment
+        item.trivia.trail = old.trivia.trail
+    table[key[-1]] = item

@@ -1,0 +1,122 @@
+"""What of the NVIDIA container toolkit is on a node."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gpunode import versions
+from gpunode.driver_packages.names import DEB_VERSION, NAME
+from gpunode.probe_output import decoded, repeated, values
+from gpunode.reading import ParseError, Reading
+
+# They belong together, but their dependencies bind only the first two to one version: apt may move one alone.
+PACKAGES = (
+    "nvidia-container-toolkit",
+    "nvidia-container-toolkit-base",
+    "libnvidia-container-tools",
+    "libnvidia-container1",
+)
+# What the toolkit took the place of: docker's wrapper, and the runtime as a package of its own.
+LEGACY = ("nvidia-docker2", "nvidia-docker", "nvidia-container-runtime", "nvidia-container-runtime-hook")
+_CTK = re.compile(r"version (\d+\.\d+\.\d+\S*)")
+
+
+@dataclass(frozen=True)
+class CdiSpecification(Reading):
+    """Hold a CDI specification of nvidia.com/gpu: where it is, of which driver its libraries are, and whether ours."""
+
+    path: str
+    driver_version: str | None
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class ContainerToolkit(Reading):
+    """Hold packages (name, version), the version that nvidia-ctk prints and the runtime's path.
+
+    `held` are the toolkit's packages that are kept still; `hold_text` is our file that says so, with dnf versionlock's
+    whole list. `config_text` is config.toml, `cdi` the specifications that runtimes read, `cdi_refresh` how the
+    toolkit's own unit that renews one starts (systemd's UnitFileState), None without such a unit. `unlinked` are device
+    nodes without a link in /dev/char, `link_rule` says whether our udev rule makes these links.
+    """
+
+    packages: tuple[tuple[str, str], ...]
+    version: str | None
+    runtime_path: str | None
+    held: tuple[str, ...] = ()
+    hold_text: str | None = None
+    config_text: str | None = None
+    cdi: tuple[CdiSpecification, ...] = ()
+    cdi_refresh: str | None = None
+    unlinked: tuple[str, ...] = ()
+    link_rule: bool = False
+
+    @property
+    def package_versions(self) -> tuple[str, ...]:
+        """Return the versions at which the toolkit's packages are installed, newest first, each once, without revision.
+
+        Raise VersionError where a package's version is none.
+        """
+        installed = dict(self.packages)
+        found = {versions.upstream(installed[name]) for name in PACKAGES if name in installed}
+        return tuple(sorted(found, key=versions.parsed, reverse=True))
+
+    @property
+    def missing_packages(self) -> tuple[str, ...]:
+        """Return the toolkit's packages that are not installed."""
+        installed = dict(self.packages)
+        return tuple(name for name in PACKAGES if name not in installed)
+
+    @property
+    def to_hold(self) -> dict[str, str]:
+        """Return name -> version of the toolkit's installed packages."""
+        return {name: version for name, version in self.packages if name in PACKAGES}
+
+    @property
+    def legacy(self) -> dict[str, str]:
+        """Return name -> version of the installed packages that the toolkit took the place of."""
+        return {name: version for name, version in self.packages if name in LEGACY}
+
+    @property
+    def nvidia_docker2_version(self) -> str | None:
+        """Return the version of the legacy nvidia-docker2 package, None where it is not installed."""
+        return dict(self.packages).get("nvidia-docker2")
+
+    def stale_cdi(self, driver_version: str) -> tuple[CdiSpecification, ...]:
+        """Return the specifications that are not of this driver."""
+        return tuple(item for item in self.cdi if item.driver_version != driver_version)
+
+
+def parse_toolkit(lines: list[str]) -> ContainerToolkit:
+    """Parse the probe of facts.toolkit.ContainerToolkit."""
+    found = values(lines)
+    packages = [_package(line) for line in repeated(lines, "package")]
+    match = _CTK.search(found.get("ctk", ""))
+    return ContainerToolkit(
+        packages=tuple(sorted(packages)),
+        version=match[1] if match else None,
+        runtime_path=found.get("runtime"),
+        held=tuple(sorted(repeated(lines, "held"))),
+        hold_text=decoded(found, "hold_text"),
+        config_text=decoded(found, "config"),
+        cdi=tuple(_specification(line) for line in repeated(lines, "cdi")),
+        cdi_refresh=found.get("refresh"),
+        unlinked=tuple(repeated(lines, "unlinked")),
+        link_rule=found.get("link_rule") == "yes",
+    )
+
+
+def _package(line: str) -> tuple[str, str]:
+    name, _, version = line.partition(" ")
+    if NAME.fullmatch(name) is None or DEB_VERSION.fullmatch(version) is None:
+        raise ParseError(f"not a package: {line[:80]!r}")
+    return name, version
+
+
+def _specification(line: str) -> CdiSpecification:
+    words = line.split(" ")
+    if len(words) != 3:
+        raise ParseError(f"not a CDI specification: {line[:80]!r}")
+    path, version, ours = words
+    return CdiSpecification(path, None if version == "-" else version, ours == "ours")

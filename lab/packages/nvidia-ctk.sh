@@ -1,0 +1,56 @@
+#!/bin/sh
+# SIMULATED nvidia-ctk of gpunode's lab: --version, `cdi generate` and `system create-dev-char-symlinks`.
+log() { echo "$(date +%Y-%m-%dT%H:%M:%S) SIMULATED nvidia-ctk: $*" >> /var/log/gpunode-lab.log 2>/dev/null || true; }
+
+cdi_generate() {
+    output=${NVIDIA_CTK_CDI_OUTPUT_FILE_PATH:-}
+    while [ "$#" -gt 0 ]; do
+        case "$1" in
+            --output=*) output=${1#*=} ;;
+            --output) output=$2; shift ;;
+            *) echo "nvidia-ctk: SIMULATED, does not know '$1' of cdi generate" >&2; exit 1 ;;
+        esac
+        shift
+    done
+    loaded=$(cat /sys/module/nvidia/version 2>/dev/null) || {
+        echo "level=error msg=\"failed to generate CDI spec: failed to initialize NVML: Driver Not Loaded\"" >&2; exit 1; }
+    library=$(readlink -f /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 || readlink -f /usr/lib64/libnvidia-ml.so.1)
+    case "$library" in
+        *".so.$loaded") ;;
+        *) echo "level=error msg=\"failed to initialize NVML: Driver/library version mismatch\"" >&2; exit 1 ;;
+    esac
+    log "cdi generate of driver $loaded to ${output:-stdout}"
+    [ -z "$output" ] || { mkdir -p "$(dirname "$output")"; exec > "$output"; }
+    echo '---'
+    echo 'cdiVersion: 0.5.0'
+    echo 'kind: nvidia.com/gpu'
+    echo 'devices:'
+    for device in /dev/nvidia[0-9]*; do
+        echo "  - name: \"${device#/dev/nvidia}\""
+        echo "    containerEdits: {deviceNodes: [{path: $device}]}"
+    done
+    echo '  - name: all'
+    echo '    containerEdits: {deviceNodes: [{path: /dev/nvidiactl}]}'
+    echo 'containerEdits:'
+    echo '  env: [NVIDIA_VISIBLE_DEVICES=void]'
+    echo '  mounts:'
+    echo "    - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.$loaded"
+    echo "      containerPath: /usr/lib/x86_64-linux-gnu/libcuda.so.$loaded"
+}
+
+case "$1 $2" in
+    --version*|-v*)
+        echo 'NVIDIA Container Toolkit CLI version @VERSION@'
+        echo 'commit: simulated' ;;
+    "cdi generate")
+        shift 2; cdi_generate "$@" ;;
+    "system create-dev-char-symlinks")
+        mkdir -p /dev/char
+        for device in /dev/nvidia*; do
+            [ -c "$device" ] || continue
+            ln -sfn "$device" "/dev/char/$((0x$(stat -c %t "$device"))):$((0x$(stat -c %T "$device")))"
+        done
+        log "$*" ;;
+    *)
+        echo "nvidia-ctk: SIMULATED, does not know '$*'" >&2; exit 1 ;;
+esac

@@ -1,0 +1,51 @@
+"""Keep the container toolkit's packages still, by each package manager's own means; what others hold stays held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
+
+from pyinfra.api import StringCommand
+
+from facts.toolkit import HOLD as PREFERENCES
+from gpunode.families.dnf import LOCKLIST, locked
+from gpunode.toolkit import ContainerToolkit
+from operations.apt_shell import HOLD
+from operations.explained import explained_command
+from operations.failure import OperationRefused
+from operations.files import rendered, write_command
+from operations.script import script_command
+
+
+def _by_apt(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:
+    keep = state.to_hold if hold else {}
+    lines = (state.hold_text or "").splitlines()
+    ours = {line.removeprefix("Package: ") for line in lines if line.startswith("Package: ")}
+    hold_now = sorted(set(keep) - set(state.held))
+    let_go = sorted((ours & set(state.held)) - set(keep))
+    # What is let go is known by the file of before, which is therefore written last.
+    if hold_now or let_go:
+        yield explained_command(script_command(HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go)))
+    text = rendered("toolkit-preferences", packages=keep) if keep else None
+    if state.hold_text != text:
+        yield (
+            write_command(PREFERENCES, text) if text is not None else script_command('rm -f "$path"', path=PREFERENCES)
+        )
+
+
+def _by_dnf(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:
+    if state.hold_text is None and hold:
+        raise OperationRefused(
+            "dnf's plugin versionlock is missing, and without it nothing keeps the toolkit's packages as they are; "
+            "install python3-dnf-plugin-versionlock, or set toolkit.hold = False"
+        )
+    there = state.hold_text or ""
+    text = locked(there, state.to_hold if hold else {}, group="toolkit")
+    if text != there:
+        yield write_command(LOCKLIST, text)
+
+
+# Family -> the commands that hold what is installed, or let go of what gpunode held; none where that is so.
+TOOLKIT_HOLDS: MappingProxyType[str, Callable[[ContainerToolkit, bool], Iterator[StringCommand]]] = MappingProxyType(
+    {"apt": _by_apt, "dnf": _by_dnf}
+)

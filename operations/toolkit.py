@@ -1,0 +1,170 @@
+"""The NVIDIA container toolkit beyond its packages: what holds them, config.toml, CDI, and links of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyinfra import host
+
+from facts.toolkit import CDI_MARK, ContainerToolkit
+from gpunode.packages import satisfies
+from gpunode.toolkit import ContainerToolkit as State
+from gpunode.toolkit.configuration import PATH, Asked, ConfigurationRefused, render
+from operations.driver import driver_state
+from operations.failure import OperationRefused, known, node_operation
+from operations.families.toolkit_hold import TOOLKIT_HOLDS
+from operations.files import write_command
+from operations.script import script_command
+
+OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
+# Where the toolkit's own service writes, which is empty again after a boot.
+REFRESHED_SPECIFICATION = "/var/run/cdi/nvidia.yaml"
+
+# What was there before and is not ours is kept beside it, under a name that no runtime reads.
+_ASIDE = """
+aside() {
+  for file in $stale; do
+    if [ "$(head -n 1 "$file" 2>/dev/null)" = "$mark" ]; then rm -f "$file"
+    elif [ "$file" != "$target" ] || [ "$own" = yes ]; then mv -fT "$file" "$file.gpunode-before"; fi
+  done
+}
+proven() {
+  grep -qE '"?kind"?: *"?nvidia[.]com/gpu' "$1" && grep -qF "libcuda.so.$version" "$1" || {
+    echo "gpunode: nvidia-ctk made a CDI specification that does not name libcuda.so.$version, which is the loaded" \\
+      "driver's; is libcuda installed at the driver's version? See $1" >&2
+    exit 1; }
+}
+"""
+_GENERATE = f"""{_ASIDE}
+mkdir -p "$(dirname "$target")"
+draft=$(mktemp "$target.gpunode-new.XXXXXX"); trap 'rm -f "$draft" "$draft.yaml"' EXIT
+nvidia-ctk cdi generate --output="$draft.yaml" >&2
+{{ printf '%s\\n' "$mark"; cat "$draft.yaml"; }} > "$draft"
+proven "$draft"
+chmod 644 "$draft"; sync "$draft"
+aside
+mv -fT "$draft" "$target"
+"""
+_REFRESH = f"""{_ASIDE}
+systemctl enable --now nvidia-cdi-refresh.path
+systemctl enable nvidia-cdi-refresh.service
+systemctl restart nvidia-cdi-refresh.service || {{
+  journalctl -u nvidia-cdi-refresh.service -n 8 --no-pager -o cat >&2
+  echo "gpunode: the toolkit's own nvidia-cdi-refresh.service failed; its words are above" >&2; exit 1; }}
+[ -f "$target" ] || {{
+  echo "gpunode: nvidia-cdi-refresh.service made no $target; see \\`systemctl status nvidia-cdi-refresh\\` and" \\
+    "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env" >&2; exit 1; }}
+proven "$target"
+aside
+"""
+_LINK = """
+mkdir -p /dev/char
+for device in $devices; do
+  ln -sfnT "$device" "/dev/char/$((0x$(stat -c %t "$device"))):$((0x$(stat -c %T "$device")))"
+done
+"""
+
+
+def _state() -> State:
+    state: State = known(host.get_fact(ContainerToolkit), "the container toolkit's state")
+    return state
+
+
+@node_operation
+def released(family: str, version: str | None, hold: bool) -> Iterator[Any]:
+    """Let go of the toolkit's packages that gpunode holds, where they are to move or shall not be held any more.
+
+    + family: of the node's package manager
+    + version: the version that is asked for; None: any
+    + hold: whether they are held
+    """
+    state = _state()
+    there = state.to_hold.values()
+    moves = bool(state.missing_packages) or len(state.package_versions) > 1
+    moves = moves or not all(satisfies(found, version) for found in there)
+    commands = list(TOOLKIT_HOLDS[family](state, False)) if family in TOOLKIT_HOLDS and (moves or not hold) else []
+    if not commands:
+        host.noop("no package of the toolkit is to be let go")
+    yield from commands
+
+
+@node_operation
+def held(family: str) -> Iterator[Any]:
+    """Keep the package manager off the toolkit's packages; holds that others set stay.
+
+    + family: of the node's package manager
+    """
+    state = _state()
+    if not state.to_hold and host.state is not None and not host.state.is_executing:
+        yield script_command(":")  # a forecast: the packages come with an operation before this one
+        return
+    commands = list(TOOLKIT_HOLDS[family](state, True))
+    if not commands:
+        host.noop(f"held: {', '.join(state.to_hold)}")
+    yield from commands
+
+
+@node_operation
+def configuration(asked: Asked) -> Iterator[Any]:
+    """Bring config.toml to what is asked. Nothing is restarted: each container start reads it anew.
+
+    + asked: key (as a tuple) -> its value; None: not there
+    """
+    try:
+        text = _state().config_text
+        new = render(text, asked)
+    except ConfigurationRefused as refusal:
+        raise OperationRefused(f"{PATH}: {refusal}; nothing was changed") from refusal
+    if new == (text or ""):
+        host.noop(f"{PATH} says what is asked" if asked else f"nothing is asked of {PATH}")
+        return
+    yield write_command(PATH, new)
+
+
+@node_operation
+def specification(generate: bool) -> Iterator[Any]:
+    """Keep a CDI specification of the loaded driver; or remove what gpunode had made.
+
+    The toolkit's own unit makes it where there is one: it does so again when driver or toolkit change.
+
+    + generate: whether there shall be one
+    """
+    state = _state()
+    if not generate:
+        ours = [item.path for item in state.cdi if item.ours]
+        if not ours:
+            host.noop("there is no CDI specification of gpunode's")
+            return
+        yield script_command('rm -f -- "$@"', *ours)
+        return
+    driver = driver_state()
+    if driver.loaded_version is None:
+        host.noop("no driver is loaded, which a CDI specification would be of")
+        return
+    stale = state.stale_cdi(driver.loaded_version)
+    own = state.cdi_refresh is None
+    target = OWN_SPECIFICATION if own else REFRESHED_SPECIFICATION
+    fresh = any(item.path == target and item not in stale for item in state.cdi)
+    doubled = [item for item in state.cdi if item.ours and not own]
+    if fresh and not stale and not doubled and (own or state.cdi_refresh == "enabled"):
+        host.noop(f"{target} is of driver {driver.loaded_version}")
+        return
+    if driver.reboot_pending:
+        host.noop(f"reboot pending: {driver.runs} is loaded, {driver.to_come} is to come")
+        return
+    yield script_command(
+        _GENERATE if own else _REFRESH,
+        target=target, own="yes" if own else "no", version=driver.loaded_version, mark=CDI_MARK,
+        stale=" ".join(dict.fromkeys(item.path for item in (*stale, *doubled))),
+    )  # fmt: skip
+
+
+@node_operation
+def device_links() -> Iterator[Any]:
+    """Make the links in /dev/char that NVIDIA device nodes lack: systemd finds a container's devices by these alone."""
+    state = _state()
+    if state.unlinked:
+        yield script_command(_LINK, devices=" ".join(state.unlinked))
+    else:
+        host.noop("every NVIDIA device has its link in /dev/char")
