@@ -2,6 +2,7 @@
 
 from deploys.component import component, settings
 from operations import applied
+from operations import smoke as container_test
 from operations import verify as verdict
 
 
@@ -9,4 +10,18 @@ from operations import verify as verdict
 def verify() -> None:
     """Read the node again, fail on any difference from what was asked, and record what was applied."""
     verdict.verified(name="Verify the node", settings=settings())
+    if settings().verify.smoke:
+        _containers()
     applied.recorded(name="Record what was applied", settings=settings())
+
+
+@component("Smoke test")
+def smoke() -> None:
+    """Start containers with and without GPUs, and see that they see what they should."""
+    _containers()
+
+
+def _containers() -> None:
+    container_test.containers(
+        name="Start containers with and without GPUs", reload=settings().disruption.allow != "nothing"
+    )

@@ -20,6 +20,7 @@ from gpunode.settings.problems import SECRET, Problem, SettingsError, is_secret,
 from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.repositories import RepositoriesSettings
 from gpunode.settings.toolkit import ToolkitSettings
+from gpunode.settings.verify import VerifySettings
 
 OWN_DATA_PREFIX = "x_"
 _LONGEST_KEY = 120
@@ -47,6 +48,7 @@ class Settings(BaseModel):
     repositories: RepositoriesSettings = Field(default_factory=lambda: RepositoriesSettings.model_validate({}))
     proxy: ProxySettings = Field(default_factory=lambda: ProxySettings.model_validate({}))
     disruption: DisruptionSettings = Field(default_factory=lambda: DisruptionSettings.model_validate({}))
+    verify: VerifySettings = Field(default_factory=lambda: VerifySettings.model_validate({}))
 
     def to_json(self) -> dict[str, Any]:
         """Return every setting, defaults included, as plain JSON types."""

@@ -1,0 +1,32 @@
+"""The test of a node by containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyinfra import host
+
+from facts.smoke import Smoke
+from operations.failure import OperationRefused, known, node_operation
+
+
+@node_operation
+def containers(reload: bool) -> Iterator[Any]:
+    """Start containers on the node, fail where they do not see its GPUs as they should, and remove them again.
+
+    A dry run starts none.
+
+    + reload: whether systemd may be reloaded while other containers run: those that were started without links in
+      /dev/char lose their GPUs by it
+    """
+    if host.state is None or not host.state.is_executing:
+        host.noop("containers are started when the run is executed")
+        return
+    reading = known(host.get_fact(Smoke, reload=reload), "what containers see")
+    if reading.problems:
+        raise OperationRefused("\n".join(f"smoke test: {problem}" for problem in reading.problems))
+    if reading.reloaded is None:
+        host.log("smoke test: other containers run and disruption.allow is nothing: systemd was not reloaded")
+    host.noop(f"a container by {reading.by} sees {', '.join(reading.devices)}; one that does not ask sees none")
+    yield from ()
