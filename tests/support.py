@@ -30,7 +30,8 @@ COMPONENTS = (
     "refused before it is touched", "repositories and keys", "driver from NVIDIA's repository",
     "driver from the distribution", "driver by runfile", "DKMS", "driver held", "upgrade and change of branch",
     "second gate", "rollback", "removal", "fabric manager", "next boot", "reboot", "CUDA toolkit", "CUDA by runfile",
-    "container toolkit", "containerd", "a container sees its GPU", "MPS", "second run changes nothing", "drift",
+    "container toolkit", "toolkit configured", "toolkit held", "nvidia-docker2 migrated", "CDI specification",
+    "device links", "containerd", "a container sees its GPU", "MPS", "second run changes nothing", "drift",
     "deviations healed", "interruption", "faults in the middle",
 )  # fmt: skip
 LEVELS = ("real", "simulated")

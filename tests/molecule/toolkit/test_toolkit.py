@@ -1,0 +1,188 @@
+"""One node, from nvidia-docker2 to a held toolkit with CDI. Real: apt, systemd, runc. SIMULATED: GPUs, nvidia-ctk.
+
+The tests stand in the order of the node's life.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from lab import nodes as lab_nodes
+from lab.nodes import Node
+from tests.molecule.conftest import Run, command, inventory_with
+
+MIRROR = "http://127.0.0.1:8900"
+CONFIG = "/etc/nvidia-container-runtime/config.toml"
+SPECIFICATION, REFRESHED = "/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"
+SHARED = {"version": "1.17.8", "migrate": True, "hold": True, "preset": "shared", "cdi": "generate", "debug": True}
+PACKAGES = "nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1"
+# What a node of some years ago has: nvidia-docker2 with docker's file, changed by hand.
+OLD = f"""
+set -eu
+echo 'deb [trusted=yes] {MIRROR}/toolkit/stable/deb/amd64 /' > /etc/apt/sources.list.d/old.list
+apt-get update -q
+apt-get install -q -y --no-install-recommends nvidia-docker2 nvidia-container-runtime \\
+  nvidia-container-toolkit=1.16.2-1 nvidia-container-toolkit-base=1.16.2-1
+rm /etc/apt/sources.list.d/old.list
+sed -i 's/^{{/{{ "log-level": "warn",/' /etc/docker/daemon.json
+sed -i 's/^disable-require = false/disable-require = false  # asked for by team A/' {CONFIG}
+"""
+
+
+def out(node: Node, text: str) -> str:
+    """Run a script on the node and return what it prints."""
+    done = lab_nodes.run(node, text)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(done.stdout.strip())
+
+
+def _inventory(folder: Path, node: Node, toolkit: dict[str, object]) -> str:
+    return inventory_with(folder, {node.name: {"toolkit": toolkit, "cuda": {"enabled": False}}})
+
+
+def _run(folder: Path, node: Node, toolkit: dict[str, object], deploy: str = "deploys.toolkit.toolkit") -> Run:
+    return command("pyinfra", "-y", "--json", _inventory(folder, node, toolkit), deploy)
+
+
+def _findings(folder: Path, node: Node, toolkit: dict[str, object]) -> dict[str, dict[str, Any]]:
+    run = command("gpunode", "drift", "--json", _inventory(folder, node, toolkit))
+    return {item["what"]: item for item in json.loads(run.stdout)[node.name] if item["class"] != "ok"}
+
+
+def _versions(node: Node) -> set[str]:
+    return set(out(node, f"dpkg-query -W -f '${{Version}}\\n' {PACKAGES}").split())
+
+
+def test_a_node_with_nvidia_docker2_is_refused_and_then_migrated_in_one_transaction(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    (node,) = nodes
+    out(node, OLD)
+    before = out(node, "cat /etc/docker/daemon.json")
+    refused = _run(tmp_path, node, {**SHARED, "migrate": False}, "deploys/gpu_node.py")
+    assert refused.code != 0
+    assert "nvidia-docker2 2.13.0-1 is installed" in refused.printed and "toolkit.migrate = True" in refused.printed
+    assert _versions(node) == {"1.16.2-1", "1.18.0-1"}, "a refused node was touched"
+    run = _run(tmp_path, node, SHARED, "deploys/gpu_node.py")
+    assert run.code == 0, run.printed
+    assert _versions(node) == {"1.17.8-1"}
+    assert "nvidia-docker2" not in out(node, "dpkg-query -W -f '${db:Status-Status} ${Package}\\n' | grep ^installed")
+    assert out(node, "cat /etc/docker/daemon.json") == before
+    # Of apt's own history: what comes and what goes are one command.
+    history = out(node, "cat /var/log/apt/history.log").split("\n\n")
+    assert ["nvidia-docker2" in entry for entry in history if "1.17.8-1" in entry] == [True]
+
+
+def test_config_toml_is_as_asked_with_its_comments(nodes: tuple[Node, ...]) -> None:
+    text = out(nodes[0], f"cat {CONFIG}")
+    found = tomllib.loads(text)
+    assert found["accept-nvidia-visible-devices-envvar-when-unprivileged"] is False
+    assert found["accept-nvidia-visible-devices-as-volume-mounts"] is True
+    assert found["nvidia-container-runtime"]["log-level"] == "debug"
+    assert found["nvidia-container-runtime"]["runtimes"] == ["runc"]
+    assert "disable-require = false  # asked for by team A" in text
+
+
+def test_a_second_run_changes_nothing_and_drift_finds_nothing(nodes: tuple[Node, ...], tmp_path: Path) -> None:
+    (node,) = nodes
+    assert _findings(tmp_path, node, SHARED) == {}
+    run = _run(tmp_path, node, SHARED)
+    assert run.code == 0, run.printed
+    assert run.operations("success") == {} and len(run.operations("no_change")) > 6
+
+
+def test_containers_see_what_the_preset_for_shared_clusters_lets_them(nodes: tuple[Node, ...], tmp_path: Path) -> None:
+    (node,) = nodes
+    run = _run(tmp_path, node, SHARED, "deploys/smoke.py")
+    assert run.code == 0, run.printed
+    assert run.operations("success") == {}
+    # The hole is there again where somebody opens it by hand: the test of containers looks at what is, not at a file.
+    out(node, "mkdir -p /srv/other && cp /usr/bin/nvidia-container-runtime /srv/other/real")
+    out(node, "sed -i 's/\"accept-nvidia-visible-devices-envvar-when-unprivileged\", True/\"other\", True/' "
+              "/usr/bin/nvidia-container-runtime")  # fmt: skip
+    open_again = _run(tmp_path, node, SHARED, "deploys/smoke.py")
+    out(node, "cp /srv/other/real /usr/bin/nvidia-container-runtime")
+    assert open_again.code != 0
+    assert "an unprivileged container gets /dev/nvidia0" in open_again.printed
+    assert out(node, "ls /var/tmp | grep -c gpunode || true; ctr namespaces ls -q | grep -c smoke || true") == "0\n0"
+
+
+def test_a_missing_link_costs_a_container_its_gpu_and_is_found_and_healed(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    (node,) = nodes
+    out(node, "rm /dev/char/195:1")
+    assert _findings(tmp_path, node, SHARED)["device links"]["found"] == "none for /dev/nvidia1"
+    lost = _run(tmp_path, node, SHARED, "deploys/smoke.py")
+    assert lost.code != 0
+    assert "after `systemctl daemon-reload` a container has lost /dev/nvidia1" in lost.printed
+    run = _run(tmp_path, node, SHARED)
+    assert list(run.operations("success")) == ["Link NVIDIA's devices in /dev/char"], run.printed
+    assert _run(tmp_path, node, SHARED, "deploys/smoke.py").code == 0
+    # udev's part, which in a container the lab plays: the driver is loaded anew, and the rule makes the links.
+    out(node, "systemctl stop nvidia-persistenced; rm -rf /dev/char; rmmod nvidia_uvm nvidia; modprobe nvidia; "
+              "systemctl start nvidia-persistenced")  # fmt: skip
+    assert out(node, "readlink -f /dev/char/195:1") == "/dev/nvidia1"
+    assert _findings(tmp_path, node, SHARED) == {}
+
+
+def test_a_specification_of_another_driver_is_found_and_renewed(nodes: tuple[Node, ...], tmp_path: Path) -> None:
+    (node,) = nodes
+    out(node, f"sed -i 's/libcuda.so.[0-9.]*/libcuda.so.570.172.08/' {SPECIFICATION}")
+    found = _findings(tmp_path, node, SHARED)
+    assert list(found) == ["CDI specification"]
+    assert found["CDI specification"]["found"] == f"{SPECIFICATION} of driver 570.172.08"
+    run = _run(tmp_path, node, SHARED)
+    assert list(run.operations("success")) == ["Keep a CDI specification of the driver"], run.printed
+    assert "libcuda.so.580" in out(node, f"cat {SPECIFICATION}")
+    # One that nvidia-ctk makes of a driver that is not the loaded one does not take the place of what is there.
+    out(node, f"sed -i 's/libcuda.so.[0-9.]*/libcuda.so.570.172.08/' {SPECIFICATION}; cp -p /usr/bin/nvidia-ctk /srv/")
+    out(node, "sed -i 's/libcuda.so.$loaded/libcuda.so.535.1.1/' /usr/bin/nvidia-ctk")
+    wrong = _run(tmp_path, node, SHARED)
+    out(node, "cp -p /srv/nvidia-ctk /usr/bin/nvidia-ctk")
+    assert wrong.code != 0 and "does not name libcuda.so.580" in wrong.printed
+    assert "libcuda.so.570.172.08" in out(node, f"cat {SPECIFICATION}; ls /etc/cdi")
+    assert out(node, "ls /etc/cdi") == "nvidia.yaml"
+
+
+def test_a_held_toolkit_moves_to_the_version_that_is_asked_for_and_is_held_there(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    (node,) = nodes
+    assert set(PACKAGES.split()) <= set(out(node, "apt-mark showhold").split())
+    newest = {**SHARED, "version": "1.18.0"}
+    out(node, "apt-get update -q; apt-get -y upgrade")
+    assert _versions(node) == {"1.17.8-1"}, "what is held was moved"
+    run = _run(tmp_path, node, newest)
+    assert run.code == 0, run.printed
+    assert _versions(node) == {"1.18.0-1"}
+    assert set(PACKAGES.split()) <= set(out(node, "apt-mark showhold").split())
+    # From 1.18 the toolkit's own unit makes the specification: one of gpunode's would only grow old beside it.
+    assert "libcuda.so.580" in out(node, f"cat {REFRESHED}")
+    assert out(node, "ls /etc/cdi") == ""
+    assert out(node, "systemctl is-enabled nvidia-cdi-refresh.path") == "enabled"
+    again = _run(tmp_path, node, newest)
+    assert (again.code, again.operations("success")) == (0, {}), again.printed
+    out(node, f"sed -i 's/libcuda.so.[0-9.]*/libcuda.so.570.172.08/' {REFRESHED}")
+    assert _run(tmp_path, node, newest).code == 0
+    assert "libcuda.so.580" in out(node, f"cat {REFRESHED}")
+    assert _findings(tmp_path, node, newest) == {}
+
+
+def test_what_gpunode_brought_is_taken_away_again_and_other_people_s_hold_stays(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    (node,) = nodes
+    plain = {"version": "1.18.0", "device_links": False}
+    out(node, "apt-mark hold containerd")
+    run = _run(tmp_path, node, plain)
+    assert run.code == 0, run.printed
+    held = out(node, "apt-mark showhold").split()
+    assert "containerd" in held and not set(PACKAGES.split()) & set(held)
+    assert (
+        out(node, "ls /etc/apt/preferences.d /etc/udev/rules.d | grep -E 'gpunode-(toolkit|nvidia-dev)' || true") == ""
+    )
+    assert _run(tmp_path, node, plain).operations("success") == {}

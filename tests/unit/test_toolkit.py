@@ -1,0 +1,335 @@
+"""The container toolkit beyond its packages: readings, preflight, verdict, and what the operations do."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facts.deb import DebPackages as DebPackagesFact
+from facts.driver import Driver as DriverFact
+from facts.toolkit import CDI_MARK
+from facts.toolkit import ContainerToolkit as ToolkitFact
+from gpunode.findings import FindingClass
+from gpunode.packages import InstalledPackages
+from gpunode.plan import plan
+from gpunode.preflight import cautions, refusals
+from gpunode.reading import ParseError, Unknown
+from gpunode.settings import settings_from
+from gpunode.toolkit import PACKAGES, CdiSpecification, ContainerToolkit, parse_toolkit
+from gpunode.toolkit.configuration import asked_of
+from gpunode.verify import judge
+from operations import packages, toolkit
+from operations.files import rendered
+from tests.unit.simulated_host import Host, commands
+from tests.unit.test_verify import GOOD
+
+pytestmark = pytest.mark.pure
+
+LOADED = "580.95.05"
+OWN = CdiSpecification("/etc/cdi/nvidia.yaml", LOADED, True)
+REFRESHED = CdiSpecification("/var/run/cdi/nvidia.yaml", LOADED)
+OLD = replace(OWN, driver_version="570.172.08")
+HELD = replace(
+    GOOD.toolkit, held=tuple(sorted(PACKAGES)),
+    hold_text=rendered("toolkit-preferences", packages=GOOD.toolkit.to_hold),
+)  # fmt: skip
+
+
+def found(settings: dict[str, Any], reading: ContainerToolkit) -> dict[str, Any]:
+    """Return what of the toolkit is not good, by what it is about."""
+    asked = settings_from({"driver": {"version": LOADED}, "toolkit": settings})
+    items = judge(asked, replace(GOOD, toolkit=reading))
+    return {item.what: item for item in items if item.finding_class is not FindingClass.OK}
+
+
+HostWith = Callable[..., Host]
+
+
+@pytest.fixture
+def host_with(host: Host) -> HostWith:
+    """Return a function that gives a host with a reading of the toolkit, and other values of the driver's."""
+
+    def make(reading: ContainerToolkit | Unknown, **driver: Any) -> Host:
+        host.readings = {ToolkitFact: reading, DriverFact: replace(GOOD.driver, **driver)}
+        host.noops.clear()
+        host.refusals.clear()
+        return host
+
+    return make
+
+
+def test_a_node_s_answer_is_read() -> None:
+    text = base64.b64encode(b"mode = 1\n").decode()
+    reading = parse_toolkit([
+        "package=nvidia-docker2 2.13.0-1", "package=libnvidia-container1 1.17.8-1", "held=libnvidia-container1",
+        f"config={text}", "cdi=/etc/cdi/nvidia.yaml 580.95.05 ours", "cdi=/var/run/cdi/x.json - foreign",
+        "refresh=enabled", "unlinked=/dev/nvidia0", "link_rule=yes",
+    ])  # fmt: skip
+    assert reading.legacy == {"nvidia-docker2": "2.13.0-1"}
+    assert (reading.held, reading.config_text) == (("libnvidia-container1",), "mode = 1\n")
+    assert reading.cdi == (OWN, CdiSpecification("/var/run/cdi/x.json", None))
+    assert (reading.cdi_refresh, reading.unlinked, reading.link_rule) == ("enabled", ("/dev/nvidia0",), True)
+
+
+@pytest.mark.parametrize("line", ["package=x y z", "package=-o 1", "cdi=/etc/cdi/nvidia.yaml ours", "config=%"])
+def test_an_answer_that_is_none_is_refused(line: str) -> None:
+    with pytest.raises(ParseError):
+        parse_toolkit([line])
+
+
+def _probe(root: Path) -> ContainerToolkit:
+    """Run the probe's part on CDI and links on a folder that stands for the node's root."""
+    probe = ToolkitFact.probe
+    part = probe[probe.index("for file in /etc/cdi") : probe.index("for folder in /etc")]
+    part = part.replace("/etc/cdi", f"{root}/etc/cdi").replace("/var/run/cdi", f"{root}/run")
+    done = subprocess.run(["sh", "-c", part], capture_output=True, text=True, check=True)
+    return parse_toolkit(done.stdout.splitlines())
+
+
+@pytest.mark.real
+def test_specifications_are_found_by_their_kind_and_dated_by_their_libcuda(tmp_path: Path) -> None:
+    (tmp_path / "etc/cdi").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
+    body = "kind: {}\nmounts:\n- hostPath: /usr/lib/libcuda.so.580.95.05\n- hostPath: /usr/lib/libcuda.so.1\n"
+    (tmp_path / "etc/cdi/nvidia.yaml").write_text(f"{CDI_MARK}\n---\n" + body.format("nvidia.com/gpu"))
+    (tmp_path / "etc/cdi/plugin.yaml").write_text(body.format("k8s.device-plugin.nvidia.com/gpu"))
+    (tmp_path / "run/n.json").write_text('{"kind": "nvidia.com/gpu", "hostPath": "/lib/libcuda.so.570.172.08"}')
+    (tmp_path / "run/empty.yaml").write_text("kind: nvidia.com/gpu\n")
+    assert _probe(tmp_path).cdi == (
+        CdiSpecification(f"{tmp_path}/etc/cdi/nvidia.yaml", "580.95.05", True),
+        CdiSpecification(f"{tmp_path}/run/empty.yaml", None),
+        CdiSpecification(f"{tmp_path}/run/n.json", "570.172.08"),
+    )
+
+
+@pytest.mark.parametrize(
+    "settings, change, what",
+    [
+        ({}, {"link_rule": False}, "device links"),
+        ({}, {"unlinked": ("/dev/nvidia0",)}, "device links"),
+        ({}, {"packages": (*GOOD.toolkit.packages, ("nvidia-docker2", "2.13.0-1"))}, "nvidia-docker2"),
+        ({"hold": True}, {}, "held packages"),
+        ({"preset": "shared"}, {"config_text": "disable-require = false\n"}, "config.toml"),
+        ({"preset": "shared"}, {"config_text": None}, "config.toml"),
+        ({"preset": "shared"}, {"config_text": "= nonsense"}, "config.toml"),
+        ({"cdi": "generate"}, {}, "CDI specification"),
+        ({"cdi": "generate"}, {"cdi": (OLD,)}, "CDI specification"),
+        ({"cdi": "generate"}, {"cdi": (OWN, replace(REFRESHED, driver_version=None))}, "CDI specification"),
+    ],
+)
+def test_each_difference_is_one_finding_and_one_step(
+    settings: dict[str, Any], change: dict[str, Any], what: str
+) -> None:
+    reading = replace(GOOD.toolkit, **change)
+    items = found(settings, reading)
+    assert list(items) == [what]
+    assert items[what].finding_class is FindingClass.DRIFT and items[what].remedy
+    migrating = settings_from({"driver": {"version": LOADED}, "toolkit": {**settings, "migrate": True}})
+    (step,) = plan(migrating, replace(GOOD, toolkit=reading)).steps
+    assert step.component == "toolkit" and not step.pending
+
+
+def test_what_is_as_asked_is_no_finding() -> None:
+    text = "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"
+    text += "accept-nvidia-visible-devices-as-volume-mounts = true\n"
+    reading = replace(HELD, config_text=text, cdi=(OWN,))
+    assert found({"hold": True, "preset": "shared", "cdi": "generate"}, reading) == {}
+    assert found({"device_links": False}, replace(GOOD.toolkit, link_rule=False, unlinked=("/dev/nvidia0",))) == {}
+    assert found({}, replace(GOOD.toolkit, cdi=(OLD,))) == {}
+
+
+def test_a_specification_waits_with_the_driver_for_the_reboot() -> None:
+    node = replace(
+        GOOD, driver=replace(GOOD.driver, loaded_version="570.172.08"), toolkit=replace(GOOD.toolkit, cdi=(OWN,))
+    )
+    asked = settings_from({"driver": {"version": LOADED}, "toolkit": {"cdi": "generate"}})
+    (item,) = [item for item in judge(asked, node) if item.what == "CDI specification"]
+    assert item.finding_class is FindingClass.REBOOT_PENDING
+
+
+LEGACY = replace(GOOD.toolkit, packages=(*GOOD.toolkit.packages, ("nvidia-docker2", "2.13.0-1")))
+
+
+def test_a_node_with_nvidia_docker2_is_refused_unless_it_may_be_migrated() -> None:
+    node = replace(GOOD, toolkit=LEGACY)
+    (refusal,) = refusals(settings_from({}), node.machine)
+    assert "nvidia-docker2 2.13.0-1" in refusal.reason and "toolkit.migrate = True" in refusal.remedy
+    assert refusals(settings_from({"toolkit": {"migrate": True}}), node.machine) == ()
+    assert (
+        refusals(settings_from({"toolkit": {"enabled": False}, "containerd": {"enabled": False}}), node.machine) == ()
+    )
+
+
+@pytest.mark.parametrize("toolkit", [{"hold": True}, {"migrate": True}])
+def test_a_package_manager_that_cannot_do_it_is_said_beforehand(
+    toolkit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpunode.preflight.toolkit._HOLDING", ("dnf",))
+    reasons = [
+        item.reason for item in refusals(settings_from({"toolkit": toolkit}), replace(GOOD, toolkit=LEGACY).machine)
+    ]
+    assert any("with apt" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    "version, tegra, refused, warned",
+    [
+        ("1.6.0", False, "1.7.0", True),
+        ("1.7.0", False, None, True),
+        ("1.10.0", True, "1.11.0", True),
+        ("1.11.0", True, None, True),
+        ("1.17.8", True, None, False),
+    ],
+)
+def test_a_toolkit_below_a_stated_minimum_is_refused_and_one_with_a_known_hole_is_told(
+    version: str, tegra: bool, refused: str | None, warned: bool
+) -> None:
+    machine = replace(GOOD, operating_system=replace(GOOD.operating_system, tegra=tegra)).machine
+    settings = settings_from({
+        "toolkit": {"version": version}, "driver": {"source": "present"}, "cuda": {"enabled": False},
+    })  # fmt: skip
+    reasons = [item.reason for item in refusals(settings, machine) if item.component == "toolkit"]
+    assert [f"{refused} or newer" in reason for reason in reasons] == ([True] if refused else [])
+    told = [item.source for item in cautions(settings, machine) if item.component == "toolkit"]
+    assert any("CVE" in source for source in told) == warned
+
+
+def test_nothing_is_done_to_a_node_that_is_as_asked(host_with: HostWith) -> None:
+    text = "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"
+    text += "accept-nvidia-visible-devices-as-volume-mounts = true\n"
+    host = host_with(replace(HELD, config_text=text, cdi=(OWN,)))
+    asked = asked_of(settings_from({"toolkit": {"preset": "shared"}}).toolkit)
+    assert commands(toolkit.configuration, host, asked=asked) == []
+    assert commands(toolkit.held, host, family="apt") == []
+    assert commands(toolkit.released, host, family="apt", version="1.17.8", hold=True) == []
+    assert commands(toolkit.specification, host, generate=True) == []
+    assert commands(toolkit.device_links, host) == []
+    assert (len(host.noops), host.refusals) == (5, [])
+
+
+@pytest.mark.parametrize(
+    "operation, arguments",
+    [
+        (toolkit.configuration, {"asked": {("a",): True}}),
+        (toolkit.held, {"family": "apt"}),
+        (toolkit.released, {"family": "apt", "version": None, "hold": False}),
+        (toolkit.specification, {"generate": True}),
+        (toolkit.device_links, {}),
+    ],
+)
+def test_nothing_is_done_on_an_unknown_answer(host_with: HostWith, operation: Any, arguments: dict[str, Any]) -> None:
+    host = host_with(Unknown("silence"))
+    assert commands(operation, host, **arguments) == []
+    assert "silence" in host.refusals[0]
+
+
+def test_a_file_that_is_no_toml_is_left_as_it_is(host_with: HostWith) -> None:
+    host = host_with(replace(GOOD.toolkit, config_text="= nonsense"))
+    assert commands(toolkit.configuration, host, asked={("a",): True}) == []
+    assert "/etc/nvidia-container-runtime/config.toml: the file is not TOML" in host.refusals[0]
+
+
+def test_only_what_gpunode_held_is_let_go(host_with: HostWith) -> None:
+    stranger = replace(HELD, hold_text=None)
+    assert commands(toolkit.released, host_with(stranger), family="apt", version=None, hold=False) == []
+    (let_go, gone) = commands(toolkit.released, host_with(HELD), family="apt", version=None, hold=False)
+    assert all(name in let_go for name in PACKAGES) and "rm -f" in gone
+    # What is to move is let go, what is not stays held.
+    assert commands(toolkit.released, host_with(HELD), family="apt", version="1.18.0", hold=True)
+    assert commands(toolkit.released, host_with(HELD), family="apt", version="1.17", hold=True) == []
+
+
+def test_with_dnf_the_lock_is_a_part_of_versionlock_s_list_beside_the_driver_s(host_with: HostWith) -> None:
+    others = "# gpunode: locked with the driver\nnvidia-open-3:580.95.05-1.el9.*\n# gpunode: end\nkernel-0:5.14*\n"
+    host = host_with(replace(GOOD.toolkit, hold_text=others))
+    (command,) = commands(toolkit.held, host, family="dnf")
+    text = base64.b64decode(command.split("printf %s ")[1].split(" ")[0]).decode()
+    assert text.startswith(others) and "\nnvidia-container-toolkit-0:1.17.8-1.*\n" in text
+    held = host_with(replace(GOOD.toolkit, hold_text=text, held=PACKAGES))
+    assert commands(toolkit.held, held, family="dnf") == []
+    (command,) = commands(toolkit.released, held, family="dnf", version=None, hold=False)
+    assert base64.b64decode(command.split("printf %s ")[1].split(" ")[0]).decode() == others
+    assert commands(toolkit.held, host_with(GOOD.toolkit), family="dnf") == []
+
+
+def test_a_specification_is_made_by_the_toolkit_s_own_unit_where_it_has_one(host_with: HostWith) -> None:
+    (by_us,) = commands(toolkit.specification, host_with(replace(GOOD.toolkit, cdi=(OLD,))), generate=True)
+    assert "target=/etc/cdi/nvidia.yaml" in by_us and "nvidia-ctk cdi generate" in by_us
+    there = replace(GOOD.toolkit, cdi=(OWN, REFRESHED), cdi_refresh="enabled")
+    # Ours beside the toolkit's would only grow old.
+    (by_unit,) = commands(toolkit.specification, host_with(there), generate=True)
+    assert "restart nvidia-cdi-refresh.service" in by_unit and "stale=/etc/cdi/nvidia.yaml" in by_unit
+    alone = replace(there, cdi=(REFRESHED,))
+    assert commands(toolkit.specification, host_with(alone), generate=True) == []
+    assert commands(toolkit.specification, host_with(replace(alone, cdi_refresh="disabled")), generate=True)
+
+
+def test_a_specification_waits_until_there_is_a_driver_that_it_could_be_of(host_with: HostWith) -> None:
+    for driver in ({"loaded_version": None}, {"loaded_version": "570.172.08"}):
+        host = host_with(replace(GOOD.toolkit, cdi=(OWN,)), **driver)
+        assert (commands(toolkit.specification, host, generate=True), host.refusals) == ([], [])
+
+
+def test_only_gpunode_s_own_specification_is_removed(host_with: HostWith) -> None:
+    assert commands(toolkit.specification, host_with(replace(GOOD.toolkit, cdi=(REFRESHED,))), generate=False) == []
+    (command,) = commands(toolkit.specification, host_with(replace(GOOD.toolkit, cdi=(OWN, REFRESHED))), generate=False)
+    assert "/etc/cdi/nvidia.yaml" in command and "/var/run" not in command
+
+
+def _generated(root: Path, made: str, there: str | None) -> subprocess.CompletedProcess[str]:
+    """Run the script that makes a specification, with an nvidia-ctk that makes one of the driver `made`."""
+    (root / "bin").mkdir()
+    program = root / "bin/nvidia-ctk"
+    program.write_text(
+        f"#!/bin/sh\nexec > \"${{3#--output=}}\"\nprintf 'kind: nvidia.com/gpu\\nhostPath: /lib/libcuda.so.{made}\\n'\n"
+    )
+    program.chmod(0o755)
+    target = root / "cdi/nvidia.yaml"
+    if there is not None:
+        target.parent.mkdir()
+        target.write_text(there)
+    return subprocess.run(
+        ["sh", "-eu", "-c", toolkit._GENERATE], capture_output=True, text=True, check=False,
+        env={
+            "PATH": f"{root}/bin:/usr/bin:/bin", "target": str(target), "own": "yes", "version": LOADED,
+            "mark": CDI_MARK, "stale": str(target) if there is not None else "",
+        },
+    )  # fmt: skip
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("there", [None, "kind: mine\n", f"{CDI_MARK}\nkind: ours\n"])
+def test_a_specification_takes_the_place_of_the_old_one_and_a_stranger_s_is_kept_aside(
+    tmp_path: Path, there: str | None
+) -> None:
+    done = _generated(tmp_path, LOADED, there)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "cdi/nvidia.yaml").read_text().startswith(f"{CDI_MARK}\nkind: nvidia.com/gpu\n")
+    beside = sorted(path.name for path in (tmp_path / "cdi").iterdir())
+    assert beside == ["nvidia.yaml", *(["nvidia.yaml.gpunode-before"] if there == "kind: mine\n" else [])]
+
+
+@pytest.mark.real
+def test_a_specification_of_another_driver_does_not_take_the_place_of_what_is_there(tmp_path: Path) -> None:
+    done = _generated(tmp_path, "535.261.03", "kind: mine\n")
+    assert done.returncode == 1 and f"libcuda.so.{LOADED}" in done.stderr
+    assert (tmp_path / "cdi/nvidia.yaml").read_text() == "kind: mine\n"
+    assert [path.name for path in (tmp_path / "cdi").iterdir()] == ["nvidia.yaml"]
+
+
+def test_what_the_toolkit_replaces_goes_in_the_transaction_in_which_it_comes(host: Host) -> None:
+    there = InstalledPackages((("nvidia-container-toolkit", "1.16.2-1"), ("nvidia-docker2", "2.13.0-1")))
+    wanted = dict.fromkeys(PACKAGES, "1.17.8")
+    host.readings[DebPackagesFact] = there
+    (command,) = commands(packages.installed, host, family="apt", wanted=wanted, replaces=("nvidia-docker2",))
+    assert "nvidia-docker2-" in command and "nvidia-container-toolkit=1.17.8" in command
+    whole = InstalledPackages((*((name, "1.17.8-1") for name in PACKAGES), ("nvidia-docker2", "2.13.0-1")))
+    host.readings[DebPackagesFact] = whole
+    assert commands(packages.installed, host, family="apt", wanted=wanted) == []
+    assert commands(packages.installed, host, family="apt", wanted=wanted, replaces=("nvidia-docker2",))
