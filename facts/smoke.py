@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+
 from facts.base import NodeFact, probe_command
 from gpunode.probe import Probe
 from gpunode.smoke import Smoke as Reading
 from gpunode.smoke import parse_smoke
 from gpunode.toolkit.configuration import ENVVAR, PATH
+
+ACCEPTED = ENVVAR[0]
 
 # Without an image: the root file system is the node's own shell with its libraries.
 _ROOT = r"""
@@ -100,14 +104,14 @@ class Smoke(NodeFact[Reading]):
         """Return the probe; with `reload` False, systemd is not reloaded on a node where other containers run."""
         return probe_command(
             f"""
-reload={"yes" if reload else "no"}
+reload={shlex.quote("yes" if reload else "no")}
 limit='timeout -k 5 60'
 check='{_CHECK}'
 others=$(ps -eo comm= | grep -c '^containerd-shim')
 for device in /dev/nvidia[0-9]* /dev/nvidiactl; do [ -c "$device" ] && echo "device=$device"; done
 value() {{ sed -n "s/^$1 *= *\\([a-z]*\\).*/\\1/p" {PATH}; }}
 way=variable; forbidden=
-[ "$(value {ENVVAR[0]})" != false ] || {{ way=mount; forbidden=yes; }}
+[ "$(value {ACCEPTED})" != false ] || {{ way=mount; forbidden=yes; }}
 by=; runtime=
 known=$($limit docker info --format '{_RUNTIMES}')
 case "$known" in

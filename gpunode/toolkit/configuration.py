@@ -132,7 +132,7 @@ def _changed(before: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
 
 
 def _put(document: tomlkit.TOMLDocument, key: Key, value: str | bool | None) -> None:
-    """Set or remove a key only where it differs, so that what is right keeps its spelling and its inline comment."""
+    """Set or remove a key only where it differs, so that what is right keeps its spelling."""
     present = _value(document, key)
     if present == value and isinstance(present, bool) == isinstance(value, bool):
         return
@@ -144,9 +144,4 @@ def _put(document: tomlkit.TOMLDocument, key: Key, value: str | bool | None) -> 
     if value is None:
         del table[key[-1]]
         return
-    item = tomlkit.item(value)
-    old = table.item(key[-1]) if key[-1] in table and hasattr(table, "item") else None
-    if old is not None:
-        item.trivia.comment_ws, item.trivia.comment = old.trivia.comment_ws, old.trivia.comment
-        item.trivia.trail = old.trivia.trail
-    table[key[-1]] = item
+    table[key[-1]] = value

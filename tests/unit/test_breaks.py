@@ -160,6 +160,54 @@ BREAKS = [
         "",
         "test_runfile_fetch.py::test_a_transfer_that_was_cut_is_kept_and_resumed_by_the_next_run",
     ),
+    (
+        "gpunode/toolkit/configuration.py",
+        "        return\n    table[key[-1]] = value",
+        "        return\n    table.pop(key[-1], None)\n    table[key[-1]] = value",
+        "test_toolkit_configuration.py::test_each_setting_is_one_key_and_comments_in_its_line_stay",
+    ),
+    (
+        "gpunode/toolkit/configuration.py",
+        "or type(present) is not type(value)",
+        "",
+        "test_toolkit_configuration.py::test_a_difference_names_key_and_both_sides",
+    ),
+    (
+        "gpunode/verify/toolkit.py",
+        "good = bool(node.toolkit.cdi) and not stale",
+        "good = bool(node.toolkit.cdi)",
+        "test_toolkit.py::test_each_difference_is_one_finding_and_one_step",
+    ),
+    (
+        "facts/toolkit.py",
+        """'"?kind"?: *"?nvidia\\.com/gpu'""",
+        """'nvidia\\.com/gpu'""",
+        "test_toolkit.py::test_specifications_are_found_by_their_kind_and_dated_by_their_libcuda",
+    ),
+    (
+        "operations/toolkit.py",
+        'proven "$draft"',
+        ":",
+        "test_toolkit.py::test_a_specification_of_another_driver_does_not_take_the_place_of_what_is_there",
+    ),
+    (
+        "operations/families/toolkit_hold.py",
+        "let_go = sorted((ours & set(state.held)) - set(keep))",
+        "let_go = sorted(set(state.held) - set(keep))",
+        "test_toolkit.py::test_only_what_gpunode_held_is_let_go",
+    ),
+    (
+        "gpunode/smoke.py",
+        "if device not in self.reloaded.devices",
+        "if False",
+        "test_smoke.py::test_each_fault_is_told_with_what_to_do",
+    ),
+    (
+        "operations/smoke.py",
+        "not host.state.is_executing",
+        "False",
+        "test_smoke.py::test_a_dry_run_starts_no_container",
+    ),
 ]
 
 
