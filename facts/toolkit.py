@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from facts.base import NodeFact
 from facts.families import by_manager
+from facts.families.dnf import DRIVER_PACKAGES
 from gpunode.families.dnf import LOCKLIST
 from gpunode.toolkit import ContainerToolkit as Reading
 from gpunode.toolkit import parse_toolkit
@@ -26,15 +27,14 @@ dpkg-query -W -f '${{db:Status-Status}} ${{db:Status-Want}} ${{Package}} ${{Vers
 _DNF = rf"""
 rpm -qa --qf 'package=%{{NAME}} %{{VERSION}}-%{{RELEASE}}\n' \
   'nvidia-container-*' 'libnvidia-container*' 'nvidia-docker*'
-if [ -f {LOCKLIST} ]; then
-  echo "hold_text=$(base64 -w0 {LOCKLIST})"
-  for name in {_NAMES}; do
-    nevra=$(rpm -q --qf '%{{NAME}}-%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}.%{{ARCH}}\n' "$name") || continue
-    while read -r entry; do
-      case "$entry" in ''|'#'*) continue;; esac
-      case "$nevra" in $entry) echo "held=$name"; break;; esac
-    done < {LOCKLIST}
-  done
+{DRIVER_PACKAGES.strip()}
+if locking; then
+  echo locking=yes
+  if [ -s {LOCKLIST} ]; then
+    echo "hold_text=$(base64 -w0 {LOCKLIST})"
+    rpm -q --qf '%{{NAME}} %{{NAME}}-%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}.%{{ARCH}}\n' {_NAMES} |
+      grep -v ' is not installed' | while read -r name nevra; do lock_of "$nevra" && echo "held=$name"; done
+  fi
 fi
 """
 

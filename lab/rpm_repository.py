@@ -20,7 +20,7 @@ from lab.packages.deb import DebError, Payload
 from lab.packages.driver import driver_packages
 from lab.packages.rpm import Rpm, build_rpms
 from lab.packages.rpm_names import LEAP15, RHEL9, Naming, place, rpm_of, system_rpm
-from lab.packages.toolkit import toolkit_packages
+from lab.packages.toolkit import legacy_packages, toolkit_packages
 from lab.signing import key_file, public_key, sign_detached
 from lab.toolbox import run_in
 
@@ -183,7 +183,7 @@ def fixture_groups(naming: Naming) -> dict[str, list[Rpm]]:
         if not deb.name.startswith("nvidia-driver-pinning-"):
             groups.setdefault(f"driver-{deb.version.rpartition('-')[0]}", []).append(rpm_of(deb, naming))
     groups["cuda"] = [rpm_of(deb, naming) for deb in cuda_packages()]
-    for deb in toolkit_packages():
+    for deb in [*toolkit_packages(), *legacy_packages()]:
         groups.setdefault(f"toolkit-{deb.version.rpartition('-')[0]}", []).append(rpm_of(deb, naming))
     return groups
 

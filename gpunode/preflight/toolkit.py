@@ -26,7 +26,7 @@ def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     if legacy and not asked.migrate:
         yield Refusal(
             "toolkit",
-            f"{legacy} is installed, which the container toolkit takes the place of",
+            f"on the node is {legacy}, which the container toolkit takes the place of",
             _INSTALLED,
             "set toolkit.migrate = True to have it removed as the toolkit comes (docker's daemon.json stays), or "
             "toolkit.enabled = False to leave it",
@@ -34,7 +34,7 @@ def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     elif legacy and family not in _HOLDING:
         yield Refusal(
             "toolkit",
-            f"{legacy} is installed, and gpunode does not replace it with {family}",
+            f"on the node is {legacy}, which gpunode does not replace with {family}",
             _INSTALLED,
             "remove it by hand, or set toolkit.enabled = False to leave it",
         )

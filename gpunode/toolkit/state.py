@@ -36,9 +36,10 @@ class ContainerToolkit(Reading):
     """Hold packages (name, version), the version that nvidia-ctk prints and the runtime's path.
 
     `held` are the toolkit's packages that are kept still; `hold_text` is our file that says so, with dnf versionlock's
-    whole list. `config_text` is config.toml, `cdi` the specifications that runtimes read, `cdi_refresh` how the
-    toolkit's own unit that renews one starts (systemd's UnitFileState), None without such a unit. `unlinked` are device
-    nodes without a link in /dev/char, `link_rule` says whether our udev rule makes these links.
+    whole list; None without the file, or without that plugin. `config_text` is config.toml, `cdi` the specifications
+    that runtimes read, `cdi_refresh` how the toolkit's own unit that renews one starts (systemd's UnitFileState), None
+    without such a unit. `unlinked` are device nodes without a link in /dev/char, `link_rule` says whether our udev rule
+    makes these links.
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -98,7 +99,7 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
         version=match[1] if match else None,
         runtime_path=found.get("runtime"),
         held=tuple(sorted(repeated(lines, "held"))),
-        hold_text=decoded(found, "hold_text"),
+        hold_text=decoded(found, "hold_text") or ("" if found.get("locking") == "yes" else None),
         config_text=decoded(found, "config"),
         cdi=tuple(_specification(line) for line in repeated(lines, "cdi")),
         cdi_refresh=found.get("refresh"),

@@ -49,7 +49,7 @@ class Naming:
         return "1" if self.fixed.match(deb) else self.release
 
 
-_FIXED = re.compile(r"nvidia-fabricmanager|cuda-toolkit|nvidia-container|libnvidia-container|containerd")
+_FIXED = re.compile(r"nvidia-fabricmanager|cuda-toolkit|nvidia-container|nvidia-docker|libnvidia-container|containerd")
 RHEL9 = Naming(
     names=MappingProxyType(
         {

@@ -36,8 +36,9 @@ def _by_apt(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:
 def _by_dnf(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:
     if state.hold_text is None and hold:
         raise OperationRefused(
-            "dnf's plugin versionlock is missing, and without it nothing keeps the toolkit's packages as they are; "
-            "install python3-dnf-plugin-versionlock, or set toolkit.hold = False"
+            "dnf's plugin versionlock is missing or switched off, and without it nothing keeps the toolkit's "
+            "packages as they are; install python3-dnf-plugin-versionlock and set enabled = 1 in "
+            "/etc/dnf/plugins/versionlock.conf, or set toolkit.hold = False"
         )
     there = state.hold_text or ""
     text = locked(there, state.to_hold if hold else {}, group="toolkit")

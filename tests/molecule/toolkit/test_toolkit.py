@@ -64,7 +64,7 @@ def test_a_node_with_nvidia_docker2_is_refused_and_then_migrated_in_one_transact
     before = out(node, "cat /etc/docker/daemon.json")
     refused = _run(tmp_path, node, {**SHARED, "migrate": False}, "deploys/gpu_node.py")
     assert refused.code != 0
-    assert "nvidia-docker2 2.13.0-1 is installed" in refused.printed and "toolkit.migrate = True" in refused.printed
+    assert "nvidia-docker2 2.13.0-1, which the" in refused.printed and "toolkit.migrate = True" in refused.printed
     assert _versions(node) == {"1.16.2-1", "1.18.0-1"}, "a refused node was touched"
     run = _run(tmp_path, node, SHARED, "deploys/gpu_node.py")
     assert run.code == 0, run.printed
