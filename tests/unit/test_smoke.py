@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import inspect
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from deploys import verify as verify_deploy
 from facts.smoke import Smoke as SmokeFact
 from gpunode.reading import ParseError, Unknown
+from gpunode.settings import settings_from
 from gpunode.smoke import Smoke, Trial, parse_smoke
 from operations import smoke
 from tests.unit.simulated_host import Host, commands
@@ -84,3 +88,25 @@ def test_systemd_is_not_reloaded_under_other_people_s_containers_unless_that_is_
     careful, free = (str(SmokeFact().command(reload=reload)) for reload in (False, True))
     assert "reload=no\n" in careful and "reload=yes\n" in free
     assert '[ "$reload" = yes ] || [ "$others" -eq 0 ]' in careful
+
+
+@pytest.mark.parametrize(
+    "asked, calls",
+    [
+        ({}, []),
+        ({"verify": {"smoke": True}}, [True]),
+        ({"verify": {"smoke": True}, "disruption": {"allow": "nothing"}}, [False]),
+    ],
+)
+def test_a_run_starts_containers_only_where_the_settings_ask_for_it(
+    asked: dict[str, Any], calls: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[bool] = []
+    monkeypatch.setattr(verify_deploy, "settings", lambda: settings_from(asked))
+    for name in ("verdict", "applied"):
+        monkeypatch.setattr(verify_deploy, name, SimpleNamespace(verified=lambda **_: None, recorded=lambda **_: None))
+    monkeypatch.setattr(
+        verify_deploy, "container_test", SimpleNamespace(containers=lambda name, reload: found.append(reload))
+    )
+    inspect.unwrap(verify_deploy.verify)()
+    assert found == calls
