@@ -19,6 +19,10 @@ systemctl show -p UserspaceTimestampMonotonic -p SystemState
 systemd-detect-virt --quiet --container && echo container=yes
 [ -z "$(dpkg --audit; ls /var/lib/dpkg/updates)" ] && ! systemctl -q is-active apt-daily-upgrade.service ||
   echo packaging=busy
+# A transaction of rpm's holds this lock, a question does not.
+for lock in /var/lib/rpm/.rpm.lock /usr/lib/sysimage/rpm/.rpm.lock; do
+  inode=$(stat -c %i "$lock") && grep -q " WRITE .*:$inode " /proc/locks && echo packaging=busy
+done
 module=$(modinfo -F filename nvidia || modinfo -F filename nvidia-current || modinfo -F filename nvidia-current-open)
 [ {RECORD} -nt "$module" ] && echo "attempt=$(head -n 1 {RECORD})"
 """

@@ -160,10 +160,10 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     kernel = node.boot.next_kernel
     source = driver_source(settings, node.operating_system)
     by_us = source is not None and source.installs_headers and asked.kernel_headers == "install"
-    if installs and kernel is not None and not kernel.headers and by_us:
+    if installs and kernel is not None and not kernel.headers and source is not None and by_us:
         yield Step(
-            "driver", f"install linux-headers-{kernel.release}", "none", "headers of the kernel that boots next",
-            Disturbance.nothing,
+            "driver", f"install {source.headers.replace('<kernel>', kernel.release)}", "none",
+            "headers of the kernel that boots next", Disturbance.nothing,
         )  # fmt: skip
     if installs and (manager := _take(found, Subject.FABRIC_MANAGER)) and not changes:
         yield _step("install fabric manager at the driver's version", manager)

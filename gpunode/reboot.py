@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpunode.driver import DriverState
+from gpunode.families.wording import wording
 from gpunode.findings import FindingClass
 from gpunode.node import Node
 from gpunode.probe_output import values
@@ -79,6 +80,7 @@ def parse_running_boot(lines: list[str]) -> RunningBoot:
 
 def obstacles(node: Node, running: RunningBoot) -> tuple[str, ...]:
     """Return why the node must not be rebooted into the driver on its disk, each with its remedy; none where it may."""
+    words = wording(node.operating_system)
     found = [
         f"{item.what} is {item.found}, wanted {item.wanted} ({item.cause}). Remedy: {item.remedy}"
         for item in next_boot(node)
@@ -91,13 +93,13 @@ def obstacles(node: Node, running: RunningBoot) -> tuple[str, ...]:
         )
     if running.packaging:
         found.append(
-            "packages are being installed, or that was interrupted (`dpkg --audit`), and the next kernel may be half "
-            "there. Remedy: wait for unattended-upgrades, or `dpkg --configure -a`, and run again"
+            "packages are being installed, or that was interrupted, and the next kernel may be half there. Remedy: "
+            f"wait until it has ended, or see {words.unfinished}, and run again"
         )
     if running.tried == target(node.driver):
         found.append(
             f"the node was rebooted for {running.tried} before, and {node.driver.loaded_version} was loaded again. "
-            f"Remedy: look for the old module in the initramfs (`update-initramfs -u`), remove {RECORD}, and run again"
+            f"Remedy: look for the old module in the initramfs (`{words.initramfs}`), remove {RECORD}, and run again"
         )
     return tuple(found)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gpunode import tables, versions
 from gpunode.boot import Boot
 from gpunode.driver import DriverState
+from gpunode.families.wording import headers_package
 from gpunode.operating_system import OperatingSystem
 from gpunode.probe_output import values
 from gpunode.reading import Reading
@@ -18,6 +19,10 @@ FOLDER = "/var/lib/gpunode/runfiles"
 DRIVER_LOG = "/var/log/nvidia-installer.log"
 CUDA_LOG = "/var/log/cuda-installer.log"
 
+# Which package that is depends on the distribution; preflight names it, before it comes to this.
+_HEADERS = (
+    "the headers of the kernel that the module is for are not there: install them, or boot a kernel that has them"
+)
 # What stands in an installer's log -> what it means, and what to do. The first that is found is told.
 CAUSES: tuple[tuple[str, str], ...] = (
     ("No space left on device", "a file system is full (df): free space in /usr, /var and /tmp"),
@@ -30,8 +35,8 @@ CAUSES: tuple[tuple[str, str], ...] = (
         "appears to be already loaded",
         "another NVIDIA module is loaded: drain the node, `modprobe -r nvidia_uvm nvidia`",
     ),
-    ("kernel source", "the kernel's headers are not there: install linux-headers of that kernel"),
-    ("kernel headers", "the kernel's headers are not there: install linux-headers of that kernel"),
+    ("kernel source", _HEADERS),
+    ("kernel headers", _HEADERS),
     ("compiler", "there is no compiler that fits the kernel's: install gcc, or set driver.kernel_headers = 'install'"),
     ("dkms", "DKMS could not build the module; see make.log below /var/lib/dkms/nvidia, or set driver.dkms = False"),
     ("kernel module", "the module could not be built: this driver may not know this kernel; see the log on the node"),
@@ -117,9 +122,8 @@ def build_packages(settings: Settings, system: OperatingSystem, boot: Boot) -> d
     """Return package -> rule of what the driver's module is built with, and the headers of the next kernel."""
     found = ["gcc", "make"] + (["dkms"] if settings.driver.dkms else [])
     kernel = boot.next_kernel
-    source = tables.driver_source("cuda-repository", system.id)
-    if kernel is not None and not kernel.headers and source is not None and source.installs_headers:
-        found.append(source.headers.replace("<kernel>", kernel.release))
+    if kernel is not None and not kernel.headers and tables.installs_headers(system.id):
+        found.append(headers_package(system, kernel.release))
     return dict.fromkeys(found)
 
 

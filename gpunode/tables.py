@@ -429,6 +429,11 @@ def driver_sources() -> tuple[DriverSource, ...]:
     )
 
 
+def installs_headers(os_id: str) -> bool:
+    """Say whether gpunode installs kernels' headers on a system by its /etc/os-release ID."""
+    return any(row.installs_headers for row in driver_sources() if os_id in row.systems)
+
+
 def driver_source(source: str, os_id: str) -> DriverSource | None:
     """Return the row for a setting of driver.source on a system by its /etc/os-release ID; None if there is none."""
     return next((row for row in driver_sources() if row.source == source and os_id in row.systems), None)

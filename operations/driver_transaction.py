@@ -50,7 +50,7 @@ prove() {
   if [ "$proof" != packages ] && [ "$on_disk" != "$upstream" ]; then
     failed_build
     reject "$upstream is installed, but for kernel ${kernel:-$(uname -r)} the module on disk is ${on_disk:-none}; see\
- dkms status, or where modules come built, for which driver linux-modules-nvidia-* of that kernel is"
+ dkms status, or where modules come built, for which driver the one of that kernel is"
   fi
   # nouveau gives the GPU up at a boot alone, and a module that is built for another kernel waits for that kernel.
   if [ "$proof" = loaded ] && [ -z "$(loaded_version)" ] && [ ! -d /sys/module/nouveau ] &&

@@ -20,6 +20,7 @@ from facts.base import parsed
 from facts.node import Node
 from facts.reboot import RunningBoot as RunningBootFact
 from gpunode.driver import DriverState
+from gpunode.families.wording import wording
 from gpunode.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot
 from operations.driver import driver_state
 from operations.failure import OperationRefused, fail, known, node_operation
@@ -50,7 +51,8 @@ def rebooted(allowed: bool, timeout: int, parameters: Mapping[str, str]) -> Iter
         host.noop(f"reboot pending: {difference}, and disruption.allow is not reboot")
         return
     before = known(host.get_fact(RunningBootFact), "which boot is running")
-    reasons = obstacles(known(host.get_fact(Node), "the node's state"), before)
+    node = known(host.get_fact(Node), "the node's state")
+    reasons = obstacles(node, before)
     connector = host.connector
     if not isinstance(connector, SSHConnector):
         reasons += ("it is not reached by SSH, so that nothing would wait for it. Remedy: reboot it by hand",)
@@ -62,7 +64,7 @@ def rebooted(allowed: bool, timeout: int, parameters: Mapping[str, str]) -> Iter
     if difference := _difference(after, parameters):
         raise OperationRefused(
             f"the node has rebooted, and still {difference}. It is not rebooted for that again; look for the "
-            "old module in the initramfs (`lsinitramfs`, `update-initramfs -u`), and remove "
+            f"old module in the initramfs (`{wording(node.operating_system).initramfs}` makes it anew), and remove "
             f"{RECORD} where that is mended"
         )
     yield script_command('rm -f "$record"', record=RECORD)

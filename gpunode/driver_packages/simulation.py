@@ -17,7 +17,7 @@ class Simulation(Reading):
     """Hold what `apt-get -s install` says: (name, old or None, new) that would come, (name, old) that would go.
 
     `errors` are the package manager's own words where it would refuse, dependencies that it cannot satisfy first;
-    `manager` is its name, `trial` the command that shows a person the same.
+    `manager` is its name, `trial` the command that shows a person the same, `remedy` what helps where that is known.
     """
 
     comes: tuple[tuple[str, str | None, str], ...]
@@ -25,6 +25,7 @@ class Simulation(Reading):
     errors: tuple[str, ...] = ()
     manager: str = "apt"
     trial: str = "apt-get -s install"
+    remedy: str | None = None
 
 
 _COMES = re.compile(r"Inst (?P<name>\S+) (?:\[(?P<old>[^\]\s]+)\] )?\((?P<new>\S+)[^)]*\).*")
@@ -87,12 +88,14 @@ def gate(
                 "boot a newer kernel first (upgrade linux-image-… on the node, and reboot it): the archive has built "
                 "modules of this kernel for an older driver alone",
             )
-        if told := explained(simulation.errors):
+        if simulation.manager == "apt" and (told := explained(simulation.errors)):
             # The last one is the deepest: what the others need.
             return f"apt would refuse: {'; '.join(item.cause for item in told)}", told[-1].remedy
         return (
             f"{simulation.manager} would refuse: {'; '.join(simulation.errors)[:600]}",
-            f"look at `{simulation.trial}` of the same packages on the node, and at its repositories and preferences",
+            simulation.remedy
+            or f"look at `{simulation.trial}` of the same packages on the node, and at its repositories and "
+            "preferences",
         )
     images = sorted(name for name, _, _ in simulation.comes if _IMAGE.fullmatch(name))
     if images:
@@ -113,7 +116,7 @@ def gate(
         if name in wanted and new != wanted[name]:
             return (
                 f"package {name} would come at {new} and not at {wanted[name]}",
-                "look at `apt-cache policy` and /etc/apt/preferences.d on the node",
+                f"look at `{simulation.trial}` on the node, and at its repositories and preferences",
             )
         before = driver_branch(old) if old and numbered else None
         if before is not None and before != branch and not branch_change:

@@ -101,6 +101,8 @@ _SECTION = re.compile(r"[A-Z][A-Za-z ]+:")
 _COMES = ("Installing", "Upgrading", "Downgrading", "Reinstalling")
 _GOES = ("Removing",)
 _NOT_ERRORS = ("Operation aborted", "Nothing to do")
+# What NVIDIA's packages need and RHEL has not. source: driver installation guide, RHEL chapter
+_ELSEWHERE = {"dkms": "enable EPEL on the node, which has dkms (NVIDIA's packages need it), and run again"}
 
 
 def parse_simulation(lines: list[str]) -> Simulation:
@@ -133,8 +135,9 @@ def parse_simulation(lines: list[str]) -> Simulation:
     if silent and not errors:
         errors = [f"it says nothing of {', '.join(silent)}", *[line for line in said if line.strip()][-3:]]
     return Simulation(
-        tuple(comes.values()), tuple(goes.values()), tuple(errors), manager="dnf", trial="dnf --assumeno install"
-    )
+        tuple(comes.values()), tuple(goes.values()), tuple(errors), manager="dnf", trial="dnf --assumeno install",
+        remedy=next((_ELSEWHERE[name] for line in errors for name in _ELSEWHERE if f"provides {name} " in line), None),
+    )  # fmt: skip
 
 
 def _to(comes: Mapping[str, tuple[str, str | None, str]], name: str) -> tuple[str, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gpunode import versions
+from gpunode import tables, versions
 from gpunode.boot import Boot
 from gpunode.driver_packages import driver_source, of_another_source
+from gpunode.families.wording import headers_package
 from gpunode.operating_system import OperatingSystem
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
@@ -42,15 +43,20 @@ def boot_refusals(
     # What is there already need not be built again; anything else must be, even where an older module is on the disk.
     there = kernel.module_version is not None and asked is not None and versions.in_branch(kernel.module_version, asked)
     there = there and not (source is not None and of_another_source(source, installed))
-    installs = settings.driver.kernel_headers == "install" and source is not None and source.installs_headers
-    if source is not None and builds and not kernel.headers and not installs and not there:
-        by_us = ", or set driver.kernel_headers = 'install'" if source.installs_headers else ""
+    can_install = tables.installs_headers(system.id)
+    if (
+        builds
+        and not kernel.headers
+        and not there
+        and not (can_install and settings.driver.kernel_headers == "install")
+    ):
+        by_us = ", or set driver.kernel_headers = 'install'" if can_install else ""
         yield Refusal(
             "next boot",
             f"kernel {kernel.release} boots next (says {_decided(boot)}) and its headers are not there: no NVIDIA "
             "module can be built for it",
             f"/lib/modules/{kernel.release}/build; {_INSTALL_GUIDE}",
-            f"install {source.headers.replace('<kernel>', kernel.release)}{by_us}",
+            f"install {headers_package(system, kernel.release)}{by_us}",
         )
     if not boot.secure_boot:
         return
@@ -86,7 +92,7 @@ def boot_cautions(settings: Settings, system: OperatingSystem, boot: Boot) -> It
             f"gcc on the node is version {boot.compiler}, kernel {kernel.release} was built by {kernel.compiler}: the "
             "module may not build",
             f"/boot/config-{kernel.release} (CONFIG_CC_VERSION_TEXT), gcc -dumpversion",
-            f"install gcc-{kernel.compiler}",
+            f"install gcc {kernel.compiler}",
         )
     running = next((item for item in boot.kernels if item.release == boot.running), None)
     if boot.running != kernel.release and (running is None or not running.headers):

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from gpunode import tables, versions
 from gpunode.cuda import CudaToolkits
+from gpunode.families.wording import wording
+from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpu
 from gpunode.preflight.flavour import WantedDriver, named
 from gpunode.preflight.verdicts import Caution, Refusal
@@ -16,7 +18,7 @@ _FULL = "CUDA release notes (gpunode/data/cuda.yaml, toolkit_driver)"
 _DROPPED = "CUDA release notes (gpunode/data/cuda.yaml, dropped)"
 
 
-def mixing_refusals(settings: Settings, there: CudaToolkits) -> Iterator[Refusal]:
+def mixing_refusals(settings: Settings, system: OperatingSystem, there: CudaToolkits) -> Iterator[Refusal]:
     """Refuse a runfile over the packages of the same toolkit, and packages over a runfile: they share its folder."""
     asked = settings.cuda
     if not asked.enabled or asked.version not in there.versions:
@@ -27,8 +29,8 @@ def mixing_refusals(settings: Settings, there: CudaToolkits) -> Iterator[Refusal
             "cuda",
             f"{folder} is there and no runfile installed it: packages and a runfile would be mixed in it",
             f"{folder}/bin/cuda-uninstaller is absent",
-            f"remove its packages (`apt-get remove cuda-toolkit-{asked.version.replace('.', '-')}` and what came with "
-            "them), or set cuda.source = 'cuda-repository'",
+            f"remove its packages (`{wording(system).remove} cuda-toolkit-{asked.version.replace('.', '-')}` and what "
+            "came with them), or set cuda.source = 'cuda-repository'",
         )
     if asked.source == "cuda-repository" and by_runfile:
         yield Refusal(

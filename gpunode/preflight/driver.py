@@ -8,6 +8,8 @@ from datetime import date
 
 from gpunode import tables, versions
 from gpunode.driver import DriverState
+from gpunode.families.wording import wording
+from gpunode.operating_system import OperatingSystem
 from gpunode.preflight.flavour import WantedDriver, installed_by_gpunode
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
@@ -57,7 +59,7 @@ def branch_change_refusals(settings: Settings, driver: DriverState) -> Iterator[
         )
 
 
-def candidate_refusals(settings: Settings, candidates: Mapping[str, str]) -> Iterator[Refusal]:
+def candidate_refusals(settings: Settings, system: OperatingSystem, candidates: Mapping[str, str]) -> Iterator[Refusal]:
     """Refuse a package that bears the branch's name and would bring another one: empty, it only pulls the next."""
     asked = settings.driver
     if not asked.enabled or asked.source != "cuda-repository" or asked.branch is None:
@@ -73,7 +75,7 @@ def candidate_refusals(settings: Settings, candidates: Mapping[str, str]) -> Ite
                 "driver",
                 f"package {name} comes at {version}, which is not of branch {asked.branch}: it is a transitional "
                 "package, or the repository no longer has that branch",
-                f"apt-cache policy {name} on the node",
+                f"{wording(system).offered} {name} on the node",
                 f"set driver.branch = '{versions.branch_of(version)}' (see driver.allow_branch_change), or use a "
                 "repository that still has the branch",
             )

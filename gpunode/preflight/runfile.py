@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode import runfile, versions
+from gpunode.families.wording import wording
 from gpunode.machine import Machine
 from gpunode.preflight.flavour import chosen_flavour, installed_by_gpunode
 from gpunode.preflight.verdicts import Refusal
@@ -32,7 +33,7 @@ def runfile_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
 
 
 def _mixing(settings: Settings, machine: Machine) -> Iterator[Refusal]:
-    asked, driver = settings.driver, machine.driver
+    asked, driver, words = settings.driver, machine.driver, wording(machine.operating_system)
     if not installed_by_gpunode(settings):
         return
     if asked.migrate:
@@ -41,7 +42,7 @@ def _mixing(settings: Settings, machine: Machine) -> Iterator[Refusal]:
                 "driver",
                 "packages of a driver and one of NVIDIA's .run installer are on the node: they have overwritten each "
                 "other's files, and removing the one leaves the other in pieces",
-                f"/usr/bin/nvidia-uninstall, dpkg-query -W; {_MIX}",
+                f"/usr/bin/nvidia-uninstall, {words.installed}; {_MIX}",
                 "bring the node to driver.source = 'runfile' first, which removes the packages, and then back",
             )
         return
@@ -58,7 +59,7 @@ def _mixing(settings: Settings, machine: Machine) -> Iterator[Refusal]:
             "driver",
             f"packages of a driver are on the node ({', '.join(packages[:4])}{', …' if len(packages) > 4 else ''}), "
             "and a runfile would be mixed with them",
-            f"dpkg-query -W; {_MIX}",
+            f"{words.installed}; {_MIX}",
             "set driver.migrate = True to have them replaced by the runfile, or choose another driver.source",
         )
 
@@ -70,13 +71,14 @@ def _building(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     # What is there already need not be built again.
     there = machine.driver.runfile and machine.driver.module_version == asked.version
     if lacking and not there and asked.kernel_headers == "require":
+        install = wording(machine.operating_system).to_install(lacking)
         without = "" if "dkms" not in lacking else ", or set driver.dkms = False"
         yield Refusal(
             "driver",
             f"the runfile builds its module on the node, and {' and '.join(lacking)} "
             f"{'are' if len(lacking) > 1 else 'is'} not there",
             _TOOLS,
-            f"apt-get install {' '.join(lacking)}, or set driver.kernel_headers = 'install'{without}",
+            f"{install}, or set driver.kernel_headers = 'install'{without}",
         )
     if machine.boot.secure_boot and not asked.dkms:
         yield Refusal(

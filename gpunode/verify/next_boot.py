@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpunode import tables
 from gpunode.disturbance import Disturbance
+from gpunode.families.wording import headers_package
 from gpunode.findings import Finding
 from gpunode.node import Node
 from gpunode.verify.comparison import RUN, compared
@@ -23,9 +23,7 @@ def next_boot(node: Node) -> Iterator[Finding]:
     built = any(name.startswith("linux-modules-nvidia-") for name, _ in driver.packages)
     build = f"`dkms autoinstall -k {release}` on the node, before it boots"
     if not kernel.headers:
-        source = tables.driver_source("cuda-repository", node.operating_system.id)
-        headers = (source.headers if source else "linux-headers-<kernel>").replace("<kernel>", release)
-        build = f"install {headers}, then {build}"
+        build = f"install {headers_package(node.operating_system, release)}, then {build}"
     if built:
         build = f"{RUN}: it installs the modules of that kernel"
     cause = f"kernel {release} boots next and has " + (

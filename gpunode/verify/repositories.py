@@ -35,5 +35,5 @@ def repositories(settings: Settings, node: Node) -> Iterator[Finding]:
         if permissions is not None:
             yield compared(
                 "repositories", Subject.KEYRING.of(name), permissions, PERMISSIONS, permissions == PERMISSIONS,
-                cause="others than root may change the keyring, or apt cannot read it",
+                cause="others than root may change the keyring, or it cannot be read",
             )  # fmt: skip

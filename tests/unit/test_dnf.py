@@ -300,6 +300,23 @@ def test_dnf_s_own_words_are_the_errors(said: tuple[str, ...], errors: tuple[str
     assert simulated(*said).errors == errors
 
 
+def test_a_node_without_epel_is_told_where_dkms_is() -> None:
+    said = (" Problem: package nvidia-open requires kmod", "  - nothing provides dkms needed by kmod-nvidia-open-dkms")
+    refused = gate(simulated(*said), {"nvidia-open": EVR}, "580", True)
+    assert refused is not None
+    assert "enable EPEL" in refused[1]
+    other = gate(simulated("  - nothing provides dkmsx needed by y", " Problem: x"), {"nvidia-open": EVR}, "580", True)
+    assert other is not None
+    assert "dnf --assumeno install" in other[1]
+
+
+def test_another_version_than_the_asked_one_is_told_in_dnf_s_words() -> None:
+    refused = gate(simulated(*TABLE[:12]), {"nvidia-open": "3:580.82.07-1.el9"}, "580", True)
+    assert refused is not None
+    assert "would come at 3:580.95.05-1.el9 and not at" in refused[0]
+    assert "apt" not in refused[1]
+
+
 def test_what_dnf_says_nothing_of_is_not_taken_for_done() -> None:
     asked = ["asked=nvidia-open 3:580.95.05-1.el9", "asked=something-else 1:2.0-1", "asked=nvidia-driver-cuda 3:1-1"]
     read = dnf.parse_simulation(["status=0", *(f"line={line}" for line in TABLE), *THERE, *asked])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpunode import runfile, tables
-from gpunode.boot import Boot
+from gpunode.boot import Boot, Kernel
 from gpunode.cuda import CudaToolkits, parse_cuda
 from gpunode.disk import Disk
 from gpunode.pci import PciGpus
@@ -169,6 +169,36 @@ def test_what_the_module_is_built_with_must_be_there_and_the_packages_are_named(
     # One that is there already is not built again.
     driver = replace(OPEN_550, runfile=True)
     assert _refused({"dkms": dkms, "version": "550.54.15"}, boot=boot, driver=driver) == ()
+
+
+def test_on_rhel_the_package_manager_is_dnf_and_dkms_is_in_epel() -> None:
+    rocky = replace(DEBIAN, id="rocky", version_id="9.6", name="Rocky Linux 9.6")
+    settings = settings_from(
+        {"driver": ASKED, "cuda": {"enabled": False}, "containerd": {"source": "docker-repository"}}
+    )
+    (refusal,) = refusals(settings, machine(rocky, boot=replace(TOOLS, build_tools=("gcc",))))
+    assert "dnf install make dkms (dkms is in EPEL" in refusal.remedy
+
+
+@pytest.mark.parametrize(
+    "os_id, version, kernel, package, by_us",
+    [
+        ("debian", "12", "6.1.0-40-amd64", "linux-headers-6.1.0-40-amd64", True),
+        ("rocky", "9.6", "5.14.0-570.el9.x86_64", "kernel-devel-5.14.0-570.el9.x86_64", False),
+    ],
+)
+def test_headers_of_the_next_kernel_must_be_there_and_their_package_is_named(
+    os_id: str, version: str, kernel: str, package: str, by_us: bool
+) -> None:
+    boot = replace(TOOLS, next_release=kernel, decided_by="newest", kernels=(Kernel(kernel, False),))
+    node = machine(replace(DEBIAN, id=os_id, version_id=version), boot=boot)
+    data: dict[str, Any] = {"cuda": {"enabled": False}, "containerd": {"enabled": False}}
+    (refusal,) = refusals(settings_from({**data, "driver": ASKED}), node)
+    assert f"install {package}" in refusal.remedy
+    assert ("kernel_headers = 'install'" in refusal.remedy) is by_us
+    installing = settings_from({**data, "driver": {**ASKED, "kernel_headers": "install"}})
+    assert (refusals(installing, node) == ()) is by_us
+    assert (package in runfile.build_packages(installing, node.operating_system, boot)) is by_us
 
 
 def test_nvswitches_need_a_fabric_manager_that_no_runfile_brings() -> None:

@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.pure
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = sorted(path for folder in ("operations", "facts", "deploys") for path in (ROOT / folder).glob("*.py"))
+SOURCES = sorted(path for folder in ("operations", "facts", "deploys") for path in (ROOT / folder).rglob("*.py"))
 # The parts of a command, and functions whose first argument is shell text; their other arguments they quote themselves.
 _COMMANDS = {"StringCommand"}
 _SHELL_TEXT = {"script_command", "probe_command", "Probe"}

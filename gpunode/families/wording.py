@@ -1,0 +1,76 @@
+"""What a person is told to do by hand, in the words of the node's own package manager."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from gpunode import tables
+from gpunode.operating_system import OperatingSystem
+
+
+@dataclass(frozen=True)
+class Wording:
+    """Hold what people of one family type.
+
+    It is what lists installed packages, installs, removes, shows the versions that the repositories have, tells of and
+    ends what was interrupted, and makes initial file systems; `elsewhere` says where packages are that the distribution
+    itself lacks.
+    """
+
+    installed: str
+    install: str
+    remove: str
+    offered: str
+    unfinished: str
+    initramfs: str
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+
+    def to_install(self, names: Collection[str]) -> str:
+        """Return how packages are installed, and where those are that the distribution itself has not."""
+        notes = "; ".join(f"{name} is in {place}" for name, place in self.elsewhere.items() if name in names)
+        return f"{self.install} {' '.join(names)}" + (f" ({notes})" if notes else "")
+
+
+_WORDS: Mapping[str, Wording] = MappingProxyType(
+    {
+        "apt": Wording(
+            installed="dpkg-query -W", install="apt-get install", remove="apt-get remove", offered="apt-cache policy",
+            unfinished="`dpkg --audit` and `dpkg --configure -a`", initramfs="update-initramfs -u",
+        ),
+        "dnf": Wording(
+            installed="rpm -qa", install="dnf install", remove="dnf remove", offered="dnf list --showduplicates",
+            unfinished="`dnf check`", initramfs="dracut --force",
+            elsewhere=MappingProxyType({"dkms": "EPEL, whose repository has to be enabled first"}),
+        ),
+        "zypper": Wording(
+            installed="rpm -qa", install="zypper install", remove="zypper remove", offered="zypper search -s",
+            unfinished="`zypper verify`", initramfs="dracut --force",
+        ),
+        "pacman": Wording(
+            installed="pacman -Q", install="pacman -S", remove="pacman -R", offered="pacman -Si",
+            unfinished="`pacman -Dk`", initramfs="mkinitcpio -P",
+        ),
+    }
+)  # fmt: skip
+# Of a system that is in no table, and is refused as such.
+_ANY = Wording(
+    installed="the list of installed packages", install="install", remove="remove", offered="the repositories have",
+    unfinished="the package manager's log", initramfs="its maker",
+)  # fmt: skip
+
+
+def wording(system: OperatingSystem) -> Wording:
+    """Return the words for a node's operating system."""
+    distribution = tables.distribution(system.id, system.version_id)
+    return _WORDS[distribution.family] if distribution else _ANY
+
+
+def headers_package(system: OperatingSystem, kernel: str) -> str:
+    """Return the package of a kernel's headers."""
+    named = next((row.headers for row in tables.driver_sources() if system.id in row.systems), None)
+    return named.replace("<kernel>", kernel) if named else f"the headers of {kernel}"
+
+
+__all__ = ["Wording", "headers_package", "wording"]

@@ -1,0 +1,136 @@
+"""What a person is told to do is in the words of the node's own package manager, and of no other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpunode import tables
+from gpunode.boot import Boot, Kernel
+from gpunode.cuda import CudaToolkits
+from gpunode.operating_system import OperatingSystem
+from gpunode.preflight import refusals
+from gpunode.reboot import RunningBoot, obstacles, target
+from gpunode.settings import settings_from
+from tests.unit.test_preflight import DEBIAN, NO_DRIVER, OPEN_550, machine
+from tests.unit.test_verify import GOOD
+
+pytestmark = pytest.mark.pure
+
+ROOT = Path(__file__).resolve().parents[2]
+WORDS = {
+    "apt": r"apt|apt-\w+|dpkg\S*|linux-headers\S*|linux-image\S*|update-initramfs",
+    "dnf": r"dnf|yum|rpm|kernel-devel\S*|dracut|EPEL",
+    "zypper": r"zypper|rpm|kernel-default-devel\S*|dracut",
+    "pacman": r"pacman|mkinitcpio",
+}
+SHA = "0123456789abcdef" * 4
+RUNFILE: dict[str, Any] = {"source": "runfile", "version": "580.95.05", "runfile_sha256": SHA}
+KERNEL = "6.1.0-1"
+
+
+def systems() -> list[OperatingSystem]:
+    """Return one operating system of each family that the table has."""
+    found: dict[str, OperatingSystem] = {}
+    for row in tables.distributions():
+        found.setdefault(row.family, replace(DEBIAN, id=row.id, version_id=row.version, name=row.name))
+    return list(found.values())
+
+
+def family_of(system: OperatingSystem) -> str:
+    row = tables.distribution(system.id, system.version_id)
+    assert row is not None
+    return row.family
+
+
+def foreign(text: str, family: str) -> list[str]:
+    """Return the words of other families in a text."""
+    own = re.compile(rf"({WORDS[family]})")
+    every = re.compile(rf"(?<![\w/.-])({'|'.join(WORDS.values())})(?![\w-])")
+    return [match[0] for match in every.finditer(text) if not own.fullmatch(match[0])]
+
+
+def told(system: OperatingSystem) -> Iterator[tuple[str, str]]:
+    """Yield (what it is about, text) of what a person is told of a node on which much is wrong."""
+    bare = Boot(KERNEL, KERNEL, "newest", (Kernel(KERNEL, False),))
+    ready = replace(bare, kernels=(Kernel(KERNEL, True),), build_tools=("gcc", "make", "dkms"))
+    packages = replace(OPEN_550, packages=(("nvidia-open", "550.54.15-1"),))
+    cases: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "no tools": ({"driver": RUNFILE}, {"boot": bare}),
+        "no headers for packages": ({"driver": {"branch": "580"}}, {"boot": bare}),
+        "runfile over packages": ({"driver": RUNFILE}, {"boot": ready, "driver": packages}),
+        "packages over a runfile": ({"driver": {"branch": "550"}}, {"driver": replace(OPEN_550, runfile=True)}),
+        "both ways at once": (
+            {"driver": {"branch": "550", "migrate": True}}, {"driver": replace(packages, runfile=True)},
+        ),
+        "CUDA by runfile over packages": (
+            {"cuda": {"source": "runfile", "version": "12.9", "release": "12.9.1", "runfile_sha256": SHA}},
+            {"cuda": CudaToolkits(("12.9",), None, None, False)},
+        ),
+        "a transitional package": (
+            {"driver": {"branch": "570"}}, {"candidates": (("nvidia-open-570", "580.95.05-1"),)},
+        ),
+    }  # fmt: skip
+    for name, (data, more) in cases.items():
+        settings = settings_from({"containerd": {"enabled": False}, **data})
+        found = refusals(settings, machine(**{"system": system, "driver": NO_DRIVER, "boot": ready, **more}))
+        assert found, name
+        yield from ((name, str(refusal)) for refusal in found)
+    node = replace(GOOD, operating_system=system)
+    for obstacle in obstacles(node, RunningBoot("boot", 1, packaging=True, tried=target(GOOD.driver))):
+        yield "reboot", obstacle
+
+
+@pytest.mark.parametrize("system", systems(), ids=family_of)
+def test_no_remedy_names_another_family_s_package_manager(system: OperatingSystem) -> None:
+    named = [(name, words, text) for name, text in told(system) if (words := foreign(text, family_of(system)))]
+    assert named == []
+
+
+@pytest.mark.parametrize("system", systems(), ids=family_of)
+def test_each_family_s_own_words_are_said(system: OperatingSystem) -> None:
+    said: dict[str, str] = {}
+    for name, text in told(system):
+        said[name] = f"{said.get(name, '')}\n{text}"
+    own = re.compile(rf"(?<![\w/.-])({WORDS[family_of(system)]})")
+    for name in ("no headers for packages", "runfile over packages", "CUDA by runfile over packages", "reboot"):
+        assert own.search(said[name]), said[name]
+
+
+# Rooms and files whose words are of one family by their nature, or are made of all families' words.
+OWN = (
+    "families", "apt_", "apt.py", "dnf.py", "zypper.py", "pacman.py", "lab.py", "deb.py", "archive.py", "trust.py",
+    "choice.py", "installed.py", "packaging.py", "simulation.py", "settings", "docs.py", "names.py", "tables.py",
+)  # fmt: skip
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of a file's literals of several words, docstrings apart."""
+    tree = ast.parse(path.read_text())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docstrings = {id(node.body[0].value) for node in ast.walk(tree)
+                  if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)}  # fmt: skip
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.lineno, node.value
+
+
+def test_what_all_families_share_names_no_package_manager_in_what_it_says() -> None:
+    shared = [path for room in ("gpunode", "operations", "deploys") for path in sorted((ROOT / room).rglob("*.py"))]
+    shared = [path for path in shared if not any(name in str(path.relative_to(ROOT)) for name in OWN)]
+    assert len(shared) > 60
+    words = re.compile(rf"(?<![\w/.-])({'|'.join(WORDS.values())})(?![\w-])")
+    found = [
+        (str(path.relative_to(ROOT)), line, match[0])
+        for path in shared
+        for line, text in texts(path)
+        # A word alone is a name of the table's, not what somebody is told.
+        if " " in text.strip() and (match := words.search(text))
+    ]
+    assert found == []
