@@ -13,6 +13,7 @@ from gpunode.driver_packages import DriverPackages as State
 from gpunode.driver_packages import Offers, Simulation
 from gpunode.families.dnf import LOCKLIST, LockedPackages, locked
 from gpunode.packages import InstalledPackages
+from gpunode.tables import driver_sources
 from operations.failure import OperationRefused, known
 from operations.families.family import DriverChange
 from operations.files import write_command
@@ -25,11 +26,19 @@ dnf_run() { dnf -q -y --setopt=install_weak_deps=False --setopt=clean_requiremen
 
 _FUNCTIONS = (
     r"""
-stream=${stream:-}
+stream=${stream:-} streamed=${streamed:-}
 """
     + DRIVER_PACKAGES.strip()
     + r"""
-driver_packages() { of_driver | awk '$2 !~ /^kernel(-|$)/ {print $2, $3, $1, "installed"}' | sort -u; }
+verified=''
+driver_packages() {
+  of_driver | awk '$2 !~ /^kernel(-|$)/ {print $2, $3, $1, "installed"}' | sort -u |
+    while read -r package version want state; do
+      [ -z "$verified" ] || is_whole "$package" || state=broken
+      echo "$package $version $want $state"
+    done
+}
+is_whole() { rpm -V --nodeps --noscripts --noconfig --nomtime "$1" > /dev/null 2>&1; }
 evr() { rpm -q --qf '%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\n' "$@" 2>/dev/null; }
 # NAME=VERSION as dnf takes it: with the epoch, which rpm prints only where there is one.
 nevra() { case "$2" in *:*) printf '%s' "$1-$2";; *) printf '%s' "$1-0:$2";; esac; }
@@ -83,19 +92,39 @@ install_driver() {
   done
 }
 remove_driver() { dnf_run --disableplugin=versionlock remove "$@"; }
-forget() { :; }
+# Without its packages, which stream is enabled is nobody's choice any more.
+forget() {
+  for each in $streamed; do rm -f "/etc/dnf/modules.d/$each.module"; done
+}
 unlocked() { :; }
-finish_half() { :; }
+# rpm lists what it has begun to unpack only when that has ended: what is put back is looked at file by file.
+finish_half() { verified=yes; }
 finish_first() {
   [ -n "$names" ] || return 1
   for item in $names; do rpm -q "$item" > /dev/null 2>&1 || return 1; done
   [ -z "$(driver_packages | cut -d' ' -f1 | uniq -d)" ]
 }
-# By rpm alone: it needs no repository, and takes whatever an interruption left.
+# By rpm alone: it needs no repository, and takes whatever an interruption left. What is installed once more at the
+# version that is there must not run the scripts of a removal: they come last, and take the module away again.
 put_back() {
   restore_choices
   [ -z "$added" ] || rpm -e --nodeps $added
-  [ -z "$files" ] || rpm -U --oldpackage --replacepkgs $files || rpm -U --oldpackage --replacepkgs --nodeps $files
+  moved=''; again=''
+  while read -r package version _; do
+    file=$(saved_file "$checkpoint/$saved" "$package" "$version") || continue
+    there=$(evr "$package") || there=''
+    case " $(echo $there) " in
+      "  ") again="$again $file";;
+      " $version ") is_whole "$package" || again="$again $file";;
+      *" $version "*) again="$again $file"
+        for other in $there; do
+          [ "$other" = "$version" ] || rpm -e --nodeps "$package-${other#*:}"
+        done;;
+      *) moved="$moved $file";;
+    esac
+  done < "$checkpoint/packages"
+  [ -z "$moved" ] || rpm -U --oldpackage --nodeps $moved
+  [ -z "$again" ] || rpm -U --oldpackage --replacepkgs --nodeps --nopreun --nopostun $again
 }
 """
 )
@@ -198,7 +227,8 @@ class _Dnf:
         return simulation
 
     def variables(self, change: DriverChange) -> dict[str, str]:
-        return {"stream": change.stream}
+        streams = [name for row in driver_sources() if row.family == self.name for name in row.stream.values()]
+        return {"stream": change.stream, "streamed": " ".join(sorted({name.partition(":")[0] for name in streams}))}
 
     def hold(self, state: State, keep: Mapping[str, str]) -> Iterator[StringCommand]:
         """Hold by our part of versionlock's list; the plugin comes with what else dnf needs before the driver."""

@@ -12,54 +12,18 @@ import pytest
 from lab import nodes as lab_nodes
 from lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, command, converge, inventory_with
+from tests.molecule.deviations.straying import CONFIG, KEYS, TOOLKIT, Deviation, assert_healed, six
 
-CONFIG = "/etc/containerd/config.toml"
-KEYRING = "/usr/share/keyrings/gpunode-toolkit.gpg"
-TOOLKIT = "nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1"
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so"
-
-
-@dataclass(frozen=True)
-class Deviation:
-    """Hold how a node strays, the operation that brings it back, and the service that must be (re)started for it."""
-
-    harm: str
-    repair: str
-    service: str | None = None
-
-
 DEVIATIONS = {
-    "a package downgraded": Deviation(
-        "apt-get install -q -y --allow-downgrades " + " ".join(f"{name}=1.16.2-1" for name in TOOLKIT.split()),
-        "Install NVIDIA container toolkit 1.17.8",
-    ),
+    **six("apt"),
     "one of the toolkit's libraries upgraded alone": Deviation(
         "apt-get install -q -y libnvidia-container1=1.18.0-1", "Install NVIDIA container toolkit 1.17.8"
     ),
-    "the configuration edited by hand": Deviation(
-        f'sed -i \'s/default_runtime_name = "nvidia"/default_runtime_name = "runc"  # by hand/\' {CONFIG}',
-        "Configure containerd: default runtime nvidia",
-        "containerd.service",
-    ),
-    "the profile script removed": Deviation("rm /etc/profile.d/cuda.sh", "Put CUDA on the PATH"),
-    "a key file replaced": Deviation(
-        f"curl -sf http://127.0.0.1:8900/keys/wrong.asc | gpg --batch --yes --dearmor -o {KEYRING}",
-        "Trust the toolkit repository",
-    ),
-    "a key file opened to everybody": Deviation(f"chmod 666 {KEYRING}", "Trust the toolkit repository"),
-    "a key file given away": Deviation(f"chown operator {KEYRING}", "Trust the toolkit repository"),
-    "the modules unloaded": Deviation("rmmod nvidia_uvm; rmmod nvidia", "Load the NVIDIA kernel module"),
+    "a key file opened to everybody": Deviation(f"chmod 666 {KEYS['apt']}", "Trust the toolkit repository"),
+    "a key file given away": Deviation(f"chown operator {KEYS['apt']}", "Trust the toolkit repository"),
     "nvidia_uvm alone unloaded": Deviation("rmmod nvidia_uvm", "Load the NVIDIA kernel module"),
-    "the service stopped": Deviation(
-        "systemctl stop containerd", "Run containerd, now and at boot", "containerd.service"
-    ),
 }
-
-
-def by_service(start_times: str) -> dict[str, str]:
-    """Return service -> when and as which process it started."""
-    blocks = (dict(line.split("=", 1) for line in block.splitlines()) for block in start_times.split("\n\n") if block)
-    return {block.pop("Id"): str(sorted(block.items())) for block in blocks}
 
 
 def drift(inventory: str = "inventories/lab.py") -> int:
@@ -70,24 +34,7 @@ def drift(inventory: str = "inventories/lab.py") -> int:
 def test_the_next_run_repairs_exactly_that(
     deviation: str, nodes: tuple[Node, ...], start_times: Callable[[Node], str]
 ) -> None:
-    (node,) = nodes
-    strays = DEVIATIONS[deviation]
-    before = by_service(start_times(node))
-    assert "containerd.service" in before
-    done = lab_nodes.run(node, strays.harm)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert drift() == 2
-    run = converge()
-    assert run.code == 0, run.printed
-    assert set(run.operations("success")) == {strays.repair}
-    assert run.operations("error") == {}
-    assert drift() == 0
-    settled = start_times(node)
-    after = by_service(settled)
-    assert {name for name, started in before.items() if after.get(name) != started} == {strays.service} - {None}
-    again = converge()
-    assert again.operations("success") == {}, again.printed
-    assert start_times(node) == settled
+    assert_healed([DEVIATIONS[deviation]], nodes[0], converge, drift, start_times)
 
 
 def test_a_hand_s_comment_survives_the_repair_of_its_line(nodes: tuple[Node, ...]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,8 @@ import pytest
 from lab import nodes as lab_nodes
 from lab.nodes import Node
 from tests.molecule.conftest import command, converge, inventory_with
+from tests.molecule.deviations.straying import KEYS, Deviation, assert_healed, rounds, six
 
-TOOLKIT = "nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1"
-KEY = "/etc/pki/rpm-gpg/gpunode-toolkit.asc"
-LOCKS = "/etc/dnf/plugins/versionlock.list"
 ALL_OFF: dict[str, object] = {name: {"enabled": False} for name in ("driver", "cuda", "containerd")}
 
 
@@ -50,54 +47,19 @@ def test_every_repository_of_ours_checks_signatures_by_our_key_alone(nodes: tupl
     assert {"gpgcheck=0", "repo_gpgcheck=1"} <= set(toolkit)
 
 
-@dataclass(frozen=True)
-class Deviation:
-    """Hold how a node strays, the operation that brings it back, and the service that must be started for it."""
-
-    harm: str
-    repair: str
-    service: str | None = None
-
-
 DEVIATIONS = {
-    "a package downgraded": Deviation(
-        "dnf -q -y install " + " ".join(f"{name}-1.16.2-1" for name in TOOLKIT.split()),
-        "Install NVIDIA container toolkit 1.17.8",
-    ),
-    "the configuration edited by hand": Deviation(
-        'sed -i \'s/default_runtime_name = "nvidia"/default_runtime_name = "runc"/\' /etc/containerd/config.toml',
-        "Configure containerd: default runtime nvidia",
-        "containerd.service",
-    ),
-    "the profile script removed": Deviation("rm /etc/profile.d/cuda.sh", "Put CUDA on the PATH"),
-    "a key file replaced": Deviation(
-        f"curl -sf http://127.0.0.1:8900/keys/wrong.asc > {KEY}", "Trust the toolkit repository"
-    ),
-    "a key file opened to everybody": Deviation(f"chmod 666 {KEY}", "Trust the toolkit repository"),
-    "the modules unloaded": Deviation("rmmod nvidia_uvm; rmmod nvidia", "Load the NVIDIA kernel module"),
-    "the service stopped": Deviation(
-        "systemctl stop containerd", "Run containerd, now and at boot", "containerd.service"
-    ),
+    **six("dnf"),
+    "a key file opened to everybody": Deviation(f"chmod 666 {KEYS['dnf']}", "Trust the toolkit repository"),
     "a lock deleted": Deviation("dnf -q versionlock delete nvidia-open", "Hold the NVIDIA driver"),
 }
+ROUNDS = rounds(DEVIATIONS)
 
 
-@pytest.mark.parametrize("deviation", DEVIATIONS)
+@pytest.mark.parametrize("deviations", ROUNDS)
 def test_the_next_run_repairs_exactly_that(
-    deviation: str, nodes: tuple[Node, ...], start_times: Callable[[Node], str]
+    deviations: str, nodes: tuple[Node, ...], start_times: Callable[[Node], str]
 ) -> None:
-    (node,) = nodes
-    strays = DEVIATIONS[deviation]
-    out(node, strays.harm)
-    assert drift() == 2
-    run = converge()
-    assert run.code == 0, run.printed
-    assert set(run.operations("success")) == {strays.repair}
-    assert drift() == 0
-    settled = start_times(node)
-    again = converge()
-    assert again.operations("success") == {}, again.printed
-    assert start_times(node) == settled
+    assert_healed(ROUNDS[deviations], nodes[0], converge, drift, start_times)
 
 
 def test_without_versionlock_nothing_is_held_and_the_next_run_brings_it_back(nodes: tuple[Node, ...]) -> None:

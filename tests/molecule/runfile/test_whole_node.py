@@ -13,14 +13,10 @@ import pytest
 from lab import nodes as lab_nodes
 from lab.nodes import Node
 from tests.molecule.conftest import Run, command, inventory_with
-from tests.molecule.deviations.test_deviations import DEVIATIONS
+from tests.molecule.deviations.straying import assert_healed, rounds, six
 from tests.molecule.runfile.test_runfile import MIRROR, URL, out, seen, with_tools
 
 CUDA_URL = f"{MIRROR}/cuda/{{release}}/local_installers/cuda_{{release}}_{{driver}}_{{platform}}.run"
-SIX = (
-    "a package downgraded", "the configuration edited by hand", "the profile script removed", "a key file replaced",
-    "the modules unloaded", "the service stopped",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -138,11 +134,11 @@ def test_packages_of_a_toolkit_that_a_runfile_installed_are_refused(whole: Whole
     assert "/usr/local/cuda-12.9/bin/cuda-uninstaller" in refused.printed
 
 
-@pytest.mark.parametrize("deviation", SIX)
-def test_the_next_run_repairs_exactly_that(deviation: str, node: Node, whole: Whole, asked: dict[str, object]) -> None:
-    strays = DEVIATIONS[deviation]
-    out(node, strays.harm)
-    run = whole.run(asked)
-    assert run.code == 0, run.printed
-    assert set(run.operations("success")) - {"Record what was applied"} == {strays.repair}
-    assert whole.drift(asked) == 0
+ROUNDS = rounds(six("apt"))
+
+
+@pytest.mark.parametrize("deviations", ROUNDS)
+def test_the_next_run_repairs_exactly_that(
+    deviations: str, node: Node, whole: Whole, asked: dict[str, object], start_times: Callable[[Node], str]
+) -> None:
+    assert_healed(ROUNDS[deviations], node, lambda: whole.run(asked), lambda: whole.drift(asked), start_times)
