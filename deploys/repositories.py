@@ -18,7 +18,7 @@ def trust(name: str) -> None:
     system, of = node().operating_system, distribution()
     filled = (
         settings()
-        .repositories.on(name, of.family)
+        .repositories.on(name, of.family, of.unverified_key)
         .at(
             distribution=of.repository,
             architecture=of.architectures[system.architecture],

@@ -180,7 +180,8 @@ class Distribution:
     """Hold a supported distribution; `architectures` maps `uname -m` to the folder in NVIDIA's repository.
 
     `family` is that of its package manager, `docker` the folder in Docker's repository, None where it is the id;
-    `containerd` says whether it has that package.
+    `containerd` says whether it has that package. `unverified_key` is the address of the key of NVIDIA's repository
+    where that is one whose fingerprint the settings must name, since nobody has verified it.
     """
 
     id: str
@@ -191,6 +192,7 @@ class Distribution:
     family: str = "apt"
     docker: str | None = None
     containerd: bool = True
+    unverified_key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -391,6 +393,14 @@ def distributions() -> tuple[Distribution, ...]:
     return tuple(
         Distribution(**{**row, "architectures": MappingProxyType(row["architectures"])})
         for row in _yaml("distributions.yaml")["distributions"]
+    )
+
+
+def reason_to_refuse(os_id: str, version_id: str) -> str | None:
+    """Return why a distribution that is known is not supported; None where nothing is known of it."""
+    rows = _yaml("distributions.yaml")["refused"]
+    return next(
+        (row["reason"] for row in rows if row["id"] == os_id and version_id == row.get("version", version_id)), None
     )
 
 

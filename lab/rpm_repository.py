@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.cache import locked
@@ -35,6 +35,7 @@ class RpmDistribution:
 
     `docker` is Docker's repository, None where containerd is the distribution's own; `modular` says whether the driver
     stands in module streams. `system` are names of what a node has from the start, with what else they provide.
+    `streamless` has the driver's packages of all branches in one place, as RHEL 10 has them.
     """
 
     name: str
@@ -45,11 +46,12 @@ class RpmDistribution:
     docker: str | None
     modular: bool
     system: tuple[tuple[str, str, tuple[str, ...]], ...]
+    streamless: str | None = None
 
     @property
     def repositories(self) -> tuple[str, ...]:
         """Return every repository's folder."""
-        return (self.cuda, TOOLKIT, self.base, *([self.docker] if self.docker else []))
+        return (self.cuda, TOOLKIT, self.base, *filter(None, (self.docker, self.streamless)))
 
 
 _SHELL = ("bash", "5.1.8", ("/bin/sh",))
@@ -58,6 +60,7 @@ _RHEL_SYSTEM = ("ca-certificates", "curl", "dnf-plugins-core", "gnupg2", "python
 RHEL = RpmDistribution(
     "rhel9", "dnf", RHEL9, "cuda/rhel9/x86_64", "baseos/rhel9/x86_64", "docker/rhel/9/x86_64/stable", True,
     (("rocky-release", "9.6", _RHEL_PROVIDES), _SHELL, *((name, "1.0", ()) for name in _RHEL_SYSTEM)),
+    streamless="cuda/rhel10/x86_64",
 )  # fmt: skip
 _LEAP_SYSTEM = ("ca-certificates", "curl", "gpg2", "python3", "systemd")
 LEAP = RpmDistribution(
@@ -168,11 +171,26 @@ def _groups(distribution: RpmDistribution, tools: Path, cache: Path, report: Rep
     groups["base-newer"] = [system_rpm("curl", "1.1", distribution.naming.release)]
     if distribution is RHEL:
         groups["base"].append(versionlock(_plugins(tools)))
+    if distribution.streamless:
+        groups |= {f"loose-{name}": _loose(group) for name, group in groups.items() if name.startswith("driver-")}
     name = "containerd.io" if distribution.docker else "containerd"
     containerd = _containerd(cache, report, name, distribution.naming.release)
     if containerd is not None:
         groups["docker" if distribution.docker else "base-containerd"] = [containerd]
     return groups
+
+
+# By which people install the driver.
+_METAPACKAGES = ("nvidia-open", "cuda-drivers")
+
+
+def _loose(packages: Sequence[Rpm]) -> list[Rpm]:
+    """Return the metapackages as they are if what they need may be newer: then something must bind all to a version."""
+    return [
+        replace(package, requires=tuple(item.replace(" = ", " >= ") for item in package.requires))
+        for package in packages
+        if package.name in _METAPACKAGES
+    ]
 
 
 def fixture_groups(naming: Naming) -> dict[str, list[Rpm]]:
@@ -238,12 +256,20 @@ def _fill(draft: Path, built: Mapping[str, Sequence[Path]], distribution: RpmDis
     for folder in distribution.repositories:
         (draft / folder).mkdir(parents=True)
     for group, paths in built.items():
-        repository = draft / places.get(group.partition("-")[0], distribution.cuda)
+        kind = group.partition("-")[0]
         for path in paths:
-            try:
-                os.link(path, repository / path.name)
-            except OSError:
-                shutil.copyfile(path, repository / path.name)
+            if kind != "loose":
+                _link(path, draft / places.get(kind, distribution.cuda))
+            binds = kind == "driver" and path.name.startswith(_METAPACKAGES)
+            if distribution.streamless and kind in ("driver", "cuda", "loose") and not binds:
+                _link(path, draft / distribution.streamless)
+
+
+def _link(path: Path, folder: Path) -> None:
+    try:
+        os.link(path, folder / path.name)
+    except OSError:
+        shutil.copyfile(path, folder / path.name)
 
 
 def _modules(groups: Mapping[str, Sequence[Rpm]]) -> str:

@@ -82,6 +82,19 @@ in_stream() {
 """
 
 
+# What a package of the driver needs may be had at several versions, where no module stream tells branches apart, and
+# within one. EVERY_VERSION prints all that the repositories have, OTHER_VERSIONS makes of it what dnf is to leave out,
+# so that everything comes at $upstream: of each repository, since what is installed and left out could not be replaced.
+EVERY_VERSION = (
+    "dnf -q -C --disableplugin=versionlock repoquery --showduplicates "
+    "--qf '%{name} %{version} %{epoch}:%{version}-%{release}' "
+    "'nvidia-*' 'libnvidia-*' 'kmod-nvidia-*' 'cuda-drivers*'"
+)
+OTHER_VERSIONS = rf"""awk -v own='{OWN}' -v foreign='{FOREIGN}' -v upstream="$upstream" '
+  $1 ~ own && $1 !~ foreign && $2 ~ /^[0-9][0-9][0-9][.][0-9]+([.][0-9]+)?$/ && $2 != upstream {{
+    print "*nvidia*-" $3; print "cuda-drivers*-" $3}}' | sort -u | paste -s -d , -"""
+
+
 class DnfOffers(NodeFact[Offers]):
     """Read which versions of packages the repositories have, by the metadata as they are."""
 
@@ -103,8 +116,13 @@ class DnfSimulation(NodeFact[Simulation]):
 
     parse = staticmethod(parse_simulation)
 
-    def command(self, coming: dict[str, str], going: list[str], stream: str = "") -> Probe:  # type: ignore[override]
-        """Return the probe for installing `coming` (name -> version) and removing `going`, in a module stream."""
+    def command(  # type: ignore[override]
+        self, coming: dict[str, str], going: list[str], stream: str = "", upstream: str = ""
+    ) -> Probe:
+        """Return the probe for installing `coming` (name -> version) and removing `going`, in a module stream.
+
+        Of the driver's packages only those of the version `upstream` are in dnf's sight, where it is said.
+        """
         lines = [f"install {nevra(name, version)}" for name, version in coming.items()]
         lines += [*(f"remove {name}" for name in going), "run"]
         asked = " ".join(shlex.quote(line) for line in lines)
@@ -113,7 +131,10 @@ class DnfSimulation(NodeFact[Simulation]):
         return probe_command(
             f"stream={shlex.quote(stream)}{_IN_STREAM}"
             f"printf '%s\\n' {asked} > \"$folder/asked\"\n"
+            f"upstream={shlex.quote(upstream)}; others=\n"
+            f'[ -z "$upstream" ] || others=$(in_stream {EVERY_VERSION} | {OTHER_VERSIONS})\n'
             "said=$(in_stream dnf -C --assumeno --disableplugin=versionlock --allowerasing "
+            '${others:+"--setopt=*.excludepkgs=$others"} '
             '--setopt=clean_requirements_on_remove=False shell "$folder/asked" 2>&1); echo "status=$?"\n'
             "printf '%s\\n' \"$said\" | sed 's/^/line=/'\n"
             f'for each in {wanted}; do echo "asked=$each"; done\n'

@@ -21,6 +21,7 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
     settings = on_system(settings, system)
     wanted = wanted_driver(settings, gpus, there)
     found = [*platform.system_refusals(settings, system), *platform.gpu_refusals(settings, machine)]
+    found += trust.key_refusals(settings, system)
     found += driver.present_refusals(settings, there)
     if settings.driver.enabled:
         # A generation's last branch first: beyond it no flavour would help.

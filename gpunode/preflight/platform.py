@@ -27,9 +27,10 @@ def system_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Ref
             "set driver.source = 'present' and cuda.enabled = False, or take the node out of the inventory",
         )
     if found is None:
+        reason = tables.reason_to_refuse(system.id, system.version_id)
         yield Refusal(
             "operating system",
-            f"{system.name} ({system.id} {system.version_id}) is not supported",
+            f"{system.name} ({system.id} {system.version_id}) is not supported{f': {reason}' if reason else ''}",
             _DISTRIBUTIONS,
             f"use one of {', '.join(row.name for row in supported)}",
         )

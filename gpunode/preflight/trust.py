@@ -1,4 +1,4 @@
-"""What else does apt listen to, beside the repositories of the settings?"""
+"""By which keys is a repository trusted, and what else does apt listen to?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,34 @@ from collections.abc import Iterator
 
 from gpunode import tables
 from gpunode.apt_sources import AptSources
-from gpunode.preflight.verdicts import Caution
+from gpunode.operating_system import OperatingSystem
+from gpunode.preflight.verdicts import Caution, Refusal
+from gpunode.settings import Settings
+
+
+def uses_repository(settings: Settings, name: str) -> bool:
+    """Say whether anything that the settings ask for comes from the repository `cuda`, `toolkit` or `docker`."""
+    driver, cuda, containerd = settings.driver, settings.cuda, settings.containerd
+    return {
+        "cuda": any(each.enabled and each.source == "cuda-repository" for each in (driver, cuda)),
+        "toolkit": settings.toolkit.enabled,
+        "docker": containerd.enabled and containerd.source == "docker-repository",
+    }[name]
+
+
+def key_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusal]:
+    """Refuse NVIDIA's repository where nobody has verified its key, and the settings do not name its fingerprint."""
+    found = tables.distribution(system.id, system.version_id)
+    named = "key_fingerprint" in settings.repositories.cuda.model_fields_set
+    if found is not None and found.unverified_key and not named and uses_repository(settings, "cuda"):
+        yield Refusal(
+            "repositories",
+            f"NVIDIA's repository for {found.name} is signed by a key of its own "
+            f"({found.unverified_key.rpartition('/')[2]}), whose fingerprint gpunode does not know",
+            "gpunode/data/distributions.yaml (unverified_key)",
+            "look the key's full fingerprint up where you trust it, and set repositories.cuda.key_fingerprint; or take "
+            "driver and CUDA from NVIDIA's runfiles (driver.source and cuda.source = 'runfile')",
+        )
 
 
 def trust_cautions(sources: AptSources) -> Iterator[Caution]:

@@ -105,13 +105,16 @@ class RepositoriesSettings(Component):
         description="Docker's repository, for `containerd.source: docker-repository`.",
     )
 
-    def on(self, name: str, family: str) -> Repository:
+    def on(self, name: str, family: str, unverified_key: str | None = None) -> Repository:
         """Return the repository `cuda`, `toolkit` or `docker` for a family of distributions.
 
-        Where nothing is set, address and key are the family's public ones.
+        Where nothing is set, address and key are the family's public ones. With `unverified_key`, an address of the
+        key of `cuda`, its fingerprint is the one that is set, and empty where none is.
         """
         found: Repository = getattr(self, name)
         public = tables.repositories(family)[name]
         values = {"url": public.url, "key_url": public.key_url, "key_fingerprint": public.key_fingerprint}
+        if unverified_key is not None and name == "cuda":
+            values |= {"key_url": unverified_key, "key_fingerprint": ""}
         unset = {key: value for key, value in values.items() if key not in found.model_fields_set}
         return found.model_copy(update=unset)

@@ -8,6 +8,7 @@ from gpunode import tables
 from gpunode.findings import Finding
 from gpunode.keyring import PERMISSIONS
 from gpunode.node import Node
+from gpunode.preflight.trust import uses_repository
 from gpunode.settings import Settings
 from gpunode.verify.comparison import compared
 from gpunode.verify.subject import Subject
@@ -18,14 +19,9 @@ def repositories(settings: Settings, node: Node) -> Iterator[Finding]:
     system = node.operating_system
     distribution = tables.distribution(system.id, system.version_id)
     family = distribution.family if distribution else "apt"
-    used = {
-        "cuda": (settings.cuda.enabled and settings.cuda.source == "cuda-repository")
-        or (settings.driver.enabled and settings.driver.source == "cuda-repository"),
-        "toolkit": settings.toolkit.enabled,
-        "docker": settings.containerd.enabled and settings.containerd.source == "docker-repository",
-    }
-    for name in (name for name, is_used in used.items() if is_used):
-        wanted = settings.repositories.on(name, family).key_fingerprint
+    key = distribution.unverified_key if distribution else None
+    for name in (name for name in ("cuda", "toolkit", "docker") if uses_repository(settings, name)):
+        wanted = settings.repositories.on(name, family, key).key_fingerprint
         found = node.keyrings.of(name)
         yield compared(
             "repositories", Subject.KEY.of(name), ", ".join(found) or None, wanted, found == (wanted,),

@@ -36,7 +36,6 @@ _LONG = {"-s": "--silent", "-q": "--no-questions", "-z": "--no-nouveau-check", "
          "-m": "--kernel-module-build-directory", "-K": "--kernel-module-only"}  # fmt: skip
 DEFAULT_LOG = "/var/log/nvidia-installer.log"
 RECORD = "var/lib/nvidia/log"
-LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
 class InstallerError(Exception):
@@ -64,6 +63,11 @@ class Run:
         path = self.path(self.options.get("--log-file-name", DEFAULT_LOG))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{line}\n" for line in self.lines))
+
+    @property
+    def libraries(self) -> str:
+        """Return where the node's distribution has its libraries: Debian and its kin by the machine's kind."""
+        return "usr/lib64" if self.path("/var/lib/rpm/rpmdb.sqlite").exists() else "usr/lib/x86_64-linux-gnu"
 
     @property
     def fault(self) -> str:
@@ -125,10 +129,14 @@ def check(run: Run, package: dict[str, Any]) -> None:
 def _packaged(run: Run) -> bool:
     if run.root != Path("/"):
         return False
-    names = ["nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "libnvidia-ml1"]
-    command = ["dpkg-query", "-W", "-f", "${db:Status-Status}\\n", *names]
+    if shutil.which("dpkg-query"):
+        names = ["nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "libnvidia-ml1"]
+        command = ["dpkg-query", "-W", "-f", "${db:Status-Status}\\n", *names]
+    else:
+        names = ["kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms", "libnvidia-ml"]
+        command = ["rpm", "-q", "--qf", "installed\\n", *names]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return "installed" in done.stdout.split()
+    return "installed" in done.stdout.splitlines()
 
 
 def install(run: Run, source: Path, package: dict[str, Any]) -> None:
@@ -153,9 +161,9 @@ def install(run: Run, source: Path, package: dict[str, Any]) -> None:
     written: list[str] = []
     libraries = {f"libnvidia-ml.so.{version}": "libnvidia-ml.so", f"libcuda.so.{version}": "libcuda.so"}
     for name in libraries:
-        written.append(_copied(run, source / name, f"{LIBRARIES}/{name}", 0o644))
+        written.append(_copied(run, source / name, f"{run.libraries}/{name}", 0o644))
     for name, plain in libraries.items():
-        written.append(_linked(run, f"{LIBRARIES}/{plain}.1", name))
+        written.append(_linked(run, f"{run.libraries}/{plain}.1", name))
     written.append(_copied(run, source / "nvidia-smi", "usr/bin/nvidia-smi", 0o755))
     written.append(_copied(run, Path(__file__).resolve(), "usr/bin/nvidia-installer", 0o755))
     written.append(_linked(run, "usr/bin/nvidia-uninstall", "nvidia-installer"))

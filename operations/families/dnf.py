@@ -8,7 +8,14 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from facts.driver_packages import DriverPackages
-from facts.families.dnf import DRIVER_PACKAGES, DnfOffers, DnfSimulation, RpmPackages
+from facts.families.dnf import (
+    DRIVER_PACKAGES,
+    EVERY_VERSION,
+    OTHER_VERSIONS,
+    DnfOffers,
+    DnfSimulation,
+    RpmPackages,
+)
 from gpunode.driver_packages import DriverPackages as State
 from gpunode.driver_packages import Offers, Simulation
 from gpunode.families.dnf import LOCKLIST, LockedPackages, locked
@@ -86,7 +93,11 @@ install_driver() {
       *-) ! rpm -q "${item%-}" > /dev/null 2>&1 || leaving="$leaving ${item%-}";;
     esac
   done
-  dnf_run --disableplugin=versionlock install --allowerasing $coming || return 1
+  others=$("""
+    + f"{EVERY_VERSION} | {OTHER_VERSIONS}"
+    + r""")
+  dnf_run --disableplugin=versionlock ${others:+"--setopt=*.excludepkgs=$others"} \
+    install --allowerasing $coming || return 1
   for item in $leaving; do
     ! rpm -q "$item" > /dev/null 2>&1 || dnf_run --disableplugin=versionlock remove "$item" || return 1
   done
@@ -222,7 +233,11 @@ class _Dnf:
         return offers
 
     def simulation(self, change: DriverChange) -> Simulation:
-        fact = host.get_fact(DnfSimulation, coming=dict(change.coming), going=list(change.going), stream=change.stream)
+        # What only goes is looked for at no version.
+        upstream = change.upstream if change.coming else ""
+        fact = host.get_fact(
+            DnfSimulation, coming=dict(change.coming), going=list(change.going), stream=change.stream, upstream=upstream
+        )
         simulation: Simulation = known(fact, "what dnf would do")
         return simulation
 

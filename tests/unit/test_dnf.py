@@ -6,6 +6,7 @@ import base64
 import os
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from facts.driver_packages import DriverPackages as DriverPackagesFact
 from facts.families import by_manager
-from facts.families.dnf import DRIVER_PACKAGES, DnfRepository
+from facts.families.dnf import DRIVER_PACKAGES, DnfRepository, DnfSimulation
 from gpunode import tables
 from gpunode.boot import Boot
 from gpunode.deb import AptRepository
@@ -21,6 +22,7 @@ from gpunode.driver_packages import Simulation, chosen, gate, leftovers, module_
 from gpunode.families import dnf
 from gpunode.keyring import PERMISSIONS
 from gpunode.operating_system import OperatingSystem
+from gpunode.preflight import refusals
 from gpunode.preflight.platform import system_refusals
 from gpunode.reading import ParseError
 from gpunode.settings import settings_from
@@ -29,6 +31,7 @@ from operations import driver_packages
 from operations.driver_transaction import driver_transaction
 from operations.families import DNF, FAMILIES
 from tests.unit.simulated_host import Host, commands
+from tests.unit.test_preflight import machine
 
 pytestmark = pytest.mark.pure
 
@@ -77,12 +80,11 @@ def test_another_family_s_source_of_the_same_package_names_is_no_other_source() 
     assert not of_another_source(DEBIAN, ["nvidia-open"])
 
 
-def test_minor_releases_are_of_their_major_one_and_what_was_not_tried_is_not_in_the_table() -> None:
+def test_minor_releases_are_of_their_major_one() -> None:
     for os_id, version in (("rocky", "9.6"), ("rhel", "8.10"), ("almalinux", "9")):
         found = tables.distribution(os_id, version)
         assert found is not None
         assert (found.family, found.repository) == ("dnf", f"rhel{version[0]}")
-    assert tables.distribution("rhel", "10.0") is None
     assert tables.distribution("debian", "1") is None
 
 
@@ -104,6 +106,40 @@ def test_a_distribution_without_containerd_is_refused_with_the_way_out() -> None
     assert "containerd.source = 'docker-repository'" in str(refusal)
     assert not list(system_refusals(settings_from({"containerd": {"source": "docker-repository"}}), rocky))
     assert not list(system_refusals(settings_from({"containerd": {"enabled": False}}), rocky))
+
+
+ROCKY_10 = OperatingSystem("rocky", "10.0", None, ("rhel",), "Rocky Linux 10.0", "x86_64", "6.12.0", False)
+PLAIN: dict[str, Any] = {"containerd": {"enabled": False}}
+
+
+def test_rhel_10_s_repository_has_a_key_of_its_own_which_the_settings_must_name() -> None:
+    found = tables.distribution("rocky", "10.0")
+    assert found is not None
+    assert (found.repository, found.family, found.docker) == ("rhel10", "dnf", "rhel")
+    (refusal,) = refusals(settings_from(PLAIN), machine(ROCKY_10))
+    assert "CDF6BA43.pub" in refusal.reason
+    assert "repositories.cuda.key_fingerprint" in refusal.remedy
+    named = settings_from({**PLAIN, "repositories": {"cuda": {"key_fingerprint": "B" * 40}}})
+    assert refusals(named, machine(ROCKY_10)) == ()
+    cuda = named.repositories.on("cuda", "dnf", found.unverified_key).at(distribution="rhel10", architecture="sbsa")
+    assert cuda.url.endswith("/rhel10/sbsa")
+    assert cuda.key_url.endswith("/rhel10/sbsa/CDF6BA43.pub")
+    assert cuda.key_fingerprint == "B" * 40
+    assert settings_from(PLAIN).repositories.on("cuda", "dnf", found.unverified_key).key_fingerprint == ""
+    elsewhere = {"driver": {"source": "present"}, "cuda": {"enabled": False}}
+    found_elsewhere = refusals(settings_from({**PLAIN, **elsewhere}), machine(ROCKY_10))
+    assert not [each for each in found_elsewhere if each.component == "repositories"]
+
+
+def test_fedora_is_refused_with_the_reason_that_it_has_dnf_5() -> None:
+    fedora = OperatingSystem("fedora", "42", None, (), "Fedora Linux 42", "x86_64", "6.14.0", False)
+    (refusal,) = system_refusals(settings_from({}), fedora)
+    assert "Fedora Linux 42 (fedora 42) is not supported: its package manager is dnf 5" in refusal.reason
+    trixie = OperatingSystem("debian", "13", "trixie", (), "Debian 13", "x86_64", "6.12.0", False)
+    (refusal,) = system_refusals(settings_from({}), trixie)
+    assert "fingerprint is not verified" in refusal.reason
+    (refusal,) = system_refusals(settings_from({}), replace(trixie, id="gentoo"))
+    assert refusal.reason.endswith("is not supported")
 
 
 # --- what is installed and locked ------------------------------------------------------------------------------------
@@ -321,6 +357,58 @@ def test_what_dnf_says_nothing_of_is_not_taken_for_done() -> None:
     asked = ["asked=nvidia-open 3:580.95.05-1.el9", "asked=something-else 1:2.0-1", "asked=nvidia-driver-cuda 3:1-1"]
     read = dnf.parse_simulation(["status=0", *(f"line={line}" for line in TABLE), *THERE, *asked])
     assert read.errors[0] == "it says nothing of nvidia-driver-cuda"
+
+
+OFFERED = (
+    "nvidia-open 580.95.05 3:580.95.05-1.el10", "nvidia-open 590.44.01 3:590.44.01-1.el10",
+    "nvidia-driver-cuda 590.44.01 3:590.44.01-1.el10", "nvidia-fabricmanager 590.44.01 0:590.44.01-1",
+    "cuda-drivers 580.82.07 0:580.82.07-1", "nvidia-container-toolkit 1.18.0 0:1.18.0-1",
+    "nvidia-driver-assistant 0.30.1 0:0.30.1-1", "nvidia-gds-13-0 590.44.01 0:590.44.01-2",
+)  # fmt: skip
+LEFT_OUT = {
+    f"{names}-{version}"
+    for names in ("*nvidia*", "cuda-drivers*")
+    for version in ("0:580.82.07-1", "0:590.44.01-1", "3:590.44.01-1.el10")
+}
+
+
+def asked_of_dnf(folder: Path, script: str) -> list[str]:
+    """Return what a dnf that only has OFFERED is asked by a script, a line each."""
+    offered = "\n".join(OFFERED)
+    programs = {
+        "dnf": f'echo "$*" >> {folder}/asked\ncase "$*" in *repoquery*) cat <<END\n{offered}\nEND\nesac',
+        "unshare": "exit 1",
+        "rpm": "true",
+    }
+    for name, body in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+    subprocess.run(["sh", "-c", script], env={"PATH": f"{folder}:{os.environ['PATH']}"}, check=True)
+    return (folder / "asked").read_text().splitlines()
+
+
+def left_out(said: str) -> set[str]:
+    """Return what a line of dnf's arguments has it leave out."""
+    option = "--setopt=*.excludepkgs="
+    words = [word.removeprefix(option) for word in said.split() if word.startswith(option)]
+    return {each for word in words for each in word.split(",")}
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("upstream", ["580.95.05", ""])
+def test_what_dnf_would_do_is_asked_without_the_driver_s_other_versions(tmp_path: Path, upstream: str) -> None:
+    probe = str(DnfSimulation().command({"nvidia-open": "3:580.95.05-1.el10"}, [], upstream=upstream))
+    (said,) = [line for line in asked_of_dnf(tmp_path, probe) if "--assumeno" in line]
+    assert left_out(said) == (LEFT_OUT if upstream else set())
+
+
+@pytest.mark.simulated
+def test_the_driver_s_packages_come_with_its_other_versions_out_of_dnf_s_sight(tmp_path: Path) -> None:
+    asked = "own=x; foreign=y; upstream=580.95.05; arguments='nvidia-open=3:580.95.05-1.el10'; names=nvidia-open"
+    lines = asked_of_dnf(tmp_path, f"set -eu; {asked}\n{DNF.functions}\ninstall_driver")
+    (said,) = [line for line in lines if " install " in line]
+    assert left_out(said) == LEFT_OUT
+    assert said.endswith("nvidia-open-3:580.95.05-1.el10")
 
 
 # --- repositories ----------------------------------------------------------------------------------------------------
