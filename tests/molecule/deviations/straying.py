@@ -68,7 +68,8 @@ def rounds(deviations: Mapping[str, Deviation]) -> dict[str, list[Deviation]]:
             if not any(each.repair == one.repair or (each.service and each.service == one.service)
                        for one in taken.values()):  # fmt: skip
                 taken[name] = each
-        found["; ".join(taken)] = list(taken.values())
+        first, *more = taken
+        found[f"{first}, and {len(more)} more" if more else first] = list(taken.values())
         left = {name: each for name, each in left.items() if name not in taken}
     return found
 
