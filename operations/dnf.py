@@ -5,51 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pyinfra import host
-
 from facts.families.dnf import DnfRepository
-from facts.file import File
-from gpunode.families.dnf import repository_text, second_entries
-from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS
-from operations.apt_trust import commands
-from operations.failure import OperationRefused, known, node_operation
-from operations.script import script_command
+from gpunode.families.dnf import repository_text
+from operations.failure import node_operation
+from operations.rpm_repository import RpmRepositories, removed, trusted
 
-KEYS = "/etc/pki/rpm-gpg"
-SOURCES = "/etc/yum.repos.d"
-STAMPS = "/var/lib/gpunode/dnf"
 
-_TRUST = """
-temporary=$(mktemp -d); trap 'rm -rf "$temporary"' EXIT
-mkdir -p "$(dirname "$key")" "$(dirname "$source")" "$(dirname "$stamp")"
-keys_of() { primary_keys "$1" | sort | paste -s -d ' ' -; }
-# Judged and written as a copy: who may write the file may write it between the two.
-if [ -f "$key" ]; then cp "$key" "$temporary/key"; fi
-if [ "$(keys_of "$temporary/key")" != "$fingerprint" ]; then
-  curl --fail --silent --show-error --location --retry 2 --connect-timeout 10 --max-time 120 \\
-    --output "$temporary/key" "$key_url" || {
-    echo "gpunode: the key $key_url could not be fetched; nothing was installed" >&2; exit 1; }
-  got=$(keys_of "$temporary/key")
-  if [ "$got" != "$fingerprint" ]; then
-    echo "gpunode: the key at $key_url has the fingerprint ${got:-(none)} but $fingerprint is pinned" >&2
-    echo "gpunode: refused, nothing was installed; if the publisher says so, set repositories.$name.key_fingerprint" >&2
-    exit 1
-  fi
-fi
-install -m 644 -o root -g root "$temporary/key" "$key.gpunode-new"
-mv -f -T "$key.gpunode-new" "$key"
-printf '%s' "$text" > "$source.gpunode-new"; chmod 644 "$source.gpunode-new"; mv -f "$source.gpunode-new" "$source"
-# dnf keeps the keys of a repository with its metadata, also those that the file has no more.
+class _Repositories(RpmRepositories):
+    SOURCES = "/etc/yum.repos.d"
+    STAMPS = "/var/lib/gpunode/dnf"
+    # dnf keeps the keys of a repository with its metadata, also those that the file has no more.
+    READ = """
 rm -rf /var/cache/dnf/gpunode-"$name"-* /var/cache/dnf/gpunode-"$name".solv*
 dnf -q -y --disablerepo='*' --enablerepo="gpunode-$name" makecache --refresh || {
   echo "gpunode: the repository $name could not be read or verified; see dnf's message above" >&2; exit 1; }
-cat "$source" "$key" | sha256sum | cut -d' ' -f1 > "$stamp"
 """
+    fact = DnfRepository
+    text = staticmethod(repository_text)
 
 
-def _paths(label: str) -> tuple[str, str, str]:
-    """Return key, .repo file and stamp of a repository."""
-    return f"{KEYS}/gpunode-{label}.asc", f"{SOURCES}/gpunode-{label}.repo", f"{STAMPS}/{label}.refreshed"
+REPOSITORIES = _Repositories()
 
 
 @node_operation
@@ -63,49 +38,8 @@ def repository(
     packages_signed: bool = True,
     proxies: Mapping[str, str] | None = None,
 ) -> Iterator[Any]:
-    """Trust and read a package repository.
-
-    The key is fetched on the node and refused unless its fingerprint is the pinned one; metadata must be signed by it,
-    and each package, where the publisher signs them. Other enabled entries for the same repository are switched off.
-
-    + label: names the files, `gpunode-LABEL.repo` and `gpunode-LABEL.asc`
-    + uri: address of the repository
-    + key_url: where the key is
-    + key_fingerprint: 40 hex digits
-    + suite, components: where there are components, the repository is below the address, at
-      SUITE/ARCHITECTURE/COMPONENT
-    + packages_signed: whether each package must be signed, too
-    + proxies: http_proxy, https_proxy and no_proxy for the download of the key, and for the repository
-    """
-    key, source, stamp = _paths(label)
-    address = f"{uri.rstrip('/')}/{suite}/$basearch/{components}" if components else uri
-    proxy = (proxies or {}).get(f"{address.partition(':')[0]}_proxy")
-    text = repository_text(label, address, key, packages_signed, proxy)
-    fact = host.get_fact(DnfRepository, keyring=key, source=source, stamp=stamp, uri=address)
-    present = known(fact, f"the package repository {label}")
-    try:
-        strays = second_entries(address, present.others)
-    except ValueError as error:
-        raise OperationRefused(f"the package repository {label}: {error}") from error
-    for step in strays:
-        host.log(f"{step.path}: {step.reason}; to be disabled")
-    good = (
-        present.fingerprints == (key_fingerprint,)
-        and present.permissions == PERMISSIONS
-        and present.source == text
-        and present.digest is not None
-        and present.digest == present.refreshed
-    )
-    if good and not strays:
-        host.noop(f"the repository {label} is trusted and read")
-        return
-    if not good:
-        yield script_command(
-            PRIMARY_KEYS + _TRUST,
-            name=label, key=key, source=source, stamp=stamp, text=text,
-            key_url=key_url, fingerprint=key_fingerprint, **(proxies or {}),
-        )  # fmt: skip
-    yield from commands(strays)
+    """Trust and read a package repository; the arguments are those of operations.rpm_repository.trusted."""
+    yield from trusted(REPOSITORIES, label, uri, key_url, key_fingerprint, suite, components, packages_signed, proxies)
 
 
 @node_operation
@@ -114,12 +48,7 @@ def no_repository(label: str) -> Iterator[Any]:
 
     + label: as for `repository`
     """
-    paths = _paths(label)
-    there = [path for path in paths if known(host.get_fact(File, path=path), path).sha256 is not None]
-    if not there:
-        host.noop(f"the repository {label} is not trusted by gpunode")
-        return
-    yield script_command('rm -f "$@"', *paths)
+    yield from removed(REPOSITORIES, label)
 
 
 __all__ = ["no_repository", "repository"]

@@ -5,15 +5,10 @@ from __future__ import annotations
 import shlex
 
 from facts.base import NodeFact, probe_command
-from gpunode.deb import AptRepository, parse_apt_repository
+from facts.families.rpm import VERSION, RpmRepository
 from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
-from gpunode.families.dnf import LOCKLIST, nevra, parse_installed, parse_offers, parse_simulation
-from gpunode.keyring import PRIMARY_KEYS
-from gpunode.packages import InstalledPackages
+from gpunode.families.dnf import LOCKLIST, nevra, parse_offers, parse_simulation
 from gpunode.probe import Probe
-
-# rpm prints (none) for the epoch of a package that has none.
-_VERSION = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"
 
 # Functions: `locking` says whether the node has the plugin, and it is switched on; `lock_of NEVRA` whether an entry of
 # its list is for that; `of_driver` prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT
@@ -34,7 +29,7 @@ lock_of() {{
 }}
 of_driver() {{
   locks=no; locking && [ -f {LOCKLIST} ] && locks=yes
-  rpm -qa --qf '%{{NAME}} {_VERSION} %{{NAME}}-%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}.%{{ARCH}}\n' |
+  rpm -qa --qf '%{{NAME}} {VERSION} %{{NAME}}-%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}.%{{ARCH}}\n' |
     awk -v own='{OWN}' -v foreign='{FOREIGN}' '($1 ~ own && $1 !~ foreign) || $1 ~ /^kernel(-|$)/' | sort |
     while read -r name version nevra; do
       want=install; [ "$locks" = yes ] && lock_of "$nevra" && want=hold
@@ -49,20 +44,6 @@ rpm -qa >/dev/null; echo "rpm=$?"
 of_driver | sed 's/^/package=/'
 locking && {{ echo locking=yes; [ -s {LOCKLIST} ] && echo "locklist=$(base64 -w0 {LOCKLIST})"; }}
 """
-
-
-class RpmPackages(NodeFact[InstalledPackages]):
-    """Read the installed versions of the packages that are asked about."""
-
-    parse = staticmethod(parse_installed)
-
-    def command(self, names: list[str]) -> Probe:  # type: ignore[override]
-        """Return the probe for `names`; rpm's own list must end well, so that silence means absent."""
-        asked = " ".join(shlex.quote(name) for name in names)
-        return probe_command(
-            f'for name in {asked}; do rpm -q --qf "package=%{{NAME}} {_VERSION}\\n" "$name" | grep ^package=; done\n'
-            'rpm -qa >/dev/null; echo "rpm=$?"'
-        )
 
 
 # The node's own choice of streams stays: files are bound over it in a mount namespace that ends with the probe. What
@@ -138,31 +119,11 @@ class DnfSimulation(NodeFact[Simulation]):
             '--setopt=clean_requirements_on_remove=False shell "$folder/asked" 2>&1); echo "status=$?"\n'
             "printf '%s\\n' \"$said\" | sed 's/^/line=/'\n"
             f'for each in {wanted}; do echo "asked=$each"; done\n'
-            f"rpm -qa --qf 'installed=%{{NAME}} {_VERSION}\\n' | grep -v '^installed=gpg-pubkey '"
+            f"rpm -qa --qf 'installed=%{{NAME}} {VERSION}\\n' | grep -v '^installed=gpg-pubkey '"
         )
 
 
-class DnfRepository(NodeFact[AptRepository]):
-    """Read key, .repo file and refresh stamp of a repository, and other .repo files that mention its address."""
+class DnfRepository(RpmRepository):
+    """Read how a repository of ours is trusted, and other .repo files of dnf's that mention its address."""
 
-    parse = staticmethod(parse_apt_repository)
-
-    def command(self, keyring: str, source: str, stamp: str, uri: str) -> Probe:  # type: ignore[override]
-        """Return the probe for a repository's three files; the paths are those of operations.families.dnf."""
-        key, repo, stamped = (shlex.quote(path) for path in (keyring, source, stamp))
-        # By the server alone: the other entry may write the path with dnf's variables.
-        needle = shlex.quote(uri.partition("://")[2].partition("/")[0])
-        return probe_command(
-            f"{PRIMARY_KEYS}\n"
-            f"[ -f {key} ] && {{ primary_keys {key} | sed s/^/fingerprint=/; "
-            f"echo \"permissions=$(stat -c '%a %U:%G' {key})\"; }}\n"
-            f'[ -f {repo} ] && echo "source=$(base64 -w0 {repo})"\n'
-            f"[ -f {repo} ] && [ -f {key} ] && "
-            f'echo "digest=$(cat {repo} {key} | sha256sum | cut -d" " -f1)"\n'
-            f'[ -f {stamped} ] && echo "refreshed=$(cat {stamped})"\n'
-            "for file in /etc/yum.repos.d/*.repo; do\n"
-            '[ -f "$file" ] || continue; case "${file##*/}" in *[!A-Za-z0-9_.-]*) continue;; esac\n'
-            f'[ "$file" = {repo} ] && continue\n'
-            f'grep -qiF -e {needle} "$file" && echo "other=$file $(base64 -w0 "$file")"\n'
-            "done"
-        )
+    FOLDER = "/etc/yum.repos.d"

@@ -8,14 +8,8 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from facts.driver_packages import DriverPackages
-from facts.families.dnf import (
-    DRIVER_PACKAGES,
-    EVERY_VERSION,
-    OTHER_VERSIONS,
-    DnfOffers,
-    DnfSimulation,
-    RpmPackages,
-)
+from facts.families.dnf import DRIVER_PACKAGES, EVERY_VERSION, OTHER_VERSIONS, DnfOffers, DnfSimulation
+from facts.families.rpm import RpmPackages
 from gpunode.driver_packages import DriverPackages as State
 from gpunode.driver_packages import Offers, Simulation
 from gpunode.families.dnf import LOCKLIST, LockedPackages, locked
@@ -23,6 +17,7 @@ from gpunode.packages import InstalledPackages
 from gpunode.tables import driver_sources
 from operations.failure import OperationRefused, known
 from operations.families.family import DriverChange
+from operations.families.rpm import INSTALL, TRANSACTION
 from operations.files import write_command
 from operations.script import script_command
 
@@ -36,27 +31,10 @@ _FUNCTIONS = (
 stream=${stream:-} streamed=${streamed:-}
 """
     + DRIVER_PACKAGES.strip()
+    + TRANSACTION
     + r"""
-verified=''
-driver_packages() {
-  of_driver | awk '$2 !~ /^kernel(-|$)/ {print $2, $3, $1, "installed"}' | sort -u |
-    while read -r package version want state; do
-      [ -z "$verified" ] || is_whole "$package" || state=broken
-      echo "$package $version $want $state"
-    done
-}
-is_whole() { rpm -V --nodeps --noscripts --noconfig --nomtime "$1" > /dev/null 2>&1; }
-evr() { rpm -q --qf '%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\n' "$@" 2>/dev/null; }
 # NAME=VERSION as dnf takes it: with the epoch, which rpm prints only where there is one.
 nevra() { case "$2" in *:*) printf '%s' "$1-$2";; *) printf '%s' "$1-0:$2";; esac; }
-saved_file() {
-  for file in "$1/$2-${3#*:}".*.rpm; do
-    if [ -f "$file" ] && [ "$(evr -p --nosignature "$file")" = "$3" ] && rpm -K "$file" > /dev/null 2>&1; then
-      printf '%s' "$file"; return 0
-    fi
-  done
-  return 1
-}
 cached_file() {
   for packages in /var/cache/dnf/*/packages; do
     if saved_file "$packages" "$1" "$2"; then return 0; fi
@@ -68,8 +46,6 @@ fetch() {
   for item in "$@"; do asked="$asked $(nevra "${item%%=*}" "${item#*=}")"; done
   dnf_run --disableplugin=versionlock download --destdir . $asked
 }
-is_installed() { [ "$(evr "${1%%=*}")" = "${1#*=}" ]; }
-stated() { evr "$1" || echo absent; }
 save_choices() {
   mkdir "$checkpoint/modules.d"
   cp -a /etc/dnf/modules.d/. "$checkpoint/modules.d/" 2>/dev/null || true
@@ -78,8 +54,6 @@ restore_choices() {
   [ -d "$checkpoint/modules.d" ] || return 0
   rm -rf /etc/dnf/modules.d && cp -a "$checkpoint/modules.d" /etc/dnf/modules.d
 }
-release() { :; }
-keep() { :; }
 install_driver() {
   module=${stream%%:*}
   if [ -n "$stream" ] && dnf -q -C module list "$module" > /dev/null 2>&1; then
@@ -108,37 +82,6 @@ forget() {
   for each in $streamed; do rm -f "/etc/dnf/modules.d/$each.module"; done
 }
 unlocked() { :; }
-# rpm lists what it has begun to unpack only when that has ended: what is put back is looked at file by file.
-finish_half() { verified=yes; }
-finish_first() {
-  [ -n "$names" ] || return 1
-  for item in $names; do rpm -q "$item" > /dev/null 2>&1 || return 1; done
-  [ -z "$(driver_packages | cut -d' ' -f1 | uniq -d)" ]
-}
-# By rpm alone: it needs no repository, and takes whatever an interruption left. What is installed once more at the
-# version that is there must not run the scripts of a removal: they come last, and take the module away again.
-put_back() {
-  restore_choices
-  [ -z "$added" ] || rpm -e --nodeps $added
-  moved=''; again=''
-  while read -r package version _; do
-    file=$(saved_file "$checkpoint/$saved" "$package" "$version") || continue
-    there=$(evr "$package") || there=''
-    case " $(echo $there) " in
-      "  ") again="$again $file";;
-      " $version ") is_whole "$package" || again="$again $file";;
-      *" $version "*) again="$again $file"
-        for other in $there; do
-          [ "$other" = "$version" ] || rpm -e --nodeps "$package-${other#*:}"
-        done;;
-      *) moved="$moved $file";;
-    esac
-  done < "$checkpoint/packages"
-  [ -z "$moved" ] || rpm -U --oldpackage --nodeps $moved
-  [ -z "$again" ] || rpm -U --oldpackage --replacepkgs --nodeps --nopreun --nopostun $again
-  # Once is enough: what still differs then, somebody else changes.
-  verified=''
-}
 """
 )
 
@@ -153,58 +96,33 @@ dnf -q -y makecache --refresh || {
   echo "gpunode: the repositories could not be read; nothing was installed. See dnf's message above" >&2; exit 1; }
 """
 
-_INSTALL = r"""
-evr() { rpm -q --qf '%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\n' "$1" 2>/dev/null; }
-# Newest first; what stands behind the version that was asked for must not go on with it.
+_OFFERED = r"""
 offered() {
   dnf -q -C repoquery --showduplicates --qf '%{version} %{epoch}:%{version}-%{release}' "$1" | sort -r -V
 }
-resolve() {
-  offered "$1" | while read -r version full; do
-    case "$2" in
-      '') echo "$full"; break;;
-      *~rc*) case "$version" in "$2"|"$2"[!0-9A-Za-z]*) echo "$full"; break;; esac;;
-      *) case "$version" in
-           "$2"~rc*|"$2"~alpha*|"$2"~beta*) continue;;
-           "$2"|"$2"[!0-9A-Za-z]*) echo "$full"; break;;
-         esac;;
-    esac
-  done
+install_chosen() {
+  asked=''
+  for item in "$@"; do asked="$asked ${item%%=*}-${item#*=}"; done
+  dnf_run install $asked
 }
-chosen=''; expected=''; going=''
-for wanted in "$@"; do
-  case "$wanted" in *-) going="$going ${wanted%-}"; continue;; esac
-  name=${wanted%%=*}; rule=''; case "$wanted" in *=*) rule=${wanted#*=};; esac
-  version=$(resolve "$name" "$rule")
-  if [ -z "$version" ]; then
-    echo "gpunode: no version of $name matches '${rule:-any}'; nothing was installed. Available:" >&2
-    offered "$name" | cut -d' ' -f2 | head -n 20 >&2; exit 1
-  fi
-  chosen="$chosen $name-$version"
-  expected="$expected $name=${rule:+${version#0:}}"
-done
-if [ -z "$going" ]; then dnf_run install $chosen
-else
-  # rpm takes a package's configuration away with it, or puts it aside: docker's own file is to stay.
+# rpm takes a package's configuration away with it, or puts it aside: docker's own file is to stay.
+exchange() {
+  leaving=$1; shift; entering=''
+  for item in "$@"; do entering="$entering ${item%%=*}-${item#*=}"; done
   kept=/etc/docker/daemon.json
   keep() { [ ! -e "$kept.gpunode-kept" ] || [ -e "$kept" ] || cp -p "$kept.gpunode-kept" "$kept"; }
   if [ -e "$kept" ]; then cp -p "$kept" "$kept.gpunode-kept"; fi
   trap 'keep; rm -f "$kept.gpunode-kept"' EXIT
   # One transaction, which only dnf's shell makes of both; its status says nothing.
   commands=$(mktemp)
-  { [ -z "$chosen" ] || echo "install $chosen"; echo "remove $going"; echo run; } > "$commands"
+  { [ -z "$entering" ] || echo "install $entering"; echo "remove $leaving"; echo run; } > "$commands"
   dnf_run shell "$commands" || true
   rm -f "$commands"
-  for gone in $going; do
+  for gone in $leaving; do
     ! rpm -q "$gone" > /dev/null 2>&1 || {
       echo "gpunode: $gone should be gone, and dnf left it installed; its words are above" >&2; exit 1; }
   done
-fi
-for wanted in $expected; do
-  name=${wanted%%=*}; version=${wanted#*=}; there=$(evr "$name" || true)
-  [ -n "$there" ] && [ "$there" = "${version:-$there}" ] || {
-    echo "gpunode: $name should be installed at ${version:-any version} but is '${there:-absent}'" >&2; exit 1; }
-done
+}
 """
 
 
@@ -268,7 +186,7 @@ class _Dnf:
 
     def install(self, arguments: Sequence[str], repository: str) -> StringCommand:
         asked = [argument.replace("-rc.", "~rc.") for argument in arguments]
-        return script_command(f"{_DNF}{_REFRESH}{_INSTALL}", *asked)
+        return script_command(f"{_DNF}{_REFRESH}{_OFFERED}{INSTALL}", *asked)
 
 
 DNF = _Dnf()

@@ -19,7 +19,7 @@ from gpunode import tables
 from gpunode.boot import Boot
 from gpunode.deb import AptRepository
 from gpunode.driver_packages import Simulation, chosen, gate, leftovers, module_stream, of_another_source, package_set
-from gpunode.families import dnf
+from gpunode.families import dnf, rpm
 from gpunode.keyring import PERMISSIONS
 from gpunode.operating_system import OperatingSystem
 from gpunode.preflight import refusals
@@ -420,7 +420,7 @@ ASKED: dict[str, Any] = {
     "key_url": "https://host/key",
     "key_fingerprint": KEY,
 }
-TEXT = dnf.repository_text("cuda", "https://host/cuda", f"{repositories.KEYS}/gpunode-cuda.asc", True)
+TEXT = dnf.repository_text("cuda", "https://host/cuda", f"{repositories.REPOSITORIES.KEYS}/gpunode-cuda.asc", True)
 TRUSTED = AptRepository((KEY,), TEXT, "digest", "digest", permissions=PERMISSIONS)
 OTHER = (
     "[other]\nname=x\nbaseurl=http://host/cuda/\nenabled=1\ngpgcheck=0\n[kept]\nbaseurl=https://elsewhere\nenabled=1\n"
@@ -430,7 +430,7 @@ OTHER = (
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     made = Host({})
-    for module in ("operations.dnf", "operations.driver_packages", "operations.families.dnf"):
+    for module in ("operations.rpm_repository", "operations.driver_packages", "operations.families.dnf"):
         monkeypatch.setattr(f"{module}.host", made)
     return made
 
@@ -455,12 +455,12 @@ def test_a_trusted_repository_is_left_alone_and_each_deviation_mended(host: Host
 
 
 def test_a_second_entry_for_the_same_repository_is_switched_off_and_no_other(host: Host) -> None:
-    (step,) = dnf.second_entries("https://host/cuda", [("/etc/yum.repos.d/x.repo", OTHER)])
+    (step,) = rpm.second_entries("https://host/cuda", [("/etc/yum.repos.d/x.repo", OTHER)])
     assert step.text.splitlines() == [
         "[other]", "enabled=0", "name=x", "baseurl=http://host/cuda/", "gpgcheck=0",
         "[kept]", "baseurl=https://elsewhere", "enabled=1",
     ]  # fmt: skip
-    assert dnf.second_entries("https://host/cuda", [("/x.repo", step.text)]) == ()
+    assert rpm.second_entries("https://host/cuda", [("/x.repo", step.text)]) == ()
     host.readings[DnfRepository] = AptRepository(**{**vars(TRUSTED), "others": (("/etc/yum.repos.d/x.repo", OTHER),)})
     assert len(commands(repositories.repository, host, **ASKED)) == 1
     host.readings[DnfRepository] = AptRepository(**{**vars(TRUSTED), "others": (("/x.repo", "baseurl=host/cuda\n"),)})

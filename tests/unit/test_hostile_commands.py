@@ -19,7 +19,8 @@ from pyinfra.api import StringCommand
 from pyinfra.connectors.util import make_unix_command
 
 from facts.deb import AptRepository, DebPackages
-from facts.families.dnf import DnfOffers, DnfRepository, DnfSimulation, RpmPackages
+from facts.families.dnf import DnfOffers, DnfRepository, DnfSimulation
+from facts.families.rpm import RpmPackages
 from facts.file import File
 from facts.unit import Unit
 from gpunode.apt_trust import DISABLED, Disable, Rewrite

@@ -1,0 +1,144 @@
+"""Repositories in .repo files, dnf's and zypper's: trusted by fingerprint, read, and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyinfra import host
+
+from facts.families.rpm import RpmRepository
+from facts.file import File
+from gpunode.families.rpm import second_entries
+from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS
+from operations.apt_trust import commands
+from operations.explained import explained_command
+from operations.failure import OperationRefused, known
+from operations.script import script_command
+
+
+class RpmRepositories:
+    """Say how a package manager has its repositories: one subclass each.
+
+    KEYS, SOURCES and STAMPS are folders. Shell text: READ makes the manager read the repository $name by the key $key
+    anew, and fails where it cannot; FORGET takes away what it keeps of $name beside those files.
+    """
+
+    KEYS = "/etc/pki/rpm-gpg"
+    SOURCES = ""
+    STAMPS = ""
+    READ = ""
+    FORGET = ":"
+    fact: type[RpmRepository]
+
+    def text(self, label: str, uri: str, key: str, packages_signed: bool, proxy: str | None) -> str:
+        """Return the .repo file of a repository; `key` is the path of its key's file."""
+        raise NotImplementedError
+
+    def paths(self, label: str) -> tuple[str, str, str]:
+        """Return key, .repo file and stamp of a repository."""
+        return (
+            f"{self.KEYS}/gpunode-{label}.asc",
+            f"{self.SOURCES}/gpunode-{label}.repo",
+            f"{self.STAMPS}/{label}.refreshed",
+        )
+
+
+_KEY = """
+temporary=$(mktemp -d); trap 'rm -rf "$temporary"' EXIT
+mkdir -p "$(dirname "$key")" "$(dirname "$source")" "$(dirname "$stamp")"
+keys_of() { primary_keys "$1" | sort | paste -s -d ' ' -; }
+# Judged and written as a copy: who may write the file may write it between the two.
+if [ -f "$key" ]; then cp "$key" "$temporary/key"; fi
+if [ "$(keys_of "$temporary/key")" != "$fingerprint" ]; then
+  curl --fail --silent --show-error --location --retry 2 --connect-timeout 10 --max-time 120 \\
+    --output "$temporary/key" "$key_url" || {
+    echo "gpunode: the key $key_url could not be fetched; nothing was installed" >&2; exit 1; }
+  got=$(keys_of "$temporary/key")
+  if [ "$got" != "$fingerprint" ]; then
+    echo "gpunode: the key at $key_url has the fingerprint ${got:-(none)} but $fingerprint is pinned" >&2
+    echo "gpunode: refused, nothing was installed; if the publisher says so, set repositories.$name.key_fingerprint" >&2
+    exit 1
+  fi
+fi
+install -m 644 -o root -g root "$temporary/key" "$key.gpunode-new"
+mv -f -T "$key.gpunode-new" "$key"
+printf '%s' "$text" > "$source.gpunode-new"; chmod 644 "$source.gpunode-new"; mv -f "$source.gpunode-new" "$source"
+"""
+_STAMP = """
+cat "$source" "$key" | sha256sum | cut -d' ' -f1 > "$stamp"
+"""
+
+
+def trusted(
+    manager: RpmRepositories,
+    label: str,
+    uri: str,
+    key_url: str,
+    key_fingerprint: str,
+    suite: str,
+    components: str,
+    packages_signed: bool,
+    proxies: Mapping[str, str] | None,
+) -> Iterator[Any]:
+    """Trust and read a package repository.
+
+    The key is fetched on the node and refused unless its fingerprint is the pinned one; metadata must be signed by it,
+    and each package, where the publisher signs them. Other enabled entries for the same repository are switched off.
+
+    + label: names the files, `gpunode-LABEL.repo` and `gpunode-LABEL.asc`
+    + uri: address of the repository
+    + key_url: where the key is
+    + key_fingerprint: 40 hex digits
+    + suite, components: where there are components, the repository is below the address, at
+      SUITE/ARCHITECTURE/COMPONENT
+    + packages_signed: whether each package must be signed, too
+    + proxies: http_proxy, https_proxy and no_proxy for the download of the key, and for the repository
+    """
+    key, source, stamp = manager.paths(label)
+    address = f"{uri.rstrip('/')}/{suite}/$basearch/{components}" if components else uri
+    proxy = (proxies or {}).get(f"{address.partition(':')[0]}_proxy")
+    text = manager.text(label, address, key, packages_signed, proxy)
+    fact = host.get_fact(manager.fact, keyring=key, source=source, stamp=stamp, uri=address)
+    present = known(fact, f"the package repository {label}")
+    try:
+        strays = second_entries(address, present.others)
+    except ValueError as error:
+        raise OperationRefused(f"the package repository {label}: {error}") from error
+    for step in strays:
+        host.log(f"{step.path}: {step.reason}; to be disabled")
+    good = (
+        present.fingerprints == (key_fingerprint,)
+        and present.permissions == PERMISSIONS
+        and present.source == text
+        and present.digest is not None
+        and present.digest == present.refreshed
+    )
+    if good and not strays:
+        host.noop(f"the repository {label} is trusted and read")
+        return
+    if not good:
+        yield explained_command(
+            script_command(
+                PRIMARY_KEYS + _KEY + manager.READ + _STAMP,
+                name=label, key=key, source=source, stamp=stamp, text=text,
+                key_url=key_url, fingerprint=key_fingerprint, **(proxies or {}),
+            )
+        )  # fmt: skip
+    yield from commands(strays)
+
+
+def removed(manager: RpmRepositories, label: str) -> Iterator[Any]:
+    """Remove a repository of ours, with its key.
+
+    + label: as for `trusted`
+    """
+    paths = manager.paths(label)
+    there = [path for path in paths if known(host.get_fact(File, path=path), path).sha256 is not None]
+    if not there:
+        host.noop(f"the repository {label} is not trusted by gpunode")
+        return
+    yield script_command(f'{manager.FORGET}\nrm -f "$@"', *paths, name=label, key=paths[0])
+
+
+__all__ = ["RpmRepositories", "removed", "trusted"]
