@@ -2,10 +2,10 @@
 
 from deploys.component import distribution, node, settings
 from gpunode import tables
-from operations import apt, dnf
+from operations import apt, dnf, zypper
 
 # Each has the operations repository and no_repository, with the same arguments.
-_MANAGERS = {"apt": apt, "dnf": dnf}
+_MANAGERS = {"apt": apt, "dnf": dnf, "zypper": zypper}
 
 
 def distrust(name: str) -> None:

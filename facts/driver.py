@@ -6,6 +6,7 @@ from facts.base import NodeFact
 from facts.driver_packages import ASKED
 from facts.families import by_manager
 from facts.families.dnf import DRIVER_PACKAGES
+from facts.families.zypper import DRIVER_PACKAGES as ZYPPER_DRIVER_PACKAGES
 from gpunode.driver import DriverState as Reading
 from gpunode.driver import parse_driver
 
@@ -24,6 +25,10 @@ class Driver(NodeFact[Reading]):
 """,
             dnf=rf"""
 {DRIVER_PACKAGES.strip()}
+of_driver | awk '{{print "package=" $2 " " $3; if ($1 == "hold") print "held=" $2}}'
+""",
+            zypper=rf"""
+{ZYPPER_DRIVER_PACKAGES.strip()}
 of_driver | awk '{{print "package=" $2 " " $3; if ($1 == "hold") print "held=" $2}}'
 """,
         )

@@ -8,6 +8,7 @@ from facts.base import NodeFact, probe_command
 from facts.deb import DPKG_ITSELF
 from facts.families import by_manager
 from facts.families.dnf import DRIVER_STATE
+from facts.families.zypper import DRIVER_STATE as ZYPPER_DRIVER_STATE
 from gpunode.driver_packages import (
     FOREIGN,
     GLOBS,
@@ -20,7 +21,7 @@ from gpunode.driver_packages import (
     parse_simulation,
 )
 from gpunode.driver_packages import DriverPackages as Reading
-from gpunode.families import dnf
+from gpunode.families import dnf, zypper
 from gpunode.probe import Probe
 from gpunode.probe_output import values
 
@@ -43,13 +44,16 @@ dpkg-query -W -f '${{db:Status-Status}} ${{db:Status-Want}} ${{Package}} ${{Vers
 
 
 def _parse(lines: list[str]) -> Reading:
-    return dnf.parse_driver_packages(lines) if "rpm" in values(lines) else parse_driver_packages(lines)
+    found = values(lines)
+    if "zypper" in found:
+        return zypper.parse_driver_packages(lines)
+    return dnf.parse_driver_packages(lines) if "rpm" in found else parse_driver_packages(lines)
 
 
 class DriverPackages(NodeFact[Reading]):
     """Read the installed packages of driver and kernel, which are held, and the files that keep them still."""
 
-    probe = by_manager(apt=_BY_DPKG, dnf=DRIVER_STATE)
+    probe = by_manager(apt=_BY_DPKG, dnf=DRIVER_STATE, zypper=ZYPPER_DRIVER_STATE)
     parse = staticmethod(_parse)
 
 

@@ -24,9 +24,12 @@ dpkg-query -W -f '${{db:Status-Status}} ${{db:Status-Want}} ${{Package}} ${{Vers
 [ -f {HOLD} ] && echo "hold_text=$(base64 -w0 {HOLD})"
 """
 
-_DNF = rf"""
-rpm -qa --qf 'package=%{{NAME}} %{{VERSION}}-%{{RELEASE}}\n' \
+_BY_RPM = r"""
+rpm -qa --qf 'package=%{NAME} %{VERSION}-%{RELEASE}\n' \
   'nvidia-container-*' 'libnvidia-container*' 'nvidia-docker*'
+"""
+
+_DNF = rf"""{_BY_RPM}
 {DRIVER_PACKAGES.strip()}
 if locking; then
   echo locking=yes
@@ -46,7 +49,7 @@ class ContainerToolkit(NodeFact[Reading]):
     """
 
     probe = (
-        by_manager(apt=_APT, dnf=_DNF)
+        by_manager(apt=_APT, dnf=_DNF, zypper=_BY_RPM)
         + rf"""
 command -v nvidia-ctk >/dev/null && echo "ctk=$(nvidia-ctk --version | head -n 1)"
 echo "runtime=$(command -v nvidia-container-runtime)"

@@ -179,9 +179,9 @@ class Mig:
 class Distribution:
     """Hold a supported distribution; `architectures` maps `uname -m` to the folder in NVIDIA's repository.
 
-    `family` is that of its package manager, `docker` the folder in Docker's repository, None where it is the id;
-    `containerd` says whether it has that package. `unverified_key` is the address of the key of NVIDIA's repository
-    where that is one whose fingerprint the settings must name, since nobody has verified it.
+    `family` is that of its package manager, `docker` the folder in Docker's repository, None where it is the id, empty
+    where that has nothing for it; `containerd` says whether it has that package. `unverified_key` is the address of the
+    key of NVIDIA's repository where that is one whose fingerprint the settings must name, since nobody has verified it.
     """
 
     id: str

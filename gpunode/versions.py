@@ -13,7 +13,7 @@ _VERSION = re.compile(
     r"(?:\d+:)?"  # a package's epoch
     r"v?(?P<release>\d+(?:\.\d+)*)"
     r"(?:[-~]?(?P<phase>alpha|beta|rc)[.-]?(?P<number>\d+))?"
-    r"(?:[-+~][0-9A-Za-z.+~_^-]*)?",  # what distributions and vendors append
+    r"(?:[-+~_][0-9A-Za-z.+~_^-]*)?",  # what distributions and vendors append
     re.ASCII,
 )
 _PRINTED = re.compile(r"\d+\.\d+(?:\.\d+)?", re.ASCII)

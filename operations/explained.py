@@ -8,7 +8,9 @@ from paramiko import SSHException
 from pyinfra.api import Host, State, StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from gpunode.apt_errors import Explanation, explained
+from gpunode import apt_errors
+from gpunode.apt_errors import Explanation
+from gpunode.families import zypper_errors
 
 # What a transaction says when it begins to put things back: of what fails after that, the cause stands before it.
 UNDOING = "putting back what was there before"
@@ -20,7 +22,7 @@ _LOST = Explanation(
 
 
 class ExplainedCommand(StringCommand):
-    """A command of apt or dpkg; where it fails, pyinfra prints its output, and then cause and remedy."""
+    """A command of a package manager; where it fails, pyinfra prints its output, and then cause and remedy."""
 
     def execute(self, state: State, host: Host, connector_arguments: Any) -> tuple[bool, CommandOutput]:
         """Run the command on the host; return whether it succeeded, and its output with the explanation."""
@@ -32,7 +34,9 @@ class ExplainedCommand(StringCommand):
             found: tuple[Explanation, ...] = (_LOST,)
         else:
             # A script of ours never fails without a word.
-            found = explained(_causes(output)) if any(line.line.strip() for line in output) else (_LOST,)
+            causes = _causes(output)
+            said = (*apt_errors.explained(causes), *zypper_errors.explained(causes))
+            found = said if any(line.line.strip() for line in output) else (_LOST,)
         if succeeded:
             return True, output
         told = [text for item in found for text in (f"gpunode: cause: {item.cause}", f"gpunode: remedy: {item.remedy}")]

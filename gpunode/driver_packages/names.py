@@ -13,7 +13,8 @@ GLOBS = (
 )  # fmt: skip
 OWN = (
     "^(nvidia-.*|libnvidia-.*|kmod-nvidia-.*|cuda-drivers.*|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|"
-    "libxnvctrl0|xserver-xorg-video-nvidia.*|linux-(modules|objects|signatures)-nvidia-.*|firmware-nvidia-.*|nvlsm)$"
+    "libxnvctrl0|xserver-xorg-video-nvidia.*|linux-(modules|objects|signatures)-nvidia-.*|firmware-nvidia-.*|nvlsm|"
+    "kernel-firmware-nvidia-gsp.*|nv-prefer-signed-open-driver)$"
 )
 FOREIGN = (
     "^(nvidia-container-.*|libnvidia-container.*|nvidia-docker.*|nvidia-cuda-(toolkit|dev|gdb|samples|doc).*|"
@@ -24,10 +25,11 @@ _OWN, _FOREIGN = re.compile(OWN), re.compile(FOREIGN)
 # linux-image-amd64 and linux-generic bring the next kernel; linux-image-6.1.0-40-amd64 is one kernel and stays.
 KERNEL_GLOBS = ("linux-*",)
 _KERNEL_META = re.compile(
-    r"kernel(-core|-devel|-devel-matched|-headers|-modules|-modules-core|-modules-extra)?|linux(-image|-headers)?-"
+    r"kernel(-core|-devel|-devel-matched|-headers|-modules|-modules-core|-modules-extra)?|"
+    r"kernel-(default|azure|64kb|rt|macros|syms)(-base|-devel)?|linux(-image|-headers)?-"
     r"(generic|virtual|lowlatency|aws|azure|gcp|gke|oracle|oem|nvidia|raspi|kvm|((cloud|rt)-)?(amd64|arm64))(-[a-z0-9.]+)*"
 )
-_DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3})\.\d{2,3}(?:\.\d+)?(?:[-+~].*)?", re.ASCII)
+_DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3})\.\d{2,3}(?:\.\d+)?(?:[-+~_].*)?", re.ASCII)
 _FABRIC_MANAGER = re.compile(r"nvidia-fabric-?manager(-\d{3})?")
 # What dpkg and rpm take for a name and for a version.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]+", re.ASCII)

@@ -145,4 +145,7 @@ def _role(name: str) -> str:
     """Return what a package is for, whatever its branch and flavour: nvidia-kernel-open-dkms -> nvidia-kernel-dkms."""
     if re.fullmatch(r"(nvidia-open|cuda-drivers|nvidia-driver)(-\d{3})?(-open)?", name):
         return "driver"
-    return re.sub(r"-(\d{3}(\.\d+)*|open|server|latest)(?=-|$)", "", name).replace("fabric-manager", "fabricmanager")
+    # Of SUSE: built by DKMS, or built already for a kind of kernel (a KMP).
+    plain = re.sub(r"(-signed)?(-cuda)?-kmp-[a-z0-9]+$", "", name)
+    plain = re.sub(r"-(\d{3}(\.\d+)*|open|server|latest|G\d\d)(?=-|$)", "", plain)
+    return plain.replace("fabric-manager", "fabricmanager")

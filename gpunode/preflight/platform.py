@@ -48,6 +48,13 @@ def system_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Ref
             "gpunode/data/distributions.yaml",
             "set containerd.source = 'docker-repository', or 'present' where it is installed by other means",
         )
+    elif settings.containerd.enabled and settings.containerd.source == "docker-repository" and found.docker == "":
+        yield Refusal(
+            "containerd",
+            f"Docker's repository has no packages for {found.name}",
+            "gpunode/data/distributions.yaml",
+            "set containerd.source = 'distribution', or 'present' where it is installed by other means",
+        )
 
 
 def gpu_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:

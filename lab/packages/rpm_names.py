@@ -68,8 +68,8 @@ LEAP15 = Naming(
         {
             "libnvidia-ml1": "nvidia-compute-G06",
             "nvidia-driver-cuda": "nvidia-compute-utils-G06",
-            "nvidia-kernel-open-dkms": "nvidia-open-driver-G06-signed-cuda-kmp-default",
-            "nvidia-kernel-dkms": "nvidia-driver-G06-kmp-default",
+            "nvidia-kernel-open-dkms": "nvidia-open-driver-G06",
+            "nvidia-kernel-dkms": "nvidia-driver-G06",
         }
     ),
     epoch=0,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from operations.families.apt import APT
 from operations.families.dnf import DNF
 from operations.families.family import DriverChange, Family
+from operations.families.zypper import ZYPPER
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (APT, DNF)}
+FAMILIES: dict[str, Family] = {family.name: family for family in (APT, DNF, ZYPPER)}
 
-__all__ = ["APT", "DNF", "FAMILIES", "DriverChange", "Family"]
+__all__ = ["APT", "DNF", "FAMILIES", "ZYPPER", "DriverChange", "Family"]

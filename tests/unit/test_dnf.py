@@ -231,7 +231,7 @@ def test_a_package_is_held_by_the_entry_that_fits_it_where_the_plugin_is_there(
 
 
 def test_the_manager_that_is_asked_keeps_the_node_s_packages_whatever_else_is_installed(tmp_path: Path) -> None:
-    text = by_manager(apt="echo apt", dnf="echo dnf").replace("/var/lib", str(tmp_path))
+    text = by_manager(apt="echo apt", dnf="echo dnf", zypper="echo zypper").replace("/var/lib", str(tmp_path))
     (tmp_path / "rpm").write_text("#!/bin/sh\n")
     (tmp_path / "rpm").chmod(0o755)
 

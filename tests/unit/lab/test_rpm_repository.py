@@ -152,7 +152,7 @@ def test_the_real_dnf_refuses_an_altered_index(reads) -> None:  # type: ignore[n
 
 def test_suse_has_names_of_its_own_for_the_driver_s_parts() -> None:
     assert rpm_of(deb("nvidia-driver-cuda"), LEAP15).requires == ("nvidia-compute-G06 = 580.95.05-1",)
-    assert "nvidia-open-driver-G06-signed-cuda-kmp-default = 580.95.05-1" in rpm_of(deb("nvidia-open"), LEAP15).requires
+    assert "nvidia-open-driver-G06 = 580.95.05-1" in rpm_of(deb("nvidia-open"), LEAP15).requires
 
 
 READ_BY_ZYPPER = """

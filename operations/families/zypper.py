@@ -1,0 +1,156 @@
+"""zypper and rpm: SLES and openSUSE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pyinfra import host
+from pyinfra.api import StringCommand
+
+from facts.driver_packages import DriverPackages
+from facts.families.rpm import RpmPackages
+from facts.families.zypper import DRIVER_PACKAGES, ZypperOffers, ZypperSimulation
+from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
+from gpunode.driver_packages import DriverPackages as State
+from gpunode.families.zypper import LOCKS, OURS, LockedPackages, locked
+from gpunode.packages import InstalledPackages
+from operations.explained import explained_command
+from operations.failure import OperationRefused, known
+from operations.families.family import DriverChange
+from operations.families.rpm import INSTALL, TRANSACTION
+from operations.files import write_command
+from operations.script import script_command
+from operations.zypper_shell import REFRESH, ZYPP
+
+_FUNCTIONS = (
+    DRIVER_PACKAGES.strip()
+    + TRANSACTION
+    + rf"""
+driver_packages() {{
+  of_driver | awk '$2 !~ /^kernel(-|$)/ || $2 ~ /^kernel-firmware-nvidia-gsp/ {{print $2, $3, $1, "installed"}}' |
+    sort -u
+}}
+cached_file() {{
+  for packages in /var/cache/zypp/packages/* /var/cache/zypp/packages/*/*; do
+    if saved_file "$packages" "$1" "$2"; then return 0; fi
+  done
+  return 1
+}}
+# zypper keeps no packages of its own accord: what a change takes away is fetched for the way back.
+fetch() {{
+  zypp --pkg-cache-dir "$PWD/fetched" download "$@"
+  find fetched -name '*.rpm' -exec mv -t . {{}} +
+  rm -rf fetched
+}}
+save_choices() {{ :; }}
+restore_choices() {{ :; }}
+# Locks are lifted for the change alone, also of packages that are to come: what $checkpoint has is put back at once,
+# and by `restore` where that is not reached.
+without_locks() {{
+  [ -f {LOCKS} ] || {{ shift; "$@"; return; }}
+  unlocking $(driver_packages | cut -d' ' -f1) $1 > {LOCKS}.gpunode-new; mv -f {LOCKS}.gpunode-new {LOCKS}
+  shift
+  changed=0; "$@" || changed=$?
+  cp -p "$checkpoint/{LOCKS.rpartition("/")[2]}" {LOCKS}.gpunode-new; mv -f {LOCKS}.gpunode-new {LOCKS}
+  return "$changed"
+}}
+install_driver() {{
+  coming=''; leaving=''; told=''
+  for item in $arguments; do
+    case "$item" in
+      *=*) coming="$coming $item"; told="$told ${{item%%=*}}";;
+      *-) told="$told ${{item%-}}"; ! rpm -q "${{item%-}}" > /dev/null 2>&1 || leaving="$leaving !${{item%-}}";;
+    esac
+  done
+  without_locks "$told" zypp install --no-recommends --auto-agree-with-licenses --oldpackage --force-resolution \
+    $coming $leaving
+}}
+remove_driver() {{ without_locks "$*" zypp remove "$@"; }}
+"""
+)
+
+# What was killed at its work leaves the new version beside the old one: the one that came last stays.
+_FINISH = rf"""
+rpm -qa --qf '%{{INSTALLTIME}} %{{NAME}} %{{NAME}}-%{{VERSION}}-%{{RELEASE}}.%{{ARCH}}\n' |
+  awk -v own='{OWN}' -v foreign='{FOREIGN}' '$2 ~ own && $2 !~ foreign && $2 !~ /-kmp-/' | sort -rn |
+  awk 'seen[$2]++ {{print $3}}' | while read -r old; do
+    rpm -e --nodeps "$old" || {{
+      echo "gpunode: a change of packages was interrupted, and $old of before it cannot be removed; see zypper" \
+        "verify on the node" >&2; exit 1; }}
+  done
+"""
+
+_OFFERED = r"""
+offered() {
+  zypper -n --xmlout --no-refresh search --details --match-exact -t package "$1" | grep -v 'repository="(' |
+    sed -n 's/.*<solvable .* edition="\([^"]*\)".*/\1/p' | sort -r -V | while read -r full; do
+    version=${full#*:}; echo "${version%-*} $full"
+  done
+}
+install_chosen() { zypp install --no-recommends --auto-agree-with-licenses --oldpackage "$@"; }
+"""
+
+
+class _Zypper:
+    """Change packages by zypper; the driver stays still by its locks."""
+
+    name = "zypper"
+    functions = ZYPP + _FUNCTIONS
+    saved = "rpms"
+    tools: tuple[str, ...] = ("ca-certificates", "curl", "gpg2")
+    holding_tools: tuple[str, ...] = ()
+    holding: tuple[str, ...] = (LOCKS, OURS)
+
+    def state(self) -> State:
+        state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")
+        return state
+
+    def finish(self) -> Iterator[StringCommand]:
+        yield explained_command(script_command(f"{ZYPP}unlocked\n{_FINISH}"))
+
+    def refresh(self, repository: str) -> Iterator[StringCommand]:
+        yield explained_command(script_command(f'{ZYPP}{REFRESH}refresh "$1"', repository))
+
+    def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
+        offers: Offers = known(host.get_fact(ZypperOffers, names=list(names)), "what the repositories offer")
+        return offers
+
+    def simulation(self, change: DriverChange) -> Simulation:
+        fact = host.get_fact(ZypperSimulation, coming=dict(change.coming), going=list(change.going))
+        simulation: Simulation = known(fact, "what zypper would do")
+        return simulation
+
+    def variables(self, change: DriverChange) -> dict[str, str]:
+        return {}
+
+    def hold(self, state: State, keep: Mapping[str, str]) -> Iterator[StringCommand]:
+        """Hold by zypper's locks; which of them are ours stands in a file of our own."""
+        if not isinstance(state, LockedPackages):
+            raise OperationRefused("the node's packages are not kept by zypper; nothing was changed")
+        text, ours = locked(state.locks, state.ours, keep)
+        # A name is ours before its lock is there, and no more after it is gone.
+        steps = [(OURS, _lines({*state.ours, *ours})), (LOCKS, text), (OURS, _lines(ours))]
+        there = {OURS: _lines(state.ours), LOCKS: state.locks}
+        for path, wanted in steps:
+            if there[path] != wanted:
+                there[path] = wanted
+                yield write_command(path, wanted)
+
+    def installed(self, names: Sequence[str]) -> InstalledPackages:
+        found: InstalledPackages = known(
+            host.get_fact(RpmPackages, names=list(names)), "the list of installed packages"
+        )
+        return found
+
+    def install(self, arguments: Sequence[str], repository: str) -> StringCommand:
+        asked = [argument.replace("-rc.", "~rc.") for argument in arguments]
+        return explained_command(
+            script_command(f'{ZYPP}{REFRESH}refresh "$repository"\n{_OFFERED}{INSTALL}', *asked, repository=repository)
+        )
+
+
+def _lines(names: Sequence[str] | set[str]) -> str:
+    return "".join(f"{name}\n" for name in sorted(names))
+
+
+ZYPPER = _Zypper()
