@@ -9,8 +9,8 @@ from facts.families.zypper import ZypperRepository
 from gpunode.families.zypper import repository_text
 from gpunode.keyring import PRIMARY_KEYS
 from operations.failure import node_operation
+from operations.families.zypper_shell import READ, ZYPP
 from operations.rpm_repository import RpmRepositories, removed, trusted
-from operations.zypper_shell import READ, ZYPP
 
 
 class _Repositories(RpmRepositories):

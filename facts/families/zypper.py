@@ -96,7 +96,7 @@ class ZypperSimulation(NodeFact[Simulation]):
         # With the options of the change, which lifts the driver's locks: a file without them is bound over zypper's own
         # in a mount namespace that ends with the probe.
         return probe_command(
-            f"{WAITS}{DRIVER_PACKAGES.strip()}\n"
+            f"{WAITS}{DRIVER_PACKAGES}\n"
             "folder=$(mktemp -d) || exit 0; trap 'rm -rf \"$folder\"' EXIT\n"
             f'names="$(of_driver | cut -d" " -f2 | grep -v ^kernel)"\n'
             f'[ -f {LOCKS} ] && unlocking $names {names} > "$folder/locks"\n'

@@ -18,18 +18,14 @@ from operations.explained import explained_command
 from operations.failure import OperationRefused, known
 from operations.families.family import DriverChange
 from operations.families.rpm import INSTALL, TRANSACTION
+from operations.families.zypper_shell import REFRESH, ZYPP
 from operations.files import write_command
 from operations.script import script_command
-from operations.zypper_shell import REFRESH, ZYPP
 
 _FUNCTIONS = (
     DRIVER_PACKAGES.strip()
     + TRANSACTION
     + rf"""
-driver_packages() {{
-  of_driver | awk '$2 !~ /^kernel(-|$)/ || $2 ~ /^kernel-firmware-nvidia-gsp/ {{print $2, $3, $1, "installed"}}' |
-    sort -u
-}}
 cached_file() {{
   for packages in /var/cache/zypp/packages/* /var/cache/zypp/packages/*/*; do
     if saved_file "$packages" "$1" "$2"; then return 0; fi
