@@ -72,8 +72,12 @@ def newest_first(found: Iterable[tuple[str, str]]) -> Offers:
 
 def _age(version: str) -> tuple[object, ...]:
     # The release's numbers count only among packages of one upstream version.
-    release = version.partition("-")[2]
-    return versions.parsed(version), [int(number) for number in re.findall(r"\d+", release)]
+    release = [int(number) for number in re.findall(r"\d+", version.partition("-")[2])]
+    try:
+        return True, versions.parsed(version), release
+    except versions.VersionError:
+        # Of what is numbered in no way that is known, anything else is newer.
+        return False, version, release
 
 
 def second_entries(uri: str, others: Iterable[tuple[str, str]]) -> tuple[Rewrite, ...]:

@@ -99,13 +99,12 @@ def _stream(lines: list[str]) -> ElementTree.Element:
         text = base64.b64decode(encoded, validate=True).decode("utf-8", "replace")
     except (binascii.Error, ValueError) as error:
         raise ParseError("zypper's answer arrived broken") from error
-    # zypper writes neither; whoever does wants the reader to unfold something.
-    if "<!" in text:
-        raise ParseError("zypper's answer holds a declaration")
-    # What libraries and rpm's scripts print goes in between.
+    # What libraries and rpm's scripts print stands around it; nor may a declaration stand before.
     start, end = text.find("<stream>"), text.rfind("</stream>")
+    if start < 0:
+        raise ParseError(f"zypper's answer is no XML: {text.strip()[-200:]!r}")
     try:
-        return ElementTree.fromstring(text[max(start, 0) : end + len("</stream>") if end >= 0 else None])
+        return ElementTree.fromstring(text[start : end + len("</stream>")] if end >= 0 else text[start:])
     except ElementTree.ParseError as error:
         raise ParseError(f"zypper's answer is no XML: {text.strip()[-200:]!r}") from error
 
