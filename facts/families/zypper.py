@@ -15,9 +15,10 @@ WAITS = """
 export ZYPP_LOCK_TIMEOUT="${ZYPP_LOCK_TIMEOUT:-300}"
 """
 
-# Functions: `patterns_of_locks` prints NUMBER REGULAR-EXPRESSION of each lock that keeps whole packages as they are;
-# `of_driver` prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold or install;
-# `unlocking NAME...` prints the file of locks without the entries that one of the names fits.
+# Functions: `patterns_of_locks` prints NUMBER REGULAR-EXPRESSION NAME of each lock that keeps whole packages as they
+# are; `of_driver` prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold or
+# install; `unlocking NAME...` prints the file of locks without the entries that one of the names fits, or that name a
+# package of the driver: zypper takes a lock of what is not there for a ban on it.
 DRIVER_PACKAGES = rf"""
 patterns_of_locks() {{
   awk 'BEGIN {{RS = ""; FS = "\n"}} {{
@@ -35,7 +36,7 @@ patterns_of_locks() {{
       if (text !~ /^[A-Za-z0-9._+~*?-]+$/) continue
       gsub(/[.+]/, "[&]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text)
       if (match_type == "substring") text = ".*" text ".*"
-      print NR, "^" text "$"
+      print NR, "^" text "$", names[i]
     }}
   }}' {LOCKS} 2>/dev/null
 }}
@@ -51,7 +52,9 @@ of_driver() {{
 }}
 unlocking() {{
   [ -f {LOCKS} ] || return 0
-  fitting=$(patterns_of_locks | awk -v names="$*" 'BEGIN {{count = split(names, all, " ")}}
+  fitting=$(patterns_of_locks | awk -v names="$*" -v own='{OWN}' -v foreign='{FOREIGN}' '
+    BEGIN {{count = split(names, all, " ")}}
+    $3 ~ own && $3 !~ foreign {{printf " %s ", $1; next}}
     {{for (i = 1; i <= count; i++) if (all[i] ~ $2) {{printf " %s ", $1; break}}}}')
   awk -v fitting="$fitting" 'BEGIN {{RS = ""}} index(fitting, " " NR " ") == 0 {{printf "\n%s\n\n", $0}}' {LOCKS}
 }}

@@ -203,6 +203,6 @@ def _through(uri: str, proxy: str | None) -> str:
     if not proxy:
         return uri
     place = urlsplit(proxy)
-    asked = {"proxy": place.hostname, "proxyport": place.port, "proxyuser": place.username, "proxypass": place.password}
-    options = "&".join(f"{key}={quote(str(value), safe='')}" for key, value in asked.items() if value)
+    # No setting holds a user or a password.
+    options = f"proxy={quote(place.hostname or '', safe='')}" + (f"&proxyport={place.port}" if place.port else "")
     return f"{uri}{'&' if '?' in uri else '?'}{options}"

@@ -12,15 +12,18 @@ from tests.molecule.conftest import Run
 CONFIG = "/etc/containerd/config.toml"
 TOOLKIT = "nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1"
 _WRONG_KEY = "curl -sf http://127.0.0.1:8900/keys/wrong.asc"
-KEYS = {"apt": "/usr/share/keyrings/gpunode-toolkit.gpg", "dnf": "/etc/pki/rpm-gpg/gpunode-toolkit.asc"}
+_RPM_KEY = "/etc/pki/rpm-gpg/gpunode-toolkit.asc"
+KEYS = {"apt": "/usr/share/keyrings/gpunode-toolkit.gpg", "dnf": _RPM_KEY, "zypper": _RPM_KEY}
 # What differs between package managers: one line more for each of the two.
 _DOWNGRADED = {
     "apt": "apt-get install -q -y --allow-downgrades " + " ".join(f"{name}=1.16.2-1" for name in TOOLKIT.split()),
     "dnf": "dnf -q -y install " + " ".join(f"{name}-1.16.2-1" for name in TOOLKIT.split()),
+    "zypper": "zypper -nq install --oldpackage " + " ".join(f"{name}=1.16.2-1" for name in TOOLKIT.split()),
 }
 _REPLACED = {
     "apt": f"{_WRONG_KEY} | gpg --batch --yes --dearmor -o {KEYS['apt']}",
     "dnf": f"{_WRONG_KEY} > {KEYS['dnf']}",
+    "zypper": f"{_WRONG_KEY} > {KEYS['zypper']}",
 }
 
 
