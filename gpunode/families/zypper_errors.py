@@ -35,6 +35,8 @@ GOOD = frozenset({0, 100, 101, 102, 103, 106, 107})
 
 def meaning(code: int) -> str:
     """Return what an exit code of zypper's says, for people."""
+    if code > 128:
+        return f"it was killed (signal {code - 128})"
     return f"it exits {code} ({_MEANINGS.get(code, 'a code that zypper(8) does not name')})"
 
 

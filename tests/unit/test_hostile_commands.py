@@ -21,6 +21,7 @@ from pyinfra.connectors.util import make_unix_command
 from facts.deb import AptRepository, DebPackages
 from facts.families.dnf import DnfOffers, DnfRepository, DnfSimulation
 from facts.families.rpm import RpmPackages
+from facts.families.zypper import ZypperOffers, ZypperRepository, ZypperSimulation
 from facts.file import File
 from facts.unit import Unit
 from gpunode.apt_trust import DISABLED, Disable, Rewrite
@@ -144,6 +145,11 @@ PROBES: dict[str, Callable[[str], str]] = {
     "DnfOffers": lambda value: DnfOffers().command(names=[value], stream=value),
     "DnfSimulation": lambda value: DnfSimulation().command(coming={value: value}, going=[value], stream=value),
     "DnfRepository": lambda value: DnfRepository().command(
+        keyring=value, source=value, stamp=value, uri=f"http://{value}"
+    ),
+    "ZypperOffers": lambda value: ZypperOffers().command(names=[value]),
+    "ZypperSimulation": lambda value: ZypperSimulation().command(coming={value: value}, going=[value]),
+    "ZypperRepository": lambda value: ZypperRepository().command(
         keyring=value, source=value, stamp=value, uri=f"http://{value}"
     ),
 }

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from facts.driver_packages import DriverPackages as DriverPackagesFact
 from facts.families.zypper import DRIVER_PACKAGES
 from gpunode import tables
-from gpunode.boot import Boot
+from gpunode.boot import Boot, grub_next
 from gpunode.driver_packages import Simulation, chosen, driver_branch, gate, leftovers, package_set
 from gpunode.driver_packages.names import NAME, belongs, brings_kernels
 from gpunode.families import rpm, zypper, zypper_errors
@@ -381,7 +381,7 @@ def test_what_only_tells_of_more_to_do_is_a_success_and_all_else_a_failure(tmp_p
     assert (done.stdout == "done\n") == (code in zypper_errors.GOOD)
     if code not in zypper_errors.GOOD:
         (told,) = zypper_errors.explained(done.stderr.splitlines())
-        assert f"it exits {code} (" in told.cause
+        assert ("it was killed (signal 127)" if code == 255 else f"it exits {code} (") in told.cause
         assert told.remedy
 
 
@@ -421,3 +421,55 @@ def test_the_family_says_what_it_keeps_and_needs() -> None:
     assert (ZYPPER.saved, ZYPPER.holding_tools, "gpg2" in ZYPPER.tools) == ("rpms", (), True)
     # Both go to one folder on the way: their names must differ.
     assert len({path.rpartition("/")[2] for path in ZYPPER.holding}) == 2
+
+
+@pytest.mark.simulated
+def test_of_what_a_killed_zypper_left_twice_the_one_that_came_last_stays(tmp_path: Path, host: Host) -> None:
+    listed = ("100 nvidia-open nvidia-open-580.82.07-1.x86_64", "200 nvidia-open nvidia-open-580.95.05-1.x86_64",
+              "50 kernel-default kernel-default-6.4.0-1.x86_64", "60 kernel-default kernel-default-6.4.0-2.x86_64",
+              "70 nvidia-driver-G06-kmp-default a", "80 nvidia-driver-G06-kmp-default b",
+              "90 nvidia-compute-G06 nvidia-compute-G06-580.95.05-1.x86_64")  # fmt: skip
+    lines = "".join(f"echo '{line}'\n" for line in listed)
+    (tmp_path / "rpm").write_text(f'#!/bin/sh\ncase "$1" in -qa) {lines} ;; *) echo "$*" >> {tmp_path}/told;; esac\n')
+    (tmp_path / "zypper").write_text("#!/bin/sh\n")
+    for name in ("rpm", "zypper"):
+        (tmp_path / name).chmod(0o755)
+    (command,) = ZYPPER.finish()
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", command.get_raw_value()], env=path, check=True)
+    assert (tmp_path / "told").read_text() == "-e --nodeps nvidia-open-580.82.07-1.x86_64\n"
+
+
+# --- which kernel boots next -----------------------------------------------------------------------------------------
+
+# In the shape that grub2-mkconfig gives it on SLES: the root on btrfs, older kernels in a submenu.
+GRUB = """
+if [ "${next_entry}" ] ; then
+   set default="${next_entry}"
+else
+   set default="${saved_entry}"
+fi
+menuentry 'SLES 15-SP6'  --class sles --class os $menuentry_id_option 'gnulinux-simple-1' {
+	linux	/boot/vmlinuz-6.4.0-150600.23.65-default root=UUID=1 ${extra_cmdline} quiet
+	initrd	/boot/initrd-6.4.0-150600.23.65-default
+}
+submenu 'Advanced options for SLES 15-SP6' --hotkey=1 $menuentry_id_option 'gnulinux-advanced-1' {
+	menuentry 'SLES 15-SP6, with Linux 6.4.0-150600.21-default' --hotkey=2 $menuentry_id_option 'gnulinux-21' {
+		linux	/boot/vmlinuz-6.4.0-150600.21-default root=UUID=1
+	}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "release"),
+    [
+        ("", "6.4.0-150600.23.65-default"),
+        ("saved_entry=SLES 15-SP6", "6.4.0-150600.23.65-default"),
+        ("saved_entry=Advanced options for SLES 15-SP6>SLES 15-SP6, with Linux 6.4.0-150600.21-default",
+         "6.4.0-150600.21-default"),
+        ("saved_entry=SLES 15-SP6\nnext_entry=gnulinux-advanced-1>gnulinux-21", "6.4.0-150600.21-default"),
+    ],
+)  # fmt: skip
+def test_grub_s_choice_is_read_from_suse_s_configuration(environment: str, release: str) -> None:
+    assert grub_next(GRUB, environment) == release

@@ -20,7 +20,7 @@ from tests.molecule.interruption.faults import CUT
 
 OLD, NEW = "580.82.07", "580.95.05"
 STATE = f"{SET}; {STREAM}; cat {LOCKS}"
-_SPEC = r"""
+FAULT = r"""
 Name: lab-fault
 Version: 1
 Release: 1
@@ -35,14 +35,14 @@ x
 """
 _KILLED = "pkill -KILL -x dnf"
 # The connection first, so that the run need not wait until the node counts as silent.
-_POWER_LOST = f"{CUT}; systemctl reboot --force --force; sleep 60"
+POWER_LOST = f"{CUT}; systemctl reboot --force --force; sleep 60"
 
 
 @pytest.fixture(scope="module")
 def node() -> Node:
     """Return a fresh node on which a fault can strike in the middle of a transaction of rpm's."""
     fresh = lab_nodes.recreate(lab_nodes.node(LAB, "gpu-1"), gpu="h100-80gb")
-    out(fresh, f"cat > /root/fault.spec <<'END'\n{_SPEC}END\n")
+    out(fresh, f"cat > /root/fault.spec <<'END'\n{FAULT}END\n")
     out(fresh, "rpmbuild -bb --quiet --define '_rpmdir /root' /root/fault.spec && rpm -i /root/noarch/lab-fault-*.rpm")
     return fresh
 
@@ -96,7 +96,7 @@ def test_a_loss_of_power_in_the_middle_is_undone_by_the_next_run_which_then_inst
     node: Node, driver: Driver
 ) -> None:
     booted = lab_nodes.booted(node)
-    strike(node, _POWER_LOST)
+    strike(node, POWER_LOST)
     failed = driver.run(node, version=NEW)
     assert failed.code == 1
     assert "run again when the node answers" in failed.printed
