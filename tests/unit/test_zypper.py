@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from facts.driver_packages import DriverPackages as DriverPackagesFact
+from facts.families import by_manager
 from facts.families.zypper import DRIVER_PACKAGES
 from gpunode import tables
 from gpunode.boot import Boot, grub_next
@@ -103,6 +104,25 @@ def test_a_proxy_is_told_by_the_address_and_the_second_entry_is_the_same_without
     assert "baseurl=https://host/cuda?proxy=proxy&proxyport=3128" in text.splitlines()
     other = "[x]\nbaseurl=https://host/cuda/?proxy=other\nenabled=1\n"
     assert len(rpm.second_entries("https://host/cuda", [("/etc/zypp/repos.d/x.repo", other)])) == 1
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    ("os_release", "asked"),
+    [
+        ('ID="sles"\nID_LIKE="suse"\n', "zypper"), ('ID="opensuse-leap"\nID_LIKE="suse opensuse"\n', "zypper"),
+        ('ID="fedora"\n', "dnf"), ('ID="rocky"\nNAME="not suse"\n', "dnf"),
+    ],
+)  # fmt: skip
+def test_zypper_is_asked_on_suse_alone_whatever_is_installed(tmp_path: Path, os_release: str, asked: str) -> None:
+    (tmp_path / "os-release").write_text(os_release)
+    for name in ("rpm", "zypper", "dnf"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    text = by_manager(apt="echo apt", dnf="echo dnf", zypper="echo zypper")
+    text = text.replace("/var/lib", str(tmp_path)).replace("/etc/os-release", str(tmp_path / "os-release"))
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    assert subprocess.run(["sh", "-c", text], env=path, capture_output=True, text=True).stdout == f"{asked}\n"
 
 
 # --- locks -----------------------------------------------------------------------------------------------------------
