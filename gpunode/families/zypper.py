@@ -7,15 +7,17 @@ import binascii
 import fnmatch
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
 from gpunode.driver_packages.choice import Offers
 from gpunode.driver_packages.installed import DriverPackages
+from gpunode.driver_packages.names import belongs, driver_branch
 from gpunode.driver_packages.simulation import Simulation
 from gpunode.families import rpm
 from gpunode.families.zypper_errors import GOOD, meaning
+from gpunode.packages import satisfies
 from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError
 
@@ -166,6 +168,24 @@ def parse_simulation(lines: list[str]) -> Simulation:
     return Simulation(
         tuple(comes.values()), tuple(goes.values()), tuple(errors), manager="zypper", trial="zypper install --dry-run"
     )
+
+
+def only_at(upstream: str, simulation: Simulation) -> Simulation:
+    """Return the simulation with an error where a package of the driver would come at another version of its branch.
+
+    zypper takes the newest that will do, and has neither pins nor module streams; another branch is the gate's affair.
+    """
+    strays = [
+        f"{name} {version}"
+        for name, _, version in simulation.comes
+        if belongs(name) and driver_branch(version) == driver_branch(upstream) and not satisfies(version, upstream)
+    ]
+    if simulation.errors or not strays:
+        return simulation
+    said = (
+        f"beside {upstream} zypper would bring {', '.join(strays)}, which the repository does not bind to that version"
+    )
+    return replace(simulation, errors=(said,))
 
 
 def _problems(stream: ElementTree.Element) -> Iterator[str]:

@@ -12,7 +12,7 @@ from facts.families.rpm import RpmPackages
 from facts.families.zypper import DRIVER_PACKAGES, ZypperOffers, ZypperSimulation
 from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
 from gpunode.driver_packages import DriverPackages as State
-from gpunode.families.zypper import LOCKS, OURS, LockedPackages, locked
+from gpunode.families.zypper import LOCKS, OURS, LockedPackages, locked, only_at
 from gpunode.packages import InstalledPackages
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known
@@ -114,7 +114,7 @@ class _Zypper:
     def simulation(self, change: DriverChange) -> Simulation:
         fact = host.get_fact(ZypperSimulation, coming=dict(change.coming), going=list(change.going))
         simulation: Simulation = known(fact, "what zypper would do")
-        return simulation
+        return only_at(change.upstream, simulation)
 
     def variables(self, change: DriverChange) -> dict[str, str]:
         return {}

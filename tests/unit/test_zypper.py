@@ -60,10 +60,10 @@ def test_suse_s_releases_are_of_nvidia_s_folders(os_id: str, version: str, folde
     assert (found.family, found.repository, found.containerd) == ("zypper", folder, True)
 
 
-def test_what_was_not_looked_at_is_not_in_the_table() -> None:
-    assert [tables.distribution(*system) for system in (("sles", "16.0"), ("opensuse-tumbleweed", "20261101"))] == [
-        None, None,
-    ]  # fmt: skip
+def test_what_was_not_looked_at_is_refused_with_the_reason() -> None:
+    for os_id, version in (("sles", "16.0"), ("opensuse-leap", "16.0"), ("sle-micro", "5.5")):
+        assert tables.distribution(os_id, version) is None
+        assert tables.reason_to_refuse(os_id, version)
 
 
 def test_docker_s_repository_is_refused_with_the_way_out() -> None:
@@ -384,6 +384,15 @@ def test_the_gate_refuses_another_branch_and_lets_a_built_module_go_for_dkms_and
     change = simulated(*newer, goes=(("nvidia-compute-G06", "580.95.05-1"),))
     assert gate(change, {"nvidia-open": "590.48.01-1"}, "590", True) is None
     assert gate(change, {"nvidia-open": "590.48.01-1"}, "590", False) is not None
+
+
+def test_a_library_of_another_version_of_the_branch_is_refused_and_another_branch_left_to_the_gate() -> None:
+    asked, mixed = ("nvidia-open", None, "580.82.07-1"), ("nvidia-compute-G06", None, "580.95.05-1")
+    (error,) = zypper.only_at("580.82.07", simulated(asked, mixed)).errors
+    assert "nvidia-compute-G06 580.95.05-1" in error
+    for fine in (("nvidia-compute-G06", None, "580.82.07-1"), ("nvidia-compute-G06", None, "595.58.03-1"),
+                 ("nvlsm", None, "2025.06.6-1"), ("nvidia-container-toolkit", None, "580.95-1")):  # fmt: skip
+        assert zypper.only_at("580.82.07", simulated(asked, fine)).errors == ()
 
 
 # --- exit codes, and what zypper says --------------------------------------------------------------------------------
