@@ -38,8 +38,9 @@ imported=/var/lib/gpunode/zypper/$name.imported
 if [ -f "$imported" ]; then
   id=$(cat "$imported"); rm -f "$imported"; heir=''
   for other in /etc/pki/rpm-gpg/gpunode-*.asc; do
-    [ "$other" != "$key" ] && primary_keys "$other" | tr A-F a-f | grep -q "$id\$" || continue
-    heir=${other##*/gpunode-}; heir=${heir%.asc}
+    label=${other##*/gpunode-}; label=${label%.asc}
+    [ "$label" != "$name" ] && [ -f "/etc/zypp/repos.d/gpunode-$label.repo" ] &&
+      primary_keys "$other" | tr A-F a-f | grep -q "$id\$" && heir=$label
   done
   if [ -n "$heir" ]; then echo "$id" > "/var/lib/gpunode/zypper/$heir.imported"
   else

@@ -29,6 +29,7 @@ from gpunode.settings import settings_from
 from operations import driver_packages
 from operations.families import ZYPPER
 from operations.families.zypper_shell import ZYPP
+from operations.zypper import REPOSITORIES
 from tests.unit.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
@@ -393,6 +394,41 @@ def test_a_library_of_another_version_of_the_branch_is_refused_and_another_branc
     for fine in (("nvidia-compute-G06", None, "580.82.07-1"), ("nvidia-compute-G06", None, "595.58.03-1"),
                  ("nvlsm", None, "2025.06.6-1"), ("nvidia-container-toolkit", None, "580.95-1")):  # fmt: skip
         assert zypper.only_at("580.82.07", simulated(asked, fine)).errors == ()
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    ("imported", "other", "gone"),
+    [(True, False, True), (False, False, False), (True, True, False)],
+    ids=["ours alone", "somebody else's", "needed by another repository"],
+)
+def test_a_key_leaves_rpm_s_database_with_the_last_repository_that_brought_it(
+    tmp_path: Path, imported: bool, other: bool, gone: bool
+) -> None:
+    for folder in ("etc/pki/rpm-gpg", "etc/zypp/repos.d", "var/lib/gpunode/zypper", "bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    for label in ("cuda", *(["toolkit"] if other else [])):
+        (tmp_path / f"etc/pki/rpm-gpg/gpunode-{label}.asc").touch()
+        (tmp_path / f"etc/zypp/repos.d/gpunode-{label}.repo").touch()
+    # Not of a repository of ours, whatever its name.
+    (tmp_path / "etc/pki/rpm-gpg/gpunode-lab.asc").touch()
+    if imported:
+        (tmp_path / "var/lib/gpunode/zypper/cuda.imported").write_text("d42d0685\n")
+    programs = {
+        "gpg": f"printf 'pub:\\nfpr:::::::::{'A' * 32}D42D0685:\\n'",
+        "rpm": 'case "$1" in -q) printf "gpg-pubkey-d42d0685-1\\ngpg-pubkey-0-1\\n";; '
+        f'*) echo "$*" > {tmp_path}/told;; esac',
+    }
+    for name, text in programs.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    text = REPOSITORIES.FORGET.replace("/etc/", f"{tmp_path}/etc/").replace("/var/", f"{tmp_path}/var/")
+    path = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "name": "cuda", "key": "unused"}
+    subprocess.run(["sh", "-euc", text], env=path, check=True)
+    told = (tmp_path / "told").read_text() if (tmp_path / "told").exists() else ""
+    assert told == ("-e gpg-pubkey-d42d0685-1\n" if gone else "")
+    assert (tmp_path / "var/lib/gpunode/zypper/toolkit.imported").exists() == (imported and other)
+    assert not (tmp_path / "var/lib/gpunode/zypper/cuda.imported").exists()
 
 
 # --- exit codes, and what zypper says --------------------------------------------------------------------------------
