@@ -117,9 +117,12 @@ def _absent(match: re.Match[str]) -> Explanation:
     )
 
 
+# What gpunode's own scripts say of a repository of zypper's.
+_OTHER_KEY = "gpunode: signed by another key"
+
 _RULES = (
     (re.compile(r"locked by the application with pid (?P<pid>\d+) \((?P<name>[^)]*)\)"), _locked),
-    (re.compile(r"Signature verification failed|gpunode: signed by another key"), _unsigned),
+    (re.compile(rf"Signature verification failed|{_OTHER_KEY}"), _unsigned),
     (re.compile(r"Digest verification failed for file '(?P<file>[^']+)'"), _altered),
     (re.compile(r"File '(?:\./)?(?P<file>[^']+)' not found on medium '(?P<place>[^']+)'"), _gone),
     (re.compile(r"Error message: (?P<said>(?:Failed to connect|Could not resolve).*)"), _unreachable),
@@ -133,10 +136,13 @@ _MOST = 3
 
 
 def explained(lines: Iterable[str]) -> tuple[Explanation, ...]:
-    """Return what the lines tell, in their order, each cause once and three at most.
+    """Return what the lines tell, in their order, each cause once and three at most; none where zypper did not fail.
 
-    Where they tell nothing that is known, the exit code does.
+    Where they tell nothing that is known, the exit code does. dnf and rpm have many of the same words.
     """
+    lines = list(lines)
+    if not any(_EXIT.search(line[:_LONGEST_LINE]) or _OTHER_KEY in line for line in lines):
+        return ()
     found: dict[int, Explanation] = {}
     code: int | None = None
     for line in (line[:_LONGEST_LINE] for line in lines):

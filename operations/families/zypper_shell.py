@@ -21,7 +21,7 @@ zypp() {
 unlocked() {
   code=0; heard=$(zypper -n --no-refresh locks 2>&1) || code=$?
   [ "$code" -eq 7 ] || return 0
-  printf '%s\n' "$heard" >&2
+  printf '%s\n' "$heard" >&2; echo "gpunode: zypper exits $code" >&2
   echo "gpunode: another program is at work on the node's packages; nothing was changed" >&2; exit 1
 }
 """

@@ -477,6 +477,12 @@ def test_what_zypper_says_is_told_with_cause_and_remedy(line: str, cause: str, r
     assert remedy in told.remedy
 
 
+def test_the_same_words_of_dnf_s_are_not_told_as_zypper_s() -> None:
+    said = "  - nothing provides dkms needed by kmod-nvidia-open-dkms-3:580.95.05-1.el9.noarch"
+    assert zypper_errors.explained([said, "Error: Transaction failed"]) == ()
+    assert len(zypper_errors.explained([said, "gpunode: zypper exits 4"])) == 1
+
+
 @given(st.lists(st.text(max_size=200), max_size=8))
 def test_words_that_nobody_knows_are_no_error(lines: list[str]) -> None:
     assert len(zypper_errors.explained(lines)) <= 3
