@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from gpunode import drift
 from gpunode.cli.drift import _print
 from gpunode.drift import NodeReport, contained_report
 from gpunode.findings import Finding, FindingClass
 from gpunode.fleet import Answer
-from gpunode.settings import settings_from
+from gpunode.node import Node
+from gpunode.settings import Settings, settings_from
+from gpunode.verify import judge
 from tests.unit.test_verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
@@ -27,8 +30,14 @@ def test_what_a_node_said_is_printed_as_text_not_as_markup(capsys: pytest.Captur
     assert "[/bar]" in printed
 
 
-def test_a_node_that_cannot_be_judged_is_an_error_of_its_own() -> None:
-    odd = replace(GOOD, toolkit=replace(GOOD.toolkit, version="1.17.8_custom"))
+def test_a_node_that_cannot_be_judged_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge_but_for_one(settings: Settings, node: Node) -> tuple[Finding, ...]:
+        if node is odd:
+            raise ValueError("'1.17.8_custom' is no version")
+        return judge(settings, node)
+
+    odd = replace(GOOD)
+    monkeypatch.setattr(drift, "judge", judge_but_for_one)
     report = contained_report(Answer("gpu-1", SETTINGS, odd, None))
     assert [item.finding_class for item in report.findings] == [FindingClass.ERROR]
     assert "1.17.8_custom" in (report.findings[0].cause or "")
