@@ -2,10 +2,12 @@
 
 from deploys.component import component, distribution, settings
 from deploys.repositories import trust
+from gpunode.sysctl import KUBERNETES
 from operations import containerd as runtime
-from operations import files, kernel, packages, systemd
+from operations import files, kernel, packages, sysctl, systemd
 
 MODULES = ["overlay", "br_netfilter"]
+SYSCTLS = "/etc/sysctl.d/90-gpunode-kubernetes.conf"
 PROXY = "/etc/systemd/system/containerd.service.d/80-gpunode-proxy.conf"
 
 
@@ -23,13 +25,18 @@ def containerd() -> None:
         modules=MODULES,
     )
     kernel.loaded(name="Load the kernel modules that containers need", modules=MODULES)
+    if asked.kubernetes_sysctls:
+        _kubernetes_sysctls()
     _proxy()
+    _noted_at_start()
     runtime.configuration(
         name=f"Configure containerd: default runtime {asked.default_runtime}",
         default_runtime=asked.default_runtime,
         systemd_cgroup=asked.systemd_cgroup,
         nvidia=settings().toolkit.enabled,
         restart_allowed=settings().disruption.allow != "nothing",
+        cdi=asked.cdi,
+        placement=asked.placement,
         _parallel=settings().disruption.max_parallel,
     )
     systemd.running(name="Run containerd, now and at boot", unit="containerd.service")
@@ -46,6 +53,22 @@ def _install() -> None:
 
 def _package(what: str, wanted: dict[str, str | None], repository: str) -> None:
     packages.installed(name=f"Install {what}", family=distribution().family, wanted=wanted, repository=repository)
+
+
+def _kubernetes_sysctls() -> None:
+    source = "kubernetes-sysctl.conf"
+    files.template(name="Persist what Kubernetes needs of the kernel", path=SYSCTLS, source=source, values=KUBERNETES)
+    sysctl.set_now(name="Set what Kubernetes needs of the kernel", values=KUBERNETES)
+
+
+def _noted_at_start() -> None:
+    """Have it noted what containerd starts with: the one way to tell a changed comment from a changed configuration."""
+    files.template(
+        name="Note what containerd starts with",
+        path=f"/etc/systemd/system/{runtime.LOADED_UNIT}",
+        source="containerd-loaded.service",
+    )
+    systemd.at_boot(name="Note it at every start", unit=runtime.LOADED_UNIT)
 
 
 def _proxy() -> None:

@@ -3,6 +3,7 @@
 from deploys.component import announce
 from deploys.containerd import containerd
 from deploys.cuda import cuda
+from deploys.docker import docker
 from deploys.driver import driver
 from deploys.mps import mps
 from deploys.packaging import packaging
@@ -14,12 +15,13 @@ from deploys.verify import verify
 # A node that preflight refuses gets the refusal and nothing else.
 if preflight():
     # What they are all going to ask the node, so that one round trip answers it.
-    announce(packaging, driver, reboot, cuda, toolkit, containerd, mps, verify)
+    announce(packaging, driver, reboot, cuda, toolkit, containerd, docker, mps, verify)
     packaging()
     driver()
     reboot()
     cuda()
     toolkit()
     containerd()
+    docker()
     mps()
     verify()

@@ -25,21 +25,33 @@ fi
 binary=$(printf '%s\n' "$unit" | sed -n 's/^ExecStart={ path=\([^ ;]*\).*/\1/p' | tail -n 1)
 config=$(printf '%s\n' "$unit" | sed -n 's/^ExecStart=.* \(-c\|--config\)[ =]\([^ ;]*\).*/\2/p' | tail -n 1)
 config=${config:-/etc/containerd/config.toml}
-[ -x "$binary" ] || binary=$(command -v containerd)
+# A binary that the unit names and that is missing is told of; another one on the PATH is not what runs.
+[ -n "$binary" ] || binary=$(command -v containerd)
 echo "binary=$binary"; echo "config=$config"
-if [ -n "$binary" ]; then
+if [ -x "$binary" ]; then
   echo "version=$("$binary" --version)"
   [ -e "$config" ] && echo "text=$(base64 -w0 "$config")"
-  echo "merged=$("$binary" --config "$config" config dump | base64 -w0)"
+  merged=$("$binary" --config "$config" config dump | base64 -w0)
+  echo "merged=$merged"
   # The folders too: a drop-in that was removed leaves no other trace. By ctime: `cp -p` sets any mtime that it likes.
-  overrides=/etc/systemd/system/containerd.service.d
-  imports=$("$binary" --config "$config" config dump | sed -n 's/^imports = \[\(.*\)\]$/\1/p')
-  imports=$(printf '%s' "$imports" | tr -d "\"' " | tr , ' ')
-  drop_ins=/etc/containerd/conf.d
-  for file in "$config" $imports "$drop_ins" "$drop_ins"/*.toml "$overrides" "$overrides"/*.conf; do
-    [ -e "$file" ] && echo "written=$(stat -c %.6Z "$file")"
+  drop_ins=/etc/containerd/conf.d; overrides=/etc/systemd/system/containerd.service.d
+  for file in "$config" "$drop_ins"; do [ -e "$file" ] && echo "written=$(stat -c %.6Z "$file")"; done
+  for file in "$overrides" "$overrides"/*.conf; do [ -e "$file" ] && echo "unit_written=$(stat -c %.6Z "$file")"; done
+  # containerd 1 prints the files, containerd 2 the patterns.
+  imports=$(printf '%s' "$merged" | base64 -d | sed -n 's/^imports = \[\(.*\)\]$/\1/p' | tr -d "\"' " | tr , ' ')
+  seen=" $config "; imported=yes
+  for file in $imports - "$drop_ins"/*.toml; do
+    [ "$file" = - ] && imported=no
+    case "$seen" in *" $file "*) continue;; esac
+    seen="$seen$file "
+    [ -f "$file" ] || continue
+    echo "written=$(stat -c %.6Z "$file")"
+    text=$(base64 -w0 "$file"); echo "drop_in=$imported ${text:--} $file"
   done
-  timeout -k 2 10 ctr plugins ls | grep -E '^io\.containerd\.(grpc\.v1 +cri|cri\.v1 +runtime) ' | sed 's/^/plugin=/'
+  ctr=${binary%/*}/ctr; [ -x "$ctr" ] || ctr=ctr
+  timeout -k 2 10 "$ctr" plugins ls | grep -E '^io\.containerd\.(grpc\.v1 +cri|cri\.v1 +runtime) ' | sed 's/^/plugin=/'
+  noted=/run/gpunode/containerd.loaded
+  [ -e "$noted" ] && echo "loaded=$(cat "$noted") $(stat -c %.6Y "$noted")"
   echo "shims=$(ps -eo comm= | grep -c '^containerd-shim')"
 fi
 """

@@ -20,6 +20,7 @@ from facts.kubelet import Kubelet
 from facts.mps import Mps
 from facts.operating_system import OperatingSystem
 from facts.pci import PciGpus
+from facts.sysctl import KubernetesSysctls
 from facts.toolkit import ContainerToolkit
 from gpunode.node import Node as Reading
 from gpunode.probe import Probe
@@ -42,6 +43,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "disk": Disk,
     "apt_sources": AptSources,
     "mps": Mps,
+    "sysctls": KubernetesSysctls,
 }
 
 

@@ -20,6 +20,7 @@ from gpunode.mps import Mps
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpus
 from gpunode.reading import Reading
+from gpunode.sysctl import KubernetesSysctls
 from gpunode.toolkit import ContainerToolkit
 
 
@@ -42,6 +43,7 @@ class Node(Reading):
     disk: Disk
     apt_sources: AptSources
     mps: Mps = field(default_factory=Mps)
+    sysctls: KubernetesSysctls = field(default_factory=KubernetesSysctls)
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
 

@@ -18,6 +18,7 @@ from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
 from gpunode.reading import Reading
 from gpunode.settings import Settings
+from gpunode.sysctl import KUBERNETES
 from gpunode.verify import judge
 from gpunode.verify.subject import Subject
 
@@ -96,12 +97,13 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         ("cuda", _cuda),
         ("toolkit", _toolkit),
         ("containerd", _containerd),
+        ("docker", _docker),
         ("mps", _mps),
     ):
         found = bad.pop(component, {})
         for step in (*steps(settings, node, found), *_by_hand(settings, node, found)):
             # A service that no container feels may be restarted in any case: a first provisioning is exempt.
-            felt = step.disturbs > Disturbance.restart or node.containerd.shims > 0
+            felt = step.disturbs > Disturbance.restart or _containers(node, component) > 0
             waits = step.disturbs > allowed and felt
             yield replace(step, pending=waits or step.pending)
 
@@ -262,11 +264,11 @@ def _toolkit(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
 
 
 def _containerd(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-    if item := _take(found, Subject.CONTAINERD_VERSION):
+    if item := _take(found, Subject.VERSION):
         yield _step("install containerd", item)
     runtimes = _take(
         found, Subject.DEFAULT_RUNTIME, Subject.SYSTEMD_CGROUP.of("runc"), Subject.SYSTEMD_CGROUP.of("nvidia"),
-        Subject.RUNNING_CONFIGURATION,
+        Subject.RUNNING_CONFIGURATION, Subject.CDI,
     )  # fmt: skip
     plugin = _take(found, Subject.CRI_PLUGIN)
     if runtimes:
@@ -274,7 +276,24 @@ def _containerd(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         yield _step(f"bring its runtimes to what is asked{restart}", runtimes)
     elif plugin:
         yield _step("restart it", plugin)
-    for what, action in ((Subject.SERVICE, "start it"), (Subject.CONTAINERD_AT_BOOT, "start it at boot")):
+    if sysctl := _take(found, *(Subject.SYSCTL.of(name) for name in KUBERNETES)):
+        yield _step("set what Kubernetes needs of the kernel", sysctl)
+    yield from _running(found)
+
+
+def _docker(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
+    if item := _take(found, Subject.VERSION):
+        yield _step("install docker", item)
+    restart = _take(found, Subject.CGROUP_DRIVER, Subject.CDI)
+    reload = _take(found, Subject.DEFAULT_RUNTIME, Subject.RUNTIME_NVIDIA)
+    if differs := restart or reload:
+        how = (" and restart it" if restart else " and have it read them") if node.docker.active else ""
+        yield _step(f"bring its runtimes to what is asked{how}", differs)
+    yield from _running(found)
+
+
+def _running(found: Bad) -> Iterator[Step]:
+    for what, action in ((Subject.SERVICE, "start it"), (Subject.STARTS_AT_BOOT, "start it at boot")):
         if item := _take(found, what):
             yield _step(action, item)
 
@@ -292,3 +311,10 @@ def _mps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
             yield _step("restart the MPS daemon", item)
         else:
             yield _step(f"set {what}", item)
+
+
+def _containers(node: Node, component: str) -> int:
+    """Return how many containers would feel a restart: docker's own may be kept by live-restore."""
+    if component == "docker":
+        return 0 if node.docker.live_restore else node.docker.containers
+    return node.containerd.shims

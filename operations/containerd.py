@@ -1,8 +1,7 @@
-"""containerd's configuration, changed as one transaction: proven before the restart, put back if it fails."""
+"""containerd's runtimes, changed as one transaction: proven before the restart, put back if it fails."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,132 +9,119 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from facts.containerd import Containerd
-from gpunode.containerd.editor import ConfigurationRefused, Runtimes, render
+from gpunode.containerd.change import Placement, change, placed
+from gpunode.containerd.editor import NVIDIA_RUNTIME, ConfigurationRefused, Runtimes
+from gpunode.containerd.shadow import shadows, unexplained
 from gpunode.containerd.state import Containerd as State
 from operations.failure import OperationRefused, known, node_operation
-from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from operations.runtime import Program, changed, pending, ready
 
-_CHANGE = Transaction(
+# What a daemon starts with, noted at each start by a unit of gpunode's (templates/containerd-loaded.service).
+LOADED_UNIT = "gpunode-containerd-loaded.service"
+
+PROGRAM = Program(
     name="containerd",
-    shared="""
-healthy() {
-  # By the clock: ctr itself waits for a daemon that is not there.
-  end=$(($(date +%s) + 30)); state=
-  while [ "$(date +%s)" -lt "$end" ]; do
-    if systemctl is-active --quiet containerd; then
-      state=$(timeout -k 2 5 ctr plugins ls 2>/dev/null |
-        awk '($1=="io.containerd.grpc.v1"&&$2=="cri")||
-          ($1=="io.containerd.cri.v1"&&$2=="runtime"){print $NF}' | sort -u)
-      [ "$state" = ok ] && return 0
-    fi
-    # A machine that goes down takes its daemon with it: that is nobody's fault.
-    [ "$(systemctl is-system-running || true)" != stopping ] || exit 143
-    sleep 0.5
-  done
-  service=$(systemctl is-active containerd || true)
-  journalctl -u containerd -n 8 --no-pager -o cat >&2 2>/dev/null || true
-  return 1
+    unit="containerd.service",
+    plugin="its CRI plugin",
+    # `config dump` is containerd's own check, and exits 0 for a file that it ignores: what it prints is looked at.
+    functions="""
+check() { "$binary" --config "$1" config dump > /dev/null; }
+effective() {
+  "$binary" --config "$1" config dump > "$checkpoint/merged.toml" || return 1
+  awk '
+    /^[ \\t]*\\[/ {
+      section = $0; gsub(/^[ \\t]*\\[|\\][ \\t]*$/, "", section); gsub(/["\\047]/, "", section)
+      ours = sub(/^plugins\\.(io\\.containerd\\.grpc\\.v1\\.cri|io\\.containerd\\.cri\\.v1\\.runtime|cri)/, "", section)
+      sub(/^\\./, "", section); next
+    }
+    ours && $2 == "=" {
+      value = $3; gsub(/["\\047]/, "", value)
+      if (section == "" && $1 == "enable_cdi" || section == "containerd" && $1 == "default_runtime_name" ||
+          section ~ /^containerd\\.runtimes\\.[^.]*\\.options$/ && ($1 == "BinaryName" || $1 == "SystemdCgroup"))
+        print (section == "" ? "" : section ".") $1 "=" value
+    }' "$checkpoint/merged.toml"
 }
-""",
-    checkpoint="""
-mkdir -p "$(dirname "$config")"
-if [ -e "$config" ]; then cp -p "$config" "$checkpoint/config.toml"; fi
-""",
-    change="""
-if [ "$write" = yes ]; then
-  printf '%s' "$encoded" | base64 -d > "$config.gpunode-new"
-  # The file may hold registry credentials: who could not read it before shall not now.
-  if [ -e "$config" ]; then chown --reference="$config" "$config.gpunode-new"; fi
-  chmod "$(stat -c %a "$config" 2>/dev/null || echo 644)" "$config.gpunode-new"
-  sync "$config.gpunode-new"
-  "$binary" --config "$config.gpunode-new" config dump > "$checkpoint/merged.toml" ||
-    reject "containerd refuses the new configuration"
-  mv -f "$config.gpunode-new" "$config"
-fi
-systemctl daemon-reload
-touch "$checkpoint/restarted"
-# A daemon that was restarted often of late would be refused a start, whatever the cause that has been mended since.
-systemctl reset-failed containerd 2>/dev/null || true
-systemctl restart containerd || true
-healthy || reject "after 30 s containerd is $service, its CRI plugin '${state:-not answering}'"
-""",
-    # Whether the daemon may have seen the new file decides on its restart: the old file's time would not show it.
-    restore="""
-rm -f "$config.gpunode-new"
-if [ -e "$checkpoint/config.toml" ]; then
-  cp -p "$checkpoint/config.toml" "$config.gpunode-new" && sync "$config.gpunode-new" || return 1
-  differs=$(cmp -s "$config.gpunode-new" "$config" || echo yes)
-  if [ -n "$differs" ]; then mv -f "$config.gpunode-new" "$config" || return 1; else rm -f "$config.gpunode-new"; fi
-else
-  differs=$([ ! -e "$config" ] || echo yes); rm -f "$config" || return 1
-fi
-if [ -n "$differs" ] || [ -e "$checkpoint/restarted" ]; then
-  systemctl reset-failed containerd 2>/dev/null
-  systemctl restart containerd && healthy && echo "gpunode: containerd runs again as before" >&2 ||
-    echo "gpunode: containerd does not come up with the old file either" >&2
-fi
+digest() { "$binary" --config "$config" config dump 2>/dev/null | sha256sum | cut -d ' ' -f 1; }
+plugin_state() {
+  ctr=${binary%/*}/ctr; [ -x "$ctr" ] || ctr=ctr
+  timeout -k 2 5 "$ctr" plugins ls |
+    awk '($1=="io.containerd.grpc.v1"&&$2=="cri")||($1=="io.containerd.cri.v1"&&$2=="runtime"){print $NF}' | sort -u
+}
 """,
 )
 
 
-def _shadowed(state: State, asked: Runtimes) -> str | None:
-    """Return what the merged configuration says against a root file that is right, None where they agree."""
-    if state.default_runtime != asked.default:
-        return f"default_runtime_name is {state.default_runtime!r}, not {asked.default!r}"
-    for name in ("runc", "nvidia") if asked.nvidia else ("runc",):
-        runtime = state.runtime(name)
-        if runtime is None:
-            return f"there is no runtime {name}"
-        if runtime.systemd_cgroup != asked.systemd_cgroup:
-            return f"SystemdCgroup of {name} is {runtime.systemd_cgroup}"
-    return None
-
-
 @node_operation
-def configuration(default_runtime: str, systemd_cgroup: bool, nvidia: bool, restart_allowed: bool) -> Iterator[Any]:
-    """Bring containerd's runtimes to what is asked, and restart it only where what runs is older than what is written.
+def configuration(
+    default_runtime: str, systemd_cgroup: bool, nvidia: bool, restart_allowed: bool, cdi: bool | None = None,
+    placement: Placement = "auto",
+) -> Iterator[Any]:  # fmt: skip
+    """Bring containerd's runtimes to what is asked, and restart it only where what it runs by differs from its files.
 
     + default_runtime: nvidia or runc
     + systemd_cgroup: SystemdCgroup of runc and nvidia
     + nvidia: whether there is a runtime nvidia
     + restart_allowed: if not, a node that runs containers is left as it is, with the restart pending
+    + cdi: enable_cdi; None leaves it as it is
+    + placement: root, drop-in, or auto: whichever is safe for the version
     """
-    yield from settled(_CHANGE)
+    yield from ready(PROGRAM)
     state = known(host.get_fact(Containerd), "containerd's state")
     if state.version is None:
         if host.state is not None and host.state.is_executing:
-            raise OperationRefused("containerd is not installed; set containerd.source or install it")
+            raise OperationRefused(_missing(state))
         yield StringCommand("true")  # a forecast: the package comes with an operation before this one
         return
-    asked = Runtimes(default=default_runtime, systemd_cgroup=systemd_cgroup, nvidia=nvidia)
+    asked = Runtimes(default=default_runtime, systemd_cgroup=systemd_cgroup, nvidia=nvidia, cdi=cdi)
     try:
-        text = render(state.config_text, state.version, asked)
+        wanted = change(state, asked, placement)
+        own_drop_in = placed(state, asked, placement) == "drop-in"
     except ConfigurationRefused as refusal:
         raise OperationRefused(f"{state.config_path}: {refusal}") from refusal
-    write = text != state.config_text
-    if not write and (reason := _shadowed(state, asked)):
+    writes = bool(wanted and wanted.files)
+    if found := [*shadows(state, asked, own_drop_in)]:
         raise OperationRefused(
-            f"{state.config_path} is right, but the merged configuration is not: {reason}; a drop-in in its `imports` "
-            "shadows the file. Mend or remove that drop-in, then run again"
+            f"what {state.config_path} is to say is overridden by a drop-in: {'; '.join(map(str, found))}. Mend that "
+            "drop-in, or remove it (and its import, where it is one by name), then run again"
         )
-    if state.active and state.cri_plugin is None and not (write or state.stale):
+    if not writes and (found := [*unexplained(state, asked)]):
+        raise OperationRefused(
+            f"{state.config_path} is right, but the merged configuration is not: {'; '.join(map(str, found))}. Look at "
+            "its `imports` and at `containerd config dump`"
+        )
+    if state.active and state.cri_plugin is None and not (writes or state.stale):
         raise OperationRefused(
             "containerd runs, but `ctr plugins ls` does not tell how its CRI plugin is; nothing was changed. Look at "
             "`journalctl -u containerd` and run again"
         )
-    sick = state.active and state.cri_plugin != "ok"
-    if not (write or state.stale or sick):
+    if wanted is None:
         host.noop(f"containerd runs with default runtime {state.default_runtime}")
         return
     if not restart_allowed and state.shims:
-        host.noop(f"restart pending: {state.shims} containers run and disruption.allow is nothing")
-        host.log("restart pending: containerd's configuration is to change, but disruption.allow is nothing")
+        pending(f"{state.shims} containers run and disruption.allow is nothing", "containerd's configuration changes")
         return
-    # A restart alone is tried again when any of the files that the daemon reads was written since.
-    target = target_digest(text, "" if write else str(state.configured_at))
-    refuse_failed(_CHANGE, target)
-    yield transaction_command(
-        _CHANGE, target,
-        config=state.config_path, binary=state.binary or "containerd", write="yes" if write else "no",
-        encoded=base64.b64encode(text.encode()).decode(),
+    yield from changed(
+        PROGRAM, wanted, since=f"{state.configured_at} {state.unit_written_at}", loaded=_runs_by(state),
+        needs=NVIDIA_RUNTIME if nvidia else "", config=state.config_path, binary=state.binary or "containerd",
     )  # fmt: skip
+
+
+def _runs_by(state: State) -> str:
+    """Return the digest of what a healthy daemon runs by; empty where it has to be restarted in any case."""
+    healthy = state.active and state.cri_plugin == "ok"
+    unit_changed = (state.unit_written_at or 0.0) > (state.started_at or 0.0)
+    if not healthy or unit_changed:
+        return ""
+    return state.loaded or (state.merged or "" if not state.stale else "")
+
+
+def _missing(state: State) -> str:
+    if state.binary:
+        return (
+            f"{state.binary}, which the unit containerd.service runs, is missing; nothing was changed. Install its "
+            "package again, or mend the unit"
+        )
+    return "containerd is not installed; set containerd.source or install it"
+
+
+__all__ = ["LOADED_UNIT", "PROGRAM", "configuration"]

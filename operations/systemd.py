@@ -13,6 +13,18 @@ from operations.failure import known, node_operation
 
 
 @node_operation
+def at_boot(unit: str) -> Iterator[Any]:
+    """Keep a unit enabled, whether it runs now or not.
+
+    + unit: the unit's full name
+    """
+    if known(host.get_fact(Unit, unit=unit), unit).enabled:
+        host.noop(f"{unit} is enabled")
+        return
+    yield StringCommand("systemctl", "daemon-reload", "&&", "systemctl", "enable", "--quiet", QuoteString(unit))
+
+
+@node_operation
 def running(unit: str) -> Iterator[Any]:
     """Keep a unit running and started at boot.
 

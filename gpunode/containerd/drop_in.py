@@ -65,6 +65,35 @@ def is_imported(root: str | None, path: str = PATH) -> bool:
     return isinstance(imports, list) and any(fnmatch.fnmatch(path, str(pattern)) for pattern in imports)
 
 
+def with_import(root: str | None, containerd_version: str, path: str = PATH) -> str:
+    """Return the root file with an import of `path`, as it was where it has one; raise ConfigurationRefused."""
+    document, _ = opened(root, containerd_version)
+    if root and is_imported(root, path):
+        return root
+    imports = document.get("imports", [])
+    if not isinstance(imports, list):
+        raise ConfigurationRefused(f"'imports' is no list in this file, but {imports!r}; mend it by hand")
+    if "imports" in document:
+        imports.append(path)
+    else:
+        document["imports"] = [path]
+    return tomlkit.dumps(document)
+
+
+def without_import(root: str | None, path: str = PATH) -> str | None:
+    """Return the root file without an import of exactly `path`, which is about to go; raise ConfigurationRefused."""
+    imports = parsed(root or "").get("imports", [])
+    if not isinstance(imports, list) or path not in imports:
+        return root
+    document = parsed(root or "")
+    kept = [pattern for pattern in imports if pattern != path]
+    if kept:
+        document["imports"] = kept
+    else:
+        del document["imports"]
+    return tomlkit.dumps(document)
+
+
 def _refuse_disabled(document: MutableMapping[str, object]) -> None:
     disabled = document.get("disabled_plugins")
     if isinstance(disabled, list) and {"cri", cri_plugin(2), cri_plugin(3)} & {str(name) for name in disabled}:

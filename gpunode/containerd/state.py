@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tomllib
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,13 +26,35 @@ class Runtime(Reading):
 
 
 @dataclass(frozen=True)
+class DropIn(Reading):
+    """Hold a file beside the root file: what it says of the runtimes, by key below the CRI plugin.
+
+    `imported`: the root file's `imports` name it; `section`: it has a section of the CRI plugin's; `error`: why it
+    cannot be read. The text may hold registry credentials and is in no output.
+    """
+
+    path: str
+    says: tuple[tuple[str, str], ...] = ()
+    imported: bool = True
+    section: bool = False
+    error: str | None = None
+    text: str | None = field(default=None, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields without the text."""
+        return {key: value for key, value in super().to_json().items() if key != "text"}
+
+
+@dataclass(frozen=True)
 class Containerd(Reading):
     """Hold containerd as it is.
 
-    `version` is None where it is not installed. Times are seconds since the epoch; `started_at` is None where it does
-    not run. `default_runtime` and `runtimes` are of the merged configuration (`containerd config dump`), None and
-    empty where it cannot be read; `cri_plugin` is ok, error, skip … as `ctr plugins ls` says. `shims` counts running
-    containers.
+    `version` is None where it is not installed, or where the `binary` that its unit names is missing. Times are seconds
+    since the epoch; `started_at` is None where it does not run. `default_runtime`, `runtimes` and `enable_cdi` are of
+    the merged configuration (`containerd config dump`), None and empty where it cannot be read; `cri_plugin` is ok,
+    error, skip … as `ctr plugins ls` says. `shims` counts running containers. `merged` is the digest of the merged
+    configuration, `loaded` that of the one which the running daemon started with, None where nobody noted it.
+    `configured_at` is when a configuration file was last written, `unit_written_at` when the unit was.
     """
 
     version: str | None
@@ -46,16 +69,42 @@ class Containerd(Reading):
     runtimes: tuple[Runtime, ...]
     cri_plugin: str | None
     shims: int
+    enable_cdi: bool | None = None
+    drop_ins: tuple[DropIn, ...] = ()
+    merged: str | None = None
+    loaded: str | None = None
+    unit_written_at: float | None = None
 
     @property
     def stale(self) -> bool:
-        """Say whether the daemon runs since before its configuration was last written."""
-        return (
-            self.active
-            and self.started_at is not None
-            and self.configured_at is not None
-            and self.configured_at > self.started_at
-        )
+        """Say whether the daemon runs by another configuration than the files', or since before its unit was changed.
+
+        A file in which a comment alone was changed is newer than the daemon and makes no difference to it, where it was
+        noted what the daemon started with; else the files' times decide.
+        """
+        if not self.active or self.started_at is None:
+            return False
+        if self.unit_written_at is not None and self.unit_written_at > self.started_at:
+            return True
+        if self.loaded is not None and self.merged is not None:
+            return self.loaded != self.merged
+        return self.configured_at is not None and self.configured_at > self.started_at
+
+    @property
+    def effective(self) -> tuple[tuple[str, str], ...]:
+        """Return what the merged configuration says, by the keys of `cri_settings`."""
+        found: dict[str, str] = {}
+        _say(found, "enable_cdi", self.enable_cdi)
+        _say(found, "containerd.default_runtime_name", self.default_runtime)
+        for runtime in self.runtimes:
+            options = f"containerd.runtimes.{runtime.name}.options"
+            _say(found, f"{options}.BinaryName", runtime.binary)
+            _say(found, f"{options}.SystemdCgroup", runtime.systemd_cgroup)
+        return tuple(found.items())
+
+    def drop_in(self, path: str) -> DropIn | None:
+        """Return the drop-in of that path."""
+        return next((drop_in for drop_in in self.drop_ins if drop_in.path == path), None)
 
     def runtime(self, name: str) -> Runtime | None:
         """Return the runtime of that name in the merged configuration."""
@@ -88,6 +137,61 @@ def effective_runtimes(merged: str) -> tuple[str | None, tuple[Runtime, ...]]:
     return None, ()
 
 
+def cri_settings(document: dict[str, Any]) -> dict[str, str]:
+    """Return what a parsed file or dump says of the runtimes: key below the CRI plugin -> value as TOML writes it."""
+    found: dict[str, str] = {}
+    for plugin in _CRI_PLUGINS:
+        section = document.get("plugins", {}).get(plugin)
+        if not isinstance(section, dict):
+            continue
+        _say(found, "enable_cdi", section.get("enable_cdi"))
+        containerd = section.get("containerd", {})
+        _say(found, "containerd.default_runtime_name", containerd.get("default_runtime_name"))
+        for name, runtime in containerd.get("runtimes", {}).items():
+            for option in ("BinaryName", "SystemdCgroup"):
+                _say(found, f"containerd.runtimes.{name}.options.{option}", runtime.get("options", {}).get(option))
+    return found
+
+
+def _say(found: dict[str, str], key: str, value: Any) -> None:
+    if isinstance(value, bool):
+        found[key] = str(value).lower()
+    elif isinstance(value, str) and value:
+        found[key] = value
+
+
+def _drop_in(path: str, text: str, imported: bool) -> DropIn:
+    try:
+        document = tomllib.loads(text)
+        says = cri_settings(document)
+        section = any(plugin in document.get("plugins", {}) for plugin in _CRI_PLUGINS)
+    except (tomllib.TOMLDecodeError, AttributeError) as error:
+        return DropIn(path, imported=imported, error=str(error), text=text)
+    return DropIn(path, tuple(sorted(says.items())), imported, section, None, text)
+
+
+def _drop_ins(lines: list[str]) -> tuple[DropIn, ...]:
+    found = []
+    for line in repeated(lines, "drop_in"):
+        imported, encoded, path = line.split(" ", 2)
+        text = decoded({"drop_in": encoded}, "drop_in") if encoded != "-" else ""
+        found.append(_drop_in(path, text or "", imported == "yes"))
+    return tuple(found)
+
+
+# A daemon may take a while to stop before it starts, and what it will start with is noted before.
+_NOTED_BEFORE_START = 300.0
+
+
+def _loaded(noted: str | None, started: float | None) -> str | None:
+    """Return the digest that was noted for this very start of the daemon."""
+    digest, _, when = (noted or "").partition(" ")
+    at = _seconds(when)
+    if not digest or at is None or started is None or at < started - _NOTED_BEFORE_START:
+        return None
+    return digest
+
+
 def _cri_state(plugin_lines: list[str]) -> str | None:
     """Return the CRI plugin's state from `ctr plugins ls` rows (TYPE ID PLATFORMS STATUS).
 
@@ -113,12 +217,17 @@ def _seconds(text: str | None) -> float | None:
         raise ParseError(f"not a time: {text!r}") from error
 
 
+def _latest(times: list[str]) -> float | None:
+    return max((at for at in map(_seconds, times) if at is not None), default=None)
+
+
 def parse_containerd(lines: list[str]) -> Containerd:
     """Parse the containerd probe's lines (facts/containerd.py)."""
     found = values(lines)
     merged = decoded(found, "merged")
     default, runtimes = effective_runtimes(merged) if merged else (None, ())
-    written = [_seconds(time) for time in repeated(lines, "written")]
+    cdi = cri_settings(tomllib.loads(merged)).get("enable_cdi") if merged else None
+    started = _seconds(found.get("started"))
     return Containerd(
         version=program_version(found.get("version", "").partition("containerd ")[2] or found.get("version")),
         binary=found.get("binary"),
@@ -126,10 +235,15 @@ def parse_containerd(lines: list[str]) -> Containerd:
         config_text=decoded(found, "text"),
         active=found.get("ActiveState") == "active",
         enabled=starts_at_boot(found.get("UnitFileState")),
-        started_at=_seconds(found.get("started")),
-        configured_at=max((time for time in written if time is not None), default=None),
+        started_at=started,
+        configured_at=_latest(repeated(lines, "written")),
         default_runtime=default,
         runtimes=runtimes,
         cri_plugin=_cri_state(repeated(lines, "plugin")),
         shims=int(found.get("shims", "0") or 0),
+        enable_cdi=None if cdi is None else cdi == "true",
+        drop_ins=_drop_ins(lines),
+        merged=hashlib.sha256(merged.encode()).hexdigest() if merged else None,
+        loaded=_loaded(found.get("loaded"), started),
+        unit_written_at=_latest(repeated(lines, "unit_written")),
     )

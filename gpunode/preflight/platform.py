@@ -55,6 +55,20 @@ def system_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Ref
             "gpunode/data/distributions.yaml",
             "set containerd.source = 'distribution', or 'present' where it is installed by other means",
         )
+    elif settings.docker.enabled and settings.docker.source == "docker-repository" and found.docker == "":
+        yield Refusal(
+            "docker",
+            f"Docker's repository has no packages for {found.name}",
+            "gpunode/data/distributions.yaml",
+            "set docker.source = 'present' where it is installed by other means",
+        )
+    elif settings.docker.enabled and settings.docker.source == "distribution" and found.family != "apt":
+        yield Refusal(
+            "docker",
+            f"{found.name} has no package docker.io",
+            "gpunode/data/distributions.yaml",
+            "set docker.source = 'docker-repository', or 'present' where it is installed by other means",
+        )
 
 
 def gpu_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:

@@ -4,6 +4,7 @@ from gpunode.settings.component import Component
 from gpunode.settings.containerd import ContainerdSettings
 from gpunode.settings.cuda import CudaSettings
 from gpunode.settings.disruption import DisruptionSettings
+from gpunode.settings.docker import DockerSettings
 from gpunode.settings.driver import DriverSettings
 from gpunode.settings.hosts import check_hosts
 from gpunode.settings.model import OWN_DATA_PREFIX, Settings, component_models, settings_from
@@ -18,6 +19,7 @@ __all__ = [
     "ContainerdSettings",
     "CudaSettings",
     "DisruptionSettings",
+    "DockerSettings",
     "DriverSettings",
     "Problem",
     "ProxySettings",

@@ -32,6 +32,17 @@ class ContainerdSettings(Component):
     systemd_cgroup: bool = Field(
         True, description="Use systemd's cgroup driver for runc and nvidia; must agree with the kubelet's cgroupDriver."
     )
+    cdi: bool | None = Field(None, description="`enable_cdi`, for containerd 1.7 and later; not given: left as it is.")
+    placement: Literal["auto", "root", "drop-in"] = Field(
+        "auto",
+        description=(
+            "Where the runtimes stand: in the `root` file, in a `drop-in` beside it, or `auto`: whichever is safe for "
+            "the version (a drop-in where containerd merges it key by key, as 2.1 does; else the root file)."
+        ),
+    )
+    kubernetes_sysctls: bool = Field(
+        False, description="Set what Kubernetes needs of the kernel: IPv4 forwarding, bridged traffic through iptables."
+    )
 
     def contradictions(self) -> list[tuple[str, str]]:
         """Return a version of a package that gpunode does not install."""

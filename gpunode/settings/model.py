@@ -13,6 +13,7 @@ from gpunode.settings.component import Component
 from gpunode.settings.containerd import ContainerdSettings
 from gpunode.settings.cuda import CudaSettings
 from gpunode.settings.disruption import DisruptionSettings
+from gpunode.settings.docker import DockerSettings
 from gpunode.settings.driver import DriverSettings
 from gpunode.settings.mig import MigSettings
 from gpunode.settings.mps import MpsSettings
@@ -43,6 +44,7 @@ class Settings(BaseModel):
     cuda: CudaSettings = Field(default_factory=lambda: CudaSettings.model_validate({}))
     toolkit: ToolkitSettings = Field(default_factory=lambda: ToolkitSettings.model_validate({}))
     containerd: ContainerdSettings = Field(default_factory=lambda: ContainerdSettings.model_validate({}))
+    docker: DockerSettings = Field(default_factory=lambda: DockerSettings.model_validate({}))
     mig: MigSettings = Field(default_factory=lambda: MigSettings.model_validate({}))
     mps: MpsSettings = Field(default_factory=lambda: MpsSettings.model_validate({}))
     repositories: RepositoriesSettings = Field(default_factory=lambda: RepositoriesSettings.model_validate({}))
@@ -151,6 +153,18 @@ def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
     ):
         message = "needs the nvidia runtime, which toolkit.enabled = False leaves out; use 'runc' or enable the toolkit"
         yield Problem("containerd.default_runtime", written(containerd.default_runtime), message)
+
+    docker = parts.get("docker")
+    if not isinstance(docker, DockerSettings) or not docker.enabled:
+        return
+    if isinstance(toolkit, ToolkitSettings) and docker.default_runtime == "nvidia" and not toolkit.enabled:
+        message = "needs the nvidia runtime, which toolkit.enabled = False leaves out; use 'runc' or enable the toolkit"
+        yield Problem("docker.default_runtime", written(docker.default_runtime), message)
+    if isinstance(containerd, ContainerdSettings) and containerd.enabled:
+        sources = {docker.source, containerd.source} - {"present"}
+        if len(sources) > 1:
+            message = f"cannot stand beside containerd.source {containerd.source!r}: each brings its own containerd"
+            yield Problem("docker.source", written(docker.source), message)
 
 
 def _unknown_names(data: Mapping[str, Any], foreign: Collection[str]) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.verify.containerd import containerd
 from gpunode.verify.cuda import cuda
+from gpunode.verify.docker import docker
 from gpunode.verify.driver import driver
 from gpunode.verify.mps import mps
 from gpunode.verify.next_boot import next_boot
@@ -30,6 +31,8 @@ def judge(settings: Settings, node: Node) -> tuple[Finding, ...]:
     if settings.containerd.enabled:
         findings += containerd(settings, node)
     findings += mps(settings, node)
+    if settings.docker.enabled:
+        findings += docker(settings, node)
     findings += repositories(settings, node)
     return tuple(findings)
 

@@ -6,12 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpunode import versions
+from gpunode.containerd.drop_in import PATH
+from gpunode.containerd.editor import Runtimes
+from gpunode.containerd.shadow import shadows
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.settings import Settings
+from gpunode.sysctl import KUBERNETES
 from gpunode.verify.comparison import RUN, compared
 from gpunode.verify.subject import Subject
+
+_DEFAULT = "containerd.default_runtime_name"
 
 
 def containerd(settings: Settings, node: Node) -> Iterator[Finding]:
@@ -19,12 +25,10 @@ def containerd(settings: Settings, node: Node) -> Iterator[Finding]:
     asked, containerd = settings.containerd, node.containerd
     found, active = containerd.version, containerd.active
     good = found is not None and (asked.version is None or versions.in_branch(found, asked.version))
-    yield compared(
-        "containerd", Subject.CONTAINERD_VERSION, found, asked.version or "any version", good, disturbs=_restart(node)
-    )
+    yield compared("containerd", Subject.VERSION, found, asked.version or "any version", good, disturbs=_restart(node))
     yield compared("containerd", Subject.SERVICE, "running" if active else "stopped", "running", active)
     at_boot = "yes" if containerd.enabled else "no"
-    yield compared("containerd", Subject.CONTAINERD_AT_BOOT, at_boot, "yes", containerd.enabled)
+    yield compared("containerd", Subject.STARTS_AT_BOOT, at_boot, "yes", containerd.enabled)
     # Where the settings forbid a restart that containers would feel, the change is to come: it was not forgotten.
     waits = settings.disruption.allow == "nothing" and containerd.shims > 0
     for item in _runtimes(settings, node):
@@ -37,6 +41,8 @@ def containerd(settings: Settings, node: Node) -> Iterator[Finding]:
             )
         else:
             yield item
+    if asked.kubernetes_sysctls:
+        yield from _sysctls(node)
     if active:
         plugin = containerd.cri_plugin
         yield compared("containerd", Subject.CRI_PLUGIN, plugin, "ok", plugin == "ok", disturbs=_restart(node))
@@ -49,6 +55,8 @@ def _restart(node: Node) -> Disturbance:
 def _runtimes(settings: Settings, node: Node) -> Iterator[Finding]:
     """Judge the merged configuration, and whether the daemon runs by it."""
     asked, containerd = settings.containerd, node.containerd
+    runtimes = Runtimes(asked.default_runtime, asked.systemd_cgroup, settings.toolkit.enabled, asked.cdi)
+    by_drop_in = {item.key: str(item) for item in shadows(containerd, runtimes, containerd.drop_in(PATH) is not None)}
     if containerd.stale:
         yield Finding(
             "containerd", FindingClass.RESTART_PENDING, Subject.RUNNING_CONFIGURATION,
@@ -58,11 +66,29 @@ def _runtimes(settings: Settings, node: Node) -> Iterator[Finding]:
     yield compared(
         "containerd", Subject.DEFAULT_RUNTIME, containerd.default_runtime, asked.default_runtime,
         containerd.default_runtime == asked.default_runtime,
-        cause="the merged configuration (`containerd config dump`) says otherwise", disturbs=_restart(node),
+        cause=by_drop_in.get(_DEFAULT, "the merged configuration (`containerd config dump`) says otherwise"),
+        disturbs=_restart(node),
     )  # fmt: skip
     for name in ("runc", "nvidia") if settings.toolkit.enabled else ("runc",):
         runtime = containerd.runtime(name)
         value = None if runtime is None else str(runtime.systemd_cgroup).lower()
         wanted = str(asked.systemd_cgroup).lower()
         subject = Subject.SYSTEMD_CGROUP.of(name)
-        yield compared("containerd", subject, value, wanted, value == wanted, disturbs=_restart(node))
+        cause = by_drop_in.get(f"containerd.runtimes.{name}.options.SystemdCgroup")
+        yield compared("containerd", subject, value, wanted, value == wanted, cause=cause, disturbs=_restart(node))
+    if asked.cdi is not None:
+        yield compared(
+            "containerd", Subject.CDI, _switch(containerd.enable_cdi), _switch(asked.cdi),
+            containerd.enable_cdi is asked.cdi, cause=by_drop_in.get("enable_cdi"), disturbs=_restart(node),
+        )  # fmt: skip
+
+
+def _switch(value: bool | None) -> str | None:
+    return None if value is None else "on" if value else "off"
+
+
+def _sysctls(node: Node) -> Iterator[Finding]:
+    present = dict(node.sysctls.values)
+    for name, wanted in KUBERNETES.items():
+        found = present.get(name)
+        yield compared("containerd", Subject.SYSCTL.of(name), found, wanted, found == wanted)

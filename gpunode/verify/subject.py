@@ -41,9 +41,9 @@ class Subject(StrEnum):
     TOOLKIT_CONFIGURATION = "config.toml"
     CDI = "CDI specification"
     DEVICE_LINKS = "device links"
-    CONTAINERD_VERSION = "version"
+    VERSION = "version"
     SERVICE = "service"
-    CONTAINERD_AT_BOOT = "starts at boot"
+    STARTS_AT_BOOT = "starts at boot"
     RUNNING_CONFIGURATION = "running configuration"
     DEFAULT_RUNTIME = "default runtime"
     SYSTEMD_CGROUP = "SystemdCgroup of"
@@ -51,6 +51,10 @@ class Subject(StrEnum):
     AT_BOOT = "starts at boot:"
     MPS_SETTING = "daemon"
     COMPUTE_MODE = "compute mode of GPU"
+    CDI = "CDI"
+    SYSCTL = "sysctl"
+    CGROUP_DRIVER = "cgroup driver"
+    RUNTIME_NVIDIA = "runtime nvidia"
 
     def of(self, name: str) -> str:
         """Return the name of one of several: `SystemdCgroup of runc`."""

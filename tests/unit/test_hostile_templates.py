@@ -118,14 +118,14 @@ def test_what_people_write_as_an_exception_is_taken(direct: str) -> None:
 
 def test_every_template_that_takes_values_is_tested_here() -> None:
     with_values = {path.name for path in TEMPLATES.iterdir() if "{{" in path.read_text(encoding="utf-8")}
-    # modules-load.conf takes the constant MODULES of deploys/containerd.py, nvidia-uvm.conf what driver_packages.yaml
-    # calls the module, and the files that hold packages what dpkg itself has for names and versions
-    # (gpunode/driver_packages and gpunode/toolkit read nothing else).
+    # modules-load.conf takes the constant MODULES of deploys/containerd.py, kubernetes-sysctl.conf that of
+    # gpunode/sysctl.py, nvidia-uvm.conf what driver_packages.yaml calls the module, and the files that hold packages
+    # what dpkg itself has for names and versions (gpunode/driver_packages and gpunode/toolkit read nothing else).
     of_packages = {"driver-preferences", "driver-unattended-upgrades.conf", "nvidia-uvm.conf", "toolkit-preferences"}
     of_settings = {"apt-proxy.conf", "http-proxy.conf", "nvidia-parameters.conf"}
     # Of MPS: constants, and the path of a program that gpunode/mps/state.py checks.
     of_packages |= {"nvidia-mps.service", "nvidia-mps-settings"}
-    assert with_values == {"modules-load.conf"} | of_settings | of_packages
+    assert with_values == {"modules-load.conf", "kubernetes-sysctl.conf"} | of_settings | of_packages
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])

@@ -38,7 +38,8 @@ RIGHT = render(None, "1.6.20", Runtimes())
 STATE = Containerd(
     version="1.6.20", binary="/usr/bin/containerd", config_path="/etc/containerd/config.toml", config_text=RIGHT,
     active=True, enabled=True, started_at=10.0, configured_at=5.0, default_runtime="nvidia",
-    runtimes=(Runtime("nvidia", None, None, True), Runtime("runc", None, None, True)), cri_plugin="ok", shims=0,
+    runtimes=(Runtime("nvidia", None, "/usr/bin/nvidia-container-runtime", True), Runtime("runc", None, None, True)),
+    cri_plugin="ok", shims=0,
 )  # fmt: skip
 ASKED = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "restart_allowed": True}
 
@@ -52,20 +53,22 @@ def test_a_containerd_that_is_right_is_left_alone(host: Host) -> None:
 @pytest.mark.parametrize(
     "merged, reason",
     [
-        ({"default_runtime": "runc"}, "default_runtime_name is 'runc', not 'nvidia'"),
-        ({"runtimes": STATE.runtimes[1:]}, "there is no runtime nvidia"),
+        ({"default_runtime": "runc"}, "default_runtime_name is runc, not nvidia"),
+        ({"runtimes": STATE.runtimes[1:]}, "runtimes.nvidia.options.BinaryName is not said"),
         (
             {"runtimes": (STATE.runtimes[0], replace(STATE.runtimes[1], systemd_cgroup=False))},
-            "SystemdCgroup of runc is False",
+            "runtimes.runc.options.SystemdCgroup is false, not true",
         ),
     ],
 )
-def test_a_drop_in_that_shadows_a_right_file_is_refused(host: Host, merged: dict[str, Any], reason: str) -> None:
+def test_a_merged_configuration_that_is_not_what_a_right_file_says_is_refused(
+    host: Host, merged: dict[str, Any], reason: str
+) -> None:
     host.readings[ContainerdFact] = replace(STATE, **merged)
     assert commands(containerd.configuration, host, **ASKED) == []
     (refusal,) = host.refusals
     assert reason in refusal
-    assert "drop-in" in refusal
+    assert "imports" in refusal
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_docs_settings_md_is_current() -> None:
 
 def test_the_document_names_every_setting_once() -> None:
     text = settings_docs.document()
-    assert text.count("| `default_runtime` | one of `nvidia`, `runc` |") == 1
+    assert text.count("| `kubernetes_sysctls` | true or false |") == 1
     assert "| `cuda.key_fingerprint` | string |" in text
     assert "?" not in {
         settings_docs.kind(field.annotation) for field in component_models()["driver"].model_fields.values()

@@ -1,0 +1,103 @@
+"""docker's daemon.json, changed as one transaction: proven by the daemon's own answer, put back if it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import StringCommand
+
+from facts.docker import Docker
+from gpunode.docker.change import change
+from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused
+from gpunode.docker.state import Docker as State
+from operations.failure import OperationRefused, known, node_operation
+from operations.runtime import Program, changed, pending, ready
+
+PROGRAM = Program(
+    name="docker",
+    unit="docker.service",
+    plugin="`docker info`",
+    # dockerd has no merged configuration to print: what it runs by is what it answers, after it has read its file.
+    functions="""
+check() {
+  if "$binary" --help 2>&1 | grep -q -e '--validate'; then "$binary" --validate --config-file "$1" > /dev/null; fi
+}
+effective() { printf '%s\\n' "$expected"; }
+digest() { :; }
+plugin_state() {
+  timeout -k 2 5 docker info --format 'DefaultRuntime={{.DefaultRuntime}}
+CgroupDriver={{.CgroupDriver}}
+{{range $name, $row := .Runtimes}}Runtime {{$name}}={{$row.Path}}
+{{end}}{{if .ServerVersion}}{{else}}no daemon answers{{end}}' > "$checkpoint/effective" || return 0
+  if grep -qxF 'no daemon answers' "$checkpoint/effective"; then return 0; fi
+  lacking=$(as_expected "$checkpoint/effective" | head -n 3 | tr '\\n' ' ')
+  if [ -n "$lacking" ]; then echo "lacks $lacking"; else echo ok; fi
+}
+""",
+)
+
+
+@node_operation
+def configuration(
+    default_runtime: str, systemd_cgroup: bool, nvidia: bool, restart_allowed: bool, cdi: bool | None = None
+) -> Iterator[Any]:
+    """Bring docker's runtimes to what is asked; reload the daemon where that is enough, else restart it.
+
+    + default_runtime: nvidia or runc
+    + systemd_cgroup: systemd's cgroup driver, else cgroupfs
+    + nvidia: whether there is a runtime nvidia
+    + restart_allowed: if not, containers that a restart would end are left alone, with the restart pending
+    + cdi: features.cdi; None leaves it as it is
+    """
+    yield from ready(PROGRAM)
+    state = known(host.get_fact(Docker), "docker's state")
+    if state.daemon_version is None:
+        if host.state is not None and host.state.is_executing:
+            raise OperationRefused(_missing(state))
+        yield StringCommand("true")  # a forecast: the package comes with an operation before this one
+        return
+    try:
+        wanted = change(state, Daemon(default_runtime, systemd_cgroup, nvidia, cdi))
+    except DaemonRefused as refusal:
+        raise OperationRefused(f"{state.config_path}: {refusal}") from refusal
+    if state.active and not state.answers:
+        raise OperationRefused(
+            "docker runs, but `docker info` gives no answer; nothing was changed. Look at `journalctl -u docker` and "
+            "run again"
+        )
+    if wanted is None:
+        host.noop(f"docker runs with default runtime {state.default_runtime}" if state.active else "its file is right")
+        return
+    if wanted.act == "restart" and state.containers and not (restart_allowed or state.live_restore):
+        pending(f"{state.containers} containers run and disruption.allow is nothing", "docker's daemon.json changes")
+        return
+    host.log(_told(state, wanted.act))
+    yield from changed(
+        PROGRAM, wanted, since=state.default_runtime or "", needs=NVIDIA_RUNTIME if nvidia else "",
+        config=state.config_path, binary=state.binary or "dockerd",
+    )  # fmt: skip
+
+
+def _told(state: State, act: str) -> str:
+    if act == "reload":
+        return "docker reads its file again; no container feels it"
+    if act == "nothing":
+        return "docker already does what its file is going to say"
+    if not state.containers:
+        return "docker is restarted; no container runs"
+    kept = "live-restore keeps them running" if state.live_restore else "they end, for live-restore is off"
+    return f"docker is restarted under {state.containers} running containers: {kept}"
+
+
+def _missing(state: State) -> str:
+    if state.binary:
+        return (
+            f"{state.binary}, which the unit docker.service runs, is missing; nothing was changed. Install its package "
+            "again, or mend the unit"
+        )
+    return "docker is not installed; set docker.source or install it"
+
+
+__all__ = ["PROGRAM", "configuration"]
