@@ -32,7 +32,7 @@ CgroupDriver={{.CgroupDriver}}
 {{range $name, $row := .Runtimes}}Runtime {{$name}}={{$row.Path}}
 {{end}}{{if .ServerVersion}}{{else}}no daemon answers{{end}}' > "$checkpoint/effective" || return 0
   if grep -qxF 'no daemon answers' "$checkpoint/effective"; then return 0; fi
-  lacking=$(as_expected "$checkpoint/effective" | head -n 3 | tr '\\n' ' ')
+  lacking=$(as_expected "$checkpoint/effective" | tr '\\n' ' ')
   if [ -n "$lacking" ]; then echo "lacks $lacking"; else echo ok; fi
 }
 """,

@@ -81,7 +81,8 @@ def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> st
     written = {file.path: file.text for file in files}
     root = written.get(state.config_path) or state.config_text or ""
     if place == "drop-in" and written.get(PATH) is not None:
-        return with_import(root, state.version or "", f"{PATH}.gpunode-new")
+        # Of itself it is not there yet, and `config dump` of containerd 2 answers a missing import with its defaults.
+        return with_import(without_import(root), state.version or "", f"{PATH}.gpunode-new")
     return root
 
 

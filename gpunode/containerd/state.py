@@ -179,6 +179,8 @@ def _drop_ins(lines: list[str]) -> tuple[DropIn, ...]:
     return tuple(found)
 
 
+# The digest of a dump that failed.
+_NOTHING = hashlib.sha256(b"").hexdigest()
 # A daemon may take a while to stop before it starts, and what it will start with is noted before.
 _NOTED_BEFORE_START = 300.0
 
@@ -187,7 +189,7 @@ def _loaded(noted: str | None, started: float | None) -> str | None:
     """Return the digest that was noted for this very start of the daemon."""
     digest, _, when = (noted or "").partition(" ")
     at = _seconds(when)
-    if not digest or at is None or started is None or at < started - _NOTED_BEFORE_START:
+    if digest in ("", _NOTHING) or at is None or started is None or at < started - _NOTED_BEFORE_START:
         return None
     return digest
 

@@ -1,0 +1,170 @@
+"""Eight ways to break it: each ends with the old service running and the reason told. And a file that shadows ours.
+
+Real: containerd, its own check, systemd, the file systems. SIMULATED: NVIDIA's runtime, a link to runc; a service that
+ends after its start is killed by a line of its unit's.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.molecule.containerd.conftest import CONFIG, Bench, Machine
+from tests.molecule.containerd.files import text
+
+CRI = 'plugins."io.containerd.grpc.v1.cri"'
+OVERRIDE = "/etc/systemd/system/containerd.service.d/50-fault.conf"
+# The daemon starts, serves, and is killed a second later, where it has the new configuration.
+_ENDS = (
+    r"printf '[Service]\nRestart=no\nExecStartPost=/bin/sh -c \"grep -q nvidia-container-runtime "
+    + CONFIG
+    + r" || exit 0; (sleep 1; kill -9 $MAINPID) & \"\n'"
+    + f" > {OVERRIDE}; systemctl daemon-reload"
+)
+# A valid file; with the runtime type that gpunode writes, containerd 1.6 refuses to load its CRI plugin.
+_PLUGIN = f"""version = 2
+[{CRI}.containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[{CRI}.containerd.runtimes.nvidia]
+  runtime_type = "io.containerd.runtime.v1.linux"
+  runtime_engine = "/usr/bin/nvidia-container-runtime"
+"""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Hold what breaks it, after the daemon has started well; what mends it, the reason, and the file if not kubeadm's.
+
+    `restarted`: the new configuration must be tried to be found wanting, so that the daemon comes back as another one.
+    """
+
+    harm: str
+    reason: str
+    mend: str = ":"
+    before: str | None = None
+    restarted: bool = False
+
+
+FAULTS = {
+    "an unparsable file": Fault(f"echo 'version = = 2' > {CONFIG}", "the file is not TOML"),
+    "schema 4 under an old containerd": Fault(
+        f"echo 'version = 4' > {CONFIG}", "says version = 4, but containerd 1.6.20 reads 1, 2"
+    ),
+    "a read-only file system": Fault(
+        "mount --bind /etc/containerd /etc/containerd; mount -o remount,bind,ro /etc/containerd",
+        f"{CONFIG} cannot be written",
+        "umount /etc/containerd",
+    ),
+    "the binary missing": Fault(
+        "mv /usr/bin/containerd /usr/bin/containerd.gone",
+        "/usr/bin/containerd, which the unit containerd.service runs, is missing",
+        "mv /usr/bin/containerd.gone /usr/bin/containerd",
+    ),
+    "NVIDIA's runtime missing": Fault(
+        "rm /usr/bin/nvidia-container-runtime",
+        "/usr/bin/nvidia-container-runtime is missing",
+        "ln -sf /usr/sbin/runc /usr/bin/nvidia-container-runtime",
+    ),
+    "a service that ends after its start": Fault(
+        _ENDS, "and then the service ended", f"rm {OVERRIDE}; systemctl daemon-reload", restarted=True
+    ),
+    "the plugin in error": Fault(":", "its CRI plugin error", before=_PLUGIN, restarted=True),
+    "a validation that fails": Fault(
+        f"sed -i 's|config_path = .*|config_path = 5|' {CONFIG}",
+        "containerd refuses the new configuration",
+    ),
+    "a full disk": Fault(
+        "cp -a /etc/containerd /tmp/kept; mount -t tmpfs -o size=16k none /etc/containerd; "
+        "cp -a /tmp/kept/. /etc/containerd; rm -r /tmp/kept; "
+        "cat /dev/zero > /etc/containerd/filler 2>/dev/null || true",
+        f"{CONFIG} cannot be written",
+        "umount /etc/containerd",
+    ),
+}
+
+
+@pytest.fixture
+def machine(machines: tuple[Machine, ...]) -> Machine:
+    """Return the node with containerd 1.6."""
+    return machines[0]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_ends_with_the_old_service_running_and_the_reason_told(
+    name: str, machine: Machine, bench: Bench
+) -> None:
+    fault = FAULTS[name]
+    machine.start_with(fault.before or text("kubeadm", machine.version))
+    started = machine.started()
+    machine.out(fault.harm)
+    file = machine.text()
+    try:
+        run = bench.run("gpu-1")
+        assert run.code == 1, run.printed
+        assert fault.reason in run.printed, run.printed
+        assert "Traceback" not in run.printed
+        assert machine.text() == file
+        assert "ActiveState=active" in machine.started()
+        assert (machine.started() == started) is not fault.restarted
+        if not fault.restarted:
+            return
+        assert "containerd runs again as before" in run.printed
+        restored = machine.started()
+        again = bench.run("gpu-1")
+        assert again.code == 1
+        assert "this was tried before and put back" in again.printed
+        assert machine.started() == restored
+    finally:
+        machine.out(fault.mend)
+
+
+def test_a_stale_drop_in_that_shadows_systemd_s_cgroups_is_named_with_its_key_and_nothing_is_changed(
+    machines: tuple[Machine, ...], bench: Bench
+) -> None:
+    machine = machines[1]
+    stale = "/etc/containerd/conf.d/99-nvidia.toml"
+    before = (text("kubeadm", machine.version) or "").replace(
+        "version = 2\n", 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n'
+    )
+    section = (text("kubeadm", machine.version) or "").replace("SystemdCgroup = true", "SystemdCgroup = false")
+    machine.start_with(before)
+    machine.out(f"mkdir -p $(dirname {stale}); cat > {stale} <<'FILE'\n{section}\nFILE\nsystemctl restart containerd")
+    assert machine.serves() == "ok"
+    started = machine.started()
+    run = bench.run("gpu-2")
+    assert run.code == 1, run.printed
+    key = "containerd.runtimes.runc.options.SystemdCgroup"
+    assert f"{stale} says {key} = false, not true" in run.printed
+    assert machine.started() == started
+    (fact,) = _answers(json.loads(bench.facts("gpu-2").stdout))
+    (drop_in,) = fact["drop_ins"]
+    assert (drop_in["path"], dict(drop_in["says"])[key]) == (stale, "false")
+    assert "text" not in drop_in
+    machine.out(f"rm {stale}")
+    assert bench.run("gpu-2").code == 0
+    assert machine.runtimes()[1]["runc"] == (True, None)
+
+
+def test_two_runtimes_side_by_side_with_runc_as_the_default(machines: tuple[Machine, ...], bench: Bench) -> None:
+    run = bench.run("gpu-2", default_runtime="runc", placement="drop-in")
+    assert run.code == 0, run.printed
+    default, runtimes = machines[1].runtimes()
+    assert default == "runc"
+    assert runtimes["nvidia"] == (True, "/usr/bin/nvidia-container-runtime")
+    assert "registry.k8s.io/pause:3.9" in machines[1].out("/opt/other/containerd config dump 2>/dev/null")
+    assert bench.run("gpu-2", default_runtime="runc", placement="drop-in").operations("success") == {}
+    # Back into the root file: the drop-in and its import go.
+    back = bench.run("gpu-2", default_runtime="runc", placement="root", systemd_cgroup=False)
+    assert back.code == 0, back.printed
+    assert machines[1].out("ls /etc/containerd/conf.d") == ""
+    assert machines[1].runtimes()[1]["nvidia"] == (False, "/usr/bin/nvidia-container-runtime")
+
+
+def _answers(payload: Any) -> list[Any]:
+    """Return the fact's answers, wherever pyinfra puts them."""
+    if isinstance(payload, dict):
+        return [payload] if "drop_ins" in payload else [item for value in payload.values() for item in _answers(value)]
+    return [item for value in payload for item in _answers(value)] if isinstance(payload, list) else []
