@@ -31,7 +31,7 @@ COMPONENTS = (
     "driver from the distribution", "driver by runfile", "DKMS", "driver held", "upgrade and change of branch",
     "second gate", "rollback", "removal", "fabric manager", "next boot", "reboot", "CUDA toolkit", "CUDA by runfile",
     "container toolkit", "toolkit configured", "toolkit held", "nvidia-docker2 migrated", "CDI specification",
-    "device links", "containerd", "a container sees its GPU", "MPS", "second run changes nothing", "drift",
+    "device links", "containerd", "docker", "a container sees its GPU", "MPS", "second run changes nothing", "drift",
     "deviations healed", "interruption", "faults in the middle",
 )  # fmt: skip
 LEVELS = ("real", "simulated")
