@@ -1,0 +1,175 @@
+"""The one transaction of container runtimes, run for real by sh; systemctl, containerd and ctr are SIMULATED."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gpunode.containerd.change import change
+from gpunode.containerd.editor import Runtimes, render
+from operations import containerd
+from operations.runtime import transaction
+from operations.script import script
+from operations.transaction import transaction_text
+from tests.unit.test_containerd_change import state
+
+pytestmark = pytest.mark.real
+_SYSTEMCTL = """#!/bin/sh
+echo "$*" >> "$LAB/calls"
+case "$1" in
+  is-active) [ ! -e "$LAB/dead" ] && { [ "$2" = --quiet ] || echo active; } || { [ "$2" = --quiet ] || echo failed; exit 3; };;
+  is-system-running) echo running;;
+  show) cat "$LAB/process";;
+  restart)
+    echo "MainPID=$(wc -l < "$LAB/calls")" > "$LAB/process"; rm -f "$LAB/dead"
+    if [ -e "$LAB/ends" ] && grep -q nvidia "$LAB/config.toml"; then touch "$LAB/ending"; fi;;
+esac
+"""
+# Half of what its `config dump` is: the file as it is. Its comments are dropped, as containerd drops them.
+_CONTAINERD = '#!/bin/sh\n[ ! -e "$LAB/refuses" ] || exit 1\ngrep -v "^#" "$2"\n'
+_CTR = '#!/bin/sh\necho "io.containerd.grpc.v1 cri linux/amd64 ok"\n'
+_SLEEP = '#!/bin/sh\nif [ -e "$LAB/ending" ]; then rm "$LAB/ending"; touch "$LAB/dead"; fi\n'
+RESTART = "restart containerd.service"
+
+
+@dataclass
+class Lab:
+    """Hold a folder that stands for a node."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "config.toml"
+
+    def run(self, text: str, loaded: str = "", needs: str = "") -> subprocess.CompletedProcess[str]:
+        """Let the transaction write a file."""
+        variables = {
+            "program": "containerd", "unit": "containerd.service", "plugin": "its CRI plugin",
+            "notes": str(self.folder / "run"), "loaded": loaded, "needs": needs, "act": "restart",
+            "files": f"{self.config} {base64.b64encode(text.encode()).decode()}",
+            "staged": base64.b64encode(text.encode()).decode(),
+            "expected": "containerd.default_runtime_name=nvidia\ncontainerd.runtimes.nvidia.options.SystemdCgroup=true",
+            "config": str(self.config), "binary": str(self.folder / "bin" / "containerd"),
+        }  # fmt: skip
+        made = transaction_text(transaction(containerd.PROGRAM), "target", variables)
+        made = made.replace("folder=/var/lib/gpunode/transactions", f"folder={self.folder}", 1)
+        (self.folder / "t.sh").write_text(script(made))
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        return subprocess.run(
+            ["sh", self.folder / "t.sh", "change"], env={"PATH": path, "LAB": str(self.folder)}, check=False,
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+
+    @property
+    def restarts(self) -> int:
+        calls = self.folder / "calls"
+        return calls.read_text().splitlines().count(RESTART) if calls.exists() else 0
+
+    @property
+    def journal(self) -> str:
+        return str(json.loads((self.folder / "containerd.json").read_text())["state"])
+
+    @property
+    def noted(self) -> str | None:
+        path = self.folder / "run" / "containerd.loaded"
+        return path.read_text().strip() if path.exists() else None
+
+    def digest(self) -> str:
+        lines = [line for line in self.config.read_text().splitlines(keepends=True) if not line.startswith("#")]
+        done = subprocess.run(["sha256sum"], input="".join(lines), capture_output=True, text=True, check=True)
+        return done.stdout.split()[0]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    (tmp_path / "bin").mkdir()
+    for name, text in (("systemctl", _SYSTEMCTL), ("containerd", _CONTAINERD), ("ctr", _CTR), ("sleep", _SLEEP)):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "process").write_text("MainPID=1\n")
+    found = Lab(tmp_path)
+    found.config.write_text("# old\nversion = 2\n")
+    return found
+
+
+RIGHT = render("# old\nversion = 2\n", "1.7.24", Runtimes())
+
+
+def test_a_change_restarts_once_and_notes_what_the_daemon_runs_by(lab: Lab) -> None:
+    done = lab.run(RIGHT, loaded=lab.digest())
+    assert (done.returncode, lab.journal, lab.restarts) == (0, "done", 1), done.stderr
+    assert lab.config.read_text() == RIGHT
+    assert lab.noted == lab.digest()
+    assert (lab.folder / "containerd" / "config.toml").read_text() == "# old\nversion = 2\n", "the backup is kept"
+
+
+def test_a_file_that_says_the_same_in_other_words_is_written_and_restarts_nothing(lab: Lab) -> None:
+    lab.config.write_text(RIGHT)
+    done = lab.run(f"# another word\n{RIGHT}", loaded=lab.digest())
+    assert (done.returncode, lab.journal, lab.restarts) == (0, "done", 0), done.stderr
+    assert lab.config.read_text().startswith("# another word")
+    assert lab.noted == lab.digest()
+
+
+def test_what_containerd_refuses_never_comes_into_place_and_restarts_nothing(lab: Lab) -> None:
+    (lab.folder / "refuses").touch()
+    done = lab.run(RIGHT)
+    assert (done.returncode, lab.journal, lab.restarts) == (1, "failed", 0)
+    assert "containerd refuses the new configuration" in done.stderr
+    assert lab.config.read_text() == "# old\nversion = 2\n"
+
+
+def test_what_containerd_reads_and_does_not_obey_is_rejected(lab: Lab) -> None:
+    done = lab.run(RIGHT.replace('"nvidia"', '"runc"', 1))
+    assert (done.returncode, lab.journal, lab.restarts) == (1, "failed", 0)
+    assert "it lacks containerd.default_runtime_name=nvidia" in done.stderr
+
+
+def test_a_daemon_that_ends_after_its_start_is_found_out_and_the_old_file_comes_back_with_it(lab: Lab) -> None:
+    (lab.folder / "ends").touch()
+    done = lab.run(RIGHT)
+    assert (done.returncode, lab.journal, lab.restarts) == (1, "failed", 2), done.stderr
+    assert "and then the service ended" in done.stderr
+    assert "containerd runs again as before" in done.stderr
+    assert lab.config.read_text() == "# old\nversion = 2\n"
+    assert lab.noted == lab.digest()
+
+
+def test_a_runtime_that_is_missing_is_told_before_anything_is_written(lab: Lab) -> None:
+    done = lab.run(RIGHT, needs=str(lab.folder / "nvidia-container-runtime"))
+    assert (done.returncode, lab.journal, lab.restarts) == (1, "restored", 0)
+    assert "nvidia-container-runtime is missing" in done.stderr
+    assert lab.config.read_text() == "# old\nversion = 2\n"
+
+
+def test_a_file_that_cannot_be_written_is_told_and_the_target_is_not_blamed(lab: Lab) -> None:
+    (lab.folder / "config.toml.gpunode-new").mkdir()
+    done = lab.run(RIGHT)
+    assert (done.returncode, lab.restarts) == (1, 0)
+    assert "config.toml cannot be written" in done.stderr
+    assert lab.journal != "failed"
+    assert lab.config.read_text() == "# old\nversion = 2\n"
+
+
+@pytest.mark.parametrize("version", ["1.6.20", "1.7.24", "2.1.9"])
+def test_what_is_expected_of_a_file_is_what_the_node_reads_in_it(version: str, lab: Lab) -> None:
+    """The editor's own text goes through the node's awk: both must mean the same keys."""
+    asked = Runtimes(cdi=True) if version != "1.6.20" else Runtimes()
+    wanted = change(state(version, None), asked, "root")
+    assert wanted is not None
+    (lab.folder / "file").write_text(wanted.files[0].text or "")
+    program = (
+        f'checkpoint={lab.folder}; binary={lab.folder}/bin/containerd\n{containerd.PROGRAM.functions}\neffective "$1"'
+    )
+    done = subprocess.run(
+        ["sh", "-c", program, "sh", lab.folder / "file"], env={**os.environ, "LAB": str(lab.folder)}, check=True,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert sorted(done.stdout.split()) == sorted(wanted.expected)
