@@ -23,7 +23,9 @@ pytestmark = pytest.mark.real
 _SYSTEMCTL = """#!/bin/sh
 echo "$*" >> "$LAB/calls"
 case "$1" in
-  is-active) [ ! -e "$LAB/dead" ] && { [ "$2" = --quiet ] || echo active; } || { [ "$2" = --quiet ] || echo failed; exit 3; };;
+  is-active)
+    state=active; [ ! -e "$LAB/dead" ] || state=failed
+    [ "$2" = --quiet ] || echo $state; [ $state = active ];;
   is-system-running) echo running;;
   show) cat "$LAB/process";;
   restart)

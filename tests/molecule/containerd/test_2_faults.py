@@ -69,7 +69,7 @@ FAULTS = {
         "ln -sf /usr/sbin/runc /usr/bin/nvidia-container-runtime",
     ),
     "a service that ends after its start": Fault(
-        _ENDS, "and then the service ended", f"rm {OVERRIDE}; systemctl daemon-reload", restarted=True
+        _ENDS, "containerd is failed", f"rm {OVERRIDE}; systemctl daemon-reload", restarted=True
     ),
     "the plugin in error": Fault(":", "its CRI plugin error", before=_PLUGIN, restarted=True),
     "a validation that fails": Fault(

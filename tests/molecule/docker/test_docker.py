@@ -59,7 +59,7 @@ class Docker:
         """Put a file in place of what is there, and start the daemon anew, by hand."""
         self.out("rm -f /var/lib/gpunode/transactions/docker.json; mkdir -p /etc/docker")
         self.write(text)
-        self.out("systemctl reset-failed docker; systemctl restart docker")
+        self.out("systemctl reset-failed docker; systemctl restart docker || ! [ -s /etc/docker/daemon.json ]")
 
     def write(self, text: str | None) -> None:
         encoded = base64.b64encode((text or "").encode()).decode() or "''"
@@ -92,6 +92,7 @@ def test_a_bare_node_gets_docker_with_the_nvidia_runtime_and_the_second_run_does
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_is_merged_and_never_replaced(name: str, docker: Docker) -> None:
+    # With an empty file docker 20.10 does not start: it does afterwards.
     text = FILES[name]
     docker.start_with(text)
     run = docker.run(source="present")
@@ -170,7 +171,7 @@ FAULTS = {
         "/usr/sbin/dockerd, which the unit docker.service runs, is missing",
         "mv /usr/sbin/dockerd.gone /usr/sbin/dockerd",
     ),
-    "a service that ends after its start": (_ENDS, "after 30 s docker is", f"rm {OVERRIDE}; systemctl daemon-reload"),
+    "a service that ends after its start": (_ENDS, "docker is failed", f"rm {OVERRIDE}; systemctl daemon-reload"),
 }
 
 
