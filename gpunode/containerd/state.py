@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from typing import Any
 
 from gpunode.probe_output import decoded, repeated, values
@@ -170,13 +171,30 @@ def _drop_in(path: str, text: str, imported: bool) -> DropIn:
     return DropIn(path, tuple(sorted(says.items())), imported, section, None, text)
 
 
-def _drop_ins(lines: list[str]) -> tuple[DropIn, ...]:
+def _drop_ins(lines: list[str], root: str | None) -> tuple[DropIn, ...]:
+    """Return the drop-ins in the order in which they are read: that of the imports, and of names within a pattern."""
     found = []
     for line in repeated(lines, "drop_in"):
         imported, encoded, path = line.split(" ", 2)
         text = decoded({"drop_in": encoded}, "drop_in") if encoded != "-" else ""
         found.append(_drop_in(path, text or "", imported == "yes"))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda drop_in: (_place(drop_in.path, root), drop_in.path)))
+
+
+def _place(path: str, root: str | None) -> int:
+    # containerd 1 prints its imports in any order.
+    try:
+        imports = tomllib.loads(root or "").get("imports", [])
+    except tomllib.TOMLDecodeError:
+        return 0
+    patterns = imports if isinstance(imports, list) else []
+    return next((place for place, pattern in enumerate(patterns) if fnmatch(path, str(pattern))), len(patterns))
+
+
+def _digest(dump: str) -> str:
+    """Return the digest of a dump without its imports, as the node makes it: containerd 1 prints those in any order."""
+    lines = [line for line in dump.removesuffix("\n").split("\n") if not line.startswith("imports =")]
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
 
 
 # The digest of a dump that failed.
@@ -244,8 +262,8 @@ def parse_containerd(lines: list[str]) -> Containerd:
         cri_plugin=_cri_state(repeated(lines, "plugin")),
         shims=int(found.get("shims", "0") or 0),
         enable_cdi=None if cdi is None else cdi == "true",
-        drop_ins=_drop_ins(lines),
-        merged=hashlib.sha256(merged.encode()).hexdigest() if merged else None,
+        drop_ins=_drop_ins(lines, decoded(found, "text")),
+        merged=_digest(merged) if merged else None,
         loaded=_loaded(found.get("loaded"), started),
         unit_written_at=_latest(repeated(lines, "unit_written")),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import tomllib
 from dataclasses import replace
@@ -170,9 +171,24 @@ def test_a_newer_file_that_says_the_same_as_the_daemon_was_started_with_takes_no
     assert parse_containerd([*PROBE, *more]).stale is stale
 
 
+def test_the_imports_which_containerd_1_prints_in_any_order_are_no_difference() -> None:
+    def merged(*imports: str) -> str | None:
+        dump = f"imports = {json.dumps(imports)}\nversion = 2\n"
+        return parse_containerd([*PROBE, "merged=" + base64.b64encode(dump.encode()).decode()]).merged
+
+    assert merged("/a.toml", "/b.toml") == merged("/b.toml", "/a.toml") == DIGEST
+
+
+def test_drop_ins_stand_in_the_order_in_which_they_are_read() -> None:
+    root = base64.b64encode(b'imports = ["/z/*.toml", "/a/*.toml"]').decode()
+    lines = [f"drop_in=yes - {path}" for path in ("/a/1.toml", "/z/9.toml", "/z/1.toml", "/other.toml")]
+    found = parse_containerd([*PROBE, f"text={root}", *lines]).drop_ins
+    assert [drop_in.path for drop_in in found] == ["/z/1.toml", "/z/9.toml", "/a/1.toml", "/other.toml"]
+
+
 def test_a_drop_in_is_read_with_what_it_says_and_its_text_is_in_no_output() -> None:
     text = base64.b64encode(b'[plugins.cri.containerd]\ndefault_runtime_name = "x"\npassword = "hunter2"\n').decode()
-    found = parse_containerd([*PROBE, f"drop_in=yes {text} /etc/containerd/conf.d/a b.toml", "drop_in=no - /c.toml"])
+    found = parse_containerd([*PROBE, f"drop_in=yes {text} /etc/containerd/conf.d/a b.toml", "drop_in=no - /z.toml"])
     first, second = found.drop_ins
     assert (first.path, first.imported, first.section) == ("/etc/containerd/conf.d/a b.toml", True, True)
     assert first.says == (("containerd.default_runtime_name", "x"),)

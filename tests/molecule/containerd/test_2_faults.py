@@ -18,12 +18,12 @@ from tests.molecule.containerd.files import text
 CRI = 'plugins."io.containerd.grpc.v1.cri"'
 OVERRIDE = "/etc/systemd/system/containerd.service.d/50-fault.conf"
 # The daemon starts, serves, and is killed a second later, where it has the new configuration.
-_ENDS = (
-    r"printf '[Service]\nRestart=no\nExecStartPost=/bin/sh -c \"grep -q nvidia-container-runtime "
-    + CONFIG
-    + r" || exit 0; (sleep 1; kill -9 $MAINPID) & \"\n'"
-    + f" > {OVERRIDE}; systemctl daemon-reload"
-)
+_ENDS = f"""cat > {OVERRIDE} <<'UNIT'
+[Service]
+Restart=no
+ExecStartPost=/bin/sh -c "grep -q nvidia-container-runtime {CONFIG} || exit 0; (sleep 1; kill -9 $MAINPID) & "
+UNIT
+systemctl daemon-reload"""
 # A valid file; with the runtime type that gpunode writes, containerd 1.6 refuses to load its CRI plugin.
 _PLUGIN = f"""version = 2
 [{CRI}.containerd.runtimes.runc]
@@ -71,7 +71,7 @@ FAULTS = {
     "a service that ends after its start": Fault(
         _ENDS, "containerd is failed", f"rm {OVERRIDE}; systemctl daemon-reload", restarted=True
     ),
-    "the plugin in error": Fault(":", "its CRI plugin error", before=_PLUGIN, restarted=True),
+    "the plugin in error": Fault(":", "its CRI plugin 'error'", before=_PLUGIN, restarted=True),
     "a validation that fails": Fault(
         f"sed -i 's|config_path = .*|config_path = 5|' {CONFIG}",
         "containerd refuses the new configuration",

@@ -152,13 +152,12 @@ def test_containers_that_a_restart_would_end_are_left_alone_and_live_restore_kee
     docker.out("docker rm -f work")
 
 
-_ENDS = (
-    f"mkdir -p $(dirname {OVERRIDE}); "
-    r"printf '[Service]\nRestart=no\nExecStartPost=/bin/sh -c \"grep -q nvidia-container-runtime "
-    + CONFIG
-    + r" || exit 0; (sleep 1; kill -9 $MAINPID) & \"\n'"
-    + f" > {OVERRIDE}; systemctl daemon-reload"
-)
+_ENDS = f"""mkdir -p $(dirname {OVERRIDE}); cat > {OVERRIDE} <<'UNIT'
+[Service]
+Restart=no
+ExecStartPost=/bin/sh -c "grep -q nvidia-container-runtime {CONFIG} || exit 0; (sleep 1; kill -9 $MAINPID) & "
+UNIT
+systemctl daemon-reload"""
 FAULTS = {
     "an unparsable file": (f"echo '{{' > {CONFIG}", "the file is not JSON", ":"),
     "a read-only file system": (
