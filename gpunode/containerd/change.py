@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gpunode import tables, versions
-from gpunode.containerd.drop_in import PATH, drop_in, is_imported, with_import, without_import
+from gpunode.containerd.drop_in import PATH, drop_in, is_imported, with_import, with_imports, without_import
 from gpunode.containerd.editor import ConfigurationRefused, Runtimes, render
 from gpunode.containerd.shadow import wanted
 from gpunode.containerd.state import Containerd
@@ -75,15 +75,19 @@ def _with_drop_in(state: Containerd, version: str, asked: Runtimes) -> tuple[Wri
 
 
 def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> str | None:
-    """Return a root file that can be checked before anything is in place: it imports the new drop-in's own copy."""
+    """Return a root file that can be checked before anything is in place.
+
+    It imports the drop-ins of others by name, and of gpunode's the new copy alone: the old one, which a pattern would
+    find, may be about to go, and `config dump` of containerd 2 answers a missing import with its defaults.
+    """
     if not files:
         return None
     written = {file.path: file.text for file in files}
     root = written.get(state.config_path) or state.config_text or ""
-    if place == "drop-in" and written.get(PATH) is not None:
-        # Of itself it is not there yet, and `config dump` of containerd 2 answers a missing import with its defaults.
-        return with_import(without_import(root), state.version or "", f"{PATH}.gpunode-new")
-    return root
+    imports = [drop_in.path for drop_in in state.drop_ins if drop_in.imported and drop_in.path != PATH]
+    if place == "drop-in":
+        imports.append(f"{PATH}.gpunode-new" if written.get(PATH) is not None else PATH)
+    return with_imports(root, imports)
 
 
 def _expected(asked: Runtimes) -> tuple[str, ...]:

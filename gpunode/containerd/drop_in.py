@@ -94,6 +94,16 @@ def without_import(root: str | None, path: str = PATH) -> str | None:
     return tomlkit.dumps(document)
 
 
+def with_imports(root: str, paths: list[str]) -> str:
+    """Return the root file with exactly these imports; raise ConfigurationRefused where it is not TOML."""
+    document = parsed(root)
+    if paths:
+        document["imports"] = paths
+    elif "imports" in document:
+        del document["imports"]
+    return tomlkit.dumps(document)
+
+
 def _refuse_disabled(document: MutableMapping[str, object]) -> None:
     disabled = document.get("disabled_plugins")
     if isinstance(disabled, list) and {"cri", cri_plugin(2), cri_plugin(3)} & {str(name) for name in disabled}:

@@ -87,6 +87,14 @@ def test_the_way_back_into_the_root_file_takes_drop_in_and_import_along() -> Non
     assert files == {CONFIG: render(KUBEADM, "1.7.24", Runtimes()), PATH: None}
 
 
+def test_what_is_checked_leaves_out_the_drop_in_that_is_about_to_go_and_keeps_those_of_others() -> None:
+    there = DropIn(PATH, section=True, text="")
+    other = DropIn("/etc/containerd/conf.d/50-registry.toml")
+    wanted = change(state("1.7.24", GLOB + KUBEADM, drop_ins=(other, there)), Runtimes(), "root")
+    assert wanted is not None
+    assert tomllib.loads(wanted.staged or "")["imports"] == [other.path]
+
+
 @hypothesis.settings(max_examples=EXAMPLES, deadline=None)
 @given(foreign=FOREIGN)
 def test_any_root_file_gets_one_import_and_loses_nothing_by_it(foreign: dict[str, Any]) -> None:

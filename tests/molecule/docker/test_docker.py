@@ -132,9 +132,9 @@ def test_another_default_runtime_takes_a_reload_and_the_daemon_is_the_same_proce
 
 def test_containers_that_a_restart_would_end_are_left_alone_and_live_restore_keeps_them(docker: Docker) -> None:
     docker.start_with('{"exec-opts": ["native.cgroupdriver=cgroupfs"]}')
-    docker.out(
-        "tar c -C /srv/gpunode-lab/rootfs . | docker import - tiny; docker run -d --name work tiny /bin/sleep 900"
-    )
+    docker.out("docker rm -f work 2>/dev/null; tar c -C /srv/gpunode-lab/rootfs . | docker import - tiny")
+    # Its own cgroup namespace: a node that is itself a container has no cgroups to show to one within it.
+    docker.out("docker run -d --cgroupns private --name work tiny /bin/sleep 900")
     running = docker.out("docker inspect -f '{{.State.Pid}} {{.State.StartedAt}}' work")
     started = docker.out(STARTED)
     run = docker.run(source="present", allow="nothing")
