@@ -41,7 +41,8 @@ def six(family: str) -> dict[str, Deviation]:
     return {
         "a package downgraded": Deviation(_DOWNGRADED[family], "Install NVIDIA container toolkit 1.17.8"),
         "the configuration edited by hand": Deviation(
-            f'sed -i \'s/default_runtime_name = "nvidia"/default_runtime_name = "runc"  # by hand/\' {CONFIG}',
+            f'sed -i \'s/default_runtime_name = "nvidia"/default_runtime_name = "runc"  # by hand/\' {CONFIG}\n'
+            "systemctl restart containerd",
             "Configure containerd: default runtime nvidia",
             "containerd.service",
         ),

@@ -20,6 +20,11 @@ DEVIATIONS = {
     "one of the toolkit's libraries upgraded alone": Deviation(
         "apt-get install -q -y libnvidia-container1=1.18.0-1", "Install NVIDIA container toolkit 1.17.8"
     ),
+    # The daemon was not restarted by that hand: what it runs by is what is asked, and it is left running.
+    "the configuration edited by hand, and not taken up": Deviation(
+        f'sed -i \'s/default_runtime_name = "nvidia"/default_runtime_name = "runc"  # by hand/\' {CONFIG}',
+        "Configure containerd: default runtime nvidia",
+    ),
     "a key file opened to everybody": Deviation(f"chmod 666 {KEYS['apt']}", "Trust the toolkit repository"),
     "a key file given away": Deviation(f"chown operator {KEYS['apt']}", "Trust the toolkit repository"),
     "nvidia_uvm alone unloaded": Deviation("rmmod nvidia_uvm", "Load the NVIDIA kernel module"),

@@ -102,6 +102,8 @@ def test_containers_that_must_not_be_disturbed_keep_running_and_the_restart_is_p
     out(fresh, "ctr run -d --rootfs /srv/gpunode-lab/rootfs work /bin/sleep 600")
     config = "/etc/containerd/config.toml"
     out(fresh, f'sed -i \'s/default_runtime_name = "nvidia"/default_runtime_name = "runc"/\' {config}')
+    # Containers live on; without this the daemon would still run by what is asked, and nothing be to restart.
+    out(fresh, "systemctl restart containerd")
     edited, started = out(fresh, f"cat {config}"), out(fresh, "systemctl show -p ExecMainStartTimestamp containerd")
     asked: dict[str, object] = {"disruption": {"allow": "nothing"}}
     run = converge("--limit", "gpu-1", inventory=inventory_with(tmp_path, {"gpu-1": asked}))
