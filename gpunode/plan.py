@@ -256,7 +256,7 @@ def _toolkit(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     for subject, action in (
         (Subject.TOOLKIT_HELD, "hold its packages"),
         (Subject.TOOLKIT_CONFIGURATION, "write config.toml"),
-        (Subject.CDI, "make the CDI specification anew"),
+        (Subject.CDI_SPECIFICATION, "make the CDI specification anew"),
         (Subject.DEVICE_LINKS, "link NVIDIA's devices in /dev/char, now and whenever the driver is loaded"),
     ):
         if item := _take(found, subject):

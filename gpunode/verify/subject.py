@@ -39,7 +39,7 @@ class Subject(StrEnum):
     TOOLKIT_LEGACY = "nvidia-docker2"
     TOOLKIT_HELD = "held packages"
     TOOLKIT_CONFIGURATION = "config.toml"
-    CDI = "CDI specification"
+    CDI_SPECIFICATION = "CDI specification"
     DEVICE_LINKS = "device links"
     VERSION = "version"
     SERVICE = "service"

@@ -77,7 +77,7 @@ def _specification(node: Node) -> Iterator[Finding]:
     good = bool(node.toolkit.cdi) and not stale
     found = "; ".join(shown) or (f"of driver {loaded}" if good else None)
     cause = "the driver was changed after it was made" if stale else None
-    item = compared("toolkit", Subject.CDI, found, f"of driver {loaded}", good, cause=cause)
+    item = compared("toolkit", Subject.CDI_SPECIFICATION, found, f"of driver {loaded}", good, cause=cause)
     if not good and node.driver.reboot_pending:
         item = replace(item, finding_class=FindingClass.REBOOT_PENDING, cause="another driver is on disk than loaded")
     yield item
