@@ -44,13 +44,16 @@ class Transaction:
 
 # The journal is written beside itself, flushed and renamed: it is never half a journal. `reject` writes what a settled
 # target needs to be blamed for its failure: where not even that can be written, it was the disk.
+# What an earlier change saved, and its script, may still be needed (operations/driver.py): they make room only for a
+# change that begins, in three renames, not for one that refuses to.
 _MECHANISM = """
 umask 077
 checkpoint=$folder/$name; journal=$folder/$name.json
-record() {
+note() {
   printf '{"schema": 1, "state": "%s", "target": "%s", "reason": "%s"}\\n' "$1" "$target" "${2:-}" > "$journal.new" &&
-    sync "$journal.new" && mv -f "$journal.new" "$journal"
+    sync "$journal.new"
 }
+record() { note "$@" && mv -f "$journal.new" "$journal"; }
 reject() {
   echo "gpunode: $1" >&2
   if head -c 65536 /dev/zero > "$folder/.room" 2>/dev/null; then
@@ -74,12 +77,23 @@ rejected=${2:-}
 case "$1" in
   undo) undo; exit;;
 esac
-rm -rf "$checkpoint"; mkdir -p "$checkpoint"
+rm -rf "$checkpoint.new" "$checkpoint.before"; mkdir -p "$checkpoint.new"
+trap 'rm -rf "$folder/$name.new"' EXIT
+checkpoint=$folder/$name.new
 save
+checkpoint=$folder/$name
+note began
 sync -f "$folder"
-record began
+stopped=''
+trap 'stopped=yes' TERM INT HUP
+if [ -e "$checkpoint" ]; then mv -T "$checkpoint" "$checkpoint.before"; fi
+mv -T "$checkpoint.new" "$checkpoint"
+case "$0" in "$folder/$name.sh."*) mv -f "$0" "$folder/$name.sh";; esac
+mv -f "$journal.new" "$journal"
 trap ended EXIT
 trap 'exit 143' TERM INT HUP
+[ -z "$stopped" ] || exit 143
+rm -rf "$checkpoint.before" "$folder/$name.sh."*
 change
 sync -f "$folder"
 record done
@@ -90,11 +104,14 @@ record done
 _RUN = """
 umask 077
 mkdir -p "$folder"
-head -n 1 | base64 -d > "$folder/$name.sh.new"
-sync "$folder/$name.sh.new"; mv -f "$folder/$name.sh.new" "$folder/$name.sh"
+new=$folder/$name.sh.$$
+head -n 1 | base64 -d > "$new"
+sync "$new"
 code=0
 systemd-run --quiet --wait --collect --unit="gpunode-$name" --property=TimeoutStopSec=900 \\
-  /bin/sh -c "exec /bin/sh $folder/$name.sh change > $folder/$name.log 2>&1" || code=$?
+  /bin/sh -c "exec /bin/sh $new change > $folder/$name.log 2>&1" || code=$?
+# A change that began has renamed it.
+rm -f "$new"
 cat "$folder/$name.log"
 # systemd-run may call it a success (as it ends itself) where the machine's shutdown stopped the unit: 143 is SIGTERM.
 if [ "$code" -eq 0 ]; then

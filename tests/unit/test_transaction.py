@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -112,3 +113,71 @@ def test_a_second_request_to_stop_does_not_stop_the_putting_back(tmp_path: Path)
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     assert (done.returncode, *state(tmp_path)) == (143, "restored", "old")
+
+
+@pytest.fixture
+def systemd_run(tmp_path: Path) -> dict[str, str]:
+    """Return an environment whose systemd-run is SIMULATED: it runs what it is told."""
+    (tmp_path / "bin").mkdir()
+    path = tmp_path / "bin/systemd-run"
+    path.write_text('#!/bin/sh\nwhile [ "$1" != /bin/sh ]; do shift; done\nexec "$@"\n')
+    path.chmod(0o755)
+    return {**os.environ, "PATH": f"{path.parent}:{os.environ['PATH']}"}
+
+
+def ask(folder: Path, environment: dict[str, str], transaction: Transaction, target: str, **variables: str) -> int:
+    """Run a transaction as an operation does, in a folder of its own; return its exit status."""
+    command = transaction_command(transaction, target, **variables)
+    (given,) = command.connector_arguments["_stdin"]
+    line = base64.b64decode(given).decode().replace("/var/lib/gpunode/transactions", str(folder))
+    text = command.get_raw_value().replace("/var/lib/gpunode/transactions", str(folder))
+    done = subprocess.run(
+        ["sh", "-c", text], env=environment, input=base64.b64encode(line.encode()).decode() + "\n",
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    return done.returncode
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("refuses", ["exit 1", "false; true", "kill -9 $$"])
+def test_a_change_that_refuses_to_begin_leaves_the_way_back_of_the_last_one(
+    refuses: str, tmp_path: Path, systemd_run: dict[str, str]
+) -> None:
+    folder, file = tmp_path / "state", tmp_path / "file"
+    file.write_text("old")
+    first = Transaction(
+        "t", 'cp "$file" "$checkpoint/file"', 'printf new > "$file"; : > "$checkpoint/unproven"',
+        'cp "$checkpoint/file" "$file"',
+    )  # fmt: skip
+    assert ask(folder, systemd_run, first, "target-1", file=str(file)) == 0
+    assert sorted(content(folder)) == ["t.json", "t.log", "t.sh", "t/file", "t/unproven"]
+    kept = {name: text for name, text in content(folder).items() if name != "t.log"}
+    second = Transaction("t", f': > "$checkpoint/half"\n{refuses}', 'printf newer > "$file"', "true")
+    assert ask(folder, systemd_run, second, "target-2", file=str(file)) != 0
+    now = {name: text for name, text in content(folder).items() if name not in ("t.log", "t.new/half")}
+    assert now == kept
+    undo = ["sh", str(folder / "t.sh"), "undo", "it does not load"]
+    subprocess.run(undo, check=True, capture_output=True, timeout=30)
+    assert (file.read_text(), json.loads((folder / "t.json").read_text())["state"]) == ("old", "failed")
+
+
+@pytest.mark.real
+def test_a_change_that_began_is_undone_by_its_own_script_and_from_what_it_saved(
+    tmp_path: Path, systemd_run: dict[str, str]
+) -> None:
+    folder, file = tmp_path / "state", tmp_path / "file"
+    file.write_text("old")
+    restore = 'cp "$checkpoint/file" "$file"'
+    for number, (change, ends, text) in enumerate(
+        [('printf new > "$file"', "done", "new"), ('printf newer > "$file"; kill -9 $$', "began", "newer")]
+    ):
+        transaction = Transaction("t", 'cp "$file" "$checkpoint/file"', change, f'{restore}; echo {number} >> "$file"')
+        ask(folder, systemd_run, transaction, f"target-{number}", file=str(file))
+        assert (json.loads((folder / "t.json").read_text())["state"], file.read_text()) == (ends, text)
+        assert sorted(content(folder)) == ["t.json", "t.log", "t.sh", "t/file"]
+    subprocess.run(["sh", str(folder / "t.sh"), "undo"], check=True, capture_output=True, timeout=30)
+    assert file.read_text() == "new1\n"
