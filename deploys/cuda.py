@@ -18,6 +18,7 @@ def cuda() -> None:
     if asked.source == "runfile":
         _runfile()
     else:
+        toolkits.none_half_installed(name="Undo a CUDA runfile that was interrupted", version=asked.version)
         trust("cuda")
         packages.installed(
             name=f"Install CUDA toolkit {asked.version}",

@@ -8,7 +8,7 @@ from gpunode.cuda import parse_cuda
 
 
 class CudaToolkits(NodeFact[Reading]):
-    """Read the toolkits under /usr/local, the default link, its nvcc and the profile script.
+    """Read the toolkits under /usr/local, the default link, its nvcc, the profile script, and what was interrupted.
 
     No package brings the uninstaller: only NVIDIA's own installer leaves it.
     """
@@ -25,5 +25,8 @@ done
 [ -e /usr/local/cuda ] && echo "default=$(readlink -f /usr/local/cuda)"
 [ -x /usr/local/cuda/bin/nvcc ] && echo "nvcc=$(/usr/local/cuda/bin/nvcc --version | grep release)"
 [ -e /etc/profile.d/cuda.sh ] && echo profile=yes
+transaction=/var/lib/gpunode/transactions/cuda
+grep -qF '"state": "began"' "$transaction.json" &&
+  sed -n 's/^version=\([0-9.]*\)$/interrupted=\1/p' "$transaction.sh" | head -n 1
 """
     parse = staticmethod(parse_cuda)

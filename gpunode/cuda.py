@@ -18,6 +18,7 @@ class CudaToolkits(Reading):
     """Hold the toolkits under /usr/local (major.minor), where /usr/local/cuda points, and what its nvcc says.
 
     `by_runfile` are those that a .run file installed, `releases` are (major.minor, major.minor.patch) by version.json.
+    `interrupted` is the one that gpunode's transaction has begun and not ended: half a toolkit, perhaps.
     """
 
     versions: tuple[str, ...]
@@ -26,6 +27,7 @@ class CudaToolkits(Reading):
     profile: bool
     by_runfile: tuple[str, ...] = ()
     releases: tuple[tuple[str, str], ...] = ()
+    interrupted: str | None = None
 
     @property
     def default_version(self) -> str | None:
@@ -46,6 +48,7 @@ def parse_cuda(lines: list[str]) -> CudaToolkits:
         profile=found.get("profile") == "yes",
         by_runfile=_versions(repeated(lines, "runfile")),
         releases=tuple((match[1], release) for path, release in pairs if (match := _PATH.match(path)) and release),
+        interrupted=found.get("interrupted"),
     )
 
 

@@ -9,7 +9,7 @@ from pyinfra import host
 
 from facts.cuda import CudaToolkits
 from gpunode.runfile import CUDA_LOG, FOLDER, Runfile
-from operations.failure import known, node_operation
+from operations.failure import OperationRefused, known, node_operation
 from operations.runfile import fetch_command
 from operations.runfile_shell import CHECK, INSTALLER
 from operations.script import script_command
@@ -18,7 +18,10 @@ from operations.transaction import Transaction, refuse_failed, settled, target_d
 # A toolkit of several gigabytes is not copied before it is replaced, but renamed, and renamed back where need be.
 CUDA = Transaction(
     name="cuda",
-    shared=INSTALLER,
+    shared=INSTALLER
+    + r"""
+packaged() { { dpkg-query -S "$toolkit/bin/nvcc" || rpm -qf "$toolkit/bin/nvcc"; } > /dev/null 2>&1; }
+""",
     checkpoint=CHECK
     + r"""
 if [ -e "$toolkit" ]; then : > "$checkpoint/there"; fi
@@ -37,12 +40,35 @@ rm -rf "$runfiles/tmp" "$toolkit.gpunode-before" "$runfile" "$runfile.sha256"
 """,
     restore=r"""
 rm -rf "$runfiles/tmp"
+# Somebody installed packages since.
+if packaged; then
+  echo "gpunode: packages have brought $toolkit by now: it stays as it is" >&2
+  [ ! -e "$toolkit.gpunode-before" ] || echo "gpunode: remove $toolkit.gpunode-before where nobody needs it" >&2
+  return 0
+fi
 if [ -e "$toolkit.gpunode-before" ]; then rm -rf "$toolkit" && mv -T "$toolkit.gpunode-before" "$toolkit" || return 1
 elif [ ! -e "$checkpoint/there" ]; then rm -rf "$toolkit" "/etc/ld.so.conf.d/cuda-$dashed.conf" || return 1; fi
 if [ -s "$checkpoint/link" ]; then ln -sfn "$(cat "$checkpoint/link")" /usr/local/cuda
 elif [ -L /usr/local/cuda ]; then rm -f /usr/local/cuda; fi
 """,
 )
+
+
+@node_operation
+def none_half_installed(version: str) -> Iterator[Any]:
+    """Undo an interrupted installation by a .run file before packages come, and refuse them over what that brings back.
+
+    + version: major.minor of the toolkit that packages are to bring
+    """
+    yield from settled(CUDA)
+    there = known(host.get_fact(CudaToolkits), "the CUDA toolkits")
+    # In preparation nothing is undone yet.
+    if version in there.by_runfile and host.state is not None and host.state.is_executing:
+        raise OperationRefused(
+            f"/usr/local/cuda-{version} was installed by a runfile, and packages would be mixed with it; remove it "
+            f"(`/usr/local/cuda-{version}/bin/cuda-uninstaller`), or set cuda.source = 'runfile'"
+        )
+    host.noop("no installation by a .run file was interrupted")
 
 
 @node_operation
@@ -94,4 +120,4 @@ def linked(version: str) -> Iterator[Any]:
     yield script_command(_LINK, toolkit=f"/usr/local/cuda-{version}")
 
 
-__all__ = ["CUDA", "installed", "linked"]
+__all__ = ["CUDA", "installed", "linked", "none_half_installed"]

@@ -19,9 +19,13 @@ _DROPPED = "CUDA release notes (gpunode/data/cuda.yaml, dropped)"
 
 
 def mixing_refusals(settings: Settings, system: OperatingSystem, there: CudaToolkits) -> Iterator[Refusal]:
-    """Refuse a runfile over the packages of the same toolkit, and packages over a runfile: they share its folder."""
+    """Refuse a runfile over the packages of the same toolkit, and packages over a runfile: they share its folder.
+
+    What an interrupted transaction of ours left there is no toolkit of either: the run undoes it first, and then judges
+    what has come back (operations/cuda.py).
+    """
     asked = settings.cuda
-    if not asked.enabled or asked.version not in there.versions:
+    if not asked.enabled or asked.version not in there.versions or asked.version == there.interrupted:
         return
     folder, by_runfile = f"/usr/local/cuda-{asked.version}", asked.version in there.by_runfile
     if asked.source == "runfile" and not by_runfile:

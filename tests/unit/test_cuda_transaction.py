@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from facts.cuda import CudaToolkits as CudaFact
+from gpunode.cuda import CudaToolkits, parse_cuda
 from operations.cuda import _LINK, CUDA
 from operations.script import script
 from operations.transaction import transaction_text
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.simulated
 
 _INSTALLER = r"""#!/bin/sh
 for word in "$@"; do case "$word" in --toolkitpath=*) toolkit=${word#*=};; esac; done
-mkdir -p "$toolkit/bin"; ln -sfn "$toolkit" "$ROOT/usr/local/cuda"
+mkdir -p "$toolkit/bin"; [ ! -e "$ROOT/dies" ] || kill -9 "$PPID"; ln -sfn "$toolkit" "$ROOT/usr/local/cuda"
 [ ! -e "$ROOT/full" ] || { echo '[ERROR]: No space left on device' > "$ROOT/cuda.log"; exit 1; }
 printf '#!/bin/sh\necho "Cuda compilation tools, release %s, V1"\n' "$(cat "$ROOT/says")" > "$toolkit/bin/nvcc"
 chmod 755 "$toolkit/bin/nvcc"; echo "$*" > "$toolkit/told"
@@ -32,6 +34,7 @@ class Machine:
         (root / "usr/local").mkdir(parents=True)
         (root / "state").mkdir()
         self.file = root / "cuda.run"
+        self.script = ""
         self.says("12.9")
 
     def says(self, version: str) -> None:
@@ -50,13 +53,34 @@ class Machine:
         }  # fmt: skip
         text = transaction_text(CUDA, "target", variables)
         text = text.replace("folder=/var/lib/gpunode/transactions", f"folder={self.root / 'state'}", 1)
-        return self.run(text.replace("/usr/local/cuda", f"{self.root}/usr/local/cuda"), "change")
+        self.script = text.replace("/usr/local/cuda", f"{self.root}/usr/local/cuda")
+        return self.run(self.script, "change")
+
+    def undo(self) -> subprocess.CompletedProcess[str]:
+        """Undo the last change, as the next run does."""
+        return self.run(self.script, "undo")
+
+    def program(self, name: str, text: str) -> None:
+        """Put a SIMULATED program before the node's own."""
+        path = self.root / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def reading(self) -> CudaToolkits:
+        """Return the node's reading, by the fact's own probe."""
+        (self.root / "state/cuda.sh").write_text(script(self.script))
+        text = CudaFact.probe.replace("/usr/local", f"{self.root}/usr/local")
+        text = text.replace("/var/lib/gpunode/transactions", str(self.root / "state"))
+        said = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False).stdout
+        return parse_cuda(said.replace(str(self.root), "").splitlines())
 
     def run(self, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a script's text."""
         return subprocess.run(
             ["sh", "-c", script(text), "gpunode", *arguments],
-            env={"PATH": "/usr/bin:/bin", "ROOT": str(self.root)}, capture_output=True, text=True, check=False,
+            env={"PATH": f"{self.root}/bin:/usr/bin:/bin", "ROOT": str(self.root)},
+            capture_output=True, text=True, check=False,
         )  # fmt: skip
 
     def toolkit(self, version: str) -> Path:
@@ -126,3 +150,18 @@ def test_the_link_is_moved_and_a_folder_in_its_place_is_left_alone(node: Machine
     (node.root / "usr/local/cuda").mkdir()
     done = node.run(text)
     assert done.returncode == 1 and "is left alone" in done.stderr
+
+
+@pytest.mark.parametrize("packaged", [False, True])
+def test_an_interrupted_first_installation_is_read_as_such_and_its_undoing_spares_packages(
+    node: Machine, packaged: bool
+) -> None:
+    (node.root / "dies").touch()
+    # Whether a package brought nvcc.
+    node.program("dpkg-query", "exit 0" if packaged else "exit 1")
+    node.change()
+    assert node.journal == "began" and node.toolkit("12.9").exists()
+    assert node.reading().interrupted == "12.9"
+    assert node.undo().returncode == 0
+    assert (node.journal, node.toolkit("12.9").exists()) == ("restored", packaged)
+    assert node.reading().interrupted is None

@@ -291,6 +291,19 @@ def test_toolkits_of_a_runfile_and_their_releases_are_read() -> None:
     assert found.releases == (("12.8", "12.8.1"), ("12.9", "12.9.1"))
 
 
+@pytest.mark.parametrize("asked", [CUDA, {"version": "12.9"}])
+@pytest.mark.parametrize("by_runfile", [(), ("12.9",)])
+def test_what_our_own_interrupted_installation_left_does_not_lock_the_node_out(
+    asked: dict[str, Any], by_runfile: tuple[str, ...]
+) -> None:
+    settings = settings_from({"driver": ASKED, "cuda": asked})
+    left = replace(toolkits_of(by_runfile), interrupted="12.9")
+    assert refusals(settings, machine(boot=TOOLS, cuda=left)) == ()
+    of_another = replace(toolkits_of(by_runfile), interrupted="12.8")
+    mixed = (asked is CUDA) != bool(by_runfile)
+    assert len(refusals(settings, machine(boot=TOOLS, cuda=of_another))) == int(mixed)
+
+
 def test_cuda_by_runfile_needs_room_for_the_file_and_for_what_it_unpacks() -> None:
     disk = Disk(tuple((folder, "/", 14 * 1024**3) for folder in ("/usr", "/usr/local", "/var", "/boot")))
     settings = settings_from({"driver": ASKED, "cuda": CUDA})

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import inspect
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from deploys import cuda as cuda_deploy
 from facts.boot import Boot as BootFact
 from facts.cuda import CudaToolkits as CudaFact
 from facts.driver import Driver as DriverFact
@@ -122,6 +125,36 @@ def told(command: Any) -> str:
     """Return the script that a transaction's command is given on its standard input."""
     (line,) = command.connector_arguments["_stdin"]
     return base64.b64decode(line).decode()
+
+
+def test_packages_of_cuda_come_after_an_interrupted_runfile_was_undone_and_not_over_what_that_brings_back(
+    host: Host,
+) -> None:
+    host.readings |= {
+        CudaFact: CudaToolkits((), None, None, False), TransactionJournal: Journal("began", "t", None, False)
+    }  # fmt: skip
+    (command,) = commands(operations_cuda.none_half_installed, host, version="12.9")
+    assert "undo" in command and "name=cuda" in command
+    host.readings[CudaFact] = toolkits_of(("12.9",))
+    commands(operations_cuda.none_half_installed, host, version="12.9")
+    assert "packages would be mixed" in host.refusals[0]
+    host.state.is_executing, host.refusals = False, []
+    commands(operations_cuda.none_half_installed, host, version="12.9")
+    assert host.refusals == []
+
+
+def test_the_deploy_asks_for_packages_of_cuda_only_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for name in ("toolkits", "packages", "files"):
+        monkeypatch.setattr(cuda_deploy, name, Mock())
+        for called in ("none_half_installed", "installed", "linked", "template", "absent"):
+            recorder = Mock(side_effect=lambda *, told=f"{name}.{called}", **_: calls.append(told))
+            setattr(getattr(cuda_deploy, name), called, recorder)
+    monkeypatch.setattr(cuda_deploy, "settings", lambda: settings_from({}))
+    monkeypatch.setattr(cuda_deploy, "distribution", Mock())
+    monkeypatch.setattr(cuda_deploy, "trust", lambda name: None)
+    inspect.unwrap(cuda_deploy.cuda)()
+    assert calls == ["toolkits.none_half_installed", "packages.installed", "toolkits.linked", "files.template"]
 
 
 @pytest.mark.parametrize("dkms", [True, False])
