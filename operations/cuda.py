@@ -35,10 +35,18 @@ run_installer "$installer_log" "$runfile" --silent --toolkit --toolkitpath="$too
   echo "gpunode: CUDA $version was not installed; what was there before is put back" >&2; exit 1; }
 said=$("$toolkit/bin/nvcc" --version 2>&1) || true
 case "$said" in *"release $version,"*) ;; *) reject "CUDA $version is installed, and its nvcc says: $said";; esac
-# Gigabytes, and no way back needs them.
+# From here on there is no way back, and the gigabytes that were for it go.
+sync -f "$toolkit"
+: > "$checkpoint/proven"
+sync "$checkpoint/proven"
 rm -rf "$runfiles/tmp" "$toolkit.gpunode-before" "$runfile" "$runfile.sha256"
 """,
     restore=r"""
+if [ -e "$checkpoint/proven" ]; then
+  echo "gpunode: CUDA $version is installed and proven, and stays; only what was for the way back goes" >&2
+  rm -rf "$runfiles/tmp" "$toolkit.gpunode-before" "$runfile" "$runfile.sha256"
+  return
+fi
 rm -rf "$runfiles/tmp"
 # Somebody installed packages since.
 if packaged; then

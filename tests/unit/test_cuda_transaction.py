@@ -165,3 +165,24 @@ def test_an_interrupted_first_installation_is_read_as_such_and_its_undoing_spare
     assert node.undo().returncode == 0
     assert (node.journal, node.toolkit("12.9").exists()) == ("restored", packaged)
     assert node.reading().interrupted is None
+
+
+@pytest.mark.parametrize("signal", ["TERM", "KILL"])
+def test_a_stop_while_the_old_toolkit_is_deleted_leaves_the_new_one(node: Machine, signal: str) -> None:
+    assert node.change().returncode == 0
+    (node.toolkit("12.9") / "old").touch()
+    old = node.toolkit("12.9.gpunode-before")
+    node.program(
+        "rm",
+        f'case "$*" in *cuda.run.sha256) if mkdir "{node.root}/once" 2>/dev/null; then\n'
+        f'/bin/rm -rf "{old}/bin"; kill -{signal} "$PPID"; exit 1; fi;; esac; exec /bin/rm "$@"',
+    )
+    assert node.change().returncode != 0
+    assert (node.root / "once").exists()
+    if signal == "KILL":
+        assert node.journal == "began" and old.exists()
+        assert node.undo().returncode == 0
+    assert node.journal == "restored"
+    assert (node.toolkit("12.9") / "bin/nvcc").exists() and not (node.toolkit("12.9") / "old").exists()
+    assert not old.exists() and not node.file.exists()
+    assert node.link == str(node.toolkit("12.9"))
