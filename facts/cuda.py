@@ -16,11 +16,17 @@ class CudaToolkits(NodeFact[Reading]):
     probe = r"""
 for toolkit in /usr/local/cuda-*; do
   [ -d "$toolkit" ] && [ ! -L "$toolkit" ] || continue
+  # NVIDIA's uninstaller leaves what is not its own.
+  [ "$(ls -A "$toolkit")" = .gpunode-release ] && continue
   echo "toolkit=$toolkit"
   [ -e "$toolkit/bin/cuda-uninstaller" ] && echo "runfile=$toolkit"
-  release=$(sed -n '/"cuda"[[:space:]]*:/,/}/s/.*"version"[[:space:]]*:[[:space:]]*"\([0-9.]*\)".*/\1/p' \
+  # NVIDIA's version.json may tell a date (12.6.20241114): what gpunode installed bears a record, good for that file.
+  sum=$(cat "$toolkit/version.json" | sha256sum | cut -d' ' -f1)
+  if [ -e "$toolkit/.gpunode-release" ] && read -r release recorded < "$toolkit/.gpunode-release" &&
+    [ "$recorded" = "$sum" ]; then echo "release=$toolkit $release"; fi
+  told=$(sed -n '/"cuda"[[:space:]]*:/,/}/s/.*"version"[[:space:]]*:[[:space:]]*"\([0-9.]*\)".*/\1/p' \
     "$toolkit/version.json" | head -n 1)
-  [ -n "$release" ] && echo "release=$toolkit $release"
+  [ -n "$told" ] && echo "told=$toolkit $told"
 done
 [ -e /usr/local/cuda ] && echo "default=$(readlink -f /usr/local/cuda)"
 [ -x /usr/local/cuda/bin/nvcc ] && echo "nvcc=$(/usr/local/cuda/bin/nvcc --version | grep release)"

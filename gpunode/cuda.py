@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from gpunode import tables
 from gpunode.probe_output import repeated, values
 from gpunode.reading import Reading
 
@@ -17,7 +18,8 @@ _PATH = re.compile(r"^/usr/local/cuda-(\d+\.\d+)$")
 class CudaToolkits(Reading):
     """Hold the toolkits under /usr/local (major.minor), where /usr/local/cuda points, and what its nvcc says.
 
-    `by_runfile` are those that a .run file installed, `releases` are (major.minor, major.minor.patch) by version.json.
+    `by_runfile` are those that a .run file installed, `releases` are (major.minor, major.minor.patch): what gpunode
+    recorded when it installed one, else what version.json tells, where that is a release and not a date.
     `interrupted` is the one that gpunode's transaction has begun and not ended: half a toolkit, perhaps.
     """
 
@@ -39,7 +41,9 @@ class CudaToolkits(Reading):
 def parse_cuda(lines: list[str]) -> CudaToolkits:
     """Parse the CUDA probe's lines (facts/cuda.py)."""
     found = values(lines)
-    pairs = (line.partition(" ")[::2] for line in repeated(lines, "release"))
+    known = tables.cuda().toolkit_driver
+    releases = {version: release for version, release in _by_version(lines, "told") if release in known}
+    releases |= dict(_by_version(lines, "release"))
     release = _RELEASE.search(found.get("nvcc", ""))
     return CudaToolkits(
         versions=_versions(repeated(lines, "toolkit")),
@@ -47,9 +51,16 @@ def parse_cuda(lines: list[str]) -> CudaToolkits:
         nvcc_version=release[2] if release else None,
         profile=found.get("profile") == "yes",
         by_runfile=_versions(repeated(lines, "runfile")),
-        releases=tuple((match[1], release) for path, release in pairs if (match := _PATH.match(path)) and release),
+        releases=tuple(sorted(releases.items())),
         interrupted=found.get("interrupted"),
     )
+
+
+def _by_version(lines: list[str], key: str) -> Iterator[tuple[str, str]]:
+    for line in repeated(lines, key):
+        path, _, release = line.partition(" ")
+        if (match := _PATH.match(path)) and release:
+            yield match[1], release
 
 
 def _versions(paths: Iterable[str]) -> tuple[str, ...]:

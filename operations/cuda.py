@@ -35,6 +35,9 @@ run_installer "$installer_log" "$runfile" --silent --toolkit --toolkitpath="$too
   echo "gpunode: CUDA $version was not installed; what was there before is put back" >&2; exit 1; }
 said=$("$toolkit/bin/nvcc" --version 2>&1) || true
 case "$said" in *"release $version,"*) ;; *) reject "CUDA $version is installed, and its nvcc says: $said";; esac
+# Its version.json need not tell the release (facts/cuda.py).
+printf '%s %s\n' "$release" "$(cat "$toolkit/version.json" 2>/dev/null | sha256sum | cut -d' ' -f1)" \
+  > "$toolkit/.gpunode-release"
 # From here on there is no way back, and the gigabytes that were for it go.
 sync -f "$toolkit"
 : > "$checkpoint/proven"
@@ -102,7 +105,7 @@ def installed(file: Runfile, version: str, release: str, proxies: Mapping[str, s
     yield transaction_command(
         CUDA, target,
         runfile=file.path, sha256=file.sha256, runfiles=FOLDER, installer_log=CUDA_LOG, version=version,
-        toolkit=f"/usr/local/cuda-{version}", dashed=version.replace(".", "-"),
+        release=release, toolkit=f"/usr/local/cuda-{version}", dashed=version.replace(".", "-"),
     )  # fmt: skip
 
 

@@ -10,7 +10,10 @@ from lab.packages.deb import Deb, Payload
 
 @dataclass(frozen=True)
 class Release:
-    """Hold a toolkit release: 12.9, 12.9.1, nvcc's own version, build name and date, the driver that ships with it."""
+    """Hold a toolkit release: 12.9, 12.9.1, nvcc's own version, build name and date, the driver that ships with it.
+
+    told: what the version.json of its .run file says instead of the release, as NVIDIA's does for some: with a date
+    """
 
     short: str
     full: str
@@ -18,6 +21,7 @@ class Release:
     build: str
     date: str
     driver: str
+    told: str = ""
 
 
 RELEASES = (
@@ -25,7 +29,13 @@ RELEASES = (
         "12.8", "12.8.1", "12.8.93", "cuda_12.8.r12.8/compiler.35583870_0", "Fri_Feb_21_20:23:50_PST_2025", "570.124.06"
     ),
     Release(
-        "12.9", "12.9.1", "12.9.86", "cuda_12.9.r12.9/compiler.36037853_0", "Tue_May_27_02:21:03_PDT_2025", "575.57.08"
+        "12.9",
+        "12.9.1",
+        "12.9.86",
+        "cuda_12.9.r12.9/compiler.36037853_0",
+        "Tue_May_27_02:21:03_PDT_2025",
+        "575.57.08",
+        told="12.9.20250531",
     ),
     Release(
         "13.0",
@@ -79,10 +89,10 @@ def nvcc_program(release: Release) -> bytes:
     return _NVCC.format(**values).encode()
 
 
-def version_file(release: Release) -> bytes:
-    """Return the toolkit's version.json."""
+def version_file(release: Release, told: str = "") -> bytes:
+    """Return the toolkit's version.json; it says `told` instead of the release where that is not empty."""
     versions = {
-        "cuda": {"name": "CUDA SDK", "version": release.full},
+        "cuda": {"name": "CUDA SDK", "version": told or release.full},
         "cuda_nvcc": {"name": "CUDA NVCC", "version": release.nvcc},
     }
     return (json.dumps(versions, indent=3) + "\n").encode()

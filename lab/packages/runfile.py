@@ -108,7 +108,7 @@ def _cuda() -> list[RunfileFixture]:
             "cuda-installer": ((_HERE / "cuda_installer.py").read_bytes(), 0o755),
             "package.json": (json.dumps({"release": release.full, "version": release.short}).encode(), 0o644),
             "nvcc": (nvcc_program(release), 0o755),
-            "version.json": (version_file(release), 0o644),
+            "version.json": (version_file(release, release.told), 0o644),
         }
         content = archive(name, f"SIMULATED CUDA toolkit {release.full}", "cuda-installer", members)
         found.append(RunfileFixture(f"cuda/{release.full}/local_installers/{name}.run", content))

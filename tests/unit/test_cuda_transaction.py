@@ -22,7 +22,8 @@ for word in "$@"; do case "$word" in --toolkitpath=*) toolkit=${word#*=};; esac;
 mkdir -p "$toolkit/bin"; [ ! -e "$ROOT/dies" ] || kill -9 "$PPID"; ln -sfn "$toolkit" "$ROOT/usr/local/cuda"
 [ ! -e "$ROOT/full" ] || { echo '[ERROR]: No space left on device' > "$ROOT/cuda.log"; exit 1; }
 printf '#!/bin/sh\necho "Cuda compilation tools, release %s, V1"\n' "$(cat "$ROOT/says")" > "$toolkit/bin/nvcc"
-chmod 755 "$toolkit/bin/nvcc"; echo "$*" > "$toolkit/told"
+printf '{"cuda": {"name": "CUDA SDK", "version": "%s"}}\n' "$(cat "$ROOT/tells")" > "$toolkit/version.json"
+: > "$toolkit/bin/cuda-uninstaller"; chmod 755 "$toolkit/bin/nvcc"; echo "$*" > "$toolkit/told"
 """
 
 
@@ -36,10 +37,15 @@ class Machine:
         self.file = root / "cuda.run"
         self.script = ""
         self.says("12.9")
+        self.tells("12.9.1")
 
     def says(self, version: str) -> None:
         """Have the installed nvcc say a version."""
         (self.root / "says").write_text(version)
+
+    def tells(self, release: str) -> None:
+        """Have the installed version.json tell a release, or a date."""
+        (self.root / "tells").write_text(release)
 
     def change(self, version: str = "12.9") -> subprocess.CompletedProcess[str]:
         """Install a version."""
@@ -48,6 +54,7 @@ class Machine:
         self.file.with_name("cuda.run.sha256").write_text(f"{digest}\n")
         variables = {
             "runfile": str(self.file), "sha256": digest, "runfiles": str(self.root / "runfiles"),
+            "release": f"{version}.1",
             "installer_log": str(self.root / "cuda.log"), "version": version, "dashed": version.replace(".", "-"),
             "toolkit": f"/usr/local/cuda-{version}",
         }  # fmt: skip
@@ -186,3 +193,24 @@ def test_a_stop_while_the_old_toolkit_is_deleted_leaves_the_new_one(node: Machin
     assert (node.toolkit("12.9") / "bin/nvcc").exists() and not (node.toolkit("12.9") / "old").exists()
     assert not old.exists() and not node.file.exists()
     assert node.link == str(node.toolkit("12.9"))
+
+
+def test_a_release_whose_version_json_tells_a_date_is_known_by_what_was_recorded(node: Machine) -> None:
+    node.tells("12.9.20250531")
+    assert node.change().returncode == 0
+    found = node.reading()
+    assert (found.by_runfile, found.releases) == (("12.9",), (("12.9", "12.9.1"),))
+    # Another release by hand, into the same folder: the record is of what was there before.
+    version = node.toolkit("12.9") / "version.json"
+    version.write_text(version.read_text().replace("12.9.20250531", "12.9.20250415"))
+    assert node.reading().releases == ()
+    version.write_text(version.read_text().replace("12.9.20250415", "12.9.0"))
+    assert node.reading().releases == (("12.9", "12.9.0"),)
+
+
+def test_a_folder_in_which_an_uninstaller_left_the_record_alone_is_no_toolkit(node: Machine) -> None:
+    assert node.change().returncode == 0
+    for path in ("bin/nvcc", "bin/cuda-uninstaller", "told", "version.json"):
+        (node.toolkit("12.9") / path).unlink()
+    (node.toolkit("12.9") / "bin").rmdir()
+    assert node.reading().versions == ()

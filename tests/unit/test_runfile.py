@@ -279,7 +279,7 @@ def test_one_toolkit_is_never_of_packages_and_of_a_runfile(
 def test_toolkits_of_a_runfile_and_their_releases_are_read() -> None:
     lines = [
         "toolkit=/usr/local/cuda-12.8",
-        "release=/usr/local/cuda-12.8 12.8.1",
+        "told=/usr/local/cuda-12.8 12.8.1",
         "toolkit=/usr/local/cuda-12.9",
         "runfile=/usr/local/cuda-12.9",
         "release=/usr/local/cuda-12.9 12.9.1",
@@ -289,6 +289,10 @@ def test_toolkits_of_a_runfile_and_their_releases_are_read() -> None:
     found = parse_cuda(lines)
     assert (found.versions, found.by_runfile) == (("12.8", "12.9"), ("12.9",))
     assert found.releases == (("12.8", "12.8.1"), ("12.9", "12.9.1"))
+    dated = parse_cuda(["toolkit=/usr/local/cuda-12.6", "told=/usr/local/cuda-12.6 12.6.20241114"])
+    assert dated.releases == (), "a date is no release"
+    recorded = [*lines, "told=/usr/local/cuda-12.9 12.9.0"]
+    assert parse_cuda(recorded).releases == found.releases, "what gpunode recorded counts first"
 
 
 @pytest.mark.parametrize("asked", [CUDA, {"version": "12.9"}])
