@@ -12,9 +12,10 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from facts.boot import Boot
+from facts.boot import Boot as BootFact
 from facts.driver import Driver
 from facts.runfile import FetchedRunfile
+from gpunode.boot import Boot
 from gpunode.driver import DriverState
 from gpunode.driver_packages import Simulation, belongs
 from gpunode.runfile import Runfile, install_arguments, uninstall_arguments
@@ -82,7 +83,7 @@ def installed(
     transaction = runfile_transaction(manager)
     yield from settled(transaction)
     driver = known(host.get_fact(Driver), "the driver's state")
-    boot = known(host.get_fact(Boot), "what boots next")
+    boot = known(host.get_fact(BootFact), "what boots next")
     # A module for a kernel that does not run yet waits for it; the running one may have none.
     waits = boot.next_kernel is not None and boot.next_release != boot.running
     for_next = boot.next_kernel.module_version if boot.next_kernel and waits else driver.module_version
@@ -98,7 +99,7 @@ def installed(
     if state.interrupted:
         yield from manager.finish()
         state = manager.state()
-    target = target_digest(file.name, file.sha256, flavour, str(dkms))
+    target = target_digest(file.name, file.sha256, flavour, str(dkms), _built_with(boot, driver))
     refuse_failed(transaction, target)
     going = sorted(state.driver)
     # To the packages' part of the transaction: all of them go, and none is to come.
@@ -121,6 +122,13 @@ def _is_there(driver: DriverState, version: str, flavour: str, dkms: bool, waits
     return (driver.module_version, driver.module_flavour) == (version, flavour) or (
         waits and driver.module_version is None
     )
+
+
+def _built_with(boot: Boot, driver: DriverState) -> str:
+    """Return what decides, beside the settings, whether the module can be built: where it changes, it may be."""
+    kernel = boot.next_kernel
+    headers = kernel is not None and kernel.headers
+    return repr((boot.running, boot.next_release, headers, boot.compiler, boot.build_tools, driver.nouveau_loaded))
 
 
 def _refuse_more_than_the_driver(going: Sequence[str], simulation: Simulation) -> None:

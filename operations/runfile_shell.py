@@ -163,7 +163,14 @@ if [ -n "$packages" ]; then
 fi
 # Without arguments there is nothing to install but what DKMS builds as it is proven.
 [ -z "$install" ] || install_runfile "$runfile" $install || {
-  echo "gpunode: the driver $upstream was not installed; what was there before is put back" >&2; exit 1; }
+  echo "gpunode: the driver $upstream was not installed; what was there before is put back" >&2
+  # A disk that is full, or somebody who stopped it (128 and more), is no fault of the installer's.
+  case "$code:$(tail -n 40 "$log")" in
+    *'No space left on device'*) ;;
+    [0-9]:*|[0-9][0-9]:*|1[01][0-9]:*|12[0-7]:*) reject "the installer of $upstream exits $code: \
+${advice:-see its log}; another kernel, its headers, gcc, make or dkms make it another try";;
+  esac
+  exit 1; }
 [ "$(library_version)" = "$upstream" ] || reject "$upstream was installed, and the library is $(library_version)"
 prove
 for package in $packages; do

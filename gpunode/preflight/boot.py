@@ -43,6 +43,8 @@ def boot_refusals(
     # What is there already need not be built again; anything else must be, even where an older module is on the disk.
     there = kernel.module_version is not None and asked is not None and versions.in_branch(kernel.module_version, asked)
     there = there and not (source is not None and of_another_source(source, installed))
+    # The packages' modules go as the runfile comes.
+    there = there and not (settings.driver.source == "runfile" and tuple(installed))
     can_install = tables.installs_headers(system.id)
     if (
         builds

@@ -190,13 +190,19 @@ def test_packages_that_would_take_others_with_them_are_left_alone(host: Host) ->
 
 
 def test_a_runfile_that_was_proven_not_to_work_is_not_tried_again(host: Host) -> None:
-    target = target_digest(FILE.name, SHA, "open", "True")
+    built_with = repr((TOOLS.running, None, False, None, TOOLS.build_tools, False))
+    target = target_digest(FILE.name, SHA, "open", "True", built_with)
     host.readings |= {
         DriverFact: replace(THERE, runfile=False), BootFact: TOOLS, PackagesFact: DriverPackages(()),
         TransactionJournal: Journal("failed", target, "it does not load", False),
     }  # fmt: skip
     assert commands(operations_runfile.installed, host, **INSTALL) == []
     assert "it does not load" in host.refusals[0]
+    kernel = Kernel("6.1.0-41-amd64", headers=False)
+    other = replace(TOOLS, next_release=kernel.release, kernels=(kernel,))
+    for boot in (replace(TOOLS, compiler="13"), replace(TOOLS, build_tools=("gcc", "make")), other):
+        host.readings[BootFact] = boot
+        assert len(commands(operations_runfile.installed, host, **INSTALL)) == 1
 
 
 def test_cuda_is_fetched_and_installed_only_where_its_release_is_not_there(host: Host) -> None:

@@ -6,6 +6,7 @@ SIMULATED: NVIDIA's installer, apt, dpkg, modprobe (simulated_dpkg.py).
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -56,23 +57,29 @@ class Machine(SimulatedDpkg):
         path.with_name(f"{path.name}.sha256").write_text(f"{hashlib.sha256(path.read_bytes()).hexdigest()}\n")
         return path
 
-    def by_runfile(self, version: str, rollback: str = "required") -> subprocess.CompletedProcess[str]:
-        """Run the transaction to a version, as operations.runfile.installed asks for it."""
+    def by_runfile(
+        self, version: str, rollback: str = "required", text: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the transaction to a version, as operations.runfile.installed asks for it; `text`: another installer."""
         path = self.runfiles / f"NVIDIA-Linux-{_MACHINE}-{version}.run"
+        if text is not None:
+            path.write_text(text)
+            path.with_name(f"{path.name}.sha256").write_text(f"{hashlib.sha256(text.encode()).hexdigest()}\n")
         there = self.runfile
         going = " ".join(f"{name}-" for name in self.packages)
         variables = {
-            "runfile": str(path), "sha256": hashlib.sha256(_INSTALLER.encode()).hexdigest(), "upstream": version,
+            "runfile": str(path), "sha256": hashlib.sha256((text or _INSTALLER).encode()).hexdigest(),
+            "upstream": version,
             "runfiles": str(self.runfiles), "installer_log": f"{self.root}/var/log/nvidia-installer.log",
             "install": "--silent --new", "uninstall": "--silent --leave", "before_install": "--silent --before",
             "before_uninstall": "--silent", "before_version": there or "", "arguments": going, "expected": "",
             "names": "", "kernel": "", "own": "^nvidia-.*$", "foreign": "^$", "rollback": rollback, "holding": "",
         }  # fmt: skip
-        text = transaction_text(runfile_transaction(APT), "target-1", variables)
-        text = text.replace("folder=/var/lib/gpunode/transactions", f"folder={self.state}", 1)
+        told = transaction_text(runfile_transaction(APT), "target-1", variables)
+        told = told.replace("folder=/var/lib/gpunode/transactions", f"folder={self.state}", 1)
         for place in PLACES:
-            text = re.sub(rf"(?<![\w./]){re.escape(place)}", f"{self.root}{place}", text)
-        (self.state / "driver.sh").write_text(script(text))
+            told = re.sub(rf"(?<![\w./]){re.escape(place)}", f"{self.root}{place}", told)
+        (self.state / "driver.sh").write_text(script(told))
         return self.run("change")
 
     @property
@@ -120,15 +127,14 @@ def test_an_upgrade_under_a_loaded_module_keeps_both_files_and_waits_for_the_boo
 def test_an_installer_that_fails_has_the_end_of_its_log_and_a_remedy_in_our_error(node: Machine) -> None:
     node.write("broken", NEW)
     done = node.by_runfile(NEW)
-    assert (done.returncode, node.journal, node.runfile) == (1, "restored", None)
+    assert (done.returncode, node.journal, node.runfile) == (1, "failed", None)
     assert (
         f"NVIDIA-Linux-{_MACHINE}-{NEW}.run exits 1; the end of {node.root}/var/log/nvidia-installer.log" in done.stderr
     )
     assert "ERROR: Unable to build the kernel module." in done.stderr
     assert "gpunode: the module could not be built" in done.stderr
-    # It is no proof against the driver: the cause may be mended.
-    node.write("broken")
-    assert node.by_runfile(NEW).returncode == 0
+    reason = json.loads((node.state / "driver.json").read_text())["reason"]
+    assert reason.startswith(f"the installer of {NEW} exits 1: the module could not be built")
 
 
 def test_the_end_of_an_older_log_is_not_shown(node: Machine) -> None:
@@ -170,7 +176,7 @@ def test_an_installer_that_failed_before_it_touched_anything_is_not_run_again_to
     node.keep(NEW)
     node.write("broken", NEW)
     assert node.by_runfile(NEW).returncode == 1
-    assert (node.runfile, node.journal) == (OLD, "restored")
+    assert (node.runfile, node.journal) == (OLD, "failed")
     assert [line.split()[0] for line in node.ran] == [OLD, NEW]
 
 
@@ -234,7 +240,14 @@ def test_packages_come_back_held_and_served_where_the_runfile_does_not_work(pack
 def test_packages_come_back_where_the_installer_fails(packaged: Machine) -> None:
     packaged.write("broken", NEW)
     done = packaged.by_runfile(NEW)
-    assert (done.returncode, packaged.journal, packaged.packages) == (1, "restored", BEFORE), done.stderr
+    assert (done.returncode, packaged.journal, packaged.packages) == (1, "failed", BEFORE), done.stderr
+
+
+@pytest.mark.parametrize("fault", ["echo 'ERROR: No space left on device' >&2; exit 1", "kill -9 $$"])
+def test_a_full_disk_and_a_killed_installer_are_no_proof_against_the_driver(packaged: Machine, fault: str) -> None:
+    text = _INSTALLER.replace("version=${0##*-}", f"{fault}\nversion=${{0##*-}}", 1)
+    done = packaged.by_runfile(NEW, text=text)
+    assert (done.returncode != 0, packaged.journal, packaged.packages) == (True, "restored", BEFORE), done.stderr
 
 
 def test_packages_that_cannot_be_saved_are_not_removed(packaged: Machine) -> None:
