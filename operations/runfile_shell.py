@@ -19,9 +19,11 @@ give_up() {
   [ "$(size)" = 0 ] || echo "gpunode: the $(size) bytes that came are kept: the next run goes on from there" >&2
   exit 1
 }
+attempts=0
 download() {
-  tries=0
+  tries=0; restarted=''
   while :; do
+    attempts=$((attempts + 1))
     before=$(size); code=0
     status=$(curl --fail --silent --show-error --location --continue-at - --connect-timeout 15 --speed-limit 1024 \
       --speed-time 60 --output "$part" --write-out '%{http_code}' "$url" 2>"$folder/.said") || code=$?
@@ -31,14 +33,16 @@ download() {
       # There is no more than what came already, or the server cannot go on in the middle: from the start, once.
       22:416|33:*|36:*) [ "$before" -gt 0 ] || give_up "$said"
         if has "$part"; then return 0; fi
-        rm -f "$part";;
+        rm -f "$part"; before=0
+        [ -z "$restarted" ] || give_up "the server does not go on in the middle of a file, and cut it twice"
+        restarted=yes;;
       22:408|22:429|22:5*) ;;
       22:*) give_up "the server answers $status; look at the address in the settings";;
       23:*) give_up "it could not be written to $folder: $said";;
     esac
     # A connection that brought something is worth another try.
     if [ "$(size)" -gt "$before" ]; then tries=0; else tries=$((tries + 1)); fi
-    [ "$tries" -lt 4 ] || give_up "$said"
+    if [ "$tries" -ge 4 ] || [ "$attempts" -ge 100 ]; then give_up "$said"; fi
     sleep 2
   done
 }

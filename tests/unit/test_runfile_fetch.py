@@ -22,6 +22,8 @@ class Server:
 
     def __init__(self, content: bytes) -> None:
         self.content, self.cut, self.ranges, self.status = content, len(content), True, 200
+        # How much comes over one connection; None: all of it.
+        self.step: int | None = None
         self.asked: list[str] = []
         outer = self
 
@@ -39,7 +41,8 @@ class Server:
                     self.send_header("Content-Range", f"bytes {start}-{whole - 1}/{whole}")
                 self.send_header("Content-Length", str(len(outer.content) - start))
                 self.end_headers()
-                self.wfile.write(outer.content[start : max(start, outer.cut)])
+                ends = outer.cut if outer.step is None else start + outer.step
+                self.wfile.write(outer.content[start : max(start, ends)])
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -127,6 +130,25 @@ def test_a_server_that_cannot_resume_is_asked_from_the_start(tmp_path: Path, ser
     part.write_bytes(CONTENT[:1000])
     done, path = fetch(tmp_path, server)
     assert (done.returncode, path.read_bytes()) == (0, CONTENT), done.stderr
+
+
+def test_a_server_that_cannot_resume_and_cuts_is_given_up(tmp_path: Path, server: Server) -> None:
+    server.ranges, server.cut = False, 60_000
+    done, path = fetch(tmp_path, server)
+    assert done.returncode == 1 and not path.exists()
+    assert "does not go on in the middle of a file, and cut it twice" in done.stderr
+    assert server.asked == ["", "bytes=60000-", "", "bytes=60000-"]
+    server.cut = len(CONTENT)
+    done, path = fetch(tmp_path, server)
+    assert (done.returncode, path.read_bytes()) == (0, CONTENT), done.stderr
+
+
+def test_a_server_that_brings_a_little_each_time_is_given_up_in_the_end(tmp_path: Path, server: Server) -> None:
+    server.step = 10
+    done, path = fetch(tmp_path, server)
+    assert done.returncode == 1 and not path.exists()
+    assert "the 1000 bytes that came are kept" in done.stderr
+    assert len(server.asked) == 100
 
 
 def test_a_file_that_the_server_does_not_have_is_said_at_once(tmp_path: Path, server: Server) -> None:

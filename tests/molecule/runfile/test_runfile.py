@@ -192,6 +192,10 @@ def test_an_installer_that_exits_1_has_its_log_in_our_error_and_the_driver_of_be
     # In the middle of it the old files were gone already, and the old file cannot work under this fault either.
     if fault == "build":
         assert out(node, ON_DISK) == "580.95.05"
+        again = driver.install(node, "580.82.07")
+        assert again.code == 1
+        assert "this was tried before and put back: the installer of 580.82.07 exits 1" in again.printed
+        out(node, "rm /var/lib/gpunode/transactions/driver.json")
     healed = driver.install(node, "580.95.05")
     assert healed.code == 0, healed.printed
     assert (out(node, ON_DISK), out(node, LOADED)) == ("580.95.05", "580.95.05")
