@@ -46,7 +46,9 @@ for library in /usr/lib/*-linux-gnu/libnvidia-ml.so.1 /usr/lib64/libnvidia-ml.so
 done
 # No package brings the uninstaller: only NVIDIA's own installer leaves it.
 [ -f /usr/bin/nvidia-uninstall ] || [ -f /usr/bin/nvidia-installer ] && echo runfile=yes
-for sources in /var/lib/dkms/nvidia/*/source; do [ -e "$sources" ] && { echo dkms=yes; break; }; done
+for sources in /var/lib/dkms/nvidia/*/source; do
+  sources=${sources%/source}; [ -e "$sources/source" ] && echo "dkms=${sources##*/}"
+done
 [ -e /var/lib/gpunode/transactions/driver/unproven ] && echo unproven=yes
 [ -d /sys/module/nouveau ] && echo nouveau=yes
 for service in nvidia-fabricmanager nvidia-persistenced; do

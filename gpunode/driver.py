@@ -30,7 +30,7 @@ class DriverState(Reading):
 
     `uvm_loaded`: nvidia_uvm is loaded beside nvidia; CUDA needs it, nvidia-smi does not.
     `runfile`: NVIDIA's own installer (the .run file) was here and has not been undone. `dkms`: DKMS has the sources
-    of a module, by the name that this installer gives them.
+    of this module, by the name that this installer gives them; what is left of another version does not count.
     `held` are names of packages that apt keeps as they are, `kernels` names of packages that bring new kernels.
     `unproven`: the last change of packages has not been followed by a load of its module yet.
     `nouveau_loaded`: nouveau has the GPUs, and gives them up at a boot alone.
@@ -151,6 +151,9 @@ def parse_driver(lines: list[str]) -> DriverState:
     if loaded is None and proc_version and (match := _VERSION.search(proc_version)):
         loaded = match[1]
     library = found.get("library")
+    library_version = library.rpartition(".so.")[2] if library else None
+    versions = {found.get("module_version"), library_version} - {None}
+    sources = set(repeated(lines, "dkms"))
     packages, kernels = [], []
     for line in repeated(lines, "package"):
         name, _, version = line.partition(" ")
@@ -170,7 +173,7 @@ def parse_driver(lines: list[str]) -> DriverState:
         module_license=found.get("module_license"),
         loaded_version=loaded,
         loaded_flavour=_flavour(proc_version),
-        library_version=library.rpartition(".so.")[2] if library else None,
+        library_version=library_version,
         uvm_loaded=found.get("uvm") == "loaded",
         runfile=found.get("runfile") == "yes",
         held=tuple(sorted(set(repeated(lines, "held")))),
@@ -179,5 +182,6 @@ def parse_driver(lines: list[str]) -> DriverState:
         unproven=found.get("unproven") == "yes",
         nouveau_loaded=found.get("nouveau") == "yes",
         parameters=tuple((name, value) for name, _, value in parameters),
-        dkms=found.get("dkms") == "yes",
+        # Where there is no driver yet, or any more, whatever DKMS has.
+        dkms=bool(sources & versions if versions else sources),
     )

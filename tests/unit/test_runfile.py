@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from facts.driver import Driver as DriverFact
 from gpunode import runfile, tables
 from gpunode.boot import Boot, Kernel
 from gpunode.cuda import CudaToolkits, parse_cuda
 from gpunode.disk import Disk
+from gpunode.driver import parse_driver
 from gpunode.pci import PciGpus
 from gpunode.preflight import Refusal, refusals
 from gpunode.settings import SettingsError, settings_from
@@ -293,6 +297,23 @@ def test_toolkits_of_a_runfile_and_their_releases_are_read() -> None:
     assert dated.releases == (), "a date is no release"
     recorded = [*lines, "told=/usr/local/cuda-12.9 12.9.0"]
     assert parse_cuda(recorded).releases == found.releases, "what gpunode recorded counts first"
+
+
+@pytest.mark.parametrize(
+    "left, dkms", [([], False), (["580.95.05"], True), (["550.54.15"], False), (["550.54.15", "580.95.05"], True)]
+)
+def test_sources_that_dkms_has_of_another_version_are_not_the_driver_s(left: list[str], dkms: bool) -> None:
+    lines = ["module_version=580.95.05", "library=/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05"]
+    assert parse_driver([*lines, *(f"dkms={version}" for version in left)]).dkms == dkms
+    assert parse_driver([f"dkms={version}" for version in left]).dkms == bool(left)
+
+
+def test_the_versions_that_dkms_has_sources_of_are_read(tmp_path: Path) -> None:
+    (tmp_path / "nvidia/580.95.05/source").mkdir(parents=True)
+    (tmp_path / "nvidia/550.54.15").mkdir()
+    text = DriverFact.probe.replace("/var/lib/dkms", str(tmp_path))
+    said = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False).stdout
+    assert [line for line in said.splitlines() if line.startswith("dkms=")] == ["dkms=580.95.05"]
 
 
 @pytest.mark.parametrize("dkms", [True, False])
