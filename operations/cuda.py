@@ -10,6 +10,7 @@ from pyinfra import host
 from facts.cuda import CudaToolkits
 from gpunode.runfile import CUDA_LOG, FOLDER, Runfile
 from operations.failure import OperationRefused, known, node_operation
+from operations.families.owner import OWNED
 from operations.runfile import fetch_command
 from operations.runfile_shell import CHECK, INSTALLER
 from operations.script import script_command
@@ -18,10 +19,7 @@ from operations.transaction import Transaction, refuse_failed, settled, target_d
 # A toolkit of several gigabytes is not copied before it is replaced, but renamed, and renamed back where need be.
 CUDA = Transaction(
     name="cuda",
-    shared=INSTALLER
-    + r"""
-packaged() { { dpkg-query -S "$toolkit/bin/nvcc" || rpm -qf "$toolkit/bin/nvcc"; } > /dev/null 2>&1; }
-""",
+    shared=INSTALLER + OWNED,
     checkpoint=CHECK
     + r"""
 if [ -e "$toolkit" ]; then : > "$checkpoint/there"; fi
@@ -52,7 +50,7 @@ if [ -e "$checkpoint/proven" ]; then
 fi
 rm -rf "$runfiles/tmp"
 # Somebody installed packages since.
-if packaged; then
+if owned "$toolkit/bin/nvcc"; then
   echo "gpunode: packages have brought $toolkit by now: it stays as it is" >&2
   [ ! -e "$toolkit.gpunode-before" ] || echo "gpunode: remove $toolkit.gpunode-before where nobody needs it" >&2
   return 0
