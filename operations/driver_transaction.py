@@ -172,8 +172,8 @@ if [ -s "$checkpoint/module" ] && [ -z "$(module_there)" ]; then
     echo "gpunode: the driver of before is back, but kernel ${kernel:-$(uname -r)} has NO nvidia module on disk:" \\
       "install its headers and run dkms autoinstall before anybody reboots" >&2; return 1; }
 fi
+restore_choices
 if [ -s "$checkpoint/names" ] || [ -s "$checkpoint/runfile" ]; then
-  restore_choices
   if [ -z "$(loaded_version)" ] && [ ! -d /sys/module/nouveau ]; then
     modprobe nvidia && modprobe nvidia_uvm ||
       echo "gpunode: the earlier driver is back, and its module does not load now" >&2

@@ -79,6 +79,9 @@ def parse_simulation(lines: list[str]) -> Simulation:
     goes: dict[str, tuple[str, str]] = {}
     said = list(repeated(lines, "line"))
     for section, words in _rows(said):
+        # Module streams, which dependencies have, too, stand there in rows of their own kind.
+        if not section.startswith((*_COMES, *_GOES)):
+            continue
         if len(words) < 3:
             raise ParseError(f"not a row of dnf's table: {' '.join(words)[:120]!r}")
         name, version = words[0], rpm.without_epoch_zero(words[2])

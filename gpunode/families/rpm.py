@@ -56,8 +56,8 @@ def parse_driver(lines: list[str]) -> tuple[dict[str, str], set[str], bool]:
     for line in repeated(lines, "package"):
         want, _, rest = line.partition(" ")
         ((name, version),) = pairs([rest])
-        # Of anything but a kernel's two versions are what an interruption left.
-        twice = twice or (name in packages and _PER_KERNEL.fullmatch(name) is None)
+        # Of anything but a kernel's two versions are what an interruption left; one version twice is two architectures.
+        twice = twice or (packages.get(name, version) != version and _PER_KERNEL.fullmatch(name) is None)
         packages[name] = version
         if want == "hold":
             held.add(name)

@@ -509,3 +509,20 @@ def test_every_manager_gives_each_function_that_the_transaction_calls() -> None:
         script = "\n".join([text.shared, f"x() {{ {text.checkpoint}\n}}", f"y() {{ {text.change}\n}}"])
         assert subprocess.run(["sh", "-n"], input=script, text=True, capture_output=True).stderr == ""
     assert DNF.saved == "rpms"
+
+
+def test_module_streams_of_dependencies_in_dnf_s_table_are_no_packages() -> None:
+    plain = list(TABLE)
+    end = plain.index("Transaction Summary")
+    streams = [
+        "Enabling module streams:",
+        " llvm-toolset                    rhel8",
+        " perl                            5.26",
+    ]
+    assert simulated(*plain[:end], *streams, "", *plain[end:]) == simulated(*plain)
+
+
+def test_one_package_in_two_architectures_is_no_interruption_and_two_versions_are() -> None:
+    line = "package=install nvidia-driver-libs 3:580.95.05-1.el9"
+    assert not dnf.parse_driver_packages(["rpm=0", line, line]).interrupted
+    assert dnf.parse_driver_packages(["rpm=0", line, line.replace("580.95.05", "580.82.07")]).interrupted
