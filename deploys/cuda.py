@@ -2,21 +2,29 @@
 
 from deploys.component import component, distribution, node, settings
 from deploys.repositories import trust
+from gpunode.cuda import ARCH_HOME
+from gpunode.driver_packages import on_system
 from gpunode.runfile import cuda_runfile
 from operations import cuda as toolkits
 from operations import files, packages
 
 PROFILE = "/etc/profile.d/cuda.sh"
+# The package of that name brings a script of its own, which an upgrade of it brings again.
+ARCH_PROFILE = "/etc/profile.d/gpunode-cuda.sh"
 
 
 @component("CUDA")
 def cuda() -> None:
     """Install the CUDA toolkit and the profile script that puts it on the PATH."""
-    asked = settings().cuda
+    asked = on_system(settings(), node().operating_system).cuda
     if not asked.enabled:
         return
     if asked.source == "runfile":
         _runfile()
+    elif asked.source == "distribution":
+        packages.installed(
+            name=f"Install CUDA toolkit {asked.version}", family=distribution().family, wanted={"cuda": asked.version}
+        )
     else:
         toolkits.none_half_installed(name="Undo a CUDA runfile that was interrupted", version=asked.version)
         trust("cuda")
@@ -26,11 +34,15 @@ def cuda() -> None:
             wanted={f"cuda-toolkit-{asked.version.replace('.', '-')}": None},
             repository="cuda",
         )
-    toolkits.linked(name=f"Point /usr/local/cuda at {asked.version}", version=asked.version)
+    at_home = asked.source == "distribution"
+    toolkits.linked(
+        name=f"Point /usr/local/cuda at {asked.version}", version=asked.version, home=ARCH_HOME if at_home else ""
+    )
+    profile = ARCH_PROFILE if at_home else PROFILE
     if asked.profile:
-        files.template(name="Put CUDA on the PATH", path=PROFILE, source="cuda.sh")
+        files.template(name="Put CUDA on the PATH", path=profile, source="cuda.sh")
     else:
-        files.absent(name="Take CUDA off the PATH", path=PROFILE)
+        files.absent(name="Take CUDA off the PATH", path=profile)
 
 
 def _runfile() -> None:

@@ -19,10 +19,11 @@ UMAD = "/etc/modules-load.d/gpunode-nvlink.conf"
 @component("Driver")
 def driver() -> None:
     """Install the driver, pinned to its version or branch, hold it there, load its module and run its services."""
-    asked = on_system(settings(), node().operating_system).driver
+    resolved = on_system(settings(), node().operating_system)
+    asked = resolved.driver
     if not asked.enabled:
         return
-    source = driver_source(settings(), node().operating_system)
+    source = driver_source(resolved, node().operating_system, node().boot)
     modules = ["nvidia"]
     if source is not None:
         # Debian's own packages have modprobe load the module under another name, to which all else has to be said, too.
@@ -82,7 +83,7 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
         name="Hold the NVIDIA driver" if asked.hold else "Do not hold the NVIDIA driver",
         family=source.family,
         hold=asked.hold,
-        kernel=holds_kernels(settings(), machine.operating_system),
+        kernel=holds_kernels(on_system(settings(), machine.operating_system), machine.operating_system, machine.boot),
     )
     _forget_others(source)
 
@@ -91,7 +92,7 @@ def _forget_others(source: DriverSource | None) -> None:
     """Drop the repositories of other sources; not before the change: the way back may need what they still have."""
     if source is None or source.origin is None:
         files.absent(name="Remove the entry of the distribution's archive", path=apt_archive.SOURCE)
-    cuda = settings().cuda
+    cuda = on_system(settings(), node().operating_system).cuda
     if (source is None or source.origin is not None) and not (cuda.enabled and cuda.source == "cuda-repository"):
         distrust("cuda")
 

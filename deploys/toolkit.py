@@ -4,7 +4,7 @@ from deploys.component import component, distribution, settings
 from deploys.repositories import trust
 from facts.toolkit import LINK_RULE
 from gpunode.settings import ToolkitSettings
-from gpunode.toolkit import LEGACY, PACKAGES
+from gpunode.toolkit import LEGACY, PACKAGES, PACMAN_PACKAGES
 from gpunode.toolkit.configuration import asked_of
 from operations import files, packages
 from operations import toolkit as container_toolkit
@@ -47,7 +47,7 @@ def _packages(asked: ToolkitSettings) -> None:
     packages.installed(
         name=f"Install NVIDIA container toolkit {asked.version or ''}".strip(),
         family=family,
-        wanted=dict.fromkeys(PACKAGES, asked.version),
+        wanted=dict.fromkeys(PACMAN_PACKAGES if family == "pacman" else PACKAGES, asked.version),
         one_version=True,
         repository="toolkit",
         replaces=LEGACY if asked.migrate else (),

@@ -34,6 +34,12 @@ if command -v apt-get >/dev/null; then
   if [ "$#" -gt 0 ] && primary_keys "$@" | grep -qE "$retired"; then
     for file in "$@"; do primary_keys "$file" | sed "s|\$| $file|; s/^/trusted=/"; done
   fi
+elif [ -s /var/lib/pacman/local/ALPM_DB_VERSION ]; then
+  for repository in $(pacman-conf --repo-list); do
+    # It says nothing of one that goes by [options].
+    levels=$(pacman-conf -r "$repository" SigLevel); [ -n "$levels" ] || levels=$(pacman-conf SigLevel)
+    echo "siglevel=$repository" $levels
+  done
 fi
 """
     )

@@ -21,6 +21,7 @@ class Boot(NodeFact[Reading]):
         + f"looked_into={LOOKED_INTO}"
         + r"""
 echo "running=$(uname -r)"
+base=$(cat "/usr/lib/modules/$(uname -r)/pkgbase") && echo "base=$base"
 blacklist=; blacklisted=
 for file in /etc/modprobe.d/*.conf /usr/lib/modprobe.d/*.conf /lib/modprobe.d/*.conf; do
   [ -e "$file" ] && grep -qE '^[[:space:]]*(blacklist|install|alias)[[:space:]]+nouveau' "$file" || continue
@@ -33,6 +34,12 @@ for image in /boot/vmlinuz-*; do
   release=${image#/boot/vmlinuz-}
   [ -e "$image" ] || continue
   case "$release" in *[!A-Za-z0-9._+~-]*) continue;; esac
+  # Arch's are named after their package, and say in their folder which one that is.
+  base=
+  for pkgbase in /usr/lib/modules/*/pkgbase; do
+    [ -r "$pkgbase" ] && [ "$(cat "$pkgbase")" = "$release" ] || continue
+    base=$release; release=${pkgbase%/pkgbase}; release=${release##*/}; break
+  done
   headers=no; [ -e "/lib/modules/$release/build/Makefile" ] && headers=yes
   written=
   file=$(initramfs_of "$release") && written=$(stat -c %Y "$file")
@@ -52,7 +59,8 @@ for image in /boot/vmlinuz-*; do
       signer=$(modinfo -k "$release" -F signer "$module" | tr ' ' _); break; }
   done
   gcc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT=.*gcc.* \([0-9][0-9]*\)\.[0-9.]*"$/\1/p' "/boot/config-$release")
-  echo "kernel=$release headers=$headers initramfs=$written module=$version signer=$signer gcc=$gcc nouveau=$nouveau"
+  told="headers=$headers initramfs=$written module=$version signer=$signer gcc=$gcc nouveau=$nouveau base=$base"
+  echo "kernel=$release $told"
 done
 [ -L /vmlinuz ] && echo "link=$(readlink -f /vmlinuz)"
 for config in /boot/grub/grub.cfg /boot/grub2/grub.cfg; do

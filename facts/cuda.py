@@ -8,9 +8,10 @@ from gpunode.cuda import parse_cuda
 
 
 class CudaToolkits(NodeFact[Reading]):
-    """Read the toolkits under /usr/local, the default link, its nvcc, the profile script, and what was interrupted.
+    """Read the toolkits under /usr/local and in /opt/cuda, the default link, nvcc, the profile script, an interruption.
 
-    No package brings the uninstaller: only NVIDIA's own installer leaves it.
+    No package brings the uninstaller: only NVIDIA's own installer leaves it. What Arch's package puts into
+    /etc/profile.d is not ours.
     """
 
     probe = r"""
@@ -28,9 +29,12 @@ for toolkit in /usr/local/cuda-*; do
     "$toolkit/version.json" | head -n 1)
   [ -n "$told" ] && echo "told=$toolkit $told"
 done
+[ -x /opt/cuda/bin/nvcc ] && [ ! -L /opt/cuda ] &&
+  echo "arch=$(/opt/cuda/bin/nvcc --version | sed -n 's/.*release [0-9.]*, V\([0-9.]*\)$/\1/p')"
 [ -e /usr/local/cuda ] && echo "default=$(readlink -f /usr/local/cuda)"
 [ -x /usr/local/cuda/bin/nvcc ] && echo "nvcc=$(/usr/local/cuda/bin/nvcc --version | grep release)"
-[ -e /etc/profile.d/cuda.sh ] && echo profile=yes
+script=/etc/profile.d/cuda.sh; [ -d /opt/cuda ] && script=/etc/profile.d/gpunode-cuda.sh
+[ -e "$script" ] && echo profile=yes
 transaction=/var/lib/gpunode/transactions/cuda
 grep -qF '"state": "began"' "$transaction.json" &&
   sed -n 's/^version=\([0-9.]*\)$/interrupted=\1/p' "$transaction.sh" | head -n 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from facts.base import NodeFact
 from facts.driver_packages import ASKED
-from facts.families import by_manager
+from facts.families import by_manager, pacman
 from facts.families.dnf import DRIVER_PACKAGES
 from facts.families.zypper import DRIVER_PACKAGES as ZYPPER_DRIVER_PACKAGES
 from gpunode.driver import DriverState as Reading
@@ -29,6 +29,10 @@ of_driver | awk '{{print "package=" $2 " " $3; if ($1 == "hold") print "held=" $
 """,
             zypper=rf"""
 {ZYPPER_DRIVER_PACKAGES.strip()}
+of_driver | awk '{{print "package=" $2 " " $3; if ($1 == "hold") print "held=" $2}}'
+""",
+            pacman=rf"""
+{pacman.DRIVER_PACKAGES.strip()}
 of_driver | awk '{{print "package=" $2 " " $3; if ($1 == "hold") print "held=" $2}}'
 """,
         )

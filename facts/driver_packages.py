@@ -7,6 +7,7 @@ import shlex
 from facts.base import NodeFact, probe_command
 from facts.deb import DPKG_ITSELF
 from facts.families import by_manager
+from facts.families import pacman as by_pacman
 from facts.families.dnf import DRIVER_STATE
 from facts.families.zypper import DRIVER_STATE as ZYPPER_DRIVER_STATE
 from gpunode.driver_packages import (
@@ -21,7 +22,7 @@ from gpunode.driver_packages import (
     parse_simulation,
 )
 from gpunode.driver_packages import DriverPackages as Reading
-from gpunode.families import dnf, zypper
+from gpunode.families import dnf, pacman, zypper
 from gpunode.probe import Probe
 from gpunode.probe_output import values
 
@@ -47,13 +48,15 @@ def _parse(lines: list[str]) -> Reading:
     found = values(lines)
     if "zypper" in found:
         return zypper.parse_driver_packages(lines)
+    if "pacman" in found:
+        return pacman.parse_driver_packages(lines)
     return dnf.parse_driver_packages(lines) if "rpm" in found else parse_driver_packages(lines)
 
 
 class DriverPackages(NodeFact[Reading]):
     """Read the installed packages of driver and kernel, which are held, and the files that keep them still."""
 
-    probe = by_manager(apt=_BY_DPKG, dnf=DRIVER_STATE, zypper=ZYPPER_DRIVER_STATE)
+    probe = by_manager(apt=_BY_DPKG, dnf=DRIVER_STATE, zypper=ZYPPER_DRIVER_STATE, pacman=by_pacman.DRIVER_STATE)
     parse = staticmethod(_parse)
 
 

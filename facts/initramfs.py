@@ -3,21 +3,24 @@
 # "RELEASE TIME" of each image that was looked into and does not load nouveau: to look takes a second per image.
 LOOKED_INTO = "/var/lib/gpunode/initramfs-without-nouveau"
 
-# One branch per maker: for dracut (lsinitrd, dracut --force) or mkinitcpio (lsinitcpio, mkinitcpio -k), add theirs
-# here. A list counts only as a whole: an image that is cut off fails.
+# One branch per maker: for dracut (lsinitrd, dracut --force), add its own here. mkinitcpio goes by its presets, which
+# are named after the kernel's package. A list counts only as a whole: an image that is cut off fails.
 INITRAMFS = """
 initramfs_of() {
   for image in "/boot/initrd.img-$1" "/boot/initramfs-$1.img" "/boot/initrd-$1"; do
     [ ! -e "$image" ] || { printf '%s' "$image"; return 0; }
   done
-  return 1
+  package=$(cat "/usr/lib/modules/$1/pkgbase" 2>/dev/null) && [ -e "/boot/initramfs-$package.img" ] &&
+    printf '%s' "/boot/initramfs-$package.img"
 }
 list_initramfs() {
   if command -v lsinitramfs > /dev/null; then timeout -k 2 20 lsinitramfs "$1"
+  elif command -v lsinitcpio > /dev/null; then timeout -k 2 20 lsinitcpio "$1"
   else return 127; fi
 }
 make_initramfs() {
   if command -v update-initramfs > /dev/null; then update-initramfs -u -k "$1"
+  elif command -v mkinitcpio > /dev/null; then mkinitcpio -p "$(cat "/usr/lib/modules/$1/pkgbase")"
   else echo "gpunode: nothing is known here that makes initial file systems" >&2; return 127; fi
 }
 """

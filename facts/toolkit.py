@@ -41,6 +41,11 @@ if locking; then
 fi
 """
 
+_PACMAN = r"""
+echo names=arch
+pacman -Q | sed -n -E 's/^(nvidia-container-|libnvidia-container|nvidia-docker)/package=&/p'
+"""
+
 
 class ContainerToolkit(NodeFact[Reading]):
     """Read the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices.
@@ -49,7 +54,7 @@ class ContainerToolkit(NodeFact[Reading]):
     """
 
     probe = (
-        by_manager(apt=_APT, dnf=_DNF, zypper=_BY_RPM)
+        by_manager(apt=_APT, dnf=_DNF, zypper=_BY_RPM, pacman=_PACMAN)
         + rf"""
 command -v nvidia-ctk >/dev/null && echo "ctk=$(nvidia-ctk --version | head -n 1)"
 echo "runtime=$(command -v nvidia-container-runtime)"

@@ -14,17 +14,19 @@ _CREDENTIALS = re.compile(r"://[^/@\s]+@")
 
 @dataclass(frozen=True)
 class AptSources(Reading):
-    """Hold what preflight asks of apt; empty on a node without apt.
+    """Hold what preflight asks of apt, empty on a node without apt; and of pacman.
 
     `architecture` is dpkg's. `sources` are (path, text) of lists that name NVIDIA or CUDA and are not gpunode's own,
     `trusted` (path, fingerprints of primary keys) of world-trusted keyrings, `archives` (Origin, component) of what
-    apt reads, where its lists were fetched.
+    apt reads, where its lists were fetched. `pacman_repositories` are (name, the levels of trust that pacman-conf
+    prints).
     """
 
     architecture: str | None = None
     sources: tuple[tuple[str, str], ...] = ()
     trusted: tuple[tuple[str, tuple[str, ...]], ...] = ()
     archives: tuple[tuple[str, str], ...] = ()
+    pacman_repositories: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def parse_apt_sources(lines: list[str]) -> AptSources:
@@ -42,4 +44,7 @@ def parse_apt_sources(lines: list[str]) -> AptSources:
     archives = (line.partition("|")[::2] for line in repeated(lines, "archive"))
     # apt leaves a field that it does not know as it is: a flat repository has no component, one never read no origin.
     known = dict.fromkeys((origin, component) for origin, component in archives if origin and "$(" not in origin)
-    return AptSources(values(lines).get("architecture"), tuple(sources), tuple(keyrings.items()), tuple(known))
+    levels = ((name, tuple(rest)) for name, *rest in (line.split() for line in repeated(lines, "siglevel")))
+    return AptSources(
+        values(lines).get("architecture"), tuple(sources), tuple(keyrings.items()), tuple(known), tuple(levels)
+    )

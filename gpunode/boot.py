@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
@@ -20,6 +21,7 @@ class Kernel(Reading):
     on its disk, `initramfs_written` is the time of its initial file system (Unix seconds), `initramfs_nouveau` says
     that it holds nouveau and no blacklist of it (None: it could not be looked into), `initramfs_read` that it was read
     for this answer, `compiler` is the major version of the gcc that built the kernel, where its configuration tells.
+    `base` is the package that Arch's kernels say they are of: linux, linux-lts.
     """
 
     release: str
@@ -30,6 +32,7 @@ class Kernel(Reading):
     initramfs_nouveau: bool | None = False
     initramfs_read: bool = False
     compiler: str | None = None
+    base: str | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Boot(Reading):
     one is next: grub, link (/vmlinuz) or newest. `secure_boot` is None where there is no UEFI. `key_enrolled` says
     whether the key that DKMS signs with is one that the firmware accepts. `blacklist_written` is the time of the
     oldest file that keeps nouveau out. `compiler` is gcc's major version on the node, `build_tools` are those of gcc,
-    make and dkms that are there.
+    make and dkms that are there. `running_base` is the running kernel's, as Kernel's `base`.
     """
 
     running: str
@@ -63,11 +66,17 @@ class Boot(Reading):
     blacklist_written: float | None = None
     compiler: str | None = None
     build_tools: tuple[str, ...] = ()
+    running_base: str | None = None
 
     @property
     def next_kernel(self) -> Kernel | None:
         """Return the kernel that boots next; None where the node has none, or none that is there."""
         return next((kernel for kernel in self.kernels if kernel.release == self.next_release), None)
+
+    @property
+    def next_base(self) -> str | None:
+        """Return the package of the kernel that boots next, as Arch calls it; the running one's where none is known."""
+        return self.next_kernel.base if self.next_kernel else self.running_base
 
     @property
     def with_nouveau(self) -> tuple[str, ...]:
@@ -155,16 +164,26 @@ def grub_next(config: str, environment: str) -> str | None:
     return next((entry for entry in entries if entry.is_named(wanted)), entries[0]).release
 
 
-def _next(found: dict[str, str], releases: list[str]) -> tuple[str | None, str | None]:
+def _next(found: dict[str, str], kernels: Sequence[Kernel]) -> tuple[str | None, str | None]:
+    releases = [kernel.release for kernel in kernels]
     config = decoded(found, "grub")
     if config is not None:
         release = grub_next(config, decoded(found, "grubenv") or "")
+        # Arch's kernels lie in /boot under the name of their package.
+        release = next((kernel.release for kernel in kernels if release and kernel.base == release), release)
         if release in releases:
             return release, "grub"
     linked = found.get("link", "").rpartition("vmlinuz-")[2]
     if linked in releases:
         return linked, "link"
-    return (max(releases, key=_release_key), "newest") if releases else (None, None)
+    # There a loader that was not read boots the kind that runs, not the one with the highest number.
+    alike = [each.release for each in kernels if each.base and _kind(each.release) == _kind(found["running"])]
+    return (max(alike or releases, key=_release_key), "newest") if releases else (None, None)
+
+
+def _kind(release: str) -> str:
+    """Return what tells kernels of one release line from another: 6.12.48-1-lts and 6.12.50-2-lts are of a kind."""
+    return re.sub(r"[^a-z]", "", release)
 
 
 def _kernel(line: str) -> Kernel:
@@ -183,6 +202,7 @@ def _kernel(line: str) -> Kernel:
         initramfs_nouveau={"yes": True, "unknown": None}.get(fields.get("nouveau", ""), False),
         initramfs_read=fields.get("nouveau") in ("yes", "no"),
         compiler=fields.get("gcc") or None,
+        base=fields.get("base") or None,
     )
 
 
@@ -199,7 +219,7 @@ def parse_boot(lines: list[str]) -> Boot:
     if "running" not in found:
         raise ParseError("the node did not say which kernel runs")
     kernels = tuple(_kernel(line) for line in repeated(lines, "kernel"))
-    release, decided_by = _next(found, [kernel.release for kernel in kernels])
+    release, decided_by = _next(found, kernels)
     return Boot(
         running=found["running"],
         next_release=release,
@@ -211,4 +231,5 @@ def parse_boot(lines: list[str]) -> Boot:
         blacklist_written=float(found["blacklist"]) if "blacklist" in found else None,
         compiler=found.get("gcc"),
         build_tools=tuple(repeated(lines, "tool")),
+        running_base=found.get("base"),
     )

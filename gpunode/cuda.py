@@ -12,15 +12,18 @@ from gpunode.reading import Reading
 
 _RELEASE = re.compile(r"release (\d+\.\d+), V(\d+\.\d+\.\d+)")
 _PATH = re.compile(r"^/usr/local/cuda-(\d+\.\d+)$")
+# Where Arch has the one that there is.
+ARCH_HOME = "/opt/cuda"
 
 
 @dataclass(frozen=True)
 class CudaToolkits(Reading):
-    """Hold the toolkits under /usr/local (major.minor), where /usr/local/cuda points, and what its nvcc says.
+    """Hold toolkits (major.minor) under /usr/local and in /opt/cuda, where /usr/local/cuda points, and nvcc's words.
 
     `by_runfile` are those that a .run file installed, `releases` are (major.minor, major.minor.patch): what gpunode
     recorded when it installed one, else what version.json tells, where that is a release and not a date.
     `interrupted` is the one that gpunode's transaction has begun and not ended: half a toolkit, perhaps.
+    `arch_version` is that of /opt/cuda.
     """
 
     versions: tuple[str, ...]
@@ -30,10 +33,13 @@ class CudaToolkits(Reading):
     by_runfile: tuple[str, ...] = ()
     releases: tuple[tuple[str, str], ...] = ()
     interrupted: str | None = None
+    arch_version: str | None = None
 
     @property
     def default_version(self) -> str | None:
         """Return major.minor of the toolkit behind /usr/local/cuda."""
+        if self.default_path == ARCH_HOME:
+            return self.arch_version
         match = _PATH.match(self.default_path or "")
         return match[1] if match else None
 
@@ -45,14 +51,16 @@ def parse_cuda(lines: list[str]) -> CudaToolkits:
     releases = {version: release for version, release in _by_version(lines, "told") if release in known}
     releases |= dict(_by_version(lines, "release"))
     release = _RELEASE.search(found.get("nvcc", ""))
+    arch = re.fullmatch(r"(\d+\.\d+)(\.\d+)*", found.get("arch", ""))
     return CudaToolkits(
-        versions=_versions(repeated(lines, "toolkit")),
+        versions=(*_versions(repeated(lines, "toolkit")), *([arch[1]] if arch else [])),
         default_path=found.get("default"),
         nvcc_version=release[2] if release else None,
         profile=found.get("profile") == "yes",
         by_runfile=_versions(repeated(lines, "runfile")),
         releases=tuple(sorted(releases.items())),
         interrupted=found.get("interrupted"),
+        arch_version=arch[1] if arch else None,
     )
 
 

@@ -160,7 +160,7 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         step = _step(f"{verb} driver {rule}{way}, {flavour} kernel module", changes, Disturbance.nothing)
         yield replace(step, packages=_packages(settings, node, flavour))
     kernel = node.boot.next_kernel
-    source = driver_source(settings, node.operating_system)
+    source = driver_source(settings, node.operating_system, node.boot)
     by_us = source is not None and source.installs_headers and asked.kernel_headers == "install"
     if installs and kernel is not None and not kernel.headers and source is not None and by_us:
         yield Step(
@@ -188,7 +188,7 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         yield Step("driver", action, "not installed", running, Disturbance.nothing)
     yield from _services(found)
     yield from _load(node, found, module if installs else None)
-    source = driver_source(settings, node.operating_system)
+    source = driver_source(settings, node.operating_system, node.boot)
     if source and not source.built_on_node and kernel and not changes and (item := _take(found, Subject.NEXT_BOOT)):
         names = _packages(settings, node, chosen_flavour(settings, node.pci.gpus))
         modules = tuple(name for name in names if kernel.release in name)
@@ -199,7 +199,7 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
 
 
 def _packages(settings: Settings, node: Node, flavour: str) -> tuple[str, ...]:
-    source = driver_source(settings, node.operating_system)
+    source = driver_source(settings, node.operating_system, node.boot)
     if source is None:
         return ()
     wanted = package_set(settings.driver, source, flavour, further_groups(settings, node.pci.fabric), node.boot)

@@ -123,7 +123,7 @@ def build_packages(settings: Settings, system: OperatingSystem, boot: Boot) -> d
     found = ["gcc", "make"] + (["dkms"] if settings.driver.dkms else [])
     kernel = boot.next_kernel
     if kernel is not None and not kernel.headers and tables.installs_headers(system.id):
-        found.append(headers_package(system, kernel.release))
+        found.append(headers_package(system, kernel))
     return dict.fromkeys(found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
@@ -179,16 +179,17 @@ class Mig:
 class Distribution:
     """Hold a supported distribution; `architectures` maps `uname -m` to the folder in NVIDIA's repository.
 
-    `family` is that of its package manager, `docker` the folder in Docker's repository, None where it is the id, empty
-    where that has nothing for it; `containerd` says whether it has that package. `unverified_key` is the address of the
-    key of NVIDIA's repository where that is one whose fingerprint the settings must name, since nobody has verified it.
+    `repository` is None where NVIDIA has none for it: all comes from its own. `family` is that of its package manager,
+    `docker` the folder in Docker's repository, None where it is the id, empty where that has nothing for it;
+    `containerd` says whether it has that package. `unverified_key` is the address of the key of NVIDIA's repository
+    where that is one whose fingerprint the settings must name, since nobody has verified it.
     """
 
     id: str
     version: str
     name: str
-    repository: str
     architectures: Mapping[str, str]
+    repository: str | None = None
     family: str = "apt"
     docker: str | None = None
     containerd: bool = True
@@ -202,7 +203,9 @@ class DriverSource:
     `module` is dkms or signed, `modules` maps a flavour to the kernel module's name, `packages` a group to name ->
     `driver` or `any`; `origin` is None where no distribution's archive is meant. `stream` maps a flavour to the module
     stream that holds it, where a repository has such; `fabric_manager` says whose names of it, deb or rpm. `headers`
-    is the package of a kernel's headers, and whether gpunode installs it.
+    is the package of a kernel's headers, and whether gpunode installs it. `kernels` maps a flavour to the name of its
+    package for each of the distribution's kernels (`other`: for the rest, by DKMS), which <module> stands for;
+    `moves_together`: whatever else there is of the driver has to come along to a new version.
     """
 
     source: str
@@ -221,6 +224,26 @@ class DriverSource:
     stream: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
+    kernels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    moves_together: bool = False
+
+    def for_kernel(self, base: str | None) -> DriverSource:
+        """Return the row with the packages for one of the distribution's kernels, by its name (linux, linux-lts)."""
+        if not self.kernels:
+            return self
+        known = base or "linux"
+        modules = {group: names.get(known, names["other"]) for group, names in self.kernels.items()}
+        filled = {
+            group: {modules[group] if name == "<module>" else name: bound for name, bound in names.items()}
+            for group, names in self.packages.items()
+        }
+        built = all(known not in names for names in self.kernels.values())
+        return replace(
+            self,
+            packages=MappingProxyType(filled),
+            module="dkms" if built else "signed",
+            headers=f"{base}-headers" if base else self.headers,
+        )
 
     @property
     def built_on_node(self) -> bool:
@@ -434,6 +457,8 @@ def driver_sources() -> tuple[DriverSource, ...]:
             stream=MappingProxyType(row.get("stream", {})),
             leaves=tuple(row["leaves"]),
             marks=tuple(row["marks"]),
+            kernels=MappingProxyType(row.get("kernels", {})),
+            moves_together=row.get("moves_together", False),
         )
         for row in _yaml("driver_packages.yaml")["sources"]
     )

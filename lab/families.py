@@ -122,15 +122,22 @@ CheckSpace
 SigLevel = Required
 LocalFileSigLevel = Optional
 
+[core]
+Include = /etc/pacman.d/mirrorlist
+
 [extra]
-Server = http://127.0.0.1:8900/pacman/$repo/os/$arch
+Include = /etc/pacman.d/mirrorlist
 """
+# The rolling release as it was on a day, which lab.pacman_repository.DAYS names.
+_MIRRORLIST = "Server = http://127.0.0.1:8900/pacman/2025-10/$repo/os/$arch\n"
 PACMAN = Family(
     name="pacman",
     distribution="arch",
     # repo-add and pacman-key load functions of makepkg.
     packages=("pacman-package-manager", "makepkg", "libarchive-tools", "zstd", "gnupg", "file"),
-    files=MappingProxyType({"etc/pacman.conf": _PACMAN_CONF, "etc/os-release": _ARCH}),
+    files=MappingProxyType(
+        {"etc/pacman.conf": _PACMAN_CONF, "etc/pacman.d/mirrorlist": _MIRRORLIST, "etc/os-release": _ARCH}
+    ),
     setup="""
 pacman-key --init > /dev/null 2>&1
 pacman-key --add /work/key.asc > /dev/null 2>&1
@@ -138,6 +145,8 @@ fingerprint=$(gpg --batch --show-keys --with-colons /work/key.asc | awk -F: '$1 
 pacman-key --lsign-key "$fingerprint" > /dev/null 2>&1
 gpgconf --homedir /etc/pacman.d/gnupg --kill all
 pacman -U --noconfirm --nodeps --nodeps --dbonly /work/system/*.pkg.tar.zst
+# The running kernel says that it is the package linux's.
+mkdir -p "/usr/lib/modules/$(uname -r)"; echo linux > "/usr/lib/modules/$(uname -r)/pkgbase"
 """,
 )
 

@@ -117,16 +117,17 @@ else ln -sfn "$toolkit" /usr/local/cuda.gpunode-new; mv -fT /usr/local/cuda.gpun
 
 
 @node_operation
-def linked(version: str) -> Iterator[Any]:
+def linked(version: str, home: str = "") -> Iterator[Any]:
     """Point /usr/local/cuda at the toolkit of one version; the others stay where they are.
 
     + version: major.minor
+    + home: its folder, where that is not /usr/local/cuda-VERSION
     """
     there = known(host.get_fact(CudaToolkits), "the CUDA toolkits")
     if there.default_version == version:
         host.noop(f"/usr/local/cuda is {version}")
         return
-    yield script_command(_LINK, toolkit=f"/usr/local/cuda-{version}")
+    yield script_command(_LINK, toolkit=home or f"/usr/local/cuda-{version}")
 
 
 __all__ = ["CUDA", "installed", "linked", "none_half_installed"]

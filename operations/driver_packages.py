@@ -84,7 +84,9 @@ def installed(
     groups = [row.packages.get(flavour, {}) for row in driver_sources() for flavour in ("open", "proprietary")]
     modules = [name for group in groups for name in group if name.endswith("-dkms")]
     left = {*wanted, *obsolete, *modules}
-    others = {name: version for name, version in state.driver.items() if moved and name not in left}
+    # pacman does not find out what else belongs to the old version: it refuses to leave it behind.
+    along_too = moved or source.moves_together
+    others = {name: version for name, version in state.driver.items() if along_too and name not in left}
     change = DriverChange({}, obsolete, "", _archive(source), stream)
     offers = family.offers(sorted({*wanted, *others}), change)
     # What another source brought is no reason to stay at its version.
@@ -93,8 +95,8 @@ def installed(
         resolved = chosen(wanted, present, offers.available, goes_along(source, wanted))
     except NotInstallable as error:
         raise OperationRefused(
-            f"driver: {error}; nothing was changed. Set driver.version or driver.branch to one that is there, or mend "
-            "the repository"
+            f"driver: {error}; nothing was changed. Set driver.version or driver.branch to one that is there, or "
+            f"{family.otherwise}"
         ) from error
     upstream = next(versions.upstream(resolved[name]) for name, rule in wanted.items() if rule)
     # Headers that came since are a new try.
@@ -102,6 +104,8 @@ def installed(
     target = target_digest(*(f"{name}={version}" for name, version in sorted(resolved.items())), *lacking)
     refuse_failed(transaction, target)
     along = moved_along(others, offers.available, upstream)
+    if not moved:
+        along = {name: version for name, version in along.items() if version not in (None, others[name])}
     coming = dict(sorted(resolved.items())) | {name: version for name, version in along.items() if version is not None}
     going = dict.fromkeys([*obsolete, *(name for name, version in along.items() if version is None)])
     change = replace(change, coming=coming, going=tuple(going), upstream=upstream)

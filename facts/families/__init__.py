@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 
-def by_manager(apt: str, dnf: str, zypper: str) -> str:
+def by_manager(apt: str, dnf: str, zypper: str, pacman: str) -> str:
     """Return a probe that asks the manager that keeps the node's own packages.
 
-    Going by which command exists would err: rpm is installed on Debian, dpkg on RHEL, and zypper on Fedora, to look
-    into packages.
+    Going by which command exists would err: rpm is installed on Debian and Arch, dpkg on RHEL, and zypper on Fedora, to
+    look into packages.
     """
-    dpkg, rpm = "[ -s /var/lib/dpkg/status ]", "command -v rpm >/dev/null"
-    suse = f"{rpm} && grep -qiE '^ID(_LIKE)?=.*suse' /etc/os-release"
-    return f"if {dpkg}; then\n{apt.strip()}\nelif {suse}; then\n{zypper.strip()}\nelif {rpm}; then\n{dnf.strip()}\nfi\n"
+    probes = (
+        ("[ -s /var/lib/dpkg/status ]", apt),
+        ("[ -s /var/lib/pacman/local/ALPM_DB_VERSION ]", pacman),
+        ("command -v rpm >/dev/null && grep -qiE '^ID(_LIKE)?=.*suse' /etc/os-release", zypper),
+        ("command -v rpm >/dev/null", dnf),
+    )
+    return "el".join(f"if {found}; then\n{probe.strip()}\n" for found, probe in probes) + "fi\n"

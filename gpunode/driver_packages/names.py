@@ -12,7 +12,8 @@ GLOBS = (
     "linux-signatures-nvidia-*", "firmware-nvidia-*", "nvlsm",
 )  # fmt: skip
 OWN = (
-    "^(nvidia-.*|libnvidia-.*|kmod-nvidia-.*|cuda-drivers.*|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|"
+    "^(nvidia|nvidia-.*|opencl-nvidia|lib32-(nvidia-utils|opencl-nvidia)|libnvidia-.*|kmod-nvidia-.*|cuda-drivers.*|"
+    "libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|"
     "libxnvctrl0|xserver-xorg-video-nvidia.*|linux-(modules|objects|signatures)-nvidia-.*|firmware-nvidia-.*|nvlsm|"
     "kernel-firmware-nvidia-gsp.*|nv-prefer-signed-open-driver)$"
 )
@@ -26,7 +27,8 @@ _OWN, _FOREIGN = re.compile(OWN), re.compile(FOREIGN)
 KERNEL_GLOBS = ("linux-*",)
 _KERNEL_META = re.compile(
     r"kernel(-core|-devel|-devel-matched|-headers|-modules|-modules-core|-modules-extra)?|"
-    r"kernel-(default|azure|64kb|rt|macros|syms)(-base|-devel)?|linux(-image|-headers)?-"
+    r"kernel-(default|azure|64kb|rt|macros|syms)(-base|-devel)?|"
+    r"linux(-(lts|zen|hardened|rt|rt-lts))?(-headers)?|linux(-image|-headers)?-"
     r"(generic|virtual|lowlatency|aws|azure|gcp|gke|oracle|oem|nvidia|raspi|kvm|((cloud|rt)-)?(amd64|arm64))(-[a-z0-9.]+)*"
 )
 _DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3})\.\d{2,3}(?:\.\d+)?(?:[-+~_].*)?", re.ASCII)

@@ -18,6 +18,7 @@ class Simulation(Reading):
 
     `errors` are the package manager's own words where it would refuse, dependencies that it cannot satisfy first;
     `manager` is its name, `trial` the command that shows a person the same, `remedy` what helps where that is known.
+    `refusal` is a (reason, remedy) of its own for which nothing may come.
     """
 
     comes: tuple[tuple[str, str | None, str], ...]
@@ -26,6 +27,7 @@ class Simulation(Reading):
     manager: str = "apt"
     trial: str = "apt-get -s install"
     remedy: str | None = None
+    refusal: tuple[str, str] | None = None
 
 
 _COMES = re.compile(r"Inst (?P<name>\S+) (?:\[(?P<old>[^\]\s]+)\] )?\((?P<new>\S+)[^)]*\).*")
@@ -81,6 +83,8 @@ def gate(
     + built: whether the node builds the module, rather than that it comes built for each kernel
     + moved: the driver that is there came from another source, which divides it into other packages
     """
+    if simulation.refusal is not None:
+        return simulation.refusal
     if simulation.errors:
         if not built and any("linux-modules-nvidia" in error for error in simulation.errors):
             return (

@@ -23,16 +23,25 @@ _PLACEHOLDERS = {
     "<flavour>": "(?P<flavour>-open)?",
     "<kernel>": "(?P<kernel>[a-z0-9.+-]+)",
     "<fabric manager>": r"nvidia-fabric-?manager(-\d{3})?",
+    "<prebuilt>": r"nvidia(?P<kernel>-lts)?(?P<flavour>-open)?",
+    "<built>": r"nvidia(?P<flavour>-open)?-dkms",
 }
 
 
-def driver_source(settings: Settings, system: OperatingSystem) -> DriverSource | None:
-    """Return where the driver's packages come from; None where gpunode installs none, or knows none for the system."""
-    return tables.driver_source(settings.driver.source, system.id) if settings.driver.enabled else None
+def driver_source(settings: Settings, system: OperatingSystem, boot: Boot | None = None) -> DriverSource | None:
+    """Return where the driver's packages come from; None where gpunode installs none, or knows none for the system.
+
+    + boot: what boots next, by which a distribution may have packages of its own for each of its kernels
+    """
+    row = tables.driver_source(settings.driver.source, system.id) if settings.driver.enabled else None
+    return row.for_kernel(boot.next_base) if row is not None and boot is not None else row
 
 
 def on_system(settings: Settings, system: OperatingSystem) -> Settings:
-    """Return the settings with the branch filled in where they leave it to the distribution."""
+    """Return the settings with what they leave to the distribution: the branch, and the source where it has one."""
+    found = tables.distribution(system.id, system.version_id)
+    if found is not None and found.repository is None:
+        settings = _from_the_distribution(settings)
     asked = settings.driver
     if asked.source != "distribution" or asked.branch is not None:
         return settings
@@ -41,9 +50,19 @@ def on_system(settings: Settings, system: OperatingSystem) -> Settings:
     return settings.model_copy(update={"driver": asked.model_copy(update={"branch": branch})})
 
 
-def holds_kernels(settings: Settings, system: OperatingSystem) -> bool:
+def _from_the_distribution(settings: Settings) -> Settings:
+    """Return the settings of a system that NVIDIA has no repository for: what is not said comes from its own."""
+    driver, cuda = settings.driver, settings.cuda
+    if "source" not in driver.model_fields_set:
+        driver = driver.model_copy(update={"source": "distribution"})
+    if "source" not in cuda.model_fields_set:
+        cuda = cuda.model_copy(update={"source": "distribution"})
+    return settings.model_copy(update={"driver": driver, "cuda": cuda})
+
+
+def holds_kernels(settings: Settings, system: OperatingSystem, boot: Boot | None = None) -> bool:
     """Say whether kernels are held with the driver: where modules come built per kernel, a new one would have none."""
-    source = driver_source(settings, system)
+    source = driver_source(settings, system, boot)
     return settings.driver.hold_kernel or (source is not None and not source.built_on_node)
 
 

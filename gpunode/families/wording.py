@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from gpunode import tables
+from gpunode.boot import Kernel
 from gpunode.operating_system import OperatingSystem
 
 
@@ -67,10 +68,11 @@ def wording(system: OperatingSystem) -> Wording:
     return _WORDS[distribution.family] if distribution else _ANY
 
 
-def headers_package(system: OperatingSystem, kernel: str) -> str:
+def headers_package(system: OperatingSystem, kernel: Kernel) -> str:
     """Return the package of a kernel's headers."""
-    named = next((row.headers for row in tables.driver_sources() if system.id in row.systems), None)
-    return named.replace("<kernel>", kernel) if named else f"the headers of {kernel}"
+    row = next((row for row in tables.driver_sources() if system.id in row.systems), None)
+    named = row.for_kernel(kernel.base).headers if row else "the headers of <kernel>"
+    return named.replace("<kernel>", kernel.release)
 
 
 __all__ = ["Wording", "headers_package", "wording"]

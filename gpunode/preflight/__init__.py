@@ -29,6 +29,7 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
         found += flavour.flavour_refusals(gpus, wanted)
         found += driver.minimum_refusals(wanted)
     found += runfile.runfile_refusals(settings, machine)
+    found += trust.trust_refusals(machine.apt_sources)
     found += driver.branch_change_refusals(settings, there)
     found += driver.candidate_refusals(settings, system, dict(machine.candidates))
     found += archive.archive_refusals(settings, machine)
@@ -55,6 +56,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *boot.boot_cautions(settings, machine.operating_system, machine.boot),
         *toolkit.toolkit_cautions(settings, machine),
         *trust.trust_cautions(machine.apt_sources),
+        *trust.proxy_cautions(settings, machine.apt_sources),
     )
 
 

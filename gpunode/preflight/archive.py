@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode import tables
 from gpunode.driver_packages import driver_source, package_set
 from gpunode.machine import Machine
 from gpunode.packages import satisfies
@@ -23,10 +24,15 @@ def archive_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     asked, system = settings.driver, machine.operating_system
     if not asked.enabled or asked.source != "distribution":
         return
-    source = driver_source(settings, system)
+    source = driver_source(settings, system, machine.boot)
     if source is None:
         yield Refusal("driver", f"no driver packages of {system.name}'s own archive are known", _TABLE, _REPOSITORY)
         return
+    elsewhere = _REPOSITORY
+    if tables.driver_source("cuda-repository", system.id) is None:
+        elsewhere = (
+            "take another distribution for such a node, or set driver.source = 'present' and install both yourself"
+        )
     origins = dict.fromkeys(origin for origin, _ in machine.apt_sources.archives)
     if origins and source.origin not in origins:
         yield Refusal(
@@ -43,14 +49,14 @@ def archive_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
             "driver",
             f"the node has NVSwitches, and {source.name} has no {what}, without which CUDA does not start",
             _TABLE,
-            _REPOSITORY,
+            elsewhere,
         )
     yield from _not_offered(settings, machine)
 
 
 def _not_offered(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     """Refuse a package of which the lists know versions, and none that is asked for."""
-    asked, source = settings.driver, driver_source(settings, machine.operating_system)
+    asked, source = settings.driver, driver_source(settings, machine.operating_system, machine.boot)
     if source is None:
         return
     flavour = chosen_flavour(settings, machine.pci.gpus)

@@ -21,9 +21,9 @@ _ENROL = (
 )
 
 
-def built_on_node(settings: Settings, system: OperatingSystem) -> bool:
+def built_on_node(settings: Settings, system: OperatingSystem, boot: Boot) -> bool:
     """Say whether the driver's module is built on the node, by DKMS or by the runfile, rather than brought built."""
-    source = driver_source(settings, system)
+    source = driver_source(settings, system, boot)
     by_runfile = settings.driver.enabled and settings.driver.source == "runfile"
     return by_runfile or (source is not None and source.built_on_node)
 
@@ -38,7 +38,7 @@ def boot_refusals(
     kernel = boot.next_kernel
     if kernel is None or not settings.driver.enabled:
         return
-    builds, source = built_on_node(settings, system), driver_source(settings, system)
+    builds, source = built_on_node(settings, system, boot), driver_source(settings, system, boot)
     asked = settings.driver.version or settings.driver.branch
     # What is there already need not be built again; anything else must be, even where an older module is on the disk.
     there = kernel.module_version is not None and asked is not None and versions.in_branch(kernel.module_version, asked)
@@ -58,7 +58,7 @@ def boot_refusals(
             f"kernel {kernel.release} boots next (says {_decided(boot)}) and its headers are not there: no NVIDIA "
             "module can be built for it",
             f"/lib/modules/{kernel.release}/build; {_INSTALL_GUIDE}",
-            f"install {headers_package(system, kernel.release)}{by_us}",
+            f"install {headers_package(system, kernel)}{by_us}",
         )
     if not boot.secure_boot:
         return
@@ -86,7 +86,7 @@ def boot_refusals(
 def boot_cautions(settings: Settings, system: OperatingSystem, boot: Boot) -> Iterator[Caution]:
     """Tell of a compiler that is not the kernel's, and of a running kernel that no module can be built for."""
     kernel = boot.next_kernel
-    if kernel is None or not built_on_node(settings, system):
+    if kernel is None or not built_on_node(settings, system, boot):
         return
     if kernel.compiler and boot.compiler and kernel.compiler != boot.compiler:
         yield Caution(

@@ -67,8 +67,34 @@ def system_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Ref
             "docker",
             f"{found.name} has no package docker.io",
             "gpunode/data/distributions.yaml",
-            "set docker.source = 'docker-repository', or 'present' where it is installed by other means",
+            ("set docker.source = " if found.docker == "" else "set docker.source = 'docker-repository', or ")
+            + "'present' where it is installed by other means",
         )
+    if found is not None:
+        yield from _source_refusals(settings, found)
+
+
+def _source_refusals(settings: Settings, found: tables.Distribution) -> Iterator[Refusal]:
+    """Refuse to take from a repository what it does not have for the distribution."""
+    table = "gpunode/data/distributions.yaml"
+    if found.repository is not None:
+        if settings.cuda.enabled and settings.cuda.source == "distribution":
+            yield Refusal(
+                "cuda", f"gpunode knows no CUDA packages of {found.name}'s own", table,
+                "set cuda.source = 'cuda-repository' or 'runfile'",
+            )  # fmt: skip
+        return
+    for name, component in (("driver", settings.driver), ("cuda", settings.cuda)):
+        if component.enabled and component.source == "cuda-repository":
+            yield Refusal(
+                name, f"NVIDIA has no package repository for {found.name}", table,
+                f"leave {name}.source out or set it to 'distribution' ({found.name}'s own packages), or to 'runfile'",
+            )  # fmt: skip
+    if settings.toolkit.enabled and settings.toolkit.channel != "stable":
+        yield Refusal(
+            "toolkit", f"{found.name} has the stable releases of the container toolkit alone", table,
+            "set toolkit.channel = 'stable'",
+        )  # fmt: skip
 
 
 def gpu_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:

@@ -1,4 +1,4 @@
-"""By which keys is a repository trusted, and what else does apt listen to?"""
+"""By which keys is a repository trusted, and what else does the package manager listen to?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpunode import tables
 from gpunode.apt_sources import AptSources
+from gpunode.families.pacman import CONFIGURATION, unsafe
 from gpunode.operating_system import OperatingSystem
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
@@ -33,6 +34,29 @@ def key_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusa
             "gpunode/data/distributions.yaml (unverified_key)",
             "look the key's full fingerprint up where you trust it, and set repositories.cuda.key_fingerprint; or take "
             "driver and CUDA from NVIDIA's runfiles (driver.source and cuda.source = 'runfile')",
+        )
+
+
+def trust_refusals(sources: AptSources) -> Iterator[Refusal]:
+    """Refuse where pacman would take packages that nobody signed, or anybody: any repository can bring any package."""
+    for name, lacking in unsafe(sources.pacman_repositories):
+        yield Refusal(
+            "repositories",
+            f"pacman takes packages of its repository [{name}] without a signature by a trusted key (no {lacking})",
+            f"{CONFIGURATION}, `pacman-conf -r {name} SigLevel`",
+            f"set SigLevel = Required for [{name}], sign its packages and trust the key (pacman-key --lsign-key), or "
+            "take it out",
+        )
+
+
+def proxy_cautions(settings: Settings, sources: AptSources) -> Iterator[Caution]:
+    """Tell that pacman has no setting of a proxy."""
+    if settings.proxy.environment and sources.pacman_repositories:
+        yield Caution(
+            "repositories",
+            "pacman has no setting for a proxy, and gpunode sets none for it",
+            "pacman.conf(5)",
+            "where its mirrors are reached by the proxy alone, set http_proxy and https_proxy in /etc/environment",
         )
 
 

@@ -37,9 +37,12 @@ class CudaSettings(Component):
     summary: ClassVar[str] = "The CUDA toolkit (nvcc and libraries) under /usr/local/cuda."
 
     enabled: bool = Field(True, description="false: no CUDA toolkit is installed; containers bring their own.")
-    source: Literal["cuda-repository", "runfile"] = Field(
+    source: Literal["cuda-repository", "distribution", "runfile"] = Field(
         "cuda-repository",
-        description="Where it comes from: NVIDIA's CUDA repository, or NVIDIA's own installer (a .run file).",
+        description=(
+            "Where it comes from: NVIDIA's CUDA repository; the `distribution`'s own (Arch's `cuda` in /opt/cuda, and "
+            "the default there); or NVIDIA's own installer (a .run file)."
+        ),
     )
     version: Annotated[CudaVersion, AfterValidator(_known)] = Field(
         "12.9",

@@ -35,9 +35,10 @@ class DriverSettings(Component):
         "cuda-repository",
         description=(
             "Where it comes from: NVIDIA's CUDA repository; the `distribution`'s own archive (Debian: DKMS packages of "
-            "contrib and non-free; Ubuntu: headless server packages and modules signed by Canonical), by the mirror "
-            "that the node uses; NVIDIA's own installer (`runfile`: NVIDIA-Linux-x86_64-VERSION.run); or `present`: "
-            "already there, only verified."
+            "contrib and non-free; Ubuntu: headless server packages and modules signed by Canonical; Arch: modules for "
+            "linux and linux-lts, DKMS for other kernels, and the default there, since NVIDIA has no repository for "
+            "it), by the mirror that the node uses; NVIDIA's own installer (`runfile`: "
+            "NVIDIA-Linux-x86_64-VERSION.run); or `present`: already there, only verified."
         ),
     )
     flavour: Literal["auto", "open", "proprietary"] = Field(
@@ -104,15 +105,16 @@ class DriverSettings(Component):
         True,
         description=(
             "Keep the driver's packages at what is installed: apt-mark hold, apt preferences, and unattended-upgrades "
-            "told to keep off; all of that is removed again with `False`. Where gpunode installs packages: no package "
-            "manager moves a runfile's driver."
+            "told to keep off; dnf's versionlock; pacman's IgnorePkg. All of that is removed again with `False`. Where "
+            "gpunode installs packages: no package manager moves a runfile's driver."
         ),
     )
     hold_kernel: bool = Field(
         False,
         description=(
             "With `hold`: hold the packages that bring new kernels, and their headers, as well. Always so where "
-            "modules come built per kernel (Ubuntu's archive): a new kernel would come without one."
+            "modules come built per kernel (Ubuntu's archive, Arch's linux and linux-lts): a new kernel would come "
+            "without one."
         ),
     )
     rollback: Literal["required", "best-effort"] = Field(

@@ -91,7 +91,8 @@ class RepositoriesSettings(Component):
         "Where packages come from. A mirror is set by `url` alone; the key stays pinned by its fingerprint. "
         "`{distribution}` is debian12, ubuntu2204, …; `{architecture}` x86_64 or sbsa; `{channel}` toolkit.channel; "
         "`{os_id}` debian, ubuntu or rhel; `$(ARCH)` is left to apt, `$basearch` and `$releasever` to dnf and zypper. "
-        "The defaults shown are apt's; on RHEL, its kin and SUSE those of the rpm repositories take their place."
+        "The defaults shown are apt's; on RHEL, its kin and SUSE those of the rpm repositories take their place. Arch "
+        "has none of them: everything comes from its own repositories, by the node's mirrorlist and keyring."
     )
 
     cuda: CudaRepository = Field(

@@ -17,6 +17,8 @@ PACKAGES = (
     "libnvidia-container-tools",
     "libnvidia-container1",
 )
+# As Arch divides them.
+PACMAN_PACKAGES = ("nvidia-container-toolkit", "libnvidia-container")
 # What the toolkit took the place of: docker's wrapper, and the runtime as a package of its own.
 LEGACY = ("nvidia-docker2", "nvidia-docker", "nvidia-container-runtime", "nvidia-container-runtime-hook")
 _CTK = re.compile(r"version (\d+\.\d+\.\d+\S*)")
@@ -39,7 +41,7 @@ class ContainerToolkit(Reading):
     whole list; None without the file, or without that plugin. `config_text` is config.toml, `cdi` the specifications
     that runtimes read, `cdi_refresh` how the toolkit's own unit that renews one starts (systemd's UnitFileState), None
     without such a unit. `unlinked` are device nodes without a link in /dev/char, `link_rule` says whether our udev rule
-    makes these links.
+    makes these links. `names` are those of the packages that belong together.
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -52,6 +54,7 @@ class ContainerToolkit(Reading):
     cdi_refresh: str | None = None
     unlinked: tuple[str, ...] = ()
     link_rule: bool = False
+    names: tuple[str, ...] = PACKAGES
 
     @property
     def package_versions(self) -> tuple[str, ...]:
@@ -60,19 +63,19 @@ class ContainerToolkit(Reading):
         Raise VersionError where a package's version is none.
         """
         installed = dict(self.packages)
-        found = {versions.upstream(installed[name]) for name in PACKAGES if name in installed}
+        found = {versions.upstream(installed[name]) for name in self.names if name in installed}
         return tuple(sorted(found, key=versions.parsed, reverse=True))
 
     @property
     def missing_packages(self) -> tuple[str, ...]:
         """Return the toolkit's packages that are not installed."""
         installed = dict(self.packages)
-        return tuple(name for name in PACKAGES if name not in installed)
+        return tuple(name for name in self.names if name not in installed)
 
     @property
     def to_hold(self) -> dict[str, str]:
         """Return name -> version of the toolkit's installed packages."""
-        return {name: version for name, version in self.packages if name in PACKAGES}
+        return {name: version for name, version in self.packages if name in self.names}
 
     @property
     def legacy(self) -> dict[str, str]:
@@ -105,6 +108,7 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
         cdi_refresh=found.get("refresh"),
         unlinked=tuple(repeated(lines, "unlinked")),
         link_rule=found.get("link_rule") == "yes",
+        names=PACMAN_PACKAGES if found.get("names") == "arch" else PACKAGES,
     )
 
 

@@ -121,9 +121,8 @@ def _held(settings: Settings, node: Node) -> Iterator[Finding]:
     asked, driver = settings.driver, node.driver
     if not asked.hold:
         return
-    wanted = [name for name, _ in driver.packages] + list(
-        driver.kernels if holds_kernels(settings, node.operating_system) else ()
-    )
+    kernels = driver.kernels if holds_kernels(settings, node.operating_system, node.boot) else ()
+    wanted = [*(name for name, _ in driver.packages), *kernels]
     loose = [name for name in wanted if name not in driver.held]
     yield compared(
         "driver", Subject.HELD, f"not {', '.join(loose)}" if loose else "all", "all", not loose,

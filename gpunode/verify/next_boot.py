@@ -23,7 +23,7 @@ def next_boot(node: Node) -> Iterator[Finding]:
     built = any(name.startswith("linux-modules-nvidia-") for name, _ in driver.packages)
     build = f"`dkms autoinstall -k {release}` on the node, before it boots"
     if not kernel.headers:
-        build = f"install {headers_package(node.operating_system, release)}, then {build}"
+        build = f"install {headers_package(node.operating_system, kernel)}, then {build}"
     if built:
         build = f"{RUN}: it installs the modules of that kernel"
     cause = f"kernel {release} boots next and has " + (

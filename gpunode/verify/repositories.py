@@ -19,6 +19,8 @@ def repositories(settings: Settings, node: Node) -> Iterator[Finding]:
     system = node.operating_system
     distribution = tables.distribution(system.id, system.version_id)
     family = distribution.family if distribution else "apt"
+    if distribution is not None and distribution.repository is None:
+        return  # None of ours is needed: all comes from the distribution's own, whose keys are the package manager's.
     key = distribution.unverified_key if distribution else None
     for name in (name for name in ("cuda", "toolkit", "docker") if uses_repository(settings, name)):
         wanted = settings.repositories.on(name, family, key).key_fingerprint

@@ -132,6 +132,7 @@ class _Apt:
     tools: tuple[str, ...] = ("ca-certificates", "curl", "gpg")
     holding_tools: tuple[str, ...] = ()
     holding: tuple[str, ...] = (PREFERENCES, UNATTENDED)
+    otherwise = "mend the repository"
 
     def state(self) -> State:
         state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")

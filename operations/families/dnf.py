@@ -136,6 +136,7 @@ class _Dnf:
     tools: tuple[str, ...] = ("ca-certificates", "dnf-plugins-core", "gnupg2")
     holding_tools: tuple[str, ...] = ("python3-dnf-plugin-versionlock",)
     holding: tuple[str, ...] = (LOCKLIST,)
+    otherwise = "mend the repository"
 
     def state(self) -> State:
         state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")

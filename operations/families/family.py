@@ -49,6 +49,7 @@ class Family(Protocol):
 
     `saved` is the folder's name for the files that are saved, `holding` the files that keep packages still; `tools` are
     packages that gpunode needs on every node of the family, `holding_tools` those that it needs to hold others.
+    `otherwise` is what else can be done where the repositories have not the version that is asked for.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Family(Protocol):
     holding: tuple[str, ...]
     tools: tuple[str, ...]
     holding_tools: tuple[str, ...]
+    otherwise: str
 
     def state(self) -> DriverPackages:
         """Return the driver's packages on the node; raise OperationRefused where it does not answer."""

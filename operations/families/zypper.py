@@ -96,6 +96,7 @@ class _Zypper:
     tools: tuple[str, ...] = ("ca-certificates", "curl", "gpg2")
     holding_tools: tuple[str, ...] = ()
     holding: tuple[str, ...] = (LOCKS, OURS)
+    otherwise = "mend the repository"
 
     def state(self) -> State:
         state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")

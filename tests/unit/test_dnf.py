@@ -231,7 +231,8 @@ def test_a_package_is_held_by_the_entry_that_fits_it_where_the_plugin_is_there(
 
 
 def test_the_manager_that_is_asked_keeps_the_node_s_packages_whatever_else_is_installed(tmp_path: Path) -> None:
-    text = by_manager(apt="echo apt", dnf="echo dnf", zypper="echo zypper").replace("/var/lib", str(tmp_path))
+    probes = {name: f"echo {name}" for name in ("apt", "dnf", "zypper", "pacman")}
+    text = by_manager(**probes).replace("/var/lib", str(tmp_path))
     (tmp_path / "rpm").write_text("#!/bin/sh\n")
     (tmp_path / "rpm").chmod(0o755)
 
@@ -244,6 +245,10 @@ def test_the_manager_that_is_asked_keeps_the_node_s_packages_whatever_else_is_in
     (tmp_path / "dpkg").mkdir()
     (tmp_path / "dpkg/status").touch()
     assert asked() == "dnf\n"
+    # rpm as a tool on Arch.
+    (tmp_path / "pacman/local").mkdir(parents=True)
+    (tmp_path / "pacman/local/ALPM_DB_VERSION").write_text("9\n")
+    assert asked() == "pacman\n"
     (tmp_path / "dpkg/status").write_text("Package: dpkg\n")
     assert asked() == "apt\n"
 

@@ -109,7 +109,7 @@ def test_the_branch_shows_in_a_driver_s_version_alone(version: str, branch: str 
 
 
 NO_KERNEL = Boot("6.1.0-40-amd64")
-CUDA, DEBIAN, UBUNTU, RPM, _ = tables.driver_sources()
+CUDA, DEBIAN, UBUNTU, RPM, *_ = tables.driver_sources()
 
 
 @pytest.mark.parametrize(

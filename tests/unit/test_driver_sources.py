@@ -34,7 +34,7 @@ from tests.unit.test_preflight import DEBIAN, UBUNTU
 
 pytestmark = pytest.mark.pure
 
-CUDA_SOURCE, DEBIAN_SOURCE, UBUNTU_SOURCE, _, _ = tables.driver_sources()
+CUDA_SOURCE, DEBIAN_SOURCE, UBUNTU_SOURCE, *_ = tables.driver_sources()
 NO_KERNEL = Boot("6.1.0-40-amd64")
 GENERIC = Boot("6.8.0-59-generic", "6.8.0-60-generic", "grub", (Kernel("6.8.0-60-generic", False),))
 

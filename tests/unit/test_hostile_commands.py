@@ -20,6 +20,7 @@ from pyinfra.connectors.util import make_unix_command
 
 from facts.deb import AptRepository, DebPackages
 from facts.families.dnf import DnfOffers, DnfRepository, DnfSimulation
+from facts.families.pacman import PacmanOffers, PacmanPackages, PacmanSimulation
 from facts.families.rpm import RpmPackages
 from facts.families.zypper import ZypperOffers, ZypperRepository, ZypperSimulation
 from facts.file import File
@@ -144,6 +145,9 @@ PROBES: dict[str, Callable[[str], str]] = {
     "RpmPackages": lambda value: RpmPackages().command(names=[value, value]),
     "DnfOffers": lambda value: DnfOffers().command(names=[value], stream=value),
     "DnfSimulation": lambda value: DnfSimulation().command(coming={value: value}, going=[value], stream=value),
+    "PacmanPackages": lambda value: PacmanPackages().command(names=[value, value]),
+    "PacmanOffers": lambda value: PacmanOffers().command(names=[value]),
+    "PacmanSimulation": lambda value: PacmanSimulation().command(coming={value: value}, going=[value]),
     "DnfRepository": lambda value: DnfRepository().command(
         keyring=value, source=value, stamp=value, uri=f"http://{value}"
     ),

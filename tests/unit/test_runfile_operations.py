@@ -151,6 +151,7 @@ def test_the_deploy_asks_for_packages_of_cuda_only_after_that(monkeypatch: pytes
             recorder = Mock(side_effect=lambda *, told=f"{name}.{called}", **_: calls.append(told))
             setattr(getattr(cuda_deploy, name), called, recorder)
     monkeypatch.setattr(cuda_deploy, "settings", lambda: settings_from({}))
+    monkeypatch.setattr(cuda_deploy, "node", lambda: GOOD)
     monkeypatch.setattr(cuda_deploy, "distribution", Mock())
     monkeypatch.setattr(cuda_deploy, "trust", lambda name: None)
     inspect.unwrap(cuda_deploy.cuda)()

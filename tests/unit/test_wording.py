@@ -28,7 +28,7 @@ WORDS = {
     "apt": r"apt|apt-\w+|dpkg\S*|linux-headers\S*|linux-image\S*|update-initramfs",
     "dnf": r"dnf|yum|rpm|kernel-devel\S*|dracut|EPEL",
     "zypper": r"zypper|rpm|kernel-default-devel\S*|dracut",
-    "pacman": r"pacman|mkinitcpio",
+    "pacman": r"pacman|mkinitcpio|linux-zen-headers",
 }
 SHA = "0123456789abcdef" * 4
 RUNFILE: dict[str, Any] = {"source": "runfile", "version": "580.95.05", "runfile_sha256": SHA}
@@ -58,8 +58,8 @@ def foreign(text: str, family: str) -> list[str]:
 
 def told(system: OperatingSystem) -> Iterator[tuple[str, str]]:
     """Yield (what it is about, text) of what a person is told of a node on which much is wrong."""
-    bare = Boot(KERNEL, KERNEL, "newest", (Kernel(KERNEL, False),))
-    ready = replace(bare, kernels=(Kernel(KERNEL, True),), build_tools=("gcc", "make", "dkms"))
+    bare = Boot(KERNEL, KERNEL, "newest", (Kernel(KERNEL, False, base="linux-zen"),))
+    ready = replace(bare, kernels=(Kernel(KERNEL, True, base="linux-zen"),), build_tools=("gcc", "make", "dkms"))
     packages = replace(OPEN_550, packages=(("nvidia-open", "550.54.15-1"),))
     cases: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "no tools": ({"driver": RUNFILE}, {"boot": bare}),
@@ -77,6 +77,8 @@ def told(system: OperatingSystem) -> Iterator[tuple[str, str]]:
             {"driver": {"branch": "570"}}, {"candidates": (("nvidia-open-570", "580.95.05-1"),)},
         ),
     }  # fmt: skip
+    if tables.driver_source("cuda-repository", system.id) is None:
+        del cases["a transitional package"]  # Such are NVIDIA's repository's alone.
     for name, (data, more) in cases.items():
         settings = settings_from({"containerd": {"enabled": False}, **data})
         found = refusals(settings, machine(**{"system": system, "driver": NO_DRIVER, "boot": ready, **more}))
@@ -107,6 +109,7 @@ def test_each_family_s_own_words_are_said(system: OperatingSystem) -> None:
 OWN = (
     "families", "apt_", "apt.py", "dnf.py", "zypper.py", "pacman.py", "lab.py", "deb.py", "archive.py", "trust.py",
     "choice.py", "installed.py", "packaging.py", "simulation.py", "settings", "docs.py", "names.py", "tables.py",
+    "operations/cuda.py",
 )  # fmt: skip
 
 

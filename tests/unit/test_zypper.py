@@ -120,7 +120,7 @@ def test_zypper_is_asked_on_suse_alone_whatever_is_installed(tmp_path: Path, os_
     for name in ("rpm", "zypper", "dnf"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
-    text = by_manager(apt="echo apt", dnf="echo dnf", zypper="echo zypper")
+    text = by_manager(apt="echo apt", dnf="echo dnf", zypper="echo zypper", pacman="echo pacman")
     text = text.replace("/var/lib", str(tmp_path)).replace("/etc/os-release", str(tmp_path / "os-release"))
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     assert subprocess.run(["sh", "-c", text], env=path, capture_output=True, text=True).stdout == f"{asked}\n"

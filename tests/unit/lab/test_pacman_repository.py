@@ -12,30 +12,41 @@ import pytest
 from lab.cache import cache_dir
 from lab.families import PACMAN
 from lab.image import tools
-from lab.packages.driver import BROKEN_VERSION, DRIVER_VERSIONS
 from lab.packages.pkg import Pkg
-from lab.pacman_repository import ARCHIVE, EXTRA, build_pacman_mirror, fixture_pkgs
+from lab.pacman_repository import DAYS, TODAY, build_pacman_mirror, fixture_pkgs
 from lab.signing import key_file, public_key
 from lab.toolbox import run_in
 
+EXTRA, LATE = "extra/os/x86_64", "2025-12"
 
-def package(name: str, version: str = "580.95.05-1") -> Pkg:
-    return next(item for item in fixture_pkgs() if (item.name, item.version) == (name, version))
+
+def package(name: str, day: str = TODAY) -> Pkg:
+    return next(item for item in fixture_pkgs(day) if item.name == name)
 
 
 @pytest.mark.parametrize(
-    ("name", "kernel", "license"),
-    [("nvidia", "linux", "NVIDIA"), ("nvidia-lts", "linux-lts", "NVIDIA"), ("nvidia-dkms", "dkms", "NVIDIA"),
-     ("nvidia-open", "linux", "Dual MIT/GPL"), ("nvidia-open-dkms", "dkms", "Dual MIT/GPL")],
+    ("name", "day", "kernel", "license"),
+    [("nvidia", TODAY, "linux", "NVIDIA"), ("nvidia-lts", TODAY, "linux-lts", "NVIDIA"),
+     ("nvidia-dkms", TODAY, "dkms", "NVIDIA"), ("nvidia-open", TODAY, "linux", "Dual MIT/GPL"),
+     ("nvidia-open-dkms", TODAY, "dkms", "Dual MIT/GPL"), ("nvidia-lts-open", LATE, "linux-lts", "Dual MIT/GPL")],
 )  # fmt: skip
-def test_there_is_a_module_package_for_each_kernel_and_no_two_of_them_go_together(
-    name: str, kernel: str, license: str
+def test_there_is_a_module_package_for_each_kernel_at_nvidia_utils_version(
+    name: str, day: str, kernel: str, license: str
 ) -> None:
-    module = package(name)
-    assert module.depends == ("nvidia-utils=580.95.05", kernel)
+    module = package(name, day)
+    assert module.depends == (f"nvidia-utils={DAYS[day].driver}", kernel)
     assert f"license={license}" in module.install()
-    assert len(module.conflicts) == 4
-    assert name not in module.conflicts
+
+
+def test_modules_of_one_kernel_exclude_each_other_and_dkms_excludes_all() -> None:
+    assert set(package("nvidia-open").conflicts) == {"nvidia", "nvidia-dkms", "nvidia-open-dkms"}
+    assert len(package("nvidia-open-dkms").conflicts) == 5
+
+
+def test_with_590_the_proprietary_modules_are_gone() -> None:
+    late = {item.name for item in fixture_pkgs(LATE)}
+    assert {"nvidia-open", "nvidia-lts-open", "nvidia-open-dkms"} <= late
+    assert not {"nvidia", "nvidia-lts", "nvidia-dkms"} & late
 
 
 def test_the_userland_is_one_package_with_library_and_nvidia_smi() -> None:
@@ -45,7 +56,8 @@ def test_the_userland_is_one_package_with_library_and_nvidia_smi() -> None:
 
 
 def test_cuda_is_below_opt() -> None:
-    assert {file.path for file in package("cuda", "12.9.1-1").files} == {"opt/cuda/bin/nvcc", "opt/cuda/version.json"}
+    paths = {file.path for file in package("cuda").files}
+    assert paths == {"opt/cuda/bin/nvcc", "opt/cuda/version.json", "etc/profile.d/cuda.sh"}
 
 
 def test_scripts_are_functions_that_sh_takes_and_dpkg_s_words_are_given() -> None:
@@ -69,12 +81,10 @@ def mirror() -> Path:
 @pytest.mark.node
 @pytest.mark.real
 @pytest.mark.skipif(CANNOT, reason="needs root and podman")
-def test_the_repository_has_one_version_of_each_and_the_archive_the_others(mirror: Path) -> None:
-    def driver(folder: str) -> set[str]:
-        return {path.name.split("-")[1] for path in (mirror / folder).glob("nvidia-[0-9]*.zst")}
-
-    assert driver(EXTRA) == {DRIVER_VERSIONS[-1]}
-    assert driver(ARCHIVE) == {*DRIVER_VERSIONS, BROKEN_VERSION} - {DRIVER_VERSIONS[-1]}
+def test_a_day_s_repository_has_one_version_of_each(mirror: Path) -> None:
+    for day, of in DAYS.items():
+        found = [path.name.split("-")[2] for path in (mirror / day / EXTRA).glob("nvidia-utils-*.zst")]
+        assert found == [of.driver]
     assert all(path.with_name(f"{path.name}.sig").exists() for path in mirror.rglob("*.zst"))
 
 
@@ -100,12 +110,12 @@ def test_the_real_pacman_reads_it_by_the_right_key_alone_and_as_it_was_signed(
     mirror: Path, tmp_path: Path, key: str, harm: str, good: bool
 ) -> None:
     work = tmp_path / "work"
-    shutil.copytree(mirror / EXTRA, work / EXTRA)
+    shutil.copytree(mirror / TODAY / EXTRA, work / EXTRA)
     for name in ("repository", "wrong"):
         (work / f"{name}.asc").write_bytes(public_key(key_file(cache_dir() / "keys", name))[0])
     done = run_in(tools(print, PACMAN), work, READ, key=key, harm=harm)
     assert (done.returncode == 0) == good, done.stdout + done.stderr
     if good:
-        assert f"extra nvidia {DRIVER_VERSIONS[-1]}-1" in done.stdout
+        assert f"extra nvidia {DAYS[TODAY].driver}-1" in done.stdout
     else:
         assert "signature" in done.stdout

@@ -12,7 +12,7 @@ from . import arguments as command_line
 from . import modify, query, table
 from .session import Failure, Session
 
-_LIBRARIES = ("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "/usr/lib64/libnvidia-ml.so.1")
+_LIBRARIES = tuple(f"/usr/{lib}/libnvidia-ml.so.1" for lib in ("lib/x86_64-linux-gnu", "lib64", "lib"))
 _NO_LIBRARY = (
     "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display "
     "Driver is properly installed and present in your system.\n"

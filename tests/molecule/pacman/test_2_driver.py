@@ -1,0 +1,259 @@
+"""The life of a driver on a rolling release, and the ways in which it must not end.
+
+The tests follow each other. SIMULATED: the distribution, GPUs, the driver's modules and daemons; pacman, its
+signatures, IgnorePkg and systemd are real. The repositories move on by another day in the node's mirrorlist.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab import nodes as lab_nodes
+from lab.nodes import Node
+from lab.packages.driver import BROKEN_VERSION
+from tests.molecule.conftest import LAB, Run, command, inventory_with
+
+ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
+CONFIGURATION = "/etc/pacman.conf"
+IGNORED = "/etc/pacman.d/gpunode.conf"
+LOCK = "/var/lib/pacman/db.lck"
+LOADED = "cat /sys/module/nvidia/version"
+ON_DISK = "modinfo -F version nvidia"
+DRIVER = "pacman -Q | grep nvidia"
+
+
+@pytest.fixture(scope="module")
+def node() -> Node:
+    """Return the node made anew, of a day when the driver was older; its pacman.conf has a word of somebody's."""
+    made = lab_nodes.recreate(lab_nodes.node(LAB, "gpu-1"), gpu="h100-80gb")
+    move_to(made, "2025-09")
+    out(made, f"printf '# somebody says so\\n' >> {CONFIGURATION}")
+    out(made, f"sed -i 's/^CheckSpace/IgnorePkg = bash\\n&/' {CONFIGURATION}")
+    out(made, f"cp {CONFIGURATION} /root/before.conf")
+    return made
+
+
+class Driver:
+    """Ask for a driver on the node, and for nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, node: Node, **asked: object) -> Run:
+        path = inventory_with(self.folder, {node.name: {**ALONE, "driver": asked}})
+        return command("pyinfra", "-y", "--json", path, "deploys/gpu_node.py")
+
+    def drift(self, node: Node, **asked: object) -> Run:
+        return command("gpunode", "drift", inventory_with(self.folder, {node.name: {**ALONE, "driver": asked}}))
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Driver:
+    return Driver(tmp_path)
+
+
+def out(node: Node, text: str) -> str:
+    done = lab_nodes.run(node, text)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def move_to(node: Node, day: str) -> None:
+    out(
+        node,
+        f"sed -i 's|pacman/2[0-9-]*/|pacman/{day}/|' /etc/pacman.d/mirrorlist; grep -q {day} /etc/pacman.d/mirrorlist",
+    )
+
+
+def test_a_version_that_the_repository_has_not_is_refused_with_the_one_there_is_and_the_ways_out(
+    node: Node, driver: Driver
+) -> None:
+    run = driver.run(node, version="580.95.05")
+    assert run.code == 1
+    assert "is not to be had at 580.95.05; the repositories have 580.82.07-1" in run.printed
+    assert "https://archive.archlinux.org/repos/YYYY/MM/DD" in run.printed
+    assert "driver.source = 'runfile'" in run.printed
+    assert lab_nodes.run(node, DRIVER).stdout == ""
+
+
+def test_what_nvidia_has_no_repository_for_is_refused_before_anything(node: Node, driver: Driver) -> None:
+    run = driver.run(node, source="cuda-repository")
+    assert run.code == 1
+    assert "NVIDIA has no package repository for Arch Linux" in run.printed
+    assert "Refuse this node" in run.printed
+
+
+def test_a_pacman_that_is_at_work_is_waited_for(node: Node, driver: Driver) -> None:
+    # Whoever has the lock open is at work: it is not taken away.
+    hold = f"exec 9> {LOCK}; sleep 40; touch /root/released; rm -f {LOCK}"
+    out(node, f"systemd-run --quiet sh -c '{hold}'; until test -e {LOCK}; do sleep 0.2; done")
+    run = driver.run(node, branch="580")
+    assert run.code == 0, run.printed
+    assert "left by a pacman that is gone" not in run.printed
+    out(node, "test /var/lib/pacman/local/nvidia-utils-580.82.07-1/desc -nt /root/released")
+
+
+def test_module_and_userland_come_at_one_version_and_are_held_with_the_kernel(node: Node, driver: Driver) -> None:
+    assert out(node, DRIVER) == "nvidia-open 580.82.07-1\nnvidia-utils 580.82.07-1"
+    assert out(node, LOADED) == "580.82.07"
+    assert set(out(node, "pacman-conf IgnorePkg").split()) == {
+        "bash", "linux", "linux-lts", "nvidia-open", "nvidia-utils",
+    }  # fmt: skip
+    second = driver.run(node, branch="580")
+    assert (second.code, second.operations("success")) == (0, {}), second.printed
+
+
+SLOW_HOOK = """[Trigger]
+Operation = Upgrade
+Type = Package
+Target = nvidia-utils
+[Action]
+When = PostTransaction
+Exec = /bin/sleep 200
+"""
+
+
+def test_a_change_that_was_killed_is_undone_by_the_next_run_though_it_left_its_lock(node: Node, driver: Driver) -> None:
+    move_to(node, "2025-10")
+    hook = "/etc/pacman.d/hooks/slow.hook"
+    out(node, f"mkdir -p /etc/pacman.d/hooks; printf '{SLOW_HOOK}' > {hook}")
+    kill = "until pgrep -f '^/bin/sleep 200'; do sleep 0.2; done; systemctl kill -s KILL gpunode-driver"
+    out(node, f'systemd-run --quiet sh -c "{kill}"')
+    killed = driver.run(node, version="580.95.05")
+    assert killed.code == 1
+    assert out(node, DRIVER) == "nvidia-open 580.95.05-1\nnvidia-utils 580.95.05-1"
+    out(node, f"rm {hook}; test -e {LOCK}")
+    back = driver.run(node, version="580.82.07")
+    assert back.code == 0, back.printed
+    assert out(node, DRIVER) == "nvidia-open 580.82.07-1\nnvidia-utils 580.82.07-1"
+    assert lab_nodes.run(node, f"test -e {LOCK}").returncode == 1
+
+
+def test_an_upgrade_within_the_branch_moves_module_and_userland_and_waits_for_the_boot(
+    node: Node, driver: Driver
+) -> None:
+    # A repository that has moved on is no reason to move.
+    assert set(driver.run(node, branch="580").operations("success")) <= {"Record what was applied"}
+    run = driver.run(node, version="580.95.05")
+    assert run.code == 0, run.printed
+    assert "reboot pending" in run.stderr
+    assert out(node, DRIVER) == "nvidia-open 580.95.05-1\nnvidia-utils 580.95.05-1"
+    assert (out(node, LOADED), out(node, ON_DISK)) == ("580.82.07", "580.95.05")
+    saved = out(node, "cd /var/lib/gpunode/transactions/driver/packages.d && ls").split()
+    assert len(saved) == 2
+    assert all("580.82.07-1" in name for name in saved)
+    lab_nodes.reboot(node)
+    assert driver.run(node, version="580.95.05").code == 0
+    assert driver.drift(node, version="580.95.05").code == 0
+
+
+def test_the_other_flavour_takes_the_place_of_the_one_that_is_there(node: Node, driver: Driver) -> None:
+    run = driver.run(node, version="580.95.05", flavour="proprietary")
+    assert run.code == 0, run.printed
+    assert out(node, DRIVER) == "nvidia 580.95.05-1\nnvidia-utils 580.95.05-1"
+    assert "nvidia-open" not in out(node, "pacman-conf IgnorePkg").split()
+
+
+def test_another_kernel_than_arch_s_two_has_its_module_by_dkms(node: Node, driver: Driver) -> None:
+    base = '"/usr/lib/modules/$(uname -r)/pkgbase"'
+    out(node, f"echo linux-zen > {base}")
+    run = driver.run(node, version="580.95.05")
+    assert run.code == 0, run.printed
+    assert out(node, DRIVER) == "nvidia-open-dkms 580.95.05-1\nnvidia-utils 580.95.05-1"
+    # DKMS builds it for whatever comes: the kernel is not held.
+    assert "linux" not in out(node, "pacman-conf IgnorePkg").split()
+    out(node, f"echo linux > {base}")
+    back = driver.run(node, version="580.95.05")
+    assert back.code == 0, back.printed
+    assert out(node, DRIVER) == "nvidia-open 580.95.05-1\nnvidia-utils 580.95.05-1"
+    lab_nodes.reboot(node)
+    assert driver.run(node, version="580.95.05").code == 0
+
+
+def test_a_partial_upgrade_is_refused_before_anything_is_touched_with_the_way_out(node: Node, driver: Driver) -> None:
+    move_to(node, "2025-12")
+    state = f"pacman -Q; cat {CONFIGURATION} {IGNORED}; ls -R /var/lib/pacman"
+    before = out(node, state)
+    run = driver.run(node, branch="590", allow_branch_change=True)
+    assert run.code == 1
+    assert "that would be a partial upgrade" in run.printed
+    assert "linux 6.16.8.arch1-1 (the repositories have 6.17.9.arch1-1)" in run.printed
+    assert "glibc 2.41-1 (the repositories have 2.42-1)" in run.printed
+    assert "pacman -Syu glibc linux nvidia-open nvidia-utils" in run.printed
+    assert out(node, state) == before
+
+
+def test_other_packages_are_no_partial_upgrade_either(node: Node, tmp_path: Path) -> None:
+    off: dict[str, object] = {name: {"enabled": False} for name in ("driver", "toolkit", "containerd")}
+    path = inventory_with(tmp_path, {node.name: {**off, "cuda": {"version": "13.0"}}})
+    run = command("pyinfra", "-y", "--json", path, "deploys/gpu_node.py")
+    assert run.code == 1
+    assert "that would be a partial upgrade" in run.printed
+    assert "glibc 2.41-1 (there is 2.42-1)" in run.printed
+    assert lab_nodes.run(node, "pacman -Q cuda").returncode == 1
+
+
+def test_an_upgrade_of_the_system_does_not_move_what_is_held(node: Node) -> None:
+    # Without our file the driver and its kernel would come along.
+    own = "pacman --config /root/loose.conf"
+    out(node, f"grep -v gpunode {CONFIGURATION} > /root/loose.conf; {own} -Sy")
+    loose = out(node, f"{own} -Sup --print-format '%n %v'")
+    assert {"nvidia-open 590.48.01-1", "linux 6.17.9.arch1-1"} <= set(loose.splitlines())
+    said = out(node, "pacman -Syu --noconfirm 2>&1")
+    assert "nvidia-utils: ignoring package upgrade" in said
+    assert out(node, "pacman -Q curl glibc linux nvidia-open nvidia-utils").splitlines() == [
+        "curl 1.1-1", "glibc 2.42-1", "linux 6.16.8.arch1-1", "nvidia-open 580.95.05-1", "nvidia-utils 580.95.05-1",
+    ]  # fmt: skip
+
+
+def test_another_branch_is_refused_until_the_settings_allow_it(node: Node, driver: Driver) -> None:
+    # Named, so that it comes though it is held; pacman leaves the driver as it is.
+    out(node, "pacman -S --noconfirm linux")
+    refused = driver.run(node, branch="590")
+    assert refused.code == 1
+    assert "driver.allow_branch_change = True" in refused.printed
+    assert out(node, DRIVER) == "nvidia-open 580.95.05-1\nnvidia-utils 580.95.05-1"
+    run = driver.run(node, branch="590", allow_branch_change=True)
+    assert run.code == 0, run.printed
+    assert out(node, DRIVER) == "nvidia-open 590.48.01-1\nnvidia-utils 590.48.01-1"
+    lab_nodes.reboot(node)
+    assert out(node, LOADED) == "590.48.01"
+    assert driver.run(node, branch="590").code == 0
+    assert driver.drift(node, branch="590").code == 0
+
+
+def test_a_module_that_does_not_load_is_rolled_back_from_saved_files(node: Node, driver: Driver) -> None:
+    move_to(node, "2026-01")
+    before = out(node, f"{DRIVER}; cat {IGNORED}; pacman -Qeq")
+    out(node, "systemctl stop nvidia-persistenced; rmmod nvidia_uvm; rmmod nvidia")
+    failed = driver.run(node, version=BROKEN_VERSION, allow_branch_change=True)
+    assert failed.code == 1
+    assert f"the module {BROKEN_VERSION} is installed and does not load" in failed.printed
+    assert out(node, f"{DRIVER}; cat {IGNORED}; pacman -Qeq") == before
+    assert out(node, LOADED) == "590.48.01"
+    assert out(node, "pacman -Dk && pacman -Qkq nvidia-open nvidia-utils").startswith("No database errors")
+    again = driver.run(node, version=BROKEN_VERSION, allow_branch_change=True)
+    assert "this was tried before and put back" in again.printed
+
+
+def test_a_driver_that_could_not_come_back_is_not_changed(node: Node, driver: Driver) -> None:
+    out(
+        node,
+        "rm -rf /var/cache/pacman/pkg /var/lib/gpunode/transactions/driver.json /var/lib/gpunode/transactions/driver",
+    )
+    refused = driver.run(node, version=BROKEN_VERSION, allow_branch_change=True)
+    assert refused.code == 1
+    assert "rollback would not be possible" in refused.printed
+    assert "nvidia-utils=590.48.01-1" in refused.printed
+    assert out(node, DRIVER) == "nvidia-open 590.48.01-1\nnvidia-utils 590.48.01-1"
+
+
+def test_holds_that_are_not_wanted_any_more_leave_nothing_behind_but_somebody_else_s(
+    node: Node, driver: Driver
+) -> None:
+    move_to(node, "2025-12")
+    run = driver.run(node, version="590.48.01", hold=False)
+    assert run.code == 0, run.printed
+    assert out(node, f"cmp {CONFIGURATION} /root/before.conf; test ! -e {IGNORED} && pacman-conf IgnorePkg") == "bash"
