@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from gpunode.families import pacman
 from gpunode.operating_system import OperatingSystem
 from gpunode.preflight.boot import boot_refusals
 from gpunode.preflight.platform import system_refusals
+from gpunode.preflight.toolkit import toolkit_refusals
 from gpunode.preflight.trust import trust_refusals
 from gpunode.reading import ParseError
 from gpunode.settings import settings_from
@@ -40,6 +42,7 @@ from gpunode.toolkit import PACMAN_PACKAGES, parse_toolkit
 from operations import driver_packages
 from operations.families import PACMAN
 from tests.unit.simulated_host import Host, commands
+from tests.unit.test_preflight import machine
 
 pytestmark = pytest.mark.pure
 
@@ -186,7 +189,19 @@ def test_cuda_in_opt_is_the_default_where_the_link_leads_there() -> None:
 def test_the_toolkit_is_whole_with_arch_s_two_packages() -> None:
     lines = ["names=arch", *(f"package={name} 1.17.8-1" for name in PACMAN_PACKAGES)]
     assert parse_toolkit(lines).missing_packages == ()
+    assert parse_toolkit(lines).to_hold == dict.fromkeys(PACMAN_PACKAGES, "1.17.8-1")
     assert parse_toolkit(lines[1:]).missing_packages != ()
+
+
+def test_the_toolkit_is_neither_held_nor_put_in_another_s_place_with_pacman() -> None:
+    legacy = parse_toolkit(["names=arch", "package=nvidia-docker 2.13.0-1"])
+    node = replace(machine(system=ARCH), toolkit=legacy)
+    asked = settings_from({"toolkit": {"hold": True, "migrate": True}})
+    said = [item.reason for item in toolkit_refusals(asked, node)]
+    assert said == [
+        "on the node is nvidia-docker 2.13.0-1, which gpunode does not replace with pacman",
+        "gpunode does not hold the toolkit's packages with pacman",
+    ]
 
 
 def test_silence_is_no_answer() -> None:
