@@ -7,7 +7,6 @@ The tests of the node follow each other.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -16,9 +15,8 @@ from lab import nodes as lab_nodes
 from lab.nodes import Node
 from lab.packages.archive import BUILT_VERSION, UNBUILDABLE_VERSION
 from tests.molecule.apt_distro.archive_nodes import SET, Driver, debian_with_dkms, ended, out
-from tests.molecule.conftest import LAB, command
+from tests.molecule.conftest import ALL, LAB, command
 
-ALL = os.environ.get("GPUNODE_TEST_ALL") == "1"
 # Debian's smallest kernel; its metapackage tells the release that there is today.
 RELEASE = """apt-get update -q > /dev/null
 apt-cache depends linux-headers-cloud-amd64 | sed -n 's/.*Depends: linux-headers-//p'"""

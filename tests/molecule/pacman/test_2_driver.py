@@ -13,7 +13,9 @@ import pytest
 from lab import nodes as lab_nodes
 from lab.nodes import Node
 from lab.packages.driver import BROKEN_VERSION
-from tests.molecule.conftest import LAB, Run, command, inventory_with
+from tests.molecule.conftest import LAB, Run, command, inventory_with, only_slow
+
+pytestmark = only_slow
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
 CONFIGURATION = "/etc/pacman.conf"

@@ -21,7 +21,7 @@ MISTAKES = ["driver.flavour", "cuda.version", "containrd", "driver.version", "to
 
 
 def repositories() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = runpy.run_path(str(CHECKOUT / "inventories" / "lab.py"))["_repositories"]
+    found: dict[str, dict[str, str]] = runpy.run_path(str(CHECKOUT / "inventories" / "lab.py"))["_repositories"]["apt"]
     return found
 
 
