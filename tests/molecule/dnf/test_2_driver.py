@@ -14,14 +14,12 @@ import pytest
 from lab import nodes as lab_nodes
 from lab.nodes import Node
 from lab.packages.driver import BROKEN_VERSION
-from tests.molecule.conftest import LAB, Run, command, inventory_with
+from tests.molecule.conftest import LAB
+from tests.molecule.driver_alone import LOADED, ON_DISK, Driver, out
 
-ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
 UNITS = "nvidia-fabricmanager nvidia-persistenced"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 STREAM = "cat /etc/dnf/modules.d/nvidia-driver.module"
-LOADED = "cat /sys/module/nvidia/version"
-ON_DISK = "modinfo -F version nvidia"
 LABS_CUDA = (
     "printf '[x]\\nname=x\\nbaseurl=http://127.0.0.1:8900/dnf/cuda/rhel9/x86_64\\ngpgcheck=1\\n'"
     " > /etc/yum.repos.d/x.repo"
@@ -41,29 +39,9 @@ def board() -> Node:
     return lab_nodes.recreate(lab_nodes.node(LAB, "gpu-1"), gpu="hgx-h100")
 
 
-class Driver:
-    """Ask for a driver on the node, and for nothing else."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def run(self, node: Node, **asked: object) -> Run:
-        path = inventory_with(self.folder, {node.name: {**ALONE, "driver": asked}})
-        return command("pyinfra", "-y", "--json", path, "deploys/gpu_node.py")
-
-    def drift(self, node: Node, **asked: object) -> Run:
-        return command("gpunode", "drift", inventory_with(self.folder, {node.name: {**ALONE, "driver": asked}}))
-
-
 @pytest.fixture
 def driver(tmp_path: Path) -> Driver:
     return Driver(tmp_path)
-
-
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
 
 
 def versions(node: Node) -> set[str]:

@@ -15,7 +15,8 @@ import pytest
 from lab import nodes as lab_nodes
 from lab.nodes import Node
 from tests.molecule.conftest import LAB
-from tests.molecule.dnf.test_2_driver import LOADED, LOCKS, ON_DISK, SET, STREAM, Driver, names, out, versions
+from tests.molecule.dnf.test_2_driver import LOCKS, SET, STREAM, names, versions
+from tests.molecule.driver_alone import LOADED, ON_DISK, Driver, out
 from tests.molecule.interruption.faults import CUT
 
 OLD, NEW = "580.82.07", "580.95.05"

@@ -14,7 +14,8 @@ import pytest
 from lab import nodes as lab_nodes
 from lab.nodes import Node
 from tests.molecule.conftest import LAB
-from tests.molecule.dnf.test_2_driver import Driver, locked, names, out, versions
+from tests.molecule.dnf.test_2_driver import locked, names, versions
+from tests.molecule.driver_alone import Driver, out
 
 ROCKY_10 = "sed -i 's/9\\.6/10.0/; s/el9/el10/' /etc/os-release"
 

@@ -13,16 +13,14 @@ import pytest
 from lab import nodes as lab_nodes
 from lab.nodes import Node
 from lab.packages.driver import BROKEN_VERSION
-from tests.molecule.conftest import LAB, Run, command, inventory_with, only_slow
+from tests.molecule.conftest import LAB, command, inventory_with, only_slow
+from tests.molecule.driver_alone import LOADED, ON_DISK, Driver, out
 
 pytestmark = only_slow
 
-ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
 CONFIGURATION = "/etc/pacman.conf"
 IGNORED = "/etc/pacman.d/gpunode.conf"
 LOCK = "/var/lib/pacman/db.lck"
-LOADED = "cat /sys/module/nvidia/version"
-ON_DISK = "modinfo -F version nvidia"
 DRIVER = "pacman -Q | grep nvidia"
 
 
@@ -37,29 +35,9 @@ def node() -> Node:
     return made
 
 
-class Driver:
-    """Ask for a driver on the node, and for nothing else."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def run(self, node: Node, **asked: object) -> Run:
-        path = inventory_with(self.folder, {node.name: {**ALONE, "driver": asked}})
-        return command("pyinfra", "-y", "--json", path, "deploys/gpu_node.py")
-
-    def drift(self, node: Node, **asked: object) -> Run:
-        return command("gpunode", "drift", inventory_with(self.folder, {node.name: {**ALONE, "driver": asked}}))
-
-
 @pytest.fixture
 def driver(tmp_path: Path) -> Driver:
     return Driver(tmp_path)
-
-
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
 
 
 def move_to(node: Node, day: str) -> None:

@@ -17,7 +17,8 @@ from lab import nodes as lab_nodes
 from lab.nodes import Node
 from tests.molecule.conftest import LAB, only_slow
 from tests.molecule.dnf.test_3_interruption import FAULT, POWER_LOST, seen_state, strike
-from tests.molecule.zypper.test_2_driver import LOADED, LOCKS, ON_DISK, SET, Driver, names, out, versions
+from tests.molecule.driver_alone import LOADED, ON_DISK, Driver, out
+from tests.molecule.zypper.test_2_driver import LOCKS, SET, names, versions
 
 pytestmark = only_slow
 OLD, NEW = "580.82.07", "580.95.05"
