@@ -87,7 +87,9 @@ def test_a_stopped_node_is_started_again_with_its_files(node: Node) -> None:
 
 
 def test_other_gpus_than_the_node_has_are_refused_and_the_remedy_named(node: Node) -> None:
-    with pytest.raises(LabError, match=rf"gpu-1 of lab {LAB} is up with 2 × h100-80gb, not 1 × t4.*--recreate"):
+    with pytest.raises(
+        LabError, match=rf"gpu-1 of lab {LAB} is up with 2 × h100-80gb and apt, not 1 × t4 and apt: .*--recreate"
+    ):
         nodes.up(LAB, 1, "t4", 1)
 
 
