@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from facts.node import Node as NodeFact
 from gpunode import fleet
-from gpunode.findings import Finding, FindingClass
+from gpunode.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet import Answer
-from gpunode.node import Node
 from gpunode.preflight import refusals
 from gpunode.reading import Unknown
 from gpunode.verify import judge
 
 
-@dataclass(frozen=True)
-class NodeReport:
-    """Hold one node's findings, and its reading where it answered."""
-
-    name: str
-    findings: tuple[Finding, ...]
-    reading: Node | None
-
-
-def inspect(inventory_path: Path) -> tuple[NodeReport, ...]:
+def inspect(inventory_path: Path, watch: fleet.Watch = fleet.unwatched) -> tuple[NodeReport, ...]:
     """Return a report per host of the inventory; raise SettingsError before any connection."""
-    return tuple(contained_report(answer) for answer in fleet.read(inventory_path, NodeFact))
+    return tuple(contained_report(answer) for answer in fleet.read(inventory_path, NodeFact, watch))
 
 
 def contained_report(answer: Answer) -> NodeReport:
@@ -36,7 +25,7 @@ def contained_report(answer: Answer) -> NodeReport:
     except Exception as error:
         cause = f"{type(error).__name__}: {error}"
         finding = Finding("node", FindingClass.ERROR, "state", "cannot be judged", None, cause, "look at the node")
-        return NodeReport(answer.name, (finding,), None)
+        return NodeReport(answer.name, (finding,))
 
 
 def _report(answer: Answer) -> NodeReport:
@@ -45,12 +34,12 @@ def _report(answer: Answer) -> NodeReport:
             "node", FindingClass.UNREACHABLE, "connection", "none", "ssh", answer.reason,
             "check address, key and known hosts",
         )  # fmt: skip
-        return NodeReport(answer.name, (finding,), None)
+        return NodeReport(answer.name, (finding,))
     if isinstance(answer.reading, Unknown):
         finding = Finding(
             "node", FindingClass.ERROR, "state", "unreadable", "readable", answer.reason, "look at the node"
         )
-        return NodeReport(answer.name, (finding,), None)
+        return NodeReport(answer.name, (finding,))
     refused = refusals(answer.settings, answer.reading.machine)
     unsupported = tuple(
         Finding(
@@ -58,4 +47,4 @@ def _report(answer: Answer) -> NodeReport:
         )
         for item in refused
     )
-    return NodeReport(answer.name, unsupported or judge(answer.settings, answer.reading), answer.reading)
+    return NodeReport(answer.name, unsupported or judge(answer.settings, answer.reading))

@@ -86,6 +86,14 @@ class Finding:
         }
 
 
+@dataclass(frozen=True)
+class NodeReport:
+    """Hold one node's findings."""
+
+    name: str
+    findings: tuple[Finding, ...]
+
+
 def worst(findings: Iterable[Finding]) -> FindingClass:
     """Return the gravest class among `findings`; ok where there are none."""
     classes = {finding.finding_class for finding in findings}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,32 @@ class Answer:
     reason: str | None
 
 
+# Told the number of hosts, and how many of them have answered or turned out not to, each time one more has.
+Watch = Callable[[int, int], None]
+
+
+def unwatched(hosts: int, done: int) -> None:
+    """Let nobody watch."""
+
+
+class _Progress:
+    def __init__(self, hosts: int, watch: Watch) -> None:
+        self._hosts, self._done, self._watch = hosts, 0, watch
+        watch(hosts, 0)
+
+    def step(self) -> None:
+        self._done += 1
+        self._watch(self._hosts, self._done)
+
+
 class _ConnectErrors(BaseStateCallback):
-    def __init__(self) -> None:
+    def __init__(self, progress: _Progress) -> None:
         self.reasons: dict[str, str] = {}
+        self._progress = progress
 
     def host_connect_error(self, state: State, host: Host, error: Exception) -> None:  # type: ignore[override]
         self.reasons[host.name] = str(error)
+        self._progress.step()
 
 
 class _FactErrors(logging.Handler):
@@ -62,7 +82,7 @@ class _FactErrors(logging.Handler):
             self.reasons[host.name] = record.getMessage()
 
 
-def read(inventory_path: Path, fact: type[FactBase[Any]]) -> tuple[Answer, ...]:
+def read(inventory_path: Path, fact: type[FactBase[Any]], watch: Watch = unwatched) -> tuple[Answer, ...]:
     """Return an answer per host of the inventory, each a reading of `fact`.
 
     Raises SettingsError before any connection, InventoryError where the inventory cannot be read.
@@ -70,10 +90,12 @@ def read(inventory_path: Path, fact: type[FactBase[Any]]) -> tuple[Answer, ...]:
     inventory = load_inventory(inventory_path)
     settings = check_hosts({host.name: host.data.dict() for host in inventory}, foreign_names())
     hooks.install()
-    return _answers(inventory, settings, fact)
+    return _answers(inventory, settings, fact, watch)
 
 
-def _answers(inventory: Inventory, settings: Mapping[str, Settings], fact: type[FactBase[Any]]) -> tuple[Answer, ...]:
+def _answers(
+    inventory: Inventory, settings: Mapping[str, Settings], fact: type[FactBase[Any]], watch: Watch
+) -> tuple[Answer, ...]:
     state = State(check_for_changes=False)
     state.cwd = str(Path.cwd())
     config = Config()
@@ -81,7 +103,8 @@ def _answers(inventory: Inventory, settings: Mapping[str, Settings], fact: type[
     ctx_inventory.set(inventory)
     ctx_config.set(config)
     state.init(inventory, config)
-    connect_errors, fact_errors = _ConnectErrors(), _FactErrors()
+    progress = _Progress(len(inventory), watch)
+    connect_errors, fact_errors = _ConnectErrors(progress), _FactErrors()
     state.add_callback_handler(connect_errors)
     logger = logging.getLogger("pyinfra")
     logger.addHandler(fact_errors)
@@ -92,7 +115,7 @@ def _answers(inventory: Inventory, settings: Mapping[str, Settings], fact: type[
         with contextlib.suppress(PyinfraError):
             connect_all(state)
         state.set_stage(StateStage.Prepare)
-        readings = _readings(state, fact)
+        readings = _readings(state, fact, progress)
         return tuple(
             _answer(host.name, settings[host.name], readings.get(host.name), connect_errors, fact_errors)
             for host in inventory
@@ -113,10 +136,13 @@ def _answer(
     return Answer(name, settings, reading, reason)
 
 
-def _readings(state: State, fact: type[FactBase[Any]]) -> dict[str, Any]:
+def _readings(state: State, fact: type[FactBase[Any]], progress: _Progress) -> dict[str, Any]:
     def read_one(host: Host) -> Any:
-        with ctx_config.use(state.config.copy()), ctx_host.use(host):
-            return get_fact(state, host, fact, apply_failed_hosts=False)
+        try:
+            with ctx_config.use(state.config.copy()), ctx_host.use(host):
+                return get_fact(state, host, fact, apply_failed_hosts=False)
+        finally:
+            progress.step()
 
     connected = [host for host in state.inventory if host.connected]
     greenlets = {host.name: state.pool.spawn(read_one, host) for host in connected}

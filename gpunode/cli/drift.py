@@ -4,28 +4,48 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from gpunode.cli.errors import told
-from gpunode.findings import FindingClass, verdict, worst
+from gpunode.findings import ExitCode, FindingClass, NodeReport, verdict, worst
 
 if TYPE_CHECKING:
-    from gpunode.drift import NodeReport
+    from gpunode.fleet import Watch
 
 _STYLES = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", FindingClass.REBOOT_PENDING: "yellow"}
 
 
+def _writable(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse a report that could not be written, before the nodes are read for it."""
+    if path is not None and not path.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {path.parent}: make it, or name another file")
+    return path
+
+
+_REPORT = click.Path(path_type=Path, dir_okay=False)
+
+
 @click.command()
 @click.argument("inventory", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print every finding as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print every finding as JSON (docs/drift.md).")
 @click.option("--all", "show_all", is_flag=True, help="Show what is as asked, too.")
-def drift(inventory: Path, as_json: bool, show_all: bool) -> None:
+@click.option("--junit", type=_REPORT, callback=_writable, help="Write a JUnit report to this file, too.")
+@click.option(
+    "--prometheus", type=_REPORT, callback=_writable,
+    help="Write metrics to this file, too, for node_exporter's textfile collector (name it *.prom).",
+)  # fmt: skip
+def drift(inventory: Path, as_json: bool, show_all: bool, junit: Path | None, prometheus: Path | None) -> None:
     """Compare every node of INVENTORY with its settings, read-only, in one round trip per node.
 
     Exits 0 where all is as asked, 2 on drift or something pending, 1 where a node could not be read, 3 on wrong
@@ -34,13 +54,47 @@ def drift(inventory: Path, as_json: bool, show_all: bool) -> None:
     # Imported here: pyinfra patches the process's sockets when it is imported.
     from gpunode.drift import inspect
 
-    with told():
-        reports = inspect(inventory)
+    with told(), _watched() as watch:
+        reports = inspect(inventory, watch)
     if as_json:
-        click.echo(json.dumps({report.name: [item.to_json() for item in report.findings] for report in reports}))
+        from gpunode.reports.document import document
+
+        click.echo(json.dumps(document(reports, version("gpunode"))))
     else:
         _print(reports, show_all)
+    _write(reports, junit, prometheus)
     sys.exit(verdict(item for report in reports for item in report.findings))
+
+
+@contextmanager
+def _watched() -> Iterator[Watch]:
+    """Show on a terminal how many nodes have answered; the display is gone before anything else is printed."""
+    console = Console(stderr=True)
+    columns = (TextColumn("Reading nodes"), BarColumn(), MofNCompleteColumn())
+    # Refreshed by hand: rich's own thread and pyinfra's gevent do not get along.
+    with Progress(
+        *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("", total=None)
+
+        def watch(hosts: int, done: int) -> None:
+            progress.update(task, total=hosts, completed=done, refresh=True)
+
+        yield watch
+
+
+def _write(reports: tuple[NodeReport, ...], junit: Path | None, prometheus: Path | None) -> None:
+    from gpunode.reports.junit import write_junit
+    from gpunode.reports.prometheus import write_metrics
+
+    try:
+        if junit is not None:
+            write_junit(reports, junit)
+        if prometheus is not None:
+            write_metrics(reports, prometheus, time.time())
+    except OSError as error:
+        click.echo(f"{error.filename or junit or prometheus}: the report was not written: {error.strerror}", err=True)
+        sys.exit(ExitCode.ERROR)
 
 
 def _print(reports: tuple[NodeReport, ...], show_all: bool) -> None:

@@ -29,7 +29,7 @@ REPORTS = CHECKOUT / ".reports"
 
 @dataclass(frozen=True)
 class Run:
-    """Hold a finished command: exit code, what it printed, and pyinfra's JSON where it printed any."""
+    """Hold a finished command: exit code, what it printed, and the JSON where it printed any."""
 
     code: int
     stdout: str
@@ -42,9 +42,14 @@ class Run:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """Return pyinfra's JSON."""
+        """Return the JSON that it printed."""
         payload: dict[str, Any] = json.loads(self.stdout)
         return payload
+
+    @property
+    def findings(self) -> dict[str, list[dict[str, Any]]]:
+        """Return host -> findings of `gpunode drift --json`."""
+        return {name: host["findings"] for name, host in self.payload["hosts"].items()}
 
     def operations(self, outcome: str) -> dict[str, list[str]]:
         """Return operation name -> hosts with that outcome: success (it changed something), error or no_change."""

@@ -11,8 +11,8 @@ import pytest
 
 from gpunode import drift
 from gpunode.cli.drift import _print
-from gpunode.drift import NodeReport, contained_report
-from gpunode.findings import Finding, FindingClass
+from gpunode.drift import contained_report
+from gpunode.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet import Answer
 from gpunode.node import Node
 from gpunode.settings import Settings, settings_from
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.pure
 
 def test_what_a_node_said_is_printed_as_text_not_as_markup(capsys: pytest.CaptureFixture[str]) -> None:
     finding = Finding("driver", FindingClass.DRIFT, "loaded module", "bad [/foo] :smile: [red]x", "580", "[/bar]")
-    _print((NodeReport("gpu-1", (finding,), None),), show_all=False)
+    _print((NodeReport("gpu-1", (finding,)),), show_all=False)
     printed = capsys.readouterr().out
     assert "bad [/foo] :smile: [red]x" in printed
     assert "[/bar]" in printed

@@ -116,9 +116,8 @@ def test_a_dry_run_names_no_host_with_a_change() -> None:
 def test_drift_finds_nothing(nodes: tuple[Node, ...]) -> None:
     run = command("gpunode", "drift", "--json", "inventories/lab.py")
     assert run.code == 0, run.printed
-    findings = json.loads(run.stdout)
-    assert set(findings) == {node.name for node in nodes}
-    assert {item["class"] for items in findings.values() for item in items} == {"ok"}
+    assert set(run.findings) == {node.name for node in nodes}
+    assert {item["class"] for items in run.findings.values() for item in items} == {"ok"}
 
 
 def test_the_requirements_are_judged_on_the_node() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,7 +120,7 @@ def test_a_fault_that_no_run_can_mend_is_named_with_its_class_and_fails_the_run(
     (node,) = nodes
     found = command("gpunode", "drift", "--json", "inventories/lab.py")
     assert found.code == faulty.exit_code, found.printed
-    bad = [item for item in json.loads(found.stdout)[node.name] if item["class"] != "ok"]
+    bad = [item for item in found.findings[node.name] if item["class"] != "ok"]
     assert {item["what"]: item["class"] for item in bad} == faulty.findings
     assert faulty.cause in {item["cause"] for item in bad}
     run = converge()

@@ -6,7 +6,6 @@ of it ever runs. SIMULATED: GPUs, driver, nvidia-smi. The tests follow each othe
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -65,8 +64,7 @@ class Mps:
 
     def drift(self, **asked: object) -> dict[str, tuple[str, str]]:
         """Return what -> (class, found) of what is not as asked."""
-        found = json.loads(command("gpunode", "drift", "--json", self.inventory(asked)).stdout)
-        (findings,) = found.values()
+        (findings,) = command("gpunode", "drift", "--json", self.inventory(asked)).findings.values()
         return {item["what"]: (item["class"], item["found"]) for item in findings if item["class"] != "ok"}
 
 

@@ -5,7 +5,6 @@ The nodes are containers: a reboot ends systemd and starts it again, with the fi
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Iterator
@@ -49,7 +48,7 @@ def drift(path: str) -> tuple[int, dict[str, set[tuple[str, str]]]]:
     found = command("gpunode", "drift", "--json", path)
     return found.code, {
         name: {(item["what"], item["class"]) for item in items if item["class"] != "ok"}
-        for name, items in json.loads(found.stdout).items()
+        for name, items in found.findings.items()
     }
 
 

@@ -5,7 +5,6 @@ The tests stand in the order of the node's life.
 
 from __future__ import annotations
 
-import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,7 @@ def _run(folder: Path, node: Node, toolkit: dict[str, object], deploy: str = "de
 
 def _findings(folder: Path, node: Node, toolkit: dict[str, object]) -> dict[str, dict[str, Any]]:
     run = command("gpunode", "drift", "--json", _inventory(folder, node, toolkit))
-    return {item["what"]: item for item in json.loads(run.stdout)[node.name] if item["class"] != "ok"}
+    return {item["what"]: item for item in run.findings[node.name] if item["class"] != "ok"}
 
 
 def _versions(node: Node) -> set[str]:

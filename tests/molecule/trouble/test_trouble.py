@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import runpy
 from pathlib import Path
 
@@ -105,5 +104,5 @@ def test_drift_tells_refused_unreachable_and_good_apart(tmp_path: Path) -> None:
     }
     run = command("gpunode", "drift", "--json", inventory_with(tmp_path, data))
     assert run.code == 1, run.printed
-    classes = {name: {item["class"] for item in items} for name, items in json.loads(run.stdout).items()}
+    classes = {name: {item["class"] for item in items} for name, items in run.findings.items()}
     assert classes == {"gpu-1": {"ok"}, "gpu-2": {"unsupported"}, "gpu-3": {"unreachable"}}

@@ -48,7 +48,7 @@ class Driver:
     def drift(self, version: str) -> tuple[int, set[tuple[str, str]]]:
         """Return drift's exit code, and (what, class) of what is not as asked."""
         found = command("gpunode", "drift", "--json", self.inventory(version))
-        items = json.loads(found.stdout)[vm.NAME]
+        items = found.findings[vm.NAME]
         return found.code, {(item["what"], item["class"]) for item in items if item["class"] != "ok"}
 
     def plan(self, version: str) -> tuple[int, dict[str, Any]]:

@@ -1,0 +1,1 @@
+"""What a drift check found, in the forms that other programs read: JSON, JUnit, Prometheus."""

@@ -1,0 +1,146 @@
+"""What other programs read of a drift check: JSON, JUnit and Prometheus; whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from gpunode import drift_docs
+from gpunode.disturbance import Disturbance
+from gpunode.findings import Finding, FindingClass, NodeReport
+from gpunode.reports.document import document, schema
+from gpunode.reports.junit import write_junit
+from gpunode.reports.prometheus import metrics, write_metrics
+
+pytestmark = pytest.mark.pure
+
+OK = Finding("driver", FindingClass.OK, "loaded module", "580.95.05", "580.95.05")
+DRIFT = Finding(
+    "containerd", FindingClass.DRIFT, "SystemdCgroup", "false", "true", "edited by hand", "run the deploy",
+    disturbs=Disturbance.restart,
+)  # fmt: skip
+GONE = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", "timed out", "check the address")
+REPORTS = (NodeReport("gpu-1", (OK,)), NodeReport("gpu-2", (OK, DRIFT)), NodeReport("gpu-3", (GONE,)))
+# All that a node may print, line ends and what XML cannot hold among it.
+TEXT = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
+    ['a"b\\', "\x00\x1b[31m", "\r\n\x85", "]]>"]
+)
+FINDINGS = st.builds(
+    Finding,
+    component=st.sampled_from(["driver", "node"]),
+    finding_class=st.sampled_from(FindingClass),
+    what=TEXT,
+    found=st.none() | TEXT,
+    wanted=st.none() | TEXT,
+    cause=st.none() | TEXT,
+    remedy=st.none() | TEXT,
+    disturbs=st.none() | st.sampled_from(Disturbance),
+)
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    """Return (metric, label values by label name) -> value."""
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_the_document_names_its_schema_and_each_hosts_gravest_class() -> None:
+    found = document(REPORTS, "1.2.3")
+    assert (found["schema"], found["gpunode"], found["exit_code"]) == (1, "1.2.3", 1)
+    assert {name: host["class"] for name, host in found["hosts"].items()} == {
+        "gpu-1": "ok", "gpu-2": "drift", "gpu-3": "unreachable",
+    }  # fmt: skip
+    assert [item["what"] for item in found["hosts"]["gpu-2"]["findings"]] == ["loaded module", "SystemdCgroup"]
+
+
+@given(st.lists(FINDINGS, max_size=4))
+def test_every_document_is_as_its_schema_says(findings: list[Finding]) -> None:
+    jsonschema.validate(json.loads(json.dumps(document((NodeReport("gpu-1", tuple(findings)),), "0"))), schema())
+
+
+def test_the_schema_refuses_a_finding_without_its_class() -> None:
+    found = document(REPORTS, "0")
+    del found["hosts"]["gpu-1"]["findings"][0]["class"]
+    with pytest.raises(jsonschema.ValidationError, match="class"):
+        jsonschema.validate(found, schema())
+
+
+def test_the_page_is_what_the_generator_makes() -> None:
+    page = Path(drift_docs.__file__).parent.parent / "docs" / "drift.md"
+    assert page.read_text() == drift_docs.document(), "run: make docs"
+
+
+def test_junit_has_a_suite_per_node_and_tells_failures_from_errors(tmp_path: Path) -> None:
+    write_junit(REPORTS, tmp_path / "drift.xml")
+    root = ElementTree.parse(tmp_path / "drift.xml").getroot()
+    assert [(suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors"))
+            for suite in root.findall("testsuite")] == [
+        ("gpu-1", "1", "0", "0"), ("gpu-2", "2", "1", "0"), ("gpu-3", "1", "0", "1"),
+    ]  # fmt: skip
+    failure = root.find(".//failure")
+    assert (
+        failure is not None and failure.get("type") == "drift" and failure.get("message") == "found false, wanted true"
+    )
+    assert failure.text == "cause: edited by hand\nremedy: run the deploy\ndisturbs: restart"
+
+
+@given(st.lists(FINDINGS, max_size=4))
+def test_junit_can_be_read_whatever_a_node_said(
+    tmp_path_factory: pytest.TempPathFactory, findings: list[Finding]
+) -> None:
+    path = tmp_path_factory.mktemp("junit") / "drift.xml"
+    write_junit((NodeReport("gpu-1", tuple(findings)),), path)
+    assert len(ElementTree.parse(path).getroot().findall(".//testcase")) == len(findings)
+
+
+def test_metrics_say_state_counts_and_each_deviation() -> None:
+    found = samples(metrics(REPORTS, 1000.5).decode())
+    # The labels' values in the order of their names: class, component, node, what.
+    assert found["gpunode_node_state", "drift", "gpu-2"] == 1
+    assert found["gpunode_node_state", "ok", "gpu-2"] == 0
+    assert found["gpunode_node_state", "unreachable", "gpu-3"] == 1
+    assert found["gpunode_node_findings", "ok", "driver", "gpu-2"] == 1
+    assert found["gpunode_node_finding", "drift", "containerd", "gpu-2", "SystemdCgroup"] == 1
+    assert not any(key[0] == "gpunode_node_finding" and "gpu-1" in key for key in found)
+    assert found["gpunode_drift_checked_timestamp_seconds",] == 1000.5
+
+
+@given(st.lists(FINDINGS, max_size=4))
+def test_metrics_can_be_read_whatever_a_node_said(findings: list[Finding]) -> None:
+    found = samples(metrics((NodeReport("gpu-1", tuple(findings)),), 0).decode())
+    bad = {(item.component, item.what, item.finding_class) for item in findings if item.finding_class != "ok"}
+    assert sum(1 for key in found if key[0] == "gpunode_node_finding") == len(bad)
+
+
+def test_a_report_is_replaced_as_a_whole_and_readable_by_others(tmp_path: Path) -> None:
+    path = tmp_path / "gpunode.prom"
+    path.write_text("old\n")
+    write_metrics(REPORTS, path, 0)
+    assert path.read_text().startswith("# HELP gpunode_node_state")
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert [entry.name for entry in tmp_path.iterdir()] == ["gpunode.prom"]
+
+
+def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "gpunode.prom"
+    path.write_text("old\n")
+
+    def full(descriptor: int, mode: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fchmod", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_metrics(REPORTS, path, 0)
+    assert path.read_text() == "old\n"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["gpunode.prom"]
