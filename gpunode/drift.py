@@ -8,6 +8,7 @@ from facts.node import Node as NodeFact
 from gpunode import fleet
 from gpunode.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet import Answer
+from gpunode.node import Node
 from gpunode.preflight import refusals
 from gpunode.reading import Unknown
 from gpunode.verify import judge
@@ -18,7 +19,7 @@ def inspect(inventory_path: Path, watch: fleet.Watch = fleet.unwatched) -> tuple
     return tuple(contained_report(answer) for answer in fleet.read(inventory_path, NodeFact, watch))
 
 
-def contained_report(answer: Answer) -> NodeReport:
+def contained_report(answer: Answer[Node]) -> NodeReport:
     """Return a node's report; what cannot be judged is that node's error and no other's."""
     try:
         return _report(answer)
@@ -28,7 +29,7 @@ def contained_report(answer: Answer) -> NodeReport:
         return NodeReport(answer.name, (finding,))
 
 
-def _report(answer: Answer) -> NodeReport:
+def _report(answer: Answer[Node]) -> NodeReport:
     if answer.reading is None:
         finding = Finding(
             "node", FindingClass.UNREACHABLE, "connection", "none", "ssh", answer.reason,

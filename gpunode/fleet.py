@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyinfra_cli  # noqa: F401  (patches sockets for gevent before anything opens one)
-from pyinfra.api import Config, FactBase, Host, State
+from pyinfra.api import Config, Host, State
 from pyinfra.api.connect import connect_all, disconnect_all
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.facts import get_fact
@@ -21,15 +21,18 @@ from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import BaseStateCallback, StateStage
 from pyinfra.context import ctx_config, ctx_host, ctx_inventory, ctx_state
 
+from facts.base import NodeFact
 from gpunode import hooks
 from gpunode.inventory import foreign_names, load_inventory
-from gpunode.node import Node
-from gpunode.reading import Unknown
+from gpunode.reading import Reading, Unknown
 from gpunode.settings import Settings, check_hosts
+
+# What a fact makes of a node's answer.
+T = TypeVar("T", bound=Reading)
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Generic[T]):
     """Hold one host's settings and what it answered; `reason` says why it was not reached, or not understood.
 
     `reading` is None where the host was not reached, and Unknown where its answer cannot be used.
@@ -37,7 +40,7 @@ class Answer:
 
     name: str
     settings: Settings
-    reading: Node | Unknown | None
+    reading: T | Unknown | None
     reason: str | None
 
 
@@ -82,7 +85,7 @@ class _FactErrors(logging.Handler):
             self.reasons[host.name] = record.getMessage()
 
 
-def read(inventory_path: Path, fact: type[FactBase[Any]], watch: Watch = unwatched) -> tuple[Answer, ...]:
+def read(inventory_path: Path, fact: type[NodeFact[T]], watch: Watch = unwatched) -> tuple[Answer[T], ...]:
     """Return an answer per host of the inventory, each a reading of `fact`.
 
     Raises SettingsError before any connection, InventoryError where the inventory cannot be read.
@@ -94,8 +97,8 @@ def read(inventory_path: Path, fact: type[FactBase[Any]], watch: Watch = unwatch
 
 
 def _answers(
-    inventory: Inventory, settings: Mapping[str, Settings], fact: type[FactBase[Any]], watch: Watch
-) -> tuple[Answer, ...]:
+    inventory: Inventory, settings: Mapping[str, Settings], fact: type[NodeFact[T]], watch: Watch
+) -> tuple[Answer[T], ...]:
     state = State(check_for_changes=False)
     state.cwd = str(Path.cwd())
     config = Config()
@@ -127,7 +130,7 @@ def _answers(
 
 def _answer(
     name: str, settings: Settings, reading: Any, connect_errors: _ConnectErrors, fact_errors: _FactErrors
-) -> Answer:
+) -> Answer[Any]:
     reason = None
     if reading is None:
         reason = connect_errors.reasons.get(name, "no connection")
@@ -136,7 +139,7 @@ def _answer(
     return Answer(name, settings, reading, reason)
 
 
-def _readings(state: State, fact: type[FactBase[Any]], progress: _Progress) -> dict[str, Any]:
+def _readings(state: State, fact: type[NodeFact[Any]], progress: _Progress) -> dict[str, Any]:
     def read_one(host: Host) -> Any:
         try:
             with ctx_config.use(state.config.copy()), ctx_host.use(host):

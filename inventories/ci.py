@@ -1,24 +1,21 @@
-"""One machine of a continuous-integration job, named by environment variables.
+"""The machines of a continuous-integration job, from one of three sources (docs/how-to/ci.md).
 
-GPUNODE_CI_HOST         address of the machine (required)
+GPUNODE_CI_HOST         address of the machine, or several with commas between
+GPUNODE_CI_MACHINES     a JSON file of them, as `terraform output -json` writes it;
+                        GPUNODE_CI_OUTPUT names the output, gpu_nodes by default
+GPUNODE_CI_SSH_CONFIG   a file that `vagrant ssh-config` wrote
+
 GPUNODE_CI_USER         user, root by default; any other one needs passwordless sudo
-GPUNODE_CI_KEY          path of the private SSH key (required)
-GPUNODE_CI_KNOWN_HOSTS  known hosts file with the machine's key; ~/.ssh/known_hosts by default
+GPUNODE_CI_KEY          path of the private SSH key, where the source names none
+GPUNODE_CI_KNOWN_HOSTS  known hosts file with the machines' keys; ~/.ssh/known_hosts by default
+GPUNODE_CI_HOST_KEYS    yes by default; accept-new notes the key of a machine that nobody has seen before
 """
 
-import os
+import os as _os
 
-_missing = [_name for _name in ("GPUNODE_CI_HOST", "GPUNODE_CI_KEY") if not os.environ.get(_name)]
-if _missing:
-    raise SystemExit(f"{' and '.join(_missing)} not set: this inventory reads its one machine from them")
+from gpunode.ci import machines as _machines
 
-_user = os.environ.get("GPUNODE_CI_USER") or "root"
-_data = {
-    "ssh_user": _user,
-    "ssh_key": os.environ["GPUNODE_CI_KEY"],
-    "ssh_known_hosts_file": os.environ.get("GPUNODE_CI_KNOWN_HOSTS") or os.path.expanduser("~/.ssh/known_hosts"),  # noqa: PTH111
-    "ssh_strict_host_key_checking": "yes",
-    "_sudo": _user != "root",
-}
-
-machines = [(os.environ["GPUNODE_CI_HOST"], _data)]
+try:
+    machines = _machines.machines_from(_os.environ)
+except _machines.MachinesError as _error:
+    raise SystemExit(str(_error)) from None

@@ -13,6 +13,7 @@ from gpunode.findings import ExitCode
 # Command -> (module, attribute, one line for --help).
 _COMMANDS = {
     "check": ("gpunode.cli.check", "check", "Validate an inventory's settings; no connection is made."),
+    "ci": ("gpunode.cli.ci", "ci", "Provision and verify the test machines of a CI job."),
     "drift": ("gpunode.cli.drift", "drift", "Compare every node with its settings; nothing is changed."),
     "facts": ("gpunode.cli.facts", "facts", "Record what every node is, as JSON; nothing is changed."),
     "mig": ("gpunode.cli.mig", "mig", "Multi-Instance GPU: judge a declaration, and where its instances go."),

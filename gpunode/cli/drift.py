@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 _STYLES = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", FindingClass.REBOOT_PENDING: "yellow"}
 
 
-def _writable(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
+def writable(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
     """Refuse a report that could not be written, before the nodes are read for it."""
     if path is not None and not path.parent.is_dir():
         raise click.BadParameter(f"there is no folder {path.parent}: make it, or name another file")
     return path
 
 
-_REPORT = click.Path(path_type=Path, dir_okay=False)
+REPORT = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
 @click.argument("inventory", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print every finding as JSON (docs/drift.md).")
 @click.option("--all", "show_all", is_flag=True, help="Show what is as asked, too.")
-@click.option("--junit", type=_REPORT, callback=_writable, help="Write a JUnit report to this file, too.")
+@click.option("--junit", type=REPORT, callback=writable, help="Write a JUnit report to this file, too.")
 @click.option(
-    "--prometheus", type=_REPORT, callback=_writable,
+    "--prometheus", type=REPORT, callback=writable,
     help="Write metrics to this file, too, for node_exporter's textfile collector (name it *.prom).",
 )  # fmt: skip
 def drift(inventory: Path, as_json: bool, show_all: bool, junit: Path | None, prometheus: Path | None) -> None:
@@ -61,8 +61,8 @@ def drift(inventory: Path, as_json: bool, show_all: bool, junit: Path | None, pr
 
         click.echo(json.dumps(document(reports, version("gpunode"))))
     else:
-        _print(reports, show_all)
-    _write(reports, junit, prometheus)
+        print_reports(reports, show_all)
+    write_reports(reports, junit, prometheus)
     sys.exit(verdict(item for report in reports for item in report.findings))
 
 
@@ -83,7 +83,8 @@ def _watched() -> Iterator[Watch]:
         yield watch
 
 
-def _write(reports: tuple[NodeReport, ...], junit: Path | None, prometheus: Path | None) -> None:
+def write_reports(reports: tuple[NodeReport, ...], junit: Path | None, prometheus: Path | None = None) -> None:
+    """Write the reports that are asked for; end the program with 1 where one cannot be written."""
     from gpunode.reports.junit import write_junit
     from gpunode.reports.prometheus import write_metrics
 
@@ -97,7 +98,8 @@ def _write(reports: tuple[NodeReport, ...], junit: Path | None, prometheus: Path
         sys.exit(ExitCode.ERROR)
 
 
-def _print(reports: tuple[NodeReport, ...], show_all: bool) -> None:
+def print_reports(reports: tuple[NodeReport, ...], show_all: bool) -> None:
+    """Print a table of what is not as asked (or of all), then a line per node and one per deviation."""
     # What a node said is text, never markup; where nobody looks at a terminal, lines are not cut to one.
     console = Console(markup=False, emoji=False, highlight=False)
     if not console.is_terminal:

@@ -13,8 +13,9 @@ from gpunode.findings import ExitCode
 
 @contextmanager
 def told() -> Iterator[None]:
-    """End the program with 3 where settings or facts are refused, with 1 where the inventory cannot be read."""
+    """End the program with 3 where settings or facts are refused, with 1 where the machines cannot be had."""
     # Late, so that the commands' help needs none of it.
+    from gpunode.ci.machines import MachinesError
     from gpunode.inventory import InventoryError
     from gpunode.recorded import FactsError
     from gpunode.settings import SettingsError
@@ -24,6 +25,6 @@ def told() -> Iterator[None]:
     except (SettingsError, FactsError) as error:
         click.echo(str(error), err=True)
         sys.exit(ExitCode.INPUT_REFUSED)
-    except InventoryError as error:
+    except (InventoryError, MachinesError) as error:
         click.echo(str(error), err=True)
         sys.exit(ExitCode.ERROR)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpunode import drift
-from gpunode.cli.drift import _print
+from gpunode.cli.drift import print_reports
 from gpunode.drift import contained_report
 from gpunode.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet import Answer
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.pure
 
 def test_what_a_node_said_is_printed_as_text_not_as_markup(capsys: pytest.CaptureFixture[str]) -> None:
     finding = Finding("driver", FindingClass.DRIFT, "loaded module", "bad [/foo] :smile: [red]x", "580", "[/bar]")
-    _print((NodeReport("gpu-1", (finding,)),), show_all=False)
+    print_reports((NodeReport("gpu-1", (finding,)),), show_all=False)
     printed = capsys.readouterr().out
     assert "bad [/foo] :smile: [red]x" in printed
     assert "[/bar]" in printed

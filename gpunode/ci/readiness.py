@@ -1,0 +1,93 @@
+"""Whether a machine that was made a minute ago has come up: cloud-init is done, and the system has started."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpunode.probe_output import repeated, values
+from gpunode.reading import Reading, Unknown
+
+# What `cloud-init status` calls the time before its end; `not run` is what it says before its first stage.
+_UNDER_WAY = ("running", "not started", "not run", "silent")
+_STARTING = ("initializing", "starting")
+
+
+@dataclass(frozen=True)
+class Readiness(Reading):
+    """Hold cloud-init's status, None where there is no cloud-init; what it tells beside it; and systemd's state."""
+
+    cloud_init: str | None
+    told: tuple[str, ...] = ()
+    system: str | None = None
+
+
+class Stage(StrEnum):
+    """Name how far a machine is."""
+
+    READY = "ready"
+    WAITING = "waiting"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Hold how far a machine is, and why."""
+
+    stage: Stage
+    why: str
+
+
+def parse_readiness(lines: list[str]) -> Readiness:
+    """Parse `system=STATE`, and what `cloud-init status --long` prints, a `cloud_init=` line for each of its own."""
+    printed = repeated(lines, "cloud_init")
+    told = tuple(line.strip() for line in printed if line.strip())
+    status = next((line.removeprefix("status:").strip() for line in told if line.startswith("status:")), None)
+    if printed and status is None:
+        # It is there and says nothing that we know.
+        status = "silent"
+    return Readiness(status, told, values(lines).get("system"))
+
+
+def judged(answer: Readiness | Unknown | str) -> Outcome:
+    """Return how far a machine is; a text is why it was not reached."""
+    if isinstance(answer, str):
+        return Outcome(Stage.WAITING, f"no connection: {answer}")
+    if isinstance(answer, Unknown):
+        return Outcome(Stage.WAITING, f"no answer: {answer.reason}")
+    if answer.cloud_init == "error":
+        return Outcome(Stage.FAILED, "cloud-init failed: " + "; ".join(answer.told))
+    if answer.cloud_init in _UNDER_WAY:
+        return Outcome(Stage.WAITING, f"cloud-init is {answer.cloud_init}")
+    if answer.system in _STARTING:
+        return Outcome(Stage.WAITING, f"the system is {answer.system}")
+    return Outcome(Stage.READY, "no cloud-init" if answer.cloud_init is None else f"cloud-init: {answer.cloud_init}")
+
+
+def awaited(
+    read: Callable[[], Mapping[str, Readiness | Unknown | str]],
+    seconds: float,
+    tell: Callable[[str, Outcome], None],
+    *,
+    interval: float = 3.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, Outcome]:
+    """Read all machines again and again, until none is waiting, one has failed, or `seconds` are over.
+
+    `tell` is given a machine and its outcome each time that it differs from the one before.
+    """
+    deadline = clock() + seconds
+    known: dict[str, Outcome] = {}
+    while True:
+        now = {name: judged(answer) for name, answer in read().items()}
+        for name, outcome in now.items():
+            if known.get(name) != outcome:
+                tell(name, outcome)
+        known = now
+        stages = {outcome.stage for outcome in now.values()}
+        if Stage.WAITING not in stages or Stage.FAILED in stages or clock() + interval > deadline:
+            return now
+        sleep(interval)

@@ -1,0 +1,101 @@
+"""`gpunode ci`: wait for a job's test machines, provision them, and say in JUnit whether they are GPU nodes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpunode.cli.drift import REPORT, print_reports, writable, write_reports
+from gpunode.cli.errors import told
+from gpunode.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
+
+if TYPE_CHECKING:
+    from gpunode.ci.readiness import Outcome
+
+_DEPLOY = Path("deploys/gpu_node.py")
+
+
+@click.command()
+@click.argument("inventory", type=click.Path(path_type=Path), default=Path("inventories/ci.py"))
+@click.option("--wait", "seconds", type=click.IntRange(0, 86400), default=600, show_default=True,
+              help="Seconds that the machines may take to come up.")  # fmt: skip
+@click.option("--junit", type=REPORT, callback=writable, help="Write a JUnit report to this file.")
+def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
+    """Wait for ssh and cloud-init on every machine of INVENTORY, provision them, and verify them.
+
+    INVENTORY is inventories/ci.py unless given: its machines are named by the environment. Run it in the checkout.
+
+    Exits 0 where every machine is as asked, 1 where one did not come up or its provisioning failed, 2 where one is
+    not as asked afterwards, 3 on wrong settings.
+    """
+    # Imported here: pyinfra patches the process's sockets when it is imported.
+    from gpunode.ci.readiness import Stage
+    from gpunode.drift import inspect
+
+    if not _DEPLOY.is_file():
+        raise click.UsageError(f"there is no {_DEPLOY} here: run `gpunode ci` in the checkout of gpunode")
+    with told():
+        outcomes = _came_up(inventory, seconds)
+    late = {name: outcome for name, outcome in outcomes.items() if outcome.stage is not Stage.READY}
+    if late:
+        for name, outcome in late.items():
+            click.echo(f"{name}: did not come up in {seconds} s: {outcome.why}", err=True)
+        write_reports(tuple(NodeReport(name, (_up(one, seconds),)) for name, one in outcomes.items()), junit)
+        sys.exit(ExitCode.ERROR)
+    status = _provisioned(inventory)
+    with told():
+        reports = inspect(inventory)
+    print_reports(reports, show_all=False)
+    reports = tuple(
+        NodeReport(one.name, (_up(outcomes[one.name], seconds), _run(status), *one.findings)) for one in reports
+    )
+    write_reports(reports, junit)
+    sys.exit(ExitCode.ERROR if status else verdict(item for one in reports for item in one.findings))
+
+
+def _came_up(inventory: Path, seconds: int) -> dict[str, Outcome]:
+    from facts.readiness import Readiness as ReadinessFact
+    from gpunode import fleet
+    from gpunode.ci.machines import known_hosts_made
+    from gpunode.ci.readiness import Readiness, awaited
+    from gpunode.inventory import host_data
+    from gpunode.reading import Unknown
+
+    known_hosts_made(host_data(inventory).values())
+
+    def read() -> dict[str, Readiness | Unknown | str]:
+        return {
+            answer.name: str(answer.reason) if answer.reading is None else answer.reading
+            for answer in fleet.read(inventory, ReadinessFact)
+        }
+
+    return awaited(read, seconds, lambda name, outcome: click.echo(f"{name}: {outcome.stage}: {outcome.why}", err=True))
+
+
+def _provisioned(inventory: Path) -> int:
+    """Run the main job as a user would, its output ours; return its exit status."""
+    program = Path(sys.executable).with_name("pyinfra")
+    done = subprocess.run([program, "-y", str(inventory), str(_DEPLOY)], stdin=subprocess.DEVNULL, check=False)
+    return done.returncode
+
+
+def _up(outcome: Outcome, seconds: int) -> Finding:
+    if outcome.stage == "ready":
+        return Finding("machine", FindingClass.OK, "came up", outcome.why, "ready")
+    return Finding(
+        "machine", FindingClass.UNREACHABLE, "came up", outcome.stage, f"ready in {seconds} s", outcome.why,
+        "look at the machine's console, or give it more time by --wait",
+    )  # fmt: skip
+
+
+def _run(status: int) -> Finding:
+    if status == 0:
+        return Finding("run", FindingClass.OK, f"pyinfra {_DEPLOY}", "exit 0", "exit 0")
+    return Finding(
+        "run", FindingClass.ERROR, f"pyinfra {_DEPLOY}", f"exit {status}", "exit 0",
+        "an operation failed on this machine or on another of the job", "read the run's output in the job's log",
+    )  # fmt: skip

@@ -1,0 +1,96 @@
+"""Whether a new machine has come up, and how long one waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gpunode.ci.readiness import Outcome, Readiness, Stage, awaited, judged, parse_readiness
+from gpunode.reading import Unknown
+
+pytestmark = pytest.mark.pure
+
+READY = Readiness("done", ("status: done",), "running")
+
+
+@pytest.mark.parametrize(
+    ("printed", "status"),
+    [
+        (["system=running"], None),
+        (["system=running", "cloud_init=", "cloud_init=status: done", "cloud_init=detail:"], "done"),
+        (["system=starting", "cloud_init=", "cloud_init=status: not run"], "not run"),
+        # It is installed, and its status did not come in time.
+        (["system=running", "cloud_init="], "silent"),
+        (["system=running", "cloud_init=", "cloud_init=usage: cloud-init [-h]"], "silent"),
+    ],
+)
+def test_cloud_inits_status_is_read_and_its_absence_is_not_its_silence(printed: list[str], status: str | None) -> None:
+    assert parse_readiness(printed).cloud_init == status
+
+
+@pytest.mark.parametrize(
+    ("answer", "stage", "why"),
+    [
+        (READY, Stage.READY, "done"),
+        (Readiness("disabled", (), "degraded"), Stage.READY, "disabled"),
+        (Readiness(None, (), "running"), Stage.READY, "no cloud-init"),
+        (Readiness("running", (), "running"), Stage.WAITING, "cloud-init is running"),
+        (Readiness("silent", (), "running"), Stage.WAITING, "cloud-init is silent"),
+        (Readiness("done", (), "starting"), Stage.WAITING, "the system is starting"),
+        (Readiness("error", ("status: error", "detail: no datasource"), "running"), Stage.FAILED, "no datasource"),
+        (Unknown("truncated"), Stage.WAITING, "truncated"),
+        ("Connection refused", Stage.WAITING, "Connection refused"),
+    ],
+)
+def test_a_machine_is_ready_waiting_or_failed(answer: Readiness | Unknown | str, stage: Stage, why: str) -> None:
+    found = judged(answer)
+    assert found.stage is stage
+    assert why in found.why
+
+
+class Life:
+    """Answer as machines do one after the other, and let time pass only by sleeping."""
+
+    def __init__(self, *answers: dict[str, Readiness | Unknown | str]) -> None:
+        self.answers: Iterator[dict[str, Readiness | Unknown | str]] = iter(answers)
+        self.last: dict[str, Readiness | Unknown | str] = {}
+        self.now, self.reads = 0.0, 0
+        self.told: list[tuple[str, Stage]] = []
+
+    def read(self) -> dict[str, Readiness | Unknown | str]:
+        self.reads += 1
+        self.last = next(self.answers, self.last)
+        return self.last
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def tell(self, name: str, outcome: Outcome) -> None:
+        self.told.append((name, outcome.stage))
+
+    def awaited(self, seconds: float) -> dict[str, Stage]:
+        found = awaited(self.read, seconds, self.tell, interval=3, clock=lambda: self.now, sleep=self.sleep)
+        return {name: outcome.stage for name, outcome in found.items()}
+
+
+def test_one_waits_until_the_last_machine_is_up_and_is_told_of_changes_alone() -> None:
+    life = Life({"a": "refused", "b": READY}, {"a": "refused", "b": READY}, {"a": READY, "b": READY})
+    assert life.awaited(60) == {"a": Stage.READY, "b": Stage.READY}
+    assert life.told == [("a", Stage.WAITING), ("b", Stage.READY), ("a", Stage.READY)]
+    assert (life.reads, life.now) == (3, 6)
+
+
+def test_one_waits_no_longer_than_asked() -> None:
+    life = Life({"a": "refused"})
+    assert life.awaited(10) == {"a": Stage.WAITING}
+    assert life.now <= 10
+    once = Life({"a": "refused"})
+    assert once.awaited(0) == {"a": Stage.WAITING}
+    assert once.reads == 1
+
+
+def test_a_machine_whose_cloud_init_failed_ends_the_waiting_for_all() -> None:
+    life = Life({"a": "refused", "b": Readiness("error", ("status: error",), "running")})
+    assert life.awaited(60) == {"a": Stage.WAITING, "b": Stage.FAILED}
+    assert life.reads == 1
