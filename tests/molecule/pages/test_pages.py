@@ -1,0 +1,25 @@
+"""The tutorial and the how-to pages do what they say, step by step, on the lab's two nodes. SIMULATED: GPUs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.molecule.conftest import LAB
+from tests.molecule.pages.page import Command, checkout, followed, steps
+
+
+# In this order: a page goes on where the one before it ended.
+@pytest.mark.node
+@pytest.mark.simulated
+@pytest.mark.parametrize("page", ["tutorial.md", "how-to/upgrade-the-driver.md"])
+def test_every_command_of_the_page_ends_and_prints_as_it_says(page: str, tmp_path: Path) -> None:
+    copy = checkout(tmp_path)
+    environment = {**os.environ, "GPUNODE_LAB": LAB, "NO_COLOR": "1"}
+    found = steps(page)
+    assert sum(isinstance(step, Command) for step in found) > 3
+    for step in found:
+        wrong = followed(step, copy, environment)
+        assert wrong is None, wrong
