@@ -14,9 +14,15 @@ from gpunode.reading import Unknown
 from gpunode.verify import judge
 
 
-def inspect(inventory_path: Path, watch: fleet.Watch = fleet.unwatched) -> tuple[NodeReport, ...]:
-    """Return a report per host of the inventory; raise SettingsError before any connection."""
-    return tuple(contained_report(answer) for answer in fleet.read(inventory_path, NodeFact, watch))
+def inspect(
+    inventory_path: Path,
+    watch: fleet.Watch = fleet.unwatched,
+    seconds: float = fleet.ANSWER_SECONDS,
+    processes: int | None = None,
+) -> tuple[NodeReport, ...]:
+    """Return a report per host of the inventory, read as by fleet.read; raise SettingsError before any connection."""
+    answers = fleet.read(inventory_path, NodeFact, watch, seconds=seconds, processes=processes)
+    return tuple(contained_report(answer) for answer in answers)
 
 
 def contained_report(answer: Answer[Node]) -> NodeReport:

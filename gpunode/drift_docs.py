@@ -36,7 +36,9 @@ gpunode drift --junit drift.xml inventories/prod.py          # a suite per node,
 gpunode drift --prometheus gpunode.prom inventories/prod.py  # for node_exporter's textfile collector
 ```
 
-Nothing is changed on any node. Each node is read in one round trip; how many have answered is shown on a terminal.
+Nothing is changed on any node. Each node is read in one round trip; how many have answered is shown on a terminal. A
+node that has not answered after `--timeout` seconds (120) counts as unreachable, and holds up no other. Large
+inventories are read by several processes, one per processor and 32 nodes (`--processes`).
 Files are replaced as a whole, and readable by everybody.
 """
 

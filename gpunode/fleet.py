@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyinfra_cli  # noqa: F401  (patches sockets for gevent before anything opens one)
+from gevent import Timeout  # type: ignore[import-untyped]
 from pyinfra.api import Config, Host, State
 from pyinfra.api.connect import connect_all, disconnect_all
 from pyinfra.api.exceptions import PyinfraError
@@ -22,7 +24,7 @@ from pyinfra.api.state import BaseStateCallback, StateStage
 from pyinfra.context import ctx_config, ctx_host, ctx_inventory, ctx_state
 
 from facts.base import NodeFact
-from gpunode import hooks
+from gpunode import hooks, shards
 from gpunode.inventory import foreign_names, load_inventory
 from gpunode.reading import Reading, Unknown
 from gpunode.settings import Settings, check_hosts
@@ -44,6 +46,10 @@ class Answer(Generic[T]):
     reason: str | None
 
 
+# Seconds within which a node answers everything that is asked of it. Each command of a probe ends sooner; this is for a
+# node whose shell hangs.
+ANSWER_SECONDS = 120.0
+
 # Told the number of hosts, and how many of them have answered or turned out not to, each time one more has.
 Watch = Callable[[int, int], None]
 
@@ -52,24 +58,14 @@ def unwatched(hosts: int, done: int) -> None:
     """Let nobody watch."""
 
 
-class _Progress:
-    def __init__(self, hosts: int, watch: Watch) -> None:
-        self._hosts, self._done, self._watch = hosts, 0, watch
-        watch(hosts, 0)
-
-    def step(self) -> None:
-        self._done += 1
-        self._watch(self._hosts, self._done)
-
-
 class _ConnectErrors(BaseStateCallback):
-    def __init__(self, progress: _Progress) -> None:
+    def __init__(self, step: Callable[[], None]) -> None:
         self.reasons: dict[str, str] = {}
-        self._progress = progress
+        self._step = step
 
     def host_connect_error(self, state: State, host: Host, error: Exception) -> None:  # type: ignore[override]
         self.reasons[host.name] = str(error)
-        self._progress.step()
+        self._step()
 
 
 class _FactErrors(logging.Handler):
@@ -85,29 +81,65 @@ class _FactErrors(logging.Handler):
             self.reasons[host.name] = record.getMessage()
 
 
-def read(inventory_path: Path, fact: type[NodeFact[T]], watch: Watch = unwatched) -> tuple[Answer[T], ...]:
+def read(
+    inventory_path: Path,
+    fact: type[NodeFact[T]],
+    watch: Watch = unwatched,
+    *,
+    seconds: float = ANSWER_SECONDS,
+    processes: int | None = None,
+) -> tuple[Answer[T], ...]:
     """Return an answer per host of the inventory, each a reading of `fact`.
+
+    seconds: a host that has not answered by then counts as not reached
+    processes: how many read the hosts; None: by their number, and the processors that there are
 
     Raises SettingsError before any connection, InventoryError where the inventory cannot be read.
     """
     inventory = load_inventory(inventory_path)
     settings = check_hosts({host.name: host.data.dict() for host in inventory}, foreign_names())
+    names = [host.name for host in inventory]
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        watch(len(names), done)
+
+    watch(len(names), 0)
+    many = processes or shards.count(len(names), len(os.sched_getaffinity(0)))
+    if many > 1:
+        rows = shards.read(inventory_path, fact, names, min(many, len(names)), seconds, step)
+    else:
+        rows = _rows(inventory, fact, names, seconds, step)
+    found = {name: (reading, reason) for name, reading, reason in rows}
+    return tuple(Answer(name, settings[name], *found[name]) for name in names)
+
+
+def read_here(
+    inventory_path: Path,
+    fact: type[NodeFact[Any]],
+    chosen: Callable[[list[str]], list[str]],
+    seconds: float,
+    step: Callable[[], None],
+) -> list[shards.Row]:
+    """Return a row for each of the chosen hosts of an inventory, read by this process."""
+    inventory = load_inventory(inventory_path)
+    return _rows(inventory, fact, chosen([host.name for host in inventory]), seconds, step)
+
+
+def _rows(
+    inventory: Inventory, fact: type[NodeFact[Any]], names: list[str], seconds: float, step: Callable[[], None]
+) -> list[shards.Row]:
     hooks.install()
-    return _answers(inventory, settings, fact, watch)
-
-
-def _answers(
-    inventory: Inventory, settings: Mapping[str, Settings], fact: type[NodeFact[T]], watch: Watch
-) -> tuple[Answer[T], ...]:
     state = State(check_for_changes=False)
     state.cwd = str(Path.cwd())
     config = Config()
     ctx_state.set(state)
     ctx_inventory.set(inventory)
     ctx_config.set(config)
-    state.init(inventory, config)
-    progress = _Progress(len(inventory), watch)
-    connect_errors, fact_errors = _ConnectErrors(progress), _FactErrors()
+    state.init(inventory, config, initial_limit=[host for host in inventory if host.name in set(names)])
+    connect_errors, fact_errors = _ConnectErrors(step), _FactErrors()
     state.add_callback_handler(connect_errors)
     logger = logging.getLogger("pyinfra")
     logger.addHandler(fact_errors)
@@ -118,34 +150,40 @@ def _answers(
         with contextlib.suppress(PyinfraError):
             connect_all(state)
         state.set_stage(StateStage.Prepare)
-        readings = _readings(state, fact, progress)
-        return tuple(
-            _answer(host.name, settings[host.name], readings.get(host.name), connect_errors, fact_errors)
-            for host in inventory
-        )
+        readings = _readings(state, fact, seconds, step)
+        return [_row(name, readings.get(name), connect_errors, fact_errors) for name in names]
     finally:
         logger.removeHandler(fact_errors)
         disconnect_all(state)
 
 
-def _answer(
-    name: str, settings: Settings, reading: Any, connect_errors: _ConnectErrors, fact_errors: _FactErrors
-) -> Answer[Any]:
-    reason = None
+def _row(name: str, reading: Any, connect_errors: _ConnectErrors, fact_errors: _FactErrors) -> shards.Row:
+    if isinstance(reading, _Silent):
+        return name, None, f"no answer within {reading.seconds:g} s"
     if reading is None:
-        reason = connect_errors.reasons.get(name, "no connection")
-    elif isinstance(reading, Unknown):
-        reason = fact_errors.reasons.get(name, reading.reason)
-    return Answer(name, settings, reading, reason)
+        return name, None, connect_errors.reasons.get(name, "no connection")
+    if isinstance(reading, Unknown):
+        return name, reading, fact_errors.reasons.get(name, reading.reason)
+    return name, reading, None
 
 
-def _readings(state: State, fact: type[NodeFact[Any]], progress: _Progress) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Silent:
+    seconds: float
+
+
+def _readings(state: State, fact: type[NodeFact[Any]], seconds: float, step: Callable[[], None]) -> dict[str, Any]:
     def read_one(host: Host) -> Any:
-        try:
-            with ctx_config.use(state.config.copy()), ctx_host.use(host):
-                return get_fact(state, host, fact, apply_failed_hosts=False)
-        finally:
-            progress.step()
+        with Timeout(seconds) as timeout:
+            try:
+                with ctx_config.use(state.config.copy()), ctx_host.use(host):
+                    return get_fact(state, host, fact, apply_failed_hosts=False)
+            except Timeout as passed:
+                if passed is not timeout:
+                    raise
+                return _Silent(seconds)
+            finally:
+                step()
 
     connected = [host for host in state.inventory if host.connected]
     greenlets = {host.name: state.pool.spawn(read_one, host) for host in connected}

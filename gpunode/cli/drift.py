@@ -45,7 +45,14 @@ REPORT = click.Path(path_type=Path, dir_okay=False)
     "--prometheus", type=REPORT, callback=writable,
     help="Write metrics to this file, too, for node_exporter's textfile collector (name it *.prom).",
 )  # fmt: skip
-def drift(inventory: Path, as_json: bool, show_all: bool, junit: Path | None, prometheus: Path | None) -> None:
+@click.option("--timeout", type=click.IntRange(1), default=120, show_default=True,
+              help="Seconds within which a node has to answer.")  # fmt: skip
+@click.option("--processes", type=click.IntRange(1, 64), default=None,
+              help="How many processes read the nodes; by default one per processor and 32 nodes.")  # fmt: skip
+def drift(
+    inventory: Path, as_json: bool, show_all: bool, junit: Path | None, prometheus: Path | None, timeout: int,
+    processes: int | None,
+) -> None:  # fmt: skip
     """Compare every node of INVENTORY with its settings, read-only, in one round trip per node.
 
     Exits 0 where all is as asked, 2 on drift or something pending, 1 where a node could not be read, 3 on wrong
@@ -55,7 +62,7 @@ def drift(inventory: Path, as_json: bool, show_all: bool, junit: Path | None, pr
     from gpunode.drift import inspect
 
     with told(), _watched() as watch:
-        reports = inspect(inventory, watch)
+        reports = inspect(inventory, watch, timeout, processes)
     if as_json:
         from gpunode.reports.document import document
 

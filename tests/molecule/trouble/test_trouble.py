@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import shlex
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,35 @@ def test_drift_tells_refused_unreachable_and_good_apart(tmp_path: Path) -> None:
     assert run.code == 1, run.printed
     classes = {name: {item["class"] for item in items} for name, items in run.findings.items()}
     assert classes == {"gpu-1": {"ok"}, "gpu-2": {"unsupported"}, "gpu-3": {"unreachable"}}
+
+
+def test_a_node_that_hangs_and_one_with_a_broken_shell_are_told_of_and_hold_up_no_other(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    shells = {
+        "gpu-2": "#!/bin/sh\nexec sleep 900\n",
+        "gpu-3": "#!/bin/sh\necho 'sh: libc.so.6: bad ELF magic' >&2; exit 127\n",
+    }
+    for node in nodes[1:]:
+        put = f"printf %s {shlex.quote(shells[node.name])} > /usr/local/bin/odd; chmod 755 /usr/local/bin/odd"
+        assert lab_nodes.run(node, f"{put}; usermod -s /usr/local/bin/odd root").returncode == 0
+    try:
+        run = command("gpunode", "drift", "--json", "--timeout", "15", inventory_with(tmp_path, {}))
+    finally:
+        for node in nodes[1:]:
+            lab_nodes.run(node, "usermod -s /bin/bash root; pkill -x sleep")
+    assert run.code == 1, run.printed
+    assert "Traceback" not in run.printed
+    told = {name: {(item["class"], item["cause"]) for item in items} for name, items in run.findings.items()}
+    assert told["gpu-1"] == {("ok", None)}
+    assert told["gpu-2"] == {("unreachable", "no answer within 15 s")}
+    ((kind, cause),) = told["gpu-3"]
+    assert kind == "error" and cause, told["gpu-3"]
+
+
+def test_several_processes_read_the_nodes_as_one_does(tmp_path: Path) -> None:
+    inventory = inventory_with(tmp_path, {})
+    one = command("gpunode", "drift", "--json", "--processes", "1", inventory)
+    several = command("gpunode", "drift", "--json", "--processes", "3", inventory)
+    assert several.findings == one.findings
+    assert {item["class"] for item in several.findings["gpu-1"]} == {"ok"}

@@ -1,0 +1,110 @@
+"""Read a large inventory by several processes at once: one process keeps one processor busy, however many hosts it has.
+
+A child is `python -m gpunode.shards DESCRIPTOR INVENTORY FACT NUMBER COUNT SECONDS`. It reads every COUNTth host from
+NUMBER on, and writes pickles to the open file DESCRIPTOR: how many hosts it has just done with, and at last what they
+answered. Its standard output is the inventory's own, which may print what it likes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Below this many hosts for each, another process costs more than it saves: it takes a second to start.
+HOSTS_EACH = 32
+# (host, reading or None, reason or None)
+Row = tuple[str, Any, str | None]
+
+
+def count(hosts: int, processors: int) -> int:
+    """Return how many processes read `hosts` hosts best."""
+    return max(1, min(processors, hosts // HOSTS_EACH))
+
+
+def of(names: list[str], number: int, shards: int) -> list[str]:
+    """Return the hosts of one shard; together the shards have each host once."""
+    return names[number::shards]
+
+
+def read(
+    inventory: Path, fact: type[Any], names: list[str], shards: int, seconds: float, step: Callable[[], None]
+) -> list[Row]:
+    """Return a row for each of `names`; a child that ends before its time leaves rows that say so."""
+    import gevent  # type: ignore[import-untyped]
+
+    jobs = [
+        gevent.spawn(_shard, inventory, fact, of(names, number, shards), number, shards, seconds, step)
+        for number in range(shards)
+    ]
+    try:
+        gevent.joinall(jobs, raise_error=True)
+    finally:
+        gevent.killall(jobs)
+    return [row for job in jobs for row in job.value]
+
+
+def _shard(
+    inventory: Path, fact: type[Any], names: list[str], number: int, shards: int, seconds: float,
+    step: Callable[[], None],
+) -> list[Row]:  # fmt: skip
+    from gevent.fileobject import FileObject  # type: ignore[import-untyped]
+
+    readable, writable = os.pipe()
+    told = f"{fact.__module__}:{fact.__qualname__}"
+    child = subprocess.Popen(
+        [sys.executable, "-m", __name__, str(writable), str(inventory), told, str(number), str(shards), str(seconds)],
+        pass_fds=(writable,), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    os.close(writable)
+    done = 0
+    try:
+        with FileObject(readable, "rb") as answers:
+            while True:
+                said = pickle.load(answers)
+                if isinstance(said, list):
+                    return said
+                done += 1
+                step()
+    except (EOFError, pickle.UnpicklingError):
+        for _ in range(len(names) - done):
+            step()
+        error = child.communicate()[1].decode(errors="replace").strip().splitlines()
+        status = child.returncode
+        how = f"signal {-status}" if status < 0 else f"exit {status}"
+        why = f"the process that was reading it ended ({how}){': ' + error[-1] if error else ''}"
+        return [(name, None, why) for name in names]
+    finally:
+        if child.poll() is None:
+            child.kill()
+        child.communicate()
+
+
+def main(arguments: list[str]) -> int:
+    """Be a child: read one shard, and write what its hosts answered."""
+    descriptor, inventory, told, number, shards, seconds = arguments
+    # Late: the parent has its own, and the child's first act is to have its sockets patched.
+    from gpunode import fleet
+
+    module, _, name = told.partition(":")
+    fact = getattr(importlib.import_module(module), name)
+    with os.fdopen(int(descriptor), "wb") as answers:
+
+        def said(what: Any) -> None:
+            pickle.dump(what, answers)
+            answers.flush()
+
+        rows = fleet.read_here(
+            Path(inventory), fact, lambda names: of(names, int(number), int(shards)), float(seconds), lambda: said(1)
+        )
+        said(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

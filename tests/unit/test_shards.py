@@ -1,0 +1,64 @@
+"""Hosts are read by several processes; each host once, and a process that ends early is told of on its hosts alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode import shards
+
+pytestmark = pytest.mark.pure
+
+# Nothing listens on port 1 of this machine: every connection is refused at once.
+INVENTORY = """
+import os, sys
+{more}
+print("an inventory may print")
+gpu_nodes = [(f"gpu-{{number}}", {{"ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_connect_retries": 0}})
+             for number in range(7)]
+"""
+
+
+def drift(folder: Path, processes: int, more: str = "") -> dict[str, Any]:
+    """Return host -> its only finding."""
+    path = folder / "inventory.py"
+    path.write_text(INVENTORY.format(more=more))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("gpunode"), "drift", "--json", "--processes", str(processes), str(path)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    hosts = json.loads(done.stdout.splitlines()[-1])["hosts"]
+    return {name: host["findings"][0] for name, host in hosts.items() if len(host["findings"]) == 1}
+
+
+@given(hosts=st.integers(0, 3000), processors=st.integers(1, 128))
+def test_each_host_is_in_one_shard_and_no_process_has_few(hosts: int, processors: int) -> None:
+    names = [str(number) for number in range(hosts)]
+    number = shards.count(hosts, processors)
+    parts = [shards.of(names, each, number) for each in range(number)]
+    assert sorted(name for part in parts for name in part) == sorted(names)
+    assert number <= processors
+    assert number == 1 or min(map(len, parts)) >= shards.HOSTS_EACH
+
+
+def test_several_processes_find_what_one_finds(tmp_path: Path) -> None:
+    one = drift(tmp_path, 1)
+    assert list(one) == [f"gpu-{number}" for number in range(7)]
+    assert {finding["class"] for finding in one.values()} == {"unreachable"}
+    assert drift(tmp_path, 3) == one
+
+
+def test_a_process_that_ends_early_leaves_its_own_hosts_alone_unread(tmp_path: Path) -> None:
+    killed = 'if sys.argv[0].endswith("shards.py") and sys.argv[4] == "1": os.kill(os.getpid(), 9)'
+    found = drift(tmp_path, 3, killed)
+    assert len(found) == 7
+    lost = {name for name, finding in found.items() if "reading it ended (signal 9)" in finding["cause"]}
+    assert lost == {"gpu-1", "gpu-4"}
