@@ -22,7 +22,7 @@ QUERY = (
 )
 
 # nvidia-smi exits with NVML's codes (golden/README.md); 124 and 137 are timeout's own.
-_STATUS = {0: "ok", 9: "no driver", 12: "no library", 15: "lost", 18: "mismatch", 124: "hangs", 137: "hangs"}
+STATUS = {0: "ok", 9: "no driver", 12: "no library", 15: "lost", 18: "mismatch", 124: "hangs", 137: "hangs"}
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def parse_gpus(lines: list[str]) -> Gpus:
         raise ParseError("the probe did not say nvidia-smi's exit code")
     exit_code = int(found["rc"])
     printed = [line for line in repeated(lines, "smi") if line.strip()]
-    status = _STATUS.get(exit_code, "error")
+    status = STATUS.get(exit_code, "error")
     if status != "ok":
         return Gpus(status, exit_code, printed[0] if printed else None, ())
     if len(printed) == 1 and printed[0].startswith("No devices were found"):

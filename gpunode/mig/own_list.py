@@ -9,7 +9,9 @@ from gpunode.mig.geometry import Geometry, Spot, geometry_of
 from gpunode.mig.profile import ProfileError, parse_profile
 from gpunode.reading import ParseError
 
-_PROFILE = re.compile(r"\|\s+(?P<gpu>\d+)\s+MIG (?P<name>\S+)\s+(?P<id>\d+)\s+\d+/(?P<total>\d+)\s.*\|", re.ASCII)
+_PROFILE = re.compile(
+    r"\|\s+(?P<gpu>\d+)\s+MIG (?P<name>\S+)\s+(?P<id>\d+)\s+(?P<free>\d+)/(?P<total>\d+)\s.*\|", re.ASCII
+)
 _PLACEMENTS = re.compile(
     r"GPU\s+(?P<gpu>\d+) Profile ID\s+(?P<id>\d+) Placements? ?: ?\{(?P<starts>\d+(?:,\d+)*)\}:(?P<size>\d+)", re.ASCII
 )
@@ -33,13 +35,20 @@ def own_geometry(profiles: Profiles, placements: Placements) -> Geometry:
 
 def parse_profiles(lines: Iterable[str]) -> dict[int, dict[int, tuple[str, int]]]:
     """Parse `nvidia-smi mig -lgip`: GPU index -> profile id -> (name, how many of it fit); raise ParseError."""
-    found: dict[int, dict[int, tuple[str, int]]] = {}
+    rows = parse_profile_rows(lines)
+    return {gpu: {number: (name, total) for number, (name, _, total) in of.items()} for gpu, of in rows.items()}
+
+
+def parse_profile_rows(lines: Iterable[str]) -> dict[int, dict[int, tuple[str, int, int]]]:
+    """Parse it to GPU index -> profile id -> (name, how many more of it fit now, how many at most)."""
+    found: dict[int, dict[int, tuple[str, int, int]]] = {}
     for line in filter(None, map(str.strip, lines)):
         if line[0] not in "|+":
             raise ParseError(f"not a profile of nvidia-smi mig -lgip: {line[:120]!r}")
         # Heads, rules and each profile's second row are not of its form.
         if match := _PROFILE.fullmatch(line):
-            found.setdefault(int(match["gpu"]), {})[int(match["id"])] = match["name"], int(match["total"])
+            row = match["name"], int(match["free"]), int(match["total"])
+            found.setdefault(int(match["gpu"]), {})[int(match["id"])] = row
     return found
 
 
