@@ -28,7 +28,7 @@ _LAUNCHERS = {
     "usr/sbin/modinfo": ("kmod", "main", "sys.argv"),
     f"{_LIBRARY}/boot": ("boundary", "main", ""),
 }
-_FAULT = "usr/sbin/gpunode-lab-fault"
+_FOR_TESTS = {"usr/sbin/gpunode-lab-fault": "fault", "usr/sbin/gpunode-lab-hold": "hold"}
 _PCI = f"{_LIBRARY}/pci"
 _DIVERTED = ("modprobe", "rmmod", "modinfo")
 
@@ -81,7 +81,8 @@ def _copy_programs(rootfs: Path) -> None:
         target = library / source.relative_to(_HERE)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
-    _launcher(rootfs / _FAULT, "fault", "main", "sys.argv[1:]")
+    for path, module in _FOR_TESTS.items():
+        _launcher(rootfs / path, module, "main", "sys.argv[1:]")
 
 
 def _launcher(target: Path, module: str, function: str, arguments: str) -> None:

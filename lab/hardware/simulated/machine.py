@@ -12,6 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+# Where the faults that are set stand.
+FAULTS = "/etc/gpunode-lab/faults.json"
 _NAMESPACE = uuid.UUID("8c5d9a52-7a4f-4f0b-9f43-2d1b6f2f5a11")
 
 
@@ -23,7 +25,7 @@ class HardwareError(Exception):
 class GpuModel:
     """Hold what a GPU product always is; memory in MiB, power in W, ids in lower-case hex without 0x.
 
-    `nvswitches` are the PCI buses of the NVSwitches on its board.
+    `mig` is its product in mig.json (None: it has no MIG), `nvswitches` are the PCI buses of NVSwitches on its board.
     """
 
     name: str
@@ -33,7 +35,7 @@ class GpuModel:
     compute_capability: str
     power_limit_w: int
     vbios: str
-    mig: bool
+    mig: str | None
     modules: tuple[str, ...]
     last_branch: int | None
     buses: tuple[str, ...]
@@ -113,7 +115,7 @@ class Machine:
     @property
     def faults(self) -> dict[str, Any]:
         """Return the faults that are set (faults.json)."""
-        return self.read_json("/etc/gpunode-lab/faults.json")
+        return self.read_json(FAULTS)
 
     def gpus(self) -> tuple[SimulatedGpu, ...]:
         """Return the GPUs of hardware.json, lost ones included.

@@ -10,6 +10,7 @@ from .. import module
 from ..machine import HardwareError, Machine
 from . import arguments as command_line
 from . import modify, query, table
+from .mig import main as mig
 from .session import Failure, Session
 
 _LIBRARIES = tuple(f"/usr/{lib}/libnvidia-ml.so.1" for lib in ("lib/x86_64-linux-gnu", "lib64", "lib"))
@@ -59,7 +60,8 @@ def _run(session: Session, arguments: list[str]) -> None:
     _initialise(session)
     session.gpus = session.machine.gpus()
     if arguments and arguments[0] == "mig":
-        raise Failure("SIMULATED nvidia-smi has no mig command yet.\n", 2)
+        mig.run(session, arguments[1:])
+        return
     command, options = command_line.parse(arguments)
     if command == "list":
         table.print_list(session)

@@ -34,16 +34,21 @@ def run(session: Session, command: str, options: dict[str, str]) -> None:
     if os.geteuid() != 0:
         what = {"persistence-mode": "persistence mode", "compute-mode": "the compute mode"}.get(command, "MIG Mode")
         raise Failure(f"Unable to set {what} for GPU {gpus[0].bus_id}: Insufficient Permissions\n{_EARLY}", 4)
-    for gpu in gpus:
-        if command == "persistence-mode":
-            _persistence(session, gpu, _SWITCH[value])
-        elif command == "compute-mode":
-            _compute(session, gpu, _COMPUTE_MODES[value])
-        elif command == "mig-mode":
-            _mig(session, gpu, _SWITCH[value])
-        else:
-            _reset(session, gpu)
+    with session.alone():
+        for gpu in gpus:
+            _change(session, gpu, command, value)
     session.say("All done.")
+
+
+def _change(session: Session, gpu: SimulatedGpu, command: str, value: str) -> None:
+    if command == "persistence-mode":
+        _persistence(session, gpu, _SWITCH[value])
+    elif command == "compute-mode":
+        _compute(session, gpu, _COMPUTE_MODES[value])
+    elif command == "mig-mode":
+        _mig(session, gpu, _SWITCH[value])
+    else:
+        _reset(session, gpu)
 
 
 def _persistence(session: Session, gpu: SimulatedGpu, on: bool) -> None:
@@ -69,8 +74,20 @@ def _mig(session: Session, gpu: SimulatedGpu, on: bool) -> None:
         session.say(f"Unable to {word} MIG Mode for GPU {gpu.bus_id}: Not Supported")
         session.say("Treating as warning and moving on.")
         return
-    busy = session.busy(gpu) and session.mig_modes(gpu)[0] != ("Enabled" if on else "Disabled")
-    session.set_mig_mode(gpu, on, effective=not busy)
+    changes = session.mig_modes(gpu)[0] != ("Enabled" if on else "Disabled")
+    busy = changes and session.busy(gpu)
+    waits = changes and session.has("mig_pending", gpu)
+    if not changes:
+        session.set_mig_mode(gpu, on, effective=False)
+    else:
+        session.set_mig_mode(gpu, on, effective=not busy and not waits)
+    if waits and not busy:
+        session.say(
+            f"Warning: MIG mode is in pending {word} state for GPU {gpu.bus_id}:Not Supported\n"
+            "Reboot the system or try nvidia-smi --gpu-reset to make MIG mode effective on GPU "
+            f"{gpu.bus_id}"
+        )
+        return
     if not busy:
         session.say(f"{word.capitalize()}d MIG Mode for GPU {gpu.bus_id}")
         return
@@ -83,7 +100,9 @@ def _mig(session: Session, gpu: SimulatedGpu, on: bool) -> None:
 
 
 def _reset(session: Session, gpu: SimulatedGpu) -> None:
-    if session.busy(gpu):
+    if session.has("reset_refused", gpu):
+        raise Failure(f"The following GPUs could not be reset:\n  GPU {gpu.bus_id}: Not Supported\n\n", 3)
+    if session.held(gpu):
         raise Failure(
             f"The following GPUs could not be reset:\n  GPU {gpu.bus_id}: In use by another client\n\n"
             "1 device is currently being used by one or more other processes (e.g., Fabric Manager, CUDA application, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ..holders import holders
 from ..machine import SimulatedGpu
 from .session import Failure, Session
 
@@ -125,15 +126,25 @@ def run(session: Session, command: str, options: dict[str, str]) -> None:
     gpus = session.select(options.get("id"))
     session.require_reachable(gpus)
     if command == "query-compute-apps":
-        # Nothing computes on simulated GPUs, so there is only ever the header.
-        if "noheader" not in modifiers:
-            session.say(", ".join(_titled(name, _APP_FIELDS[name]) for name in names))
+        _applications(session, gpus, names, modifiers)
         return
     names = [aliases.get(name, name) for name in names]
     if "noheader" not in modifiers:
         session.say(", ".join(_titled(name, fields[name][0]) for name in names))
     for gpu in gpus:
         session.say(", ".join(_cell(session, gpu, *fields[name], "nounits" in modifiers) for name in names))
+
+
+def _applications(session: Session, gpus: list[SimulatedGpu], names: list[str], modifiers: list[str]) -> None:
+    """Print the processes that hold a GPU; what memory they use is not simulated."""
+    if "noheader" not in modifiers:
+        session.say(", ".join(_titled(name, _APP_FIELDS[name]) for name in names))
+    for gpu in gpus:
+        known = {name: value(session, gpu) for name, (_, value) in {**_ROW_FIELDS, **_FIELDS}.items()}
+        for process in holders(session.machine, gpu):
+            own = {"pid": str(process.pid), "process_name": process.program, "name": process.program}
+            row = {**known, "gpu_serial": known["serial"], "used_gpu_memory": "[N/A]", "used_memory": "[N/A]", **own}
+            session.say(", ".join(row[name] for name in names))
 
 
 def _titled(name: str, unit: str) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from .. import module
+from .. import module, moments
+from ..holders import holders
 from ..machine import Machine, SimulatedGpu
 
 # What a driver branch's libcuda offers (data/cuda.yaml of the field: the CUDA version that nvidia-smi prints).
@@ -73,9 +77,33 @@ class Session:
         """Return how many errors of the GPU's memory ECC could not correct."""
         return "2" if self.has("uncorrected_ecc", gpu) else "0"
 
+    def held(self, gpu: SimulatedGpu) -> bool:
+        """Say whether a process uses the GPU."""
+        return self.has("busy", gpu) or bool(holders(self.machine, gpu))
+
     def busy(self, gpu: SimulatedGpu) -> bool:
-        """Say whether another process uses the GPU."""
-        return self.machine.faults.get("busy") == gpu.index or bool(self.runtime(gpu).get("instances"))
+        """Say whether a process uses the GPU, or instances stand on it."""
+        return self.held(gpu) or bool(self.runtime(gpu).get("instances"))
+
+    def creation_fails(self, gpu: SimulatedGpu) -> bool:
+        """Say whether the GPU instance that is about to be created fails by a fault."""
+        return self.has("mig_create_fails", gpu) or moments.struck(self.machine, "mig_create_fails_at")
+
+    def changed_instance(self) -> None:
+        """End as a fault says that this call, or the whole node, ends at this change of an instance."""
+        if moments.struck(self.machine, "smi_killed_at"):
+            moments.kill_self()
+        if moments.struck(self.machine, "power_cut_at"):
+            moments.cut_power(self.machine)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other calls from changing anything for as long as this one does."""
+        path = self.machine.path("/run/gpunode-lab/nvidia-smi.lock")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def require_reachable(self, gpus: list[SimulatedGpu]) -> None:
         """Raise Failure 15 if one of the GPUs is lost; the garbage after GPU is the real program's."""
@@ -94,16 +122,26 @@ class Session:
         """Return MIG mode, current and pending: Enabled, Disabled or [N/A]."""
         if not gpu.model.mig:
             return "[N/A]", "[N/A]"
-        pending = bool(self.machine.read_json(module.PERSISTENT_STATE).get(gpu.uuid, {}).get("mig", False))
-        # The mode survives a reset in the InfoROM, so whatever is pending is current once the module is loaded anew.
+        kept = module.PERSISTENT_STATE if _keeps_mode(gpu) else module.RUNTIME_STATE
+        pending = bool(self.machine.read_json(kept).get(gpu.uuid, {}).get("mig", False))
+        # Where the mode is kept, whatever is pending is current once the module is loaded anew.
         current = bool(self.runtime(gpu).get("mig_current", pending))
         return _mode(current), _mode(pending)
 
     def set_mig_mode(self, gpu: SimulatedGpu, enabled: bool, effective: bool) -> None:
-        """Set the pending MIG mode, and the current one too if the change is effective at once."""
+        """Set the pending MIG mode, and the current one too if the change is effective at once: no instance stays."""
         current = enabled if effective else self.mig_modes(gpu)[0] == "Enabled"
-        self._set(module.PERSISTENT_STATE, gpu, {"mig": enabled})
+        self._set(module.PERSISTENT_STATE if _keeps_mode(gpu) else module.RUNTIME_STATE, gpu, {"mig": enabled})
         self._set(module.RUNTIME_STATE, gpu, {"mig_current": current})
+        if effective and self.runtime(gpu).get("instances"):
+            self._set(module.RUNTIME_STATE, gpu, {"instances": []})
+            self.machine.log("mig", f"GPU {gpu.index}: its instances are gone")
+
+    def next_serial(self, gpu: SimulatedGpu) -> int:
+        """Return how many MIG devices the GPU has ever had, this one included."""
+        serial = int(self.machine.read_json(module.PERSISTENT_STATE).get(gpu.uuid, {}).get("mig_devices", 0)) + 1
+        self._set(module.PERSISTENT_STATE, gpu, {"mig_devices": serial})
+        return serial
 
     def _set(self, file: str, gpu: SimulatedGpu, values: dict[str, object]) -> None:
         state = self.machine.read_json(file)
@@ -111,6 +149,11 @@ class Session:
 
 
 LOST = b"GPU is lost.  Reboot the system to recover this GPU\n\n\n"
+
+
+def _keeps_mode(gpu: SimulatedGpu) -> bool:
+    """Say whether the GPU itself keeps MIG mode (Ampere); from Hopper on the loaded driver does."""
+    return float(gpu.model.compute_capability) < 9
 
 
 def _mode(enabled: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from ..machine import SimulatedGpu
+from .mig.instances import Instances
 from .session import LOST, Failure, Session
 
 _WIDTH = 89
@@ -21,6 +22,16 @@ def print_list(session: Session) -> None:
             # The garbage after "gpu " is the real program's: it prints a pointer's bytes.
             raise Failure(b"Unable to determine the device handle for gpu \x10\xe8h*): " + LOST, 15)
         session.say(f"GPU {gpu.index}: {gpu.model.name} (UUID: {gpu.uuid})")
+        for number, (name, uuid) in enumerate(_devices(session, gpu)):
+            session.say(f"  MIG {name:<12}Device {number:>2}: (UUID: {uuid})")
+
+
+def _devices(session: Session, gpu: SimulatedGpu) -> list[tuple[str, str]]:
+    """Return name and UUID of each MIG device, in the order of the ids of its instances."""
+    if session.mig_modes(gpu)[0] != "Enabled":
+        return []
+    every = sorted(Instances(session, gpu), key=lambda each: each.id)
+    return [(of.compute_name(each.size), each.uuid) for of in every for each in sorted(of.compute, key=lambda c: c.id)]
 
 
 def print_version(session: Session) -> None:

@@ -1,0 +1,172 @@
+"""The instances of one SIMULATED GPU, which its driver keeps until it is unloaded or the GPU is reset."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...holders import holders
+from ...machine import SimulatedGpu
+from ..session import Session
+from .nvml import in_use, insufficient_resources, invalid_argument, unknown_error
+from .table import Profile, profiles
+
+# Sizes of compute instances that a GPU instance of so many slices may hold, and their profiles' ids.
+_COMPUTE_SIZES = {1: (1,), 2: (1, 2), 3: (1, 2, 3), 4: (1, 2, 4), 7: (1, 2, 3, 4, 7)}
+_COMPUTE_IDS = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
+_NAMESPACE = uuid.UUID("3f6e3f0e-9a57-4f0c-8b1b-0a4c2d9b7a61")
+
+
+@dataclass(frozen=True)
+class ComputeInstance:
+    """Hold a compute instance: slices `start` to `start + size - 1` of its GPU instance's."""
+
+    id: int
+    profile_id: int
+    start: int
+    size: int
+    uuid: str
+
+
+@dataclass(frozen=True)
+class GpuInstance:
+    """Hold a GPU instance: memory slices `start` to `start + profile.size - 1`."""
+
+    id: int
+    profile: Profile
+    start: int
+    compute: tuple[ComputeInstance, ...]
+
+    def compute_name(self, size: int) -> str:
+        """Return what a compute instance of so many slices is called."""
+        return self.profile.name if size == self.profile.compute else f"{size}c.{self.profile.name}"
+
+    def compute_profiles(self) -> dict[int, int]:
+        """Return the compute instance profiles: id -> slices."""
+        whole = self.profile.compute
+        return {self.profile.whole if size == whole else _COMPUTE_IDS[size]: size for size in _COMPUTE_SIZES[whole]}
+
+    @property
+    def free_slices(self) -> int:
+        """Return how many compute slices no compute instance has."""
+        return self.profile.compute - sum(each.size for each in self.compute)
+
+
+class Instances:
+    """Change what stands on one GPU. Every change is on the machine before the next one begins."""
+
+    def __init__(self, session: Session, gpu: SimulatedGpu) -> None:
+        self._session = session
+        self.gpu = gpu
+        self.profiles = profiles(gpu.model.mig or "")
+
+    def __iter__(self) -> Iterator[GpuInstance]:
+        """Go through the GPU instances in nvidia-smi's order: by NVML's number of the profile, then by id."""
+        by_id = {profile.id: profile for profile in self.profiles}
+        found = [
+            GpuInstance(
+                row["id"], by_id[row["profile"]], row["start"], tuple(ComputeInstance(**of) for of in row["compute"])
+            )
+            for row in self._rows()
+        ]
+        return iter(sorted(found, key=lambda each: (each.profile.order, each.id)))
+
+    def _rows(self) -> list[dict[str, Any]]:
+        rows: Any = self._session.runtime(self.gpu).get("instances", [])
+        return [dict(row) for row in rows]
+
+    def _keep(self, rows: list[dict[str, Any]], what: str) -> None:
+        self._session.set_runtime(self.gpu, instances=rows)
+        self._session.machine.log("mig", f"GPU {self.gpu.index}: {what}")
+        self._session.changed_instance()
+
+    def profile(self, asked: str) -> Profile:
+        """Return the profile of an id or a name; NvmlError: the GPU has none such."""
+        for profile in self.profiles:
+            if asked in (str(profile.id), profile.name):
+                return profile
+        raise invalid_argument()
+
+    def free(self, profile: Profile) -> int:
+        """Return how many more instances of a profile find room."""
+        return min(len(self._free_starts(profile)), profile.most - sum(each.profile == profile for each in self))
+
+    def _free_starts(self, profile: Profile) -> list[int]:
+        """Return where an instance could stand, the driver's first choice first."""
+        there = list(self)
+        compute = max(each.compute for each in self.profiles) - sum(each.profile.compute for each in there)
+        media = profile.media and any(each.profile.media for each in there)
+        most = sum(each.profile == profile for each in there) >= profile.most
+        if compute < profile.compute or media or most:
+            return []
+        taken = {piece for each in there for piece in range(each.start, each.start + each.profile.size)}
+        return [start for start in profile.tries if taken.isdisjoint(range(start, start + profile.size))]
+
+    def create(self, profile: Profile, start: int | None) -> GpuInstance:
+        """Create a GPU instance where it is asked for, or where the driver likes; NvmlError: it cannot."""
+        if start is not None and start not in profile.tries:
+            raise invalid_argument()
+        free = self._free_starts(profile)
+        if not free or (start is not None and start not in free):
+            raise insufficient_resources()
+        if self._session.creation_fails(self.gpu):
+            raise unknown_error()
+        chosen = free[0] if start is None else start
+        number = self._number(profile, chosen)
+        row = {"id": number, "profile": profile.id, "start": chosen, "compute": []}
+        self._keep([*self._rows(), row], f"created GPU instance {number}, {profile.name}:{chosen}")
+        return next(each for each in self if each.id == number)
+
+    def _number(self, profile: Profile, start: int) -> int:
+        """Return the id: halves have 1 and 2, quarters 3 to 6, and so on, as they lie on the memory axis."""
+        slices = max(each.size for each in self.profiles)
+        if profile.size == slices:
+            return 0
+        if profile.size * 2 == slices:
+            # A 3g is 1 at 4 and 2 at 0, a 4g is 1 at 0: so the ids do not tell the place.
+            first = 1 if profile.compute > 3 or start else 2
+            return first if all(each.id != first for each in self) else 3 - first
+        return slices // profile.size - 1 + start // profile.size
+
+    def create_compute(self, instance: GpuInstance, size: int) -> ComputeInstance:
+        """Create a compute instance of so many slices; NvmlError: there is no room for it."""
+        taken = {piece for each in instance.compute for piece in range(each.start, each.start + each.size)}
+        places = range(instance.profile.compute - size + 1)
+        start = next((place for place in places if taken.isdisjoint(range(place, place + size))), None)
+        if start is None:
+            raise insufficient_resources()
+        used = {each.id for each in instance.compute}
+        number = next(number for number in range(8) if number not in used)
+        profile_id = next(key for key, slices in instance.compute_profiles().items() if slices == size)
+        # Each creation gives a new one, so that whoever destroys what was to be kept is found out.
+        name = uuid.uuid5(_NAMESPACE, f"{self.gpu.uuid}/{instance.id}/{number}/{self._session.next_serial(self.gpu)}")
+        made = ComputeInstance(number, profile_id, start, size, f"MIG-{name}")
+        rows = self._rows()
+        next(row for row in rows if row["id"] == instance.id)["compute"].append(vars(made))
+        self._keep(rows, f"created compute instance {number} of GPU instance {instance.id}, {made.uuid}")
+        return made
+
+    def destroy_compute(self, instance: GpuInstance, compute: ComputeInstance) -> None:
+        """Destroy a compute instance; NvmlError: a process uses it."""
+        if self._session.has("busy", self.gpu) or any(
+            each.uses(instance.id) for each in holders(self._session.machine, self.gpu)
+        ):
+            raise in_use()
+        rows = self._rows()
+        row = next(row for row in rows if row["id"] == instance.id)
+        row["compute"] = [each for each in row["compute"] if each["id"] != compute.id]
+        self._keep(rows, f"destroyed compute instance {compute.id} of GPU instance {instance.id}, {compute.uuid}")
+
+    def destroy(self, instance: GpuInstance) -> None:
+        """Destroy a GPU instance; NvmlError: it has compute instances."""
+        if instance.compute:
+            raise in_use()
+        rows = [row for row in self._rows() if row["id"] != instance.id]
+        self._keep(rows, f"destroyed GPU instance {instance.id}, {instance.profile.name}:{instance.start}")
+
+
+def _compute(rows: list[dict[str, Any]]) -> Iterator[ComputeInstance]:
+    for row in rows:
+        yield ComputeInstance(**row)

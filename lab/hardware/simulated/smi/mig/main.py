@@ -1,0 +1,44 @@
+"""`nvidia-smi mig`: from its arguments to what it lists or changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..session import Failure, Session
+from . import changes, lists
+from .arguments import parse
+from .instances import Instances
+
+# Those that change something: one at a time on the machine.
+CHANGES: dict[str, Callable[[Session, list[Instances], dict[str, str]], None]] = {
+    "cgi": changes.create,
+    "cci": changes.create_compute,
+    "dgi": changes.destroy,
+    "dci": changes.destroy_compute,
+}
+_LISTS: dict[str, Callable[[Session, list[Instances], dict[str, str]], None]] = {
+    "lgip": lists.profiles,
+    "lgipp": lists.placements,
+    "lgi": lists.gpu_instances,
+    "lcip": lists.compute_profiles,
+    "lci": lists.compute_instances,
+}
+
+
+def run(session: Session, arguments: list[str]) -> None:
+    """Run one call; Failure with NVML's exit code where it fails, and with 535's where no GPU is in MIG mode."""
+    action, options = parse(arguments)
+    if action == "help":
+        session.say(f"mig -- Multi Instance GPU management -- v{session.version} (SIMULATED, gpunode's lab)")
+        return
+    gpus = session.select(options.get("id"))
+    session.require_reachable(gpus)
+    enabled = [Instances(session, gpu) for gpu in gpus if session.mig_modes(gpu)[0] == "Enabled"]
+    if not enabled:
+        # 535 calls it an error, 550 does not.
+        raise Failure("No MIG-enabled devices found.\n", 6 if session.branch < 550 else 0)
+    if action in CHANGES:
+        with session.alone():
+            CHANGES[action](session, enabled, options)
+    else:
+        _LISTS[action](session, enabled, options)

@@ -1,0 +1,60 @@
+"""The profiles of each GPU product, from mig.json: where their instances may stand, and what nvidia-smi lists."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Hold a GPU instance profile.
+
+    `tries` are its starts in the order in which the driver tries them, `order` is NVML's number of the profile, in
+    whose order nvidia-smi goes through instances. `whole` is the id of the compute instance profile that takes all of
+    an instance. `memory` (GiB), `sm` and the engines are nvidia-smi's columns; those of other products than A100 40GB
+    and H100 80GB are near the real ones, not read from them.
+    """
+
+    name: str
+    id: int
+    order: int
+    tries: tuple[int, ...]
+    size: int
+    compute: int
+    most: int
+    whole: int
+    memory: str
+    sm: int
+    dec: str
+    enc: str
+    ce: str
+    jpeg: str
+    ofa: str
+
+    @property
+    def media(self) -> bool:
+        """Say whether it takes the engines of which a GPU has one for all of its parts."""
+        return self.name.endswith("+me")
+
+
+_ENGINES = ("dec", "enc", "ce", "jpeg", "ofa")
+# The package that holds mig.json, under whichever name it runs: in a node it is a zip archive's.
+_PACKAGE = __package__.rpartition(".smi.")[0]
+
+
+@cache
+def profiles(product: str) -> tuple[Profile, ...]:
+    """Return the product's profiles in the order of nvidia-smi's list."""
+    table = json.loads(resources.files(_PACKAGE).joinpath("mig.json").read_text())
+    row = table["products"][product]
+    found = []
+    for shape, rule in table["geometries"][row["geometry"]].items():
+        name, memory, sm, *engines = row["profiles"][shape]
+        # The first 3g stands at 0 on one machine and at 4 on another.
+        tries = (0, 4) if shape == "3g" and row.get("first_3g") == 0 else tuple(rule["tries"])
+        columns = dict(zip(_ENGINES, engines, strict=True))
+        found.append(Profile(name, **{**rule, "tries": tries}, memory=memory, sm=int(sm), **columns))
+    return tuple(found)

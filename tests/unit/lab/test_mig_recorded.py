@@ -1,0 +1,47 @@
+"""The simulated nvidia-smi's MIG life, call by call, to the letter of what NVIDIA's own printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.hardware.simulated.machine import Machine
+from lab.hardware.simulated.smi.main import call
+from tests.unit.lab.test_nvidia_smi import A100, machine_with
+from tests.unit.recorded_smi import recorded
+
+pytestmark = pytest.mark.simulated
+
+H100 = {
+    "gpu": "h100-80gb",
+    "count": 2,
+    "uuids": ["GPU-01000100-0000-0000-0000-000000000000", "GPU-01000100-0000-0000-0000-000000000001"],
+}
+_UUID = re.compile(r"MIG-[0-9a-f-]{36}")
+# Not recorded with MIG devices, or not simulated: the plain table, and -q.
+_LEFT_OUT = ("", "-q -i 0 -d COMPUTE")
+
+
+def replayed(machine: Machine, name: str, version: str) -> int:
+    """Make every recorded call in order and compare; return how many there were."""
+    calls = [each for each in recorded(name) if each[0] not in _LEFT_OUT]
+    for number, (line, printed, status) in enumerate(calls, start=1):
+        got, code = call(line.split(), version, machine)
+        # Which UUIDs the devices have is the driver's own affair; that they have one is not.
+        expected = _UUID.sub("MIG-", printed)
+        assert (_UUID.sub("MIG-", got.decode()), code) == (expected, status), f"call {number}: nvidia-smi {line}"
+    return len(calls)
+
+
+@pytest.mark.parametrize(("version", "name"), [("535.261.03", "535"), ("550.163.01", "550")])
+def test_the_life_of_an_a100_40gb_is_the_recorded_one(tmp_path: Path, version: str, name: str) -> None:
+    machine = machine_with(tmp_path, A100, version)
+    machine.write_json("/etc/gpunode-lab/faults.json", {"busy": 1})
+    assert replayed(machine, f"a100-40gb-x2.nvidia-smi-{name}.txt", version) == 41
+
+
+def test_the_life_of_an_h100_80gb_is_the_recorded_one(tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, H100)
+    assert replayed(machine, "h100-80gb-x2.nvidia-smi-550.txt", "550.163.01") == 11
