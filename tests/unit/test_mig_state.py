@@ -107,8 +107,10 @@ def test_two_compute_instances_of_one_gpu_instance_are_told_apart() -> None:
 
 
 @pytest.mark.pure
-def test_no_uuid_is_given_where_devices_and_instances_disagree() -> None:
-    devices = "\n".join(last(H100, "-L").splitlines()[:3])
+@pytest.mark.parametrize("lines", [(0, 1, 2), (0, 2, 1, 3, 4, 5)], ids=["one is missing", "in another order"])
+def test_no_uuid_is_given_where_devices_and_instances_disagree(lines: tuple[int, ...]) -> None:
+    listed = last(H100, "-L").splitlines()
+    devices = "\n".join(listed[line] for line in lines)
     _, instances = first(parse_mig(answer(ON, mixed() | {"devices": devices})))
     assert {ci.uuid for each in instances for ci in each.compute} == {None}
 

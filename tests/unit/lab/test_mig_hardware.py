@@ -316,6 +316,22 @@ def test_what_cannot_be_done_is_said(tmp_path: Path, line: str, says: str, statu
     assert (says in printed, code) == (True, status)
 
 
+def test_the_plain_table_shows_mig_devices_and_processes_and_keeps_its_width(tmp_path: Path) -> None:
+    machine = enabled(tmp_path, "h100-80gb", 2)
+    assert smi(machine, "mig -i 0 -cgi 9:4,14:0 -C")[1] == 0
+    process(machine, 4711, 1, "/usr/bin/python3")
+    printed, status = smi(machine, "")
+    lines = printed.splitlines()
+    assert (status, {len(line) for line in lines[1:]}) == (0, {0, 89, 91})
+    assert [line.split()[:6] for line in lines if line.startswith("|  0    ")] == [
+        ["|", "0", "1", "0", "0", "|"],
+        ["|", "0", "3", "0", "1", "|"],
+    ]
+    assert [line.split()[1:7] for line in lines if "4711" in line] == [
+        ["1", "N/A", "N/A", "4711", "C", "/usr/bin/python3"]
+    ]
+
+
 def test_who_would_hold_a_gpu_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     machine = machine_with(tmp_path, {"gpu": "h100-80gb", "count": 1})
     assert hold(["1"], machine) == 1

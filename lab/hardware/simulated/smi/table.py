@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 
+from ..holders import holders
 from ..machine import SimulatedGpu
-from .mig.instances import Instances
+from .mig.instances import mig_devices
 from .session import LOST, Failure, Session
 
 _WIDTH = 89
 _COLUMNS = "-----------------------------------------+------------------------+----------------------"
+_MIG_RULE = "+------------------+----------------------------------+-----------+-----------------------+"
 _SHORT_COMPUTE = {"Default": "Default", "Exclusive_Process": "E. Process", "Prohibited": "Prohibited"}
 
 
@@ -27,11 +29,8 @@ def print_list(session: Session) -> None:
 
 
 def _devices(session: Session, gpu: SimulatedGpu) -> list[tuple[str, str]]:
-    """Return name and UUID of each MIG device, in the order of the ids of its instances."""
-    if session.mig_modes(gpu)[0] != "Enabled":
-        return []
-    every = sorted(Instances(session, gpu), key=lambda each: each.id)
-    return [(of.compute_name(each.size), each.uuid) for of in every for each in sorted(of.compute, key=lambda c: c.id)]
+    """Return name and UUID of each MIG device."""
+    return [(of.compute_name(each.size), each.uuid) for of, each in mig_devices(session, gpu)]
 
 
 def print_version(session: Session) -> None:
@@ -80,9 +79,9 @@ def print_table(session: Session, ids: str | None) -> None:
         session.say(f"+{_COLUMNS}+")
     session.say()
     if any(session.mig_modes(gpu)[0] == "Enabled" for gpu in gpus):
-        _mig_devices(session, edge)
+        _mig_devices(session, gpus, edge)
         session.say(" " * _WIDTH)
-    _processes(session, edge)
+    _processes(session, gpus, edge)
 
 
 def _rows(session: Session, gpu: SimulatedGpu) -> None:
@@ -99,23 +98,40 @@ def _rows(session: Session, gpu: SimulatedGpu) -> None:
     session.say(f"|{'':41}|{'':24}|{mig:>21} |")
 
 
-def _mig_devices(session: Session, edge: str) -> None:
+def _mig_devices(session: Session, gpus: list[SimulatedGpu], edge: str) -> None:
     session.say(edge)
     session.say("| MIG devices:                                                                            |")
-    session.say("+------------------+----------------------------------+-----------+-----------------------+")
+    session.say(_MIG_RULE)
     session.say("| GPU  GI  CI  MIG |                     Memory-Usage |        Vol|      Shared           |")
     session.say("|      ID  ID  Dev |                       BAR1-Usage | SM     Unc| CE ENC DEC OFA JPG    |")
     session.say("|                  |                                  |        ECC|                       |")
     session.say("|==================+==================================+===========+=======================|")
-    session.say("|  No MIG devices found                                                                   |")
-    session.say(edge)
+    found = [(gpu, *device) for gpu in gpus for device in mig_devices(session, gpu)]
+    if not found:
+        session.say("|  No MIG devices found                                                                   |")
+        session.say(edge)
+    number = dict.fromkeys((gpu.index for gpu, _, _ in found), 0)
+    for gpu, of, each in found:
+        # These rows were not recorded: they are in the manner of NVIDIA's user guide.
+        memory = f"0MiB / {int(float(of.profile.memory) * 1024)}MiB"
+        ids = f"{gpu.index:>3}{of.id:>5}{each.id:>4}{number[gpu.index]:>4}"
+        shared = f"{of.profile.ce:>3}{of.profile.enc:>4}{of.profile.dec:>5}{of.profile.ofa:>5}{of.profile.jpeg:>5}"
+        session.say(f"|{ids}  |{memory:>33} |{of.profile.sm:>3}      0 |{shared} |")
+        session.say(f"|{'':18}|{'0MiB / 0MiB':>33} |{'':11}|{'':23}|")
+        session.say(_MIG_RULE)
+        number[gpu.index] += 1
 
 
-def _processes(session: Session, edge: str) -> None:
+def _processes(session: Session, gpus: list[SimulatedGpu], edge: str) -> None:
     session.say(edge)
     session.say("| Processes:                                                                              |")
     session.say("|  GPU   GI   CI        PID   Type   Process name                              GPU Memory |")
     session.say("|        ID   ID                                                               Usage      |")
     session.say(f"|{'=' * _WIDTH}|")
-    session.say("|  No running processes found                                                             |")
+    found = [(gpu, process) for gpu in gpus for process in holders(session.machine, gpu)]
+    if not found:
+        session.say("|  No running processes found                                                             |")
+    for gpu, process in found:
+        row = f"{gpu.index:>5}   N/A  N/A{process.pid:>10}      C   {process.program:<43.43}"
+        session.say(f"|{row}{'N/A':>9} |")
     session.say(edge)

@@ -167,6 +167,14 @@ class Instances:
         self._keep(rows, f"destroyed GPU instance {instance.id}, {instance.profile.name}:{instance.start}")
 
 
+def mig_devices(session: Session, gpu: SimulatedGpu) -> list[tuple[GpuInstance, ComputeInstance]]:
+    """Return the MIG devices of a GPU: its compute instances, in the order of the ids of both kinds of instances."""
+    if session.mig_modes(gpu)[0] != "Enabled":
+        return []
+    every = sorted(Instances(session, gpu), key=lambda each: each.id)
+    return [(of, each) for of in every for each in sorted(of.compute, key=lambda compute: compute.id)]
+
+
 def _compute(rows: list[dict[str, Any]]) -> Iterator[ComputeInstance]:
     for row in rows:
         yield ComputeInstance(**row)
