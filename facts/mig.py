@@ -14,7 +14,7 @@ class Mig(NodeFact[Reading]):
     """Read MIG's modes, instances and own lists by nvidia-smi.
 
     The lists are asked for only where MIG mode is on somewhere, one after the other: they must tell of one state. Each
-    call has a limit of 15 seconds; after one that hung, none is made.
+    call has a limit of 15 seconds; after one that hung, none is made. Where a GPU is lost, it is told which.
     """
 
     probe = rf"""
@@ -33,6 +33,11 @@ elif command -v nvidia-smi >/dev/null; then
   case "$rc $printed" in
     "0 "*", Enabled, "*) {_QUESTIONS} || {{ {WEDGED}; }};;
     124*|137*) {WEDGED};;
+    # One lost GPU costs the answer of all: each is asked by itself.
+    "15 "*) for gpu in /proc/driver/nvidia/gpus/*; do
+      timeout -k 2 15 nvidia-smi -i "${{gpu##*/}}" --query-gpu=index --format=csv,noheader >/dev/null ||
+        echo "lost=${{gpu##*/}}"
+    done;;
   esac
 else
   echo absent=yes

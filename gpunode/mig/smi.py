@@ -32,7 +32,10 @@ _DEVICE = re.compile(r"MIG (?P<name>\S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MIG-[0
 
 
 def parse_mig(lines: list[str]) -> Mig:
-    """Parse `absent=yes`, or `rc=N` with `gpu=` lines, and for each of LISTS `KEY.rc=N` with `KEY=` lines."""
+    """Parse `absent=yes`; or `rc=N` with `gpu=` lines, and for each of LISTS `KEY.rc=N` with `KEY=` lines.
+
+    `lost=ADDRESS` names a GPU that does not answer for itself.
+    """
     found = values(lines)
     if found.get("absent") == "yes":
         return Mig("absent", "nvidia-smi is not installed")
@@ -40,7 +43,9 @@ def parse_mig(lines: list[str]) -> Mig:
     printed = _printed(lines, "gpu")
     status = STATUS.get(exit_code, "error")
     if status != "ok":
-        return Mig(status, printed[0] if printed else None)
+        gone = ", ".join(repeated(lines, "lost"))
+        said = printed[0] if printed else None
+        return Mig(status, f"GPU {gone} does not answer; a boot may bring it back" if gone else said)
     if printed and printed[0].startswith("No devices were found"):
         return Mig("ok", printed[0])
     gpus = tuple(map(_gpu, printed))

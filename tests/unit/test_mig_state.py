@@ -179,6 +179,15 @@ def test_no_answer_raises_anything_but_a_fact_process_error(garbage: list[str], 
         MigFact().process(lines)
 
 
+@pytest.mark.pure
+def test_a_lost_gpu_is_named() -> None:
+    reading = parse_mig(["rc=15", "gpu=Unable to determine the device handle for GPU(?", "lost=0000:40:00.0"])
+    assert (reading.status, reading.message) == (
+        "lost",
+        "GPU 0000:40:00.0 does not answer; a boot may bring it back",
+    )
+
+
 _PROGRAM = """#!/bin/sh
 echo "$*" >> {folder}/asked
 [ ! -e "{folder}/hangs $*" ] || exit 124
