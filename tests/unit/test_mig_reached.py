@@ -1,0 +1,112 @@
+"""The smallest change, carried out by SIMULATED nvidia-smi, whose driver shares nothing with the planner.
+
+What is there, and where instances may stand, is read as on a node: from what nvidia-smi prints.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gpunode.mig.change import Change, Instance, Wanted, change
+from gpunode.mig.placement import Placement
+from gpunode.mig.smi import LISTS, QUERY, parse_mig
+from gpunode.mig.state import MigGpu
+from lab.hardware.simulated.machine import Machine
+from lab.hardware.simulated.smi.main import call
+from tests.unit.lab.test_nvidia_smi import VERSION, machine_with
+from tests.unit.test_mig_placement import FOUR, SEVEN, plain_layouts
+
+pytestmark = pytest.mark.simulated
+
+MODELS = {SEVEN: "h100-80gb", FOUR: "a30"}
+
+
+def _smi(machine: Machine, line: str) -> str:
+    printed, status = call(line.split(), VERSION, machine)
+    assert status == 0, printed.decode()
+    return printed.decode()
+
+
+def _read(machine: Machine) -> MigGpu:
+    """Return the GPU as the fact would read it."""
+    rows = _smi(machine, f"--query-gpu={','.join(QUERY)} --format=csv,noheader").splitlines()
+    lines = ["rc=0", *(f"gpu={row}" for row in rows)]
+    for key, arguments in LISTS.items():
+        printed, status = call(arguments.split(), VERSION, machine)
+        lines += [f"{key}.rc={status}", *(f"{key}={line}" for line in printed.decode().splitlines())]
+    reading = parse_mig(lines)
+    assert reading.status == "ok", reading.message
+    return reading.gpus[0]
+
+
+def _there(gpu: MigGpu) -> list[Instance]:
+    """Return its instances as the planner has them; they are told apart by their devices' UUIDs."""
+    return [
+        Instance(Placement(each.start, each.size, each.profile), tuple(ci.size for ci in each.compute), str(each.id))
+        for each in gpu.instances or ()
+    ]
+
+
+def _uuids(gpu: MigGpu) -> dict[str, str | None]:
+    return {str(each.id): each.compute[0].uuid for each in gpu.instances or ()}
+
+
+def _reach(machine: Machine, layout: dict[str, int]) -> Change:
+    """Bring the GPU to a layout, and see that it is there, and that what was to stay is what it was."""
+    before = _read(machine)
+    geometry = before.own_geometry
+    assert geometry is not None
+    slices = {spot.name: spot.profile.slices for spot in geometry.spots}
+    wanted = [Wanted(profile, (slices[profile],)) for profile, count in layout.items() for _ in range(count)]
+    plan = change(geometry, _there(before), wanted)
+    assert isinstance(plan, Change), plan
+    for gone in plan.destroyed:
+        _smi(machine, f"mig -i 0 -dci -gi {gone.identity}")
+        _smi(machine, f"mig -i 0 -dgi -gi {gone.identity}")
+    for new in plan.created:
+        number = geometry.spot(new.placement.profile).profile_id
+        _smi(machine, f"mig -i 0 -cgi {number}:{new.placement.start} -C")
+    after = _read(machine)
+    assert Counter(each.profile for each in after.instances or ()) == layout
+    assert {(each.start, each.profile) for each in after.instances or ()} == {
+        (each.placement.start, each.placement.profile) for each in (*plan.kept, *plan.created)
+    }
+    old, now = _uuids(before), _uuids(after)
+    assert None not in now.values()
+    assert {str(each.identity): old[str(each.identity)] for each in plan.kept}.items() <= now.items()
+    assert len(set(old.values()) & set(now.values())) == len(plan.kept)
+    return plan
+
+
+def _gpu(root: Path, product: str) -> Machine:
+    machine = machine_with(root, {"gpu": MODELS[product], "count": 1})
+    _smi(machine, "-mig 1")
+    return machine
+
+
+@pytest.mark.parametrize("product", MODELS)
+def test_every_layout_is_reached_from_empty(tmp_path: Path, product: str) -> None:
+    machine = _gpu(tmp_path, product)
+    for layout in plain_layouts(product):
+        _reach(machine, {})
+        assert not _reach(machine, layout).kept
+
+
+@pytest.mark.parametrize("product", MODELS)
+def test_layouts_are_reached_from_others_drawn_at_random(tmp_path: Path, product: str) -> None:
+    machine = _gpu(tmp_path, product)
+    chance = random.Random(7)
+    for _ in range(40):
+        _reach(machine, chance.choice(plain_layouts(product)))
+
+
+def test_from_3g_2g_1g_1g_to_3g_2g_2g_the_3g_and_the_2g_keep_their_uuids(tmp_path: Path) -> None:
+    machine = _gpu(tmp_path, SEVEN)
+    _smi(machine, "mig -cgi 9,14,19,19 -C")
+    plan = _reach(machine, {"3g.40gb": 1, "2g.20gb": 2})
+    assert sorted(each.placement.profile for each in plan.kept) == ["2g.20gb", "3g.40gb"]
+    assert not _reach(machine, {"3g.40gb": 1, "2g.20gb": 2}).created
