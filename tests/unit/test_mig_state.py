@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 from pyinfra.api.exceptions import FactProcessError
 
 from facts.mig import Mig as MigFact
@@ -177,6 +179,22 @@ def test_no_answer_raises_anything_but_a_fact_process_error(garbage: list[str], 
     lines = [*answer(ON, mixed()), *(f"{key}={line}" for line in garbage), "", "gpunode:end"]
     with contextlib.suppress(FactProcessError):
         MigFact().process(lines)
+
+
+@pytest.mark.pure
+def test_wider_tables_are_the_same_reading() -> None:
+    def wider(text: str) -> str:
+        return "\n".join(line.replace("gb ", "gb    ", 1) for line in text.splitlines())
+
+    printed = {key: wider(text) if key in ("lgip", "lgi", "lci") else text for key, text in mixed().items()}
+    assert printed["lgi"] != mixed()["lgi"]
+    assert parse_mig(answer(ON, printed)) == parse_mig(answer(ON, mixed()))
+
+
+@pytest.mark.pure
+def test_a_recorded_reading_is_read_back_as_it_was() -> None:
+    reading = parse_mig(answer(ON, mixed()))
+    assert TypeAdapter(Mig).validate_python(json.loads(json.dumps(reading.to_json()))) == reading
 
 
 @pytest.mark.pure

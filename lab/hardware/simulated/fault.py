@@ -8,11 +8,11 @@ from typing import Any
 
 from .machine import FAULTS, HardwareError, Machine
 
-_OF_ONE_GPU = (
+OF_ONE_GPU = (
     "lost_gpu", "busy", "uncorrected_ecc", "remap_pending", "remap_failure", "mig_pending", "mig_create_fails",
     "reset_refused",
 )  # fmt: skip
-_OF_A_MOMENT = ("mig_create_fails_at", "smi_killed_at", "power_cut_at")
+OF_A_MOMENT = ("mig_create_fails_at", "smi_killed_at", "power_cut_at")
 _USAGE = """usage: gpunode-lab-fault show
        gpunode-lab-fault set lost_gpu INDEX          the GPU has fallen off the bus
        gpunode-lab-fault set busy INDEX              another process uses the GPU: MIG mode changes stay pending
@@ -58,11 +58,11 @@ def _changed(faults: dict[str, Any], arguments: list[str], gpus: int) -> dict[st
             return {key: value for key, value in faults.items() if key != name}
         case ["set", "hang"]:
             return {**faults, "hang": True}
-        case ["set", name, index] if name in _OF_ONE_GPU:
+        case ["set", name, index] if name in OF_ONE_GPU:
             if not index.isdigit() or int(index) >= gpus:
                 raise ValueError(f"{name} is {index!r}; allowed: the index of one of this node's {gpus} GPU(s)")
             return {**faults, name: int(index)}
-        case ["set", name, number] if name in _OF_A_MOMENT:
+        case ["set", name, number] if name in OF_A_MOMENT:
             if not number.isdigit() or not int(number):
                 raise ValueError(f"{name} is {number!r}; allowed: 1 for the next, 2 for the one after it, and so on")
             return {**faults, name: int(number)}

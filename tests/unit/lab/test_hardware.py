@@ -235,3 +235,12 @@ def test_image_gets_wrappers_beside_kmod_and_an_enabled_unit(tmp_path: Path) -> 
 def test_image_without_kmod_is_refused_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(HardwareInstallError, match="install the packages kmod and python3"):
         install_hardware(tmp_path)
+
+
+def test_the_page_on_simulated_gpus_has_every_fault_and_every_product() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "simulated-gpus.md").read_text()
+    names = {*fault.OF_ONE_GPU, *fault.OF_A_MOMENT, "hang"}
+    rows = "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+    assert {word.strip("`,") for word in rows.split()} == names
+    products = page.partition("Products (")[2].partition("\n\n")[0].replace("\n", " ")
+    assert {word.strip(",.;") for word in products.split()} >= set(gpu_models())
