@@ -12,7 +12,7 @@ OF_ONE_GPU = (
     "lost_gpu", "busy", "uncorrected_ecc", "remap_pending", "remap_failure", "mig_pending", "mig_create_fails",
     "reset_refused",
 )  # fmt: skip
-OF_A_MOMENT = ("mig_create_fails_at", "smi_killed_at", "power_cut_at")
+OF_A_MOMENT = ("mig_create_fails_at", "mig_compute_fails_at", "smi_killed_at", "power_cut_at")
 _USAGE = """usage: gpunode-lab-fault show
        gpunode-lab-fault set lost_gpu INDEX          the GPU has fallen off the bus
        gpunode-lab-fault set busy INDEX              another process uses the GPU: MIG mode changes stay pending
@@ -23,6 +23,7 @@ _USAGE = """usage: gpunode-lab-fault show
        gpunode-lab-fault set mig_create_fails INDEX  no GPU instance can be created on the GPU
        gpunode-lab-fault set reset_refused INDEX     the GPU cannot be reset
        gpunode-lab-fault set mig_create_fails_at N   the Nth GPU instance from now, on any GPU, is not created; once
+       gpunode-lab-fault set mig_compute_fails_at N  the Nth compute instance is not created; once
        gpunode-lab-fault set smi_killed_at N         nvidia-smi is killed after the Nth change of an instance; once
        gpunode-lab-fault set power_cut_at N          the node's power is cut then; once
        gpunode-lab-fault set hang                    nvidia-smi hangs and ignores SIGTERM

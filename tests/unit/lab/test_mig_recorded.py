@@ -1,4 +1,4 @@
-"""The simulated nvidia-smi's MIG life, call by call, to the letter of what NVIDIA's own printed."""
+"""The simulated nvidia-smi's MIG life, call by call, to the letter of what NVIDIA's own printed over simulated GPUs."""
 
 from __future__ import annotations
 
@@ -45,3 +45,10 @@ def test_the_life_of_an_a100_40gb_is_the_recorded_one(tmp_path: Path, version: s
 def test_the_life_of_an_h100_80gb_is_the_recorded_one(tmp_path: Path) -> None:
     machine = machine_with(tmp_path, H100)
     assert replayed(machine, "h100-80gb-x2.nvidia-smi-550.txt", "550.163.01") == 11
+
+
+def test_the_command_line_is_as_forgiving_as_the_recorded_one(tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, {**A100, "count": 1, "uuids": A100["uuids"]}, "535.309.01")
+    for line in ("-mig 1", "mig -cgi 9:4 -C", "mig -cgi 14:0"):
+        assert call(line.split(), "535.309.01", machine)[1] == 0
+    assert replayed(machine, "mig-command-line.nvidia-smi-535.txt", "535.309.01") == 30

@@ -89,6 +89,10 @@ class Session:
         """Say whether the GPU instance that is about to be created fails by a fault."""
         return self.has("mig_create_fails", gpu) or moments.struck(self.machine, "mig_create_fails_at")
 
+    def compute_fails(self) -> bool:
+        """Say whether the compute instance that is about to be created fails by a fault."""
+        return moments.struck(self.machine, "mig_compute_fails_at")
+
     def changed_instance(self) -> None:
         """End as a fault says that this call, or the whole node, ends at this change of an instance."""
         if moments.struck(self.machine, "smi_killed_at"):

@@ -1,87 +1,60 @@
-"""The command line of `nvidia-smi mig`."""
+"""The command line of `nvidia-smi mig`, as forgiving as the real one."""
 
 from __future__ import annotations
 
 from ..session import Failure
 
+# Of several actions in one call only the first in this order is done; all others are silently left out.
 _ACTIONS = {
-    "-h": "help",
-    "--help": "help",
-    "-lgip": "lgip",
-    "--list-gpu-instance-profiles": "lgip",
-    "-lgipp": "lgipp",
-    "--list-gpu-instance-possible-placements": "lgipp",
-    "-lgi": "lgi",
-    "--list-gpu-instances": "lgi",
-    "-lcip": "lcip",
-    "--list-compute-instance-profiles": "lcip",
-    "-lci": "lci",
-    "--list-compute-instances": "lci",
-    "-cgi": "cgi",
-    "--create-gpu-instance": "cgi",
-    "-cci": "cci",
-    "--create-compute-instance": "cci",
-    "-dgi": "dgi",
-    "--destroy-gpu-instance": "dgi",
-    "-dci": "dci",
-    "--destroy-compute-instance": "dci",
+    "lgip": "--list-gpu-instance-profiles",
+    "lgipp": "--list-gpu-instance-possible-placements",
+    "cgi": "--create-gpu-instance",
+    "lgi": "--list-gpu-instances",
+    "dgi": "--destroy-gpu-instance",
+    "lcip": "--list-compute-instance-profiles",
+    "lcipp": "--list-compute-instance-possible-placements",
+    "cci": "--create-compute-instance",
+    "lci": "--list-compute-instances",
+    "dci": "--destroy-compute-instance",
 }
 _OPTIONS = {
-    "-i": "id",
-    "--id": "id",
-    "-gi": "gpu-instance",
-    "--gpu-instance-id": "gpu-instance",
-    "-ci": "compute-instance",
-    "--compute-instance-id": "compute-instance",
-    "-C": "default-compute-instance",
-    "--default-compute-instance": "default-compute-instance",
+    "h": "--help",
+    "i": "--id",
+    "gi": "--gpu-instance-id",
+    "ci": "--compute-instance-id",
+    "C": "--default-compute-instance",
 }
-_ALLOWED_WITH = {
-    "help": (),
-    "lgip": ("id",),
-    "lgipp": ("id",),
-    "lgi": ("id",),
-    "lcip": ("id", "gpu-instance"),
-    "lci": ("id", "gpu-instance"),
-    "cgi": ("id", "default-compute-instance"),
-    "cci": ("id", "gpu-instance"),
-    "dgi": ("id", "gpu-instance"),
-    "dci": ("id", "gpu-instance", "compute-instance"),
-}
-_HELP = "Please run 'nvidia-smi mig -h' for help.\n\n"
+_NAMES = {name: key for key, long in {**_ACTIONS, **_OPTIONS}.items() for name in (f"-{key}", long)}
+_WITH_VALUE = ("i", "gi", "ci", "cgi")
+_PERHAPS_WITH_VALUE = ("cci",)
 
 
 def parse(arguments: list[str]) -> tuple[str, dict[str, str]]:
-    """Return the action (lgi, cgi ...) and its options; the action's own value stands under its name.
+    """Return the action (`cgi`; `help`; empty where there is none) and everything given, by its short name.
 
-    Raises Failure for an option that is unknown, lacks its value or does not belong to the action.
+    Options that do not belong to the action are taken and ignored. Raises Failure 2 for a word that is unknown and for
+    a value that is missing.
     """
     given: dict[str, str] = {}
-    action = ""
-    rest = list(arguments)
+    rest = [part for argument in arguments for part in _divided(argument)]
     while rest:
         argument = rest.pop(0)
-        key = _ACTIONS.get(argument) or _OPTIONS.get(argument)
+        key = _NAMES.get(argument)
         if key is None:
-            raise Failure(f"ERROR: Option {argument} is not recognized. {_HELP}", 255)
-        if argument in _ACTIONS:
-            if action:
-                raise Failure(f"ERROR: Only one command can be run at a time. {_HELP}", 2)
-            action = key
+            raise Failure(f'Option "{argument}" is not recognized.\n', 2)
         value = ""
-        if key in ("id", "gpu-instance", "compute-instance", "cgi") or (key == "cci" and _has_value(rest)):
-            if not _has_value(rest):
-                raise Failure(f"ERROR: Option {argument} is missing its value. {_HELP}", 255)
-            value = rest.pop(0)
+        if key in _WITH_VALUE or key in _PERHAPS_WITH_VALUE:
+            if rest and not rest[0].startswith("-"):
+                value = rest.pop(0)
+            elif key in _WITH_VALUE:
+                raise Failure(f'Option "{argument}" is missing its value.\n', 2)
         given[key] = value
-    if not action:
-        raise Failure(f"ERROR: No command was given. {_HELP}", 2)
-    for key in given:
-        if key != action and key not in _ALLOWED_WITH[action]:
-            spelled = next(argument for argument in arguments if _OPTIONS.get(argument) == key)
-            raise Failure(f"ERROR: Option {spelled} is not valid for this command. {_HELP}", 2)
+    action = next((action for action in _ACTIONS if action in given), "")
+    if "h" in given or (not action and not {"C", "ci", "gi"} & given.keys()):
+        action = "help"
     return action, given
 
 
-def _has_value(rest: list[str]) -> bool:
-    return bool(rest) and not rest[0].startswith("-")
+def _divided(argument: str) -> list[str]:
+    name, equals, value = argument.partition("=")
+    return [name, value] if equals and name.startswith("-") else [argument]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from ..session import Failure, Session
 from .instances import GpuInstance, Instances
@@ -13,13 +14,13 @@ from .select import chosen, numbers
 def create(session: Session, gpus: list[Instances], options: dict[str, str]) -> None:
     """Create GPU instances, with -C each with a compute instance that takes all of it."""
     for gpu in gpus:
-        for asked in options["cgi"].split(","):
+        for asked in filter(None, options["cgi"].split(",")):
             try:
                 _require_root()
-                name, colon, start = asked.partition(":")
-                if colon and not start.isdigit():
-                    raise invalid_argument()
-                instance = gpu.create(gpu.profile(name), int(start) if colon else None)
+                name, _, place = asked.partition(":")
+                # As the real program does: what does not begin with a number is no place, and the driver chooses.
+                start = re.match("[0-9]+", place)
+                instance = gpu.create(gpu.profile(name), int(start[0]) if start else None)
             except NvmlError as error:
                 session.say(
                     f"Unable to create a GPU instance on GPU {gpu.gpu.index:>2} using profile {asked}: {error.words}"
@@ -29,31 +30,34 @@ def create(session: Session, gpus: list[Instances], options: dict[str, str]) -> 
                 f"Successfully created GPU instance ID {instance.id:>2} on GPU {gpu.gpu.index:>2} using profile "
                 f"MIG {instance.profile.name} (ID {instance.profile.id:>2})"
             )
-            if "default-compute-instance" in options:
-                _create_compute(session, gpu, instance, str(instance.profile.whole))
+            if "C" in options:
+                _create_compute(session, gpu, instance, "default", "create GPU instances")
 
 
 def create_compute(session: Session, gpus: list[Instances], options: dict[str, str]) -> None:
     """Create compute instances in the chosen GPU instances; without a profile one that takes all."""
     for gpu, instance in chosen(gpus, options):
-        for asked in (options["cci"] or str(instance.profile.whole)).split(","):
+        for asked in (options["cci"] or "default").split(","):
             # Each sees what those before it have taken.
             now = next(each for each in gpu if each.id == instance.id)
             _create_compute(session, gpu, now, asked)
 
 
-def _create_compute(session: Session, gpu: Instances, instance: GpuInstance, asked: str) -> None:
+def _create_compute(
+    session: Session, gpu: Instances, instance: GpuInstance, asked: str, what: str = "create compute instances"
+) -> None:
     on = f"GPU {gpu.gpu.index:>2} GPU instance ID {instance.id:>2} using profile"
     try:
         _require_root()
         every = instance.compute_profiles()
-        size = next((size for key, size in every.items() if asked in (str(key), instance.compute_name(size))), None)
+        named = {name: size for key, size in every.items() for name in (str(key), instance.compute_name(size))}
+        size = named.get(asked, instance.profile.compute if asked == "default" else None)
         if size is None:
             raise invalid_argument()
         made = gpu.create_compute(instance, size)
     except NvmlError as error:
         session.say(f"Unable to create a compute instance on {on} {asked}: {error.words}")
-        raise _failed("create compute instances", error) from None
+        raise _failed(what, error) from None
     session.say(
         f"Successfully created compute instance ID {made.id:>2} on {on} "
         f"MIG {instance.compute_name(size)} (ID {made.profile_id:>2})"
@@ -75,7 +79,7 @@ def destroy(session: Session, gpus: list[Instances], options: dict[str, str]) ->
 
 def destroy_compute(session: Session, gpus: list[Instances], options: dict[str, str]) -> None:
     """Destroy the chosen compute instances."""
-    wanted = numbers(options.get("compute-instance"))
+    wanted = numbers(options.get("ci"))
     found = [
         (gpu, instance, compute)
         for gpu, instance in chosen(gpus, options)

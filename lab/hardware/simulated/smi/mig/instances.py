@@ -48,10 +48,15 @@ class GpuInstance:
         whole = self.profile.compute
         return {self.profile.whole if size == whole else _COMPUTE_IDS[size]: size for size in _COMPUTE_SIZES[whole]}
 
-    @property
-    def free_slices(self) -> int:
-        """Return how many compute slices no compute instance has."""
-        return self.profile.compute - sum(each.size for each in self.compute)
+    def compute_starts(self, size: int) -> list[int]:
+        """Return where compute instances of so many slices may stand: nobody recorded it, the counts agree."""
+        step = {1: 1, 2: 2}.get(size, 4)
+        return [start for start in range(0, self.profile.compute, step) if start + size <= self.profile.compute]
+
+    def free_compute_starts(self, size: int) -> list[int]:
+        """Return those of them where nothing stands."""
+        taken = {piece for each in self.compute for piece in range(each.start, each.start + each.size)}
+        return [start for start in self.compute_starts(size) if taken.isdisjoint(range(start, start + size))]
 
 
 class Instances:
@@ -66,9 +71,7 @@ class Instances:
         """Go through the GPU instances in nvidia-smi's order: by NVML's number of the profile, then by id."""
         by_id = {profile.id: profile for profile in self.profiles}
         found = [
-            GpuInstance(
-                row["id"], by_id[row["profile"]], row["start"], tuple(ComputeInstance(**of) for of in row["compute"])
-            )
+            GpuInstance(row["id"], by_id[row["profile"]], row["start"], _compute(row["compute"]))
             for row in self._rows()
         ]
         return iter(sorted(found, key=lambda each: (each.profile.order, each.id)))
@@ -132,17 +135,17 @@ class Instances:
 
     def create_compute(self, instance: GpuInstance, size: int) -> ComputeInstance:
         """Create a compute instance of so many slices; NvmlError: there is no room for it."""
-        taken = {piece for each in instance.compute for piece in range(each.start, each.start + each.size)}
-        places = range(instance.profile.compute - size + 1)
-        start = next((place for place in places if taken.isdisjoint(range(place, place + size))), None)
-        if start is None:
+        free = instance.free_compute_starts(size)
+        if not free:
             raise insufficient_resources()
+        if self._session.compute_fails():
+            raise unknown_error()
         used = {each.id for each in instance.compute}
         number = next(number for number in range(8) if number not in used)
         profile_id = next(key for key, slices in instance.compute_profiles().items() if slices == size)
         # Each creation gives a new one, so that whoever destroys what was to be kept is found out.
         name = uuid.uuid5(_NAMESPACE, f"{self.gpu.uuid}/{instance.id}/{number}/{self._session.next_serial(self.gpu)}")
-        made = ComputeInstance(number, profile_id, start, size, f"MIG-{name}")
+        made = ComputeInstance(number, profile_id, free[0], size, f"MIG-{name}")
         rows = self._rows()
         next(row for row in rows if row["id"] == instance.id)["compute"].append(vars(made))
         self._keep(rows, f"created compute instance {number} of GPU instance {instance.id}, {made.uuid}")
@@ -175,6 +178,7 @@ def mig_devices(session: Session, gpu: SimulatedGpu) -> list[tuple[GpuInstance, 
     return [(of, each) for of in every for each in sorted(of.compute, key=lambda compute: compute.id)]
 
 
-def _compute(rows: list[dict[str, Any]]) -> Iterator[ComputeInstance]:
-    for row in rows:
-        yield ComputeInstance(**row)
+def _compute(rows: list[dict[str, Any]]) -> tuple[ComputeInstance, ...]:
+    """Return compute instances in nvidia-smi's order: by profile, then by id."""
+    found = (ComputeInstance(**row) for row in rows)
+    return tuple(sorted(found, key=lambda each: (each.profile_id, each.id)))

@@ -58,8 +58,8 @@ def placements(session: Session, gpus: list[Instances], options: dict[str, str])
 
 
 def gpu_instances(session: Session, gpus: list[Instances], options: dict[str, str]) -> None:
-    """Print the GPU instances; Failure 6 where there are none."""
-    found = chosen(gpus, options)
+    """Print the GPU instances, whatever -gi says; Failure 6 where there are none."""
+    found = chosen(gpus, {})
     session.say(_GPU_INSTANCES)
     for gpu, each in found:
         session.say(
@@ -78,7 +78,7 @@ def compute_profiles(session: Session, gpus: list[Instances], options: dict[str,
         one = min(gpu.profiles, key=lambda each: (each.compute, each.order)).sm
         for number, size in instance.compute_profiles().items():
             star = "*" if number == of.whole else " "
-            count = f"{instance.free_slices // size}/{of.compute // size}"
+            count = f"{len(instance.free_compute_starts(size))}/{of.compute // size}"
             sm = of.sm if size == of.compute else one * size
             session.say(
                 f"| {gpu.gpu.index:>3}{instance.id:>7}       MIG {instance.compute_name(size):<15}{number:>3}{star}"
@@ -86,6 +86,16 @@ def compute_profiles(session: Session, gpus: list[Instances], options: dict[str,
             )
             session.say(f"|{'':70}{of.ce:<6}{of.jpeg}         |")
             session.say(_rule(_COMPUTE_PROFILES))
+
+
+def compute_placements(session: Session, gpus: list[Instances], options: dict[str, str]) -> None:
+    """Print where compute instances of each profile may stand, taken or not."""
+    for gpu, instance in chosen(gpus, options):
+        for number, size in instance.compute_profiles().items():
+            starts = instance.compute_starts(size)
+            word = "Placements:" if len(starts) > 1 else "Placement :"
+            on = f"GPU {gpu.gpu.index:>2} GI {instance.id:>2} Profile ID {number:>2}"
+            session.say(f"{on} {word} {{{','.join(map(str, starts))}}}:{size}")
 
 
 def compute_instances(session: Session, gpus: list[Instances], options: dict[str, str]) -> None:

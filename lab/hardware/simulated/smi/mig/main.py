@@ -8,6 +8,7 @@ from ..session import Failure, Session
 from . import changes, lists
 from .arguments import parse
 from .instances import Instances
+from .select import chosen
 
 # Those that change something: one at a time on the machine.
 CHANGES: dict[str, Callable[[Session, list[Instances], dict[str, str]], None]] = {
@@ -21,6 +22,7 @@ _LISTS: dict[str, Callable[[Session, list[Instances], dict[str, str]], None]] = 
     "lgipp": lists.placements,
     "lgi": lists.gpu_instances,
     "lcip": lists.compute_profiles,
+    "lcipp": lists.compute_placements,
     "lci": lists.compute_instances,
 }
 
@@ -31,12 +33,17 @@ def run(session: Session, arguments: list[str]) -> None:
     if action == "help":
         session.say(f"mig -- Multi Instance GPU management -- v{session.version} (SIMULATED, gpunode's lab)")
         return
-    gpus = session.select(options.get("id"))
+    gpus = session.select(options.get("i"))
     session.require_reachable(gpus)
     enabled = [Instances(session, gpu) for gpu in gpus if session.mig_modes(gpu)[0] == "Enabled"]
     if not enabled:
         # 535 calls it an error, 550 does not.
         raise Failure("No MIG-enabled devices found.\n", 6 if session.branch < 550 else 0)
+    if not action:
+        # -C and -ci alone are nothing, -gi alone asks whether there is such an instance.
+        if "gi" in options:
+            chosen(enabled, options)
+        return
     if action in CHANGES:
         with session.alone():
             CHANGES[action](session, enabled, options)

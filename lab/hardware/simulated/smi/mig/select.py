@@ -8,7 +8,7 @@ from .instances import GpuInstance, Instances
 
 def chosen(gpus: list[Instances], options: dict[str, str]) -> list[tuple[Instances, GpuInstance]]:
     """Return the GPU instances that are chosen; Failure 6 where there are none."""
-    wanted = numbers(options.get("gpu-instance"))
+    wanted = numbers(options.get("gi"))
     found = [(gpu, each) for gpu in gpus for each in gpu if wanted is None or each.id in wanted]
     if not found:
         raise Failure("No GPU instances found: Not Found\n", 6)
