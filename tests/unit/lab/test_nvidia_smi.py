@@ -278,6 +278,12 @@ def test_program_in_the_package_runs_by_itself(tmp_path: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
     assert "v580.95.05" in result.stdout
     assert smi_archive("580.95.05") == program.read_bytes()
+    code = (
+        f"import sys; sys.path.insert(0, {str(program)!r}); "
+        "from simulated.smi.mig.table import profiles; print(len(profiles('A30-24GB')))"
+    )
+    found = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (found.stdout, found.stderr) == ("5\n", "")
 
 
 def test_hang_ends_only_by_kill(a100: Machine, tmp_path: Path) -> None:
