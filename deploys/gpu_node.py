@@ -5,6 +5,7 @@ from deploys.containerd import containerd
 from deploys.cuda import cuda
 from deploys.docker import docker
 from deploys.driver import driver
+from deploys.mig import mig
 from deploys.mps import mps
 from deploys.packaging import packaging
 from deploys.preflight import preflight
@@ -15,13 +16,15 @@ from deploys.verify import verify
 # A node that preflight refuses gets the refusal and nothing else.
 if preflight():
     # What they are all going to ask the node, so that one round trip answers it.
-    announce(packaging, driver, reboot, cuda, toolkit, containerd, docker, mps, verify)
+    announce(packaging, driver, reboot, cuda, mps, mig, toolkit, containerd, docker, verify)
     packaging()
     driver()
     reboot()
     cuda()
+    # An MPS daemon that is to go holds its GPU; and what is made for containers tells of the instances.
+    mps()
+    mig()
     toolkit()
     containerd()
     docker()
-    mps()
     verify()

@@ -17,6 +17,8 @@ from facts.gpu import Gpus
 from facts.health import Health
 from facts.keyring import Keyrings
 from facts.kubelet import Kubelet
+from facts.mig import Mig
+from facts.mig_boot import MigBoot
 from facts.mps import Mps
 from facts.operating_system import OperatingSystem
 from facts.pci import PciGpus
@@ -43,6 +45,8 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "disk": Disk,
     "apt_sources": AptSources,
     "mps": Mps,
+    "mig": Mig,
+    "mig_boot": MigBoot,
     "sysctls": KubernetesSysctls,
 }
 

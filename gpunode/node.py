@@ -16,6 +16,8 @@ from gpunode.health import Health
 from gpunode.keyring import Keyrings
 from gpunode.kubelet import Kubelet
 from gpunode.machine import Machine
+from gpunode.mig.boot import MigBoot
+from gpunode.mig.state import Mig
 from gpunode.mps import Mps
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpus
@@ -43,6 +45,8 @@ class Node(Reading):
     disk: Disk
     apt_sources: AptSources
     mps: Mps = field(default_factory=Mps)
+    mig: Mig = field(default_factory=lambda: Mig("absent"))
+    mig_boot: MigBoot = field(default_factory=MigBoot)
     sysctls: KubernetesSysctls = field(default_factory=KubernetesSysctls)
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()

@@ -14,6 +14,8 @@ from typing import Any
 from gpunode.disturbance import Disturbance
 from gpunode.driver_packages import driver_source, further_groups, on_system, package_set
 from gpunode.findings import Finding, FindingClass
+from gpunode.mig import boot as mig_boot
+from gpunode.mig.target import TargetError, targets
 from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
 from gpunode.reading import Reading
@@ -95,15 +97,16 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         ("driver", _driver),
         ("health", _by_hand),
         ("cuda", _cuda),
+        ("mps", _mps),
+        ("mig", _mig),
         ("toolkit", _toolkit),
         ("containerd", _containerd),
         ("docker", _docker),
-        ("mps", _mps),
     ):
         found = bad.pop(component, {})
         for step in (*steps(settings, node, found), *_by_hand(settings, node, found)):
-            # A service that no container feels may be restarted in any case: a first provisioning is exempt.
-            felt = step.disturbs > Disturbance.restart or _containers(node, component) > 0
+            # What no container feels is done in any case, but for a boot: a first provisioning is exempt.
+            felt = step.disturbs > Disturbance.reset or _containers(node, component) > 0
             waits = step.disturbs > allowed and felt
             yield replace(step, pending=waits or step.pending)
 
@@ -313,8 +316,31 @@ def _mps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
             yield _step(f"set {what}", item)
 
 
+def _mig(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
+    if item := _take(found, Subject.MIG_TARGET):
+        if node.mig.status == "ok":
+            found[Subject.MIG_TARGET] = item
+        else:
+            yield _step(f"divide the GPUs by MIG configuration {settings.mig.config}, once the driver runs", item)
+    try:
+        every = targets(settings.mig, node.pci.gpus, node.mig) if settings.mig.config else ()
+    except TargetError:
+        every = ()
+    for target in every:
+        index = str(target.gpu.index)
+        if item := _take(found, Subject.MIG_INSTANCES.of(index), Subject.MIG_MODE.of(index)):
+            yield _step(f"GPU {index}: {target.steps}", item)
+    service = Subject.SERVICE.of(mig_boot.NAME)
+    if (item := found.get(service)) and item.wanted == "none":
+        yield _step("no longer bring a MIG layout back at boot; the instances stay", found.pop(service))
+    if item := _take(found, Subject.MIG_RECORD, Subject.AT_BOOT.of(mig_boot.NAME), service):
+        yield _step("bring the MIG layout back at every boot", item)
+
+
 def _containers(node: Node, component: str) -> int:
     """Return how many containers would feel a restart: docker's own may be kept by live-restore."""
+    if component == "mig":
+        return node.containerd.shims + node.docker.containers
     if component == "docker":
         return 0 if node.docker.live_restore else node.docker.containers
     return node.containerd.shims

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from gpunode import tables, versions
 from gpunode.mig.cautions import cautions_of
-from gpunode.mig.check import target
-from gpunode.mig.declaration import Declaration, Entry, selected
-from gpunode.mig.device_filter import Match, PciId, matches
+from gpunode.mig.choice import Chosen
+from gpunode.mig.choice import chosen as of_gpus
+from gpunode.mig.declaration import Declaration
+from gpunode.mig.device_filter import Match
 from gpunode.mig.goal import Verdict, judge, nearest_layouts
 from gpunode.mig.mistakes import DeclarationError
 from gpunode.mig.placement import text
@@ -25,23 +25,12 @@ _GEOMETRY = "nvidia-smi mig -lgipp of such GPUs (gpunode/data/mig.yaml, geometri
 _PUBLISHED = "nvidia-mig-parted's published configurations (gpunode/data/mig.yaml, products)"
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    """Hold what is asked of one GPU: product (None: in no table), entry (None: there is none), and its index."""
-
-    gpu: PciGpu
-    index: int
-    product: str | None
-    entry: Entry | None
-    match: Match = Match.YES
-
-
 def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
     """Refuse a MIG configuration that a GPU of the node has no place for, or that its driver is too old for."""
     if settings.mig.config is None:
         return
     try:
-        chosen = tuple(_chosen(settings, gpus))
+        chosen = tuple(of_gpus(settings.mig, gpus))
     except DeclarationError as error:
         # It was read when the settings were validated, and has changed since.
         yield Refusal("mig", f"{error.source}: {error.mistakes[0]}", str(settings.mig.file), "put the file right")
@@ -69,32 +58,7 @@ def _driver_refusals(gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[R
             )
 
 
-def _chosen(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[_Chosen]:
-    """Yield what each GPU is asked to be; nvidia-mig-parted counts GPUs by PCI address, as the fact does."""
-    declaration = settings.mig.declaration() if settings.mig.file else None
-    if declaration is not None:
-        selected(declaration, settings.mig.config)
-    for index, gpu in enumerate(gpus):
-        found = target(f"0x{gpu.device_id}")
-        product = found.product if found else None
-        entries = _entries(settings, declaration, product)
-        pci = PciId(int(gpu.device_id, 16), int(gpu.vendor, 16))
-        # Of several entries for a GPU the last one counts.
-        entry, match = None, Match.YES
-        for each in entries:
-            matched = matches(each.device_filter, pci)
-            if each.has_index(index) and matched is not Match.NO:
-                entry, match = each, matched
-        yield _Chosen(gpu, index, product, entry, match)
-
-
-def _entries(settings: Settings, declaration: Declaration | None, product: str | None) -> tuple[Entry, ...]:
-    if declaration is None and product is not None:
-        declaration = published(product)
-    return () if declaration is None else declaration.configs.get(settings.mig.config or "", ())
-
-
-def _placement_refusals(settings: Settings, chosen: Sequence[_Chosen]) -> Iterator[Refusal]:
+def _placement_refusals(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refusal]:
     seen = set()
     for each in chosen:
         asked = each.product, each.entry.path if each.entry else None
@@ -123,18 +87,11 @@ def _placement_refusals(settings: Settings, chosen: Sequence[_Chosen]) -> Iterat
 
 
 def mig_cautions(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Caution]:
-    """Tell that a MIG configuration is judged, not applied, and of what could not be judged or is odd in it."""
+    """Tell what of a MIG configuration could not be judged, or is odd in it."""
     if settings.mig.config is None:
         return
-    yield Caution(
-        "mig",
-        f"mig.config {settings.mig.config!r} is judged against driver and GPUs only; this version of gpunode does "
-        "not create MIG instances",
-        "docs/mig.md",
-        "apply the layout with nvidia-mig-parted, or leave mig.config out",
-    )
     try:
-        chosen = tuple(_chosen(settings, gpus))
+        chosen = tuple(of_gpus(settings.mig, gpus))
         declaration = settings.mig.declaration() if settings.mig.file else None
     except DeclarationError:
         return
@@ -158,7 +115,7 @@ def mig_cautions(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Caution
         yield from _declared(settings, declaration, len(gpus))
 
 
-def _not_judged(chosen: _Chosen) -> str | None:
+def _not_judged(chosen: Chosen) -> str | None:
     """Return why nobody can say whether a GPU can hold what is asked of it; None where somebody can."""
     if chosen.product is None:
         return "it is in no table of products with MIG"

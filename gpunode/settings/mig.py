@@ -24,19 +24,25 @@ DeclarationFile = Annotated[
 ]
 
 
+UnitName = Annotated[
+    str,
+    AfterValidator(matching(r"[A-Za-z0-9][A-Za-z0-9:_.@-]{0,200}\.service", "a service such as 'nvidia-dcgm.service'")),
+]
+
+
 class MigSettings(Component):
     """Say which MIG layout a node's GPUs shall have."""
 
     summary: ClassVar[str] = (
-        "Multi-Instance GPU. So far preflight judges whether driver and GPUs can hold the layout (docs/mig.md); no "
-        "instance is created."
+        "Multi-Instance GPU: the layout of a node's GPUs, reached by the smallest change, put back where that fails, "
+        "and brought back at every boot (docs/mig.md)."
     )
 
     config: MigConfigName | None = Field(
         None,
         description=(
             "Name of a MIG configuration: of `file`, else one that NVIDIA publishes for the node's GPUs, such as "
-            "`all-balanced`. Not given: MIG is no concern of gpunode's."
+            "`all-balanced`. Not given: the GPUs are left as they are, and nothing brings a layout back at a boot."
         ),
     )
     file: DeclarationFile | None = Field(
@@ -44,6 +50,16 @@ class MigSettings(Component):
         description=(
             "MIG declaration in the format of nvidia-mig-parted, on the machine where gpunode runs; a relative path "
             "counts from where it is run."
+        ),
+    )
+
+    stop_units: tuple[UnitName, ...] = Field(
+        ("nvidia-persistenced.service", "nvidia-dcgm.service"),
+        max_length=64,
+        strict=False,
+        description=(
+            "Services that may be stopped where they hold a GPU whose mode or instances are to change; they are always "
+            "started again. Whoever else holds it is named, and the GPU is left as it is."
         ),
     )
 

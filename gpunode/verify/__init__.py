@@ -11,6 +11,7 @@ from gpunode.verify.containerd import containerd
 from gpunode.verify.cuda import cuda
 from gpunode.verify.docker import docker
 from gpunode.verify.driver import driver
+from gpunode.verify.mig import mig
 from gpunode.verify.mps import mps
 from gpunode.verify.next_boot import next_boot
 from gpunode.verify.repositories import repositories
@@ -31,6 +32,7 @@ def judge(settings: Settings, node: Node) -> tuple[Finding, ...]:
     if settings.containerd.enabled:
         findings += containerd(settings, node)
     findings += mps(settings, node)
+    findings += mig(settings, node)
     if settings.docker.enabled:
         findings += docker(settings, node)
     findings += repositories(settings, node)

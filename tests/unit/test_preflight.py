@@ -213,7 +213,7 @@ def test_mig_with_a_driver_that_is_too_old_for_it_is_refused() -> None:
     assert refusal.component == "mig" and "450.80.02" in refusal.reason and "MIG user guide" in refusal.source
     assert _refused({**data, "driver": {"version": "450.80.02"}}, gpus=(_gpu("20B0"),)) == ()
     assert _refused(data, gpus=(_gpu("2236"),)) == (), "an A10 has no MIG, and mig.config is not its concern"
-    assert [item.component for item in _cautioned({"mig": {"config": "all-1g.5gb"}})] == ["mig"]
+    assert _cautioned({"mig": {"config": "all-1g.10gb"}}) == ()
 
 
 def test_another_branch_needs_a_setting_in_so_many_words() -> None:

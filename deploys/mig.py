@@ -1,0 +1,18 @@
+"""Multi-Instance GPU."""
+
+from deploys.component import component, node, settings
+from operations import mig as instances
+
+
+@component("MIG")
+def mig() -> None:
+    """Divide the GPUs as the configuration says, now and after every boot; none: they are left as they are."""
+    asked = settings().mig
+    if not node().has_gpu:
+        return
+    instances.layout(
+        name=f"Divide the GPUs by MIG configuration {asked.config}" if asked.config else "Divide no GPU",
+        asked=asked,
+        gpus=node().pci.gpus,
+        allowed=settings().disruption.allow,
+    )

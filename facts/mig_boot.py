@@ -1,0 +1,21 @@
+"""What brings the MIG layout back at a boot."""
+
+from __future__ import annotations
+
+from facts.base import NodeFact
+from gpunode.mig.boot import NAME, RECORD, SCRIPT, UNIT, parse_mig_boot
+from gpunode.mig.boot import MigBoot as Reading
+
+
+class MigBoot(NodeFact[Reading]):
+    """Read gpunode's unit for MIG, its script, and the layout that it brings back."""
+
+    probe = f"""
+for file in {UNIT} {SCRIPT}; do
+  [ ! -f "$file" ] || echo "file=$file $(sha256sum < "$file" | cut -d' ' -f1)"
+done
+[ ! -f {RECORD} ] || echo "record=$(base64 -w0 {RECORD})"
+[ ! -f {RECORD} ] || [ -s {RECORD} ] || echo empty=yes
+systemctl show {NAME} -p UnitFileState -p ActiveState | sed 's/^UnitFileState=/enabled=/; s/^ActiveState=/active=/'
+"""
+    parse = staticmethod(parse_mig_boot)

@@ -1,0 +1,54 @@
+"""What brings a node's MIG layout back at every boot: gpunode's unit, its script, and the record of the layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpunode.mig.record import lines_of
+from gpunode.probe_output import decoded, repeated, values
+from gpunode.reading import ParseError, Reading
+from gpunode.unit import starts_at_boot
+
+NAME = "gpunode-mig.service"
+UNIT = f"/etc/systemd/system/{NAME}"
+SCRIPT = "/usr/local/lib/gpunode/mig"
+RECORD = "/var/lib/gpunode/mig/layout"
+
+
+@dataclass(frozen=True)
+class MigBoot(Reading):
+    """Hold (path, SHA-256) of unit and script, the record's lines (None: there is no record), and the unit's state.
+
+    `readable` is False where the record holds what is no layout.
+    """
+
+    files: tuple[tuple[str, str], ...] = ()
+    record: tuple[str, ...] | None = None
+    readable: bool = True
+    enabled: bool = False
+    failed: bool = False
+
+    @property
+    def is_there(self) -> bool:
+        """Say whether there is anything that gpunode set up."""
+        return bool(self.files) or self.record is not None or not self.readable
+
+
+def parse_mig_boot(lines: list[str]) -> MigBoot:
+    """Parse `file=PATH DIGEST`, `record=BASE64`, `enabled=` and `active=` (UnitFileState and ActiveState)."""
+    found = values(lines)
+    if "active" not in found:
+        raise ParseError("systemd did not say how the unit is")
+    files = [tuple(line.split(" ", 1)) for line in repeated(lines, "file")]
+    if any(len(pair) != 2 for pair in files):
+        raise ParseError("a file's line has no digest")
+    # An empty file is a record, too.
+    text = decoded(found, "record") if "record" in found else "" if "empty" in found else None
+    lines_there = None if text is None else lines_of(text)
+    return MigBoot(
+        files=tuple((path, digest) for path, digest in files),
+        record=lines_there,
+        readable=text is None or lines_there is not None,
+        enabled=starts_at_boot(found.get("enabled")),
+        failed=found["active"] == "failed",
+    )

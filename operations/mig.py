@@ -1,0 +1,222 @@
+"""MIG layouts: reached by the smallest change, in one transaction; what fails brings the former layout back."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import StringCommand
+
+from facts.containerd import Containerd
+from facts.docker import Docker
+from facts.mig import Mig as MigFact
+from facts.mig_boot import MigBoot as MigBootFact
+from gpunode.disturbance import Disturbance
+from gpunode.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
+from gpunode.mig.state import Mig
+from gpunode.mig.target import Target, TargetError, targets
+from gpunode.pci import PciGpu
+from gpunode.settings.mig import MigSettings
+from operations.failure import OperationRefused, known, node_operation
+from operations.files import rendered
+from operations.mig_shell import FUNCTIONS
+from operations.script import script_command
+from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+
+TRANSACTION = Transaction(
+    name="mig",
+    shared=FUNCTIONS
+    + r"""
+proc=/proc
+gave_up() { if [ -n "$blame" ]; then reject "$why"; else echo "gpunode: $why" >&2; exit 1; fi; }
+kept_file() { printf '%s' "$checkpoint/files$1"; }
+written() {
+  mkdir -p "${1%/*}"
+  cat > "$1.gpunode-new" && chmod "$2" "$1.gpunode-new" && sync "$1.gpunode-new" && mv -f "$1.gpunode-new" "$1"
+}
+""",
+    checkpoint=r"""
+while read -r uuid wanted <&3; do
+  [ -n "$uuid" ] || continue
+  look && read_instances || { echo "gpunode: $why; nothing was changed" >&2; exit 1; }
+  if [ "$current" = Enabled ]; then echo "$uuid on $(printf '%s\n' "$found" | cut -d' ' -f2 | tr '\n' ' ')"
+  else echo "$uuid off"; fi | sed 's/ *$//' >> "$checkpoint/layout"
+done 3<<GOAL
+$goal
+GOAL
+for path in $unit_path $script_path $record_path; do
+  [ ! -e "$path" ] || { mkdir -p "$(dirname "$(kept_file "$path")")"; cp -p "$path" "$(kept_file "$path")"; }
+done
+! systemctl is-enabled --quiet "$name_of_unit" 2>/dev/null || touch "$checkpoint/enabled"
+""",
+    # From the first step on, a loss of power brings the former layout back at the boot: the new one once it is proven.
+    change=r"""
+printf '%s' "$unit_text" | base64 -d | written "$unit_path" 644
+printf '%s' "$script_text" | base64 -d | written "$script_path" 755
+if [ -e "$checkpoint/layout" ]; then
+  { cat "$checkpoint/layout"; [ -z "$rest" ] || printf '%s\n' "$rest"; } | written "$record_path" 644
+fi
+systemctl daemon-reload
+systemctl is-enabled --quiet "$name_of_unit" 2>/dev/null || systemctl enable --quiet "$name_of_unit"
+sync -f "$record_path" 2>/dev/null || true
+while read -r uuid wanted <&3; do
+  [ -z "$uuid" ] || free "$wanted" || gave_up
+done 3<<GOAL
+$goal
+GOAL
+while read -r uuid wanted <&3; do
+  [ -n "$uuid" ] || continue
+  reach "$uuid" "$wanted" && continue
+  if [ -z "$waits" ] || [ -z "$boot" ]; then gave_up; fi
+  echo "gpunode: $why: the layout comes with the next boot" >&2
+done 3<<GOAL
+$goal
+GOAL
+printf '%s\n' "$layout" | written "$record_path" 644
+systemctl reset-failed "$name_of_unit" 2>/dev/null || true
+start_stopped || gave_up
+""",
+    restore=r"""
+missing=''
+if [ -e "$checkpoint/layout" ]; then
+  while read -r uuid wanted <&3; do
+    if reach "$uuid" "$wanted"; then echo "gpunode: GPU $gpu is as before" >&2; continue; fi
+    reason=$why; lacks=''
+    if look && read_instances; then
+      lacks=$(lacking "$(instances_of "$wanted")")
+      [ "$current" = "$(mode_of "$wanted")" ] || lacks=" MIG mode $(mode_of "$wanted")$lacks"
+    fi
+    missing="$missing; GPU $uuid is not as before: missing${lacks:- its answer} ($reason)"
+  done 3< "$checkpoint/layout"
+fi
+[ -z "$missing" ] || echo "gpunode: ${missing#; }" >&2
+if ! start_stopped; then echo "gpunode: $why" >&2; missing="$missing; $why"; fi
+if [ -n "$missing" ]; then
+  record began "$(printf '%s' "${missing#; }" | tr -cd 'A-Za-z0-9 .,:;_/()=+-')"
+  return 1
+fi
+for path in $unit_path $script_path $record_path; do
+  if [ -e "$(kept_file "$path")" ]; then cp -p "$(kept_file "$path")" "$path" || return 1
+  else rm -f "$path"; fi
+done
+if [ ! -e "$checkpoint/enabled" ]; then systemctl disable --quiet "$name_of_unit" 2>/dev/null; fi
+systemctl daemon-reload
+""",
+)
+# What gpunode set up goes, the instances stay.
+_FORGET = """
+systemctl disable --quiet "$name" 2>/dev/null || true
+rm -f "$unit" "$script" "$record"
+systemctl daemon-reload
+systemctl reset-failed "$name" 2>/dev/null || true
+"""
+
+
+@node_operation
+def layout(asked: MigSettings, gpus: Sequence[PciGpu], allowed: str) -> Iterator[Any]:
+    """Bring the GPUs to the layout that is asked for, and keep it over reboots; no configuration: what does that goes.
+
+    + asked: which configuration
+    + gpus: the node's GPUs by PCI address
+    + allowed: disruption.allow: what it does not allow is left as it is where containers run
+    """
+    yield from settled(TRANSACTION)
+    boot: MigBoot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
+    if asked.config is None:
+        if boot.is_there:
+            yield _forget()
+        else:
+            host.noop("MIG is no concern of gpunode's")
+        return
+    if _is_forecast():
+        yield StringCommand("true")  # the driver comes with an operation before this one
+        return
+    wanted = _targets(asked, gpus)
+    yield from _change(wanted, asked, allowed, boot)
+    # Where instances may stand is known of some GPUs only when their mode is on: they take a second transaction.
+    if any(each.learns for each in wanted):
+        wanted = _targets(asked, gpus)
+        if not any(each.learns for each in wanted):
+            boot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
+            yield from _change(wanted, asked, allowed, boot)
+
+
+def _change(wanted: Sequence[Target], asked: MigSettings, allowed: str, boot: MigBoot) -> Iterator[Any]:
+    """Yield the transaction that is needed; tell why where there is none, or it has to wait."""
+    ahead = [each for each in wanted if not each.is_reached]
+    files, text = _files(), "\n".join(each.record for each in wanted)
+    if not ahead and _comes_back(boot, files, text):
+        host.noop(f"MIG: {len(wanted)} GPU(s) as asked")
+        return
+    said = "; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in ahead)
+    may_reset = Disturbance[allowed] >= Disturbance.reset or not _containers()
+    if any(each.disturbs >= Disturbance.reset for each in ahead) and not may_reset:
+        host.noop(f"reset pending: containers run, and disruption.allow is {allowed} ({said})")
+        host.log(f"reset pending: {said}, but containers run and disruption.allow is {allowed}")
+        return
+    target = target_digest(*(each.goal for each in wanted), *asked.stop_units, allowed)
+    refuse_failed(TRANSACTION, target)
+    if ahead:
+        host.log(said)
+    yield transaction_command(
+        TRANSACTION, target,
+        goal="\n".join(each.record for each in ahead),
+        rest="\n".join(each.record for each in wanted if each not in ahead),
+        layout=text, stop_units=" ".join(asked.stop_units), reset="yes" if may_reset else "",
+        boot="yes" if allowed == "reboot" else "", unit_path=UNIT, script_path=SCRIPT, record_path=RECORD,
+        name_of_unit=NAME, unit_text=_encoded(files[UNIT]), script_text=_encoded(files[SCRIPT]),
+    )  # fmt: skip
+
+
+def _comes_back(boot: MigBoot, files: Mapping[str, str], text: str) -> bool:
+    """Say whether the layout comes back at a boot."""
+    ours = dict(boot.files) == {path: _digest(content) for path, content in files.items()}
+    return ours and boot.record == tuple(text.splitlines()) and boot.enabled and not boot.failed
+
+
+def _targets(asked: MigSettings, gpus: Sequence[PciGpu]) -> tuple[Target, ...]:
+    state: Mig = known(host.get_fact(MigFact), "the state of MIG")
+    try:
+        return targets(asked, gpus, state)
+    except TargetError as error:
+        raise OperationRefused(f"mig: {error}; nothing was changed") from None
+
+
+def _is_forecast() -> bool:
+    """Say whether this is the plan of a run in which the driver is still to come."""
+    if host.state is not None and host.state.is_executing:
+        return False
+    state = host.get_fact(MigFact)
+    return isinstance(state, Mig) and state.status in ("absent", "no driver", "no library", "mismatch")
+
+
+def _containers() -> int:
+    containerd = known(host.get_fact(Containerd), "containerd's state")
+    docker = known(host.get_fact(Docker), "docker's state")
+    return int(containerd.shims + docker.containers)
+
+
+def _files() -> Mapping[str, str]:
+    """Return path -> text of what brings the layout back at a boot."""
+    return {
+        UNIT: rendered("gpunode-mig.service", script=SCRIPT, record=RECORD),
+        SCRIPT: rendered("gpunode-mig", functions=FUNCTIONS, name=NAME),
+    }
+
+
+def _forget() -> StringCommand:
+    return script_command(_FORGET, name=NAME, unit=UNIT, script=SCRIPT, record=RECORD)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+__all__ = ["layout"]
