@@ -13,11 +13,14 @@ _ASKING = r"""
 fails() { why=$1; blame=${2:-}; return 1; }
 smi() { timeout -k 5 "${patience:-60}" nvidia-smi "$@" 2>&1 </dev/null; }
 ask() { code=0; said=$(smi "$@") || code=$?; return "$code"; }
+# What a lost GPU makes nvidia-smi print is no text.
 words() {
   case "$code" in
     124) printf 'nvidia-smi gave no answer in time';;
     137) printf 'nvidia-smi was killed, or hung';;
-    *) printf 'nvidia-smi: exit code %s: %s' "$code" "$(printf '%s' "$said" | tr -s '\n\t ' ' ' | cut -c 1-160)";;
+    *)
+      short=$(printf '%s' "$said" | tr '\n\t' '  ' | tr -cd ' -~' | tr -s ' ' | cut -c 1-160)
+      printf 'nvidia-smi: exit code %s: %s' "$code" "$short";;
   esac
 }
 none_there() {
@@ -164,7 +167,8 @@ destroy() {
     fails "GPU instance $1 of GPU $gpu cannot be destroyed ($(words))"; return 1
   done
 }
-refused() { case "$code" in 2|23) fails "$1 ($(words))" target;; *) fails "$1 ($(words))";; esac; }
+# Of what a GPU refuses what is asked is to blame, unless it is in use, lost, without driver, or did not answer.
+refused() { case "$code" in 4|9|12|15|18|19|124|137) fails "$1 ($(words))";; *) fails "$1 ($(words))" target;; esac; }
 create() {
   profile=${1%%:*}; start=${1#*:}; start=${start%%=*}; sizes=${1#*=}; whole=${profile%%g*}
   number=$(printf '%s\n' "$profiles" | awk -v name="$profile" '$1 == "|" && $3 == "MIG" && $4 == name {print $5; exit}')

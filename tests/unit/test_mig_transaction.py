@@ -1,0 +1,355 @@
+"""The MIG transaction, run for real by sh; GPUs, nvidia-smi (lab/hardware) and systemctl are SIMULATED."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from gpunode.mig import record
+from gpunode.mig.change import Instance, change
+from gpunode.mig.geometry import product_geometry
+from gpunode.mig.goal import wanted_instances
+from gpunode.mig.layouts import feasible
+from gpunode.mig.placement import Impossible, layout_of
+from lab.hardware.simulated.machine import Machine
+from lab.hardware.simulated.smi.main import call
+from operations.files import rendered
+from operations.mig import TRANSACTION
+from operations.mig_shell import FUNCTIONS
+from operations.script import script
+from operations.transaction import transaction_text
+from tests.unit.lab.test_nvidia_smi import A100, machine_with
+
+pytestmark = pytest.mark.simulated
+
+VERSION = "550.163.01"
+H100 = {"gpu": "h100-80gb", "count": 2, "uuids": ["GPU-0", "GPU-1"]}
+# The simulated nvidia-smi answers in this process: to start one for each of some hundred calls would take minutes.
+_SMI = """#!/bin/sh
+printf '%s\\n' "$*" > "$LAB/ask"
+read -r code < "$LAB/done"
+cat "$LAB/answer"
+[ "$code" != killed ] || kill -9 $$
+exit "$code"
+"""
+_SYSTEMCTL = """#!/bin/sh
+echo "$*" >> "$LAB/calls"
+case "$1" in
+  show) [ "$9" != dcgm.service ] || echo dcgm-exporter.service;;
+  is-active) grep -qx "$3" "$LAB/active";;
+  is-enabled) exit 1;;
+  stop)
+    grep -vx -e "$2" -e dcgm-exporter.service "$LAB/active" > "$LAB/active.new"; mv "$LAB/active.new" "$LAB/active"
+    [ ! -e "$LAB/sticky" ] || exit 0
+    rm -rf "$LAB/root/proc/77";;
+  start) [ ! -e "$LAB/dead" ] || exit 1; echo "$2" >> "$LAB/active";;
+esac
+"""
+
+
+class Killed(BaseException):
+    """Stand for the end of a process by kill -9."""
+
+
+def _killed() -> None:
+    raise Killed
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("lab.hardware.simulated.moments.kill_self", _killed)
+
+
+@dataclass
+class Lab:
+    """Hold a folder that stands for a node with GPUs."""
+
+    folder: Path
+    machine: Machine
+    uuids: tuple[str, ...]
+
+    def run(self, *goal: str, action: str = "change", **more: str) -> subprocess.CompletedProcess[str]:
+        """Let the transaction bring GPUs to layouts."""
+        variables = {
+            "goal": "\n".join(goal), "rest": "", "layout": "\n".join(goal), "stop_units": "dcgm.service",
+            "reset": "yes", "boot": "", "unit_path": f"{self.folder}/unit", "script_path": f"{self.folder}/script",
+            "record_path": str(self.record), "name_of_unit": "gpunode-mig.service", "unit_text": "", "script_text": "",
+            **more,
+        }  # fmt: skip
+        if action == "change":
+            made = transaction_text(TRANSACTION, "target", variables)
+            made = made.replace("folder=/var/lib/gpunode/transactions", f"folder={self.folder}/state", 1)
+            made = made.replace("proc=/proc\n", f"proc={self.machine.root}/proc\n", 1)
+            (self.folder / "t.sh").write_text(script(made))
+        return self._sh(self.folder / "t.sh", action)
+
+    def boot(self) -> subprocess.CompletedProcess[str]:
+        """Let the node lose what its GPUs lose at a boot, and run what gpunode's unit runs."""
+        self.machine.path("/run/gpunode-lab/gpus.json").unlink(missing_ok=True)
+        text = rendered("gpunode-mig", functions=FUNCTIONS, name="x").replace("proc=/proc;", f"proc={self.folder};")
+        (self.folder / "boot.sh").write_text(text)
+        return self._sh(self.folder / "boot.sh", str(self.record))
+
+    def _sh(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        answering = Thread(target=self._answer, daemon=True)
+        answering.start()
+        done = subprocess.run(
+            ["sh", *arguments], env={"PATH": path, "LAB": str(self.folder)}, check=False, capture_output=True,
+            text=True, timeout=120,
+        )  # fmt: skip
+        (self.folder / "ask").write_text("end\n")
+        answering.join()
+        return done
+
+    def _answer(self) -> None:
+        while (asked := (self.folder / "ask").read_text()) != "end\n":
+            try:
+                printed, code = call(asked.split(), VERSION, self.machine)
+            except Killed:
+                printed, code = b"", -9
+            (self.folder / "answer").write_bytes(printed)
+            (self.folder / "done").write_text(f"{'killed' if code == -9 else code}\n")
+
+    def smi(self, line: str) -> str:
+        return call(line.split(), VERSION, self.machine)[0].decode()
+
+    def devices(self, index: int = 0) -> list[str]:
+        """Return `PROFILE UUID` of each MIG device of a GPU."""
+        part = self.smi("-L").split(f"GPU {index}: ")[1].split("GPU ")[0]
+        return [" ".join((row.split()[1], row.split()[-1].rstrip(")"))) for row in part.splitlines() if " MIG " in row]
+
+    def layout(self, index: int = 0) -> list[str]:
+        """Return PROFILE:START of each GPU instance."""
+        rows = [row.split() for row in self.smi(f"mig -i {index} -lgi").splitlines() if " MIG " in row and ":" in row]
+        return sorted(f"{row[3]}:{row[6].split(':')[0]}" for row in rows if row[1] == str(index))
+
+    def mode(self, index: int = 0) -> str:
+        return self.smi(f"-i {index} --query-gpu=mig.mode.current,mig.mode.pending --format=csv,noheader").strip()
+
+    def fault(self, **faults: int) -> None:
+        self.machine.write_json("/etc/gpunode-lab/faults.json", faults)
+
+    def hold(self, index: int = 0, unit: str = "dcgm.service") -> None:
+        """Let a process have a GPU open."""
+        folder = self.machine.path("/proc/77")
+        (folder / "fd").mkdir(parents=True)
+        (folder / "fd" / "5").symlink_to(f"/dev/nvidia{index}")
+        (folder / "comm").write_text("trainer\n")
+        (folder / "cgroup").write_text(f"1:name=systemd:/system.slice/{unit}\n0::/\n")
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "mig" / "layout"
+
+    @property
+    def journal(self) -> dict[str, str]:
+        found: dict[str, str] = json.loads((self.folder / "state" / "mig.json").read_text())
+        return found
+
+    @property
+    def active(self) -> set[str]:
+        return set((self.folder / "active").read_text().split())
+
+
+def lab_with(folder: Path, hardware: dict[str, object]) -> Lab:
+    machine = machine_with(folder / "root", hardware, VERSION)
+    uuids = tuple(gpu.uuid for gpu in machine.gpus())
+    for path in ("bin", "state"):
+        (folder / path).mkdir()
+    for pipe in ("ask", "done"):
+        os.mkfifo(folder / pipe)
+    for name, text in (("nvidia-smi", _SMI), ("systemctl", _SYSTEMCTL), ("modprobe", "#!/bin/sh\n")):
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    (folder / "active").write_text("dcgm.service\ndcgm-exporter.service\nsshd.service\n")
+    return Lab(folder, machine, uuids)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return lab_with(tmp_path, H100)
+
+
+MIXED = "GPU-0 on 3g.40gb:4=3 2g.20gb:2=2 1g.10gb:0=1 1g.10gb:1=1"
+WIDER = "GPU-0 on 3g.40gb:4=3 2g.20gb:0=2 2g.20gb:2=2"
+BOTH = ["1g.10gb:0", "1g.10gb:1", "2g.20gb:2", "3g.40gb:4"]
+
+
+def test_a_gpu_is_turned_on_and_divided_and_the_other_is_left_alone(lab: Lab) -> None:
+    done = lab.run(MIXED)
+    assert (done.returncode, lab.journal["state"]) == (0, "done"), done.stderr
+    assert lab.layout() == BOTH and len(lab.devices()) == 4
+    assert lab.mode(1) == "Disabled, Disabled"
+    assert lab.record.read_text() == f"{MIXED}\n"
+
+
+def test_what_fits_keeps_its_uuid(lab: Lab) -> None:
+    assert lab.run(MIXED).returncode == 0
+    before = set(lab.devices())
+    done = lab.run(WIDER)
+    assert done.returncode == 0, done.stderr
+    assert lab.layout() == ["2g.20gb:0", "2g.20gb:2", "3g.40gb:4"]
+    kept = before & set(lab.devices())
+    assert sorted(each.split()[0] for each in kept) == ["2g.20gb", "3g.40gb"]
+
+
+def test_compute_instances_of_other_sizes_are_created_and_read_back(lab: Lab) -> None:
+    goal = "GPU-0 on 3g.40gb:4=2,1 3g.40gb:0=1,1,1"
+    assert lab.run(goal).returncode == 0
+    assert sorted(each.split()[0] for each in lab.devices()) == ["1c.3g.40gb"] * 4 + ["2c.3g.40gb"]
+    before = lab.devices()
+    assert lab.run(goal).returncode == 0 and lab.devices() == before
+
+
+def test_what_nobody_asked_for_goes_and_off_is_off(lab: Lab) -> None:
+    assert lab.run(MIXED).returncode == 0
+    assert lab.run("GPU-0 off").returncode == 0
+    assert lab.mode() == "Disabled, Disabled"
+
+
+def test_a_holder_that_no_setting_lists_is_named_and_nothing_is_changed(lab: Lab) -> None:
+    lab.hold(unit="training.service")
+    done = lab.run(MIXED)
+    assert (done.returncode, lab.journal["state"]) == (1, "restored")
+    assert "GPU 0 is in use by process 77 (trainer) of " in done.stderr and "unit training.service" in done.stderr
+    assert lab.mode() == "Disabled, Disabled" and "stop training.service" not in (lab.folder / "calls").read_text()
+
+
+def test_a_listed_unit_that_holds_the_gpu_is_stopped_and_comes_back_with_what_went_along(lab: Lab) -> None:
+    lab.hold()
+    done = lab.run(MIXED)
+    assert done.returncode == 0, done.stderr
+    assert lab.layout() == BOTH and lab.active == {"dcgm.service", "dcgm-exporter.service", "sshd.service"}
+
+
+def test_a_listed_unit_comes_back_where_the_change_fails(lab: Lab) -> None:
+    lab.hold()
+    lab.fault(mig_create_fails=0)
+    done = lab.run(MIXED)
+    assert (done.returncode, lab.journal["state"]) == (1, "failed"), done.stderr
+    assert lab.active == {"dcgm.service", "dcgm-exporter.service", "sshd.service"}
+    assert lab.mode() == "Disabled, Disabled" and not lab.record.exists()
+
+
+def test_a_unit_that_does_not_start_again_is_told_and_tried_again_by_the_next_run(lab: Lab) -> None:
+    lab.hold()
+    (lab.folder / "dead").touch()
+    done = lab.run(MIXED)
+    assert (done.returncode, lab.journal["state"]) == (1, "began")
+    assert "does not start again: dcgm.service" in lab.journal["reason"]
+    (lab.folder / "dead").unlink()
+    assert lab.run(action="undo").returncode == 0
+    assert lab.active == {"dcgm.service", "dcgm-exporter.service", "sshd.service"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "moment"),
+    [
+        *(("mig_create_fails_at", number) for number in (1, 2, 3)),
+        *(("smi_killed_at", number) for number in range(1, 9)),
+    ],
+)
+def test_what_fails_at_any_step_leaves_the_former_layout(lab: Lab, fault: str, moment: int) -> None:
+    assert lab.run(MIXED).returncode == 0
+    goal = "GPU-0 on 4g.40gb:0=4 2g.20gb:4=2 1g.10gb:6=1"
+    lab.fault(**{fault: moment})
+    done = lab.run(goal)
+    assert done.returncode == 1 and "putting back what was there before" in done.stderr
+    assert lab.layout() == BOTH and lab.journal["state"] in ("restored", "failed"), done.stderr
+    assert lab.record.read_text() == f"{MIXED}\n"
+
+
+def test_a_gpu_that_is_lost_on_the_way_is_told_with_what_is_missing_and_the_next_run_heals_it(lab: Lab) -> None:
+    assert lab.run(MIXED).returncode == 0
+    lab.fault(mig_create_fails_at=1)
+    assert lab.run(WIDER).returncode == 1
+    lab.fault(lost_gpu=0)
+    done = lab.run(action="undo")
+    assert done.returncode == 1 and lab.journal["state"] == "began"
+    assert "GPU GPU-0 is not as before: missing its answer" in lab.journal["reason"]
+    lab.fault()
+    assert lab.run(action="undo").returncode == 0
+    assert lab.layout() == BOTH and lab.journal["state"] == "restored"
+
+
+def test_what_cannot_be_put_back_is_named_instance_by_instance(lab: Lab) -> None:
+    assert lab.run(MIXED).returncode == 0
+    lab.fault(mig_create_fails=0)
+    done = lab.run(WIDER)
+    assert done.returncode == 1 and lab.journal["state"] == "began"
+    assert "missing 1g.10gb:0 1g.10gb:1 (" in lab.journal["reason"] and "1g.10gb:0 1g.10gb:1" in done.stderr
+    lab.fault()
+    assert lab.run(action="undo").returncode == 0 and lab.layout() == BOTH
+
+
+def test_an_a100_whose_mode_waits_is_reset_and_no_other_gpu_is(tmp_path: Path) -> None:
+    lab = lab_with(tmp_path, {**A100, "count": 2, "uuids": ["GPU-0", "GPU-1"]})
+    lab.fault(mig_pending=0)
+    done = lab.run("GPU-0 on 3g.20gb:4=3")
+    assert done.returncode == 0, done.stderr
+    assert lab.layout() == ["3g.20gb:4"]
+    log = lab.machine.path("/var/log/gpunode-lab.log").read_text()
+    assert "--gpu-reset -i 0" in log and "--gpu-reset -i 1" not in log
+
+
+def test_a_refused_reset_takes_the_pending_mode_back(tmp_path: Path) -> None:
+    lab = lab_with(tmp_path, {**A100, "count": 2, "uuids": ["GPU-0", "GPU-1"]})
+    lab.machine.write_json("/etc/gpunode-lab/faults.json", {"mig_pending": 0, "reset_refused": 0})
+    done = lab.run("GPU-0 on 3g.20gb:4=3")
+    assert done.returncode == 1 and "GPU 0 refuses a reset" in done.stderr, done.stderr
+    assert lab.mode() == "Disabled, Disabled" and lab.journal["state"] == "failed"
+
+
+def test_where_a_boot_is_allowed_a_mode_that_waits_is_left_for_it_with_the_layout(tmp_path: Path) -> None:
+    lab = lab_with(tmp_path, {**A100, "count": 1, "uuids": ["GPU-0"]})
+    lab.machine.write_json("/etc/gpunode-lab/faults.json", {"mig_pending": 0, "reset_refused": 0})
+    done = lab.run("GPU-0 on 3g.20gb:4=3", boot="yes")
+    assert done.returncode == 0 and "the layout comes with the next boot" in done.stderr
+    assert lab.mode() == "Disabled, Enabled"
+    lab.fault()
+    assert lab.boot().returncode == 0
+    assert lab.layout() == ["3g.20gb:4"]
+
+
+def test_the_layout_is_back_after_a_boot_and_the_unit_may_run_again(lab: Lab) -> None:
+    assert lab.run(MIXED).returncode == 0
+    done = lab.boot()
+    assert done.returncode == 0 and lab.layout() == BOTH, done.stderr
+    before = lab.devices()
+    assert lab._sh(lab.folder / "boot.sh", str(lab.record)).returncode == 0
+    assert lab.devices() == before
+
+
+def test_a_boot_in_the_middle_of_a_change_brings_the_former_layout_back(lab: Lab) -> None:
+    assert lab.run(MIXED).returncode == 0
+    lab.fault(mig_create_fails=0)
+    assert lab.run(WIDER).returncode == 1
+    lab.fault()
+    assert lab.boot().returncode == 0
+    assert lab.layout() == BOTH
+
+
+def test_twenty_layouts_drawn_at_random_are_reached_one_after_the_other(lab: Lab) -> None:
+    geometry = product_geometry("H100-80GB")
+    assert geometry is not None
+    chance = random.Random(7)
+    there: tuple[Instance, ...] = ()
+    assert lab.run("GPU-0 on").returncode == 0
+    for counts in chance.sample(feasible(geometry), 20):
+        wanted = wanted_instances({spot.name: spot.maximum for spot in geometry.spots}, layout_of(geometry, counts))
+        assert not isinstance(wanted, Impossible)
+        found = change(geometry, there, wanted)
+        assert not isinstance(found, Impossible)
+        there = (*found.kept, *found.created)
+        done = lab.run(record.line("GPU-0", True, there))
+        assert done.returncode == 0, done.stderr
+        assert lab.layout() == sorted(map(str, there))
