@@ -202,8 +202,8 @@ def _containers() -> int:
 def _files() -> Mapping[str, str]:
     """Return path -> text of what brings the layout back at a boot."""
     return {
-        UNIT: rendered("gpunode-mig.service", script=SCRIPT, record=RECORD),
-        SCRIPT: rendered("gpunode-mig", functions=FUNCTIONS, name=NAME),
+        UNIT: rendered("gpunode-mig-layout.service", script=SCRIPT, record=RECORD),
+        SCRIPT: rendered("gpunode-mig-layout", functions=FUNCTIONS, name=NAME),
     }
 
 

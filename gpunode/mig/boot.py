@@ -9,9 +9,10 @@ from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError, Reading
 from gpunode.unit import starts_at_boot
 
-NAME = "gpunode-mig.service"
+# gpunode-mig.service is the transaction that is named so.
+NAME = "gpunode-mig-layout.service"
 UNIT = f"/etc/systemd/system/{NAME}"
-SCRIPT = "/usr/local/lib/gpunode/mig"
+SCRIPT = "/usr/local/lib/gpunode/mig-layout"
 RECORD = "/var/lib/gpunode/mig/layout"
 
 

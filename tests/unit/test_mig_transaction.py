@@ -13,6 +13,7 @@ from threading import Thread
 import pytest
 
 from gpunode.mig import record
+from gpunode.mig.boot import NAME
 from gpunode.mig.change import Instance, change
 from gpunode.mig.geometry import product_geometry
 from gpunode.mig.goal import wanted_instances
@@ -81,8 +82,7 @@ class Lab:
         variables = {
             "goal": "\n".join(goal), "rest": "", "layout": "\n".join(goal), "stop_units": "dcgm.service",
             "reset": "yes", "boot": "", "unit_path": f"{self.folder}/unit", "script_path": f"{self.folder}/script",
-            "record_path": str(self.record), "name_of_unit": "gpunode-mig.service", "unit_text": "", "script_text": "",
-            **more,
+            "record_path": str(self.record), "name_of_unit": NAME, "unit_text": "", "script_text": "", **more,
         }  # fmt: skip
         if action == "change":
             made = transaction_text(TRANSACTION, "target", variables)
@@ -94,7 +94,8 @@ class Lab:
     def boot(self) -> subprocess.CompletedProcess[str]:
         """Let the node lose what its GPUs lose at a boot, and run what gpunode's unit runs."""
         self.machine.path("/run/gpunode-lab/gpus.json").unlink(missing_ok=True)
-        text = rendered("gpunode-mig", functions=FUNCTIONS, name="x").replace("proc=/proc;", f"proc={self.folder};")
+        text = rendered("gpunode-mig-layout", functions=FUNCTIONS, name=NAME)
+        text = text.replace("proc=/proc;", f"proc={self.machine.root}/proc;")
         (self.folder / "boot.sh").write_text(text)
         return self._sh(self.folder / "boot.sh", str(self.record))
 
@@ -182,6 +183,10 @@ def lab(tmp_path: Path) -> Lab:
 MIXED = "GPU-0 on 3g.40gb:4=3 2g.20gb:2=2 1g.10gb:0=1 1g.10gb:1=1"
 WIDER = "GPU-0 on 3g.40gb:4=3 2g.20gb:0=2 2g.20gb:2=2"
 BOTH = ["1g.10gb:0", "1g.10gb:1", "2g.20gb:2", "3g.40gb:4"]
+
+
+def test_the_unit_of_the_boot_is_not_the_transaction_s_own() -> None:
+    assert f"gpunode-{TRANSACTION.name}.service" != NAME
 
 
 def test_a_gpu_is_turned_on_and_divided_and_the_other_is_left_alone(lab: Lab) -> None:
