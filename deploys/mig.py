@@ -7,12 +7,14 @@ from operations import mig as instances
 @component("MIG")
 def mig() -> None:
     """Divide the GPUs as the configuration says, now and after every boot; none: they are left as they are."""
-    asked = settings().mig
+    asked, disruption = settings().mig, settings().disruption
     if not node().has_gpu:
         return
     instances.layout(
         name=f"Divide the GPUs by MIG configuration {asked.config}" if asked.config else "Divide no GPU",
         asked=asked,
         gpus=node().pci.gpus,
-        allowed=settings().disruption.allow,
+        allowed=disruption.allow,
+        timeout=disruption.reboot_timeout,
+        _parallel=disruption.max_parallel,
     )

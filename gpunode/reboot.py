@@ -14,7 +14,7 @@ from gpunode.probe_output import values
 from gpunode.reading import ParseError, Reading
 from gpunode.verify import next_boot
 
-# For which driver a reboot was asked, and in which boot; kept until it has helped, so that it is not asked for again.
+# For what a reboot was asked, and in which boot; kept until it has helped, so that it is not asked for again.
 RECORD = "/var/lib/gpunode/reboot"
 # Seconds: between two looks at a node that goes down or comes up, for one look, and for systemd to start the rest.
 INTERVAL, LOOK, SETTLING = 1.0, 20.0, 120.0
@@ -30,7 +30,7 @@ class RunningBoot(Reading):
     container: whether this is a container, which has no kernel of its own
     system: systemd's word: initializing, starting, running, degraded, stopping and others
     packaging: whether packages are being installed, or that was interrupted: a kernel may be half there
-    tried: the driver for which gpunode rebooted the node in an earlier boot, without success; None where there is none
+    tried: for what gpunode rebooted the node in an earlier boot, without success; None where there is no such thing
     """
 
     boot_id: str
@@ -44,9 +44,9 @@ class RunningBoot(Reading):
         """Say whether both are one boot."""
         return (self.boot_id, self.init_started) == (other.boot_id, other.init_started)
 
-    def attempt(self, driver: DriverState) -> str:
-        """Return the record of a reboot out of this boot into the driver on disk, as `tried` is made from it."""
-        return f"{target(driver)} {self.boot_id} {self.init_started}"
+    def attempt(self, purpose: str) -> str:
+        """Return the record of a reboot out of this boot for one thing, a word, as `tried` is made from it."""
+        return f"{purpose} {self.boot_id} {self.init_started}"
 
 
 class NotBack(Exception):
@@ -78,8 +78,11 @@ def parse_running_boot(lines: list[str]) -> RunningBoot:
     )
 
 
-def obstacles(node: Node, running: RunningBoot) -> tuple[str, ...]:
-    """Return why the node must not be rebooted into the driver on its disk, each with its remedy; none where it may."""
+def obstacles(node: Node, running: RunningBoot, purpose: str | None = None) -> tuple[str, ...]:
+    """Return why the node must not be rebooted, each with its remedy; none where it may.
+
+    purpose: what for, a word; by itself the driver on its disk, `target`
+    """
     words = wording(node.operating_system)
     found = [
         f"{item.what} is {item.found}, wanted {item.wanted} ({item.cause}). Remedy: {item.remedy}"
@@ -96,7 +99,13 @@ def obstacles(node: Node, running: RunningBoot) -> tuple[str, ...]:
             "packages are being installed, or that was interrupted, and the next kernel may be half there. Remedy: "
             f"wait until it has ended, or see {words.unfinished}, and run again"
         )
-    if running.tried == target(node.driver):
+    driver = target(node.driver)
+    if purpose not in (None, driver) and running.tried == purpose:
+        found.append(
+            f"the node was rebooted for {purpose} before, and that did not help. Remedy: remove {RECORD} where the "
+            "cause is mended, and run again"
+        )
+    elif running.tried == driver and purpose in (None, driver):
         found.append(
             f"the node was rebooted for {running.tried} before, and {node.driver.loaded_version} was loaded again. "
             f"Remedy: look for the old module in the initramfs (`{words.initramfs}`), remove {RECORD}, and run again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,16 +15,20 @@ from facts.containerd import Containerd
 from facts.docker import Docker
 from facts.mig import Mig as MigFact
 from facts.mig_boot import MigBoot as MigBootFact
+from facts.toolkit import CDI_MARK
 from gpunode.disturbance import Disturbance
 from gpunode.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
 from gpunode.mig.state import Mig
 from gpunode.mig.target import Target, TargetError, targets
 from gpunode.pci import PciGpu
+from gpunode.reboot import RECORD as REBOOTS
 from gpunode.settings.mig import MigSettings
 from operations.failure import OperationRefused, known, node_operation
 from operations.files import rendered
 from operations.mig_shell import FUNCTIONS
+from operations.reboot import FORGET, new_boot
 from operations.script import script_command
+from operations.toolkit import OWN_SPECIFICATION
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 TRANSACTION = Transaction(
@@ -33,6 +38,14 @@ TRANSACTION = Transaction(
 proc=/proc
 gave_up() { if [ -n "$blame" ]; then reject "$why"; else echo "gpunode: $why" >&2; exit 1; fi; }
 kept_file() { printf '%s' "$checkpoint/files$1"; }
+# The toolkit's own unit makes its specification by itself, at a boot and when it is told.
+renewed() {
+  if systemctl is-enabled --quiet nvidia-cdi-refresh.service 2>/dev/null; then
+    systemctl restart nvidia-cdi-refresh.service </dev/null ||
+      { fails "nvidia-cdi-refresh.service does not make the CDI specification anew"; return 1; }
+  fi
+  renew_cdi
+}
 written() {
   mkdir -p "${1%/*}"
   cat > "$1.gpunode-new" && chmod "$2" "$1.gpunode-new" && sync "$1.gpunode-new" && mv -f "$1.gpunode-new" "$1"
@@ -77,6 +90,7 @@ $goal
 GOAL
 printf '%s\n' "$layout" | written "$record_path" 644
 systemctl reset-failed "$name_of_unit" 2>/dev/null || true
+[ -z "$goal" ] || renewed || gave_up
 start_stopped || gave_up
 """,
     restore=r"""
@@ -93,6 +107,7 @@ if [ -e "$checkpoint/layout" ]; then
   done 3< "$checkpoint/layout"
 fi
 [ -z "$missing" ] || echo "gpunode: ${missing#; }" >&2
+[ ! -e "$checkpoint/layout" ] || renewed || echo "gpunode: $why" >&2
 if ! start_stopped; then echo "gpunode: $why" >&2; missing="$missing; $why"; fi
 if [ -n "$missing" ]; then
   record began "$(printf '%s' "${missing#; }" | tr -cd 'A-Za-z0-9 .,:;_/()=+-')"
@@ -116,12 +131,14 @@ systemctl reset-failed "$name" 2>/dev/null || true
 
 
 @node_operation
-def layout(asked: MigSettings, gpus: Sequence[PciGpu], allowed: str) -> Iterator[Any]:
+def layout(asked: MigSettings, gpus: Sequence[PciGpu], allowed: str, timeout: int = 900) -> Iterator[Any]:
     """Bring the GPUs to the layout that is asked for, and keep it over reboots; no configuration: what does that goes.
 
     + asked: which configuration
     + gpus: the node's GPUs by PCI address
-    + allowed: disruption.allow: what it does not allow is left as it is where containers run
+    + allowed: disruption.allow: what it does not allow is left as it is where containers run; at `reboot` the node is
+      booted where a mode waits for that alone
+    + timeout: seconds within which it must then answer from its new boot
     """
     yield from settled(TRANSACTION)
     boot: MigBoot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
@@ -142,6 +159,15 @@ def layout(asked: MigSettings, gpus: Sequence[PciGpu], allowed: str) -> Iterator
         if not any(each.learns for each in wanted):
             boot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
             yield from _change(wanted, asked, allowed, boot)
+    if allowed == "reboot" and any(each.waits for each in _targets(asked, gpus)):
+        yield from new_boot(f"mig/{target_digest(*(each.goal for each in wanted))[:16]}", timeout)
+        if waiting := [each for each in _targets(asked, gpus) if not each.is_reached]:
+            said = "; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in waiting)
+            raise OperationRefused(
+                f"mig: the node has rebooted, and still there is to do: {said}. It is not rebooted for that again; see "
+                f"`journalctl -u {NAME}` on it"
+            )
+        yield script_command(FORGET, record=REBOOTS)
 
 
 def _change(wanted: Sequence[Target], asked: MigSettings, allowed: str, boot: MigBoot) -> Iterator[Any]:
@@ -168,6 +194,7 @@ def _change(wanted: Sequence[Target], asked: MigSettings, allowed: str, boot: Mi
         layout=text, stop_units=" ".join(asked.stop_units), reset="yes" if may_reset else "",
         boot="yes" if allowed == "reboot" else "", unit_path=UNIT, script_path=SCRIPT, record_path=RECORD,
         name_of_unit=NAME, unit_text=_encoded(files[UNIT]), script_text=_encoded(files[SCRIPT]),
+        cdi=OWN_SPECIFICATION, mark=CDI_MARK,
     )  # fmt: skip
 
 
@@ -203,7 +230,9 @@ def _files() -> Mapping[str, str]:
     """Return path -> text of what brings the layout back at a boot."""
     return {
         UNIT: rendered("gpunode-mig-layout.service", script=SCRIPT, record=RECORD),
-        SCRIPT: rendered("gpunode-mig-layout", functions=FUNCTIONS, name=NAME),
+        SCRIPT: rendered(
+            "gpunode-mig-layout", functions=FUNCTIONS, name=NAME, cdi=OWN_SPECIFICATION, mark=shlex.quote(CDI_MARK)
+        ),
     }
 
 

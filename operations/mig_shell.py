@@ -79,11 +79,13 @@ holders() {
     smi -i "$gpu" --query-compute-apps=pid --format=csv,noheader | grep -x '[0-9][0-9]*'
   fi | sort -nu
 }
-groups_of() { awk -F: '$1 == 0 || $2 == "name=systemd" {print $3}' "$proc/$1/cgroup" 2>/dev/null | tr / '\n'; }
-unit_of() { groups_of "$1" | grep -E '\.(service|scope)$' | tail -n 1; }
+groups_of() { awk -F: '$1 == 0 || $2 == "name=systemd" {print $3}' "$proc/$1/cgroup" 2>/dev/null; }
+unit_of() { groups_of "$1" | tr / '\n' | grep -E '\.(service|scope)$' | tail -n 1; }
+# By the innermost group alone: a machine may itself be a container.
+container_of() { groups_of "$1" | sed 's|.*/||' | grep -oE '[0-9a-f]{64}' | tail -n 1 | cut -c 1-12; }
 described() {
   program=$(tr -cd 'A-Za-z0-9._-' < "$proc/$1/comm" 2>/dev/null) || true
-  container=$(groups_of "$1" | grep -oE '[0-9a-f]{64}' | tail -n 1 | cut -c 1-12) || true
+  container=$(container_of "$1") || true
   unit=$(unit_of "$1") || true
   printf 'process %s (%s) of %s%s%s' "$1" "${program:-gone}" "$(stat -c %U "$proc/$1" 2>/dev/null || echo nobody)" \
     "${container:+, container $container}" "${unit:+, unit $unit}"
@@ -227,4 +229,17 @@ lacking() {
 }
 """
 
-FUNCTIONS = "\n".join(part.strip() for part in (_ASKING, _HOLDERS, _REACHING))
+# They need $cdi and $mark besides: gpunode's own specification, and its first line.
+_CDI = r"""
+# renew_cdi: a specification names each instance: one that gpunode had made is made anew
+renew_cdi() {
+  [ "$(head -n 1 "$cdi" 2>/dev/null)" = "$mark" ] || return 0
+  if { printf '%s\n' "$mark"; timeout -k 5 60 nvidia-ctk cdi generate </dev/null; } > "$cdi.gpunode-new"; then
+    chmod 644 "$cdi.gpunode-new" && sync "$cdi.gpunode-new" && mv -fT "$cdi.gpunode-new" "$cdi"
+  else
+    rm -f "$cdi.gpunode-new"; fails "nvidia-ctk does not make the CDI specification $cdi anew"; return 1
+  fi
+}
+"""
+
+FUNCTIONS = "\n".join(part.strip() for part in (_ASKING, _HOLDERS, _REACHING, _CDI))

@@ -21,7 +21,7 @@ from facts.node import Node
 from facts.reboot import RunningBoot as RunningBootFact
 from gpunode.driver import DriverState
 from gpunode.families.wording import wording
-from gpunode.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot
+from gpunode.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot, target
 from operations.driver import driver_state
 from operations.failure import OperationRefused, fail, known, node_operation
 from operations.script import script_command
@@ -33,6 +33,8 @@ printf '%s\\n' "$attempt" > "$record.new"
 sync "$record.new"; mv -f "$record.new" "$record"
 systemd-run --quiet --collect --on-active=2 --timer-property=AccuracySec=100ms systemctl reboot
 """
+# When it has helped.
+FORGET = 'rm -f "$record"'
 
 
 @node_operation
@@ -50,16 +52,8 @@ def rebooted(allowed: bool, timeout: int, parameters: Mapping[str, str]) -> Iter
     if not allowed:
         host.noop(f"reboot pending: {difference}, and disruption.allow is not reboot")
         return
-    before = known(host.get_fact(RunningBootFact), "which boot is running")
     node = known(host.get_fact(Node), "the node's state")
-    reasons = obstacles(node, before)
-    connector = host.connector
-    if not isinstance(connector, SSHConnector):
-        reasons += ("it is not reached by SSH, so that nothing would wait for it. Remedy: reboot it by hand",)
-    if reasons:
-        raise OperationRefused("\n".join(f"not rebooted: {reason}" for reason in reasons))
-    yield script_command(_REBOOT, record=RECORD, attempt=before.attempt(driver))
-    yield FunctionCommand(_wait, [connector, before, timeout], {})
+    yield from new_boot(target(driver), timeout)
     after = driver_state()
     if difference := _difference(after, parameters):
         raise OperationRefused(
@@ -67,7 +61,25 @@ def rebooted(allowed: bool, timeout: int, parameters: Mapping[str, str]) -> Iter
             f"old module in the initramfs (`{wording(node.operating_system).initramfs}` makes it anew), and remove "
             f"{RECORD} where that is mended"
         )
-    yield script_command('rm -f "$record"', record=RECORD)
+    yield script_command(FORGET, record=RECORD)
+
+
+def new_boot(purpose: str, timeout: int) -> Iterator[Any]:
+    """Boot the node and wait for its new boot; raise OperationRefused where it must not be booted.
+
+    + purpose: one word for what the boot is for; where one for that did not help, FORGET was not run, and none follows
+    + timeout: seconds within which the node must answer from the new boot
+    """
+    before = known(host.get_fact(RunningBootFact), "which boot is running")
+    node = known(host.get_fact(Node), "the node's state")
+    reasons = obstacles(node, before, purpose)
+    connector = host.connector
+    if not isinstance(connector, SSHConnector):
+        reasons += ("it is not reached by SSH, so that nothing would wait for it. Remedy: reboot it by hand",)
+    if reasons:
+        raise OperationRefused("\n".join(f"not rebooted: {reason}" for reason in reasons))
+    yield script_command(_REBOOT, record=RECORD, attempt=before.attempt(purpose))
+    yield FunctionCommand(_wait, [connector, before, timeout], {})
 
 
 def _difference(driver: DriverState, parameters: Mapping[str, str]) -> str:

@@ -31,8 +31,8 @@ COMPONENTS = (
     "driver from the distribution", "driver by runfile", "DKMS", "driver held", "upgrade and change of branch",
     "second gate", "rollback", "removal", "fabric manager", "next boot", "reboot", "CUDA toolkit", "CUDA by runfile",
     "container toolkit", "toolkit configured", "toolkit held", "nvidia-docker2 migrated", "CDI specification",
-    "device links", "containerd", "docker", "a container sees its GPU", "MPS", "second run changes nothing", "drift",
-    "deviations healed", "interruption", "faults in the middle", "test machines of CI", "pages of docs/",
+    "device links", "containerd", "docker", "a container sees its GPU", "MPS", "MIG", "second run changes nothing",
+    "drift", "deviations healed", "interruption", "faults in the middle", "test machines of CI", "pages of docs/",
 )  # fmt: skip
 LEVELS = ("real", "simulated")
 

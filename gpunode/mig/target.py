@@ -53,6 +53,11 @@ class Target:
         return (self.gpu.current, self.gpu.pending) == (self.mode, self.mode) and self.change.is_nothing
 
     @property
+    def waits(self) -> bool:
+        """Say whether the mode is set, and comes with a reset of the GPU or a boot."""
+        return self.gpu.current != self.mode == self.gpu.pending
+
+    @property
     def disturbs(self) -> Disturbance:
         """Return what the way there costs: what takes nothing from anybody costs nothing."""
         takes = self.gpu.current != self.mode or self.change.destroyed

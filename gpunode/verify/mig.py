@@ -44,7 +44,7 @@ def _mode(target: Target) -> Finding:
     good = (gpu.current, gpu.pending) == (target.mode, target.mode)
     what = Subject.MIG_MODE.of(str(gpu.index))
     item = compared("mig", what, found, target.mode, good, disturbs=target.disturbs)
-    if gpu.current != target.mode == gpu.pending:
+    if target.waits:
         return replace(
             item, finding_class=FindingClass.REBOOT_PENDING, cause="the mode waits for a reset of the GPU, or a boot",
             remedy="boot the node, or run again while nothing uses the GPU", disturbs=Disturbance.reboot,

@@ -54,6 +54,10 @@ case "$1" in
 esac
 """
 
+_CTK = """#!/bin/sh
+nvidia-smi mig -i 0 -lgi | grep MIG
+"""
+
 
 class Killed(BaseException):
     """Stand for the end of a process by kill -9."""
@@ -82,7 +86,8 @@ class Lab:
         variables = {
             "goal": "\n".join(goal), "rest": "", "layout": "\n".join(goal), "stop_units": "dcgm.service",
             "reset": "yes", "boot": "", "unit_path": f"{self.folder}/unit", "script_path": f"{self.folder}/script",
-            "record_path": str(self.record), "name_of_unit": NAME, "unit_text": "", "script_text": "", **more,
+            "record_path": str(self.record), "name_of_unit": NAME, "cdi": str(self.cdi), "mark": "MARK",
+            "unit_text": "", "script_text": "", **more,
         }  # fmt: skip
         if action == "change":
             made = transaction_text(TRANSACTION, "target", variables)
@@ -94,7 +99,7 @@ class Lab:
     def boot(self) -> subprocess.CompletedProcess[str]:
         """Let the node lose what its GPUs lose at a boot, and run what gpunode's unit runs."""
         self.machine.path("/run/gpunode-lab/gpus.json").unlink(missing_ok=True)
-        text = rendered("gpunode-mig-layout", functions=FUNCTIONS, name=NAME)
+        text = rendered("gpunode-mig-layout", functions=FUNCTIONS, name=NAME, cdi=str(self.cdi), mark="MARK")
         text = text.replace("proc=/proc;", f"proc={self.machine.root}/proc;")
         (self.folder / "boot.sh").write_text(text)
         return self._sh(self.folder / "boot.sh", str(self.record))
@@ -140,12 +145,16 @@ class Lab:
         self.machine.write_json("/etc/gpunode-lab/faults.json", faults)
 
     def hold(self, index: int = 0, unit: str = "dcgm.service") -> None:
-        """Let a process have a GPU open."""
+        """Let a process have a GPU open, on a machine that is itself a container."""
         folder = self.machine.path("/proc/77")
         (folder / "fd").mkdir(parents=True)
         (folder / "fd" / "5").symlink_to(f"/dev/nvidia{index}")
         (folder / "comm").write_text("trainer\n")
-        (folder / "cgroup").write_text(f"1:name=systemd:/system.slice/{unit}\n0::/\n")
+        (folder / "cgroup").write_text(f"1:name=systemd:/libpod-{'a' * 64}/system.slice/{unit}\n0::/\n")
+
+    @property
+    def cdi(self) -> Path:
+        return self.folder / "nvidia.yaml"
 
     @property
     def record(self) -> Path:
@@ -168,7 +177,12 @@ def lab_with(folder: Path, hardware: dict[str, object]) -> Lab:
         (folder / path).mkdir()
     for pipe in ("ask", "done"):
         os.mkfifo(folder / pipe)
-    for name, text in (("nvidia-smi", _SMI), ("systemctl", _SYSTEMCTL), ("modprobe", "#!/bin/sh\n")):
+    for name, text in (
+        ("nvidia-smi", _SMI),
+        ("systemctl", _SYSTEMCTL),
+        ("modprobe", "#!/bin/sh\n"),
+        ("nvidia-ctk", _CTK),
+    ):
         (folder / "bin" / name).write_text(text)
         (folder / "bin" / name).chmod(0o755)
     (folder / "active").write_text("dcgm.service\ndcgm-exporter.service\nsshd.service\n")
@@ -225,8 +239,27 @@ def test_a_holder_that_no_setting_lists_is_named_and_nothing_is_changed(lab: Lab
     lab.hold(unit="training.service")
     done = lab.run(MIXED)
     assert (done.returncode, lab.journal["state"]) == (1, "restored")
-    assert "GPU 0 is in use by process 77 (trainer) of " in done.stderr and "unit training.service" in done.stderr
+    assert (
+        "GPU 0 is in use by process 77 (trainer) of " in done.stderr
+        and " of root, unit training.service" in done.stderr
+    )
     assert lab.mode() == "Disabled, Disabled" and "stop training.service" not in (lab.folder / "calls").read_text()
+
+
+def test_gpunode_s_own_cdi_specification_is_made_anew_with_the_instances_and_nobody_else_s(lab: Lab) -> None:
+    lab.cdi.write_text("of somebody else\n")
+    assert lab.run(MIXED).returncode == 0 and lab.cdi.read_text() == "of somebody else\n"
+    lab.cdi.write_text("MARK\nkind: nvidia.com/gpu\n")
+    assert lab.run(WIDER).returncode == 0
+    first, *rest = lab.cdi.read_text().splitlines()
+    assert first == "MARK" and len(rest) == 3
+    lab.cdi.write_text("MARK\n")
+    assert lab.boot().returncode == 0 and len(lab.cdi.read_text().splitlines()) == 4
+
+
+def test_a_container_that_holds_the_gpu_is_named(lab: Lab) -> None:
+    lab.hold(unit=f"docker-{'0123456789ab' + 'c' * 52}.scope")
+    assert "of root, container 0123456789ab, unit docker-0123456789abc" in lab.run(MIXED).stderr
 
 
 def test_a_listed_unit_that_holds_the_gpu_is_stopped_and_comes_back_with_what_went_along(lab: Lab) -> None:

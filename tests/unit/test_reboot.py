@@ -80,7 +80,7 @@ def test_a_boot_is_new_by_its_kernel_s_id_or_by_the_start_of_its_pid_1(other: Ru
 
 
 def test_the_record_of_a_reboot_counts_in_a_later_boot_alone() -> None:
-    record = f"attempt={OLD.attempt(PENDING.driver)}"
+    record = f"attempt={OLD.attempt(target(PENDING.driver))}"
     assert parse_running_boot([*LINES, record]).tried is None
     later = ["boot_id=bbbb", *LINES[1:], record]
     assert parse_running_boot(later).tried == target(PENDING.driver) == "580.95.05/open"
@@ -331,7 +331,7 @@ def test_a_reboot_is_recorded_and_detached_and_the_record_goes_when_it_has_helpe
     comes_back(monkeypatch, OLD, "refused", NEW)
     first, last = carried_out(host, boots_into="580.95.05")
     assert first.index("attempt") < first.index("systemd-run") < first.index("systemctl reboot")
-    assert OLD.attempt(PENDING.driver) in first
+    assert OLD.attempt(target(PENDING.driver)) in first
     assert "rm -f" in last and RECORD in last
     assert host.connected and not host.refusals
 

@@ -1,0 +1,24 @@
+"""Twenty MIG layouts drawn at random, one after the other in one run, each noted by what nvidia-smi lists then.
+
+A deploy file of pyinfra's, for the scenario alone. The declaration's names are in the host's data, in their order.
+"""
+
+from pyinfra import host
+from pyinfra.operations import server
+
+from facts.pci import PciGpus
+from gpunode.settings import settings_from
+from operations import mig
+
+asked = settings_from(host.data.dict()).mig
+for name in host.loop(host.data.get("x_transitions")):
+    mig.layout(
+        name=f"Divide the GPUs by MIG configuration {name}",
+        asked=asked.model_copy(update={"config": name}),
+        gpus=host.get_fact(PciGpus).gpus,
+        allowed="restart",
+    )
+    server.shell(
+        name=f"Note what there is of {name}",
+        commands=[f"{{ echo {name}; nvidia-smi mig -i 0 -lgi | grep MIG; }} >> /root/transitions"],
+    )

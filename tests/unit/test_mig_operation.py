@@ -1,0 +1,158 @@
+"""What the operation on MIG layouts decides, by readings that are SIMULATED."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from facts.containerd import Containerd as ContainerdFact
+from facts.docker import Docker as DockerFact
+from facts.mig import Mig as MigFact
+from facts.mig_boot import MigBoot as MigBootFact
+from facts.transaction import TransactionJournal
+from gpunode.docker.state import Docker
+from gpunode.mig.boot import MigBoot
+from gpunode.mig.state import DISABLED, ENABLED, Mig, MigGpu
+from gpunode.reading import Unknown
+from gpunode.settings import settings_from
+from gpunode.transaction import Journal
+from operations import mig as operation
+from operations.mig import _digest, _files
+from tests.unit.simulated_host import Host, commands
+from tests.unit.test_mig_target import DECLARATION, H100, MIXED, RECORD, gpu
+from tests.unit.test_verify import GOOD
+
+pytestmark = [pytest.mark.pure, pytest.mark.simulated]
+FILES = tuple((path, _digest(text)) for path, text in _files().items())
+SETTLED = MigBoot(FILES, (RECORD,), enabled=True)
+
+
+class Ask:
+    """Ask the operation for a configuration on a host with one GPU."""
+
+    def __init__(self, folder: Path, patched: pytest.MonkeyPatch) -> None:
+        (folder / "mig.yaml").write_text(DECLARATION)
+        self.file = str(folder / "mig.yaml")
+        self.patched = patched
+        self.host = Host({})
+
+    def __call__(
+        self, *gpus: MigGpu, boot: MigBoot = SETTLED, shims: int = 0, allowed: str = "restart",
+        journal: Journal | None = None, executing: bool = True, config: str | None = "mixed", **readings: Any,
+    ) -> list[str]:  # fmt: skip
+        data = {"config": config, "file": self.file} if config else {}
+        self.host = Host(
+            {
+                TransactionJournal: journal or Journal(None, None, None, False),
+                MigFact: readings.get("mig", Mig("ok", None, gpus)),
+                MigBootFact: boot,
+                ContainerdFact: replace(GOOD.containerd, shims=shims),
+                DockerFact: Docker(None),
+            },
+            state=SimpleNamespace(is_executing=executing),
+        )
+        self.patched.setattr(operation, "host", self.host)
+        self.patched.setattr("operations.transaction.host", self.host)
+        asked = settings_from({"mig": data}).mig
+        return commands(operation.layout, self.host, asked=asked, gpus=(H100,), allowed=allowed)
+
+
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    return Ask(tmp_path, monkeypatch)
+
+
+def test_a_gpu_that_is_as_asked_is_left_alone_and_said_to_be(ask: Ask) -> None:
+    assert ask(gpu(0, ENABLED, *MIXED)) == []
+    assert ask.host.noops == ["MIG: 1 GPU(s) as asked"]
+
+
+@pytest.mark.parametrize(
+    "boot",
+    [
+        MigBoot(),
+        replace(SETTLED, record=None),
+        replace(SETTLED, enabled=False),
+        replace(SETTLED, failed=True),
+        replace(SETTLED, files=FILES[:1]),
+    ],
+)
+def test_what_would_not_come_back_after_a_boot_is_mended_without_touching_an_instance(ask: Ask, boot: MigBoot) -> None:
+    (command,) = ask(gpu(0, ENABLED, *MIXED), boot=boot)
+    assert "systemd-run" in command
+
+
+def test_a_difference_is_one_transaction(ask: Ask) -> None:
+    (command,) = ask(gpu(0, DISABLED))
+    assert "name=mig" in command
+
+
+def test_what_takes_from_containers_waits_until_the_settings_allow_it(ask: Ask) -> None:
+    there = gpu(0, ENABLED, "3g.40gb:4", "2g.20gb:0", "2g.20gb:2")
+    assert ask(there, shims=1) == []
+    assert ask.host.noops[0].startswith(
+        "reset pending: containers run, and disruption.allow is restart (GPU 0: destroy"
+    )
+    assert len(ask(there, shims=1, allowed="reset")) == 1
+    assert len(ask(there, shims=0)) == 1
+    assert len(ask(gpu(0, ENABLED, "3g.40gb:4"), shims=1)) == 1, "what only comes disturbs nobody"
+
+
+def test_a_mode_that_waits_for_a_boot_gets_one_where_that_is_allowed(ask: Ask) -> None:
+    boots: list[str] = []
+
+    def new_boot(purpose: str, timeout: int) -> tuple[()]:
+        boots.append(purpose)
+        return ()
+
+    ask.patched.setattr(operation, "new_boot", new_boot)
+    waiting = gpu(0, DISABLED, pending=ENABLED)
+    ask(waiting, allowed="reset")
+    assert boots == []
+    ask(waiting, allowed="reboot")
+    assert len(boots) == 1 and boots[0].startswith("mig/")
+    assert "the node has rebooted, and still there is to do: GPU 0: turn MIG on" in ask.host.refusals[0]
+    ask(gpu(0, ENABLED, *MIXED), allowed="reboot")
+    assert len(boots) == 1
+
+
+def test_a_target_that_was_proven_not_to_work_is_not_tried_again(ask: Ask) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def digest(*parts: str) -> str:
+        seen.append(parts)
+        return "digest"
+
+    ask.patched.setattr(operation, "target_digest", digest)
+    failed = Journal("failed", "digest", "GPU 0 refuses 3g.40gb:4", False)
+    assert ask(gpu(0, DISABLED), journal=failed) == []
+    assert "this was tried before and put back: GPU 0 refuses 3g.40gb:4" in ask.host.refusals[0]
+    assert seen == [("GPU-0 Enabled 1g.10gb=1 1g.10gb=1 2g.20gb=2 3g.40gb=3", "nvidia-persistenced.service",
+                     "nvidia-dcgm.service", "restart")]  # fmt: skip
+
+
+def test_an_interrupted_transaction_is_undone_first(ask: Ask) -> None:
+    first, second = ask(gpu(0, DISABLED), journal=Journal("began", "x", None, False))
+    assert "undo" in first and "systemd-run" in second
+
+
+@pytest.mark.parametrize("state", [Unknown(), Mig("hangs", None), Mig("ok", None, ())])
+def test_nothing_is_done_about_gpus_that_are_not_known(ask: Ask, state: Any) -> None:
+    assert ask(mig=state) == []
+    assert "nothing was changed" in ask.host.refusals[0]
+
+
+def test_a_forecast_of_a_node_whose_driver_is_to_come_is_a_change_and_no_refusal(ask: Ask) -> None:
+    assert ask(mig=Mig("absent"), executing=False) == ["true"] and ask.host.refusals == []
+    assert ask(mig=Mig("absent")) == [] and "absent" in ask.host.refusals[0]
+
+
+def test_without_a_configuration_what_gpunode_set_up_goes_and_no_instance(ask: Ask) -> None:
+    (command,) = ask(gpu(0, ENABLED, *MIXED), config=None)
+    assert "systemctl disable" in command and "nvidia-smi" not in command
+    assert ask(gpu(0, ENABLED, *MIXED), config=None, boot=MigBoot()) == []
+    assert ask.host.noops == ["MIG is no concern of gpunode's"]
