@@ -47,8 +47,8 @@ gpunode plan --facts facts.json --settings settings.yaml --json   # for programs
 | 64 | wrong usage |
 
 What a step disturbs: `nothing` < `restart` (a service) < `reset` (a GPU) < `reboot` (the node). A step above
-`disruption.allow` is *pending*: the run reports it and does not do it. A restart that no container would feel is always
-allowed.
+`disruption.allow` is *pending*: the run reports it and does not do it. A restart or a reset that no container would
+feel is always allowed.
 """
 
 _FACTS = """## facts.json

@@ -18,6 +18,7 @@ from facts.mig_boot import MigBoot as MigBootFact
 from facts.toolkit import CDI_MARK
 from gpunode.disturbance import Disturbance
 from gpunode.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
+from gpunode.mig.record import lines_of
 from gpunode.mig.state import Mig
 from gpunode.mig.target import Target, TargetError, targets
 from gpunode.pci import PciGpu
@@ -174,6 +175,8 @@ def _change(wanted: Sequence[Target], asked: MigSettings, allowed: str, boot: Mi
     """Yield the transaction that is needed; tell why where there is none, or it has to wait."""
     ahead = [each for each in wanted if not each.is_reached]
     files, text = _files(), "\n".join(each.record for each in wanted)
+    if lines_of(text) is None:
+        raise OperationRefused(f"mig: a GPU gives a name that is none: {text[:200]!r}; nothing was changed")
     if not ahead and _comes_back(boot, files, text):
         host.noop(f"MIG: {len(wanted)} GPU(s) as asked")
         return

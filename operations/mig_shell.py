@@ -134,8 +134,9 @@ start_stopped() {
 _REACHING = r"""
 instances_of() { printf '%s' "$1" | sed -e 's/^off$//' -e 's/^on *//'; }
 mode_of() { case "$1" in off) echo Disabled;; *) echo Enabled;; esac; }
-# to_go WORDS: print the ID of each instance in $found that is none of the words
+# to_go WORDS: print the ID of each instance in $found that is none of the words; none where all are to stay ($keep)
 to_go() {
+  [ -z "${keep:-}" ] || return 0
   printf '%s\n' "$found" | while read -r id word; do
     case " $1 " in *" $word "*) ;; *) [ -z "$id" ] || echo "$id";; esac
   done

@@ -365,6 +365,9 @@ def test_the_layout_is_back_after_a_boot_and_the_unit_may_run_again(lab: Lab) ->
     before = lab.devices()
     assert lab._sh(lab.folder / "boot.sh", str(lab.record)).returncode == 0
     assert lab.devices() == before
+    # What somebody created by hand is left alone, too.
+    lab.record.write_text("GPU-0 on 3g.40gb:4=3\n")
+    assert lab._sh(lab.folder / "boot.sh", str(lab.record)).returncode == 0 and lab.layout() == BOTH
 
 
 def test_a_boot_in_the_middle_of_a_change_brings_the_former_layout_back(lab: Lab) -> None:
