@@ -156,3 +156,29 @@ def test_without_a_configuration_what_gpunode_set_up_goes_and_no_instance(ask: A
     assert "systemctl disable" in command and "nvidia-smi" not in command
     assert ask(gpu(0, ENABLED, *MIXED), config=None, boot=MigBoot()) == []
     assert ask.host.noops == ["MIG is no concern of gpunode's"]
+
+
+def test_a_name_that_the_shell_would_take_for_something_else_goes_nowhere_near_it(ask: Ask) -> None:
+    assert ask(gpu(0, DISABLED, uuid="GPU-0 $(reboot)")) == []
+    assert "gives a name that is none" in ask.host.refusals[0]
+
+
+def test_where_nobody_knows_the_places_the_mode_comes_first_and_the_instances_by_the_gpu_s_own_list(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def transaction_command(_: object, __: str, **variables: str) -> str:
+        seen.append(variables["goal"])
+        turned_on = Mig("ok", None, (gpu(0, ENABLED),))
+        ask.host.readings[MigFact] = turned_on
+        return "true"
+
+    ask(gpu(0, ENABLED, *MIXED))
+    monkeypatch.setattr(operation, "transaction_command", transaction_command)
+    monkeypatch.setattr("gpunode.mig.target.product_geometry", lambda _: None)
+    ask.host.readings[MigFact] = Mig("ok", None, (gpu(0, DISABLED),))
+    asked = settings_from({"mig": {"config": "mixed", "file": ask.file}}).mig
+    for _ in operation.layout._inner(asked=asked, gpus=(H100,), allowed="restart"):
+        pass
+    assert seen == ["GPU-0 on", RECORD]
