@@ -23,6 +23,7 @@ from tests.molecule.conftest import LAB, Run, command, inventory_with
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
 UNIT = "gpunode-mig-layout.service"
+MAIN = "deploys/gpu_node.py"
 SECOND = {"devices": [1], "mig-enabled": False}
 HOLDING = """
 systemctl stop trainer
@@ -54,7 +55,7 @@ class Mig:
         mig: dict[str, object] = {"config": config, "file": str(self.folder / "mig.yaml")} if config else {}
         return inventory_with(self.folder, {"gpu-1": {**ALONE, "mig": {**mig, **more}}})
 
-    def run(self, config: str | None, job: str = "deploys/gpu_node.py", **more: object) -> Run:
+    def run(self, config: str | None, job: str = "deploys.mig.mig", **more: object) -> Run:
         return command("pyinfra", "-y", "--json", self.inventory(config, **more), job)
 
     def drift(self, config: str | None) -> dict[str, tuple[str, str]]:
@@ -113,11 +114,11 @@ def awaited(node: Node, before: str) -> None:
 
 
 def test_a_pair_is_divided_as_declared_and_the_second_run_changes_nothing(node: Node, mig: Mig) -> None:
-    run = mig.run("mixed")
+    run = mig.run("mixed", job=MAIN)
     assert run.code == 0, run.printed
     assert layout(node) == LAYOUTS["mixed"] and modes(node) == ["Enabled, Enabled", "Disabled, Disabled"]
     before = devices(node)
-    again = mig.run("mixed")
+    again = mig.run("mixed", job=MAIN)
     assert again.code == 0 and changes(again) == set(), again.printed
     assert devices(node) == before and mig.drift("mixed") == {}
 
@@ -156,7 +157,9 @@ def test_an_nvidia_smi_that_is_killed_leaves_the_former_layout_and_the_next_run_
     run = mig.run("wider")
     assert run.code != 0 and "nvidia-smi was killed" in run.printed, run.printed
     assert layout(node) == LAYOUTS["mixed"] and journal(node)["state"] == "restored"
-    assert mig.run("wider").code == 0 and layout(node) == LAYOUTS["wider"]
+    # With the verdict at its end.
+    run = mig.run("wider", job=MAIN)
+    assert run.code == 0 and layout(node) == LAYOUTS["wider"], run.printed
 
 
 def test_what_a_gpu_refuses_is_put_back_and_not_tried_again(node: Node, mig: Mig) -> None:
@@ -180,7 +183,7 @@ def test_what_cannot_be_put_back_is_named_and_the_next_run_heals_it(node: Node, 
 
 def test_a_lost_gpu_is_told_and_nothing_is_changed(node: Node, mig: Mig) -> None:
     lab_nodes.set_fault(node, lost_gpu=0)
-    run = mig.run("wider", job="deploys.mig.mig")
+    run = mig.run("wider")
     assert run.code != 0 and "lost" in run.printed, run.printed
     lab_nodes.clear_faults(node)
     assert layout(node) == LAYOUTS["mixed"]
