@@ -7,7 +7,7 @@ from gpunode.preflight import chosen_flavour
 from gpunode.runfile import build_packages, driver_runfile
 from gpunode.settings import DriverSettings
 from gpunode.tables import DriverSource
-from operations import apt_archive, driver_packages, files, initramfs, kernel, packages, runfile
+from operations import apt_archive, driver_packages, driver_removal, files, initramfs, kernel, mps, packages, runfile
 from operations import driver as kernel_module
 
 SOFTDEP = "/etc/modprobe.d/gpunode-nvidia-uvm.conf"
@@ -22,6 +22,9 @@ def driver() -> None:
     resolved = on_system(settings(), node().operating_system)
     asked = resolved.driver
     if not asked.enabled:
+        return
+    if asked.removes:
+        _none(asked)
         return
     source = driver_source(resolved, node().operating_system, node().boot)
     modules = ["nvidia"]
@@ -43,6 +46,29 @@ def driver() -> None:
     kernel_module.module_loaded(name="Load the NVIDIA kernel module")
     if asked.source != "present":
         _services(asked)
+
+
+def _none(asked: DriverSettings) -> None:
+    """Take away the driver that is there, however it came, and what gpunode set up for one."""
+    allowed = settings().disruption.allow == "reboot"
+    # Below that level a run unloads nothing and removes nothing of a driver that is loaded.
+    waits = node().driver.loaded_version is not None and not allowed
+    if not waits:
+        mps.daemons(name="Run no MPS control daemon", wanted=(), asked=settings().mps, restart_allowed=True)
+    driver_removal.removed(
+        name="Remove the NVIDIA driver", family=distribution().family, rollback=asked.rollback, allowed=allowed
+    )
+    if waits:
+        return
+    driver_packages.held(name="Do not hold the NVIDIA driver", family=distribution().family, hold=False, kernel=False)
+    for what, path in (
+        ("the order in which NVIDIA's modules are loaded", SOFTDEP),
+        ("the NVIDIA module's parameters", PARAMETERS),
+        ("the module that reaches NVLink 5's switches", UMAD),
+        ("what keeps nouveau out", f"/etc/modprobe.d/{NOUVEAU}"),
+    ):
+        files.absent(name=f"Forget {what}", path=path)
+    _forget_others(None)
 
 
 def _keep_nouveau_out() -> None:

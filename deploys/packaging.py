@@ -14,7 +14,7 @@ def packaging() -> None:
     if family == "apt":
         _apt_proxy()
     driver, toolkit = settings().driver, settings().toolkit
-    holds = driver.enabled and driver.source != "present" and driver.hold
+    holds = driver.installs and driver.hold
     holds = holds or (toolkit.enabled and toolkit.hold)
     packages.installed(
         name="Install what checks repository keys",

@@ -66,6 +66,11 @@ class DriverState(Reading):
         """Return the versions of fabric manager's packages, under any of its names."""
         return tuple(version for name, version in self.packages if is_fabric_manager(name))
 
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Return by which ways the driver came that is there: `runfile`, `packages`, both, or none."""
+        return tuple(way for way, there in (("runfile", self.runfile), ("packages", self.packages)) if there)
+
     def service(self, name: str) -> Service | None:
         """Return a service by its unit's name without the ending, None where there is no such unit."""
         return next((service for service in self.services if service.name == name), None)

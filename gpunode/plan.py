@@ -137,6 +137,9 @@ def _repositories(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
 
 def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     there, asked = node.driver, settings.driver
+    if asked.removes:
+        yield from _no_driver(node, found)
+        return
     installs = asked.source != "present"
     module = found.get(Subject.MODULE_ON_DISK) or found.get(Subject.FLAVOUR)
     by_runfile = installs and asked.source == "runfile"
@@ -199,6 +202,15 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     # The new driver's own: what they say of the old one is no step beside it.
     if changes or there.loaded_version is None:
         _take(found, Subject.GPUS, Subject.NEXT_BOOT)
+
+
+def _no_driver(node: Node, found: Bad) -> Iterator[Step]:
+    """Remove the driver; its module goes from memory at once where nothing uses it, else by a boot."""
+    boots = ", and boot the node where its module is in use" if node.driver.loaded_version is not None else ""
+    if ways := _take(found, Subject.INSTALLED_BY):
+        yield _step(f"remove the driver of the {ways.found}{boots}", ways)
+    if loaded := _take(found, Subject.LOADED_MODULE):
+        yield _step("boot the node without the driver", loaded)
 
 
 def _packages(settings: Settings, node: Node, flavour: str) -> tuple[str, ...]:

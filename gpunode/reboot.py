@@ -54,7 +54,9 @@ class NotBack(Exception):
 
 
 def target(driver: DriverState) -> str:
-    """Return what a reboot is to load, as one word: 580.95.05/open."""
+    """Return what a reboot is to load, as one word: 580.95.05/open, or none."""
+    if driver.module_version is None:
+        return "none"
     return f"{driver.module_version}/{driver.module_flavour or 'unknown'}"
 
 
@@ -78,18 +80,21 @@ def parse_running_boot(lines: list[str]) -> RunningBoot:
     )
 
 
-def obstacles(node: Node, running: RunningBoot, purpose: str | None = None) -> tuple[str, ...]:
+def obstacles(
+    node: Node, running: RunningBoot, purpose: str | None = None, absent: bool = False
+) -> tuple[str, ...]:
     """Return why the node must not be rebooted, each with its remedy; none where it may.
 
     purpose: what for, a word; by itself the driver on its disk, `target`
+    absent: no driver is to be loaded, so that the next boot need not have one
     """
     words = wording(node.operating_system)
     found = [
         f"{item.what} is {item.found}, wanted {item.wanted} ({item.cause}). Remedy: {item.remedy}"
-        for item in next_boot(node)
+        for item in (() if absent else next_boot(node))
         if item.finding_class is not FindingClass.OK
     ]
-    if node.boot.next_kernel is None and not running.container:
+    if not absent and node.boot.next_kernel is None and not running.container:
         found.append(
             "which kernel boots next is not known, nor so whether it has the driver: no /boot/vmlinuz-* is there. "
             "Remedy: mount /boot, or reboot the node by hand"

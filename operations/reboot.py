@@ -38,24 +38,25 @@ FORGET = 'rm -f "$record"'
 
 
 @node_operation
-def rebooted(allowed: bool, timeout: int, parameters: Mapping[str, str]) -> Iterator[Any]:
+def rebooted(allowed: bool, timeout: int, parameters: Mapping[str, str], absent: bool = False) -> Iterator[Any]:
     """Boot the node into the driver on its disk, where another one is loaded, or the same with other parameters.
 
     + allowed: whether disruption.allow is reboot; if not, the node is left as it is, with the reboot pending
     + timeout: seconds within which it must answer from the new boot; then it has failed
     + parameters: what the kernel module is to be loaded with
+    + absent: no driver is to be there: boot where one is loaded that has been removed
     """
     driver = driver_state()
-    if not (difference := _difference(driver, parameters)):
-        host.noop("no other driver is loaded than the one on disk")
+    if not (difference := _difference(driver, parameters, absent)):
+        host.noop("no driver is loaded that was removed" if absent else "the driver on disk is loaded, or none")
         return
     if not allowed:
         host.noop(f"reboot pending: {difference}, and disruption.allow is not reboot")
         return
     node = known(host.get_fact(Node), "the node's state")
-    yield from new_boot(target(driver), timeout)
+    yield from new_boot(target(driver), timeout, absent)
     after = driver_state()
-    if difference := _difference(after, parameters):
+    if difference := _difference(after, parameters, absent):
         raise OperationRefused(
             f"the node has rebooted, and still {difference}. It is not rebooted for that again; look for the "
             f"old module in the initramfs (`{wording(node.operating_system).initramfs}` makes it anew), and remove "
@@ -64,15 +65,16 @@ def rebooted(allowed: bool, timeout: int, parameters: Mapping[str, str]) -> Iter
     yield script_command(FORGET, record=RECORD)
 
 
-def new_boot(purpose: str, timeout: int) -> Iterator[Any]:
+def new_boot(purpose: str, timeout: int, absent: bool = False) -> Iterator[Any]:
     """Boot the node and wait for its new boot; raise OperationRefused where it must not be booted.
 
     + purpose: one word for what the boot is for; where one for that did not help, FORGET was not run, and none follows
     + timeout: seconds within which the node must answer from the new boot
+    + absent: no driver is to be loaded by it
     """
     before = known(host.get_fact(RunningBootFact), "which boot is running")
     node = known(host.get_fact(Node), "the node's state")
-    reasons = obstacles(node, before, purpose)
+    reasons = obstacles(node, before, purpose, absent)
     connector = host.connector
     if not isinstance(connector, SSHConnector):
         reasons += ("it is not reached by SSH, so that nothing would wait for it. Remedy: reboot it by hand",)
@@ -82,8 +84,11 @@ def new_boot(purpose: str, timeout: int) -> Iterator[Any]:
     yield FunctionCommand(_wait, [connector, before, timeout], {})
 
 
-def _difference(driver: DriverState, parameters: Mapping[str, str]) -> str:
+def _difference(driver: DriverState, parameters: Mapping[str, str], absent: bool) -> str:
     """Return what a boot would change of the loaded driver; empty where nothing."""
+    if absent:
+        gone = driver.loaded_version is not None and not driver.packages and not driver.runfile
+        return f"{driver.runs} is loaded, and the driver has been removed" if gone else ""
     if driver.reboot_pending:
         return f"{driver.runs} is loaded and {driver.to_come} is on disk"
     others = driver.other_parameters(parameters)

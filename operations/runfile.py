@@ -6,7 +6,7 @@ was interrupted is therefore undone by the next run, whichever way of installing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyinfra import host
@@ -17,11 +17,11 @@ from facts.driver import Driver
 from facts.runfile import FetchedRunfile
 from gpunode.boot import Boot
 from gpunode.driver import DriverState
-from gpunode.driver_packages import Simulation, belongs
 from gpunode.runfile import Runfile, install_arguments, uninstall_arguments
+from operations.driver_removal import refuse_more_than_the_driver
 from operations.driver_transaction import driver_transaction, driver_variables
 from operations.explained import explained_command
-from operations.failure import OperationRefused, known, node_operation
+from operations.failure import known, node_operation
 from operations.families import FAMILIES, DriverChange, Family
 from operations.runfile_shell import CHECK, FETCH, REPLACE
 from operations.script import script_command
@@ -105,7 +105,7 @@ def installed(
     # To the packages' part of the transaction: all of them go, and none is to come.
     change = DriverChange({}, going, version)
     if going:
-        _refuse_more_than_the_driver(going, manager.simulation(change))
+        refuse_more_than_the_driver(going, manager.simulation(change))
     yield transaction_command(
         transaction, target,
         runfile=file.path, sha256=file.sha256, upstream=version, kernel=kernel or "", install=" ".join(install),
@@ -129,18 +129,6 @@ def _built_with(boot: Boot, driver: DriverState) -> str:
     kernel = boot.next_kernel
     headers = kernel is not None and kernel.headers
     return repr((boot.running, boot.next_release, headers, boot.compiler, boot.build_tools, driver.nouveau_loaded))
-
-
-def _refuse_more_than_the_driver(going: Sequence[str], simulation: Simulation) -> None:
-    """Raise OperationRefused where the manager would take other packages away together with the driver's."""
-    others = [name for name, _ in simulation.goes if not belongs(name)]
-    others += [name for name, _, _ in simulation.comes]
-    if simulation.errors or others:
-        what = "; ".join(simulation.errors)[:600] or f"{', '.join(others[:8])} would go or come with them"
-        raise OperationRefused(
-            f"driver: its packages cannot be removed alone: {what}; nothing was changed. Look at what needs "
-            f"{', '.join(going[:3])} on the node, and remove it yourself if it is to go"
-        )
 
 
 __all__ = ["fetch_command", "fetched", "installed", "runfile_transaction"]

@@ -23,7 +23,7 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
     found = [*platform.system_refusals(settings, system), *platform.gpu_refusals(settings, machine)]
     found += trust.key_refusals(settings, system)
     found += driver.present_refusals(settings, there)
-    if settings.driver.enabled:
+    if settings.driver.enabled and not settings.driver.removes:
         # A generation's last branch first: beyond it no flavour would help.
         found += flavour.last_branch_refusals(gpus, wanted)
         found += flavour.flavour_refusals(gpus, wanted)

@@ -97,7 +97,7 @@ def minimum_refusals(wanted: WantedDriver) -> Iterator[Refusal]:
 
 def end_of_life(settings: Settings, wanted: WantedDriver, today: date) -> Iterator[Caution]:
     """Tell of a branch that gets no more fixes, with the date, or that no table knows."""
-    if not settings.driver.enabled or wanted.branch is None:
+    if not settings.driver.enabled or settings.driver.removes or wanted.branch is None:
         return
     known = tables.drivers().branches.get(wanted.branch)
     if known is not None and known.end_of_life != "past" and known.end_of_life >= f"{today:%Y-%m}":

@@ -41,7 +41,7 @@ class WantedDriver:
 
 def installed_by_gpunode(settings: Settings) -> bool:
     """Say whether the settings let gpunode install the driver."""
-    return settings.driver.enabled and settings.driver.source != "present"
+    return settings.driver.installs
 
 
 def wanted_driver(settings: Settings, gpus: Sequence[PciGpu], driver: DriverState) -> WantedDriver:

@@ -19,9 +19,10 @@ def system_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Ref
     """Refuse what is in no table of supported systems, and a Tegra's driver, which belongs to the board."""
     supported = tables.distributions()
     found = tables.distribution(system.id, system.version_id)
-    if system.tegra and (installed_by_gpunode(settings) or settings.cuda.enabled):
+    changes_driver = installed_by_gpunode(settings) or settings.driver.removes
+    if system.tegra and (changes_driver or settings.cuda.enabled):
         yield Refusal(
-            "driver" if installed_by_gpunode(settings) else "cuda",
+            "driver" if changes_driver else "cuda",
             "this is a Tegra board: its driver and its CUDA belong to the board's own software (JetPack)",
             "CUDA installation guide for Linux",
             "set driver.source = 'present' and cuda.enabled = False, or take the node out of the inventory",
@@ -111,7 +112,7 @@ def gpu_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
 
 def gpu_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
     """Tell what comes of a driver without a GPU."""
-    if not machine.has_gpu and _may_lack_gpu(settings):
+    if not machine.has_gpu and _may_lack_gpu(settings) and not settings.driver.removes:
         yield Caution(
             "gpu",
             "no NVIDIA GPU is on the PCI bus: the driver is installed, it cannot be loaded, and the verdict will be no "
@@ -122,4 +123,5 @@ def gpu_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
 
 
 def _may_lack_gpu(settings: Settings) -> bool:
-    return installed_by_gpunode(settings) and settings.driver.without_gpu == "install"
+    asked = settings.driver
+    return asked.removes or (asked.installs and asked.without_gpu == "install")

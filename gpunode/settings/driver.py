@@ -31,14 +31,15 @@ class DriverSettings(Component):
     summary: ClassVar[str] = "The NVIDIA driver: kernel module, user-space libraries, nvidia-smi."
 
     enabled: bool = Field(True, description="false: gpunode leaves the driver alone, and does not judge it either.")
-    source: Literal["cuda-repository", "distribution", "runfile", "present"] = Field(
+    source: Literal["cuda-repository", "distribution", "runfile", "present", "absent"] = Field(
         "cuda-repository",
         description=(
             "Where it comes from: NVIDIA's CUDA repository; the `distribution`'s own archive (Debian: DKMS packages of "
             "contrib and non-free; Ubuntu: headless server packages and modules signed by Canonical; Arch: modules for "
             "linux and linux-lts, DKMS for other kernels, and the default there, since NVIDIA has no repository for "
             "it), by the mirror that the node uses; NVIDIA's own installer (`runfile`: "
-            "NVIDIA-Linux-x86_64-VERSION.run); or `present`: already there, only verified."
+            "NVIDIA-Linux-x86_64-VERSION.run); `present`: already there, only verified; or `absent`: whatever driver "
+            "is there is removed, with all that gpunode set up for it (docs/how-to/remove-the-driver.md)."
         ),
     )
     flavour: Literal["auto", "open", "proprietary"] = Field(
@@ -120,8 +121,9 @@ class DriverSettings(Component):
     rollback: Literal["required", "best-effort"] = Field(
         "required",
         description=(
-            "Before the driver is changed its installed packages (or its .run file) are saved on the node: `required` "
-            "changes nothing where one of them is not to be had any more, `best-effort` goes on without a way back."
+            "Before the driver is changed or removed its installed packages (or its .run file) are saved on the node: "
+            "`required` changes nothing where one of them is not to be had any more, `best-effort` goes on without a "
+            "way back."
         ),
     )
     persistenced: bool = Field(
@@ -147,11 +149,21 @@ class DriverSettings(Component):
         version = values.get("version")
         if version is None:
             # Which branch a distribution has is known when the node is.
-            elsewhere = values.get("source") in ("present", "distribution")
+            elsewhere = values.get("source") in ("present", "absent", "distribution")
             return values if elsewhere else {**values, "branch": DEFAULT_BRANCH}
         # A version that is not one is refused by its own field; here it must not hide that message behind another.
         branch = version.split(".")[0] if isinstance(version, str) else ""
         return {**values, "branch": branch if len(branch) == 3 and branch.isascii() and branch.isdigit() else None}
+
+    @property
+    def installs(self) -> bool:
+        """Say whether gpunode installs the driver."""
+        return self.enabled and self.source not in ("present", "absent")
+
+    @property
+    def removes(self) -> bool:
+        """Say whether gpunode takes the driver away."""
+        return self.enabled and self.source == "absent"
 
     def contradictions(self) -> list[tuple[str, str]]:
         """Return a version outside of its branch, and what a runfile needs to be told."""

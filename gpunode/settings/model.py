@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gpunode.settings import without_driver
 from gpunode.settings.component import Component
 from gpunode.settings.containerd import ContainerdSettings
 from gpunode.settings.cuda import CudaSettings
@@ -194,7 +195,7 @@ def settings_from(data: Mapping[str, Any], foreign: Collection[str] | None = Non
         problems += wrong
         if found is not None:
             parts[name] = found
-    problems += _between(parts)
+    problems += [*_between(parts), *without_driver.contradictions(parts)]
     if problems:
         raise SettingsError(problems)
     return Settings.model_validate(parts)

@@ -14,6 +14,7 @@ from gpunode.verify.driver import driver
 from gpunode.verify.mig import mig
 from gpunode.verify.mps import mps
 from gpunode.verify.next_boot import next_boot
+from gpunode.verify.no_driver import no_driver
 from gpunode.verify.repositories import repositories
 from gpunode.verify.toolkit import toolkit
 
@@ -22,7 +23,9 @@ def judge(settings: Settings, node: Node) -> tuple[Finding, ...]:
     """Return one finding per thing that the settings ask of a node, good ones included."""
     settings = on_system(settings, node.operating_system)
     findings: list[Finding] = []
-    if settings.driver.enabled:
+    if settings.driver.removes:
+        findings += no_driver(settings, node)
+    elif settings.driver.enabled:
         findings += driver(settings, node)
         findings += health(node)
     if settings.cuda.enabled:

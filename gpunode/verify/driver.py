@@ -101,10 +101,10 @@ def _installed_by(settings: Settings, node: Node) -> Iterator[Finding]:
     asked, driver = settings.driver, node.driver
     if asked.source == "present" or (asked.source != "runfile" and not driver.runfile):
         return
-    ways = [name for name, there in (("runfile", driver.runfile), ("packages", bool(driver.packages))) if there]
+    ways = driver.ways
     wanted = "runfile" if asked.source == "runfile" else "packages"
     yield compared(
-        "driver", Subject.INSTALLED_BY, " and ".join(ways) or None, wanted, ways == [wanted],
+        "driver", Subject.INSTALLED_BY, " and ".join(ways) or None, wanted, ways == (wanted,),
         remedy=RUN if asked.migrate or not ways else f"set driver.migrate = True and {RUN}",
         cause="a runfile and packages overwrite each other's files" if len(ways) > 1 else None,
     )  # fmt: skip

@@ -61,6 +61,8 @@ remove_driver() { apt_get remove "$@"; }
 forget() {
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" != config-files ] || dpkg --purge "$1"
 }
+unneeded() { apt-get -s -q autoremove 2>/dev/null | sed -n 's/^Remv \([^ ]*\).*/\1/p'; }
+remove_unneeded() { apt_get purge "$@"; }
 finish_half() { dpkg --force-confold --configure -a > /dev/null 2>&1 < /dev/null; }
 finish_first() {
   apt_get --fix-broken install && [ -z "$(dpkg --audit)" ] || return 1

@@ -81,6 +81,8 @@ remove_driver() { dnf_run --disableplugin=versionlock remove "$@"; }
 forget() {
   for each in $streamed; do rm -f "/etc/dnf/modules.d/$each.module"; done
 }
+unneeded() { dnf -q -C --disableplugin=versionlock repoquery --unneeded --qf '%{name}' 2>/dev/null | sort -u; }
+remove_unneeded() { dnf_run remove "$@"; }
 unlocked() { :; }
 """
 )

@@ -43,6 +43,7 @@ class Family(Protocol):
     + release NAME..., keep NAME: take a hold away for the change, and set it again
     + install_driver: bring $arguments about; fail where the manager refuses or fails
     + remove_driver NAME...: remove packages; forget NAME: remove the configuration that one left behind
+    + unneeded: print the packages that came as dependencies and that nothing needs; remove_unneeded NAME...
     + finish_half: finish what the manager left half-done; finish_first: where there was no driver before, finish the
       new one instead of removing it, or fail
     + put_back: bring back $files, and remove the packages $added

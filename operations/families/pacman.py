@@ -141,9 +141,16 @@ install_driver() {{
   unlocked
   # What depends on it gets the other one a moment later.
   [ -z "$leaving" ] || pacman_run -Rdd $leaving || return 1
-  [ -z "$new" ] || pacman_run -U --ask 4 $new
+  [ -n "$new" ] || return 0
+  pacman -Qq > "$checkpoint/before"
+  pacman_run -U --ask 4 $new || return 1
+  # What came along was not asked for by anybody.
+  along=$(pacman -Qq | grep -vxF -f "$checkpoint/before" | grep -vxF "$(printf '%s\n' $coming)" || true)
+  [ -z "$along" ] || pacman_run -D --asdeps $along > /dev/null
 }}
 remove_driver() {{ pacman_run -R "$@"; }}
+unneeded() {{ pacman -Qdtq || true; }}
+remove_unneeded() {{ pacman_run -R "$@"; }}
 forget() {{ :; }}
 finish_half() {{
   tries=0

@@ -62,6 +62,11 @@ install_driver() {{
     $coming $leaving
 }}
 remove_driver() {{ without_locks "$*" zypp remove "$@"; }}
+unneeded() {{
+  zypper -n --no-refresh packages --unneeded 2>/dev/null |
+    awk -F '|' '$1 ~ /^ *i/ {{gsub(/ /, "", $3); print $3}}' | sort -u
+}}
+remove_unneeded() {{ zypp remove "$@"; }}
 """
 )
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from operations.driver_transaction import DRIVER
 from operations.script import script
-from operations.transaction import transaction_text
+from operations.transaction import Transaction, transaction_text
 
-# `packages`: NAME VERSION WANT STATUS; `repository`: NAME VERSION; `manual`: NAME. `no-module`: none is built.
+# `packages`: NAME VERSION WANT STATUS; `repository`: NAME VERSION; `manual`: NAME; `along`: NAME, and which package it
+# came along for. `no-module`: none is built.
 _PROGRAMS = {
     "dpkg-query": r"""
 shift; [ "$1" = -f ] && format=$2; shift 2
@@ -38,8 +39,14 @@ esac; done
     "apt-get": r"""
 set_version() { sed -i "/^$1 /d" "$STATE/packages"; echo "$1 $2 install installed" >> "$STATE/packages"; }
 action=; items=
+case "$*" in *autoremove*)
+  while read -r name needed_by; do
+    if grep -q "^$name " "$STATE/packages" && ! grep -q "^$needed_by " "$STATE/packages"; then echo "Remv $name [1]"; fi
+  done < "$STATE/along"; exit;;
+esac
 for word in "$@"; do case "$word" in
   install|download|remove) action=$word;;
+  purge) action=remove;;
   -*) ;;
   */*.deb|*=*|*-) [ -z "$action" ] || items="$items $word";;
   *) [ "$action" != remove ] || items="$items $word-";;
@@ -52,7 +59,7 @@ for item in $items; do case "$item" in
     else set_version "${item%%=*}" "${item#*=}"; fi;;
   *-) sed -i "/^${item%-} /d" "$STATE/packages";;
 esac
-[ "$action" = install ] && [ -e "$STATE/apt-dies" ] || continue
+[ "$action" != download ] && [ -e "$STATE/apt-dies" ] || continue
 rm "$STATE/apt-dies"; echo "E: sub-process died" >&2; exit 100
 done
 """,
@@ -74,9 +81,13 @@ found=$(awk '$1 == "nvidia-open" {sub(/-[0-9]+$/, "", $2); print $2}' "$STATE/pa
 [ -n "$found" ] || [ ! -e "$STATE/module" ] || found=$(cat "$STATE/module")
 [ -n "$found" ] && echo "$found"
 """,
+    "rmmod": r"""
+[ ! -e "$STATE/in-use" ]
+""",
     "modprobe": r"""
 case "$*" in
-  "-r "*) rm -rf "$ROOT/sys/module/nvidia";;
+  "-r "*) [ ! -e "$STATE/in-use" ] || { echo "modprobe: FATAL: Module $2 is in use." >&2; exit 1; }
+    rm -rf "$ROOT/sys/module/nvidia";;
   nvidia) version=$(modinfo -F version nvidia) || exit 1
     ! grep -qx "$version" "$STATE/does-not-load" 2>/dev/null || { echo "modprobe: ERROR: No such device" >&2; exit 1; }
     mkdir -p "$ROOT/sys/module/nvidia"; echo "$version" > "$ROOT/sys/module/nvidia/version";;
@@ -91,6 +102,7 @@ exit "$(cat "$STATE/smi" 2>/dev/null || echo 0)"
 case "$1" in
   is-enabled) grep -qx "$3" "$STATE/enabled" 2>/dev/null;;
   enable) echo "$3" >> "$STATE/enabled";;
+  disable) sed -i "/^$3\$/d" "$STATE/enabled";;
   *) exit 1;;
 esac
 """,
@@ -117,6 +129,7 @@ class SimulatedDpkg:
         versions = {name.replace("_", "-"): version for name, version in installed.items()}
         self.write("packages", *(f"{name} {version} hold installed" for name, version in versions.items()))
         self.write("manual", *versions)
+        self.write("along")
         self.write("repository", *(f"{name} {version}" for name, version in versions.items()))
 
     def write(self, name: str, *lines: str) -> None:
@@ -143,7 +156,11 @@ class SimulatedDpkg:
             "runfiles": "", "before_version": "", "before_install": "--silent --before", "uninstall": "--silent",
             "before_uninstall": "--silent --leave-before", "installer_log": "/var/log/nvidia-installer.log", **more,
         }  # fmt: skip
-        text = transaction_text(DRIVER, "target-1", variables)
+        return self.transact(DRIVER, variables)
+
+    def transact(self, transaction: Transaction, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        """Run a transaction with its variables, in this node's folders."""
+        text = transaction_text(transaction, "target-1", variables)
         text = text.replace("folder=/var/lib/gpunode/transactions", f"folder={self.state}", 1)
         for place in PLACES:
             text = re.sub(rf"(?<![\w./]){re.escape(place)}", f"{self.root}{place}", text)
