@@ -36,7 +36,7 @@ def boot_refusals(
     + installed: names of the driver's packages: what came from another source goes, its modules too
     """
     kernel = boot.next_kernel
-    if kernel is None or not settings.driver.enabled or settings.driver.removes:
+    if kernel is None or not settings.driver.enabled:
         return
     builds, source = built_on_node(settings, system, boot), driver_source(settings, system, boot)
     asked = settings.driver.version or settings.driver.branch

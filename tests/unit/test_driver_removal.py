@@ -20,7 +20,7 @@ from gpunode.driver import DriverState
 from gpunode.driver_packages import DriverPackages, Simulation
 from gpunode.findings import FindingClass
 from gpunode.plan import plan
-from gpunode.preflight import refusals
+from gpunode.preflight import cautions, refusals
 from gpunode.reboot import RunningBoot, obstacles
 from gpunode.settings import SettingsError, settings_from
 from gpunode.verify import judge
@@ -29,7 +29,7 @@ from operations.driver_removal import removal_transaction
 from operations.families import APT, FAMILIES
 from tests.unit.simulated_dpkg import SimulatedDpkg
 from tests.unit.simulated_host import Host, commands
-from tests.unit.test_preflight import H100, machine
+from tests.unit.test_preflight import B200, H100, P100, machine
 from tests.unit.test_verify import GOOD
 
 OLD = "580.82.07"
@@ -59,6 +59,17 @@ def test_a_node_whose_driver_is_to_go_needs_no_gpu_no_headers_and_no_branch() ->
     boot = Boot("6.1.0", "6.1.0", "link", (Kernel("6.1.0", headers=False),), secure_boot=True)
     assert refusals(settings_from(ABSENT), machine(gpus=(), boot=boot)) == ()
     assert refusals(settings_from(ABSENT), machine(gpus=(H100,), driver=replace(PACKAGED, runfile=True))) == ()
+
+
+@pytest.mark.pure
+def test_what_is_to_go_need_neither_drive_the_gpus_nor_be_maintained() -> None:
+    old = replace(PACKAGED, module_version="340.108", loaded_version=None, loaded_flavour=None)
+    there = machine(gpus=(B200, P100), driver=old)
+    assert refusals(settings_from(ABSENT), there) == ()
+    assert [item for item in cautions(settings_from(ABSENT), there) if item.component == "driver"] == []
+    present = {**ABSENT, "driver": {"source": "present"}}
+    assert refusals(settings_from(present), there) != ()
+    assert [item for item in cautions(settings_from(present), there) if item.component == "driver"] != []
 
 
 @pytest.mark.pure
@@ -148,8 +159,11 @@ def test_what_others_need_of_the_driver_stays(host: Host) -> None:
 
 @pytest.mark.pure
 def test_a_driver_that_was_removed_and_is_loaded_is_booted_out_of_whatever_the_next_boot_has() -> None:
-    bare = replace(GOOD, driver=replace(NONE, loaded_version=OLD))
-    running = RunningBoot("aaaa", 5_000_000, container=True)
+    # Nothing keeps nouveau out of its next boot.
+    boot = Boot("6.1.0", "6.1.0", "link", (Kernel("6.1.0", headers=False),))
+    bare = replace(GOOD, driver=replace(NONE, loaded_version=OLD), boot=boot)
+    running = RunningBoot("aaaa", 5_000_000)
+    assert obstacles(bare, running) != ()
     assert obstacles(bare, running, absent=True) == ()
     # Not twice for the same.
     assert "before" in obstacles(bare, replace(running, tried="none"), absent=True)[0]
@@ -250,6 +264,18 @@ def test_a_runfile_s_driver_and_packages_over_it_go_together(node: Machine) -> N
     done = node.remove()
     assert (done.returncode, node.journal, set(node.packages)) == (0, "done", {"old-tool"}), done.stderr
     assert (node.state / "uninstalled").read_text() == "--silent\n"
+
+
+@pytest.mark.simulated
+def test_a_runfile_s_driver_goes_alone_and_its_services_start_at_no_boot(tmp_path: Path) -> None:
+    node = Machine(tmp_path, old_tool="1")
+    node.write("enabled", "nvidia-persistenced")
+    uninstaller = node.root / "usr/bin/nvidia-uninstall"
+    uninstaller.parent.mkdir(parents=True)
+    uninstaller.write_text('#!/bin/sh\nrm "$0"\n')
+    uninstaller.chmod(0o755)
+    done = node.remove()
+    assert (done.returncode, node.journal, node.enabled) == (0, "done", ""), done.stderr
 
 
 @pytest.mark.simulated
