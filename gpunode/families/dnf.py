@@ -19,21 +19,29 @@ _BEGIN, _END = "# gpunode: locked with the", "# gpunode: end"
 
 @dataclass(frozen=True)
 class LockedPackages(DriverPackages):
-    """Hold the driver's packages by rpm; `locklist` is versionlock's whole list, None without the plugin."""
+    """Hold the driver's packages by rpm; `locklist` is versionlock's whole list, None without the plugin.
+
+    `every` are (name, version) of what may be there several times, side by side: kernels.
+    """
 
     locklist: str | None = None
+    every: tuple[tuple[str, str], ...] = ()
 
 
-def locked(text: str, keep: Mapping[str, str], group: str = "driver") -> str:
+def locked(text: str, keep: Mapping[str, str], group: str = "driver", every: Iterable[tuple[str, str]] = ()) -> str:
     """Return versionlock's list with our part of a group naming `keep` (name -> version), none where it is empty.
 
+    Of a name with entries dnf sees those versions and no others: each that is installed needs its own.
+
     + group: driver or toolkit
+    + every: (name, version) of what is there at several versions; names that are not kept do not count
     """
     begin = f"{_BEGIN} {group}"
     rest = re.sub(rf"^{re.escape(begin)}\n.*?^{re.escape(_END)}\n", "", text, flags=re.MULTILINE | re.DOTALL)
     if not keep:
         return rest
-    entries = "".join(f"{name}-{rpm.with_epoch(version)}.*\n" for name, version in sorted(keep.items()))
+    pairs = {*keep.items(), *((name, version) for name, version in every if name in keep)}
+    entries = "".join(f"{name}-{rpm.with_epoch(version)}.*\n" for name, version in sorted(pairs))
     glue = "" if not rest or rest.endswith("\n") else "\n"
     return f"{rest}{glue}{begin}\n{entries}{_END}\n"
 
@@ -46,9 +54,9 @@ def nevra(name: str, version: str) -> str:
 def parse_driver_packages(lines: list[str]) -> LockedPackages:
     """Parse `package=WANT NAME VERSION` lines, and versionlock's list."""
     found = values(lines)
-    packages, held, twice = rpm.parse_driver(lines)
+    packages, held, twice, every = rpm.parse_driver(lines)
     text = (decoded(found, "locklist") or "") if found.get("locking") == "yes" else None
-    return LockedPackages(tuple(sorted(packages.items())), tuple(sorted(held)), twice, locklist=text)
+    return LockedPackages(tuple(sorted(packages.items())), tuple(sorted(held)), twice, locklist=text, every=every)
 
 
 def parse_offers(lines: list[str]) -> Offers:

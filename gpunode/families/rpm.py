@@ -47,21 +47,26 @@ def parse_installed(lines: list[str]) -> InstalledPackages:
     return InstalledPackages(tuple(sorted(pairs(repeated(lines, "package")))), False)
 
 
-def parse_driver(lines: list[str]) -> tuple[dict[str, str], set[str], bool]:
-    """Parse `package=WANT NAME VERSION` lines: name -> version, those that are held, and whether any is there twice."""
+def parse_driver(lines: list[str]) -> tuple[dict[str, str], set[str], bool, tuple[tuple[str, str], ...]]:
+    """Parse `package=WANT NAME VERSION` lines: name -> version, those that are held, and whether any is there twice.
+
+    Last come all (name, version) of those that may be there several times, kernels above all.
+    """
     if values(lines).get("rpm") != "0":
         raise ParseError("rpm gave no answer")
     packages: dict[str, str] = {}
-    held, twice = set(), False
+    held, twice, every = set(), False, set()
     for line in repeated(lines, "package"):
         want, _, rest = line.partition(" ")
         ((name, version),) = pairs([rest])
         # Of anything but a kernel's two versions are what an interruption left; one version twice is two architectures.
         twice = twice or (packages.get(name, version) != version and _PER_KERNEL.fullmatch(name) is None)
         packages[name] = version
+        if _PER_KERNEL.fullmatch(name):
+            every.add((name, version))
         if want == "hold":
             held.add(name)
-    return packages, held, twice
+    return packages, held, twice, tuple(sorted(every))
 
 
 def newest_first(found: Iterable[tuple[str, str]]) -> Offers:

@@ -84,7 +84,7 @@ def _patterns(entry: str) -> list[str]:
 def parse_driver_packages(lines: list[str]) -> LockedPackages:
     """Parse `package=WANT NAME VERSION` lines, zypper's file of locks, and the names of ours."""
     found = values(lines)
-    packages, held, twice = rpm.parse_driver(lines)
+    packages, held, twice, _ = rpm.parse_driver(lines)
     return LockedPackages(
         tuple(sorted(packages.items())),
         tuple(sorted(held)),

@@ -177,7 +177,7 @@ class _Dnf:
                 "/etc/dnf/plugins/versionlock.conf, or set driver.hold = False"
             )
         there = state.locklist or ""
-        text = locked(there, keep)
+        text = locked(there, keep, every=state.every)
         if text != there:
             yield write_command(LOCKLIST, text)
 

@@ -492,6 +492,23 @@ def test_the_whole_set_is_locked_and_the_second_time_there_is_nothing_to_do(host
     assert base64.b64encode(THEIRS.encode()).decode() in write
 
 
+def test_each_of_several_kernels_that_are_there_is_locked(host: Host) -> None:
+    lines = ["rpm=0", "locking=yes", f"package=install nvidia-open {EVR}"]
+    lines += [f"package=install kernel-core 5.14.0-{each}.el9" for each in (362, 427, 503)]
+    read = dnf.parse_driver_packages(lines)
+    host.readings[DriverPackagesFact] = read
+    (write,) = commands(driver_packages.held, host, family="dnf", hold=True, kernel=True)
+    wanted = dnf.locked("", read.to_hold(True), every=read.every)
+    assert base64.b64encode(wanted.encode()).decode() in write
+    assert [line for line in wanted.splitlines() if "kernel" in line] == [
+        f"kernel-core-0:5.14.0-{each}.el9.*" for each in (362, 427, 503)
+    ]
+    host.readings[DriverPackagesFact] = replace(read, locklist=wanted)
+    assert commands(driver_packages.held, host, family="dnf", hold=True, kernel=True) == []
+    # Kernels are not held unasked.
+    assert "kernel" not in dnf.locked("", read.to_hold(False), every=read.every)
+
+
 def test_without_the_plugin_a_hold_is_refused_with_the_remedy_and_no_hold_needs_none(host: Host) -> None:
     host.readings[DriverPackagesFact] = state(locklist=None)
     assert commands(driver_packages.held, host, family="dnf", hold=True, kernel=False) == []
