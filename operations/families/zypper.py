@@ -136,7 +136,8 @@ class _Zypper:
         for path, wanted in steps:
             if there[path] != wanted:
                 there[path] = wanted
-                yield write_command(path, wanted)
+                # As it was before the first lock: zypper makes the file itself.
+                yield write_command(path, wanted) if wanted else script_command('rm -f "$path"', path=path)
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
         found: InstalledPackages = known(

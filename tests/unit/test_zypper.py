@@ -248,6 +248,10 @@ def test_a_name_is_ours_before_its_lock_is_there_and_until_it_is_gone(host: Host
     gone = commands(driver_packages.held, host, family="zypper", hold=False, kernel=False)
     assert [zypper.OURS in command for command in gone] == [False, True]
     assert base64.b64encode(THEIRS.encode()).decode() in gone[0]
+    # A file that zypper made for our locks alone goes with them.
+    host.readings[DriverPackagesFact] = state(*zypper.locked("", (), SET))
+    alone = commands(driver_packages.held, host, family="zypper", hold=False, kernel=False)
+    assert ['rm -f "$path"' in command for command in alone] == [True, True]
 
 
 # --- what the repositories offer, and what zypper would do -----------------------------------------------------------
