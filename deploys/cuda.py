@@ -5,6 +5,7 @@ from deploys.repositories import trust
 from gpunode.cuda import ARCH_HOME
 from gpunode.driver_packages import on_system
 from gpunode.runfile import cuda_runfile
+from gpunode.settings import CudaSettings
 from operations import cuda as toolkits
 from operations import files, packages
 
@@ -21,19 +22,13 @@ def cuda() -> None:
         return
     if asked.source == "runfile":
         _runfile()
-    elif asked.source == "distribution":
-        packages.installed(
-            name=f"Install CUDA toolkit {asked.version}", family=distribution().family, wanted={"cuda": asked.version}
-        )
     else:
-        toolkits.none_half_installed(name="Undo a CUDA runfile that was interrupted", version=asked.version)
-        trust("cuda")
-        packages.installed(
-            name=f"Install CUDA toolkit {asked.version}",
-            family=distribution().family,
-            wanted={f"cuda-toolkit-{asked.version.replace('.', '-')}": None},
-            repository="cuda",
+        toolkits.none_half_installed(
+            name="Undo a CUDA runfile that was interrupted",
+            version=asked.version,
+            shared=asked.source == "cuda-repository",
         )
+        _packages(asked)
     at_home = asked.source == "distribution"
     toolkits.linked(
         name=f"Point /usr/local/cuda at {asked.version}", version=asked.version, home=ARCH_HOME if at_home else ""
@@ -43,6 +38,20 @@ def cuda() -> None:
         files.template(name="Put CUDA on the PATH", path=profile, source="cuda.sh")
     else:
         files.absent(name="Take CUDA off the PATH", path=profile)
+
+
+def _packages(asked: CudaSettings) -> None:
+    wanted: dict[str, str | None] = {"cuda": asked.version}
+    repository = ""
+    if asked.source == "cuda-repository":
+        trust("cuda")
+        wanted, repository = {f"cuda-toolkit-{asked.version.replace('.', '-')}": None}, "cuda"
+    packages.installed(
+        name=f"Install CUDA toolkit {asked.version}",
+        family=distribution().family,
+        wanted=wanted,
+        repository=repository,
+    )
 
 
 def _runfile() -> None:

@@ -30,7 +30,9 @@ if [ -e "$toolkit" ]; then mv -T "$toolkit" "$toolkit.gpunode-before"; fi
 mkdir -p "$runfiles/tmp"
 run_installer "$installer_log" "$runfile" --silent --toolkit --toolkitpath="$toolkit" --no-man-page --override \
   --tmpdir="$runfiles/tmp" || {
-  echo "gpunode: CUDA $version was not installed; what was there before is put back" >&2; exit 1; }
+  echo "gpunode: CUDA $version was not installed; what was there before is put back" >&2
+  blameless || reject "the installer of CUDA $release exits $code: ${advice:-see its log}"
+  exit 1; }
 said=$("$toolkit/bin/nvcc" --version 2>&1) || true
 case "$said" in *"release $version,"*) ;; *) reject "CUDA $version is installed, and its nvcc says: $said";; esac
 # Its version.json need not tell the release (facts/cuda.py).
@@ -64,15 +66,16 @@ elif [ -L /usr/local/cuda ]; then rm -f /usr/local/cuda; fi
 
 
 @node_operation
-def none_half_installed(version: str) -> Iterator[Any]:
+def none_half_installed(version: str, shared: bool = True) -> Iterator[Any]:
     """Undo an interrupted installation by a .run file before packages come, and refuse them over what that brings back.
 
     + version: major.minor of the toolkit that packages are to bring
+    + shared: whether they bring it into the folder of the .run file's
     """
     yield from settled(CUDA)
     there = known(host.get_fact(CudaToolkits), "the CUDA toolkits")
     # In preparation nothing is undone yet.
-    if version in there.by_runfile and host.state is not None and host.state.is_executing:
+    if shared and version in there.by_runfile and host.state is not None and host.state.is_executing:
         raise OperationRefused(
             f"/usr/local/cuda-{version} was installed by a runfile, and packages would be mixed with it; remove it "
             f"(`/usr/local/cuda-{version}/bin/cuda-uninstaller`), or set cuda.source = 'runfile'"

@@ -92,6 +92,13 @@ run_installer() {{
   [ -z "$advice" ] || echo "gpunode: $advice" >&2
   return "$code"
 }}
+# Says whether the last one cannot be blamed: a disk that is full, or somebody who stopped it (128 and more).
+blameless() {{
+  case "$code:$(tail -n 40 "$log")" in
+    *'No space left on device'*) return 0;;
+    [0-9]:*|[0-9][0-9]:*|1[01][0-9]:*|12[0-7]:*) return 1;;
+  esac
+}}
 """
 
 RUNFILE = (
@@ -168,12 +175,8 @@ fi
 # Without arguments there is nothing to install but what DKMS builds as it is proven.
 [ -z "$install" ] || install_runfile "$runfile" $install || {
   echo "gpunode: the driver $upstream was not installed; what was there before is put back" >&2
-  # A disk that is full, or somebody who stopped it (128 and more), is no fault of the installer's.
-  case "$code:$(tail -n 40 "$log")" in
-    *'No space left on device'*) ;;
-    [0-9]:*|[0-9][0-9]:*|1[01][0-9]:*|12[0-7]:*) reject "the installer of $upstream exits $code: \
-${advice:-see its log}; another kernel, its headers, gcc, make or dkms make it another try";;
-  esac
+  blameless || reject "the installer of $upstream exits $code: \
+${advice:-see its log}; another kernel, its headers, gcc, make or dkms make it another try"
   exit 1; }
 [ "$(library_version)" = "$upstream" ] || reject "$upstream was installed, and the library is $(library_version)"
 prove

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.simulated
 _INSTALLER = r"""#!/bin/sh
 for word in "$@"; do case "$word" in --toolkitpath=*) toolkit=${word#*=};; esac; done
 mkdir -p "$toolkit/bin"; [ ! -e "$ROOT/dies" ] || kill -9 "$PPID"; ln -sfn "$toolkit" "$ROOT/usr/local/cuda"
+[ ! -e "$ROOT/fault" ] || eval "$(cat "$ROOT/fault")"
 [ ! -e "$ROOT/full" ] || { echo '[ERROR]: No space left on device' > "$ROOT/cuda.log"; exit 1; }
 printf '#!/bin/sh\necho "Cuda compilation tools, release %s, V1"\n' "$(cat "$ROOT/says")" > "$toolkit/bin/nvcc"
 printf '{"cuda": {"name": "CUDA SDK", "version": "%s"}}\n' "$(cat "$ROOT/tells")" > "$toolkit/version.json"
@@ -128,6 +129,18 @@ def test_an_installer_that_fails_leaves_no_half_toolkit_and_the_link_as_it_was(n
     done = node.change("12.9")
     assert (done.returncode, node.toolkit("12.9").exists()) == (1, False)
     assert "cuda.run exits 1; the end of" in done.stderr and "a file system is full" in done.stderr
+    # A disk is no proof against the installer.
+    assert node.journal == "restored"
+
+
+@pytest.mark.parametrize("fault, journal", [("exit 1", "failed"), ("exit 127", "failed"), ("kill -9 $$", "restored")])
+def test_an_installer_that_fails_by_itself_is_not_run_again_and_one_that_was_killed_is(
+    node: Machine, fault: str, journal: str
+) -> None:
+    (node.root / "fault").write_text(fault)
+    done = node.change()
+    assert (done.returncode, node.journal, node.toolkit("12.9").exists()) == (1, journal, False)
+    assert ("the installer of CUDA 12.9.1 exits" in done.stderr) == (journal == "failed")
 
 
 def test_a_toolkit_that_is_replaced_comes_back_where_the_new_one_does_not_work(node: Machine) -> None:

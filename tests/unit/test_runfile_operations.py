@@ -143,19 +143,32 @@ def test_packages_of_cuda_come_after_an_interrupted_runfile_was_undone_and_not_o
     assert host.refusals == []
 
 
-def test_the_deploy_asks_for_packages_of_cuda_only_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_in_another_folder_come_over_nothing_that_a_runfile_brought(host: Host) -> None:
+    host.readings |= {
+        CudaFact: toolkits_of(("12.9",)), TransactionJournal: Journal("began", "t", None, False)
+    }  # fmt: skip
+    asked: dict[str, Any] = {"version": "12.9", "shared": False}
+    (command,) = commands(operations_cuda.none_half_installed, host, **asked)
+    assert "undo" in command
+    assert host.refusals == []
+
+
+@pytest.mark.parametrize("source", ["cuda-repository", "distribution"])
+def test_the_deploy_asks_for_packages_of_cuda_only_after_that(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     calls: list[str] = []
     for name in ("toolkits", "packages", "files"):
         monkeypatch.setattr(cuda_deploy, name, Mock())
         for called in ("none_half_installed", "installed", "linked", "template", "absent"):
             recorder = Mock(side_effect=lambda *, told=f"{name}.{called}", **_: calls.append(told))
             setattr(getattr(cuda_deploy, name), called, recorder)
-    monkeypatch.setattr(cuda_deploy, "settings", lambda: settings_from({}))
+    monkeypatch.setattr(cuda_deploy, "settings", lambda: settings_from({"cuda": {"source": source}}))
     monkeypatch.setattr(cuda_deploy, "node", lambda: GOOD)
     monkeypatch.setattr(cuda_deploy, "distribution", Mock())
     monkeypatch.setattr(cuda_deploy, "trust", lambda name: None)
     inspect.unwrap(cuda_deploy.cuda)()
     assert calls == ["toolkits.none_half_installed", "packages.installed", "toolkits.linked", "files.template"]
+    ((_, told),) = vars(cuda_deploy)["toolkits"].none_half_installed.call_args_list
+    assert told["shared"] == (source == "cuda-repository")
 
 
 @pytest.mark.parametrize("dkms", [True, False])
