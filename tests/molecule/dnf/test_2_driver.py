@@ -78,6 +78,15 @@ def test_a_version_that_is_not_there_is_refused_with_those_that_are(plain: Node,
     assert "3:570.172.08-1.el9" in run.printed
 
 
+def test_a_first_driver_that_does_not_load_leaves_neither_packages_nor_its_stream(plain: Node, driver: Driver) -> None:
+    failed = driver.run(plain, version=BROKEN_VERSION)
+    assert failed.code == 1
+    assert f"the module {BROKEN_VERSION} is installed and does not load" in failed.printed
+    assert lab_nodes.run(plain, SET).stdout == ""
+    assert lab_nodes.run(plain, STREAM).returncode != 0
+    assert lab_nodes.run(plain, ON_DISK).stdout == ""
+
+
 def test_another_branch_s_stream_does_not_hinder_and_the_set_comes_at_one_version_and_is_locked(
     board: Node, driver: Driver, start_times: Callable[[Node], str]
 ) -> None:
