@@ -13,7 +13,10 @@ from operations import driver as kernel_module
 SOFTDEP = "/etc/modprobe.d/gpunode-nvidia-uvm.conf"
 PARAMETERS = "/etc/modprobe.d/gpunode-nvidia.conf"
 NOUVEAU = "gpunode-nouveau.conf"
+DRACUT = "/etc/dracut.conf.d/gpunode-nouveau.conf"
 UMAD = "/etc/modules-load.d/gpunode-nvlink.conf"
+# The families whose initial file systems dracut makes.
+_BY_DRACUT = ("dnf", "zypper")
 
 
 @component("Driver")
@@ -66,6 +69,7 @@ def _none(asked: DriverSettings) -> None:
         ("the NVIDIA module's parameters", PARAMETERS),
         ("the module that reaches NVLink 5's switches", UMAD),
         ("what keeps nouveau out", f"/etc/modprobe.d/{NOUVEAU}"),
+        ("what leaves nouveau out of initial file systems", DRACUT),
     ):
         files.absent(name=f"Forget {what}", path=path)
     _forget_others(None)
@@ -75,6 +79,9 @@ def _keep_nouveau_out() -> None:
     files.template(
         name="Keep nouveau out, from the next boot on", path=f"/etc/modprobe.d/{NOUVEAU}", source="nouveau.conf"
     )
+    if distribution().family in _BY_DRACUT:
+        # An image for any machine has nothing of /etc/modprobe.d in it.
+        files.template(name="Leave nouveau out of initial file systems", path=DRACUT, source="dracut-nouveau.conf")
     initramfs.without_nouveau(name="Make initial file systems that load nouveau anew", blacklist=NOUVEAU)
 
 

@@ -33,7 +33,8 @@ done
 for image in /boot/vmlinuz-*; do
   release=${image#/boot/vmlinuz-}
   [ -e "$image" ] || continue
-  case "$release" in *[!A-Za-z0-9._+~-]*) continue;; esac
+  # A kernel to rescue by is for any machine, and made anew by nobody.
+  case "$release" in *[!A-Za-z0-9._+~-]*|0-rescue-*) continue;; esac
   # Arch's are named after their package, and say in their folder which one that is.
   base=
   for pkgbase in /usr/lib/modules/*/pkgbase; do

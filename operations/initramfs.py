@@ -37,11 +37,15 @@ for release in $releases; do
   inside=$(list_initramfs "$image") || {
     echo "gpunode: the new initial file system of kernel $release cannot be read to its end; the old one stays" >&2
     exit 1; }
-  printf '%s\\n' "$inside" | grep -qF "lib/modules/$release/" || {
+  printf '%s\\n' "$inside" | grep -F "lib/modules/$release/" > /dev/null || {
     echo "gpunode: the new initial file system of kernel $release holds no module of it; the old one stays" >&2
     exit 1; }
-  printf '%s\\n' "$inside" | grep -qF "/$blacklist" || reject "the new initial file system of kernel $release lacks\\
- $blacklist; look for a hook of the node's own that leaves /etc/modprobe.d out"
+  # dracut leaves nouveau out altogether (deploys/driver.py), and /etc/modprobe.d where it makes them for any machine.
+  # To its end: without a reader printf would complain.
+  ! printf '%s\\n' "$inside" | grep '/nouveau\\.ko' > /dev/null ||
+    printf '%s\\n' "$inside" | grep -F "/$blacklist" > /dev/null ||
+    reject "the new initial file system of kernel $release lacks $blacklist; look for a hook of the node's own that\\
+ leaves /etc/modprobe.d out"
   sync -f "$image"
 done
 for release in $releases; do rm -f "$(initramfs_of "$release").gpunode-old"; done
@@ -78,7 +82,7 @@ def without_nouveau(blacklist: str) -> Iterator[Any]:
         if boot.with_nouveau:
             raise OperationRefused(
                 f"the initial file systems of {', '.join(boot.with_nouveau)} were made anew, and still would load "
-                f"nouveau; look at `lsinitramfs`, and whether {blacklist} is in /etc/modprobe.d"
+                f"nouveau; look at `lsinitramfs` (dracut: `lsinitrd`), and whether {blacklist} is in /etc/modprobe.d"
             )
     if any(kernel.initramfs_read for kernel in boot.kernels):
         lines = _images(boot)

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,6 +43,16 @@ SECOND_FAILS = MAKES + f'[ "$release" = {OLD} ] || exit 1\n' + PROGRAMS["update-
 KILLED = PROGRAMS["update-initramfs"] + '\nkill -9 "$PPID"'
 
 
+# SIMULATED: dracut writes into the file that is there, and lsinitrd sorts what its list comes to, whatever that is.
+DRACUT = {
+    "dracut": '[ "$1 $2" = "--quiet --force" ] || exit 3; release=$4; '
+    'text=$(sed "s/RELEASE/$release/" "$TEXT"); printf "%s\\nend\\n" "$text" > "$3"',
+    "lsinitrd": 'inside() { cat "$1"; tail -n 1 "$1" | grep -qx end; }\ninside "$1" | sort; exit $?',
+}
+CUT_OFF = DRACUT["dracut"].replace("end", "")
+FAILS = 'echo half > "$3"; exit 1'
+
+
 class Machine:
     """A folder with a /boot of two kernels, and the programs that make and list their images."""
 
@@ -57,6 +68,15 @@ class Machine:
 
     def image(self, release: str) -> Path:
         return self.boot / f"initrd.img-{release}"
+
+    def by_dracut(self, named: str) -> None:
+        """Have dracut make the images, under the names that a distribution gives them."""
+        for release in (OLD, NEW):
+            self.image(release).rename(self.boot / named.replace("RELEASE", release))
+        for name in PROGRAMS:
+            (self.programs / name).unlink()
+        for name, text in DRACUT.items():
+            self.install(name, text)
 
     def install(self, name: str, text: str) -> None:
         (self.programs / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -78,7 +98,7 @@ class Machine:
 
     @property
     def files(self) -> dict[str, str]:
-        return {path.name: path.read_text() for path in self.boot.glob("initrd*")}
+        return {path.name: path.read_text() for path in self.boot.glob("init*")}
 
     @property
     def state(self) -> str:
@@ -122,6 +142,72 @@ def test_a_new_image_that_is_not_whole_or_not_right_gives_way_to_the_old_one(
     assert says in done.stderr.replace(str(machine.boot), "/boot"), done.stderr
 
 
+@pytest.fixture(params=["initramfs-RELEASE.img", "initrd-RELEASE"], ids=["RHEL", "SUSE"])
+def by_dracut(machine: Machine, request: pytest.FixtureRequest) -> str:
+    machine.by_dracut(request.param)
+    return str(request.param)
+
+
+@pytest.mark.simulated
+def test_dracut_s_images_are_made_anew_without_nouveau_and_nothing_else_is_left(
+    machine: Machine, by_dracut: str
+) -> None:
+    inside = "usr/lib/modules/RELEASE/kernel/ext4.ko"
+    done = machine.rebuild(f"{inside}\n")
+    assert (done.returncode, machine.state) == (0, "done"), done.stderr
+    assert machine.files == {
+        by_dracut.replace("RELEASE", name): f"{inside.replace('RELEASE', name)}\nend\n" for name in (OLD, NEW)
+    }
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    ("program", "text", "ends", "says"),
+    [
+        (FAILS, GOOD, "restored", f"kernel {OLD} could not be made; the old one stays"),
+        (CUT_OFF, GOOD, "restored", "cannot be read to its end"),
+        (DRACUT["dracut"], "usr/lib/modules/RELEASE/nouveau.ko.xz\n", "failed", f"lacks {BLACKLIST}"),
+    ],
+)
+def test_an_image_of_dracut_s_that_is_not_right_gives_way_to_the_old_one(
+    machine: Machine, by_dracut: str, program: str, text: str, ends: str, says: str
+) -> None:
+    before = machine.files
+    machine.install("dracut", program)
+    done = machine.rebuild(text)
+    assert done.returncode != 0
+    assert (machine.files, machine.state) == (before, ends)
+    assert says in done.stderr, done.stderr
+
+
+@pytest.mark.simulated
+def test_dracut_s_images_are_looked_into_and_one_to_rescue_by_is_none_that_boots_next(
+    machine: Machine, by_dracut: str
+) -> None:
+    rescue = "0-rescue-8a6f"
+    (machine.boot / f"vmlinuz-{rescue}").touch()
+    (machine.boot / by_dracut.replace("RELEASE", rescue)).write_text("usr/lib/modules/x/nouveau.ko\nend\n")
+    (machine.boot / by_dracut.replace("RELEASE", NEW)).write_text("cut off")
+    found = {kernel.release: kernel.initramfs_nouveau for kernel in probed(machine).kernels}
+    assert found == {OLD: True, NEW: None}
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(("family", "asked"), [("apt", False), ("dnf", True), ("zypper", True), ("pacman", False)])
+def test_dracut_is_told_to_leave_nouveau_out_where_it_makes_the_images(
+    monkeypatch: pytest.MonkeyPatch, family: str, asked: bool
+) -> None:
+    recorder = Recorder()
+    for name in ("files", "initramfs"):
+        monkeypatch.setattr(driver_deploy, name, recorder)
+    monkeypatch.setattr(driver_deploy, "distribution", lambda: SimpleNamespace(family=family))
+    driver_deploy._keep_nouveau_out()
+    told = [call.get("path") for call in recorder.calls]
+    # Before the images are made anew, which takes it up.
+    assert told == ["/etc/modprobe.d/gpunode-nouveau.conf", *([driver_deploy.DRACUT] if asked else []), None]
+    assert 'omit_drivers+=" nouveau "' in rendered("dracut-nouveau.conf")
+
+
 @pytest.mark.real
 def test_a_rebuild_that_was_killed_is_undone_by_the_next_run(machine: Machine) -> None:
     before = machine.files
@@ -135,7 +221,7 @@ def test_a_rebuild_that_was_killed_is_undone_by_the_next_run(machine: Machine) -
 
 def probed(machine: Machine, *blacklists: tuple[str, str]) -> Boot:
     """Return what the probe reads; each blacklist is (path below the folder, `before` or `after` the images)."""
-    for path in machine.boot.glob("initrd*"):
+    for path in machine.boot.glob("init*"):
         os.utime(path, (1, 1) if not blacklists or blacklists[0][1] == "after" else None)
     for name, moment in blacklists:
         file = machine.folder / name
@@ -216,6 +302,7 @@ def test_nouveau_is_kept_out_after_the_packages_and_before_the_module_is_loaded(
     monkeypatch.setattr(driver_deploy, "settings", lambda: settings_from({"driver": {"source": source}}))
     monkeypatch.setattr(driver_deploy, "node", lambda: GOOD_NODE.machine)
     monkeypatch.setattr(driver_deploy, "trust", lambda name: None)
+    monkeypatch.setattr(driver_deploy, "distribution", lambda: SimpleNamespace(family="apt"))
     inspect.unwrap(driver_deploy.driver)()
     told = [call.get("source") if call["operation"] == "template" else call["operation"] for call in recorder.calls]
     order = [name for name in told if name in ("installed", "nouveau.conf", "without_nouveau", "module_loaded")]
