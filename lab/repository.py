@@ -28,6 +28,8 @@ CUDA_DISTRIBUTIONS = ("debian12", "ubuntu2204", "ubuntu2404")
 # The CUDA repository of a node with a kernel of its own: modules that DKMS really builds.
 BUILT = "built/debian12/x86_64"
 _DOCKER_SUITE = "bookworm"
+# Where Docker's repository has its packages, below its root.
+DOCKER_POOL = f"dists/{_DOCKER_SUITE}/pool/stable/amd64"
 
 
 class RepositoryError(LabError):
@@ -78,7 +80,7 @@ def build_mirror(cache: Path, report: Callable[[str], None]) -> Mirror:
             releases = [_index_archive(draft, archive, cache / "packages") for archive in distributions]
             sign_releases(key, releases)
             if docker is not None:
-                sign_releases(key, [_index_docker(draft / "docker/debian")])
+                sign_releases(key, [index_docker(draft / "docker/debian")])
             _place_runfiles(by_runfile, draft / "runfiles")
             (draft / "keys").mkdir()
             (draft / "keys/gpunode-lab.asc").write_bytes(armored)
@@ -125,7 +127,7 @@ def _fill(draft: Path, store: Path, cuda: list[Deb], toolkit: list[Deb], docker:
     _place(cuda, store, folders)
     _place(toolkit, store, [draft / "toolkit/stable/deb/amd64"])
     if docker is not None:
-        pool = draft / f"docker/debian/dists/{_DOCKER_SUITE}/pool/stable/amd64"
+        pool = draft / "docker/debian" / DOCKER_POOL
         pool.mkdir(parents=True)
         version = subprocess.run(["dpkg-deb", "-f", str(docker), "Version"], capture_output=True, text=True, check=True)
         shutil.copyfile(docker, pool / f"containerd.io_{version.stdout.strip()}_amd64.deb")
@@ -168,11 +170,12 @@ def index_flat(folder: Path) -> Path:
     return folder / "Release"
 
 
-def _index_docker(root: Path) -> Path:
+def index_docker(root: Path) -> Path:
+    """Write Packages and Release of a repository in Docker's shape; return the Release file."""
     suite = root / "dists" / _DOCKER_SUITE
     binary = suite / "stable/binary-amd64"
     binary.mkdir(parents=True)
-    (binary / "Packages").write_bytes(_ftparchive(root, "packages", f"dists/{_DOCKER_SUITE}/pool/stable/amd64"))
+    (binary / "Packages").write_bytes(_ftparchive(root, "packages", DOCKER_POOL))
     options = _release_options("Docker", Suite=_DOCKER_SUITE, Codename=_DOCKER_SUITE, Components="stable")
     release = _ftparchive(suite, *options, "-o", "APT::FTPArchive::Release::Architectures=amd64", "release", ".")
     (suite / "Release").write_bytes(release)

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from lab import nodes as lab_nodes
 from lab.cache import cache_dir, complete_or_nothing, locked
-from lab.host_apt import host_apt
 from lab.nodes import Node
+from lab.packages.other_release import unpacked
 
 # Of the node's own release comes 1.6.
 SUITES = {"1.7": "trixie", "2": "sid"}
-_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 def binaries(version: str) -> Path:
@@ -21,33 +20,8 @@ def binaries(version: str) -> Path:
     with locked(cache_dir() / f"containerd-{version}.lock"):
         if not folder.is_dir():
             with complete_or_nothing(folder) as made:
-                _unpacked(SUITES[version], made)
+                unpacked(SUITES[version], ("containerd",), made)
     return folder / "usr" / "bin"
-
-
-def _unpacked(suite: str, folder: Path) -> None:
-    state = folder / "apt"
-    for path in ("lists/partial", "cache/archives/partial"):
-        (state / path).mkdir(parents=True)
-    source = f"deb [signed-by={_KEYRING}] {host_apt().mirror} {suite} main\n"
-    (state / "sources.list").write_text(source)
-    options = {
-        "Dir::Etc::sourcelist": state / "sources.list",
-        "Dir::Etc::sourceparts": "/dev/null",
-        "Dir::Etc::preferencesparts": "/dev/null",
-        "Dir::State::lists": state / "lists",
-        "Dir::State::status": "/dev/null",
-        "Dir::Cache": state / "cache",
-        "APT::Update::Error-Mode": "any",
-        "APT::Sandbox::User": "root",
-        "Acquire::Languages": "none",
-    }
-    apt = ["apt-get", "-q", *(part for key, value in options.items() for part in ("-o", f"{key}={value}"))]
-    for command in (["update"], ["download", "containerd"]):
-        subprocess.run([*apt, *command], cwd=state, check=True, capture_output=True, timeout=300)
-    (package,) = state.glob("containerd_*.deb")
-    subprocess.run(["dpkg-deb", "-x", package, folder], check=True, capture_output=True, timeout=120)
-    subprocess.run(["rm", "-rf", state], check=True)
 
 
 _UNIT = """
