@@ -31,6 +31,12 @@ plugin_state() {
 CgroupDriver={{.CgroupDriver}}
 {{range $name, $row := .Runtimes}}Runtime {{$name}}={{$row.Path}}
 {{end}}{{if .ServerVersion}}{{else}}no daemon answers{{end}}' > "$checkpoint/effective" || return 0
+  # A client of before docker 25 knows no such field, so that a template of its own would fail.
+  case "$(timeout -k 2 5 docker info --format '{{json .}}' | sed -n 's/.*"CDISpecDirs":\\(\\[.\\|null\\).*/\\1/p')" in
+    '') ;;
+    '["') echo CDI=true >> "$checkpoint/effective";;
+    *) echo CDI=false >> "$checkpoint/effective";;
+  esac
   if grep -qxF 'no daemon answers' "$checkpoint/effective"; then return 0; fi
   lacking=$(as_expected "$checkpoint/effective" | tr '\\n' ' ')
   if [ -n "$lacking" ]; then echo "lacks $lacking"; else echo ok; fi
@@ -76,7 +82,7 @@ def configuration(
     host.log(_told(state, wanted.act))
     yield from changed(
         PROGRAM, wanted, since=state.default_runtime or "", needs=NVIDIA_RUNTIME if nvidia else "",
-        config=state.config_path, binary=state.binary or "dockerd",
+        restarts=wanted.act == "restart", config=state.config_path, binary=state.binary or "dockerd",
     )  # fmt: skip
 
 

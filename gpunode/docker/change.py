@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused, render
+from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused, render, tells_of_cdi
 from gpunode.docker.state import Docker
 from gpunode.runtime import Act, RuntimeChange, WrittenFile
 
@@ -53,9 +53,13 @@ def change(state: Docker, asked: Daemon) -> RuntimeChange | None:
     if not writes and (not reasons or not state.active):
         return None
     files = (WrittenFile(state.config_path, text),) if writes else ()
-    expected = tuple(f"{key}={value}" for key, value in wanted(asked).items())
+    expected = [f"{key}={value}" for key, value in wanted(asked).items()]
+    if asked.cdi is not None and all(tells_of_cdi(found) for found in (state.version, state.daemon_version) if found):
+        expected.append(f"CDI={str(asked.cdi).lower()}")
     said = ", ".join(f"{key} is {found or 'not there'}, not {value}" for key, found, value in reasons)
-    return RuntimeChange(files, text if writes else None, expected, _act(state, reasons), said or state.config_path)
+    return RuntimeChange(
+        files, text if writes else None, tuple(expected), _act(state, reasons), said or state.config_path
+    )
 
 
 def _differences(state: Docker, asked: Daemon) -> Iterator[tuple[str, str | None, str]]:

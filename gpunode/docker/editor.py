@@ -15,8 +15,9 @@ from gpunode import versions
 
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 _CGROUP_DRIVER = "native.cgroupdriver="
-# Docker's release notes: runtimes in daemon.json since 1.12, `features.cdi` since 25.0.
-_OLDEST, _CDI_SINCE = "1.12", "25.0"
+# Docker's release notes: runtimes in daemon.json since 1.12, `features.cdi` since 25.0, and on where nothing says
+# otherwise since 28.2.
+_OLDEST, _CDI_SINCE, _CDI_DEFAULT_SINCE = "1.12", "25.0", "28.2"
 
 
 class DaemonRefused(ValueError):
@@ -51,8 +52,8 @@ def render(text: str | None, docker_version: str, asked: Daemon) -> str:
     if asked.default != "runc" or document.get("default-runtime", "runc") != "runc":
         document["default-runtime"] = asked.default
     _cgroup_driver(document, "systemd" if asked.systemd_cgroup else "cgroupfs")
-    if asked.cdi is not None and _table(document, "features", made=asked.cdi).get("cdi", False) is not asked.cdi:
-        _table(document, "features")["cdi"] = asked.cdi
+    if asked.cdi is not None:
+        _cdi(document, asked.cdi, versions.major_minor(docker_version))
     if json.dumps(document) == had and before.strip():
         return before
     return json.dumps(document, indent=_indent(before), ensure_ascii=False) + "\n"
@@ -113,6 +114,17 @@ def _runtime(document: dict[str, Any]) -> None:
     for key in ("runtimeArgs", "args"):
         if runtime.get(key):
             runtime[key] = []
+
+
+def _cdi(document: dict[str, Any], wanted: bool, docker: str) -> None:
+    unsaid = versions.at_least(docker, _CDI_DEFAULT_SINCE)
+    if _table(document, "features", made=wanted is not unsaid).get("cdi", unsaid) is not wanted:
+        _table(document, "features")["cdi"] = wanted
+
+
+def tells_of_cdi(docker_version: str) -> bool:
+    """Say whether a docker tells in `docker info` whether its CDI is on; raise VersionError."""
+    return versions.at_least(versions.major_minor(docker_version), _CDI_SINCE)
 
 
 def _cgroup_driver(document: dict[str, Any], driver: str) -> None:

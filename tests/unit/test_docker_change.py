@@ -50,6 +50,25 @@ def test_runtimes_take_a_reload_and_the_cgroup_driver_and_cdi_a_restart(
     assert f"Runtime nvidia={NVIDIA_RUNTIME}" in wanted.expected
 
 
+@pytest.mark.parametrize(
+    ("version", "asked", "expected"),
+    [
+        ("26.1.5", True, ["CDI=true"]),
+        ("26.1.5", False, ["CDI=false"]),
+        ("26.1.5", None, []),
+        # None that tells: neither the daemon nor a client of another version.
+        ("20.10.24", False, []),
+    ],
+)
+def test_what_is_asked_of_cdi_has_to_be_said_by_the_daemon_where_it_tells(
+    version: str, asked: bool | None, expected: list[str]
+) -> None:
+    state = replace(RIGHT, cgroup_driver="cgroupfs", daemon_version="26.1.5", version=version)
+    wanted = change(state, Daemon(cdi=asked))
+    assert wanted is not None
+    assert [line for line in wanted.expected if line.startswith("CDI")] == expected
+
+
 def test_a_docker_that_is_right_is_left_alone(host: Host) -> None:
     assert change(RIGHT, Daemon()) is None
     host.readings[DockerFact] = RIGHT

@@ -69,6 +69,11 @@ def test_cdi_is_set_where_it_is_asked_for_and_left_alone_else() -> None:
     assert "features" not in json.loads(render(None, "26.1.5", Daemon()))
     on = '{"features": {"cdi": true, "other": false}}'
     assert json.loads(render(on, "26.1.5", Daemon(cdi=False)))["features"] == {"cdi": False, "other": False}
+    # On by default since 28.2: what is to be off has to be said, and before that it has not.
+    assert json.loads(render(None, "28.2.0", Daemon(cdi=False)))["features"] == {"cdi": False}
+    assert "features" not in json.loads(render(None, "28.2.0", Daemon(cdi=True)))
+    assert "features" not in json.loads(render(None, "28.1.1", Daemon(cdi=False)))
+    assert json.loads(render('{"features": {"cdi": false}}', "28.2.0", Daemon(cdi=True)))["features"] == {"cdi": True}
 
 
 @pytest.mark.parametrize(
