@@ -1,10 +1,10 @@
 """containerd with the nvidia runtime."""
 
-from deploys.component import component, distribution, settings
-from deploys.repositories import trust
+from deploys import runtime_packages
+from deploys.component import component, settings
 from gpunode.sysctl import KUBERNETES
 from operations import containerd as runtime
-from operations import files, kernel, packages, sysctl, systemd
+from operations import files, kernel, sysctl, systemd
 
 MODULES = ["overlay", "br_netfilter"]
 SYSCTLS = "/etc/sysctl.d/90-gpunode-kubernetes.conf"
@@ -17,7 +17,7 @@ def containerd() -> None:
     asked = settings().containerd
     if not asked.enabled:
         return
-    _install()
+    runtime_packages.installed(runtime="containerd", asked=asked, own="containerd", of_docker=("containerd.io",))
     files.template(
         name="Persist the kernel modules that containers need",
         path="/etc/modules-load.d/gpunode-containerd.conf",
@@ -40,19 +40,6 @@ def containerd() -> None:
         _parallel=settings().disruption.max_parallel,
     )
     systemd.running(name="Run containerd, now and at boot", unit="containerd.service")
-
-
-def _install() -> None:
-    asked = settings().containerd
-    if asked.source == "distribution":
-        _package("containerd of the distribution", {"containerd": asked.version}, repository="")
-    elif asked.source == "docker-repository":
-        trust("docker")
-        _package("containerd of Docker", {"containerd.io": asked.version}, repository="docker")
-
-
-def _package(what: str, wanted: dict[str, str | None], repository: str) -> None:
-    packages.installed(name=f"Install {what}", family=distribution().family, wanted=wanted, repository=repository)
 
 
 def _kubernetes_sysctls() -> None:

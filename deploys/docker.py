@@ -1,13 +1,12 @@
 """docker with the nvidia runtime."""
 
+from deploys import runtime_packages
 from deploys.component import component, distribution, settings
-from deploys.repositories import trust
 from operations import docker as runtime
-from operations import packages, systemd
+from operations import systemd
 
 # By family; whoever has none is refused by preflight.
 _OF_DISTRIBUTION = {"apt": "docker.io"}
-_OF_DOCKER = ("docker-ce", "docker-ce-cli")
 
 
 @component("docker")
@@ -16,7 +15,8 @@ def docker() -> None:
     asked = settings().docker
     if not asked.enabled:
         return
-    _install()
+    own = _OF_DISTRIBUTION.get(distribution().family, "")
+    runtime_packages.installed(runtime="docker", asked=asked, own=own, of_docker=("docker-ce", "docker-ce-cli"))
     runtime.configuration(
         name=f"Configure docker: default runtime {asked.default_runtime}",
         default_runtime=asked.default_runtime,
@@ -27,14 +27,3 @@ def docker() -> None:
         _parallel=settings().disruption.max_parallel,
     )
     systemd.running(name="Run docker, now and at boot", unit="docker.service")
-
-
-def _install() -> None:
-    asked, family = settings().docker, distribution().family
-    if asked.source == "distribution":
-        wanted = {_OF_DISTRIBUTION[family]: asked.version}
-        packages.installed(name="Install docker of the distribution", family=family, wanted=wanted, repository="")
-    elif asked.source == "docker-repository":
-        trust("docker")
-        wanted = dict.fromkeys(_OF_DOCKER, asked.version)
-        packages.installed(name="Install docker of Docker", family=family, wanted=wanted, repository="docker")

@@ -174,9 +174,9 @@ def deployed(
     """Return the calls that a deploy's body makes under the settings that are asked for."""
     recorder = Recorder()
     monkeypatch.setattr(module, "settings", lambda: settings_from(asked))
-    monkeypatch.setattr(module, "trust", lambda name: None)
-    monkeypatch.setattr(module, "distribution", lambda: tables.distribution("debian", "12"))
-    for name in ("packages", "files", "kernel", "systemd", "runtime", "container_toolkit"):
+    monkeypatch.setattr(module, "trust", lambda name: None, raising=False)
+    monkeypatch.setattr(module, "distribution", lambda: tables.distribution("debian", "12"), raising=False)
+    for name in ("packages", "runtime_packages", "files", "kernel", "systemd", "runtime", "container_toolkit"):
         monkeypatch.setattr(module, name, recorder, raising=False)
     inspect.unwrap(function)()
     return recorder.calls
