@@ -73,11 +73,11 @@ finish() { in_ctr namespaces rm gpunode-smoke; }
 _TRIALS = r"""
 record() { echo "$1=$2"; echo "$1_said=$(printf '%s' "$3" | base64 -w0)"; }
 trial() {
-  stop "smoke-$1" > /dev/null 2>&1
-  said=$({ start "smoke-$1" "$2" && see "smoke-$1"; } 2>&1); record "$1" "$?" "$said"
+  stop "gpunode-smoke-$1" > /dev/null 2>&1
+  said=$({ start "gpunode-smoke-$1" "$2" && see "gpunode-smoke-$1"; } 2>&1); record "$1" "$?" "$said"
 }
 prepare > /dev/null
-trap 'for name in asking silent envvar; do stop "smoke-$name"; done > /dev/null 2>&1
+trap 'for name in asking silent envvar; do stop "gpunode-smoke-$name"; done > /dev/null 2>&1
   finish > /dev/null 2>&1; rm -rf "$work"' EXIT
 trial silent ''
 [ -z "$forbidden" ] || trial envvar variable
@@ -86,7 +86,7 @@ if [ "$reload" = yes ] || [ "$others" -eq 0 ]; then
   systemctl daemon-reload
   # systemd sets the rules of devices anew when it next has a moment.
   sleep 1
-  said=$(see smoke-asking 2>&1); record reloaded "$?" "$said"
+  said=$(see gpunode-smoke-asking 2>&1); record reloaded "$?" "$said"
 fi
 """
 
