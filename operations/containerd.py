@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from pyinfra import host
@@ -11,6 +12,7 @@ from pyinfra.api import StringCommand
 from facts.containerd import Containerd
 from gpunode.containerd.change import Placement, change, placed
 from gpunode.containerd.editor import NVIDIA_RUNTIME, ConfigurationRefused, Runtimes
+from gpunode.containerd.merged import stays_the_same
 from gpunode.containerd.shadow import shadows, unexplained
 from gpunode.containerd.state import Containerd as State
 from operations.failure import OperationRefused, known, node_operation
@@ -98,12 +100,19 @@ def configuration(
     if wanted is None:
         host.noop(f"containerd runs with default runtime {state.default_runtime}")
         return
+    # A file may say in other words what the daemon already runs by.
+    restarts = not (_runs_by(state) and _runs_by(state) == state.merged and stays_the_same(state, wanted))
     if not restart_allowed and state.shims:
-        pending(f"{state.shims} containers run and disruption.allow is nothing", "containerd's configuration changes")
-        return
+        if restarts:
+            pending(
+                f"{state.shims} containers run and disruption.allow is nothing", "containerd's configuration changes"
+            )
+            return
+        wanted = replace(wanted, act="nothing")
     yield from changed(
         PROGRAM, wanted, since=f"{state.configured_at} {state.unit_written_at}", loaded=_runs_by(state),
-        needs=NVIDIA_RUNTIME if nvidia else "", config=state.config_path, binary=state.binary or "containerd",
+        needs=NVIDIA_RUNTIME if nvidia else "", restarts=restarts, config=state.config_path,
+        binary=state.binary or "containerd",
     )  # fmt: skip
 
 

@@ -11,14 +11,14 @@ operations/docker.py. CRI-O or podman would be another, beside them.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from pyinfra import host
-from pyinfra.api import StringCommand
 
 from gpunode.runtime import RuntimeChange
+from operations.drain import around
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 NOTES = "/run/gpunode"
@@ -129,7 +129,10 @@ if [ -n "$loaded" ] && [ "$merged" = "$loaded" ]; then
   note_loaded "$merged"; return 0
 fi
 case "$act" in
-  nothing) ;;
+  nothing)
+    if [ -n "$merged" ]; then
+      echo "gpunode: what $program makes of its files would take a restart, which disruption.allow forbids" >&2; exit 1
+    fi;;
   reload)
     touch "$checkpoint/reloaded"
     systemctl reload "$unit" || true;;
@@ -192,12 +195,14 @@ def ready(program: Program) -> Iterator[Any]:
 
 
 def changed(
-    program: Program, change: RuntimeChange, *, since: str = "", loaded: str = "", needs: str = "", **variables: str
-) -> Iterator[Any]:
+    program: Program, change: RuntimeChange, *, since: str = "", loaded: str = "", needs: str = "",
+    restarts: bool = True, **variables: str,
+) -> Iterator[Any]:  # fmt: skip
     """Carry out a change as one transaction; a target that was proven not to work is refused.
 
     + since: tells one restart without new files from a later one: when the files were last written
     + loaded: digest of the configuration that the daemon runs by, where it need not be restarted for the same one
+    + restarts: whether the daemon is going to be restarted, so that a drain goes round it
     + needs: a program without which the new configuration would run no container
     + variables: what the program's own functions need, above all `config`, the path of its file
     """
@@ -210,22 +215,13 @@ def changed(
         needs=needs, files=encoded, staged=_base64(change.staged or ""), expected="\n".join(change.expected),
         act=change.act, **variables,
     )  # fmt: skip
-    yield from _disturbing([command])
+    yield from around(f"{program.name} is to be restarted", [command]) if restarts else [command]
 
 
 def pending(reason: str, what: str) -> None:
     """Tell that a change waits until the settings allow it."""
     host.noop(f"restart pending: {reason}")
     host.log(f"restart pending: {what}, but disruption.allow is nothing")
-
-
-def _disturbing(commands: Iterable[StringCommand]) -> Iterator[Any]:
-    """Yield the commands that may restart a runtime: one transaction.
-
-    This is the place for a drain: cordon and drain before it, uncordon what was cordoned here after it. There is no
-    Kubernetes in gpunode yet.
-    """
-    yield from commands
 
 
 def _base64(text: str) -> str:

@@ -13,7 +13,7 @@ from gpunode.reading import ParseError, Reading
 from gpunode.unit import starts_at_boot
 from gpunode.versions import program_version
 
-_CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
+CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class Containerd(Reading):
     the merged configuration (`containerd config dump`), None and empty where it cannot be read; `cri_plugin` is ok,
     error, skip … as `ctr plugins ls` says. `shims` counts running containers. `merged` is the digest of the merged
     configuration, `loaded` that of the one which the running daemon started with, None where nobody noted it.
-    `configured_at` is when a configuration file was last written, `unit_written_at` when the unit was.
+    `merged_text` is that configuration itself. `configured_at` is when a configuration file was last written,
+    `unit_written_at` when the unit was.
     """
 
     version: str | None
@@ -75,6 +76,7 @@ class Containerd(Reading):
     merged: str | None = None
     loaded: str | None = None
     unit_written_at: float | None = None
+    merged_text: str | None = field(default=None, repr=False)
 
     @property
     def stale(self) -> bool:
@@ -112,8 +114,8 @@ class Containerd(Reading):
         return next((runtime for runtime in self.runtimes if runtime.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields without the file's text, which may hold registry credentials."""
-        return {key: value for key, value in super().to_json().items() if key != "config_text"}
+        """Return the fields without the files' texts, which may hold registry credentials."""
+        return {key: value for key, value in super().to_json().items() if key not in ("config_text", "merged_text")}
 
 
 def effective_runtimes(merged: str) -> tuple[str | None, tuple[Runtime, ...]]:
@@ -123,7 +125,7 @@ def effective_runtimes(merged: str) -> tuple[str | None, tuple[Runtime, ...]]:
     except tomllib.TOMLDecodeError as error:
         raise ParseError(f"`containerd config dump` is not TOML: {error}") from error
     plugins = document.get("plugins", {})
-    for plugin in _CRI_PLUGINS:
+    for plugin in CRI_PLUGINS:
         containerd = plugins.get(plugin, {}).get("containerd")
         if containerd:
             return containerd.get("default_runtime_name"), tuple(
@@ -141,7 +143,7 @@ def effective_runtimes(merged: str) -> tuple[str | None, tuple[Runtime, ...]]:
 def cri_settings(document: dict[str, Any]) -> dict[str, str]:
     """Return what a parsed file or dump says of the runtimes: key below the CRI plugin -> value as TOML writes it."""
     found: dict[str, str] = {}
-    for plugin in _CRI_PLUGINS:
+    for plugin in CRI_PLUGINS:
         section = document.get("plugins", {}).get(plugin)
         if not isinstance(section, dict):
             continue
@@ -165,7 +167,7 @@ def _drop_in(path: str, text: str, imported: bool) -> DropIn:
     try:
         document = tomllib.loads(text)
         says = cri_settings(document)
-        section = any(plugin in document.get("plugins", {}) for plugin in _CRI_PLUGINS)
+        section = any(plugin in document.get("plugins", {}) for plugin in CRI_PLUGINS)
     except (tomllib.TOMLDecodeError, AttributeError) as error:
         return DropIn(path, imported=imported, error=str(error), text=text)
     return DropIn(path, tuple(sorted(says.items())), imported, section, None, text)
@@ -266,4 +268,5 @@ def parse_containerd(lines: list[str]) -> Containerd:
         merged=_digest(merged) if merged else None,
         loaded=_loaded(found.get("loaded"), started),
         unit_written_at=_latest(repeated(lines, "unit_written")),
+        merged_text=merged,
     )
