@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from facts.base import NodeFact, probe_command
+from facts.smoke_ways import BY_CRICTL, BY_CTR, BY_DOCKER
 from gpunode.probe import Probe
 from gpunode.smoke import Smoke as Reading
 from gpunode.smoke import parse_smoke
@@ -33,41 +34,22 @@ _CHECK = (
 
 _RUNTIMES = "{{.DefaultRuntime}} {{range $name, $_ := .Runtimes}}{{$name}} {{end}}"
 
-# start NAME [MOUNT|VARIABLE|''], see NAME: what the container sees, stop NAME.
-_BY_DOCKER = r"""
-start() {
-  set -- "$1" "$2"; asks=
-  case "$2" in
-    variable) asks='--env NVIDIA_VISIBLE_DEVICES=all';;
-    mount) asks='--volume /dev/null:/var/run/nvidia-container-devices/all';;
-  esac
-  named=; [ "$runtime" = default ] || named="--runtime $runtime"
-  $limit docker run --detach --name "$1" --network none $named $asks gpunode-smoke /bin/sleep 300 > /dev/null
+# Whether the kubelet's own way to containerd can be gone: crictl is there, and the image that each pod starts with. Not
+# beside a kubelet, which ends pods that it does not know.
+_CRICTL = r"""
+by_crictl() {
+  command -v crictl && systemctl is-active --quiet containerd && ! systemctl is-active --quiet kubelet || return 1
+  unit=$(systemctl show containerd.service -p ExecStart)
+  binary=$(printf '%s\n' "$unit" | sed -n 's/^ExecStart={ path=\([^ ;]*\).*/\1/p')
+  config=$(printf '%s\n' "$unit" | sed -n 's/^ExecStart=.* \(-c\|--config\)[ =]\([^ ;]*\).*/\2/p')
+  dump=$("$binary" --config "${config:-/etc/containerd/config.toml}" config dump)
+  merged() { printf '%s\n' "$dump" | sed -n "s/^ *\($1\) = [\"']\([^\"']*\)[\"'].*/\2/p" | head -n 1; }
+  pause=$(merged 'sandbox_image\|sandbox')
+  runtime=nvidia; [ "$(merged default_runtime_name)" != nvidia ] || runtime=default
+  # As the kubelet names a pod's cgroup to each of the two drivers.
+  parent=; case "$dump" in *'SystemdCgroup = true'*) parent='"cgroup_parent": "system.slice",';; esac
+  [ -n "$pause" ] && in_cri inspecti "$pause"
 }
-see() { $limit docker exec "$1" /bin/sh -c "$check"; }
-stop() { $limit docker rm --force "$1"; }
-prepare() { tar -C "$root" -c . | $limit docker import - gpunode-smoke; }
-finish() { $limit docker rmi --force gpunode-smoke; }
-"""
-_BY_CTR = r"""
-in_ctr() { $limit ctr --namespace gpunode-smoke "$@"; }
-start() {
-  set -- "$1" "$2"; asks=
-  case "$2" in
-    variable) asks='--env NVIDIA_VISIBLE_DEVICES=all';;
-    mount) asks='--mount type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/all,options=rbind:ro';;
-  esac
-  in_ctr run --detach --runc-binary "$runtime" --runc-systemd-cgroup --cgroup "system.slice:gpunode:$1" $asks \
-    --rootfs "$root" "$1" /bin/sleep 300
-}
-see() { in_ctr task exec --exec-id "see$(date +%N)" "$1" /bin/sh -c "$check"; }
-stop() {
-  in_ctr container info "$1" || return 0
-  in_ctr task kill --signal KILL "$1"; tries=0
-  until in_ctr container rm "$1" || [ "$tries" -ge 20 ]; do tries=$((tries + 1)); sleep 0.2; done
-}
-prepare() { :; }
-finish() { in_ctr namespaces rm gpunode-smoke; }
 """
 
 _TRIALS = r"""
@@ -94,8 +76,9 @@ fi
 class Smoke(NodeFact[Reading]):
     """Start containers and read what they see: one that asks for all GPUs, one that does not, one by a way forbidden.
 
-    By docker where it has a runtime nvidia, else by ctr with the runtime named, for ctr knows no default. What is asked
-    of the runtime goes by what config.toml allows. The node is left as it was; the operation asks in execution alone.
+    By docker where it has a runtime nvidia, else by crictl where it can start a pod, else by ctr with the runtime
+    named, for ctr knows no default. What is asked of the runtime goes by what config.toml allows. The node is left as
+    it was; the operation asks in execution alone.
     """
 
     parse = staticmethod(parse_smoke)
@@ -117,14 +100,20 @@ known=$($limit docker info --format '{_RUNTIMES}')
 case "$known" in
   "nvidia "*) by=docker; runtime=default;;
   *" nvidia "*) by=docker; runtime=nvidia;;
-  *) runtime=$(command -v nvidia-container-runtime) && systemctl is-active --quiet containerd && by=ctr;;
+  *)
+    {BY_CRICTL}
+    {_CRICTL}
+    if by_crictl > /dev/null; then by=crictl
+    else runtime=$(command -v nvidia-container-runtime) && systemctl is-active --quiet containerd && by=ctr
+    fi;;
 esac
 echo "by=$by"; echo "runtime=$runtime"
 if [ -n "$by" ] && [ -c /dev/nvidia0 ]; then
 {_ROOT}
-if [ "$by" = docker ]; then {_BY_DOCKER}
-else {_BY_CTR}
-fi
+case "$by" in
+  docker) {BY_DOCKER};;
+  ctr) {BY_CTR};;
+esac
 {_TRIALS}
 fi
 echo tested=yes

@@ -26,8 +26,9 @@ class Trial(Reading):
 class Smoke(Reading):
     """Hold a node's test.
 
-    by: docker or ctr, None where neither could start a container; runtime: the runtime that was named, or `default`
-    where docker's own default was taken; devices: those that a container that asks for all GPUs is to see.
+    by: docker, crictl or ctr, None where none could start a container; runtime: the runtime that was named, or
+    `default` where docker's or containerd's own default was taken; devices: those that a container that asks for all
+    GPUs is to see.
     asking: a container that asks for GPUs; silent: one that does not; envvar: an unprivileged one that asks by the
     variable where config.toml forbids that, None where it does not; reloaded: the asking one after
     `systemctl daemon-reload`, None where that was left out.

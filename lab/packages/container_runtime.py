@@ -140,6 +140,13 @@ def add_devices(config: dict[str, Any], paths: list[Path]) -> None:
         rules.append({"allow": True, "type": "c", "major": major, "minor": minor, "access": "rwm"})
 
 
+def add_cgroup_namespace(config: dict[str, Any]) -> None:
+    """Let a container see its own cgroups alone: a node that is itself a container has none of the machine's."""
+    namespaces = config.setdefault("linux", {}).setdefault("namespaces", [])
+    if not any(namespace.get("type") == "cgroup" for namespace in namespaces):
+        namespaces.append({"type": "cgroup"})
+
+
 def main(arguments: list[str]) -> int:
     """Prepare the bundle where GPUs are asked for, then become runc; return 1 if that cannot be."""
     bundle = bundle_of(arguments)
@@ -147,10 +154,11 @@ def main(arguments: list[str]) -> int:
         file = bundle / "config.json"
         try:
             config = json.loads(file.read_text())
+            add_cgroup_namespace(config)
             wanted = visible_devices(config, toolkit_settings())
             if wanted is not None:
                 add_devices(config, device_paths(wanted))
-                file.write_text(json.dumps(config))
+            file.write_text(json.dumps(config))
         except (OSError, ValueError) as error:
             log(f"refused: {error}")
             tell_caller(arguments, str(error))

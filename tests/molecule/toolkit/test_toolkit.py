@@ -5,6 +5,8 @@ The tests stand in the order of the node's life.
 
 from __future__ import annotations
 
+import json
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -107,6 +109,67 @@ def test_containers_see_what_the_preset_for_shared_clusters_lets_them(nodes: tup
     assert open_again.code != 0
     assert "an unprivileged container gets /dev/nvidia0" in open_again.printed
     assert out(node, "ls /var/tmp | grep -c gpunode || true; ctr namespaces ls -q | grep -c smoke || true") == "0\n0"
+
+
+# A pod's first container has an image of its own, which a node with a kubelet has. Here it is busybox under that name.
+PAUSE = """
+set -e
+apt-get install -q -y --no-install-recommends python3-grpcio python3-protobuf > /dev/null
+# What a node that is itself a container cannot do: an overlay over an overlay, and a score below its own.
+sed -i '/^ *\\[plugins."io.containerd.grpc.v1.cri"\\]$/a restrict_oom_score_adj = true' /etc/containerd/config.toml
+systemctl stop containerd; mount -t tmpfs none /var/lib/containerd; systemctl start containerd
+image=$(containerd config dump | sed -n 's/^ *sandbox_image = "\\(.*\\)"/\\1/p')
+work=$(mktemp -d); tar -C /srv/gpunode-lab/rootfs -cf $work/layer.tar .
+layer=$(sha256sum $work/layer.tar | cut -d ' ' -f 1)
+printf '{"architecture": "amd64", "os": "linux", "config": {"Entrypoint": ["/bin/sleep", "900"]}, "rootfs": {
+  "type": "layers", "diff_ids": ["sha256:%s"]}}' "$layer" > $work/config.json
+printf '[{"Config": "config.json", "RepoTags": ["%s"], "Layers": ["layer.tar"]}]' "$image" > $work/manifest.json
+tar -C $work -c manifest.json config.json layer.tar | ctr -n k8s.io images import --no-unpack - > /dev/null
+rm -r $work
+"""
+KUBELET = """
+ln -s /bin/sleep /usr/local/bin/kubelet
+printf '[Service]\\nExecStart=/usr/local/bin/kubelet 900\\n' > /run/systemd/system/kubelet.service
+systemctl daemon-reload; systemctl start kubelet
+"""
+
+
+def _seen(folder: Path, node: Node) -> dict[str, Any]:
+    run = command("pyinfra", "--json", _inventory(folder, node, SHARED), "fact", "facts.smoke.Smoke", "reload=yes")
+    assert run.code == 0, run.printed
+    (found,) = _readings(json.loads(run.stdout))
+    return found
+
+
+def _readings(payload: Any) -> list[dict[str, Any]]:
+    """Return the fact's answers, wherever pyinfra puts them."""
+    if not isinstance(payload, dict):
+        return []
+    return [payload] if "asking" in payload else [row for value in payload.values() for row in _readings(value)]
+
+
+def test_a_pod_by_crictl_sees_its_gpus_by_the_default_runtime_and_beside_a_kubelet_none_is_started(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    """crictl itself is SIMULATED (Debian has none); what it asks of containerd, and what that does, is real."""
+    (node,) = nodes
+    out(node, PAUSE)
+    crictl = Path(__file__).parent / "crictl.py"
+    subprocess.run(["podman", "cp", crictl, f"{node.container}:/usr/local/bin/crictl"], check=True, capture_output=True)
+    out(node, "chmod 755 /usr/local/bin/crictl")
+    found = _seen(tmp_path, node)
+    assert (found["by"], found["runtime"]) == ("crictl", "default")
+    # The preset asks by mounts: an unprivileged pod that sets the variable gets nothing.
+    assert found["asking"]["devices"] == found["reloaded"]["devices"] == found["devices"] != []
+    assert [found[name]["devices"] + found[name]["denied"] for name in ("silent", "envvar")] == [[], []]
+    assert found["silent"]["ran"] and found["envvar"]["ran"]
+    assert out(node, "ctr -n k8s.io containers ls -q; ctr -n k8s.io images ls -q | grep smoke || true") == ""
+    assert out(node, "ls /var/tmp | grep -c gpunode || true") == "0"
+    # A kubelet ends pods that it does not know.
+    out(node, KUBELET)
+    assert _seen(tmp_path, node)["by"] == "ctr"
+    out(node, "systemctl stop kubelet; rm /run/systemd/system/kubelet.service /usr/local/bin/kubelet "
+              "/usr/local/bin/crictl; systemctl daemon-reload")  # fmt: skip
 
 
 def test_a_missing_link_costs_a_container_its_gpu_and_is_found_and_healed(
