@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import tomllib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -64,6 +65,11 @@ class Machine:
         """Return a file."""
         return self.out(f"cat {path}")
 
+    def fact(self, bench: Bench) -> dict[str, Any]:
+        """Return what the fact says of it."""
+        (found,) = _answers(json.loads(bench.facts(self.node.name).stdout))
+        return dict(found)
+
     def merged(self) -> dict[str, Any]:
         """Return what the unit's containerd makes of its files."""
         return tomllib.loads(self._dump())
@@ -81,6 +87,13 @@ class Machine:
         return self.out(f"{self.folder}/containerd --config {CONFIG} config dump 2>/dev/null")
 
 
+def _answers(payload: Any) -> list[Any]:
+    """Return the fact's answers, wherever pyinfra puts them."""
+    if isinstance(payload, dict):
+        return [payload] if "drop_ins" in payload else [item for value in payload.values() for item in _answers(value)]
+    return [item for value in payload for item in _answers(value)] if isinstance(payload, list) else []
+
+
 def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode() or "''"
 
@@ -91,11 +104,12 @@ class Bench:
 
     folder: Path
 
-    def inventory(self, *only: str, **containerd: object) -> str:
+    def inventory(self, *only: str, allow: str = "restart", **containerd: object) -> str:
         """Return the path of an inventory of some nodes (all, where none is named) with settings of containerd."""
         asked = {
             "driver": {"enabled": False},
             "cuda": {"enabled": False},
+            "disruption": {"allow": allow},
             "containerd": {"source": "present", **containerd},
         }
         data: dict[str, dict[str, object]] = {name: dict(asked) for name in VERSIONS}
@@ -107,9 +121,9 @@ class Bench:
             (self.folder / "group_data").symlink_to(CHECKOUT / "inventories" / "group_data")
         return str(named)
 
-    def run(self, *only: str, **containerd: object) -> Run:
+    def run(self, *only: str, allow: str = "restart", **containerd: object) -> Run:
         """Run the main job's containerd part."""
-        path = self.inventory(*only, **containerd)
+        path = self.inventory(*only, allow=allow, **containerd)
         return command("pyinfra", "-y", "--json", path, "deploys.containerd.containerd")
 
     def facts(self, *only: str) -> Run:

@@ -6,9 +6,7 @@ ends after its start is killed by a line of its unit's.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -139,8 +137,7 @@ def test_a_stale_drop_in_that_shadows_systemd_s_cgroups_is_named_with_its_key_an
     key = "containerd.runtimes.runc.options.SystemdCgroup"
     assert f"{stale} says {key} = false, not true" in run.printed
     assert machine.started() == started
-    (fact,) = _answers(json.loads(bench.facts("gpu-2").stdout))
-    (drop_in,) = fact["drop_ins"]
+    (drop_in,) = machine.fact(bench)["drop_ins"]
     assert (drop_in["path"], dict(drop_in["says"])[key]) == (stale, "false")
     assert "text" not in drop_in
     machine.out(f"rm {stale}")
@@ -161,10 +158,3 @@ def test_two_runtimes_side_by_side_with_runc_as_the_default(machines: tuple[Mach
     assert back.code == 0, back.printed
     assert machines[1].out("ls /etc/containerd/conf.d") == ""
     assert machines[1].runtimes()[1]["nvidia"] == (False, "/usr/bin/nvidia-container-runtime")
-
-
-def _answers(payload: Any) -> list[Any]:
-    """Return the fact's answers, wherever pyinfra puts them."""
-    if isinstance(payload, dict):
-        return [payload] if "drop_ins" in payload else [item for value in payload.values() for item in _answers(value)]
-    return [item for value in payload for item in _answers(value)] if isinstance(payload, list) else []

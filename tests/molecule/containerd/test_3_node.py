@@ -1,0 +1,102 @@
+"""Whose files are changed, what is done under running containers, and what a node's kernel gets.
+
+Real: containerd, runc, systemd, the kernel's parameters (of the node's own network). SIMULATED: NVIDIA's runtime.
+"""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from tests.molecule.containerd.conftest import CONFIG, Bench, Machine, each
+from tests.molecule.containerd.files import text
+
+CONFIGURE = "Configure containerd: default runtime nvidia"
+FILE = "/etc/sysctl.d/90-gpunode-kubernetes.conf"
+OTHER = "/srv/other.toml"
+UNIT = "/etc/systemd/system/containerd.service.d/20-other-file.conf"
+SYSCTLS = ("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables", "net.ipv4.ip_forward")
+# What containerd takes for granted, and gpunode writes.
+SPARE = "privileged_without_host_devices"
+
+
+def test_what_takes_no_restart_is_written_under_running_containers_and_what_does_waits(
+    machines: tuple[Machine, ...], bench: Bench
+) -> None:
+    each(machines, lambda machine: machine.start_with(text("kubeadm", machine.version)))
+    assert bench.run(placement="root").code == 0
+    each(machines, lambda machine: machine.out(f"sed -i /{SPARE}/d {CONFIG}; systemctl restart containerd"))
+    each(machines, lambda machine: machine.serves())
+    work = "run --detach --rootfs /srv/gpunode-lab/rootfs work /bin/sleep 900"
+    each(machines, lambda machine: machine.out(f"PATH={machine.folder}:$PATH ctr {work}"))
+    started = [machine.started() for machine in machines]
+    run = bench.run(allow="nothing", placement="root")
+    assert run.code == 0, run.printed
+    assert len(run.operations("success")[CONFIGURE]) == len(machines), run.printed
+    assert all(SPARE in machine.text() for machine in machines)
+    again = bench.run(allow="nothing", placement="root")
+    assert (again.code, again.operations("success")) == (0, {}), again.printed
+    before = [machine.text() for machine in machines]
+    waits = bench.run(allow="nothing", placement="root", systemd_cgroup=False)
+    assert (waits.code, waits.operations("success")) == (0, {}), waits.printed
+    assert waits.printed.count("restart pending") >= len(machines)
+    assert [machine.text() for machine in machines] == before
+    assert [machine.started() for machine in machines] == started
+    for machine in machines:
+        assert "RUNNING" in machine.out(f"{machine.folder}/ctr task ls | grep work")
+        machine.out(f"{machine.folder}/ctr task rm -f work; {machine.folder}/ctr container rm work")
+
+
+def test_of_two_containerds_on_a_node_the_running_unit_s_binary_and_file_are_configured(
+    machines: tuple[Machine, ...], bench: Bench
+) -> None:
+    machine = next((machine for machine in machines if machine.folder != "/usr/bin"), None)
+    if machine is None:
+        pytest.skip("no node with two")
+    node = machine.node.name
+    machine.start_with(text("kubeadm", machine.version))
+    own = base64.b64encode((text("kubeadm", machine.version) or "").encode()).decode()
+    starts = f"ExecStart=\\nExecStart={machine.folder}/containerd --config {OTHER}\\n"
+    machine.out(
+        f"echo {own} | base64 -d > {OTHER}; printf '[Service]\\n{starts}' > {UNIT}; systemctl daemon-reload; "
+        "systemctl restart containerd"
+    )
+    untouched = machine.text()
+    # The one that a shell finds is the other one.
+    assert "1.6." in machine.out("containerd --version")
+    try:
+        assert machine.serves() == "ok"
+        run = bench.run(node, placement="root")
+        assert run.code == 0, run.printed
+        fact = machine.fact(bench)
+        assert (fact["binary"], fact["config_path"]) == (f"{machine.folder}/containerd", OTHER)
+        assert fact["version"].startswith(machine.version)
+        assert fact["default_runtime"] == "nvidia" and fact["cri_plugin"] == "ok"
+        assert "nvidia-container-runtime" in machine.text(OTHER)
+        assert machine.text() == untouched
+        assert bench.run(node, placement="root").operations("success") == {}
+    finally:
+        machine.out(f"rm {UNIT}; systemctl daemon-reload; systemctl restart containerd")
+
+
+def test_the_kernel_gets_what_kubernetes_needs_now_and_at_every_boot(
+    machines: tuple[Machine, ...], bench: Bench
+) -> None:
+    machine = machines[0]
+    node, off = machine.node.name, " ".join(f"{name}=0" for name in SYSCTLS)
+    machine.start_with(text("kubeadm", machine.version))
+    machine.out(f"sysctl -w {off}")
+    assert bench.run(node).code == 0
+    assert machine.out(f"sysctl -n {' '.join(SYSCTLS)}").split() == ["0", "0", "0"], "nobody asked"
+    run = bench.run(node, kubernetes_sysctls=True)
+    assert run.code == 0, run.printed
+    assert set(run.operations("success")) == {
+        "Persist what Kubernetes needs of the kernel", "Set what Kubernetes needs of the kernel",
+    }  # fmt: skip
+    assert machine.out(f"sysctl -n {' '.join(SYSCTLS)}").split() == ["1", "1", "1"]
+    assert bench.run(node, kubernetes_sysctls=True).operations("success") == {}
+    # What systemd does with the file at a boot; with all files it would set the kernel of the lab's machine.
+    machine.out(f"sysctl -w {off}; /usr/lib/systemd/systemd-sysctl {FILE}")
+    assert machine.out(f"sysctl -n {' '.join(SYSCTLS)}").split() == ["1", "1", "1"]
+    assert machine.out("cat /etc/modules-load.d/gpunode-containerd.conf").split()[-2:] == ["overlay", "br_netfilter"]
