@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from facts.node import Node as NodeFact
@@ -19,9 +20,10 @@ def inspect(
     watch: fleet.Watch = fleet.unwatched,
     seconds: float = fleet.ANSWER_SECONDS,
     processes: int | None = None,
+    only: Collection[str] | None = None,
 ) -> tuple[NodeReport, ...]:
     """Return a report per host of the inventory, read as by fleet.read; raise SettingsError before any connection."""
-    answers = fleet.read(inventory_path, NodeFact, watch, seconds=seconds, processes=processes)
+    answers = fleet.read(inventory_path, NodeFact, watch, seconds=seconds, processes=processes, only=only)
     return tuple(contained_report(answer) for answer in answers)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -88,17 +88,19 @@ def read(
     *,
     seconds: float = ANSWER_SECONDS,
     processes: int | None = None,
+    only: Collection[str] | None = None,
 ) -> tuple[Answer[T], ...]:
     """Return an answer per host of the inventory, each a reading of `fact`.
 
     seconds: a host that has not answered by then counts as not reached
     processes: how many read the hosts; None: by their number, and the processors that there are
+    only: leave out all other hosts; these are read by this process alone
 
     Raises SettingsError before any connection, InventoryError where the inventory cannot be read.
     """
     inventory = load_inventory(inventory_path)
     settings = check_hosts({host.name: host.data.dict() for host in inventory}, foreign_names())
-    names = [host.name for host in inventory]
+    names = [host.name for host in inventory if only is None or host.name in only]
     done = 0
 
     def step() -> None:
@@ -107,7 +109,7 @@ def read(
         watch(len(names), done)
 
     watch(len(names), 0)
-    many = processes or shards.count(len(names), len(os.sched_getaffinity(0)))
+    many = 1 if only is not None else processes or shards.count(len(names), len(os.sched_getaffinity(0)))
     if many > 1:
         rows = shards.read(inventory_path, fact, names, min(many, len(names)), seconds, step)
     else:

@@ -18,6 +18,7 @@ _COMMANDS = {
     "facts": ("gpunode.cli.facts", "facts", "Record what every node is, as JSON; nothing is changed."),
     "mig": ("gpunode.cli.mig", "mig", "Multi-Instance GPU: judge a declaration, and where its instances go."),
     "plan": ("gpunode.cli.plan", "plan", "Say what a run would do to every node, or why not; nothing is changed."),
+    "rollout": ("gpunode.cli.rollout", "rollout", "Bring nodes to what is asked in waves, with a gate between them."),
     "runtime": ("gpunode.cli.runtime", "runtime", "Show what a container runtime's file would become."),
     "lab": ("gpunode.cli.lab", "lab", "Throwaway nodes on this machine, with simulated GPUs."),
 }

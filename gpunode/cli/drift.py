@@ -61,7 +61,7 @@ def drift(
     # Imported here: pyinfra patches the process's sockets when it is imported.
     from gpunode.drift import inspect
 
-    with told(), _watched() as watch:
+    with told(), watched() as watch:
         reports = inspect(inventory, watch, timeout, processes)
     if as_json:
         from gpunode.reports.document import document
@@ -74,7 +74,7 @@ def drift(
 
 
 @contextmanager
-def _watched() -> Iterator[Watch]:
+def watched() -> Iterator[Watch]:
     """Show on a terminal how many nodes have answered; the display is gone before anything else is printed."""
     console = Console(stderr=True)
     columns = (TextColumn("Reading nodes"), BarColumn(), MofNCompleteColumn())

@@ -1,0 +1,246 @@
+"""`gpunode rollout`: bring an inventory's nodes to what is asked, a few at a time."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+from click.core import ParameterSource
+
+from gpunode.cli.errors import told
+from gpunode.findings import ExitCode
+from gpunode.rollout.amount import Amount, AmountError, amount
+
+if TYPE_CHECKING:
+    from gpunode.findings import NodeReport
+    from gpunode.rollout.asked import Asked
+    from gpunode.rollout.journal import Journal
+    from gpunode.rollout.opening import Request
+    from gpunode.rollout.progress import Progress
+
+# What a rollout is begun with stands in its journal.
+_BEGUN_WITH = {"canary": "--canary", "most": "--max-unavailable", "budget": "--failure-budget", "everyone": "--all"}
+
+Tell = Callable[[str], None]
+
+
+def _amount(context: click.Context, option: click.Parameter, text: str | None) -> Amount | None:
+    try:
+        return None if text is None else amount(text, least=1 if option.name == "most" else 0)
+    except AmountError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command()
+@click.argument("inventory", type=click.Path(path_type=Path))
+@click.option(
+    "--canary",
+    metavar="N|NAME,NAME",
+    default="1",
+    show_default=True,
+    help="Who goes first, and must pass before any other node is touched: so many nodes, or these.",
+)
+@click.option(
+    "--max-unavailable",
+    "most",
+    metavar="N|P%",
+    callback=_amount,
+    help="How many nodes may be unavailable at once, those that failed or did not answer among them.  "
+    "[default: the settings' disruption.max_parallel]",
+)
+@click.option(
+    "--failure-budget",
+    "budget",
+    metavar="N|P%",
+    callback=_amount,
+    default="0",
+    show_default=True,
+    help="How many nodes may fail before the rollout stops.",
+)
+@click.option("--interval", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Wait between two waves.")
+@click.option("--pause", "pauses", is_flag=True, help="End after one wave; --resume goes on.")
+@click.option("--all", "everyone", is_flag=True, help="Take the nodes that are as asked, too.")
+@click.option("--resume", is_flag=True, help="Go on with the last rollout: paused, interrupted, killed or stopped.")
+@click.option("--anew", is_flag=True, help="Begin another rollout, though the last one was broken off.")
+@click.option("--dry", is_flag=True, help="Print the waves, and touch nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; what happens goes to standard error.")
+@click.pass_context
+def rollout(
+    context: click.Context, inventory: Path, canary: str, most: Amount | None, budget: Amount, interval: float,
+    pauses: bool, everyone: bool, resume: bool, anew: bool, dry: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Bring the nodes of INVENTORY to what its settings ask, in waves.
+
+    A wave is a run of pyinfra on a few nodes, the canary's first; a node passes where the run succeeded on it and a
+    reading then finds it as asked. Exits 0 where all went well, 2 where a node failed or cannot be what is asked, 1
+    where one did not answer or the rollout was broken off, 3 on wrong settings and where the inventory is not the one
+    that the rollout was begun with, 64 usage. docs/how-to/rollout.md says more.
+    """
+    from gpunode.rollout.opening import Request
+
+    if resume and anew:
+        raise click.UsageError("give either --resume or --anew")
+    given = [option for name, option in _BEGUN_WITH.items()
+             if context.get_parameter_source(name) is not ParameterSource.DEFAULT]  # fmt: skip
+    if resume and given:
+        raise click.UsageError(f"--resume goes on as the rollout was begun: leave out {', '.join(given)}")
+    request = None if resume else Request(canary, most, budget, everyone)
+    tell: Tell = partial(click.echo, err=as_json)
+    files: Path | None = None
+    with told(), _refused(), _broken_off(inventory):
+        if dry:
+            progress = _planned(inventory, request, tell)
+        else:
+            progress, files = _carried_out(inventory, request, anew, interval, pauses, tell)
+    _finish(inventory, progress, files, tell, as_json)
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Say in one message why a rollout is not begun, or cannot go on."""
+    from gpunode.rollout.choice import CanaryError
+    from gpunode.rollout.journal import JournalError
+    from gpunode.rollout.opening import ChangedError
+    from gpunode.rollout.place import LockedError
+    from gpunode.rollout.wave_run import ProgramError
+
+    try:
+        yield
+    except CanaryError as error:
+        raise click.BadParameter(str(error), param_hint="--canary") from None
+    except (ChangedError, JournalError, LockedError, ProgramError) as error:
+        click.echo(str(error), err=True)
+        sys.exit(ExitCode.INPUT_REFUSED if isinstance(error, ChangedError) else ExitCode.ERROR)
+
+
+@contextmanager
+def _broken_off(inventory: Path) -> Iterator[None]:
+    """Have a lost terminal and a termination do what Ctrl-C does, and say how to go on."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    # Whoever ignores one of them, by nohup say, wants the rollout to go on.
+    caught = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, interrupt) for each in caught}
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"interrupted. Where a wave was begun: gpunode rollout --resume {inventory}", err=True)
+        sys.exit(ExitCode.ERROR)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _planned(inventory: Path, request: Request | None, tell: Tell) -> Progress:
+    from gpunode.rollout.asked import asked
+    from gpunode.rollout.clock import now
+    from gpunode.rollout.conduct import wave_line
+    from gpunode.rollout.entries import Resumed
+    from gpunode.rollout.opening import begun, resumable
+    from gpunode.rollout.place import latest, place
+    from gpunode.rollout.progress import Progress, waves_to_come
+
+    name, found, ours = str(inventory), asked(inventory), version("gpunode")
+    if request is None:
+        _, last = resumable(latest(place(name)), name, found, ours)
+        progress = last.after(Resumed(at=now()))
+    else:
+        progress = Progress(begun(name, request, found, _everybody(inventory), ours))
+    _header(progress, tell)
+    waves, end = waves_to_come(progress)
+    for wave in waves:
+        tell(wave_line(wave))
+    tell(f"would stop: {end.reason}" if end.reason else f"{len(waves)} waves, where every node passes")
+    return progress
+
+
+def _carried_out(
+    inventory: Path, request: Request | None, anew: bool, interval: float, pauses: bool, tell: Tell
+) -> tuple[Progress, Path]:
+    from gpunode.drift import inspect
+    from gpunode.rollout.asked import asked, difference
+    from gpunode.rollout.conduct import Hands, conduct
+    from gpunode.rollout.place import controller_lock, place
+    from gpunode.rollout.wave_run import WaveRunner, program
+
+    pyinfra, found = program(), asked(inventory)
+    folder = place(str(inventory))
+    with controller_lock(folder, str(inventory)):
+        journal = _journal(inventory, request, anew, found, folder)
+        _header(journal.known, tell)
+        hosts, files = journal.known.begun.hosts, journal.path.parent
+
+        def read(nodes: Sequence[str]) -> tuple[NodeReport, ...]:
+            return inspect(inventory, only=nodes)
+
+        runner = WaveRunner(pyinfra, str(inventory), found.groups, folder, files, tell)
+        hands = Hands(runner.run, read, lambda: difference(hosts, asked(inventory).hosts), tell)
+        return conduct(journal, hands, interval, pauses), files
+
+
+def _journal(inventory: Path, request: Request | None, anew: bool, found: Asked, folder: Path) -> Journal:
+    """Return the journal of the rollout that is resumed, or of one that begins now."""
+    from gpunode.rollout.clock import now
+    from gpunode.rollout.entries import Resumed
+    from gpunode.rollout.opening import begun, refuse_beside, resumable
+    from gpunode.rollout.place import begin, latest
+
+    name, ours = str(inventory), version("gpunode")
+    if request is None:
+        journal, _ = resumable(latest(folder), name, found, ours)
+        journal.append(Resumed(at=now()))
+        return journal
+    if not anew:
+        refuse_beside(latest(folder))
+    # Before there is a journal all nodes are read: nothing is begun where that cannot be done.
+    entry = begun(name, request, found, _everybody(inventory), ours)
+    journal = begin(folder)
+    journal.append(entry)
+    return journal
+
+
+def _everybody(inventory: Path) -> tuple[NodeReport, ...]:
+    from gpunode.cli.drift import watched
+    from gpunode.drift import inspect
+
+    with watched() as watch:
+        return inspect(inventory, watch)
+
+
+def _header(progress: Progress, tell: Tell) -> None:
+    begun, policy = progress.begun, progress.begun.policy
+    first = ", ".join(policy.canaries) or "none"
+    tell(
+        f"{begun.inventory}: {len(begun.nodes)} of {len(begun.hosts)} nodes to do; canary: {first}; at most "
+        f"{policy.max_unavailable} unavailable; {policy.failure_budget or 'none'} may fail"
+    )
+    tell("gate: pyinfra's run, and a reading as `gpunode drift` has it; no cluster is asked")
+    for name, left in begun.left_out.items():
+        tell(f"  left out: {name}: {left.reason}")
+
+
+def _finish(inventory: Path, progress: Progress, files: Path | None, tell: Tell, as_json: bool) -> NoReturn:
+    from gpunode.rollout.document import document, exit_code
+
+    ended = progress.ended
+    if files is not None and ended is not None:
+        done = f"{len(progress.passed)} of {len(progress.begun.nodes)} nodes are done"
+        tell(f"{ended.how}: " + (f"{ended.reason}; {done}" if ended.reason else done))
+        if progress.untouched:
+            tell(f"  not touched: {', '.join(progress.untouched)}")
+        tell(f"  journal and logs: {files}")
+        if ended.how != "finished":
+            tell(f"  go on: gpunode rollout --resume {inventory}")
+    if as_json:
+        click.echo(json.dumps(document(progress, files)))
+    sys.exit(exit_code(progress))

@@ -1,0 +1,302 @@
+"""A rollout's journal: whatever of it a crash leaves, it can be gone on with; one rollout of an inventory at a time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.findings import FindingClass, NodeReport
+from gpunode.rollout.asked import Asked, difference, fingerprints
+from gpunode.rollout.choice import sorted_out
+from gpunode.rollout.conduct import Hands, conduct
+from gpunode.rollout.document import exit_code
+from gpunode.rollout.entries import Ended, Outcome, Resumed, WaveBegun, WaveEnded
+from gpunode.rollout.gate import RunResult
+from gpunode.rollout.journal import Journal, JournalError
+from gpunode.rollout.opening import ChangedError, refuse_beside, resumable
+from gpunode.rollout.place import LockedError, begin, controller_lock, latest, place, run_lock
+from gpunode.rollout.progress import Progress, Wave
+from gpunode.settings import settings_from
+from tests.unit.test_rollout_waves import AT, PASSED, REPORTS, report, rollout
+
+pytestmark = pytest.mark.pure
+
+FAILED = Outcome(finding_class=FindingClass.DRIFT, passed=False, reason="ä\n\x00\u2028", remedy="run the deploy")
+ENTRIES = (
+    rollout(5, most=2, budget=1).begun,
+    WaveBegun(number=1, kind="canary", nodes=("gpu-1",), at=AT),
+    WaveEnded(number=1, outcomes={"gpu-1": PASSED}, at=AT),
+    Ended(how="paused", at=AT),
+    Resumed(at=AT),
+    WaveBegun(number=2, kind="wave", nodes=("gpu-2", "gpu-3"), at=AT),
+    WaveEnded(number=2, outcomes={"gpu-2": PASSED, "gpu-3": FAILED}, at=AT),
+    WaveBegun(number=3, kind="wave", nodes=("gpu-4",), at=AT),
+)  # fmt: skip
+
+
+def written(folder: Path) -> tuple[bytes, list[Progress]]:
+    """Write a whole journal; return its bytes, and how far it was after each entry."""
+    journal = Journal(folder / "whole")
+    known = [journal.append(entry) for entry in ENTRIES]
+    return (folder / "whole").read_bytes(), known
+
+
+def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
+    content, known = written(tmp_path)
+    assert Journal(tmp_path / "whole").progress == known[-1]
+    assert content.count(b"\n") == len(ENTRIES)
+    assert (tmp_path / "whole").stat().st_mode & 0o777 == 0o600
+
+
+def test_cut_at_any_byte_it_is_what_it_was_before_the_entry_that_was_cut(tmp_path: Path) -> None:
+    content, known = written(tmp_path)
+    cut = tmp_path / "cut"
+    for length in range(len(content) + 1):
+        cut.write_bytes(content[:length])
+        whole = content[:length].count(b"\n")
+        assert Journal(cut).progress == (known[whole - 1] if whole else None)
+
+
+@given(st.data())
+def test_cut_at_any_byte_it_can_be_written_on(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder = tmp_path_factory.mktemp("journal")
+    content, _ = written(folder)
+    length = data.draw(st.integers(0, len(content)))
+    # What a loss of power may leave behind the last whole line.
+    torn = data.draw(st.sampled_from([b"", b"\0" * 40]))
+    (folder / "cut").write_bytes(content[:length] + torn)
+    journal = Journal(folder / "cut")
+    for entry in ENTRIES[content[:length].count(b"\n") :]:
+        journal.append(entry)
+    assert (folder / "cut").read_bytes().rstrip(b"\0") == content
+
+
+@pytest.mark.parametrize("line", [b"{}", b"nonsense", b'{"entry":"begun"}', b'{"entry":"resumed","at":"2026-01-02"}'])
+def test_a_whole_line_that_is_not_to_be_understood_is_refused_with_its_place(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(line + b"\n")
+    with pytest.raises(JournalError, match=r"journal: line 1 is not to be understood: .*--anew"):
+        Journal(path)
+
+
+def test_an_entry_is_on_the_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path / "journal")
+    synced: list[bytes] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append((tmp_path / "journal").read_bytes()))
+    journal.append(ENTRIES[0])
+    # The file, and then the folder that names it.
+    assert len(synced) == 2 and synced[0].endswith(b"\n")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(JournalError, match="cannot be written: No space left"):
+        journal.append(ENTRIES[1])
+    assert journal.progress is not None and journal.progress.under_way is None
+
+
+class Nodes:
+    """Simulated nodes: a run makes each as asked but for `failing`, and is interrupted in the wave `killed_in`."""
+
+    def __init__(self, failing: tuple[str, ...] = (), killed_in: int = 0) -> None:
+        self.failing, self.killed_in = failing, killed_in
+        self.runs: list[tuple[str, ...]] = []
+        self.told: list[str] = []
+        self.slept: list[float] = []
+        self.change: str | None = None
+
+    def run(self, wave: Wave) -> RunResult:
+        self.runs.append(wave.nodes)
+        if wave.number == self.killed_in:
+            self.killed_in = 0
+            raise KeyboardInterrupt
+        return RunResult()
+
+    def hands(self) -> Hands:
+        def read(nodes: Sequence[str]) -> tuple[NodeReport, ...]:
+            return tuple(
+                report(name, FindingClass.DRIFT if name in self.failing else FindingClass.OK) for name in nodes
+            )
+
+        return Hands(self.run, read, lambda: self.change, self.told.append, sleep=self.slept.append)
+
+
+def opened(folder: Path, budget: int = 0) -> Journal:
+    journal = Journal(folder / "journal")
+    journal.append(rollout(5, most=2, budget=budget).begun)
+    return journal
+
+
+def test_all_nodes_are_done_in_waves_and_the_journal_says_so(tmp_path: Path) -> None:
+    nodes = Nodes()
+    known = conduct(opened(tmp_path), nodes.hands(), interval=2.5)
+    assert nodes.runs == [("gpu-1",), ("gpu-2", "gpu-3"), ("gpu-4", "gpu-5")]
+    assert nodes.slept == [2.5, 2.5]
+    assert Journal(tmp_path / "journal").progress == known
+    assert known.ended is not None and known.ended.how == "finished"
+    assert exit_code(known) == 0
+
+
+def test_the_journal_names_a_waves_nodes_before_its_run(tmp_path: Path) -> None:
+    seen: list[WaveBegun | None] = []
+
+    class Looking(Nodes):
+        def run(self, wave: Wave) -> RunResult:
+            seen.append(Journal(tmp_path / "journal").known.under_way)
+            return super().run(wave)
+
+    conduct(opened(tmp_path), Looking().hands())
+    assert [wave.nodes for wave in seen if wave] == [("gpu-1",), ("gpu-2", "gpu-3"), ("gpu-4", "gpu-5")]
+
+
+def test_a_canary_that_fails_its_gate_leaves_all_others_untouched(tmp_path: Path) -> None:
+    nodes = Nodes(failing=("gpu-1",))
+    known = conduct(opened(tmp_path, budget=3), nodes.hands())
+    assert nodes.runs == [("gpu-1",)]
+    assert known.ended is not None and known.ended.how == "stopped"
+    assert exit_code(known) == 2
+    assert any("gpu-1: failed: drift" in line for line in nodes.told)
+
+
+def test_interrupted_in_wave_two_it_repeats_that_wave_and_no_node_that_was_done(tmp_path: Path) -> None:
+    nodes = Nodes(killed_in=2)
+    with pytest.raises(KeyboardInterrupt):
+        conduct(opened(tmp_path), nodes.hands())
+    journal = Journal(tmp_path / "journal")
+    assert journal.known.ended is not None and journal.known.ended.how == "interrupted"
+    assert exit_code(journal.known) == 1
+    journal.append(Resumed(at=AT))
+    conduct(journal, nodes.hands())
+    assert nodes.runs == [("gpu-1",), ("gpu-2", "gpu-3"), ("gpu-2", "gpu-3"), ("gpu-4", "gpu-5")]
+
+
+def test_a_pause_comes_after_each_wave_and_not_after_the_last(tmp_path: Path) -> None:
+    nodes, journal = Nodes(), opened(tmp_path)
+    hows = []
+    for _ in range(3):
+        known = conduct(journal, nodes.hands(), pauses=True)
+        hows.append(known.ended.how if known.ended else None)
+        assert exit_code(known) == 0
+        journal.append(Resumed(at=AT))
+    assert hows == ["paused", "paused", "finished"]
+
+
+def test_an_inventory_that_changes_on_the_way_stops_the_rollout_before_the_next_wave(tmp_path: Path) -> None:
+    nodes, journal = Nodes(), opened(tmp_path)
+
+    class Changing(Nodes):
+        def run(self, wave: Wave) -> RunResult:
+            self.change = "new: gpu-9"
+            return super().run(wave)
+
+    nodes = Changing()
+    with pytest.raises(ChangedError, match="new: gpu-9"):
+        conduct(journal, nodes.hands())
+    assert nodes.runs == [("gpu-1",)]
+    assert journal.known.ended is not None and journal.known.ended.how == "stopped"
+
+
+def test_a_change_of_hosts_settings_or_address_is_told_by_name() -> None:
+    asked = {name: settings_from({}) for name in ("a", "b")}
+    before = fingerprints(asked, {"a": {"ssh_hostname": "10.0.0.1"}, "b": {}})
+    assert difference(before, before) is None
+    moved = fingerprints(asked, {"a": {"ssh_hostname": "10.0.0.2"}, "b": {}})
+    assert difference(before, moved) == "with other settings or another address: a"
+    reset = fingerprints({**asked, "b": settings_from({"driver": {"branch": "570"}})}, {"a": {}, "b": {}})
+    assert difference(before, reset) == "with other settings or another address: a, b"
+    assert difference({"a": "1", "b": "2"}, {"a": "1", "c": "3"}) == "new: c; gone: b"
+    many = {f"gpu-{number}": "" for number in range(7)}
+    assert str(difference({}, many)).endswith("gpu-4 and 2 more")
+
+
+def asked_by(journal: Journal) -> Asked:
+    return Asked(journal.known.begun.hosts, frozenset(), 1)
+
+
+def test_only_a_rollout_of_this_inventory_that_is_not_at_its_end_can_be_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="begin one without --resume"):
+        resumable(None, "x.py", Asked({}, frozenset(), 1), "1")
+    journal = opened(tmp_path)
+    assert resumable(journal, "x.py", asked_by(journal), "1") == (journal, journal.known)
+    with pytest.raises(ChangedError, match=r"gone: gpu-1.*--anew"):
+        resumable(journal, "x.py", Asked({}, frozenset(), 1), "1")
+    with pytest.raises(ChangedError, match="gpunode is 2, and was 1"):
+        resumable(journal, "x.py", asked_by(journal), "2")
+    conduct(journal, Nodes().hands())
+    with pytest.raises(JournalError, match="came to its end"):
+        resumable(journal, "x.py", asked_by(journal), "1")
+
+
+def test_another_rollout_is_not_begun_beside_one_that_was_broken_off(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    with pytest.raises(JournalError, match=r"begun 2026-01-02 00:00 UTC, was broken off: .*--resume.*--anew"):
+        refuse_beside(journal)
+    refuse_beside(None)
+    conduct(journal, Nodes(failing=("gpu-1",)).hands())
+    refuse_beside(journal)
+
+
+def test_exit_codes_are_drifts() -> None:
+    known = rollout(0)
+    assert exit_code(known) == 0
+    for name, code in (("refused", 2), ("gone", 1)):
+        (item,) = (each for each in REPORTS if each.name == name)
+        left = sorted_out((item,), everyone=False)[1]
+        assert exit_code(Progress(known.begun.model_copy(update={"left_out": left}))) == code
+    # The run failed on a node that a reading finds as asked.
+    run_failed = Outcome(finding_class=FindingClass.OK, passed=False, reason="pyinfra failed on it")
+    assert exit_code(Progress(known.begun, failed={"gpu-1": run_failed})) == 2
+
+
+def test_an_inventory_has_one_place_by_whatever_path_and_each_rollout_a_newer_folder(tmp_path: Path) -> None:
+    inventory = tmp_path / "pröd.py"
+    inventory.touch()
+    beside = tmp_path / "sub" / ".." / "pröd.py"
+    (tmp_path / "sub").mkdir()
+    folder = place(str(inventory), tmp_path / ".rollout")
+    assert place(str(beside), tmp_path / ".rollout") == folder
+    assert place("a,b", tmp_path) != place("a_b", tmp_path)
+    folder.mkdir(parents=True)
+    assert latest(folder) is None
+    # Three within one second.
+    paths = [begin(folder).path.parent.name for _ in range(3)]
+    assert paths == sorted(set(paths))
+    assert latest(folder) is None, "nothing was begun"
+    journal = begin(folder)
+    journal.append(ENTRIES[0])
+    found = latest(folder)
+    assert found is not None and found.path == journal.path
+
+
+def test_two_rollouts_of_one_inventory_are_refused(tmp_path: Path) -> None:
+    with (
+        controller_lock(tmp_path, "x.py"),
+        pytest.raises(LockedError, match=rf"another rollout of x.py is at work \(process {os.getpid()}\)"),
+        controller_lock(tmp_path, "x.py"),
+    ):
+        pass
+    with controller_lock(tmp_path, "x.py"):
+        pass
+
+
+def test_a_run_that_outlives_its_controller_is_waited_for(tmp_path: Path) -> None:
+    told: list[str] = []
+    with run_lock(tmp_path, told.append) as lock:
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
+    # The controller's own descriptor is closed; the child's still holds it.
+
+    def waits(line: str) -> None:
+        told.append(line)
+        child.communicate(b"\n", timeout=30)
+
+    with run_lock(tmp_path, waits):
+        assert child.returncode == 0
+    assert len(told) == 1 and "outlived its controller" in told[0]

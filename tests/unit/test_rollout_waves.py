@@ -1,0 +1,258 @@
+"""Which waves come, whatever becomes of the nodes and of the controller."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.findings import Finding, FindingClass, NodeReport
+from gpunode.rollout.amount import AmountError, amount
+from gpunode.rollout.choice import CanaryError, canaries, sorted_out
+from gpunode.rollout.entries import Begun, Ended, LeftOut, Outcome, Policy, Resumed, WaveBegun, WaveEnded
+from gpunode.rollout.gate import RunResult, outcomes
+from gpunode.rollout.progress import OutOfOrder, Progress, Stop, Wave, next_step, waves_to_come
+
+pytestmark = pytest.mark.pure
+
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+PASSED = Outcome(finding_class=FindingClass.OK, passed=True)
+FAILED = Outcome(finding_class=FindingClass.DRIFT, passed=False, reason="it is not as asked")
+
+
+def rollout(
+    nodes: int, canary: int = 1, most: int = 1, budget: int = 0, away: int = 0, canary_names: tuple[str, ...] = ()
+) -> Progress:
+    names = tuple(f"gpu-{number}" for number in range(1, nodes + 1))
+    left = {f"away-{number}": LeftOut(finding_class=FindingClass.UNREACHABLE, reason="") for number in range(away)}
+    policy = Policy(canaries=canary_names or names[:canary], max_unavailable=most, failure_budget=budget)
+    return Progress(
+        Begun(gpunode="1", inventory="x.py", at=AT, hosts=dict.fromkeys((*names, *left), ""), policy=policy,
+              nodes=names, left_out=left)
+    )  # fmt: skip
+
+
+def begun(progress: Progress, wave: Wave) -> Progress:
+    return progress.after(WaveBegun(number=wave.number, kind=wave.kind, nodes=wave.nodes, at=AT))
+
+
+def ended(progress: Progress, wave: Wave, *failing: str) -> Progress:
+    found = {name: FAILED if name in failing else PASSED for name in wave.nodes}
+    return progress.after(WaveEnded(number=wave.number, outcomes=found, at=AT))
+
+
+def step(progress: Progress, *failing: str) -> tuple[Progress, tuple[str, ...]]:
+    """Carry out the wave that comes next, and return the progress after it and the wave's nodes."""
+    wave = next_step(progress)
+    assert isinstance(wave, Wave)
+    return ended(begun(progress, wave), wave, *failing), wave.nodes
+
+
+def resumed(progress: Progress) -> Progress:
+    return progress.after(Resumed(at=AT))
+
+
+def stopped(progress: Progress) -> Progress:
+    return progress.after(Ended(how="stopped", at=AT))
+
+
+def test_the_canary_goes_first_and_then_as_many_as_may_be_unavailable() -> None:
+    waves, end = waves_to_come(rollout(6, canary=1, most=2))
+    assert [wave.nodes for wave in waves] == [("gpu-1",), ("gpu-2", "gpu-3"), ("gpu-4", "gpu-5"), ("gpu-6",)]
+    assert [wave.kind for wave in waves] == ["canary", "wave", "wave", "wave"]
+    assert end == Stop(True)
+
+
+def test_named_canaries_go_first_in_no_larger_waves_than_others() -> None:
+    waves, _ = waves_to_come(rollout(4, canary_names=("gpu-4", "gpu-2"), most=1))
+    assert [wave.nodes for wave in waves] == [("gpu-4",), ("gpu-2",), ("gpu-1",), ("gpu-3",)]
+
+
+def test_a_canary_that_fails_stops_the_rollout_whatever_may_fail() -> None:
+    progress, nodes = step(rollout(4, most=4, budget=4), "gpu-1")
+    assert nodes == ("gpu-1",)
+    end = next_step(progress)
+    assert isinstance(end, Stop) and not end.finished
+    assert "canary gpu-1 failed" in str(end.reason)
+    assert progress.untouched == ("gpu-2", "gpu-3", "gpu-4")
+
+
+def test_one_failure_more_than_the_budget_stops_the_rollout() -> None:
+    progress, _ = step(rollout(9, most=4, budget=1))
+    progress, nodes = step(progress, "gpu-2")
+    assert len(nodes) == 4
+    # What failed stays unavailable: only three more may go down.
+    progress, nodes = step(progress, "gpu-7")
+    assert nodes == ("gpu-6", "gpu-7", "gpu-8")
+    end = next_step(progress)
+    assert isinstance(end, Stop) and "2 nodes failed, where 1 may" in str(end.reason)
+
+
+def test_no_wave_comes_where_as_many_nodes_are_away_as_may_be_unavailable() -> None:
+    end = next_step(rollout(3, most=2, away=2))
+    assert isinstance(end, Stop) and not end.finished
+    assert "away-0, away-1 (left out)" in str(end.reason)
+    waves, _ = waves_to_come(rollout(3, most=2, away=1))
+    assert {len(wave.nodes) for wave in waves} == {1}
+
+
+def test_an_interrupted_wave_is_repeated_with_its_own_nodes() -> None:
+    progress, _ = step(rollout(5, most=2))
+    wave = next_step(progress)
+    assert isinstance(wave, Wave)
+    again = next_step(resumed(begun(progress, wave)))
+    assert again == Wave(2, "wave", ("gpu-2", "gpu-3"), repeated=True)
+
+
+def test_those_that_failed_before_a_stop_come_first_and_alone() -> None:
+    progress, _ = step(rollout(6, most=3))
+    progress, _ = step(progress, "gpu-3")
+    assert isinstance(next_step(progress), Stop)
+    progress, nodes = step(resumed(stopped(progress)))
+    assert nodes == ("gpu-3",)
+    assert step(progress)[1] == ("gpu-5", "gpu-6")
+
+
+def test_a_stop_that_was_not_written_any_more_is_gone_on_from_all_the_same() -> None:
+    progress, _ = step(rollout(3), "gpu-1")
+    assert next_step(resumed(progress)) == Wave(2, "canary", ("gpu-1",))
+
+
+def test_what_failed_within_the_budget_is_not_tried_again_after_a_pause() -> None:
+    progress, _ = step(rollout(6, most=3, budget=1))
+    progress, _ = step(progress, "gpu-2")
+    assert next_step(resumed(progress.after(Ended(how="paused", at=AT)))) == Wave(3, "wave", ("gpu-5", "gpu-6"))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        WaveBegun(number=2, kind="wave", nodes=("gpu-1",), at=AT),
+        WaveBegun(number=1, kind="wave", nodes=("gpu-9",), at=AT),
+        WaveEnded(number=1, outcomes={}, at=AT),
+        rollout(1).begun,
+    ],
+)
+def test_an_entry_that_cannot_come_next_is_refused(entry: WaveBegun | WaveEnded | Begun) -> None:
+    with pytest.raises(OutOfOrder):
+        rollout(2).after(entry)
+
+
+@given(st.data())
+def test_never_more_unavailable_than_allowed_and_every_node_once_and_the_canary_first(data: st.DataObject) -> None:
+    nodes, most = data.draw(st.integers(0, 12)), data.draw(st.integers(1, 5))
+    away = data.draw(st.integers(0, 3))
+    progress = rollout(nodes, data.draw(st.integers(0, 4)), most, data.draw(st.integers(0, 4)), away)
+    allowed = max(most, away)
+    # What the nodes really are, beside what the journal says of them.
+    broken: set[str] = set()
+    passed: list[str] = []
+    for _ in range(60):
+        wave = next_step(progress)
+        if isinstance(wave, Stop):
+            if wave.finished or not data.draw(st.booleans(), label="go on after the stop"):
+                break
+            progress = resumed(stopped(progress))
+            if isinstance(next_step(progress), Stop):
+                break
+            continue
+        assert wave.nodes and away + len(broken | set(wave.nodes)) <= allowed
+        assert not set(wave.nodes) & set(passed)
+        first = progress.begun.policy.canaries
+        assert set(wave.nodes) <= set(first) or set(first) <= set(passed)
+        progress = begun(progress, wave)
+        if data.draw(st.booleans(), label="the controller is killed"):
+            # Half done: any of them may be down.
+            broken |= set(data.draw(st.sets(st.sampled_from(wave.nodes))))
+            progress = resumed(progress)
+            continue
+        failing = data.draw(st.sets(st.sampled_from(wave.nodes)))
+        broken = (broken - set(wave.nodes)) | failing
+        passed += [name for name in wave.nodes if name not in failing]
+        progress = ended(progress, wave, *failing)
+        assert set(progress.failed) <= broken
+    assert len(passed) == len(set(passed))
+    if next_step(progress) == Stop(True):
+        assert set(passed) | set(progress.failed) == set(progress.begun.nodes)
+
+
+def report(name: str, *classes: FindingClass) -> NodeReport:
+    return NodeReport(name, tuple(Finding("driver", each, "loaded module", "1", "2") for each in classes))
+
+
+REPORTS = (
+    report("good", FindingClass.OK),
+    report("stale", FindingClass.OK, FindingClass.DRIFT),
+    report("gone", FindingClass.UNREACHABLE),
+    report("refused", FindingClass.UNSUPPORTED),
+    report("sick", FindingClass.ERROR, FindingClass.OK),
+    report("mendable", FindingClass.ERROR, FindingClass.REBOOT_PENDING),
+)
+
+
+def test_what_is_as_asked_and_what_no_run_can_mend_is_left_out_with_the_reason() -> None:
+    nodes, left = sorted_out(REPORTS, everyone=False)
+    assert nodes == ("stale", "mendable")
+    assert {name: each.finding_class for name, each in left.items()} == {
+        "good": "ok", "gone": "unreachable", "refused": "unsupported", "sick": "error",
+    }  # fmt: skip
+    assert all(each.reason for each in left.values())
+    assert sorted_out(REPORTS, everyone=True)[0] == ("good", "stale", "mendable")
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        ("0", ()),
+        ("1", ("stale",)),
+        ("9", ("stale", "mendable")),
+        ("mendable", ("mendable",)),
+        ("good,stale", ("stale",)),
+    ],
+)
+def test_canaries_are_so_many_or_named(asked: str, first: tuple[str, ...]) -> None:
+    assert canaries(asked, *sorted_out(REPORTS, everyone=False)) == first
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("nobody", "not in the inventory"),
+        ("stale,gone", "unreachable"),
+        ("refused", "cannot go first"),
+        (",", "no canary"),
+    ],
+)
+def test_a_canary_that_cannot_be_one_is_refused(asked: str, said: str) -> None:
+    with pytest.raises(CanaryError, match=said):
+        canaries(asked, *sorted_out(REPORTS, everyone=False))
+
+
+@pytest.mark.parametrize(("text", "of_nine"), [("2", 2), ("0", 0), ("50%", 4), ("100%", 9)])
+def test_an_amount_is_a_number_or_a_percentage_rounded_down(text: str, of_nine: int) -> None:
+    assert amount(text).of(9) == of_nine
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "101%", "%", "٣", "1 "])
+def test_anything_else_is_no_amount(text: str) -> None:
+    with pytest.raises(AmountError, match="percentage"):
+        amount(text)
+
+
+def test_none_may_not_be_the_most_that_are_unavailable() -> None:
+    with pytest.raises(AmountError, match="from 1 on"):
+        amount("0%", least=1)
+
+
+def test_the_gate_takes_the_run_the_reading_and_the_cluster() -> None:
+    names = ("good", "stale", "failed", "unread", "cordoned")
+    reports = (*REPORTS[:2], report("failed", FindingClass.OK), report("cordoned", FindingClass.OK))
+    run = RunResult(frozenset({"failed"}), "pyinfra failed on it: wave-1.log")
+    found = outcomes(names, run, reports, lambda nodes: {"cordoned": "it is cordoned"})
+    assert [name for name, each in found.items() if each.passed] == ["good"]
+    assert found["stale"].reason == "drift: driver: loaded module is 1, wanted 2"
+    assert "wave-1.log" in str(found["failed"].reason)
+    assert found["unread"].finding_class is FindingClass.ERROR
+    assert found["cordoned"].reason == "the cluster: it is cordoned"
