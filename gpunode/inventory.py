@@ -53,8 +53,11 @@ def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
     # pyinfra_cli patches the standard library for gevent on import; only what reads inventories needs to pay for that.
     from pyinfra.api.state import State
     from pyinfra.context import ctx_state
+    from pyinfra_cli import util
     from pyinfra_cli.inventory import make_inventory
 
+    # pyinfra keeps the code of each file that it executed; whoever asks again wants what the file says now.
+    util.PYTHON_CODES.clear()
     context: Any = ctx_state
     folder = str(Path.cwd())
     if folder not in sys.path:

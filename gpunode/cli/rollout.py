@@ -121,19 +121,24 @@ def _refused() -> Iterator[None]:
         sys.exit(ExitCode.INPUT_REFUSED if isinstance(error, ChangedError) else ExitCode.ERROR)
 
 
+class _Interrupted(SystemExit):
+    """Unwind the rollout for a signal; gevent prints a traceback of KeyboardInterrupt, and none of this."""
+
+
 @contextmanager
 def _broken_off(inventory: Path) -> Iterator[None]:
     """Have a lost terminal and a termination do what Ctrl-C does, and say how to go on."""
 
     def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
+        raise _Interrupted
 
     # Whoever ignores one of them, by nohup say, wants the rollout to go on.
-    caught = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is not signal.SIG_IGN]
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    caught = [each for each in signals if signal.getsignal(each) is not signal.SIG_IGN]
     before = {each: signal.signal(each, interrupt) for each in caught}
     try:
         yield
-    except KeyboardInterrupt:
+    except _Interrupted:
         click.echo(f"interrupted. Where a wave was begun: gpunode rollout --resume {inventory}", err=True)
         sys.exit(ExitCode.ERROR)
     finally:

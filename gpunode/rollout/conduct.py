@@ -36,13 +36,13 @@ def conduct(journal: Journal, hands: Hands, interval: float = 0, pauses: bool = 
     """Go on with the journal's rollout until it ends, or until after one wave where it `pauses`.
 
     interval: seconds between two waves. Raises ChangedError, JournalError, and whatever a reading raises; the journal
-    then says that it was interrupted, as it does after KeyboardInterrupt.
+    then says that it was interrupted, as it does after a signal.
     """
     try:
         return _conducted(journal, hands, interval, pauses)
     except BaseException as error:
         if journal.known.ended is None:
-            reason = "by a signal" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
+            reason = "by a signal" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
             journal.append(Ended(how="interrupted", reason=reason, at=now()))
         raise
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode.findings import FindingClass, NodeReport
@@ -64,6 +64,7 @@ def test_cut_at_any_byte_it_is_what_it_was_before_the_entry_that_was_cut(tmp_pat
         assert Journal(cut).progress == (known[whole - 1] if whole else None)
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_cut_at_any_byte_it_can_be_written_on(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("journal")
@@ -117,7 +118,7 @@ class Nodes:
         self.runs.append(wave.nodes)
         if wave.number == self.killed_in:
             self.killed_in = 0
-            raise KeyboardInterrupt
+            raise SystemExit
         return RunResult()
 
     def hands(self) -> Hands:
@@ -168,7 +169,7 @@ def test_a_canary_that_fails_its_gate_leaves_all_others_untouched(tmp_path: Path
 
 def test_interrupted_in_wave_two_it_repeats_that_wave_and_no_node_that_was_done(tmp_path: Path) -> None:
     nodes = Nodes(killed_in=2)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit):
         conduct(opened(tmp_path), nodes.hands())
     journal = Journal(tmp_path / "journal")
     assert journal.known.ended is not None and journal.known.ended.how == "interrupted"

@@ -1,0 +1,278 @@
+"""`gpunode rollout` as people call it, with SIMULATED nodes and a SIMULATED pyinfra."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpunode import cli, drift
+from gpunode.findings import FindingClass
+from gpunode.rollout import wave_run
+from tests.unit.simulated_rollout import Lab
+
+pytestmark = pytest.mark.pure
+SECONDS = 180
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    found = Lab(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(drift, "inspect", found.inspect)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return found
+
+
+def rollout(*options: str) -> Result:
+    return CliRunner().invoke(cli.gpunode, ["rollout", *options, "fleet.py"])
+
+
+def document(*options: str) -> dict[str, Any]:
+    done = rollout("--json", *options)
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["exit_code"] == done.exit_code
+    return found
+
+
+def test_the_canary_goes_first_and_then_wave_after_wave(lab: Lab) -> None:
+    done = rollout("--max-unavailable", "50%")
+    assert done.exit_code == 0, done.output
+    assert lab.runs == [["gpu-1"], ["gpu-2", "gpu-3"], ["gpu-4"]]
+    assert "wave 1 (canary): gpu-1\n  gpu-1: ok\nwave 2: gpu-2, gpu-3\n" in done.stdout
+    assert "no cluster is asked" in done.stdout
+    assert "finished: 4 of 4 nodes are done" in done.stdout
+    (log,) = lab.folder.glob(".rollout/fleet-*/*/wave-2.log")
+    assert "SIMULATED pyinfra -y --json --limit gpu-2 --limit gpu-3 fleet.py deploys/gpu_node.py" in log.read_text()
+
+
+def test_a_canary_that_fails_stops_it_and_no_other_node_is_touched(lab: Lab) -> None:
+    lab.fail("gpu-1")
+    found = document("--failure-budget", "4")
+    assert (found["exit_code"], found["state"], found["untouched"]) == (2, "stopped", ["gpu-2", "gpu-3", "gpu-4"])
+    assert lab.runs == [["gpu-1"]]
+    node = found["waves"][0]["nodes"]["gpu-1"]
+    assert (node["class"], node["passed"], node["remedy"]) == ("drift", False, "run")
+    assert "pyinfra exited 1 without results" in node["reason"]
+    assert found["gate"] == ["run", "drift"]
+    # Mended, and gone on with: the canary is tried again.
+    lab.fail()
+    assert document("--resume")["state"] == "finished"
+    assert lab.runs == [["gpu-1"], ["gpu-1"], ["gpu-2"], ["gpu-3"], ["gpu-4"]]
+
+
+def test_failed_nodes_within_the_budget_are_told_by_name(lab: Lab) -> None:
+    lab.fail("gpu-3")
+    found = document("--failure-budget", "1", "--max-unavailable", "3", "--canary", "gpu-4")
+    assert (found["exit_code"], found["state"]) == (2, "finished")
+    assert lab.runs == [["gpu-4"], ["gpu-1", "gpu-2", "gpu-3"]]
+    verdicts = {name: node["passed"] for name, node in found["waves"][1]["nodes"].items()}
+    assert verdicts == {"gpu-1": True, "gpu-2": True, "gpu-3": False}
+
+
+def test_what_is_as_asked_and_what_does_not_answer_is_left_out(lab: Lab) -> None:
+    lab.find({"gpu-1": FindingClass.OK, "gpu-2": FindingClass.UNREACHABLE})
+    found = document("--max-unavailable", "2")
+    assert found["exit_code"] == 1
+    assert {name: left["class"] for name, left in found["left_out"].items()} == {"gpu-1": "ok", "gpu-2": "unreachable"}
+    # One is away already, and one more may be.
+    assert lab.runs == [["gpu-3"], ["gpu-4"]]
+    lab.find({"gpu-2": FindingClass.OK})
+    assert document("--all", "--max-unavailable", "100%")["exit_code"] == 0
+    assert lab.runs[2:] == [["gpu-1"], ["gpu-2", "gpu-3", "gpu-4"]]
+
+
+def test_a_dry_rollout_prints_the_waves_and_leaves_no_trace(lab: Lab) -> None:
+    before = sorted(lab.folder.rglob("*"))
+    done = rollout("--dry", "--max-unavailable", "2")
+    assert done.exit_code == 0
+    assert "wave 1 (canary): gpu-1\nwave 2: gpu-2, gpu-3\nwave 3: gpu-4\n" in done.stdout
+    assert document("--dry")["state"] == "planned"
+    assert sorted(lab.folder.rglob("*")) == before
+
+
+def test_a_pause_ends_it_after_each_wave(lab: Lab) -> None:
+    assert document("--pause")["state"] == "paused"
+    done = rollout()
+    assert done.exit_code == 1 and "--resume" in done.stderr and "--anew" in done.stderr
+    assert document("--pause", "--resume")["state"] == "paused"
+    assert lab.runs == [["gpu-1"], ["gpu-2"]]
+    assert "wave 3: gpu-3\nwave 4: gpu-4\n" in rollout("--resume", "--dry").stdout
+    assert document("--resume")["state"] == "finished"
+    assert rollout("--resume").exit_code == 1
+
+
+def test_other_settings_are_refused_on_the_way_and_may_be_begun_anew(lab: Lab) -> None:
+    rollout("--pause")
+    lab.ask({f"gpu-{number}": {"driver": {"branch": "570"}} if number == 3 else {} for number in range(1, 5)})
+    done = rollout("--resume")
+    assert done.exit_code == 3
+    assert "with other settings or another address: gpu-3" in done.stderr and "--anew" in done.stderr
+    assert lab.runs == [["gpu-1"]]
+    found = document("--anew")
+    assert found["exit_code"] == 0
+    assert found["left_out"] == {"gpu-1": {"class": "ok", "reason": "as asked"}}
+    assert lab.runs[1:] == [["gpu-2"], ["gpu-3"], ["gpu-4"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--max-unavailable", "0"), "from 1 on"),
+        (("--failure-budget", "lots"), "percentage"),
+        (("--canary", "gpu-9"), "gpu-9 is not in the inventory"),
+        (("--resume", "--anew"), "either --resume or --anew"),
+        (("--resume", "--canary", "2", "--all"), "leave out --canary, --all"),
+        (("--interval", "-1"), "--interval"),
+    ],
+)
+def test_wrong_usage_is_told_and_nothing_is_run(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpunode", "rollout", *options, "fleet.py"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 64
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert lab.runs == []
+
+
+def test_without_pyinfra_or_outside_the_checkout_it_says_what_to_do(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    (lab.folder / "deploys" / "gpu_node.py").unlink()
+    done = rollout()
+    assert done.exit_code == 1 and "in the checkout" in done.stderr
+    monkeypatch.setenv("PATH", str(lab.folder))
+    done = rollout()
+    assert done.exit_code == 1 and "make setup" in done.stderr
+
+
+def test_settings_that_are_wrong_are_refused_before_anything(lab: Lab) -> None:
+    lab.ask({"gpu-1": {"driver": {"flavour": "opne"}}})
+    assert rollout().exit_code == 3
+    assert not (lab.folder / ".rollout").exists()
+
+
+def test_a_host_is_named_to_pyinfra_so_that_no_other_can_be_meant() -> None:
+    from fnmatch import fnmatch
+
+    assert wave_run.limit_pattern("gpu-1", ()) == "gpu-1"
+    for name, others in (
+        ("gpu-1", ("gpu-2", "xgpu-1")),
+        ("rack[1]*", ("rack1", "rack1x")),
+        ("@docker/a:1", ("@docker/a:2",)),
+    ):
+        for groups in ((), (name,)):
+            pattern = wave_run.limit_pattern(name, groups)
+            assert fnmatch(name, pattern) and not any(fnmatch(other, pattern) for other in others)
+            # pyinfra takes a group of that name before it looks at hosts.
+            assert pattern not in groups
+
+
+@pytest.mark.parametrize(
+    ("code", "printed", "failed"),
+    [
+        (0, b"", ()),
+        (1, b'{"results": {"failed_hosts": ["b"]}}', ("b",)),
+        (1, b'{"results": {"failed_hosts": []}}', ("a", "b")),
+        (1, b'{"results": null}', ("a", "b")),
+        (1, b'{"resu', ("a", "b")),
+        (-9, b"", ("a", "b")),
+    ],
+)
+def test_a_run_that_does_not_say_where_it_failed_has_failed_everywhere(
+    code: int, printed: bytes, failed: tuple[str, ...]
+) -> None:
+    found = wave_run.result(("a", "b"), code, printed, "wave-1.log")
+    assert found.failed == set(failed)
+    assert "wave-1.log" in (found.reason or "wave-1.log")
+
+
+@pytest.fixture
+def started(lab: Lab) -> Callable[..., subprocess.Popen[str]]:
+    """Return a function that starts `gpunode rollout` as a process of its own."""
+
+    def start(*options: str) -> subprocess.Popen[str]:
+        root = Path(__file__).parents[2]
+        return subprocess.Popen(
+            [root / ".venv" / "bin" / "python", "-m", "tests.unit.simulated_rollout", "rollout", *options, "fleet.py"],
+            cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root)}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    return start
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+def pyinfra_of(lab: Lab) -> int:
+    """Return the process that a wave's run has written into its lock."""
+    (lock,) = lab.folder.glob(".rollout/*/run.lock")
+    return int(lock.read_text())
+
+
+def alive(process: int) -> bool:
+    """Say whether a process is there, and no zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def in_wave_two(lab: Lab, started: Callable[..., subprocess.Popen[str]]) -> tuple[subprocess.Popen[str], int]:
+    """Start a rollout; return it, and its pyinfra's process, while wave two does not end."""
+    rollout("--pause")
+    lab.hang()
+    controller = started("--resume")
+    until(lambda: lab.runs == [["gpu-1"], ["gpu-2"]])
+    return controller, pyinfra_of(lab)
+
+
+def test_killed_in_wave_two_it_waits_for_the_run_that_is_left_and_repeats_that_wave_alone(
+    lab: Lab, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    controller, pyinfra = in_wave_two(lab, started)
+    second = rollout("--anew")
+    assert second.exit_code == 1 and f"is at work (process {controller.pid})" in second.stderr
+    controller.kill()
+    controller.communicate(timeout=SECONDS)
+    assert alive(pyinfra)
+    again = started("--resume")
+    assert again.stdout is not None
+    while "waiting" not in (line := again.stdout.readline()):
+        assert line, "it did not wait"
+    assert f"process {pyinfra}" in line
+    assert lab.runs == [["gpu-1"], ["gpu-2"]]
+    lab.hang(False)
+    out, err = again.communicate(timeout=SECONDS)
+    assert again.returncode == 0, out + err
+    assert lab.runs == [["gpu-1"], ["gpu-2"], ["gpu-2"], ["gpu-3"], ["gpu-4"]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_ends_pyinfra_and_leaves_what_can_be_gone_on_with(
+    lab: Lab, started: Callable[..., subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    controller, pyinfra = in_wave_two(lab, started)
+    controller.send_signal(number)
+    out, err = controller.communicate(timeout=SECONDS)
+    assert controller.returncode == 1 and "gpunode rollout --resume fleet.py" in err, out + err
+    assert "Traceback" not in err
+    assert not alive(pyinfra)
+    lab.hang(False)
+    assert document("--resume")["state"] == "finished"
+    assert lab.runs == [["gpu-1"], ["gpu-2"], ["gpu-2"], ["gpu-3"], ["gpu-4"]]
