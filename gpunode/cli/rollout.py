@@ -165,7 +165,7 @@ def _planned(inventory: Path, request: Request | None, tell: Tell) -> Progress:
     waves, end = waves_to_come(progress)
     for wave in waves:
         tell(wave_line(wave))
-    tell(f"would stop: {end.reason}" if end.reason else f"{len(waves)} waves, where every node passes")
+    tell(f"would stop: {end.reason}" if end.reason else f"waves, where every node passes: {len(waves)}")
     return progress
 
 
@@ -226,7 +226,8 @@ def _header(progress: Progress, tell: Tell) -> None:
     begun, policy = progress.begun, progress.begun.policy
     first = ", ".join(policy.canaries) or "none"
     tell(
-        f"{begun.inventory}: {len(begun.nodes)} of {len(begun.hosts)} nodes to do; canary: {first}; at most "
+        f"{begun.inventory}: {len(begun.nodes) - len(progress.passed)} of {len(begun.hosts)} nodes to do; "
+        f"canary: {first}; at most "
         f"{policy.max_unavailable} unavailable; {policy.failure_budget or 'none'} may fail"
     )
     tell("gate: pyinfra's run, and a reading as `gpunode drift` has it; no cluster is asked")
@@ -239,7 +240,8 @@ def _finish(inventory: Path, progress: Progress, files: Path | None, tell: Tell,
 
     ended = progress.ended
     if files is not None and ended is not None:
-        done = f"{len(progress.passed)} of {len(progress.begun.nodes)} nodes are done"
+        taken = len(progress.begun.nodes)
+        done = f"{len(progress.passed)} of {taken} nodes are done" if taken else "nothing was to be done"
         tell(f"{ended.how}: " + (f"{ended.reason}; {done}" if ended.reason else done))
         if progress.untouched:
             tell(f"  not touched: {', '.join(progress.untouched)}")

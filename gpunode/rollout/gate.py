@@ -38,15 +38,14 @@ def _outcome(name: str, run: RunResult, report: NodeReport | None, against: str 
     if report is None:
         return Outcome(finding_class=FindingClass.ERROR, passed=False, reason="the node was not read after its run")
     found = worst(report.findings)
-    reasons, remedy = [], None
+    # A run that failed is the cause of what is found then.
+    reasons, remedy = [run.reason or "the run failed on it"] if name in run.failed else [], None
     if found is not FindingClass.OK:
         bad = [item for item in report.findings if item.finding_class is not FindingClass.OK]
         gravest = next(item for item in bad if item.finding_class is found)
         more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
         reasons.append(said(gravest) + more)
         remedy = gravest.remedy
-    if name in run.failed:
-        reasons.append(run.reason or "the run failed on it")
     if against is not None:
         reasons.append(f"the cluster: {against}")
     return Outcome(finding_class=found, passed=not reasons, reason="; ".join(reasons) or None, remedy=remedy)

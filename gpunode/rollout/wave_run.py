@@ -129,10 +129,10 @@ def result(nodes: Sequence[str], code: int, printed: bytes, log: str) -> RunResu
     """
     if code == 0:
         return RunResult()
-    how = f"was ended by signal {-code}" if code < 0 else f"exited {code}"
+    how = f"pyinfra was ended by signal {-code}" if code < 0 else f"pyinfra exited {code}"
     try:
         failed = frozenset(json.loads(printed)["results"]["failed_hosts"])
     except (ValueError, KeyError, TypeError):
-        return RunResult(frozenset(nodes), f"pyinfra {how} without results: {log}")
+        return RunResult(frozenset(nodes), f"the run failed, {how}: {log}")
     # It failed, and on none of ours that it would name.
-    return RunResult(failed & set(nodes) or frozenset(nodes), f"pyinfra failed on it: {log}")
+    return RunResult(failed & set(nodes) or frozenset(nodes), f"the run failed on it: {log}")

@@ -40,8 +40,9 @@ sys.exit(1 if failing else 0)
 class Lab:
     """Hold a folder with an inventory of simulated nodes, gpu-1 to gpu-N, none of them as asked."""
 
-    def __init__(self, folder: Path, nodes: int = 4) -> None:
-        self.folder, self.inventory = folder, folder / "fleet.py"
+    def __init__(self, folder: Path, nodes: int = 4, inventory: str = "fleet.py") -> None:
+        self.folder, self.inventory = folder, folder / inventory
+        self.inventory.parent.mkdir(exist_ok=True)
         (folder / "bin").mkdir()
         (folder / "deploys").mkdir()
         (folder / "deploys" / "gpu_node.py").touch()

@@ -19,19 +19,28 @@ from gpunode import cli, drift
 from gpunode.findings import FindingClass
 from gpunode.rollout import wave_run
 from tests.unit.simulated_rollout import Lab
+from tests.unit.test_how_to import snippet
 
 pytestmark = pytest.mark.pure
 SECONDS = 180
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    found = Lab(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(drift, "inspect", found.inspect)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    return found
+def enter(monkeypatch: pytest.MonkeyPatch) -> Callable[[Lab], Lab]:
+    def entered(found: Lab) -> Lab:
+        monkeypatch.chdir(found.folder)
+        monkeypatch.setattr(drift, "inspect", found.inspect)
+        # No pyinfra beside it: the one on the PATH is taken.
+        monkeypatch.setattr(sys, "executable", str(found.folder / "python"))
+        monkeypatch.setenv("PATH", f"{found.folder / 'bin'}:{os.environ['PATH']}")
+        return found
+
+    return entered
+
+
+@pytest.fixture
+def lab(tmp_path: Path, enter: Callable[[Lab], Lab]) -> Lab:
+    return enter(Lab(tmp_path))
 
 
 def rollout(*options: str) -> Result:
@@ -63,7 +72,7 @@ def test_a_canary_that_fails_stops_it_and_no_other_node_is_touched(lab: Lab) -> 
     assert lab.runs == [["gpu-1"]]
     node = found["waves"][0]["nodes"]["gpu-1"]
     assert (node["class"], node["passed"], node["remedy"]) == ("drift", False, "run")
-    assert "pyinfra exited 1 without results" in node["reason"]
+    assert node["reason"].startswith("the run failed, pyinfra exited 1: .rollout/")
     assert found["gate"] == ["run", "drift"]
     # Mended, and gone on with: the canary is tried again.
     lab.fail()
@@ -123,6 +132,20 @@ def test_other_settings_are_refused_on_the_way_and_may_be_begun_anew(lab: Lab) -
     assert found["exit_code"] == 0
     assert found["left_out"] == {"gpu-1": {"class": "ok", "reason": "as asked"}}
     assert lab.runs[1:] == [["gpu-2"], ["gpu-3"], ["gpu-4"]]
+
+
+def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path, enter: Callable[[Lab], Lab]) -> None:
+    lab = enter(Lab(tmp_path, nodes=8, inventory="inventories/prod.py"))
+    lines = [line.partition("#")[0].split() for line in snippet("rollout.md", "commands").splitlines()]
+    assert {line[:2] == ["gpunode", "rollout"] for line in lines} == {True}
+    runs = []
+    for _, *words in lines:
+        done = CliRunner().invoke(cli.gpunode, words)
+        assert done.exit_code == 0, done.output
+        runs.append(len(lab.runs))
+    # --dry, the canary, waves of two; then nothing is left to do but by --all: a canary and single nodes.
+    assert runs == [0, 1, 5, 5, 13]
+    assert len(lab.runs[1]) == 2 and len(lab.runs[-1]) == 1
 
 
 @pytest.mark.parametrize(

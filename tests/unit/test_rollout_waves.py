@@ -249,7 +249,7 @@ def test_none_may_not_be_the_most_that_are_unavailable() -> None:
 def test_the_gate_takes_the_run_the_reading_and_the_cluster() -> None:
     names = ("good", "stale", "failed", "unread", "cordoned")
     reports = (*REPORTS[:2], report("failed", FindingClass.OK), report("cordoned", FindingClass.OK))
-    run = RunResult(frozenset({"failed"}), "pyinfra failed on it: wave-1.log")
+    run = RunResult(frozenset({"failed"}), "the run failed on it: wave-1.log")
     found = outcomes(names, run, reports, lambda nodes: {"cordoned": "it is cordoned"})
     assert [name for name, each in found.items() if each.passed] == ["good"]
     assert found["stale"].reason == "drift: driver: loaded module is 1, wanted 2"
