@@ -85,10 +85,8 @@ def run_lock(folder: Path, waits: Callable[[str], None]) -> Iterator[int]:
         told = False
         while not _taken(descriptor):
             if not told:
-                waits(
-                    f"waiting for the run of an earlier wave, which outlived its controller: process "
-                    f"{_holder(descriptor)}"
-                )
+                holder = _holder(descriptor)
+                waits(f"waiting for a wave's pyinfra that outlived its controller: process {holder}, `kill` ends it")
                 told = True
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         yield descriptor

@@ -81,7 +81,12 @@ class Lab:
         return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
     def inspect(
-        self, inventory_path: Path, watch: Watch = unwatched, only: Collection[str] | None = None
+        self,
+        inventory_path: Path,
+        watch: Watch = unwatched,
+        seconds: float = 1,
+        processes: int | None = None,
+        only: Collection[str] | None = None,
     ) -> tuple[NodeReport, ...]:
         """Stand in for gpunode.drift.inspect."""
         found = json.loads((self.folder / "nodes.json").read_text())

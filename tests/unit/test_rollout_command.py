@@ -9,13 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from gpunode import cli, drift
+from facts.node import Node
+from gpunode import cli, drift, fleet
 from gpunode.findings import FindingClass
 from gpunode.rollout import wave_run
 from tests.unit.simulated_rollout import Lab
@@ -170,6 +172,16 @@ def test_wrong_usage_is_told_and_nothing_is_run(
     assert lab.runs == []
 
 
+def test_the_gate_reads_the_nodes_of_its_wave_and_no_other(tmp_path: Path) -> None:
+    # Nothing listens there: each connection is refused at once, and would be told.
+    nobody = {"ssh_hostname": "127.0.0.1", "ssh_port": 1}
+    (tmp_path / "fleet.py").write_text(f"nodes = {[(name, nobody) for name in ('gpu-1', 'gpu-2', 'gpu-3')]!r}\n")
+    watched: list[tuple[int, int]] = []
+    answers = fleet.read(tmp_path / "fleet.py", Node, lambda *done: watched.append(done), only=("gpu-2",))
+    assert [(answer.name, answer.reading) for answer in answers] == [("gpu-2", None)]
+    assert watched == [(1, 0), (1, 1)]
+
+
 def test_without_pyinfra_or_outside_the_checkout_it_says_what_to_do(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     (lab.folder / "deploys" / "gpu_node.py").unlink()
     done = rollout()
@@ -186,8 +198,6 @@ def test_settings_that_are_wrong_are_refused_before_anything(lab: Lab) -> None:
 
 
 def test_a_host_is_named_to_pyinfra_so_that_no_other_can_be_meant() -> None:
-    from fnmatch import fnmatch
-
     assert wave_run.limit_pattern("gpu-1", ()) == "gpu-1"
     for name, others in (
         ("gpu-1", ("gpu-2", "xgpu-1")),
