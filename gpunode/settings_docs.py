@@ -44,7 +44,7 @@ def kind(annotation: Any) -> str:
         return f"list of {kind(arguments[0])}"
     if origin is dict:
         return f"mapping of {kind(arguments[0])} to {kind(arguments[1])}"
-    return {str: "string", bool: "true or false", int: "whole number"}.get(
+    return {str: "string", bool: "true or false", int: "whole number", Any: "anything"}.get(
         annotation, getattr(annotation, "__name__", "?")
     )
 

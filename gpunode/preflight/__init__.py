@@ -9,7 +9,21 @@ from datetime import UTC, date, datetime
 
 from gpunode.driver_packages import on_system
 from gpunode.machine import Machine
-from gpunode.preflight import archive, boot, cuda, disk, driver, flavour, mig, mps, platform, runfile, toolkit, trust
+from gpunode.preflight import (
+    archive,
+    boot,
+    cuda,
+    device_plugin,
+    disk,
+    driver,
+    flavour,
+    mig,
+    mps,
+    platform,
+    runfile,
+    toolkit,
+    trust,
+)
 from gpunode.preflight.flavour import chosen_flavour, wanted_driver
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
@@ -37,6 +51,7 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
     found += cuda.mixing_refusals(settings, system, machine.cuda)
     found += mig.mig_refusals(settings, gpus, wanted)
     found += mps.mps_refusals(settings, gpus)
+    found += device_plugin.device_plugin_refusals(settings, gpus)
     found += toolkit.toolkit_refusals(settings, machine)
     found += boot.boot_refusals(settings, system, machine.boot, dict(there.packages))
     found += disk.disk_refusals(settings, machine.disk, there, machine.cuda.versions)
@@ -53,6 +68,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *driver.end_of_life(settings, wanted, today or datetime.now(UTC).date()),
         *cuda.cuda_cautions(settings, wanted),
         *mig.mig_cautions(settings, machine.pci.gpus),
+        *device_plugin.device_plugin_cautions(settings),
         *boot.boot_cautions(settings, machine.operating_system, machine.boot),
         *toolkit.toolkit_cautions(settings, machine),
         *trust.trust_cautions(machine.apt_sources),

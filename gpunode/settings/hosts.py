@@ -23,6 +23,10 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str]
         except SettingsError as error:
             problems += (replace(problem, host=host) for problem in error.problems)
     problems += _at_odds(found)
+    if any(settings.kubernetes.enabled for settings in found.values()):
+        from gpunode.device_plugin.agreement import disagreements
+
+        problems += disagreements(found)
     if problems:
         raise SettingsError(problems)
     return found

@@ -13,14 +13,17 @@ from gpunode.settings import without_driver
 from gpunode.settings.component import Component
 from gpunode.settings.containerd import ContainerdSettings
 from gpunode.settings.cuda import CudaSettings
+from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.disruption import DisruptionSettings
 from gpunode.settings.docker import DockerSettings
 from gpunode.settings.driver import DriverSettings
+from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.mig import MigSettings
 from gpunode.settings.mps import MpsSettings
 from gpunode.settings.problems import SECRET, Problem, SettingsError, is_secret, nearest, written
 from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.repositories import RepositoriesSettings
+from gpunode.settings.sharing import SharingSettings
 from gpunode.settings.toolkit import ToolkitSettings
 from gpunode.settings.verify import VerifySettings
 
@@ -48,6 +51,9 @@ class Settings(BaseModel):
     docker: DockerSettings = Field(default_factory=lambda: DockerSettings.model_validate({}))
     mig: MigSettings = Field(default_factory=lambda: MigSettings.model_validate({}))
     mps: MpsSettings = Field(default_factory=lambda: MpsSettings.model_validate({}))
+    kubernetes: KubernetesSettings = Field(default_factory=lambda: KubernetesSettings.model_validate({}))
+    device_plugin: DevicePluginSettings = Field(default_factory=lambda: DevicePluginSettings.model_validate({}))
+    sharing: SharingSettings = Field(default_factory=lambda: SharingSettings.model_validate({}))
     repositories: RepositoriesSettings = Field(default_factory=lambda: RepositoriesSettings.model_validate({}))
     proxy: ProxySettings = Field(default_factory=lambda: ProxySettings.model_validate({}))
     disruption: DisruptionSettings = Field(default_factory=lambda: DisruptionSettings.model_validate({}))
@@ -198,4 +204,15 @@ def settings_from(data: Mapping[str, Any], foreign: Collection[str] | None = Non
     problems += [*_between(parts), *without_driver.contradictions(parts)]
     if problems:
         raise SettingsError(problems)
-    return Settings.model_validate(parts)
+    found_all = Settings.model_validate(parts)
+    if problems := list(_in_a_cluster(found_all)):
+        raise SettingsError(problems)
+    return found_all
+
+
+def _in_a_cluster(settings: Settings) -> Iterator[Problem]:
+    # Late: what is in no cluster needs none of it.
+    if settings.kubernetes.enabled or settings.sharing.model_fields_set:
+        from gpunode.device_plugin.contradictions import contradictions
+
+        yield from contradictions(settings)

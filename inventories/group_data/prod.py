@@ -23,6 +23,10 @@ containerd = {
     "systemd_cgroup": True,
 }
 
+# --- how Kubernetes offers their GPUs (judged and printed by `gpunode cluster`; no run changes a cluster yet) --------
+# kubernetes = {"enabled": True, "version": "1.31"}
+# sharing = {"strategy": "time-slicing", "replicas": 5}   # or "mps"; or {"mig_strategy": "mixed"} with mig
+
 # --- where packages come from --------------------------------------------------------------------------------------
 # repositories = {"cuda": {"url": "https://mirror.example.org/cuda/{distribution}/{architecture}"}}
 # proxy = {"https": "http://proxy.example.org:3128", "no_proxy": [".example.org", "10.0.0.0/8"]}

@@ -1,0 +1,51 @@
+"""`gpunode cluster INVENTORY`: what a Kubernetes cluster is to get from the settings of its nodes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from gpunode.findings import ExitCode
+
+
+@click.command()
+@click.argument("inventory")
+@click.option("--values", "values_alone", is_flag=True, help="Print the chart's values alone, for `helm --values`.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of YAML.")
+def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
+    """Print chart, values, RuntimeClass and node labels for the hosts of INVENTORY; nothing is contacted.
+
+    Exits 0; 2 where no host gets its GPUs into a cluster by NVIDIA's chart; 3 where settings are refused, each by
+    name; 1 where the inventory cannot be read; 64 usage.
+    """
+    # Late, because reading inventories imports pyinfra.
+    from gpunode.cli.errors import told
+    from gpunode.device_plugin.rollout import rollout
+    from gpunode.inventory import foreign_names, host_data
+    from gpunode.settings import check_hosts
+
+    with told():
+        found = rollout(check_hosts(host_data(inventory), foreign_names()))
+    if found is None:
+        click.echo("no host has kubernetes.enabled = True with device_plugin.way 'helm'", err=True)
+        sys.exit(ExitCode.NEGATIVE)
+    content: Any = found.values if values_alone else found.to_json()
+    click.echo(json.dumps(content, indent=2) if as_json else _yaml(content), nl=as_json)
+
+
+def _yaml(content: Any) -> str:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Write texts of several lines as blocks, and quote what helm's YAML would not read as a string (1e3)."""
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        plain = not any(letter.isdigit() for letter in value[:2])
+        style = "|" if "\n" in value else None if plain else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump(content, Dumper=Dumper, sort_keys=False, allow_unicode=True)

@@ -1,0 +1,75 @@
+"""Which version of the device plugin, Kubernetes or helm a thing needs: device_plugin.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+from gpunode import tables, versions
+
+MPS = "mps"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Hold the oldest version that has a feature, and where that is stated."""
+
+    minimum: str
+    source: str
+
+    def are_met_by(self, version: str) -> bool:
+        """Say whether a version is new enough; raise VersionError."""
+        return versions.at_least(version, self.minimum)
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    text = resources.files("gpunode.data").joinpath("device_plugin.yaml").read_text(encoding="utf-8")
+    return MappingProxyType(yaml.safe_load(text))
+
+
+def _rows(component: str) -> dict[str, Needs]:
+    return {name: Needs(**row) for name, row in _table()[component].items()}
+
+
+def _stated(component: str, needed_by: str) -> Needs:
+    rows = tables.minimums()
+    row = next(row for row in rows if (row.component, row.needed_by) == (component, needed_by) and row.minimum)
+    return Needs(row.minimum or "", row.source)
+
+
+@cache
+def of_plugin() -> Mapping[str, Needs]:
+    """Return feature -> the device plugin that has it."""
+    return MappingProxyType({**_rows("device_plugin"), MPS: _stated("device-plugin", "mps-sharing")})
+
+
+@cache
+def of_kubernetes() -> Mapping[str, Needs]:
+    """Return feature -> the Kubernetes that has it; `device-plugin` is what the plugin as such needs."""
+    return MappingProxyType({**_rows("kubernetes"), "device-plugin": _stated("kubernetes", "device-plugin")})
+
+
+@cache
+def of_helm() -> Mapping[str, Needs]:
+    """Return feature -> the helm that has it."""
+    return MappingProxyType(_rows("helm"))
+
+
+@cache
+def mps_clients_before_turing() -> tuple[int, str]:
+    """Return how many MPS clients the plugin grants a GPU below compute capability 7.5, and the source."""
+    row = _table()["mps_clients_before_turing"]
+    return int(row["most"]), row["source"]
+
+
+@cache
+def unread_values() -> Mapping[str, str]:
+    """Return dotted value that the chart's templates do not read -> the one that they read in its place."""
+    return MappingProxyType(dict(_table()["unread_values"]))

@@ -1,0 +1,94 @@
+"""The labels of a node in the cluster: which there are to be, and what to do about those that there are.
+
+Labels are shared ground: the plugin's own programs, a GPU Operator and people set them as well. Those that gpunode set
+stand in an annotation of the node; it changes and removes these alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from gpunode.device_plugin.configuration import configuration
+from gpunode.settings import Settings
+
+OURS = "gpunode/labels"
+CONFIG = "nvidia.com/device-plugin.config"
+PRESENT = "nvidia.com/gpu.present"
+MPS_CAPABLE = "nvidia.com/mps.capable"
+MIG_CONFIG = "nvidia.com/mig.config"
+MIG_STATE = "nvidia.com/mig.config.state"
+# As nvidia-mig-parted's manager has them.
+MIG_STATES = ("pending", "rebooting", "success", "failed")
+_ALL = (CONFIG, PRESENT, MPS_CAPABLE, MIG_CONFIG, MIG_STATE)
+
+
+def wanted_labels(settings: Settings, mig_state: str | None = None) -> dict[str, str]:
+    """Return the labels that a node is to have by gpunode; `mig_state` is one of MIG_STATES, None if nobody knows."""
+    if mig_state is not None and mig_state not in MIG_STATES:
+        raise ValueError(f"{mig_state!r} is none of {', '.join(MIG_STATES)}")
+    plugin, found = settings.device_plugin, {}
+    if plugin.way != "helm" or not settings.kubernetes.enabled:
+        return {}
+    if plugin.config_name is None:
+        found[CONFIG] = configuration(settings.sharing).name
+    elif settings.sharing.config is not None:
+        found[CONFIG] = settings.sharing.config
+    if plugin.nfd == "none":
+        found[PRESENT] = "true"
+    # GPU feature discovery sets it itself, and would take ours away.
+    if settings.sharing.strategy == "mps" and not plugin.gfd:
+        found[MPS_CAPABLE] = "true"
+    if settings.mig.config is not None:
+        found[MIG_CONFIG] = settings.mig.config
+        if mig_state is not None:
+            found[MIG_STATE] = mig_state
+    return found
+
+
+@dataclass(frozen=True)
+class LabelChange:
+    """Hold what is to be done about a node's labels.
+
+    to_set: label -> value; to_remove: labels; ours: what the annotation is then to say, None where it is to go;
+    conflicts: label -> value of somebody else's that gpunode would have otherwise, and leaves alone
+    """
+
+    to_set: Mapping[str, str]
+    to_remove: tuple[str, ...]
+    ours: str | None
+    conflicts: Mapping[str, str]
+    annotates: bool
+
+    @property
+    def is_none(self) -> bool:
+        """Say whether there is nothing to do."""
+        return not (self.to_set or self.to_remove or self.annotates)
+
+
+def label_change(wanted: Mapping[str, str], labels: Mapping[str, str], annotation: str | None) -> LabelChange:
+    """Return what brings a node from its `labels` to those wanted; `annotation` is the text of OURS there.
+
+    A label of somebody else's with the same value is left his; with another value it is a conflict.
+    """
+    before = owned(annotation)
+    conflicts = {
+        name: labels[name]
+        for name, value in wanted.items()
+        if name in labels and labels[name] != value and name not in before
+    }
+    to_set = {name: value for name, value in wanted.items() if labels.get(name) != value and name not in conflicts}
+    to_remove = tuple(sorted(name for name in before if name in labels and name not in wanted))
+    ours = sorted(name for name in wanted if name in to_set or name in before)
+    text = json.dumps(ours, separators=(",", ":")) if ours else None
+    return LabelChange(to_set, to_remove, text, conflicts, text != annotation)
+
+
+def owned(annotation: str | None) -> Collection[str]:
+    """Return the labels that an annotation says are gpunode's; none but those that gpunode ever sets are believed."""
+    try:
+        names = json.loads(annotation or "[]")
+    except ValueError:
+        return frozenset()
+    return frozenset(name for name in names if name in _ALL) if isinstance(names, list) else frozenset()

@@ -1,0 +1,206 @@
+"""Settings of NVIDIA's device plugin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from gpunode.settings.component import Component, matching
+from gpunode.settings.kubernetes import AbsolutePath, DnsLabel
+
+STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
+_DEEPEST = 24
+_HOST = r"[A-Za-z0-9.-]+(:\d{1,5})?"
+_PATH = r"(/[A-Za-z0-9._~+-]+)*"
+
+# As a label's value and as a release, a revision's secret is named after it: helm takes 53 at most.
+ReleaseName = Annotated[
+    str, AfterValidator(matching(r"[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?", "a release's name: 53 characters at most"))
+]
+ChartVersion = Annotated[
+    str,
+    AfterValidator(
+        matching(
+            r"\d{1,4}\.\d{1,4}\.\d{1,4}(-[0-9A-Za-z.-]{1,30})?", "an exact chart version such as '0.20.0', and no range"
+        )
+    ),
+]
+_Chart = Annotated[
+    str,
+    AfterValidator(
+        matching(
+            rf"[a-z0-9][a-z0-9.-]*|oci://{_HOST}{_PATH}|\.{{0,2}}/[A-Za-z0-9._~+@:=,/-]+",
+            "a chart's name in the repository, 'oci://HOST/PATH', or a path that begins with '/' or './'",
+        )
+    ),
+]
+_Repository = Annotated[
+    str, AfterValidator(matching(rf"https?://{_HOST}{_PATH}/?", "an http:// or https:// address without user or query"))
+]
+_Image = Annotated[
+    str, AfterValidator(matching(rf"{_HOST}{_PATH}", "an image's name such as 'registry/nvidia/plugin'"))
+]
+_Tag = Annotated[str, AfterValidator(matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "an image's tag"))]
+
+
+def _no_list(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        raise ValueError(
+            "must be one string, joined by commas, as the chart takes it ('volume-mounts,cdi-cri'); no list"
+        )
+    return value
+
+
+def _strategies(text: str) -> str:
+    parts = text.split(",")
+    unknown = [part for part in parts if part not in STRATEGIES]
+    if unknown:
+        raise ValueError(
+            f"has {unknown[0][:40]!r} in it; each part must be one of {', '.join(STRATEGIES)}, without spaces"
+        )
+    if len(set(parts)) != len(parts):
+        raise ValueError("names one strategy twice")
+    return text
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as it is where JSON can hold it."""
+    _look_into(value, _DEEPEST)
+    return value
+
+
+def _look_into(value: Any, depth: int) -> None:
+    if depth == 0:
+        raise ValueError(f"is nested deeper than {_DEEPEST} levels")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str) or not key.isprintable():
+                raise ValueError("must have strings for keys, at every depth")
+            _look_into(item, depth - 1)
+    elif isinstance(value, list):
+        for item in value:
+            _look_into(item, depth - 1)
+    elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        raise ValueError("holds a number that JSON does not know")
+    elif value is not None and not isinstance(value, str | bool | int | float):
+        raise ValueError(
+            f"holds a {type(value).__name__}; allowed are mappings, lists, strings, numbers, True and False"
+        )
+
+
+class DevicePluginSettings(Component):
+    """Say how NVIDIA's device plugin comes into the cluster, and with which options."""
+
+    summary: ClassVar[str] = (
+        "NVIDIA's device plugin, by its helm chart, where `kubernetes.enabled`. All nodes of a run must have the same, "
+        "but for `way`; what differs from node to node is `sharing`. No secrets belong in here: name a Kubernetes "
+        "Secret instead. See docs/device-plugin.md."
+    )
+
+    way: Literal["helm", "manifest", "gpu-operator", "gpushare", "none"] = Field(
+        "helm",
+        description=(
+            "How a node's GPUs get into the cluster: NVIDIA's device plugin by `helm`; `none`: not by gpunode. "
+            "`manifest`, `gpu-operator` and `gpushare` are not built, and refused."
+        ),
+    )
+    chart: _Chart = Field(
+        "nvidia-device-plugin",
+        description=(
+            "The chart: its name in `repository`, `oci://HOST/PATH`, or a path on the machine where helm runs (a "
+            "directory or a .tgz)."
+        ),
+    )
+    repository: _Repository = Field(
+        "https://nvidia.github.io/k8s-device-plugin",
+        description="Address of the chart repository, or of a mirror; for a `chart` by name alone.",
+    )
+    ca_file: AbsolutePath | None = Field(
+        None, description="File with the certificates that a repository or registry is checked by."
+    )
+    version: ChartVersion = Field("0.20.0", description="Exact version of the chart.")
+    release: ReleaseName = Field("nvdp", description="Name of the release.")
+    namespace: DnsLabel = Field(
+        "nvidia-device-plugin", description="Its namespace, created if need be; `default` is refused."
+    )
+    image: _Image | None = Field(None, description="Image without tag, from a mirror, say; not given: the chart's.")
+    image_tag: _Tag | None = Field(None, description="Tag of the image; not given: the chart's.")
+    config_name: DnsLabel | None = Field(
+        None,
+        description=(
+            "Name of a ConfigMap of your own with the plugin's configurations; nodes choose by `sharing.config`. Not "
+            "given: the configurations are made from the nodes' `sharing`."
+        ),
+    )
+    device_list_strategy: Annotated[str, BeforeValidator(_no_list), AfterValidator(_strategies)] | None = Field(
+        None,
+        description=(
+            "How a container is told its GPUs: `envvar` (the plugin's default), `volume-mounts`, `cdi-annotations`, "
+            "`cdi-cri`, or several joined by commas. Must agree with the container toolkit's settings."
+        ),
+    )
+    device_id_strategy: Literal["uuid", "index"] | None = Field(
+        None, description="GPUs by UUID (the plugin's default) or by index."
+    )
+    fail_on_init_error: bool | None = Field(
+        None, description="`False`: a plugin that finds no GPU waits, and does not end (the plugin's default is true)."
+    )
+    pass_device_specs: bool | None = Field(
+        None, description="`True`: needed with the kubelet's static CPU manager; the plugin runs privileged then."
+    )
+    driver_root: AbsolutePath | None = Field(
+        None, description="Root of the driver's installation, where it is not `/` (nvidiaDriverRoot)."
+    )
+    gfd: bool = Field(False, description="GPU feature discovery: labels with product, memory, MIG of each node.")
+    nfd: Literal["chart", "present", "none"] = Field(
+        "none",
+        description=(
+            "Node feature discovery: of the `chart`, `present` in the cluster already, or `none`: gpunode labels GPU "
+            "nodes itself (nvidia.com/gpu.present). `gfd` needs one of the first two."
+        ),
+    )
+    runtime_class: Literal["auto", "nvidia", "none"] = Field(
+        "auto",
+        description=(
+            "The RuntimeClass `nvidia`, created by gpunode and used by the plugin's pods: `auto` where a node's "
+            "default runtime is runc."
+        ),
+    )
+    values: Annotated[dict[str, Any], AfterValidator(_plain)] = Field(
+        default_factory=dict,
+        max_length=100,
+        description=(
+            "Other values of the chart, as they are. helm replaces lists (`tolerations`) as a whole. What a setting "
+            "stands for is refused here."
+        ),
+    )
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """Return the strategies by which a container is told its GPUs; the plugin's default where none is set."""
+        return tuple(self.device_list_strategy.split(",")) if self.device_list_strategy else ("envvar",)
+
+    @property
+    def is_local_chart(self) -> bool:
+        """Say whether the chart is a file or directory on the machine where helm runs."""
+        return self.chart.startswith(("/", "."))
+
+    def contradictions(self) -> list[tuple[str, str]]:
+        """Return what cannot be asked for together, or not in a chart's values."""
+        return list(self._contradictions())
+
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        from gpunode.device_plugin.chart_values import wrong_values
+
+        if self.way in ("manifest", "gpu-operator", "gpushare"):
+            yield "way", "is not built yet; set 'helm', or 'none' to leave it to others"
+        if self.namespace == "default":
+            yield "namespace", "is refused by the chart: give the plugin a namespace of its own"
+        if "repository" in self.model_fields_set and re.fullmatch(r"[a-z0-9][a-z0-9.-]*", self.chart) is None:
+            yield "repository", f"says nothing: device_plugin.chart {self.chart!r} is in no repository; leave one out"
+        if self.gfd and self.nfd == "none":
+            yield "gfd", "writes its labels by node feature discovery; set device_plugin.nfd to 'chart' or 'present'"
+        yield from wrong_values(self.values)

@@ -1,0 +1,395 @@
+"""The device plugin: what a cluster gets from the settings of its nodes, and what is refused before it is contacted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode import settings_docs
+from gpunode.cli.cluster import cluster
+from gpunode.device_plugin import features
+from gpunode.device_plugin.chart_values import merged
+from gpunode.device_plugin.configuration import configuration
+from gpunode.device_plugin.labels import CONFIG, MIG_STATE, OURS, PRESENT, label_change, wanted_labels
+from gpunode.device_plugin.rollout import Rollout, rollout
+from gpunode.device_plugin.runtime_class import runtime_class
+from gpunode.preflight import cautions, refusals
+from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
+from gpunode.settings.sharing import SharingSettings
+from tests.unit.test_preflight import TODAY, _gpu, machine
+
+pytestmark = pytest.mark.pure
+
+GOLDEN = Path(__file__).parent / "data" / "device-plugin"
+NODE = {"kubernetes": {"enabled": True}}
+
+
+def _hosts(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    everywhere = document.get("all", {})
+    return {host: merged(everywhere, data) for host, data in document["hosts"].items()}
+
+
+def _rollout(hosts: dict[str, dict[str, Any]]) -> Rollout:
+    found = rollout(check_hosts(hosts))
+    assert found is not None
+    return found
+
+
+def _refused(*hosts: dict[str, Any]) -> tuple[Problem, ...]:
+    with pytest.raises(SettingsError) as error:
+        check_hosts({f"gpu-{number}": data for number, data in enumerate(hosts, 1)})
+    return error.value.problems
+
+
+@pytest.mark.parametrize("file", sorted(GOLDEN.glob("*.yaml")), ids=lambda file: file.stem)
+def test_settings_become_the_reference_values(file: Path) -> None:
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert _rollout(_hosts(document)).to_json() == document["expected"]
+
+
+@pytest.mark.parametrize("file", sorted(GOLDEN.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_node_names_an_entry_that_there_is(file: Path) -> None:
+    found = _rollout(_hosts(yaml.safe_load(file.read_text(encoding="utf-8"))))
+    config = found.values["config"]
+    if "map" in config:
+        assert {labels[CONFIG] for labels in found.labels.values()} | {config["default"]} <= set(config["map"])
+
+
+def test_no_node_in_a_cluster_is_no_rollout() -> None:
+    assert rollout(check_hosts({"gpu-1": {}, "gpu-2": {**NODE, "device_plugin": {"way": "none"}}})) is None
+
+
+# By name: settings that cannot be had together -> where it is said, and what.
+CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "mps-with-mig": (
+        {"sharing": {"strategy": "mps", "replicas": 4}, "mig": {"config": "all-balanced"}},
+        "sharing.strategy", "whole GPUs by MPS",
+    ),
+    "mps-with-mig-strategy": (
+        {"sharing": {"strategy": "mps", "replicas": 4, "mig_strategy": "single"}},
+        "sharing.mig_strategy", "excludes sharing.strategy 'mps'",
+    ),
+    "config-map-with-config-name": (
+        {"device_plugin": {"config_name": "own"}, "sharing": {"strategy": "time-slicing", "replicas": 2}},
+        "device_plugin.config_name", "(config.map), which the chart takes one of",
+    ),
+    "config-without-config-name": ({"sharing": {"config": "own"}}, "sharing.config", "config_name names none"),
+    "namespace-default": (
+        {"device_plugin": {"namespace": "default"}}, "device_plugin.namespace", "refused by the chart",
+    ),
+    "a-list-for-a-string": (
+        {"device_plugin": {"device_list_strategy": ["volume-mounts", "cdi-cri"]}},
+        "device_plugin.device_list_strategy", "one string, joined by commas",
+    ),
+    "a-list-for-a-string-in-values": (
+        {"device_plugin": {"values": {"deviceListStrategy": ["envvar"]}}}, "device_plugin.values", "as one string",
+    ),
+    "plugin-older-than-mps": (
+        {"device_plugin": {"version": "0.14.5"}, "sharing": {"strategy": "mps", "replicas": 2}},
+        "sharing.strategy", "0.15.0 or newer (k8s-device-plugin release notes 0.15.0)",
+    ),
+    "plugin-older-than-its-config-map": (
+        {"device_plugin": {"version": "0.11.0"}}, "device_plugin.version", "0.12.0 or newer",
+    ),
+    "plugin-older-than-cdi-cri": (
+        {"device_plugin": {"version": "0.14.5", "device_list_strategy": "cdi-cri"}},
+        "device_plugin.device_list_strategy", "0.15.0 or newer",
+    ),
+    "envvar-that-the-toolkit-ignores": (
+        {"toolkit": {"preset": "shared"}}, "device_plugin.device_list_strategy", "makes the toolkit ignore",
+    ),
+    "volume-mounts-that-the-toolkit-ignores": (
+        {"device_plugin": {"device_list_strategy": "volume-mounts"}},
+        "device_plugin.device_list_strategy", "needs toolkit.accept_nvidia_visible_devices_as_volume_mounts = True",
+    ),
+    "cdi-that-the-runtime-ignores": (
+        {"device_plugin": {"device_list_strategy": "cdi-cri"}, "containerd": {"cdi": False}},
+        "device_plugin.device_list_strategy", "containerd.cdi is False",
+    ),
+    "kubernetes-too-old": (
+        {"kubernetes": {"enabled": True, "version": "1.9"}}, "kubernetes.version", "older than the 1.10",
+    ),
+    "kubernetes-too-old-for-cdi-cri": (
+        {"kubernetes": {"enabled": True, "version": "1.28"}, "device_plugin": {"device_list_strategy": "cdi-cri"}},
+        "device_plugin.device_list_strategy", "Kubernetes 1.29 or newer",
+    ),
+    "kubernetes-too-old-for-a-runtime-class": (
+        {"kubernetes": {"enabled": True, "version": "1.13"}, "containerd": {"default_runtime": "runc"}},
+        "device_plugin.runtime_class", "Kubernetes 1.14 or newer",
+    ),
+    "no-runtime-class-beside-runc": (
+        {"device_plugin": {"runtime_class": "none"}, "containerd": {"default_runtime": "runc"}},
+        "device_plugin.runtime_class", "see no driver",
+    ),
+    "a-mig-strategy-over-all-nodes": (
+        {"device_plugin": {"values": {"migStrategy": "mixed"}}},
+        "device_plugin.values", "sharing.mig_strategy of each node",
+    ),
+    "mig-devices-that-nobody-offers": (
+        {"mig": {"config": "all-balanced"}}, "sharing.mig_strategy", "hides the MIG devices",
+    ),
+    "single-strategy-of-several-profiles": (
+        {"mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "single"}},
+        "sharing.mig_strategy", "of one profile",
+    ),
+    "mps-on-the-host": ({"mps": {"enabled": True}}, "mps.enabled", "the device plugin runs its own"),
+    "a-value-that-nothing-reads": (
+        {"device_plugin": {"values": {"gfd": {"sleepInterval": "30s"}}}}, "device_plugin.values", "set sleepInterval",
+    ),
+    "an-annotation-that-is-a-number": (
+        {"device_plugin": {"values": {"podAnnotations": {"team": 42}}}}, "device_plugin.values", "podAnnotations.team",
+    ),
+    "gfd-without-nfd": ({"device_plugin": {"gfd": True}}, "device_plugin.gfd", "node feature discovery"),
+    "a-repository-for-a-chart-of-none": (
+        {"device_plugin": {"chart": "./charts/plugin", "repository": "https://mirror.example.org"}},
+        "device_plugin.repository", "is in no repository",
+    ),
+    "a-way-that-is-not-built": ({"device_plugin": {"way": "gpushare"}}, "device_plugin.way", "not built yet"),
+    "too-many-mps-replicas": (
+        {"sharing": {"strategy": "mps", "replicas": 49}}, "sharing.replicas", "more than the 48",
+    ),
+    "mps-that-grants-more-than-one": (
+        {"sharing": {"strategy": "mps", "replicas": 4, "fail_requests_greater_than_one": False}},
+        "sharing.fail_requests_greater_than_one", "always refuses",
+    ),
+    "mps-of-mig-devices": (
+        {"sharing": {"strategy": "mps", "resources": {"nvidia.com/mig-1g.10gb": 2}}},
+        "sharing.resources", "MPS shares whole GPUs",
+    ),
+    "mixed-devices-shared-as-gpus": (
+        {"sharing": {"strategy": "time-slicing", "mig_strategy": "mixed", "replicas": 2}},
+        "sharing.replicas", "names of their own",
+    ),
+    "mig-resources-without-mixed": (
+        {"sharing": {"strategy": "time-slicing", "resources": {"nvidia.com/mig-1g.10gb": 2}}},
+        "sharing.resources", "'mixed' alone",
+    ),
+    "one-replica": (
+        {"sharing": {"strategy": "time-slicing", "resources": {"nvidia.com/gpu": 1}}},
+        "sharing.resources", "2 replicas or more",
+    ),
+    "no-replicas": ({"sharing": {"strategy": "time-slicing"}}, "sharing.replicas", "is missing"),
+    "replicas-of-nothing": ({"sharing": {"replicas": 4}}, "sharing.replicas", "with sharing.strategy 'none'"),
+    "sharing-without-a-cluster": (
+        {"kubernetes": {"enabled": False}, "sharing": {"strategy": "time-slicing", "replicas": 2}},
+        "sharing.replicas", "kubernetes.enabled",
+    ),
+    "no-toolkit": (
+        {"toolkit": {"enabled": False}, "containerd": {"default_runtime": "runc"}},
+        "device_plugin.device_list_strategy", "only CDI does without",
+    ),
+    "a-name-that-no-node-can-have": (
+        {"kubernetes": {"enabled": True, "node_name": "gpu_1"}}, "kubernetes.node_name", "a node's name",
+    ),
+    "a-runner-outside-the-inventory": (
+        {"kubernetes": {"enabled": True, "run_on": "control"}}, "kubernetes.run_on", "no host of this inventory",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_contradictory_settings_are_refused_by_name(name: str) -> None:
+    data, key, says = CONTRADICTIONS[name]
+    (problem,) = _refused({**NODE, **data})
+    assert (problem.host, problem.key) == ("gpu-1", key)
+    assert says in problem.message
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"toolkit": {"preset": "shared"}, "device_plugin": {"device_list_strategy": "volume-mounts"}},
+        {"toolkit": {"preset": "shared"}, "device_plugin": {"device_list_strategy": "cdi-annotations"}},
+        {"mig": {"config": "all-1g.10gb"}, "sharing": {"mig_strategy": "single"}},
+        {"mig": {"config": "all-disabled"}, "sharing": {"strategy": "mps", "replicas": 48}},
+        {"mig": {"config": "all-disabled"}},
+        {"kubernetes": {"enabled": True, "version": "1.10"}},
+        {"kubernetes": {"enabled": True, "version": "1.14"}, "containerd": {"default_runtime": "runc"}},
+        {"device_plugin": {"version": "0.15.0"}, "sharing": {"strategy": "mps", "replicas": 2}},
+        {"device_plugin": {"gfd": True, "nfd": "chart"}},
+        {"device_plugin": {"way": "none"}, "mps": {"enabled": True}},
+    ],
+)
+def test_what_agrees_is_taken(data: dict[str, Any]) -> None:
+    check_hosts({"gpu-1": {**NODE, **data}})
+
+
+def test_a_declaration_of_one_profile_may_be_offered_as_single(tmp_path: Path) -> None:
+    file = tmp_path / "mig.yaml"
+    text = "version: v1\nmig-configs:\n  own:\n  - {devices: all, mig-enabled: true, mig-devices: {1g.10gb: %d%s}}\n"
+    data = {**NODE, "mig": {"config": "own", "file": str(file)}, "sharing": {"mig_strategy": "single"}}
+    file.write_text(text % (7, ""))
+    check_hosts({"gpu-1": data})
+    file.write_text(text % (1, ", 2g.20gb: 1"))
+    (problem,) = _refused(data)
+    assert "has 1g.10gb, 2g.20gb" in problem.message
+
+
+def test_nodes_of_a_cluster_must_have_the_same_plugin() -> None:
+    other = {**NODE, "device_plugin": {"namespace": "gpu", "values": {"a": 1}}}
+    assert [(problem.host, problem.key) for problem in _refused(NODE, other, {}, NODE)] == [
+        ("gpu-2", "device_plugin.namespace"),
+        ("gpu-2", "device_plugin.values"),
+    ]
+    check_hosts({"a": NODE, "b": {**NODE, "device_plugin": {"way": "none"}}})
+
+
+def test_two_hosts_cannot_be_one_node() -> None:
+    twice = {"kubernetes": {"enabled": True, "node_name": "gpu-1"}}
+    (problem,) = _refused(NODE, twice)
+    assert (problem.host, problem.key) == ("gpu-2", "kubernetes.node_name")
+
+
+def test_a_host_whose_name_no_node_can_have_is_asked_for_one() -> None:
+    with pytest.raises(SettingsError, match=r"gpu_1: kubernetes\.node_name = 'gpu_1': is missing"):
+        check_hosts({"gpu_1": NODE})
+
+
+def test_a_chart_path_is_no_option_and_no_shell_text() -> None:
+    for chart in ("--post-renderer=/bin/sh", "oci://host/$(id)", "../a b", "https://host/chart.tgz"):
+        (problem,) = _refused({**NODE, "device_plugin": {"chart": chart}})
+        assert problem.key == "device_plugin.chart"
+
+
+odd = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3)
+
+
+@given(odd | st.lists(odd, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), odd, max_size=3))
+def test_values_are_taken_or_refused_in_words(value: Any) -> None:
+    try:
+        settings_from({"device_plugin": {"values": {"x": value}}}).digest()
+    except SettingsError as error:
+        assert all(problem.key.startswith("device_plugin.values") for problem in error.problems)
+
+
+def test_lists_are_replaced_and_mappings_are_merged() -> None:
+    below = {"a": {"x": 1, "y": [1, 2]}, "b": 1}
+    assert merged(below, {"a": {"y": [3]}, "c": 2}) == {"a": {"x": 1, "y": [3]}, "b": 1, "c": 2}
+    assert below == {"a": {"x": 1, "y": [1, 2]}, "b": 1}
+
+
+sharings: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict,
+    strategy=st.sampled_from(["time-slicing", "mps"]),
+    resources=st.dictionaries(
+        st.sampled_from(["nvidia.com/gpu", "nvidia.com/mig-1g.10gb"]), st.integers(2, 48), min_size=1
+    ),
+    rename=st.booleans(),
+    fail_requests_greater_than_one=st.sampled_from([None, True, False]),
+    mig_strategy=st.sampled_from(["none", "single", "mixed"]),
+)
+
+
+@given(sharings, sharings)
+def test_configurations_have_one_name_where_they_are_one(one: dict[str, Any], other: dict[str, Any]) -> None:
+    first, second = (configuration(SharingSettings.model_validate(each)) for each in (one, other))
+    assert (first.name == second.name) == (first.text == second.text)
+    assert len(first.name) <= 63
+
+
+def test_labels_that_are_there_already_are_no_change() -> None:
+    wanted = wanted_labels(settings_from(NODE))
+    first = label_change(wanted, {}, None)
+    assert first.to_set == {CONFIG: "none", PRESENT: "true"} and not first.conflicts
+    again = label_change(wanted, dict(wanted), first.ours)
+    assert again.is_none and again.ours == first.ours
+
+
+def test_only_our_labels_are_changed_or_removed() -> None:
+    wanted = {CONFIG: "mps-4"}
+    theirs = {PRESENT: "true", CONFIG: "somebody-s"}
+    change = label_change(wanted, theirs, None)
+    assert (dict(change.to_set), change.to_remove, dict(change.conflicts)) == ({}, (), {CONFIG: "somebody-s"})
+    ours = label_change(wanted, theirs, f'["{CONFIG}","{PRESENT}"]')
+    assert (dict(ours.to_set), ours.to_remove) == ({CONFIG: "mps-4"}, (PRESENT,))
+    assert ours.ours == f'["{CONFIG}"]'
+
+
+def test_a_label_of_somebody_else_s_with_our_value_stays_his() -> None:
+    change = label_change({PRESENT: "true"}, {PRESENT: "true"}, None)
+    assert change.is_none and change.ours is None
+    assert label_change({}, {PRESENT: "true"}, None).to_remove == ()
+
+
+def test_a_removed_label_is_set_again() -> None:
+    change = label_change({PRESENT: "true"}, {}, f'["{PRESENT}"]')
+    assert change.to_set == {PRESENT: "true"} and not change.annotates
+
+
+@pytest.mark.parametrize("annotation", ["", "[", "7", '{"a": 1}', '["kubernetes.io/hostname"]', "[[]]", "null"])
+def test_an_annotation_makes_no_foreign_label_ours(annotation: str) -> None:
+    labels = {"kubernetes.io/hostname": "gpu-1", PRESENT: "false"}
+    change = label_change({}, labels, annotation)
+    assert change.to_remove == () and change.ours is None
+
+
+def test_the_mig_state_is_a_label_where_it_is_known() -> None:
+    settings = settings_from({**NODE, "mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}})
+    assert MIG_STATE not in wanted_labels(settings)
+    assert wanted_labels(settings, "pending")[MIG_STATE] == "pending"
+    with pytest.raises(ValueError, match="none of pending"):
+        wanted_labels(settings, "fine")
+    assert "/" in OURS
+
+
+def test_a_new_cluster_has_the_stable_runtime_class() -> None:
+    assert [runtime_class(version)["apiVersion"] for version in (None, "1.20", "1.31.4", "1.19")] == [
+        *["node.k8s.io/v1"] * 3,
+        "node.k8s.io/v1beta1",
+    ]
+
+
+def test_every_row_of_the_table_has_a_version_and_a_source() -> None:
+    for table in (features.of_plugin(), features.of_kubernetes(), features.of_helm()):
+        for name, needs in table.items():
+            assert needs.source and needs.are_met_by("99.0") and not needs.are_met_by("0.1"), name
+
+
+def test_a_volta_gets_sixteen_mps_replicas_from_the_plugin() -> None:
+    settings = settings_from({**NODE, "sharing": {"strategy": "mps", "replicas": 17}})
+    (refusal,) = refusals(settings, machine(gpus=(_gpu("1DB6"),)))
+    assert "grants" in refusal.reason and "16 at most" in refusal.reason
+    assert not refusals(settings, machine())
+
+
+def test_preflight_says_that_no_cluster_is_touched() -> None:
+    told = [each.reason for each in cautions(settings_from(NODE), machine(), today=TODAY)]
+    assert any("changes no cluster" in reason for reason in told)
+    assert not any("cluster" in each.reason for each in cautions(settings_from({}), machine(), today=TODAY))
+
+
+def test_the_document_of_the_settings_names_their_types() -> None:
+    assert "| `values` | mapping of string to anything |" in settings_docs.document()
+
+
+def _inventory(tmp_path: Path, data: dict[str, Any]) -> str:
+    # pyinfra keeps a file's code by its name.
+    file = tmp_path / f"inventory-{len(list(tmp_path.iterdir()))}.py"
+    file.write_text(f"nodes = [('gpu-1', {data!r})]\n")
+    return str(file)
+
+
+def test_the_command_line_prints_values_that_helm_takes(tmp_path: Path) -> None:
+    data = {**NODE, "sharing": {"strategy": "time-slicing", "replicas": 4}, "containerd": {"default_runtime": "runc"}}
+    inventory = _inventory(tmp_path, data)
+    expected = _rollout({"gpu-1": data})
+    values = CliRunner().invoke(cluster, [inventory, "--values"])
+    assert (values.exit_code, yaml.safe_load(values.output)) == (0, expected.values)
+    whole = CliRunner().invoke(cluster, [inventory])
+    assert yaml.safe_load(whole.output) == expected.to_json()
+    # A block for people, no string with escapes.
+    assert "time-slicing-4: |" in whole.output
+
+
+def test_the_command_line_refuses_without_a_traceback(tmp_path: Path) -> None:
+    refused = CliRunner().invoke(cluster, [_inventory(tmp_path, {**NODE, "device_plugin": {"namespace": "default"}})])
+    assert refused.exit_code == 3 and "device_plugin.namespace" in refused.output
+    nothing = CliRunner().invoke(cluster, [_inventory(tmp_path, {})])
+    assert nothing.exit_code == 2 and "kubernetes.enabled" in nothing.output
+    assert CliRunner().invoke(cluster, [str(tmp_path / "none.py")]).exit_code == 1
