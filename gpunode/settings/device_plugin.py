@@ -13,6 +13,7 @@ from gpunode.settings.kubernetes import AbsolutePath, DnsLabel
 
 STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 _DEEPEST = 24
+_UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _HOST = r"[A-Za-z0-9.-]+(:\d{1,5})?"
 _PATH = r"(/[A-Za-z0-9._~+-]+)*"
 
@@ -83,9 +84,12 @@ def _look_into(value: Any, depth: int) -> None:
     elif isinstance(value, list):
         for item in value:
             _look_into(item, depth - 1)
+    elif isinstance(value, str):
+        if _UNWRITABLE.search(value):
+            raise ValueError("holds a character that YAML cannot hold")
     elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         raise ValueError("holds a number that JSON does not know")
-    elif value is not None and not isinstance(value, str | bool | int | float):
+    elif value is not None and not isinstance(value, bool | int | float):
         raise ValueError(
             f"holds a {type(value).__name__}; allowed are mappings, lists, strings, numbers, True and False"
         )
