@@ -80,9 +80,7 @@ def parse_running_boot(lines: list[str]) -> RunningBoot:
     )
 
 
-def obstacles(
-    node: Node, running: RunningBoot, purpose: str | None = None, absent: bool = False
-) -> tuple[str, ...]:
+def obstacles(node: Node, running: RunningBoot, purpose: str | None = None, absent: bool = False) -> tuple[str, ...]:
     """Return why the node must not be rebooted, each with its remedy; none where it may.
 
     purpose: what for, a word; by itself the driver on its disk, `target`

@@ -60,8 +60,7 @@ class Mig:
 
     def drift(self, config: str | None) -> dict[str, tuple[str, str]]:
         """Return what -> (class, found) of what is not as asked."""
-        found = json.loads(command("gpunode", "drift", "--json", self.inventory(config)).stdout)
-        (findings,) = found.values()
+        (findings,) = command("gpunode", "drift", "--json", self.inventory(config)).findings.values()
         return {item["what"]: (item["class"], item["found"]) for item in findings if item["class"] != "ok"}
 
 
