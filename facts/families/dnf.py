@@ -38,6 +38,9 @@ of_driver() {{
 }}
 """
 
+# A foreign repository that cannot be read is passed over; ours is read by itself before, and must answer.
+SKIPPING = "'--setopt=*.skip_if_unavailable=1'"
+
 DRIVER_STATE = rf"""
 rpm -qa >/dev/null; echo "rpm=$?"
 {DRIVER_PACKAGES.strip()}
@@ -52,7 +55,7 @@ _IN_STREAM = r"""
 folder=$(mktemp -d) || exit 0; trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/modules.d"; cp -a /etc/dnf/modules.d/. "$folder/modules.d/" 2>/dev/null
 module=${stream%%:*}
-if [ -n "$stream" ] && dnf -q -C module list "$module" >/dev/null 2>&1; then
+if [ -n "$stream" ] && dnf -q -C '--setopt=*.skip_if_unavailable=1' module list "$module" >/dev/null 2>&1; then
   printf '[%s]\nname=%s\nstream=%s\nprofiles=\nstate=enabled\n' "$module" "$module" "${stream#*:}" \
     > "$folder/modules.d/$module.module"
 fi
@@ -67,7 +70,7 @@ in_stream() {
 # within one. EVERY_VERSION prints all that the repositories have, OTHER_VERSIONS makes of it what dnf is to leave out,
 # so that everything comes at $upstream: of each repository, since what is installed and left out could not be replaced.
 EVERY_VERSION = (
-    "dnf -q -C --disableplugin=versionlock repoquery --showduplicates "
+    f"dnf -q -C {SKIPPING} --disableplugin=versionlock repoquery --showduplicates "
     "--qf '%{name} %{version} %{epoch}:%{version}-%{release}' "
     "'nvidia-*' 'libnvidia-*' 'kmod-nvidia-*' 'cuda-drivers*'"
 )
@@ -86,7 +89,7 @@ class DnfOffers(NodeFact[Offers]):
         asked = " ".join(shlex.quote(name) for name in names)
         return probe_command(
             f"stream={shlex.quote(stream)}{_IN_STREAM}"
-            "offers=$(in_stream dnf -q -C --disableplugin=versionlock repoquery --showduplicates "
+            f"offers=$(in_stream dnf -q -C {SKIPPING} --disableplugin=versionlock repoquery --showduplicates "
             f"--qf 'available=%{{name}} %{{epoch}}:%{{version}}-%{{release}}' {asked}); echo \"dnf=$?\"\n"
             "printf '%s\\n' \"$offers\" | grep ^available="
         )
@@ -114,7 +117,7 @@ class DnfSimulation(NodeFact[Simulation]):
             f"printf '%s\\n' {asked} > \"$folder/asked\"\n"
             f"upstream={shlex.quote(upstream)}; others=\n"
             f'[ -z "$upstream" ] || others=$(in_stream {EVERY_VERSION} | {OTHER_VERSIONS})\n'
-            "said=$(in_stream dnf -C --assumeno --disableplugin=versionlock --allowerasing "
+            f"said=$(in_stream dnf -C {SKIPPING} --assumeno --disableplugin=versionlock --allowerasing "
             '${others:+"--setopt=*.excludepkgs=$others"} '
             '--setopt=clean_requirements_on_remove=False shell "$folder/asked" 2>&1); echo "status=$?"\n'
             "printf '%s\\n' \"$said\" | sed 's/^/line=/'\n"

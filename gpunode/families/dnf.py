@@ -69,7 +69,8 @@ def parse_offers(lines: list[str]) -> Offers:
 _SECTION = re.compile(r"[A-Z][A-Za-z ]+:")
 _COMES = ("Installing", "Upgrading", "Downgrading", "Reinstalling")
 _GOES = ("Removing",)
-_NOT_ERRORS = ("Operation aborted", "Nothing to do")
+# The last is of a foreign repository that never could be read: dnf passes over it.
+_NOT_ERRORS = ("Operation aborted", "Nothing to do", "Cache-only enabled but no cache for ")
 # What NVIDIA's packages need and RHEL has not. source: driver installation guide, RHEL chapter
 _ELSEWHERE = {"dkms": "enable EPEL on the node, which has dkms (NVIDIA's packages need it), and run again"}
 

@@ -8,7 +8,7 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from facts.driver_packages import DriverPackages
-from facts.families.dnf import DRIVER_PACKAGES, EVERY_VERSION, OTHER_VERSIONS, DnfOffers, DnfSimulation
+from facts.families.dnf import DRIVER_PACKAGES, EVERY_VERSION, OTHER_VERSIONS, SKIPPING, DnfOffers, DnfSimulation
 from facts.families.rpm import RpmPackages
 from gpunode.driver_packages import DriverPackages as State
 from gpunode.driver_packages import Offers, Simulation
@@ -22,8 +22,11 @@ from operations.files import write_command
 from operations.script import script_command
 
 # dnf waits for its own lock and rpm's. versionlock hides what our own change is about.
-_DNF = """
-dnf_run() { dnf -q -y --setopt=install_weak_deps=False --setopt=clean_requirements_on_remove=False "$@"; }
+DNF_RUN = f"""
+dnf_run() {{
+  dnf -q -y {SKIPPING} --setopt=install_weak_deps=False --setopt=clean_requirements_on_remove=False "$@"
+}}
+dnf_cached() {{ dnf -q -C {SKIPPING} --disableplugin=versionlock "$@"; }}
 """
 
 _FUNCTIONS = (
@@ -56,7 +59,7 @@ restore_choices() {
 }
 install_driver() {
   module=${stream%%:*}
-  if [ -n "$stream" ] && dnf -q -C module list "$module" > /dev/null 2>&1; then
+  if [ -n "$stream" ] && dnf_cached module list "$module" > /dev/null 2>&1; then
     grep -qsx "stream=${stream#*:}" "/etc/dnf/modules.d/$module.module" || {
       dnf_run module reset "$module" && dnf_run module enable "$stream"; } || return 1
   fi
@@ -81,7 +84,7 @@ remove_driver() { dnf_run --disableplugin=versionlock remove "$@"; }
 forget() {
   for each in $streamed; do rm -f "/etc/dnf/modules.d/$each.module"; done
 }
-unneeded() { dnf -q -C --disableplugin=versionlock repoquery --unneeded --qf '%{name}' 2>/dev/null | sort -u; }
+unneeded() { dnf_cached repoquery --unneeded --qf '%{name}' 2>/dev/null | sort -u; }
 remove_unneeded() { dnf_run remove "$@"; }
 unlocked() { :; }
 """
@@ -93,14 +96,29 @@ dnf_run --disableplugin=versionlock remove --duplicates || {
   exit 1; }
 """
 
-_REFRESH = """
-dnf -q -y makecache --refresh || {
-  echo "gpunode: the repositories could not be read; nothing was installed. See dnf's message above" >&2; exit 1; }
+# Ours, which the packages come from, must answer; any other may be broken, and is named.
+REFRESH = f"""
+refresh() {{
+  if [ -e "/etc/yum.repos.d/gpunode-$1.repo" ]; then
+    dnf -q -y --disablerepo='*' --enablerepo="gpunode-$1" makecache --refresh || {{
+      echo "gpunode: the repository $1 could not be read; nothing was installed. See dnf's message above" >&2
+      exit 1; }}
+  fi
+  said=$(dnf -y {SKIPPING} makecache --refresh 2>&1) || {{
+    printf '%s\\n' "$said" >&2
+    echo "gpunode: the repositories could not be read; nothing was installed. See dnf's message above" >&2; exit 1; }}
+  skipped=$(printf '%s\\n' "$said" | sed -n 's/^Ignoring repositories: *//p' | sort -u | paste -s -d ' ' -)
+  [ -z "$skipped" ] || {{
+    printf '%s\\n' "$said" | grep -v '^Ignoring' | tail -n 6 >&2
+    echo "gpunode: caution: dnf passes over what it cannot read: $skipped; mend it, or switch it off" \
+      "(dnf config-manager --set-disabled $skipped)" >&2; }}
+}}
 """
 
 _OFFERED = r"""
+skipping='--setopt=*.skip_if_unavailable=1'
 offered() {
-  dnf -q -C repoquery --showduplicates --qf '%{version} %{epoch}:%{version}-%{release}' "$1" | sort -r -V
+  dnf -q -C "$skipping" repoquery --showduplicates --qf '%{version} %{epoch}:%{version}-%{release}' "$1" | sort -r -V
 }
 install_chosen() {
   asked=''
@@ -132,7 +150,7 @@ class _Dnf:
     """Change packages by dnf; the driver stays still by versionlock."""
 
     name = "dnf"
-    functions = _DNF + _FUNCTIONS
+    functions = DNF_RUN + _FUNCTIONS
     saved = "rpms"
     # curl is there, as the package curl or curl-minimal. `dnf download` saves what a change takes away.
     tools: tuple[str, ...] = ("ca-certificates", "dnf-plugins-core", "gnupg2")
@@ -145,10 +163,10 @@ class _Dnf:
         return state
 
     def finish(self) -> Iterator[StringCommand]:
-        yield script_command(f"{_DNF}{_FINISH}")
+        yield script_command(f"{DNF_RUN}{_FINISH}")
 
     def refresh(self, repository: str) -> Iterator[StringCommand]:
-        yield script_command(_REFRESH)
+        yield script_command(f'{REFRESH}refresh "$1"', repository)
 
     def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
         fact = host.get_fact(DnfOffers, names=list(names), stream=change.stream)
@@ -189,7 +207,9 @@ class _Dnf:
 
     def install(self, arguments: Sequence[str], repository: str) -> StringCommand:
         asked = [argument.replace("-rc.", "~rc.") for argument in arguments]
-        return script_command(f"{_DNF}{_REFRESH}{_OFFERED}{INSTALL}", *asked)
+        return script_command(
+            f'{DNF_RUN}{REFRESH}refresh "$repository"\n{_OFFERED}{INSTALL}', *asked, repository=repository
+        )
 
 
 DNF = _Dnf()

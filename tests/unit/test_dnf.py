@@ -300,6 +300,14 @@ Operation aborted.
 THERE = ["installed=nvidia-open 3:570.124.06-1.el9", "installed=something-else 1:2.0-1"]
 
 
+def test_a_repository_that_dnf_passes_over_is_no_reason_to_refuse() -> None:
+    said = ["Error: Cache-only enabled but no cache for 'gone'", "Ignoring repositories: gone"]
+    lines = [f"line={line}" for line in (*said, *TABLE)]
+    assert dnf.parse_simulation(["status=1", *lines]).errors == ()
+    other = dnf.parse_simulation(["status=1", "line=Error: No such command", *lines])
+    assert other.errors == ("No such command",)
+
+
 def simulated(*said: str) -> Simulation:
     return dnf.parse_simulation(["status=1", *(f"line={line}" for line in said), *THERE])
 

@@ -16,10 +16,55 @@ import pytest
 from gpunode.driver_packages import FOREIGN, OWN
 from operations.driver_transaction import driver_transaction
 from operations.families import DNF
+from operations.families.dnf import REFRESH
 from operations.script import script
 from operations.transaction import transaction_text
 
 pytestmark = pytest.mark.simulated
+
+# SIMULATED: dnf cannot read the repositories in `gone`, and says so as it does.
+_REPOSITORIES = r"""
+case "$*" in
+  *--enablerepo=gpunode-cuda*) ! grep -qx cuda "$ROOT/gone";;
+  *skip_if_unavailable=1*)
+    case " $* " in *" -q "*) exit 0;; esac
+    sed 's/^/Error: Failed to download metadata for repo /' "$ROOT/gone"
+    sed 's/^/Ignoring repositories: /' "$ROOT/gone";;
+  *) [ ! -s "$ROOT/gone" ];;
+esac
+"""
+
+
+def _refreshed(root: Path, *gone: str) -> subprocess.CompletedProcess[str]:
+    (root / "gone").write_text("".join(f"{name}\n" for name in gone))
+    (root / "etc").mkdir()
+    (root / "etc/gpunode-cuda.repo").touch()
+    (root / "dnf").write_text(f"#!/bin/sh\n{_REPOSITORIES}")
+    (root / "dnf").chmod(0o755)
+    text = REFRESH.replace("/etc/yum.repos.d", f"{root}/etc")
+    return subprocess.run(
+        ["sh", "-c", f"set -eu\n{text}\nrefresh cuda"],
+        env={"PATH": f"{root}:{os.environ['PATH']}", "ROOT": str(root)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_foreign_repository_that_cannot_be_read_is_named_and_hinders_nothing(tmp_path: Path) -> None:
+    done = _refreshed(tmp_path, "epel", "internal")
+    assert done.returncode == 0, done.stderr
+    assert "dnf passes over what it cannot read: epel internal" in done.stderr
+    assert "--set-disabled epel internal" in done.stderr
+
+
+def test_where_all_can_be_read_nothing_is_said(tmp_path: Path) -> None:
+    done = _refreshed(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_repository_that_the_packages_come_from_must_answer(tmp_path: Path) -> None:
+    done = _refreshed(tmp_path, "cuda")
+    assert done.returncode == 1
+    assert "the repository cuda could not be read; nothing was installed" in done.stderr
+
 
 # What is enabled is a file, and nothing can be installed.
 _PROGRAMS = {

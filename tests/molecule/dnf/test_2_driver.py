@@ -24,6 +24,7 @@ LABS_CUDA = (
     "printf '[x]\\nname=x\\nbaseurl=http://127.0.0.1:8900/dnf/cuda/rhel9/x86_64\\ngpgcheck=1\\n'"
     " > /etc/yum.repos.d/x.repo"
 )
+GONE = "/etc/yum.repos.d/gone.repo"
 SET = "rpm -qa --qf '%{NAME} %{VERSION}\\n' '*nvidia*' 'cuda-drivers*' | sort"
 
 
@@ -92,8 +93,11 @@ def test_another_branch_s_stream_does_not_hinder_and_the_set_comes_at_one_versio
 ) -> None:
     # Of a repository that gpunode has not been told of yet.
     out(board, f"{LABS_CUDA}; dnf -q -y module enable nvidia-driver:595-open; rm /etc/yum.repos.d/x.repo")
+    # Of somebody's, and gone: it never could be read.
+    out(board, f"printf '[gone]\\nname=x\\nbaseurl=http://127.0.0.1:1/x\\n' > {GONE}")
     first = driver.run(board, version="570.124.06")
     assert first.code == 0, first.printed
+    out(board, f"rm {GONE}")
     assert out(board, LOADED) == "570.124.06"
     assert "stream=570-open" in out(board, STREAM)
     assert versions(board) == {"570.124.06"}
