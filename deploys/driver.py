@@ -2,12 +2,24 @@
 
 from deploys.component import component, distribution, node, settings
 from deploys.repositories import distrust, trust
+from gpunode import tables
 from gpunode.driver_packages import driver_source, further_groups, holds_kernels, module_stream, on_system, package_set
 from gpunode.preflight import chosen_flavour
 from gpunode.runfile import build_packages, driver_runfile
 from gpunode.settings import DriverSettings
 from gpunode.tables import DriverSource
-from operations import apt_archive, driver_packages, driver_removal, files, initramfs, kernel, mps, packages, runfile
+from operations import (
+    apt_archive,
+    driver_packages,
+    driver_removal,
+    files,
+    initramfs,
+    kernel,
+    kernel_headers,
+    mps,
+    packages,
+    runfile,
+)
 from operations import driver as kernel_module
 
 SOFTDEP = "/etc/modprobe.d/gpunode-nvidia-uvm.conf"
@@ -89,8 +101,15 @@ def _flavour() -> str:
     return chosen_flavour(settings(), node().pci.gpus)
 
 
+def _headers(asked: DriverSettings) -> None:
+    if asked.kernel_headers == "install" and tables.headers_of_image(node().operating_system.id):
+        kernel_headers.installed(name="Install the headers of the kernel that boots next", family=distribution().family)
+
+
 def _packages(asked: DriverSettings, source: DriverSource) -> None:
     machine = node()
+    if source.built_on_node:
+        _headers(asked)
     if source.origin is not None:
         apt_archive.components(
             name=f"Read the components of {source.name} that hold the driver",
@@ -138,6 +157,7 @@ def _proof() -> str:
 def _runfile(asked: DriverSettings) -> None:
     machine = node()
     file = driver_runfile(settings(), machine.operating_system)
+    _headers(asked)
     if asked.kernel_headers == "install":
         packages.installed(
             name="Install what builds the NVIDIA module",

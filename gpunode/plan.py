@@ -167,7 +167,8 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         yield replace(step, packages=_packages(settings, node, flavour))
     kernel = node.boot.next_kernel
     source = driver_source(settings, node.operating_system, node.boot)
-    by_us = source is not None and source.installs_headers and asked.kernel_headers == "install"
+    brings = source is not None and (source.installs_headers or source.headers_of_image)
+    by_us = brings and asked.kernel_headers == "install"
     if installs and kernel is not None and not kernel.headers and source is not None and by_us:
         yield Step(
             "driver", f"install {source.headers.replace('<kernel>', kernel.release)}", "none",

@@ -203,9 +203,10 @@ class DriverSource:
     `module` is dkms or signed, `modules` maps a flavour to the kernel module's name, `packages` a group to name ->
     `driver` or `any`; `origin` is None where no distribution's archive is meant. `stream` maps a flavour to the module
     stream that holds it, where a repository has such; `fabric_manager` says whose names of it, deb or rpm. `headers`
-    is the package of a kernel's headers, and whether gpunode installs it. `kernels` maps a flavour to the name of its
-    package for each of the distribution's kernels (`other`: for the rest, by DKMS), which <module> stands for;
-    `moves_together`: whatever else there is of the driver has to come along to a new version.
+    is the package of a kernel's headers, `installs_headers` whether gpunode installs it with the driver, and
+    `headers_of_image` whether before it, by the version of the kernel's own package. `kernels` maps a flavour to the
+    name of its package for each of the distribution's kernels (`other`: for the rest, by DKMS), which <module> stands
+    for; `moves_together`: whatever else there is of the driver has to come along to a new version.
     """
 
     source: str
@@ -220,6 +221,7 @@ class DriverSource:
     family: str = "apt"
     headers: str = "linux-headers-<kernel>"
     installs_headers: bool = True
+    headers_of_image: bool = False
     fabric_manager: str = "deb"
     stream: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[str, ...] = ()
@@ -453,6 +455,7 @@ def driver_sources() -> tuple[DriverSource, ...]:
             family=row.get("family", "apt"),
             headers=row.get("headers", "linux-headers-<kernel>"),
             installs_headers=row.get("installs_headers", True),
+            headers_of_image=row.get("headers_of_image", False),
             fabric_manager=row.get("fabric_manager", "deb"),
             stream=MappingProxyType(row.get("stream", {})),
             leaves=tuple(row["leaves"]),
@@ -467,6 +470,11 @@ def driver_sources() -> tuple[DriverSource, ...]:
 def installs_headers(os_id: str) -> bool:
     """Say whether gpunode installs kernels' headers on a system by its /etc/os-release ID."""
     return any(row.installs_headers for row in driver_sources() if os_id in row.systems)
+
+
+def headers_of_image(os_id: str) -> bool:
+    """Say whether gpunode installs headers by the version of the kernel's own package on a system."""
+    return any(row.headers_of_image for row in driver_sources() if os_id in row.systems)
 
 
 def driver_source(source: str, os_id: str) -> DriverSource | None:

@@ -40,7 +40,7 @@ for release in $releases; do
   printf '%s\\n' "$inside" | grep -F "lib/modules/$release/" > /dev/null || {
     echo "gpunode: the new initial file system of kernel $release holds no module of it; the old one stays" >&2
     exit 1; }
-  # dracut leaves nouveau out altogether (deploys/driver.py), and /etc/modprobe.d where it makes them for any machine.
+  # It may leave nouveau out altogether (deploys/driver.py), and /etc/modprobe.d where it is made for any machine.
   # To its end: without a reader printf would complain.
   ! printf '%s\\n' "$inside" | grep '/nouveau\\.ko' > /dev/null ||
     printf '%s\\n' "$inside" | grep -F "/$blacklist" > /dev/null ||
@@ -82,7 +82,7 @@ def without_nouveau(blacklist: str) -> Iterator[Any]:
         if boot.with_nouveau:
             raise OperationRefused(
                 f"the initial file systems of {', '.join(boot.with_nouveau)} were made anew, and still would load "
-                f"nouveau; look at `lsinitramfs` (dracut: `lsinitrd`), and whether {blacklist} is in /etc/modprobe.d"
+                f"nouveau; look into them, and whether {blacklist} is in /etc/modprobe.d"
             )
     if any(kernel.initramfs_read for kernel in boot.kernels):
         lines = _images(boot)

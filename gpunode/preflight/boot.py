@@ -45,7 +45,7 @@ def boot_refusals(
     there = there and not (source is not None and of_another_source(source, installed))
     # The packages' modules go as the runfile comes.
     there = there and not (settings.driver.source == "runfile" and tuple(installed))
-    can_install = tables.installs_headers(system.id)
+    can_install = tables.installs_headers(system.id) or tables.headers_of_image(system.id)
     if (
         builds
         and not kernel.headers
