@@ -208,6 +208,83 @@ BREAKS = [
         "False",
         "test_smoke.py::test_a_dry_run_starts_no_container",
     ),
+    # Of a runtime's transaction: for each way to break it, the line that stands against that.
+    (
+        "gpunode/containerd/editor.py",
+        "except TOMLKitError as error:",
+        "except KeyError as error:",
+        "test_containerd_editor.py::test_what_cannot_be_edited_is_refused_with_the_reason",
+    ),
+    (
+        "operations/docker.py",
+        "raise OperationRefused(_missing(state))",
+        "pass",
+        "test_docker_change.py::test_what_cannot_be_changed_is_refused_with_the_reason",
+    ),
+    (
+        "operations/runtime.py",
+        'if ! written "$path.gpunode-new" "$encoded"; then',
+        'if ! { written "$path.gpunode-new" "$encoded" || true; }; then',
+        "test_runtime_transaction.py::test_a_file_that_cannot_be_written_is_told_and_the_target_is_not_blamed",
+    ),
+    (
+        "operations/runtime.py",
+        "process=$(main_process); sleep 2",
+        "return 0",
+        "test_runtime_transaction.py::"
+        "test_a_daemon_that_ends_after_its_start_is_found_out_and_the_old_file_comes_back_with_it",
+    ),
+    (
+        "operations/runtime.py",
+        'if [ "$state" = ok ]; then',
+        'if [ -n "$state" ]; then',
+        "test_runtime_transaction.py::"
+        "test_a_plugin_that_does_not_come_up_is_told_in_its_own_word_and_the_old_file_comes_back",
+    ),
+    (
+        "operations/runtime.py",
+        'check "$checkpoint/staged" ||',
+        "true ||",
+        "test_runtime_transaction.py::test_what_containerd_refuses_never_comes_into_place_and_restarts_nothing",
+    ),
+    (
+        "operations/runtime.py",
+        'if [ -n "$lacking" ]; then\n    reject',
+        "if false; then\n    reject",
+        "test_runtime_transaction.py::test_what_containerd_reads_and_does_not_obey_is_rejected",
+    ),
+    (
+        "operations/runtime.py",
+        'if cmp -s "$saved" "$path"; then continue; fi',
+        "continue",
+        "test_runtime_transaction.py::"
+        "test_a_daemon_that_ends_after_its_start_is_found_out_and_the_old_file_comes_back_with_it",
+    ),
+    (
+        "operations/runtime.py",
+        'if [ -n "$merged" ]; then',
+        "if false; then",
+        "test_runtime_transaction.py::"
+        "test_a_change_that_must_not_restart_is_put_back_where_it_turns_out_to_take_a_restart",
+    ),
+    (
+        "gpunode/containerd/merged.py",
+        "return type(one) is type(other) and bool(one == other)",
+        "return bool(one == other)",
+        "test_containerd_merged.py::test_a_value_of_another_kind_is_another_value",
+    ),
+    (
+        "gpunode/containerd/merged.py",
+        "if any(path not in after for path in before):",
+        "if False:",
+        "test_containerd_merged.py::test_a_key_that_goes_may_change_anything",
+    ),
+    (
+        "operations/runtime.py",
+        " if restarts else [command]",
+        "",
+        "test_drain.py::test_nothing_is_drained_for_a_change_that_takes_no_restart",
+    ),
 ]
 
 

@@ -35,7 +35,13 @@ esac
 """
 # Half of what its `config dump` is: the file as it is. Its comments are dropped, as containerd drops them.
 _CONTAINERD = '#!/bin/sh\n[ ! -e "$LAB/refuses" ] || exit 1\ngrep -v "^#" "$2"\n'
-_CTR = '#!/bin/sh\necho "io.containerd.grpc.v1 cri linux/amd64 ok"\n'
+# The plugin that does not come up with NVIDIA's runtime, where that is the fault.
+_CTR = """#!/bin/sh
+state=ok; if [ -e "$LAB/fails" ] && grep -q nvidia "$LAB/config.toml"; then state=error; fi
+echo "io.containerd.grpc.v1 cri linux/amd64 $state"
+"""
+# A clock that goes five seconds on each time it is looked at.
+_DATE = '#!/bin/sh\necho x >> "$LAB/ticks"; echo $(($(wc -l < "$LAB/ticks") * 5))\n'
 _SLEEP = '#!/bin/sh\nif [ -e "$LAB/ending" ]; then rm "$LAB/ending"; touch "$LAB/dead"; fi\n'
 RESTART = "restart containerd.service"
 
@@ -50,11 +56,13 @@ class Lab:
     def config(self) -> Path:
         return self.folder / "config.toml"
 
-    def run(self, text: str, loaded: str = "", needs: str = "") -> subprocess.CompletedProcess[str]:
+    def run(
+        self, text: str, loaded: str = "", needs: str = "", act: str = "restart"
+    ) -> subprocess.CompletedProcess[str]:
         """Let the transaction write a file."""
         variables = {
             "program": "containerd", "unit": "containerd.service", "plugin": "its CRI plugin",
-            "notes": str(self.folder / "run"), "loaded": loaded, "needs": needs, "act": "restart",
+            "notes": str(self.folder / "run"), "loaded": loaded, "needs": needs, "act": act,
             "files": f"{self.config} {base64.b64encode(text.encode()).decode()}",
             "staged": base64.b64encode(text.encode()).decode(),
             "expected": "containerd.default_runtime_name=nvidia\ncontainerd.runtimes.nvidia.options.SystemdCgroup=true",
@@ -92,7 +100,8 @@ class Lab:
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     (tmp_path / "bin").mkdir()
-    for name, text in (("systemctl", _SYSTEMCTL), ("containerd", _CONTAINERD), ("ctr", _CTR), ("sleep", _SLEEP)):
+    programs = {"systemctl": _SYSTEMCTL, "containerd": _CONTAINERD, "ctr": _CTR, "sleep": _SLEEP, "date": _DATE}
+    for name, text in programs.items():
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
     (tmp_path / "process").write_text("MainPID=1\n")
@@ -142,6 +151,25 @@ def test_a_daemon_that_ends_after_its_start_is_found_out_and_the_old_file_comes_
     assert "containerd runs again as before" in done.stderr
     assert lab.config.read_text() == "# old\nversion = 2\n"
     assert lab.noted == lab.digest()
+
+
+def test_a_plugin_that_does_not_come_up_is_told_in_its_own_word_and_the_old_file_comes_back(lab: Lab) -> None:
+    (lab.folder / "fails").touch()
+    done = lab.run(RIGHT)
+    assert (done.returncode, lab.journal, lab.restarts) == (1, "failed", 2), done.stderr
+    assert "after 30 s containerd is active, its CRI plugin 'error'" in done.stderr
+    assert "containerd runs again as before" in done.stderr
+    assert lab.config.read_text() == "# old\nversion = 2\n"
+
+
+def test_a_change_that_must_not_restart_is_put_back_where_it_turns_out_to_take_a_restart(lab: Lab) -> None:
+    done = lab.run(RIGHT, loaded=lab.digest(), act="nothing")
+    assert (done.returncode, lab.journal, lab.restarts) == (1, "restored", 0), done.stderr
+    assert "would take a restart, which disruption.allow forbids" in done.stderr
+    assert lab.config.read_text() == "# old\nversion = 2\n"
+    lab.config.write_text(RIGHT)
+    same = lab.run(f"# another word\n{RIGHT}", loaded=lab.digest(), act="nothing")
+    assert (same.returncode, lab.journal, lab.restarts) == (0, "done", 0), same.stderr
 
 
 def test_a_runtime_that_is_missing_is_told_before_anything_is_written(lab: Lab) -> None:
