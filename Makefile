@@ -67,7 +67,7 @@ test-fast: setup
 	@.venv/bin/python -m tests.fast
 
 test: setup lab-tools
-	@$(SUDO) .venv/bin/pytest -m "not slow" tests/unit tests/test_scenarios.py
+	@$(SUDO) env GPUNODE_TEST_EXAMPLES=1000 .venv/bin/pytest -m "not slow" tests/unit tests/test_scenarios.py
 
 test-slow: setup lab-vm-tools
-	@$(SUDO) env GPUNODE_TEST_ALL=1 .venv/bin/pytest tests/unit tests/test_scenarios.py
+	@$(SUDO) env GPUNODE_TEST_ALL=1 GPUNODE_TEST_EXAMPLES=1000 .venv/bin/pytest tests/unit tests/test_scenarios.py

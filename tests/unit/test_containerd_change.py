@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +19,10 @@ from gpunode.containerd.drop_in import PATH, drop_in, is_imported, with_import, 
 from gpunode.containerd.editor import NVIDIA_RUNTIME, ConfigurationRefused, Runtimes, render
 from gpunode.containerd.shadow import shadows
 from gpunode.containerd.state import Containerd, DropIn, Runtime, parse_containerd
+from tests.unit.generated import EXAMPLES
 from tests.unit.test_containerd_editor import FOREIGN
 
 pytestmark = pytest.mark.pure
-# A thousand in `make test-slow`.
-EXAMPLES = 1000 if os.environ.get("GPUNODE_TEST_ALL") == "1" else 100
 CONFIG = "/etc/containerd/config.toml"
 KUBEADM = (Path(__file__).parent / "data" / "in-containerd16-kubeadm.toml").read_text()
 RIGHT = (Runtime("nvidia", None, NVIDIA_RUNTIME, True), Runtime("runc", None, None, True))

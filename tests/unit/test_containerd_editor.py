@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ from hypothesis import strategies as st
 
 from gpunode.containerd.editor import ConfigurationRefused, Runtimes, render
 from gpunode.containerd.state import effective_runtimes
+from tests.unit.generated import EXAMPLES
 
 pytestmark = pytest.mark.pure
-# A thousand in `make test-slow`.
-EXAMPLES = 1000 if os.environ.get("GPUNODE_TEST_ALL") == "1" else 100
 DATA = Path(__file__).parent / "data"
 INPUTS = [
     ("in-containerd-debian12-packaged.toml", "1.6.20"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.docker.editor import Daemon, DaemonRefused, render
+from tests.unit.generated import EXAMPLES
 
 pytestmark = pytest.mark.pure
-# A thousand in `make test-slow`.
-EXAMPLES = 1000 if os.environ.get("GPUNODE_TEST_ALL") == "1" else 100
 EXISTING = (Path(__file__).parent / "data" / "in-docker-existing.json").read_text()
 PATH = "/usr/bin/nvidia-container-runtime"
 

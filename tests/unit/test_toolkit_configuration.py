@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from typing import Any
 
@@ -14,10 +13,9 @@ from hypothesis import strategies as st
 
 from gpunode.settings import SettingsError, ToolkitSettings, settings_from
 from gpunode.toolkit.configuration import ConfigurationRefused, Difference, asked_of, differences, render
+from tests.unit.generated import EXAMPLES
 
 pytestmark = pytest.mark.pure
-# A thousand in `make test-slow`.
-EXAMPLES = 1000 if os.environ.get("GPUNODE_TEST_ALL") == "1" else 100
 # As NVIDIA's packages write it, and as people change it.
 PACKAGED = """#accept-nvidia-visible-devices-as-volume-mounts = false
 #accept-nvidia-visible-devices-envvar-when-unprivileged = true
