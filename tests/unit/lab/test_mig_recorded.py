@@ -51,4 +51,4 @@ def test_the_command_line_is_as_forgiving_as_the_recorded_one(tmp_path: Path) ->
     machine = machine_with(tmp_path, {**A100, "count": 1, "uuids": A100["uuids"]}, "535.309.01")
     for line in ("-mig 1", "mig -cgi 9:4 -C", "mig -cgi 14:0"):
         assert call(line.split(), "535.309.01", machine)[1] == 0
-    assert replayed(machine, "mig-command-line.nvidia-smi-535.txt", "535.309.01") == 30
+    assert replayed(machine, "mig-command-line.nvidia-smi-535.txt", "535.309.01") == 31
