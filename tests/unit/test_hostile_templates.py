@@ -125,6 +125,8 @@ def test_every_template_that_takes_values_is_tested_here() -> None:
     of_settings = {"apt-proxy.conf", "http-proxy.conf", "nvidia-parameters.conf"}
     # Of MPS: constants, and the path of a program that gpunode/mps/state.py checks.
     of_packages |= {"nvidia-mps.service", "nvidia-mps-settings"}
+    # Of MIG: constants alone; a node's layout is in a file of its own (gpunode/mig/record.py).
+    of_packages |= {"gpunode-mig-layout.service", "gpunode-mig-layout"}
     assert with_values == {"modules-load.conf", "kubernetes-sysctl.conf"} | of_settings | of_packages
 
 

@@ -245,5 +245,6 @@ def test_what_comes_back_at_a_boot_is_read() -> None:
     assert parse_mig_boot(["record=", "empty=yes", "active=inactive"]).record == ()
     broken = parse_mig_boot(["record=eA==", "active=failed"])
     assert not broken.readable and broken.failed and broken.record is None and broken.is_there
+    assert parse_mig_boot([]) == MigBoot(), "where no systemd runs"
     with pytest.raises(ParseError):
-        parse_mig_boot(["enabled=enabled"])
+        parse_mig_boot(["file=/etc/x"])

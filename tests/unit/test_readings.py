@@ -267,7 +267,7 @@ def test_a_node_s_reading_can_be_printed_as_json() -> None:
     lines = []
     minimal: dict[str, list[str]] = {
         "operating_system": ["os.ID=debian", "architecture=x86_64", "kernel=6.1"], "gpus": ["absent=yes"],
-        "boot": ["running=6.1"],
+        "boot": ["running=6.1"], "mig": ["absent=yes"],
     }  # fmt: skip
     for name in PARTS:
         lines += [f"{probe_output.SECTION}{name}", *minimal.get(name, [])]
