@@ -112,6 +112,12 @@ def test_a_dry_rollout_prints_the_waves_and_leaves_no_trace(lab: Lab) -> None:
     assert sorted(lab.folder.rglob("*")) == before
 
 
+def test_how_many_may_be_unavailable_is_the_settings_to_say_and_never_none(lab: Lab) -> None:
+    assert document("--dry", "--max-unavailable", "10%")["policy"]["max_unavailable"] == 1
+    lab.ask({f"gpu-{number}": {"disruption": {"max_parallel": 3}} for number in range(1, 5)})
+    assert [len(wave["nodes"]) for wave in document("--dry")["to_come"]] == [1, 3]
+
+
 def test_a_pause_ends_it_after_each_wave(lab: Lab) -> None:
     assert document("--pause")["state"] == "paused"
     done = rollout()
