@@ -127,8 +127,6 @@ def _features(settings: Settings) -> Iterator[tuple[str, str, object]]:
             yield strategy, "device_plugin.device_list_strategy", plugin.device_list_strategy
     if len(plugin.strategies) > 1:
         yield "several-strategies", "device_plugin.device_list_strategy", plugin.device_list_strategy
-    if plugin.gfd:
-        yield "gfd", "device_plugin.gfd", True
 
 
 def _old_plugin(settings: Settings) -> Iterator[Problem]:

@@ -55,8 +55,7 @@ class Commands:
 
     def history(self) -> Command:
         """Return the question for the release's revisions."""
-        most = str(self.kubernetes.history)
-        return self._asked("history", self.plugin.release, "--max", most, "--output", "json")
+        return self._asked("history", self.plugin.release, "--output", "json")
 
     def manifest(self, revision: int) -> Command:
         """Return the question for a revision's manifest, which may hold secrets."""

@@ -152,7 +152,7 @@ def _list(items: list[Any], key: str) -> Any:
     if key not in lists:
         return items
     name = lists[key]
-    if name is None:
+    if not name:
         return sorted(items, key=canonical)
     keyed = Keyed((item[name], item) for item in items if isinstance(item, dict) and isinstance(item.get(name), str))
     # Without the key, or with one twice, it is what it is.

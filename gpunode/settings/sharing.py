@@ -15,7 +15,7 @@ _Resource = Annotated[
     str,
     AfterValidator(
         matching(
-            r"nvidia\.com/(gpu|mig-\d{1,2}g\.\d{1,3}gb(\.[a-z.-]+)?)", "'nvidia.com/gpu' or 'nvidia.com/mig-1g.10gb'"
+            r"nvidia\.com/(gpu|mig-\d{1,2}g\.\d{1,3}gb([.-][a-z.-]+)?)", "'nvidia.com/gpu' or 'nvidia.com/mig-1g.10gb'"
         )
     ),
 ]

@@ -180,6 +180,20 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"kubernetes": {"enabled": False}, "sharing": {"strategy": "time-slicing", "replicas": 2}},
         "sharing.replicas", "kubernetes.enabled",
     ),
+    "plugin-older-than-several-strategies": (
+        {
+            "device_plugin": {"version": "0.14.0", "device_list_strategy": "envvar,volume-mounts"},
+            "toolkit": {"accept_nvidia_visible_devices_as_volume_mounts": True},
+        },
+        "device_plugin.device_list_strategy", "0.14.1 or newer",
+    ),
+    "a-runtime-class-of-no-runtime": (
+        {
+            "device_plugin": {"device_list_strategy": "cdi-cri", "runtime_class": "nvidia"},
+            "toolkit": {"enabled": False}, "containerd": {"default_runtime": "runc"},
+        },
+        "device_plugin.runtime_class", "a runtime that toolkit.enabled = False leaves out",
+    ),
     "no-toolkit": (
         {"toolkit": {"enabled": False}, "containerd": {"default_runtime": "runc"}},
         "device_plugin.device_list_strategy", "only CDI does without",
@@ -229,6 +243,13 @@ def test_a_declaration_of_one_profile_may_be_offered_as_single(tmp_path: Path) -
     file.write_text(text % (1, ", 2g.20gb: 1"))
     (problem,) = _refused(data)
     assert "has 1g.10gb, 2g.20gb" in problem.message
+
+
+def test_a_mig_configuration_must_have_a_name_that_a_label_can_hold(tmp_path: Path) -> None:
+    file = tmp_path / "mig.yaml"
+    file.write_text("version: v1\nmig-configs:\n  own-:\n  - {devices: all, mig-enabled: false}\n")
+    (problem,) = _refused({**NODE, "mig": {"config": "own-", "file": str(file)}})
+    assert problem.key == "mig.config" and "end in a letter or digit" in problem.message
 
 
 def test_nodes_of_a_cluster_must_have_the_same_plugin() -> None:

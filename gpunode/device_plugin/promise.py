@@ -1,0 +1,48 @@
+"""What a node is to offer its pods, by its settings: what its allocatable resources are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpunode.settings.sharing import WHOLE_GPU, SharingSettings
+
+_VENDOR = "nvidia.com/"
+
+
+def promised(sharing: SharingSettings, whole_gpus: int, mig_devices: Mapping[str, int]) -> dict[str, int]:
+    """Return resource -> how many of it the node offers; nothing of which there is none.
+
+    + whole_gpus: GPUs without MIG
+    + mig_devices: profile, such as 1g.10gb -> how many MIG devices of it all GPUs of the node hold
+    """
+    offered = {WHOLE_GPU: whole_gpus}
+    if sharing.mig_strategy == "single" and mig_devices:
+        # The plugin offers them in the place of GPUs, and none beside them.
+        offered = {WHOLE_GPU: sum(mig_devices.values())}
+    elif sharing.mig_strategy == "mixed":
+        offered |= {mig_resource(profile): count for profile, count in mig_devices.items()}
+    found: dict[str, int] = {}
+    for name, count in offered.items():
+        replicas = sharing.replicated.get(name, 1) if sharing.strategy != "none" else 1
+        shared = f"{name}.shared" if sharing.rename and replicas > 1 else name
+        if count:
+            found[shared] = count * replicas
+    return found
+
+
+def mig_resource(profile: str) -> str:
+    """Return the resource of a MIG profile: `1g.10gb+me` -> `nvidia.com/mig-1g.10gb.me`."""
+    return f"{_VENDOR}mig-{profile.replace('+', '.')}"
+
+
+def missing(wanted: Mapping[str, int], allocatable: Mapping[str, str]) -> dict[str, tuple[str | None, int]]:
+    """Return resource -> (found, wanted) where a node's allocatable resources are not what was promised.
+
+    NVIDIA's resources alone are looked at; one that nobody promised is wanted 0 times, and one at 0 is as good as none.
+    """
+    names = {*wanted, *(name for name, count in allocatable.items() if name.startswith(_VENDOR) and count != "0")}
+    return {
+        name: (allocatable.get(name), wanted.get(name, 0))
+        for name in sorted(names)
+        if allocatable.get(name, "0") != str(wanted.get(name, 0))
+    }

@@ -1,0 +1,89 @@
+"""What helm's words mean where it fails, and what to do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Hold what helm's words mean, and what to do."""
+
+    cause: str
+    remedy: str
+
+
+_TABLE = tuple(
+    (re.compile(pattern, re.IGNORECASE), Explanation(cause, remedy))
+    for pattern, cause, remedy in (
+        (
+            r"cluster unreachable|connection refused|no such host|i/o timeout",
+            "no answer came from the cluster, the repository or the registry that the words name",
+            "look at kubernetes.kubeconfig, device_plugin.repository, and whether proxy.no_proxy names the API server",
+        ),
+        (
+            r"x509|certificate",
+            "a server's certificate is not trusted",
+            "name the authority's certificates by device_plugin.ca_file, or in the kubeconfig",
+        ),
+        (
+            r"unauthorized|\b401\b|forbidden|\b403\b",
+            "the cluster or the registry refuses the user",
+            "look at the kubeconfig's user and his rights, or log in to the registry (helm registry login)",
+        ),
+        (
+            r"another operation .* is in progress",
+            "another helm began in between",
+            "run it again; what was left behind is recovered",
+        ),
+        (
+            r"(chart|path) .* (not found|matching .* not found)|no chart (version|name) found|\b404\b|manifest unknown",
+            "there is no such chart, or not in that version",
+            "look at device_plugin.chart, repository and version",
+        ),
+        (
+            r"kubeVersion|incompatible with Kubernetes",
+            "the chart is not for the cluster's version of Kubernetes",
+            "set a device_plugin.version that is",
+        ),
+        (
+            r"conflict",
+            "fields of the objects belong to somebody else, who changed them by server-side apply",
+            "see who by `kubectl get --show-managed-fields`; gpunode takes over only what was drift when it looked",
+        ),
+        (
+            r"invalid ownership metadata|already exists",
+            "an object of that name is there, and belongs to no release or to another one",
+            "remove it (a plugin from a static manifest, say), or set another device_plugin.release or namespace",
+        ),
+        (
+            r"context deadline exceeded|timed out|rate limiter.*deadline",
+            "the release's pods were not ready in time",
+            "look at the pods' events and logs, or give them more by kubernetes.timeout",
+        ),
+        (
+            r"no deployed releases",
+            "no revision of the release is deployed",
+            "run it again; what was left behind is recovered",
+        ),
+    )
+)
+
+
+def explanation(words: str) -> Explanation | None:
+    """Return what helm's words mean; None where nobody knows. The last line that says `Error` counts, else all."""
+    told = [line for line in words.splitlines() if line.startswith("Error")]
+    text = told[-1] if told else words
+    return next((found for pattern, found in _TABLE if pattern.search(text)), None)
+
+
+def explained(what: str, words: str) -> str:
+    """Return one message: what failed, helm's last words, cause and remedy."""
+    lines = [" ".join(line.split()) for line in words.splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith("Error")] or lines
+    message = f"{what}: {told[-1][:_LONGEST] if told else 'helm said nothing'}"
+    found = explanation(words)
+    return message if found is None else f"{message}\n{found.cause}; {found.remedy}"

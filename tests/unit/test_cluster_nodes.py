@@ -1,0 +1,115 @@
+"""Nodes of a cluster: what they are to offer, what kubectl says of them, and the patch of their labels."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.device_plugin.labels import OURS, PRESENT, label_change
+from gpunode.device_plugin.nodes import ClusterNode, label_patch, listing, parse_nodes
+from gpunode.device_plugin.promise import missing, promised
+from gpunode.reading import ParseError
+from gpunode.settings import settings_from
+from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.settings.sharing import SharingSettings
+
+pytestmark = pytest.mark.pure
+
+
+def _sharing(**values: object) -> SharingSettings:
+    return settings_from({"kubernetes": {"enabled": True}, "sharing": values}).sharing
+
+
+@pytest.mark.parametrize(
+    ("sharing", "whole", "mig", "offered"),
+    [
+        ({}, 8, {}, {"nvidia.com/gpu": 8}),
+        ({}, 0, {}, {}),
+        ({"strategy": "time-slicing", "replicas": 5}, 2, {}, {"nvidia.com/gpu": 10}),
+        ({"strategy": "time-slicing", "replicas": 5, "rename": True}, 2, {}, {"nvidia.com/gpu.shared": 10}),
+        ({"strategy": "mps", "replicas": 4, "rename": True}, 1, {}, {"nvidia.com/gpu.shared": 4}),
+        ({"mig_strategy": "single"}, 0, {"1g.10gb": 14}, {"nvidia.com/gpu": 14}),
+        ({"mig_strategy": "single"}, 2, {}, {"nvidia.com/gpu": 2}),
+        (
+            {"mig_strategy": "single", "strategy": "time-slicing", "replicas": 2},
+            0, {"1g.10gb": 7}, {"nvidia.com/gpu": 14},
+        ),
+        (
+            {"mig_strategy": "mixed"}, 1, {"1g.10gb": 2, "3g.40gb": 1, "1g.10gb+me": 1},
+            {
+                "nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 2, "nvidia.com/mig-3g.40gb": 1,
+                "nvidia.com/mig-1g.10gb.me": 1,
+            },
+        ),
+        (
+            {
+                "mig_strategy": "mixed", "strategy": "time-slicing", "resources": {"nvidia.com/mig-1g.10gb": 3},
+                "rename": True,
+            },
+            1, {"1g.10gb": 2, "3g.40gb": 1},
+            {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb.shared": 6, "nvidia.com/mig-3g.40gb": 1},
+        ),
+    ],
+)  # fmt: skip
+def test_a_node_offers_what_its_settings_promise(
+    sharing: dict[str, object], whole: int, mig: dict[str, int], offered: dict[str, int]
+) -> None:
+    assert promised(_sharing(**sharing), whole, mig) == offered
+
+
+def test_what_a_node_lacks_or_has_too_much_is_told() -> None:
+    wanted = {"nvidia.com/gpu.shared": 10}
+    assert missing(wanted, {"cpu": "64", "nvidia.com/gpu.shared": "10", "nvidia.com/gpu": "0"}) == {}
+    assert missing(wanted, {"nvidia.com/gpu": "2"}) == {
+        "nvidia.com/gpu": ("2", 0),
+        "nvidia.com/gpu.shared": (None, 10),
+    }
+
+
+NODES = {
+    "items": [
+        {
+            "metadata": {"name": "gpu-1", "labels": {PRESENT: "true"}, "annotations": {OURS: f'["{PRESENT}"]'}},
+            "spec": {"unschedulable": True},
+            "status": {"allocatable": {"nvidia.com/gpu": "2"}, "conditions": [{"type": "Ready", "status": "True"}]},
+        },
+        {"metadata": {"name": "gpu-2"}},
+    ]
+}
+
+
+def test_nodes_are_read_with_what_may_be_missing() -> None:
+    assert parse_nodes(json.dumps(NODES)) == {
+        "gpu-1": ClusterNode("gpu-1", {PRESENT: "true"}, f'["{PRESENT}"]', {"nvidia.com/gpu": "2"}, True, True),
+        "gpu-2": ClusterNode("gpu-2", {}, None, {}, False, False),
+    }
+
+
+@given(
+    st.text(max_size=20) | st.sampled_from(['{"items": 7}', '{"items": [7]}', '{"items": [{"metadata": []}]}', "[]"])
+)
+def test_what_is_no_list_of_nodes_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match="no list of nodes"):
+        parse_nodes(text)
+
+
+def test_labels_and_the_note_of_whose_they_are_go_in_one_request() -> None:
+    kubernetes = KubernetesSettings.model_validate({"kubeconfig": "/etc/kubernetes/admin.conf", "context": "gpu"})
+    assert listing(kubernetes) == (
+        *("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "--context", "gpu"),
+        *("get", "nodes", "--output", "json"),
+    )
+    node = parse_nodes(json.dumps(NODES))["gpu-1"]
+    words = label_patch(kubernetes, node.name, label_change({"nvidia.com/mps.capable": "true"}, node.labels, node.ours))
+    assert words[-7:-1] == ("patch", "node", "gpu-1", "--type", "merge", "--patch")
+    assert json.loads(words[-1]) == {
+        "metadata": {
+            "labels": {"nvidia.com/mps.capable": "true", PRESENT: None},
+            "annotations": {OURS: '["nvidia.com/mps.capable"]'},
+        }
+    }
+    last = json.loads(label_patch(kubernetes, "gpu-1", label_change({}, node.labels, node.ours))[-1])
+    assert last == {"metadata": {"labels": {PRESENT: None}, "annotations": {OURS: None}}}

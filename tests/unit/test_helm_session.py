@@ -1,0 +1,159 @@
+"""A release read and changed by a helm that is SIMULATED: it answers what a test made up, and keeps what it is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gpunode.helm.change import Act, ReleaseChange, Step, change
+from gpunode.helm.commands import Command
+from gpunode.helm.errors import explained
+from gpunode.helm.program import HelmError
+from gpunode.helm.session import Output, Session
+from tests.unit.test_helm import MANIFEST, NOW, OTHER, SAME, TIMEOUT, commands
+
+pytestmark = pytest.mark.pure
+
+
+@dataclass
+class SimulatedHelm:
+    """Answer by the revisions that a test made up: status, words, manifest; the first is number 1."""
+
+    revisions: list[tuple[str, str, str]]
+    fails: dict[str, str] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    stdin: list[str | None] = field(default_factory=list)
+
+    def __call__(self, command: Command) -> Output:
+        """Answer one command."""
+        verb = command.words[1]
+        self.told.append(verb if verb != "rollback" else f"rollback {command.words[3]}")
+        self.stdin.append(command.stdin)
+        if verb in self.fails:
+            return Output(1, "", self.fails[verb])
+        return Output(0, getattr(self, f"_{verb}")(command), "")
+
+    def _list(self, command: Command) -> str:
+        newest = {"name": "nvdp", "namespace": "gpu", "status": "deployed"}
+        return json.dumps([newest] if self.revisions else [])
+
+    def _history(self, command: Command) -> str:
+        updated = datetime(2026, 11, 21, tzinfo=UTC).isoformat()
+        chart = "nvidia-device-plugin-0.20.0"
+        found = [
+            {"revision": number, "status": status, "description": words, "chart": chart, "updated": updated}
+            for number, (status, words, _) in enumerate(self.revisions, 1)
+        ]
+        return json.dumps(found)
+
+    def _get(self, command: Command) -> str:
+        number = int(command.words[command.words.index("--revision") + 1])
+        return self.revisions[number - 1][2]
+
+    def _template(self, command: Command) -> str:
+        return MANIFEST
+
+    def _upgrade(self, command: Command) -> str:
+        return ""
+
+    _rollback = _uninstall = _upgrade
+
+
+def _run(helm: SimulatedHelm) -> ReleaseChange:
+    session = Session(commands(namespace="gpu"), helm)
+    wanted = session.wanted({}, "nvidia-device-plugin", "1.31.0", ["v1"])
+    found = change(wanted, session.reading(), NOW, TIMEOUT)
+    session.carry_out(found, {"a": 1})
+    return found
+
+
+def test_a_release_that_is_as_asked_is_only_read() -> None:
+    helm = SimulatedHelm([("superseded", "", OTHER), ("deployed", "", SAME)])
+    assert not _run(helm).steps
+    assert helm.told == ["template", "list", "history", "get"]
+
+
+def test_no_release_is_installed_with_its_values_on_standard_input() -> None:
+    helm = SimulatedHelm([])
+    _run(helm)
+    assert helm.told == ["template", "list", "upgrade"] and helm.stdin[-1] == '{"a": 1}'
+
+
+def test_what_was_left_behind_is_recovered_and_then_upgraded() -> None:
+    helm = SimulatedHelm([("deployed", "", OTHER), ("pending-upgrade", "", "")])
+    _run(helm)
+    assert helm.told[-2:] == ["rollback 1", "upgrade"]
+    first = SimulatedHelm([("pending-install", "", "")])
+    _run(first)
+    assert first.told[-2:] == ["uninstall", "upgrade"]
+
+
+def test_a_recovery_that_fails_is_the_end() -> None:
+    helm = SimulatedHelm([("deployed", "", OTHER), ("pending-upgrade", "", "")], {"rollback": "Error: timed out"})
+    with pytest.raises(HelmError, match=r"helm rollback: Error: timed out\n.*not ready in time"):
+        _run(helm)
+    assert helm.told[-1] == "rollback 1"
+
+
+def test_what_failed_before_is_refused_after_it_was_read() -> None:
+    helm = SimulatedHelm(
+        [("superseded", "", OTHER), ("failed", "no image", SAME), ("deployed", "Rollback to 1", OTHER)]
+    )
+    with pytest.raises(HelmError, match=r"revision 2 with the same content failed and was rolled back \(no image\)"):
+        _run(helm)
+    assert "upgrade" not in helm.told
+
+
+@pytest.mark.parametrize("verb", ["template", "list", "history", "get"])
+def test_a_question_that_fails_changes_nothing(verb: str) -> None:
+    helm = SimulatedHelm([("deployed", "", OTHER)], {verb: "Error: Kubernetes cluster unreachable: connection refused"})
+    with pytest.raises(HelmError, match=r"look at kubernetes\.kubeconfig"):
+        _run(helm)
+    assert helm.told[-1] == verb
+
+
+def test_a_rollback_to_nothing_is_no_command() -> None:
+    helm = SimulatedHelm([])
+    with pytest.raises(HelmError, match="to no revision"):
+        Session(commands(namespace="gpu"), helm).carry_out(ReleaseChange((Step(Act.ROLLBACK, "why"),)), {})
+    assert not helm.told
+
+
+# Helm's own words, in part as people report them -> what of the explanation.
+WORDS: dict[str, str] = {
+    'Error: Kubernetes cluster unreachable: Get "http://localhost:8080/version": connection refused': "no answer",
+    'Error: kubernetes cluster unreachable: Get "https://10.0.0.1:6443/version": i/o timeout': "proxy.no_proxy",
+    "Error: UPGRADE FAILED: another operation (install/upgrade/rollback) is in progress": "began in between",
+    'Error: path "/srv/charts/plugin" not found': "not in that version",
+    'Error: chart "nvidia-device-plugin" version "9.9.9" not found in https://mirror repository': "not in that version",
+    "Error: UPGRADE FAILED: release nvdp failed, and has been rolled back due to atomic being set: "
+    "context deadline exceeded": "not ready in time",
+    "Error: chart requires kubeVersion: >= 1.99.0-0 which is incompatible with Kubernetes v1.20": "for the cluster",
+    'Error: INSTALLATION FAILED: Unable to continue with install: ConfigMap "a" exists and cannot be imported into the '
+    "current release: invalid ownership metadata": "belongs to no release",
+    "Error: tls: failed to verify certificate: x509: certificate signed by unknown authority": "ca_file",
+    'Error: UPGRADE FAILED: conflict occurred while applying object: conflict with "kubectl-edit"': "server-side apply",
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_helm_s_words_are_told_with_cause_and_remedy(words: str) -> None:
+    told, reason = explained("helm upgrade", f"WARNING: kubeconfig is group-readable\n{words}\n").splitlines()
+    assert told.startswith("helm upgrade: Error: ")
+    assert WORDS[words] in reason
+
+
+@pytest.mark.parametrize("words", ["", "\n", "Error: something new", "x" * 5000])
+def test_words_that_nobody_knows_are_told_as_they_are(words: str) -> None:
+    told = explained("helm upgrade", words)
+    assert "\n" not in told and len(told) < 400
+
+
+def test_no_manifest_shows_where_a_session_is_printed() -> None:
+    helm = SimulatedHelm([("deployed", "", MANIFEST)])
+    reading: Any = Session(commands(namespace="gpu"), helm).reading()
+    assert "hunter2" not in repr(reading)
