@@ -253,6 +253,8 @@ def test_exit_codes_are_drifts() -> None:
         (item,) = (each for each in REPORTS if each.name == name)
         left = sorted_out((item,), everyone=False)[1]
         assert exit_code(Progress(known.begun.model_copy(update={"left_out": left}))) == code
+    gone = Outcome(finding_class=FindingClass.UNREACHABLE, passed=False, reason="unreachable")
+    assert exit_code(Progress(known.begun, failed={"gpu-1": gone})) == 1
     # The run failed on a node that a reading finds as asked.
     run_failed = Outcome(finding_class=FindingClass.OK, passed=False, reason="the run failed on it")
     assert exit_code(Progress(known.begun, failed={"gpu-1": run_failed})) == 2
