@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -237,18 +237,32 @@ def test_a_run_that_does_not_say_where_it_failed_has_failed_everywhere(
 
 
 @pytest.fixture
-def started(lab: Lab) -> Callable[..., subprocess.Popen[str]]:
-    """Return a function that starts `gpunode rollout` as a process of its own."""
+def started(lab: Lab) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Return a function that starts `gpunode rollout` as a process of its own; none outlives the test."""
+    processes: list[subprocess.Popen[str]] = []
 
     def start(*options: str) -> subprocess.Popen[str]:
         root = Path(__file__).parents[2]
-        return subprocess.Popen(
-            [root / ".venv" / "bin" / "python", "-m", "tests.unit.simulated_rollout", "rollout", *options, "fleet.py"],
-            cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root)}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        processes.append(
+            subprocess.Popen(
+                [root / ".venv/bin/python", "-m", "tests.unit.simulated_rollout", "rollout", *options, "fleet.py"],
+                cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root)}, text=True,
+                preexec_fn=_with_default_signals, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )
         )  # fmt: skip
+        return processes[-1]
 
-    return start
+    yield start
+    lab.hang(False)
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def _with_default_signals() -> None:
+    """Heed what a job that runs in the background, or by nohup, has ignored."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def until(true: Callable[[], bool]) -> None:
