@@ -20,6 +20,14 @@ _Path = tuple[str, ...]
 
 def stays_the_same(state: Containerd, change: RuntimeChange) -> bool:
     """Say whether the merged configuration is after a change what it is now; False where that cannot be told."""
+    try:
+        return _stays(state, change)
+    except tomllib.TOMLDecodeError:
+        # An older drop-in of gpunode's that a hand has spoilt: it is about to be written anew.
+        return False
+
+
+def _stays(state: Containerd, change: RuntimeChange) -> bool:
     if state.merged_text is None or not change.files or not _told_by_leaves(state, change):
         return False
     merged = _leaves(state.merged_text)

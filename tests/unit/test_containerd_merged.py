@@ -92,6 +92,12 @@ def test_a_drop_in_that_goes_and_a_dump_that_is_not_known_change_what_cannot_be_
     assert not same(replace(said("1.7.24", text, right()), merged_text=None))
 
 
+def test_a_drop_in_of_ours_that_a_hand_has_spoilt_changes_what_cannot_be_told() -> None:
+    there = DropIn(PATH, error="Invalid", text="= =")
+    root = with_import(right("2.1.9"), "2.1.9")
+    assert not same(said("2.1.9", root, root, drop_ins=(there,)), "drop-in")
+
+
 def test_another_schema_version_changes_what_cannot_be_told() -> None:
     before = "oom_score = 1\n"
     assert not same(said("1.7.24", before, render(before, "1.7.24", Runtimes())))
