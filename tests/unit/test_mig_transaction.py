@@ -370,13 +370,15 @@ def test_the_layout_is_back_after_a_boot_and_the_unit_may_run_again(lab: Lab) ->
     assert lab._sh(lab.folder / "boot.sh", str(lab.record)).returncode == 0 and lab.layout() == BOTH
 
 
-def test_a_boot_in_the_middle_of_a_change_brings_the_former_layout_back(lab: Lab) -> None:
-    assert lab.run(MIXED).returncode == 0
+def test_a_boot_in_the_middle_of_a_first_change_brings_back_what_was_made_by_hand(lab: Lab) -> None:
+    for line in ("-i 0 -mig 1", "mig -i 0 -cgi 14:2,19:0 -C"):
+        lab.smi(line)
     lab.fault(mig_create_fails=0)
-    assert lab.run(WIDER).returncode == 1
+    assert lab.run(MIXED.replace("1g.10gb:0=1 ", "")).returncode == 1
+    assert lab.layout() == ["2g.20gb:2"]
     lab.fault()
     assert lab.boot().returncode == 0
-    assert lab.layout() == BOTH
+    assert lab.layout() == ["1g.10gb:0", "2g.20gb:2"]
 
 
 def test_twenty_layouts_drawn_at_random_are_reached_one_after_the_other(lab: Lab) -> None:
