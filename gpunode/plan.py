@@ -339,14 +339,18 @@ def _mig(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         every = targets(settings.mig, node.pci.gpus, node.mig) if settings.mig.config else ()
     except TargetError:
         every = ()
+    divided = False
     for target in every:
         index = str(target.gpu.index)
         if item := _take(found, Subject.MIG_INSTANCES.of(index), Subject.MIG_MODE.of(index)):
+            divided = True
             yield _step(f"GPU {index}: {target.steps}", item)
     service = Subject.SERVICE.of(mig_boot.NAME)
     if (item := found.get(service)) and item.wanted == "none":
         yield _step("no longer bring a MIG layout back at boot; the instances stay", found.pop(service))
-    if item := _take(found, Subject.MIG_RECORD, Subject.AT_BOOT.of(mig_boot.NAME), service):
+    # That comes along with any other change.
+    item = _take(found, Subject.MIG_RECORD, Subject.AT_BOOT.of(mig_boot.NAME), service)
+    if item and not divided:
         yield _step("bring the MIG layout back at every boot", item)
 
 

@@ -27,15 +27,15 @@ def mig(settings: Settings, node: Node) -> Iterator[Finding]:
         yield compared("mig", Subject.MIG_TARGET, "not applied", settings.mig.config, False, cause=str(error))
         return
     containers = node.containerd.shims + node.docker.containers
+    waiting = False
     for target in every:
-        waits = (
-            target.disturbs > Disturbance[settings.disruption.allow]
-            and target.disturbs >= Disturbance.reset
-            and containers > 0
-        )
+        waits = target.disturbs > max(Disturbance[settings.disruption.allow], Disturbance.restart) and containers > 0
+        waiting = waiting or waits
         for item in (_mode(target), _instances(target)):
-            yield _waiting(item, containers) if waits and item.finding_class is FindingClass.DRIFT else item
-    yield from _next_boot(every, node)
+            yield _waiting(item, containers) if waits else item
+    # One transaction brings all of it.
+    for item in _next_boot(every, node):
+        yield _waiting(item, containers) if waiting else item
 
 
 def _mode(target: Target) -> Finding:
@@ -61,9 +61,11 @@ def _instances(target: Target) -> Finding:
 
 
 def _waiting(item: Finding, containers: int) -> Finding:
+    if item.finding_class is not FindingClass.DRIFT:
+        return item
     return replace(
         item, finding_class=FindingClass.RESTART_PENDING,
-        cause=f"{item.cause or 'the mode is to change'}, and {containers} containers run",
+        cause=f"{item.cause or 'instances or modes are to change'}, and {containers} containers run",
         remedy="set disruption.allow to 'reset', or run when the node is drained",
     )  # fmt: skip
 

@@ -202,6 +202,8 @@ def test_what_takes_from_containers_waits_until_the_settings_allow_it(file: str)
     assert verdicts(file, node) == {"MIG instances of GPU 0": FindingClass.RESTART_PENDING}
     allowed = {"disruption": {"allow": "reset"}}
     assert verdicts(file, node, **allowed) == {"MIG instances of GPU 0": FindingClass.DRIFT}
+    before = node_with(gpu(0, ENABLED, "2g.20gb:4"), boot=boot_of("GPU-0 on 2g.20gb:4=2"), shims=3)
+    assert set(verdicts(file, before).values()) == {FindingClass.RESTART_PENDING}, "the run has done nothing wrong"
     idle = node_with(gpu(0, ENABLED, "2g.20gb:4"), boot=boot_of(RECORD))
     assert verdicts(file, idle) == {"MIG instances of GPU 0": FindingClass.DRIFT}
 
@@ -219,10 +221,11 @@ def steps(file: str, node: Node, **more: Any) -> list[Step]:
 
 def test_the_plan_says_what_goes_what_comes_and_what_stays(file: str) -> None:
     node = node_with(gpu(0, ENABLED, "3g.40gb:4", "2g.20gb:0"), boot=MigBoot(), shims=1)
-    first, second = steps(file, node)
+    (first,) = steps(file, node)
     assert first.action == "GPU 0: create 1g.10gb:2 1g.10gb:3, keep 2g.20gb:0 3g.40gb:4"
     assert first.disturbs is Disturbance.nothing and not first.pending
-    assert second.action == "bring the MIG layout back at every boot" and not second.pending
+    (last,) = steps(file, node_with(gpu(0, ENABLED, *MIXED), boot=MigBoot(), shims=1))
+    assert last.action == "bring the MIG layout back at every boot" and not last.pending
     node = node_with(gpu(0, ENABLED, "3g.40gb:4", "2g.20gb:0", "2g.20gb:2"), boot=boot_of(RECORD), shims=1)
     first, *_ = steps(file, node)
     assert "destroy 2g.20gb:" in first.action and first.disturbs is Disturbance.reset and first.pending
