@@ -381,6 +381,7 @@ def test_a_boot_in_the_middle_of_a_first_change_brings_back_what_was_made_by_han
     assert lab.layout() == ["1g.10gb:0", "2g.20gb:2"]
 
 
+@pytest.mark.slow
 def test_twenty_layouts_drawn_at_random_are_reached_one_after_the_other(lab: Lab) -> None:
     geometry = product_geometry("H100-80GB")
     assert geometry is not None
