@@ -248,3 +248,17 @@ def test_without_a_configuration_what_brings_it_back_goes_and_the_instances_stay
     assert on(node, f"ls /etc/systemd/system/{UNIT} /var/lib/gpunode/mig/layout 2>/dev/null || true") == ""
     again = mig.run(None)
     assert again.code == 0 and changes(again) == set() and devices(node) == before and mig.drift(None) == {}
+
+
+def test_a_mode_that_nothing_but_a_boot_brings_gets_one_where_that_is_allowed(node: Node, mig: Mig) -> None:
+    """An A100, whose InfoROM keeps the mode for the next boot."""
+    a100 = lab_nodes.recreate(node, gpu="a100-40gb")
+    lab_nodes.set_fault(a100, mig_pending=0, reset_refused=0)
+    before = lab_nodes.booted(a100)
+    mig.declare({"half": {"3g.20gb": 1, "1g.5gb": 1}})
+    inventory = Path(mig.inventory("half"))
+    inventory.write_text(inventory.read_text().replace("'mig':", "'disruption': {'allow': 'reboot'}, 'mig':"))
+    run = command("pyinfra", "-y", "--json", str(inventory), MAIN)
+    assert run.code == 0, run.printed
+    assert lab_nodes.booted(a100) not in ("", before)
+    assert layout(a100) == {"3g.20gb": 1, "1g.5gb": 1} and modes(a100) == ["Enabled, Enabled", "Disabled, Disabled"]
