@@ -72,7 +72,7 @@ class Lab:
         if hangs:
             (self.folder / "hang").touch()
         else:
-            (self.folder / "hang").unlink()
+            (self.folder / "hang").unlink(missing_ok=True)
 
     @property
     def runs(self) -> list[list[str]]:
