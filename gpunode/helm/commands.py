@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpunode.device_plugin.nodes import kubectl
 from gpunode.helm.program import Helm
 from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.kubernetes import KubernetesSettings
@@ -61,6 +62,24 @@ class Commands:
         """Return the question for a revision's manifest, which may hold secrets."""
         return self._asked("get", "manifest", self.plugin.release, "--revision", str(revision))
 
+    def live(self, manifest: str) -> Command:
+        """Return the question for the objects of a manifest as the API server has them; kubectl's, not helm's."""
+        namespace = ("--namespace", self.plugin.namespace)
+        words = ("get", "--filename", "-", *namespace, "--ignore-not-found", "--output", "json")
+        return self._kubectl(words, manifest)
+
+    def cluster_version(self) -> Command:
+        """Return the question for the cluster's version."""
+        return self._kubectl(("version", "--output", "json"))
+
+    def api_versions(self) -> Command:
+        """Return the question for the cluster's APIs, one a line."""
+        return self._kubectl(("api-versions",))
+
+    def chart(self) -> Command:
+        """Return the question for the chart's own name and version, as YAML."""
+        return self._command(("show", "chart", *self._chart()), asks_cluster=False)
+
     def template(self, values: Mapping[str, Any], kubernetes: str, api_versions: Sequence[str]) -> Command:
         """Return the rendering of the chart for a cluster of that version and with these APIs, which is not asked.
 
@@ -92,6 +111,10 @@ class Commands:
         words = ("uninstall", self.plugin.release, "--ignore-not-found", "--wait", "--timeout", self._timeout)
         return self._command(words, waits=True)
 
+    def _kubectl(self, words: Sequence[str], stdin: str | None = None) -> Command:
+        limit = ("--request-timeout", "30s")
+        return Command(kubectl(self.kubernetes, *words, *limit), self.proxy.environment, _SPARE, stdin=stdin)
+
     @property
     def _timeout(self) -> str:
         return f"{self.kubernetes.timeout}s"
@@ -102,7 +125,7 @@ class Commands:
     def _chart(self) -> tuple[str, ...]:
         plugin = self.plugin
         if plugin.is_local_chart:
-            # It has a version of its own, whatever is asked: who renders it compares.
+            # It has a version of its own, whatever is asked: `chart` tells it.
             return (plugin.chart,)
         found = [plugin.chart, "--version", plugin.version]
         if not plugin.chart.startswith("oci://"):

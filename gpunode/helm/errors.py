@@ -20,7 +20,7 @@ _TABLE = tuple(
     (re.compile(pattern, re.IGNORECASE), Explanation(cause, remedy))
     for pattern, cause, remedy in (
         (
-            r"cluster unreachable|connection refused|no such host|i/o timeout",
+            r"cluster unreachable|connection refused|connection to the server .* was refused|no such host|i/o timeout",
             "no answer came from the cluster, the repository or the registry that the words name",
             "look at kubernetes.kubeconfig, device_plugin.repository, and whether proxy.no_proxy names the API server",
         ),

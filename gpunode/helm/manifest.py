@@ -87,6 +87,19 @@ def objects(manifest: str, namespace: str) -> dict[Identity, Object]:
     return found
 
 
+def live_objects(text: str, namespace: str) -> dict[Identity, Object]:
+    """Return the objects that `kubectl get -o json` prints: none, one, or a list of them; raise ParseError."""
+    if not text.strip():
+        return {}
+    try:
+        # Not as YAML, which takes no characters as pairs of escapes.
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ParseError("kubectl's answer is no JSON") from None
+    made = (object_of(each, namespace) for each in _flat(document))
+    return {each.identity: each for each in made}
+
+
 def _flat(document: Any) -> Iterator[dict[str, Any]]:
     # A file of nothing but comments is a document of nothing.
     if document is None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
 from gpunode.helm.change import Act, Reading, ReleaseChange, Step, Wanted
 from gpunode.helm.commands import Command, Commands
 from gpunode.helm.errors import explained
+from gpunode.helm.manifest import live_objects, objects
 from gpunode.helm.program import HelmError
 from gpunode.helm.release import Revision, StoredRevision, parse_history, parse_list
+from gpunode.reading import ParseError
+
+# What a vendor appends (v1.31.4-gke.100, v1.30.2+k3s1) is none of a chart's concern.
+_VERSION = re.compile(r"v(\d{1,2}\.\d{1,3}\.\d{1,3})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -39,13 +48,45 @@ class Session:
         if parse_list(listed, plugin.release, plugin.namespace) is None:
             return Reading(None)
         release = parse_history(self._told("helm history", self.commands.history()))
-        return Reading(release, self._stored(release.good), self._stored(release.undone))
+        good = self._stored(release.good)
+        live = None
+        if good is not None and objects(good.manifest, plugin.namespace):
+            answer = self._told("kubectl get", self.commands.live(good.manifest))
+            live = live_objects(answer, plugin.namespace)
+        return Reading(release, good, self._stored(release.undone), live)
 
-    def wanted(self, values: Mapping[str, Any], chart: str, kubernetes: str, apis: Sequence[str]) -> Wanted:
-        """Return what the values make of the chart, for a cluster of that version and with these APIs."""
-        manifest = self._told("helm template", self.commands.template(values, kubernetes, apis))
+    def cluster(self) -> tuple[str, tuple[str, ...]]:
+        """Return the cluster's version, such as 1.31.4, and its APIs; raise HelmError or ParseError."""
+        answer = self._told("kubectl version", self.commands.cluster_version())
+        try:
+            printed = str(json.loads(answer)["serverVersion"]["gitVersion"])
+        except (ValueError, KeyError, TypeError):
+            raise ParseError("kubectl tells no version of the cluster") from None
+        match = _VERSION.match(printed)
+        if match is None:
+            raise ParseError(f"no version of Kubernetes: {printed[:40]!r}")
+        apis = self._told("kubectl api-versions", self.commands.api_versions()).split()
+        return match[1], tuple(apis)
+
+    def wanted(self, values: Mapping[str, Any], kubernetes: str, apis: Sequence[str]) -> Wanted:
+        """Return what the values make of the chart, for a cluster of that version and with these APIs.
+
+        Raise HelmError where the chart is of another version than the settings have, which were judged by theirs.
+        """
         plugin = self.commands.plugin
-        return Wanted(chart, plugin.version, plugin.namespace, manifest)
+        answer = self._told("helm show chart", self.commands.chart())
+        try:
+            chart = yaml.safe_load(answer)
+            name, version = str(chart["name"]), str(chart["version"])
+        except (yaml.YAMLError, KeyError, TypeError):
+            raise ParseError("helm tells no name and version of the chart") from None
+        if version != plugin.version:
+            raise HelmError(
+                f"{plugin.chart} is version {version}, and device_plugin.version is {plugin.version}: set that, or put "
+                "the other chart there"
+            )
+        manifest = self._told("helm template", self.commands.template(values, kubernetes, apis))
+        return Wanted(name, version, plugin.namespace, manifest)
 
     def carry_out(self, change: ReleaseChange, values: Mapping[str, Any]) -> None:
         """Do what is to be done, in order, up to the first that fails; raise HelmError with its cause and remedy.

@@ -1,6 +1,6 @@
-"""SIMULATED: not a cluster, but what helm asks of one to read its releases, served on a local port.
+"""SIMULATED: not a cluster, but what helm and kubectl ask of one to read releases and objects, on a local port.
 
-Helm's own programs read it, so that what they print is real. Nothing can be written.
+The real programs read it, so that what they print is real. Nothing can be written.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Stored:
 
 
 @contextmanager
-def releases(folder: Path, stored: Sequence[Stored]) -> Iterator[Path]:
-    """Serve revisions while the block runs; give the kubeconfig by which helm finds them."""
+def releases(folder: Path, stored: Sequence[Stored], live: Sequence[dict[str, Any]] = ()) -> Iterator[Path]:
+    """Serve revisions, and ConfigMaps and DaemonSets, while the block runs; give the kubeconfig that finds them."""
     secrets = [each.secret() for each in stored]
 
     class Handler(BaseHTTPRequestHandler):
@@ -66,7 +66,7 @@ def releases(folder: Path, stored: Sequence[Stored]) -> Iterator[Path]:
 
         def do_GET(self) -> None:
             url = urlparse(self.path)
-            answer, code = _answer(url.path, parse_qs(url.query), secrets)
+            answer, code = _answer(url.path, parse_qs(url.query), secrets, live)
             body = json.dumps(answer).encode()
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
@@ -95,13 +95,39 @@ def releases(folder: Path, stored: Sequence[Stored]) -> Iterator[Path]:
         server.server_close()
 
 
-def _answer(path: str, query: Mapping[str, list[str]], secrets: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], int]:
-    if path == "/version":
-        return {"major": "1", "minor": "31", "gitVersion": "v1.31.0"}, 200
+# Path -> what a server says of itself there.
+_DISCOVERY: dict[str, dict[str, Any]] = {
+    "/version": {"major": "1", "minor": "31", "gitVersion": "v1.31.0"},
+    "/api": {"kind": "APIVersions", "versions": ["v1"]},
+    "/api/v1": {
+        "kind": "APIResourceList", "groupVersion": "v1",
+        "resources": [{"name": "configmaps", "namespaced": True, "kind": "ConfigMap", "verbs": ["get"]}],
+    },
+    "/apis": {
+        "kind": "APIGroupList", "apiVersion": "v1",
+        "groups": [{
+            "name": "apps", "versions": [{"groupVersion": "apps/v1", "version": "v1"}],
+            "preferredVersion": {"groupVersion": "apps/v1", "version": "v1"},
+        }],
+    },
+    "/apis/apps/v1": {
+        "kind": "APIResourceList", "groupVersion": "apps/v1",
+        "resources": [{"name": "daemonsets", "namespaced": True, "kind": "DaemonSet", "verbs": ["get"]}],
+    },
+}  # fmt: skip
+
+
+def _answer(
+    path: str, query: Mapping[str, list[str]], secrets: Sequence[dict[str, Any]], live: Sequence[dict[str, Any]]
+) -> tuple[dict[str, Any], int]:
+    if path in _DISCOVERY:
+        return _DISCOVERY[path], 200
     if path == f"/api/v1/namespaces/{NAMESPACE}/secrets":
         asked = dict(part.split("=") for part in query.get("labelSelector", [""])[0].split(",") if "=" in part)
         items = [each for each in secrets if asked.items() <= each["metadata"]["labels"].items()]
         return {"apiVersion": "v1", "kind": "SecretList", "metadata": {}, "items": items}, 200
-    named = [each for each in secrets if path.endswith(f"/secrets/{each['metadata']['name']}")]
+    named = [
+        each for each in (*secrets, *live) if path.endswith(f"/{each['kind'].lower()}s/{each['metadata']['name']}")
+    ]
     missing = {"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
     return (named[0], 200) if named else (missing, 404)

@@ -8,15 +8,23 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import yaml
 
 from gpunode.helm.change import Act, ReleaseChange, Step, change
 from gpunode.helm.commands import Command
 from gpunode.helm.errors import explained
 from gpunode.helm.program import HelmError
 from gpunode.helm.session import Output, Session
+from gpunode.reading import ParseError
 from tests.unit.test_helm import MANIFEST, NOW, OTHER, SAME, TIMEOUT, commands
 
 pytestmark = pytest.mark.pure
+
+
+ANSWERS = {
+    "version": '{"clientVersion": {}, "serverVersion": {"gitVersion": "v1.31.4-gke.100"}}',
+    "api-versions": "apps/v1\nv1\n",
+}
 
 
 @dataclass
@@ -24,18 +32,33 @@ class SimulatedHelm:
     """Answer by the revisions that a test made up: status, words, manifest; the first is number 1."""
 
     revisions: list[tuple[str, str, str]]
+    by_hand: tuple[str, str] = ("", "")
+    emptied: bool = False
+    version: str = "0.20.0"
     fails: dict[str, str] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     stdin: list[str | None] = field(default_factory=list)
 
     def __call__(self, command: Command) -> Output:
         """Answer one command."""
+        if command.words[0] == "kubectl":
+            return self._kubectl(command)
         verb = command.words[1]
         self.told.append(verb if verb != "rollback" else f"rollback {command.words[3]}")
         self.stdin.append(command.stdin)
         if verb in self.fails:
             return Output(1, "", self.fails[verb])
         return Output(0, getattr(self, f"_{verb}")(command), "")
+
+    def _kubectl(self, command: Command) -> Output:
+        verb = next(word for word in command.words if word in (*ANSWERS, "get"))
+        self.told.append(f"kubectl {verb}")
+        if verb != "get":
+            return Output(0, ANSWERS[verb], "")
+        items = [each for each in yaml.safe_load_all((command.stdin or "").replace(*self.by_hand)) if each]
+        # kubectl prints one object as it is, and none as nothing.
+        answer = {"apiVersion": "v1", "kind": "List", "items": items} if len(items) != 1 else items[0]
+        return Output(0, json.dumps(answer) if items and not self.emptied else "", "")
 
     def _list(self, command: Command) -> str:
         newest = {"name": "nvdp", "namespace": "gpu", "status": "deployed"}
@@ -57,6 +80,9 @@ class SimulatedHelm:
     def _template(self, command: Command) -> str:
         return MANIFEST
 
+    def _show(self, command: Command) -> str:
+        return f"name: nvidia-device-plugin\nversion: {self.version}\n"
+
     def _upgrade(self, command: Command) -> str:
         return ""
 
@@ -65,7 +91,7 @@ class SimulatedHelm:
 
 def _run(helm: SimulatedHelm) -> ReleaseChange:
     session = Session(commands(namespace="gpu"), helm)
-    wanted = session.wanted({}, "nvidia-device-plugin", "1.31.0", ["v1"])
+    wanted = session.wanted({}, "1.31.0", ["v1"])
     found = change(wanted, session.reading(), NOW, TIMEOUT)
     session.carry_out(found, {"a": 1})
     return found
@@ -74,13 +100,13 @@ def _run(helm: SimulatedHelm) -> ReleaseChange:
 def test_a_release_that_is_as_asked_is_only_read() -> None:
     helm = SimulatedHelm([("superseded", "", OTHER), ("deployed", "", SAME)])
     assert not _run(helm).steps
-    assert helm.told == ["template", "list", "history", "get"]
+    assert helm.told == ["show", "template", "list", "history", "get", "kubectl get"]
 
 
 def test_no_release_is_installed_with_its_values_on_standard_input() -> None:
     helm = SimulatedHelm([])
     _run(helm)
-    assert helm.told == ["template", "list", "upgrade"] and helm.stdin[-1] == '{"a": 1}'
+    assert helm.told == ["show", "template", "list", "upgrade"] and helm.stdin[-1] == '{"a": 1}'
 
 
 def test_what_was_left_behind_is_recovered_and_then_upgraded() -> None:
@@ -92,8 +118,45 @@ def test_what_was_left_behind_is_recovered_and_then_upgraded() -> None:
     assert first.told[-2:] == ["uninstall", "upgrade"]
 
 
+def test_what_was_changed_by_hand_is_brought_back() -> None:
+    helm = SimulatedHelm([("deployed", "", SAME)], by_hand=("plugin:v1", "plugin:debug"))
+    found = _run(helm)
+    assert found.by_hand and helm.told[-1] == "upgrade"
+    gone = SimulatedHelm([("deployed", "", SAME)], emptied=True)
+    assert _run(gone).steps[0].reason == "changed by hand: Secret credentials: absent; DaemonSet nvdp: absent"
+
+
+def test_a_chart_of_another_version_than_was_judged_is_refused() -> None:
+    helm = SimulatedHelm([], version="0.11.0")
+    with pytest.raises(HelmError, match=r"is version 0\.11\.0, and device_plugin\.version is 0\.20\.0"):
+        _run(helm)
+    assert helm.told == ["show"]
+
+
+def test_a_release_of_no_objects_has_none_to_ask_for() -> None:
+    helm = SimulatedHelm([("deployed", "", "# nothing\n")])
+    _run(helm)
+    assert "kubectl get" not in helm.told
+
+
+def test_the_cluster_says_its_version_and_apis() -> None:
+    helm = SimulatedHelm([])
+    assert Session(commands(namespace="gpu"), helm).cluster() == ("1.31.4", ("apps/v1", "v1"))
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "{}", '{"serverVersion": {"gitVersion": "hunter"}}', "[]", '{"serverVersion": 1}']
+)
+def test_a_cluster_without_a_version_is_refused(answer: str) -> None:
+    def run(command: Command) -> Output:
+        return Output(0, answer, "")
+
+    with pytest.raises(ParseError, match="version"):
+        Session(commands(namespace="gpu"), run).cluster()
+
+
 def test_a_recovery_that_fails_is_the_end() -> None:
-    helm = SimulatedHelm([("deployed", "", OTHER), ("pending-upgrade", "", "")], {"rollback": "Error: timed out"})
+    helm = SimulatedHelm([("deployed", "", OTHER), ("pending-upgrade", "", "")], fails={"rollback": "Error: timed out"})
     with pytest.raises(HelmError, match=r"helm rollback: Error: timed out\n.*not ready in time"):
         _run(helm)
     assert helm.told[-1] == "rollback 1"
@@ -108,9 +171,11 @@ def test_what_failed_before_is_refused_after_it_was_read() -> None:
     assert "upgrade" not in helm.told
 
 
-@pytest.mark.parametrize("verb", ["template", "list", "history", "get"])
+@pytest.mark.parametrize("verb", ["show", "template", "list", "history", "get"])
 def test_a_question_that_fails_changes_nothing(verb: str) -> None:
-    helm = SimulatedHelm([("deployed", "", OTHER)], {verb: "Error: Kubernetes cluster unreachable: connection refused"})
+    helm = SimulatedHelm(
+        [("deployed", "", OTHER)], fails={verb: "Error: Kubernetes cluster unreachable: connection refused"}
+    )
     with pytest.raises(HelmError, match=r"look at kubernetes\.kubeconfig"):
         _run(helm)
     assert helm.told[-1] == verb

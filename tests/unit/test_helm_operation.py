@@ -1,0 +1,137 @@
+"""The operation that keeps a helm release: real helm and kubectl on a SIMULATED cluster that nobody can write to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyinfra.api import FunctionCommand, QuoteString, StringCommand
+
+from gpunode.device_plugin.rollout import Rollout, rollout
+from gpunode.helm.commands import Command
+from gpunode.settings import Settings, check_hosts
+from lab.errors import LabError
+from lab.kubernetes_programs import WHEELS, programs
+from operations import helm
+from tests.unit.simulated_host import Host
+from tests.unit.simulated_releases import NAMESPACE, Stored, releases
+
+CHART = Path(__file__).resolve().parents[2] / "lab" / "charts" / "nvidia-device-plugin"
+
+
+def _settings(kubernetes: dict[str, Any], **device_plugin: Any) -> tuple[Rollout, Settings]:
+    plugin = {"chart": str(CHART), "namespace": NAMESPACE, **device_plugin}
+    data = {"kubernetes": {"enabled": True, **kubernetes}, "device_plugin": plugin}
+    found = check_hosts({"gpu-1": data})
+    asked = rollout(found)
+    assert asked is not None
+    return asked, found["gpu-1"]
+
+
+def _yielded(asked: Rollout, settings: Settings) -> list[FunctionCommand]:
+    return list(helm.release._inner(rollout=asked, proxy=settings.proxy))
+
+
+@pytest.mark.pure
+def test_where_there_is_no_helm_the_remedy_is_told(host: Host) -> None:
+    (refusal,) = _yielded(*_settings({"helm": "/nonexistent/helm"}))
+    assert refusal.function(None, host) is False
+    assert (
+        "name its path by kubernetes.helm" in host.refusals[0]
+        and host.refusals[1] == "nothing was changed in the cluster"
+    )
+
+
+@pytest.mark.pure
+def test_a_command_over_ssh_has_its_words_quoted_and_its_values_on_standard_input(host: Host) -> None:
+    seen: list[tuple[StringCommand, dict[str, Any]]] = []
+
+    def run_shell_command(command: StringCommand, **arguments: Any) -> tuple[bool, Any]:
+        seen.append((command, arguments))
+        return False, type("Output", (), {"stdout": "out", "stderr": "err"})()
+
+    host.run_shell_command = run_shell_command  # type: ignore[attr-defined]
+    command = Command(("helm", "a b", "$(id)"), {"https_proxy": "http://p:1"}, 7, ("HELM_DRIVER",), "hunter2")
+    output = helm._there(command)
+    ((text, arguments),) = seen
+    assert text.get_raw_value() == "env --unset=HELM_DRIVER https_proxy=http://p:1 helm 'a b' '$(id)'"
+    assert arguments == {"_stdin": ["hunter2"], "_timeout": 7}
+    assert (output.status, output.out, output.err) == (1, "out", "err")
+    assert isinstance(text.bits[1], QuoteString)
+
+
+@pytest.mark.pure
+def test_a_command_that_hangs_here_is_ended() -> None:
+    output = helm._here(Command(("sleep", "60"), {}, 0))
+    assert (output.status, output.err) == (124, "Error: timed out after 0 s")
+
+
+def _without_hooks(manifest: str) -> str:
+    return "\n---\n".join(part for part in manifest.split("---\n") if "helm.sh/hook" not in part)
+
+
+@contextmanager
+def _deployed(folder: Path, program: Path, image: str = "") -> Iterator[dict[str, Any]]:
+    """Give `kubernetes` settings of a cluster where the release is as asked, but for the image of its live objects."""
+    asked, _ = _settings({})
+    words = [str(program / "helm"), "template", "nvdp", str(CHART), "--namespace", NAMESPACE, "--values", "-"]
+    done = subprocess.run(words, input=json.dumps(asked.values), capture_output=True, text=True, check=True)
+    manifest = _without_hooks(done.stdout)
+    changed = manifest.replace("fixture.invalid/nvidia/k8s-device-plugin", image) if image else manifest
+    live = [each for each in yaml.safe_load_all(changed) if each]
+    with releases(folder, [Stored(1, "deployed", "Install complete", manifest)], live) as kubeconfig:
+        yield {"helm": str(program / "helm"), "kubectl": str(program / "kubectl"), "kubeconfig": str(kubeconfig)}
+
+
+@pytest.fixture(params=sorted(WHEELS), ids=lambda major: f"helm-{major}", scope="module")
+def program(request: pytest.FixtureRequest) -> Path:
+    """Return the folder of helm 3 or 4, and kubectl."""
+    try:
+        return programs(request.param)
+    except LabError as error:
+        pytest.skip(f"helm is not to be had here: {error}")
+
+
+@pytest.mark.real
+@pytest.mark.builds
+def test_a_release_that_is_as_asked_gets_no_new_revision(program: Path, tmp_path: Path, host: Host) -> None:
+    with _deployed(tmp_path, program) as kubernetes:
+        assert _yielded(*_settings(kubernetes)) == []
+    assert host.noops == ["release gpu/nvdp: nvidia-device-plugin 0.20.0 as asked"] and not host.refusals
+
+
+@pytest.mark.real
+@pytest.mark.builds
+def test_an_object_changed_by_hand_is_upgraded_and_what_helm_says_is_told(
+    program: Path, tmp_path: Path, host: Host
+) -> None:
+    with _deployed(tmp_path, program, image="debug") as kubernetes:
+        (upgrade,) = _yielded(*_settings(kubernetes))
+        # The cluster takes no changes, so that helm fails.
+        assert upgrade.function(None, host, *upgrade.args) is False
+    assert host.refusals[0].startswith("helm upgrade: Error: ") and not host.noops
+
+
+@pytest.mark.real
+@pytest.mark.builds
+def test_a_chart_that_is_not_there_is_told_with_the_remedy(program: Path, tmp_path: Path, host: Host) -> None:
+    with _deployed(tmp_path, program) as kubernetes:
+        (refusal,) = _yielded(*_settings(kubernetes, chart="/nonexistent/chart"))
+        assert refusal.function(None, host) is False
+    assert "look at device_plugin.chart" in host.refusals[1]
+
+
+@pytest.mark.real
+@pytest.mark.builds
+def test_a_cluster_that_does_not_answer_is_told_with_the_remedy(program: Path, tmp_path: Path, host: Host) -> None:
+    with _deployed(tmp_path, program) as kubernetes:
+        pass
+    (refusal,) = _yielded(*_settings(kubernetes))
+    assert refusal.function(None, host) is False
+    assert any("look at kubernetes.kubeconfig" in line for line in host.refusals)
