@@ -30,10 +30,6 @@ class Helm:
         """Return its major version, one of MAJORS."""
         return int(self.version.partition(".")[0])
 
-    def can(self, feature: str) -> bool:
-        """Say whether it has a feature of device_plugin.yaml, such as `oci`."""
-        return of_helm()[feature].are_met_by(self.version)
-
 
 def version_command(program: str) -> tuple[str, ...]:
     """Return the command that prints a helm's version; it asks no cluster."""

@@ -26,7 +26,10 @@ _Runner = Annotated[
 _Version = Annotated[
     str, AfterValidator(matching(r"\d{1,2}\.\d{1,3}(\.\d{1,3})?", "a version such as '1.31' or '1.31.4'"))
 ]
-_Context = Annotated[str, AfterValidator(matching(r"[^\s'\"\\$`]{1,253}", "a context's name in the kubeconfig"))]
+_Context = Annotated[
+    str,
+    AfterValidator(matching(r"[A-Za-z0-9][A-Za-z0-9._@:/-]{0,252}", "a context's name such as 'admin@cluster'")),
+]
 
 
 class KubernetesSettings(Component):

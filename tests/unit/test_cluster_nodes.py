@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode.device_plugin.labels import OURS, PRESENT, label_change
@@ -17,6 +17,9 @@ from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.sharing import SharingSettings
 
 pytestmark = pytest.mark.pure
+
+# A busy machine takes longer, and is not what is tried.
+unhurried = settings(deadline=None)
 
 
 def _sharing(**values: object) -> SharingSettings:
@@ -88,6 +91,7 @@ def test_nodes_are_read_with_what_may_be_missing() -> None:
     }
 
 
+@unhurried
 @given(
     st.text(max_size=20) | st.sampled_from(['{"items": 7}', '{"items": [7]}', '{"items": [{"metadata": []}]}', "[]"])
 )

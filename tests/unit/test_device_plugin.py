@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode import settings_docs
@@ -25,6 +25,9 @@ from gpunode.settings.sharing import SharingSettings
 from tests.unit.test_preflight import TODAY, _gpu, machine
 
 pytestmark = pytest.mark.pure
+
+# A busy machine takes longer, and is not what is tried.
+unhurried = settings(deadline=None)
 
 GOLDEN = Path(__file__).parent / "data" / "device-plugin"
 NODE = {"kubernetes": {"enabled": True}}
@@ -281,6 +284,7 @@ def test_a_chart_path_is_no_option_and_no_shell_text() -> None:
 odd = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3)
 
 
+@unhurried
 @given(odd | st.lists(odd, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), odd, max_size=3))
 def test_values_are_taken_or_refused_in_words(value: Any) -> None:
     try:
@@ -307,6 +311,7 @@ sharings: st.SearchStrategy[dict[str, Any]] = st.builds(
 )
 
 
+@unhurried
 @given(sharings, sharings)
 def test_configurations_have_one_name_where_they_are_one(one: dict[str, Any], other: dict[str, Any]) -> None:
     first, second = (configuration(SharingSettings.model_validate(each)) for each in (one, other))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode.helm.change import Reading, ReleaseChange, Wanted, change, removal
@@ -27,6 +27,9 @@ from gpunode.reading import ParseError
 from gpunode.settings import SettingsError, settings_from
 
 pytestmark = pytest.mark.pure
+
+# A busy machine takes longer, and is not what is tried.
+unhurried = settings(deadline=None)
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 TIMEOUT = 300
@@ -193,6 +196,7 @@ plain = st.recursive(
 )  # fmt: skip
 
 
+@unhurried
 @given(plain, plain)
 def test_an_object_differs_from_another_and_not_from_itself(one: Any, other: Any) -> None:
     def made(spec: Any) -> dict[Identity, Object]:
