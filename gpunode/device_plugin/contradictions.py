@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpunode.device_plugin import features
-from gpunode.device_plugin.runtime_class import default_runtime
+from gpunode.device_plugin.runtime_class import default_runtime, needs_runtime_class
 from gpunode.mig.declaration import Declaration, selected
 from gpunode.mig.mistakes import DeclarationError
 from gpunode.mig.published import known_names, published
@@ -157,7 +157,7 @@ def _old_kubernetes(settings: Settings) -> Iterator[Problem]:
         )
         yield _problem("device_plugin.device_list_strategy", settings.device_plugin.device_list_strategy, message)
     needs = table["runtime-class"]
-    if _by_class(settings) and not needs.are_met_by(version):
+    if needs_runtime_class(settings) and not needs.are_met_by(version):
         message = f"needs Kubernetes {needs.minimum} or newer ({needs.source}), and the cluster is {version}"
         yield _problem("device_plugin.runtime_class", settings.device_plugin.runtime_class, message)
 
@@ -188,11 +188,6 @@ def _device_list(settings: Settings) -> Iterator[Problem]:
     if cdi and settings.containerd.enabled and settings.containerd.cdi is False:
         message = f"by {cdi[0]!r} needs a runtime with CDI, and containerd.cdi is False"
         yield _problem(key, asked, message)
-
-
-def _by_class(settings: Settings) -> bool:
-    asked = settings.device_plugin.runtime_class
-    return asked == "nvidia" or (asked == "auto" and default_runtime(settings) == "runc")
 
 
 def _runtime(settings: Settings) -> Iterator[Problem]:

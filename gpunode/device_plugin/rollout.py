@@ -63,7 +63,7 @@ def rollout(hosts: Mapping[str, Settings], mig_states: Mapping[str, str] | None 
     if not nodes:
         return None
     first = next(iter(nodes.values()))
-    by_class = needs_runtime_class(nodes.values())
+    by_class = any(map(needs_runtime_class, nodes.values()))
     states = mig_states or {}
     return Rollout(
         kubernetes=first.kubernetes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from gpunode.device_plugin.features import of_kubernetes
@@ -20,13 +19,10 @@ def default_runtime(settings: Settings) -> str | None:
     return settings.docker.default_runtime if settings.docker.enabled else None
 
 
-def needs_runtime_class(nodes: Iterable[Settings]) -> bool:
-    """Say whether the plugin's pods have to choose the runtime by a RuntimeClass; all nodes have the same settings."""
-    for settings in nodes:
-        asked = settings.device_plugin.runtime_class
-        if asked == "nvidia" or (asked == "auto" and default_runtime(settings) == "runc"):
-            return True
-    return False
+def needs_runtime_class(settings: Settings) -> bool:
+    """Say whether, for this node, the plugin's pods have to choose the runtime by a RuntimeClass."""
+    asked = settings.device_plugin.runtime_class
+    return asked == "nvidia" or (asked == "auto" and default_runtime(settings) == "runc")
 
 
 def runtime_class(kubernetes: str | None = None) -> dict[str, Any]:
