@@ -148,6 +148,13 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "an-annotation-that-is-a-number": (
         {"device_plugin": {"values": {"podAnnotations": {"team": 42}}}}, "device_plugin.values", "podAnnotations.team",
     ),
+    "annotations-that-are-a-list": (
+        {"device_plugin": {"values": {"podAnnotations": ["team"]}}}, "device_plugin.values", "a mapping of strings",
+    ),
+    "replicas-and-resources": (
+        {"sharing": {"strategy": "time-slicing", "replicas": 2, "resources": {"nvidia.com/gpu": 2}}},
+        "sharing.resources", "in the place of replicas",
+    ),
     "gfd-without-nfd": ({"device_plugin": {"gfd": True}}, "device_plugin.gfd", "node feature discovery"),
     "a-repository-for-a-chart-of-none": (
         {"device_plugin": {"chart": "./charts/plugin", "repository": "https://mirror.example.org"}},
@@ -362,6 +369,12 @@ def test_the_mig_state_is_a_label_where_it_is_known() -> None:
     with pytest.raises(ValueError, match="none of pending"):
         wanted_labels(settings, "fine")
     assert "/" in OURS
+
+
+def test_docker_s_default_runtime_counts_where_there_is_no_containerd_of_gpunode_s() -> None:
+    docker = {**NODE, "containerd": {"enabled": False}, "docker": {"enabled": True, "default_runtime": "runc"}}
+    assert _rollout({"gpu-1": NODE, "gpu-2": docker}).values["runtimeClassName"] == "nvidia"
+    assert _rollout({"gpu-1": {**NODE, "containerd": {"enabled": False}}}).runtime_class is None
 
 
 def test_a_new_cluster_has_the_stable_runtime_class() -> None:
