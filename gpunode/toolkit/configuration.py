@@ -64,7 +64,8 @@ def asked_of(settings: ToolkitSettings) -> dict[Key, str | bool | None]:
 def render(text: str | None, asked: Asked) -> str:
     """Return the text of config.toml with what is asked; `text` is the present file, None for none.
 
-    Raises ConfigurationRefused where the file cannot be parsed, or has something else in the place of a table.
+    Raises ConfigurationRefused where the file cannot be parsed, has something else in a table's place, or a table in
+    a value's.
     """
     document = _parsed(text or "")
     before = _plain(document)
@@ -107,7 +108,11 @@ def _value(table: Mapping[str, Any], key: Key) -> Any:
         if not isinstance(inner, Mapping):
             raise ConfigurationRefused(f"{'.'.join(key[: position + 1])} is no table, but {inner!r}; mend it by hand")
         table = inner
-    return table.get(key[-1])
+    value = table.get(key[-1])
+    if isinstance(value, Mapping) or (isinstance(value, list) and any(isinstance(each, Mapping) for each in value)):
+        # With a table would go what stands in it, and the comments behind it.
+        raise ConfigurationRefused(f"{'.'.join(key)} is a table, where a value has its place; mend it by hand")
+    return value
 
 
 def _written(value: object) -> str:

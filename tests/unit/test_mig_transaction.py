@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import subprocess
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -105,25 +107,50 @@ class Lab:
         return self._sh(self.folder / "boot.sh", str(self.record))
 
     def _sh(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
-        answering = Thread(target=self._answer, daemon=True)
-        answering.start()
-        done = subprocess.run(
-            ["sh", *arguments], env={"PATH": path, "LAB": str(self.folder)}, check=False, capture_output=True,
-            text=True, timeout=120,
-        )  # fmt: skip
-        (self.folder / "ask").write_text("end\n")
-        answering.join()
-        return done
+        """Run a script; its calls of nvidia-smi are answered here, between its steps.
 
-    def _answer(self) -> None:
-        while (asked := (self.folder / "ask").read_text()) != "end\n":
-            try:
-                printed, code = call(asked.split(), VERSION, self.machine)
-            except Killed:
-                printed, code = b"", -9
-            (self.folder / "answer").write_bytes(printed)
-            (self.folder / "done").write_text(f"{'killed' if code == -9 else code}\n")
+        By no thread: where gevent has patched them, one that waits for a pipe would keep everything waiting. Both pipes
+        stay open on both sides, so that nobody waits for a call that was killed.
+        """
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        pipes = [os.open(self.folder / name, os.O_RDWR | os.O_NONBLOCK) for name in ("ask", "done")]
+        printed = [(self.folder / name).open("w+") for name in ("stdout", "stderr")]
+        process = subprocess.Popen(
+            ["sh", *arguments], env={"PATH": path, "LAB": str(self.folder)}, stdin=subprocess.DEVNULL,
+            stdout=printed[0], stderr=printed[1],
+        )  # fmt: skip
+        try:
+            self._answer(process, *pipes)
+        finally:
+            process.kill()
+            process.wait()
+            for pipe in pipes:
+                os.close(pipe)
+        found = []
+        for file in printed:
+            with file:
+                file.seek(0)
+                found.append(file.read())
+        return subprocess.CompletedProcess(process.args, process.returncode, *found)
+
+    def _answer(self, process: subprocess.Popen[bytes], ask: int, done: int) -> None:
+        deadline, asked = time.monotonic() + 120, b""
+        while process.poll() is None:
+            assert time.monotonic() < deadline, "the script did not end"
+            if not select.select([ask], [], [], 0.02)[0]:
+                continue
+            asked += os.read(ask, 65536)
+            while b"\n" in asked:
+                line, _, asked = asked.partition(b"\n")
+                try:
+                    text, code = call(line.decode().split(), VERSION, self.machine)
+                except Killed:
+                    text, code = b"", -9
+                with suppress(BlockingIOError):
+                    # What a call that was killed did not read.
+                    os.read(done, 65536)
+                (self.folder / "answer").write_bytes(text)
+                os.write(done, f"{'killed' if code == -9 else code}\n".encode())
 
     def smi(self, line: str) -> str:
         return call(line.split(), VERSION, self.machine)[0].decode()
