@@ -24,6 +24,6 @@ for lock in /var/lib/rpm/.rpm.lock /usr/lib/sysimage/rpm/.rpm.lock; do
   inode=$(stat -c %i "$lock") && grep -q " WRITE .*:$inode " /proc/locks && echo packaging=busy
 done
 module=$(modinfo -F filename nvidia || modinfo -F filename nvidia-current || modinfo -F filename nvidia-current-open)
-[ {RECORD} -nt "$module" ] && echo "attempt=$(head -n 1 {RECORD})"
+{{ [ -z "$module" ] || [ {RECORD} -nt "$module" ]; }} && [ -e {RECORD} ] && echo "attempt=$(head -n 1 {RECORD})"
 """
     parse = staticmethod(parse_running_boot)

@@ -145,6 +145,8 @@ def _rows(
     state.add_callback_handler(connect_errors)
     logger = logging.getLogger("pyinfra")
     logger.addHandler(fact_errors)
+    # It tells of each connection that fails by a traceback, where nobody listens; the reason is told once, by pyinfra.
+    logging.getLogger("paramiko").addHandler(logging.NullHandler())
     logger.propagate = False
     try:
         state.set_stage(StateStage.Connect)

@@ -12,6 +12,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,12 @@ def _shard(
     from gevent.fileobject import FileObject  # type: ignore[import-untyped]
 
     readable, writable = os.pipe()
+    # A file, for nobody reads it before the end: a pipe would be full after some sixty hosts that fail.
+    complaints = tempfile.TemporaryFile()  # noqa: SIM115 (closed below, on every way out)
     told = f"{fact.__module__}:{fact.__qualname__}"
     child = subprocess.Popen(
         [sys.executable, "-m", __name__, str(writable), str(inventory), told, str(number), str(shards), str(seconds)],
-        pass_fds=(writable,), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        pass_fds=(writable,), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaints,
     )  # fmt: skip
     os.close(writable)
     done = 0
@@ -74,7 +77,9 @@ def _shard(
     except (EOFError, pickle.UnpicklingError):
         for _ in range(len(names) - done):
             step()
-        error = child.communicate()[1].decode(errors="replace").strip().splitlines()
+        child.wait()
+        complaints.seek(0)
+        error = complaints.read().decode(errors="replace").strip().splitlines()
         status = child.returncode
         how = f"signal {-status}" if status < 0 else f"exit {status}"
         why = f"the process that was reading it ended ({how}){': ' + error[-1] if error else ''}"
@@ -82,7 +87,8 @@ def _shard(
     finally:
         if child.poll() is None:
             child.kill()
-        child.communicate()
+        child.wait()
+        complaints.close()
 
 
 def main(arguments: list[str]) -> int:

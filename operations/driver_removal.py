@@ -38,22 +38,26 @@ if [ -n "$packages" ]; then
   left=$(driver_packages | cut -d' ' -f1)
   [ -z "$left" ] || { echo "gpunode: the package manager left" $left "installed" >&2; exit 1; }
   for package in $packages; do forget "$package"; done
-  # What came along with the driver, and nobody needs any more: round by round, for one may need the next.
-  rounds=0
-  while [ "$rounds" -lt 8 ]; do
-    idle=$(unneeded | sort | grep -vxF -f "$checkpoint/unneeded" || true)
-    [ -n "$idle" ] || break
-    remove_unneeded $idle || { echo "gpunode: caution: nobody needs" $idle "any more, and they stay" >&2; break; }
-    rounds=$((rounds + 1))
-  done
 fi
+"""
+
+# Neither can be had back: what goes here goes when nothing is undone any more.
+_AFTERWARDS = r"""
+# What came along with the driver, and nobody needs any more: round by round, for one may need the next.
+rounds=0
+while [ -e "$checkpoint/unneeded" ] && [ "$rounds" -lt 8 ]; do
+  idle=$(unneeded | sort | grep -vxF -f "$checkpoint/unneeded" || true)
+  [ -n "$idle" ] || break
+  remove_unneeded $idle || { echo "gpunode: caution: nobody needs" $idle "any more, and they stay" >&2; break; }
+  rounds=$((rounds + 1))
+done
 rm -f "$runfiles"/NVIDIA-Linux-*.run "$runfiles"/NVIDIA-Linux-*.run.sha256 "$runfiles"/NVIDIA-Linux-*.part
 """
 
 
 def removal_transaction(family: Family) -> Transaction:
     """Return the driver's transaction where its change is that there is to be none."""
-    return driver_transaction(family, change=_REMOVE)
+    return driver_transaction(family, change=_REMOVE, afterwards=_AFTERWARDS)
 
 
 @node_operation

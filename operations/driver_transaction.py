@@ -191,11 +191,14 @@ done
 """
 
 
-def driver_transaction(family: Family, check: str = "", change: str | None = None) -> Transaction:
+def driver_transaction(
+    family: Family, check: str = "", change: str | None = None, afterwards: str = ":"
+) -> Transaction:
     """Return the driver's transaction with the functions of a package manager.
 
     + check: shell text that is run before anything is saved or changed
     + change: shell text of the change; None: that of the packages
+    + afterwards: shell text that is run once the change has ended for good
     """
     return Transaction(
         name="driver",
@@ -203,6 +206,7 @@ def driver_transaction(family: Family, check: str = "", change: str | None = Non
         checkpoint=check + _CHECKPOINT,
         change=_PACKAGES if change is None else change,
         restore=_RESTORE,
+        afterwards=afterwards,
     )
 
 

@@ -24,6 +24,7 @@ from gpunode.mig.target import Target, TargetError, targets
 from gpunode.pci import PciGpu
 from gpunode.reboot import RECORD as REBOOTS
 from gpunode.settings.mig import MigSettings
+from operations.driver import driver_state
 from operations.failure import OperationRefused, known, node_operation
 from operations.files import rendered
 from operations.mig_shell import FUNCTIONS
@@ -96,7 +97,9 @@ start_stopped || gave_up
 """,
     restore=r"""
 missing=''
-if [ -e "$checkpoint/layout" ]; then
+if [ -e "$checkpoint/layout" ] && ! command -v nvidia-smi > /dev/null; then
+  echo "gpunode: caution: nvidia-smi is gone, and the former layout with it" >&2
+elif [ -e "$checkpoint/layout" ]; then
   while read -r uuid wanted <&3; do
     if reach "$uuid" "$wanted"; then echo "gpunode: GPU $gpu is as before" >&2; continue; fi
     reason=$why; lacks=''
@@ -107,7 +110,10 @@ if [ -e "$checkpoint/layout" ]; then
     missing="$missing; GPU $uuid is not as before: missing${lacks:- its answer} ($reason)"
   done 3< "$checkpoint/layout"
 fi
-[ -z "$missing" ] || echo "gpunode: ${missing#; }" >&2
+[ -z "$missing" ] || {
+  echo "gpunode: ${missing#; }" >&2
+  echo "gpunode: remedy: run again when the GPU answers; where it is gone for good, remove $journal first" >&2
+}
 [ ! -e "$checkpoint/layout" ] || renewed || echo "gpunode: $why" >&2
 if ! start_stopped; then echo "gpunode: $why" >&2; missing="$missing; $why"; fi
 if [ -n "$missing" ]; then
@@ -151,6 +157,9 @@ def layout(asked: MigSettings, gpus: Sequence[PciGpu], allowed: str, timeout: in
         return
     if _is_forecast():
         yield StringCommand("true")  # the driver comes with an operation before this one
+        return
+    if _driverless() and driver_state().reboot_pending:
+        host.noop("MIG waits for the boot into the driver on disk")
         return
     wanted = _targets(asked, gpus)
     yield from _change(wanted, asked, allowed, boot)
@@ -219,6 +228,10 @@ def _is_forecast() -> bool:
     """Say whether this is the plan of a run in which the driver is still to come."""
     if host.state is not None and host.state.is_executing:
         return False
+    return _driverless()
+
+
+def _driverless() -> bool:
     state = host.get_fact(MigFact)
     return isinstance(state, Mig) and state.status in ("absent", "no driver", "no library", "mismatch")
 

@@ -32,6 +32,7 @@ class Transaction:
     checkpoint: save what `change` changes to the empty folder $checkpoint; changes nothing else
     change: the change and its proof; `reject REASON` ends it where the target itself is proven not to work
     restore: put back what is in $checkpoint, and a daemon that was restarted; may be run twice, and long after
+    afterwards: what has time once the change has ended for good: an interruption of it undoes nothing
     shared: functions for the others
     """
 
@@ -40,6 +41,7 @@ class Transaction:
     change: str
     restore: str
     shared: str = ""
+    afterwards: str = ":"
 
 
 # The journal is written beside itself, flushed and renamed: it is never half a journal. `reject` writes what a settled
@@ -97,6 +99,8 @@ rm -rf "$checkpoint.before" "$folder/$name.sh."*
 change
 sync -f "$folder"
 record done
+trap - EXIT TERM INT HUP
+(set +e; afterwards) || true
 """
 
 # The unit writes to a file, never to the connection: a broken pipe would kill it between two steps. A shutdown waits
@@ -144,7 +148,10 @@ def target_digest(*parts: str) -> str:
 def transaction_text(transaction: Transaction, target: str, variables: dict[str, str]) -> str:
     """Return the script `sh SCRIPT change|undo`; it holds its variables, so that a later run can still undo it."""
     settings = {"folder": FOLDER, "name": transaction.name, "target": target, **variables}
-    functions = {"save": transaction.checkpoint, "change": transaction.change, "restore": transaction.restore}
+    functions = {
+        "save": transaction.checkpoint, "change": transaction.change, "restore": transaction.restore,
+        "afterwards": transaction.afterwards,
+    }  # fmt: skip
     return "\n".join(
         [
             *(f"{name}={shlex.quote(value)}" for name, value in settings.items()),

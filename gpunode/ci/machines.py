@@ -77,6 +77,9 @@ def _machine(one: Mapping[str, Any], source: str, environment: Mapping[str, str]
     if not _NAME.fullmatch(address):
         raise MachinesError(f"{source}: {address!r} is no address of a machine")
     name = one.get("name") or address
+    if not _NAME.fullmatch(name):
+        # pyinfra would take `@local` for this machine itself.
+        raise MachinesError(f"{source}: {name!r} is no name of a machine: letters, digits and . _ - : are")
     user = one.get("user") or environment.get("GPUNODE_CI_USER") or "root"
     key = one.get("key") or environment.get("GPUNODE_CI_KEY")
     if not key:

@@ -24,7 +24,13 @@ def mig(settings: Settings, node: Node) -> Iterator[Finding]:
     try:
         every = targets(settings.mig, node.pci.gpus, node.mig)
     except TargetError as error:
-        yield compared("mig", Subject.MIG_TARGET, "not applied", settings.mig.config, False, cause=str(error))
+        item = compared("mig", Subject.MIG_TARGET, "not applied", settings.mig.config, False, cause=str(error))
+        if node.driver.reboot_pending:
+            item = replace(
+                item, finding_class=FindingClass.REBOOT_PENDING, cause="it is applied by the driver on disk",
+                remedy="boot the node, and run again", disturbs=Disturbance.reboot,
+            )  # fmt: skip
+        yield item
         return
     containers = node.containerd.shims + node.docker.containers
     waiting = False

@@ -118,6 +118,8 @@ def test_keys_of_new_machines_are_noted_only_where_that_is_asked_for(tmp_path: P
         ([{"address": "192.0.2.1", "user": 0}], r"\.user: must be text"),
         (["192.0.2.1; rm -rf /"], "is no address of a machine"),
         (["192.0.2.1", "192.0.2.1"], "stands there twice"),
+        ({"@local": "192.0.2.1"}, "'@local' is no name of a machine"),
+        ([{"address": "192.0.2.1", "name": "a b"}], "'a b' is no name of a machine"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_with_the_place(content: Any, message: str, tmp_path: Path) -> None:

@@ -14,12 +14,15 @@ from facts.docker import Docker as DockerFact
 from facts.mig import Mig as MigFact
 from facts.mig_boot import MigBoot as MigBootFact
 from facts.transaction import TransactionJournal
+from gpunode.disturbance import Disturbance
 from gpunode.docker.state import Docker
+from gpunode.findings import FindingClass
 from gpunode.mig.boot import MigBoot
 from gpunode.mig.state import DISABLED, ENABLED, Mig, MigGpu
 from gpunode.reading import Unknown
 from gpunode.settings import settings_from
 from gpunode.transaction import Journal
+from gpunode.verify.mig import mig as judged
 from operations import mig as operation
 from operations.mig import _digest, _files
 from tests.unit.simulated_host import Host, commands
@@ -57,6 +60,7 @@ class Ask:
         )
         self.patched.setattr(operation, "host", self.host)
         self.patched.setattr("operations.transaction.host", self.host)
+        self.patched.setattr(operation, "driver_state", lambda: readings.get("driver", GOOD.driver))
         asked = settings_from({"mig": data}).mig
         return commands(operation.layout, self.host, asked=asked, gpus=(H100,), allowed=allowed)
 
@@ -149,6 +153,18 @@ def test_nothing_is_done_about_gpus_that_are_not_known(ask: Ask, state: Any) -> 
 def test_a_forecast_of_a_node_whose_driver_is_to_come_is_a_change_and_no_refusal(ask: Ask) -> None:
     assert ask(mig=Mig("absent"), executing=False) == ["true"] and ask.host.refusals == []
     assert ask(mig=Mig("absent")) == [] and "absent" in ask.host.refusals[0]
+
+
+def test_instances_wait_for_the_boot_that_another_driver_waits_for(ask: Ask) -> None:
+    newer = replace(GOOD.driver, module_version="590.48.01")
+    assert newer.reboot_pending and not GOOD.driver.reboot_pending
+    assert ask(mig=Mig("mismatch"), driver=newer) == [] and ask.host.refusals == []
+    assert ask(mig=Mig("mismatch")) == [] and "mismatch" in ask.host.refusals[0]
+    asked = settings_from({"mig": {"config": "mixed", "file": ask.file}})
+    (found,) = judged(asked, replace(GOOD, mig=Mig("mismatch"), driver=newer))
+    assert (found.finding_class, found.disturbs) == (FindingClass.REBOOT_PENDING, Disturbance.reboot)
+    (found,) = judged(asked, replace(GOOD, mig=Mig("mismatch")))
+    assert found.finding_class is FindingClass.DRIFT
 
 
 def test_without_a_configuration_what_gpunode_set_up_goes_and_no_instance(ask: Ask) -> None:

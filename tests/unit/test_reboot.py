@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -404,6 +406,23 @@ def test_the_probe_of_a_boot_is_answered_by_any_machine_of_systemd(
     code, lines = run_shell(RunningBootFact().command())
     assert (code, lines[-1]) == (0, END)
     assert any(line.startswith("boot_id=") and len(line) == len("boot_id=") + 36 for line in lines)
+
+
+@pytest.mark.parametrize("modinfo", ["exit 1", "echo {older}", "echo {newer}"])
+def test_the_record_of_a_boot_counts_unless_the_module_on_disk_is_newer(
+    modinfo: str, run_shell: Callable[[str], tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    record, older, newer = (tmp_path / name for name in ("record", "older", "newer"))
+    for age, path in ((100, older), (50, record), (0, newer)):
+        path.write_text("none boot 5\n")
+        os.utime(path, (1_000_000 - age, 1_000_000 - age))
+    (tmp_path / "modinfo").write_text("#!/bin/sh\n" + modinfo.format(older=older, newer=newer))
+    (tmp_path / "modinfo").chmod(0o755)
+    command = RunningBootFact().command().replace(RECORD, str(record))
+    _, lines = run_shell(f"PATH={tmp_path}:$PATH; {command}")
+    assert ("attempt=none boot 5" in lines) is ("newer" not in modinfo)
+    record.unlink()
+    assert not any(line.startswith("attempt=") for line in run_shell(f"PATH={tmp_path}:$PATH; {command}")[1])
 
 
 def test_a_node_is_not_rebooted_while_packages_are_being_installed() -> None:

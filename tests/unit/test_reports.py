@@ -144,3 +144,25 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monk
         write_metrics(REPORTS, path, 0)
     assert path.read_text() == "old\n"
     assert [entry.name for entry in tmp_path.iterdir()] == ["gpunode.prom"]
+
+
+def test_a_link_stays_and_what_it_names_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "gpunode.prom"
+    link.symlink_to(tmp_path / "real" / "file.prom")
+    write_metrics(REPORTS, link, 0)
+    assert link.is_symlink()
+    assert (tmp_path / "real" / "file.prom").read_text().startswith("# HELP")
+
+
+def test_what_is_no_file_is_written_to_and_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # Open for both, so that neither side waits for the other.
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        write_metrics(REPORTS, pipe, 0)
+        assert os.read(reader, 65536).startswith(b"# HELP")
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()

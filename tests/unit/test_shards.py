@@ -62,3 +62,9 @@ def test_a_process_that_ends_early_leaves_its_own_hosts_alone_unread(tmp_path: P
     assert len(found) == 7
     lost = {name for name, finding in found.items() if "reading it ended (signal 9)" in finding["cause"]}
     assert lost == {"gpu-1", "gpu-4"}
+
+
+def test_a_process_that_complains_at_length_holds_nothing_up(tmp_path: Path) -> None:
+    # More than a pipe holds: paramiko wrote a traceback for each host that failed.
+    loud = 'if sys.argv[0].endswith("shards.py"): sys.stderr.write("x" * 300_000)'
+    assert len(drift(tmp_path, 2, loud)) == 7
