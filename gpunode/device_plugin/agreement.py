@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from gpunode.device_plugin.rollout import node_name
+from gpunode.settings.kubernetes import LOCAL
 from gpunode.settings.model import Settings
 from gpunode.settings.problems import Problem, written
 
@@ -31,7 +32,7 @@ def disagreements(hosts: Mapping[str, Settings]) -> Iterator[Problem]:
             yield Problem("kubernetes.node_name", written(name), message, host=host)
         names.setdefault(name, host)
         runner = settings.kubernetes.run_on
-        if runner != "@local" and runner not in hosts:
+        if runner != LOCAL and runner not in hosts:
             message = "is no host of this inventory; name a control-plane host of it, or '@local'"
             yield Problem("kubernetes.run_on", written(runner), message, tuple(hosts)[:20], host)
         yield from _differences(host, settings, first, nodes[first])

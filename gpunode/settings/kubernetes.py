@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 
 from gpunode.settings.component import Component, matching
 
+LOCAL = "@local"
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 DnsLabel = Annotated[str, AfterValidator(matching(_LABEL, "lower-case letters, digits and '-' inside, 63 at most"))]
 NodeName = Annotated[
@@ -46,7 +47,7 @@ class KubernetesSettings(Component):
         None, description="Its name in the cluster; not given: the host's name in the inventory, in lower case."
     )
     run_on: _Runner = Field(
-        "@local",
+        LOCAL,
         description="Where helm and kubectl run: `@local`, or a host of the inventory (a control-plane host, by SSH).",
     )
     kubeconfig: AbsolutePath | None = Field(

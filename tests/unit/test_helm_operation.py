@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from pyinfra.api import FunctionCommand, QuoteString, StringCommand
+from pyinfra.api import FunctionCommand
 
 from gpunode.device_plugin.rollout import Rollout, rollout
-from gpunode.helm.commands import Command
 from gpunode.settings import Settings, check_hosts
 from lab.errors import LabError
 from lab.kubernetes_programs import WHEELS, programs
@@ -46,30 +45,6 @@ def test_where_there_is_no_helm_the_remedy_is_told(host: Host) -> None:
         "name its path by kubernetes.helm" in host.refusals[0]
         and host.refusals[1] == "nothing was changed in the cluster"
     )
-
-
-@pytest.mark.pure
-def test_a_command_over_ssh_has_its_words_quoted_and_its_values_on_standard_input(host: Host) -> None:
-    seen: list[tuple[StringCommand, dict[str, Any]]] = []
-
-    def run_shell_command(command: StringCommand, **arguments: Any) -> tuple[bool, Any]:
-        seen.append((command, arguments))
-        return False, type("Output", (), {"stdout": "out", "stderr": "err"})()
-
-    host.run_shell_command = run_shell_command  # type: ignore[attr-defined]
-    command = Command(("helm", "a b", "$(id)"), {"https_proxy": "http://p:1"}, 7, ("HELM_DRIVER",), "hunter2")
-    output = helm._there(command)
-    ((text, arguments),) = seen
-    assert text.get_raw_value() == "env --unset=HELM_DRIVER https_proxy=http://p:1 helm 'a b' '$(id)'"
-    assert arguments == {"_stdin": ["hunter2"], "_timeout": 7}
-    assert (output.status, output.out, output.err) == (1, "out", "err")
-    assert isinstance(text.bits[1], QuoteString)
-
-
-@pytest.mark.pure
-def test_a_command_that_hangs_here_is_ended() -> None:
-    output = helm._here(Command(("sleep", "60"), {}, 0))
-    assert (output.status, output.err) == (124, "Error: timed out after 0 s")
 
 
 def _without_hooks(manifest: str) -> str:

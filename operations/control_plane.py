@@ -1,0 +1,52 @@
+"""Where helm and kubectl run: on this machine, or on a control-plane host of the inventory, whichever host asks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from pyinfra import host
+from pyinfra.api import Host, QuoteString, StringCommand
+from pyinfra.api.exceptions import NoHostError
+
+from gpunode.helm.commands import Command
+from gpunode.helm.session import Output, Run
+from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
+
+
+def runner(kubernetes: KubernetesSettings) -> Run:
+    """Return what runs a command for the cluster, where `kubernetes.run_on` says."""
+    if kubernetes.run_on == LOCAL:
+        return _here
+    try:
+        there: Host | None = host.state.inventory.get_host(kubernetes.run_on)
+    except NoHostError:
+        there = None
+    return lambda command: _there(kubernetes.run_on, there, command)
+
+
+def _here(command: Command) -> Output:
+    """Run a command on this machine."""
+    environment = {name: value for name, value in os.environ.items() if name not in command.unset}
+    try:
+        done = subprocess.run(
+            command.words, input=command.stdin or "", capture_output=True, text=True, timeout=command.seconds,
+            check=False, env={**environment, **command.environment},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Output(124, "", f"Error: timed out after {command.seconds} s")
+    except OSError as error:
+        return Output(127, "", f"Error: {command.words[0]}: {error.strerror}")
+    return Output(done.returncode, done.stdout, done.stderr)
+
+
+def _there(name: str, there: Host | None, command: Command) -> Output:
+    """Run a command on a host of the inventory, which need not be the one whose operation asks."""
+    if there is None or not there.connected:
+        return Output(255, "", f"Error: {name} (kubernetes.run_on) is not connected")
+    unset = (QuoteString(f"--unset={each}") for each in command.unset)
+    environment = (QuoteString(f"{each}={value}") for each, value in command.environment.items())
+    words = (QuoteString(word) for word in command.words)
+    text = StringCommand("env", *unset, *environment, *words)
+    well, output = there.run_shell_command(text, _stdin=[command.stdin or ""], _timeout=command.seconds)
+    return Output(0 if well else 1, output.stdout, output.stderr)
