@@ -22,7 +22,7 @@ help:
 	@echo "make test-slow  what takes long"
 	@echo "make lint       ruff and mypy"
 	@echo "make audit      look for known vulnerabilities in uv.lock; says so where it could not"
-	@echo "make docs       generate docs/settings.md, docs/plan.md, docs/drift.md and the table of docs/support.md"
+	@echo "make docs       generate the reference pages and the table of docs/support.md"
 
 setup: .venv/.complete
 
@@ -58,9 +58,7 @@ audit: setup
 	@.venv/bin/python -m tests.advisories
 
 docs: setup
-	@.venv/bin/python -m gpunode.settings_docs
-	@.venv/bin/python -m gpunode.plan_docs
-	@.venv/bin/python -m gpunode.drift_docs
+	@.venv/bin/python -m gpunode.reference
 	@.venv/bin/python -m tests.support
 
 test-fast: setup

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunode import settings_docs
 from gpunode.cli.cluster import cluster
 from gpunode.device_plugin import features
 from gpunode.device_plugin.chart_values import merged
@@ -20,6 +19,7 @@ from gpunode.device_plugin.labels import CONFIG, MIG_STATE, OURS, PRESENT, label
 from gpunode.device_plugin.rollout import Rollout, rollout
 from gpunode.device_plugin.runtime_class import runtime_class
 from gpunode.preflight import cautions, refusals
+from gpunode.reference import settings as reference
 from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
 from gpunode.settings.sharing import SharingSettings
 from tests.unit.test_preflight import TODAY, _gpu, machine
@@ -404,7 +404,7 @@ def test_preflight_says_that_no_cluster_is_touched() -> None:
 
 
 def test_the_document_of_the_settings_names_their_types() -> None:
-    assert "| `values` | mapping of string to anything |" in settings_docs.document()
+    assert "| `values` | mapping of string to anything |" in reference.document()
 
 
 def _inventory(tmp_path: Path, data: dict[str, Any]) -> str:

@@ -1,13 +1,12 @@
 """Settings: what is taken, what is refused, and how it is said."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode import settings_docs
+from gpunode.reference import settings as reference
 from gpunode.settings import Problem, SettingsError, check_hosts, component_models, settings_from
 
 pytestmark = pytest.mark.pure
@@ -186,18 +185,11 @@ def test_every_setting_is_described() -> None:
             assert field.description, f"{name}.{field_name}"
 
 
-def test_docs_settings_md_is_current() -> None:
-    target = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
-    assert target.read_text(encoding="utf-8") == settings_docs.document(), "run: python -m gpunode.settings_docs"
-
-
 def test_the_document_names_every_setting_once() -> None:
-    text = settings_docs.document()
+    text = reference.document()
     assert text.count("| `kubernetes_sysctls` | true or false |") == 1
     assert "| `cuda.key_fingerprint` | string |" in text
-    assert "?" not in {
-        settings_docs.kind(field.annotation) for field in component_models()["driver"].model_fields.values()
-    }
+    assert "?" not in {reference.kind(field.annotation) for field in component_models()["driver"].model_fields.values()}
 
 
 def test_hosts_of_one_run_share_one_limit_on_parallel_disturbance() -> None:

@@ -1,12 +1,10 @@
-"""Generate docs/settings.md from the settings' models: `python -m gpunode.settings_docs [FILE]`."""
+"""Generate docs/settings.md from the settings' models."""
 
 from __future__ import annotations
 
 import json
-import sys
 import types
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -16,7 +14,7 @@ from gpunode.settings import OWN_DATA_PREFIX, Component, component_models
 
 _HEAD = f"""# Settings
 
-Generated from `gpunode/settings` by `python -m gpunode.settings_docs`; a test keeps it current. Do not edit by hand.
+Generated from `gpunode/settings` by `make docs`; a test keeps it current. Do not edit by hand.
 
 Settings are host or group data: a name per component, each a mapping. Nothing is coerced: versions are strings, quoted
 (`"12.10"`, not `12.10`, which is 12.1). Unknown names are refused; your own data go under names that begin with
@@ -79,18 +77,3 @@ def document() -> str:
         rows = "\n".join(_rows(model, ""))
         parts.append(f"## {name}\n\n{model.summary}\n\n| name | type | default | effect |\n|---|---|---|---|\n{rows}\n")
     return "\n".join(parts)
-
-
-def main(arguments: list[str]) -> int:
-    """Write the document to the named file, else to docs/settings.md of the checkout; return the exit status."""
-    target = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent / "docs" / "settings.md"
-    if len(arguments) > 1 or not target.parent.is_dir():
-        print("usage: python -m gpunode.settings_docs [FILE]", file=sys.stderr)
-        return 64
-    target.write_text(document(), encoding="utf-8")
-    print(f"{target} written")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,26 @@
+"""Write every reference page: `python -m gpunode.reference`, which is what `make docs` calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from gpunode.reference import drift, plan, settings
+
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
+PAGES: dict[str, Callable[[], str]] = {
+    "settings.md": settings.document,
+    "plan.md": plan.document,
+    "drift.md": drift.document,
+}
+
+
+def main() -> None:
+    """Write them into docs/."""
+    for name, document in PAGES.items():
+        (DOCS / name).write_text(document(), encoding="utf-8")
+        print(f"{DOCS / name} written")
+
+
+if __name__ == "__main__":
+    main()
