@@ -11,7 +11,6 @@ import os
 import re
 import runpy
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,13 @@ import yaml
 
 from lab import nodes as lab_nodes
 from lab.nodes import Node
+from tests.molecule.checkout import copied
 from tests.molecule.conftest import CHECKOUT, LAB, SECONDS
 
 pytestmark = [pytest.mark.node, pytest.mark.simulated]
 
 KEY = CHECKOUT / ".lab" / LAB / "id_ed25519"
 _EXAMPLES = CHECKOUT / "docs" / "examples" / "ci"
-# What a checkout has that its copy needs no copy of.
-_LEFT_OUT = (".venv", ".lab", ".git", ".reports", ".mypy_cache", ".ruff_cache", ".hypothesis", ".pytest_cache")
 
 
 def _cloud_init(node: Node, status: str, after: str = "") -> None:
@@ -45,9 +43,7 @@ class Job:
     """Hold a CI job's checkout, with the programs that make its machine SIMULATED on its PATH."""
 
     def __init__(self, folder: Path, node: Node) -> None:
-        self.folder, self.programs = folder / "checkout", folder / "programs"
-        shutil.copytree(CHECKOUT, self.folder, ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True)
-        (self.folder / ".venv").symlink_to(CHECKOUT / ".venv")
+        self.folder, self.programs = copied(folder / "checkout", ".venv"), folder / "programs"
         # Where the machine's packages come from is the job's own settings, as in any checkout.
         (lab,) = (data for name, data in runpy.run_path(str(CHECKOUT / "inventories" / "lab.py"))["nodes"])
         settings = self.folder / "inventories" / "group_data" / "ci.py"

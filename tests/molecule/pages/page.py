@@ -8,7 +8,6 @@ the checkout. Blocks of other languages are not looked at.
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +15,6 @@ from pathlib import Path
 from tests.molecule.conftest import CHECKOUT, SECONDS
 
 _BLOCK = re.compile(r"^```(?P<kind>\w+)(?: (?P<argument>[^\n]+))?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-# What a checkout has that its copy needs no copy of.
-_LEFT_OUT = (".venv", ".lab", ".git", ".reports", ".mypy_cache", ".ruff_cache", ".hypothesis", ".pytest_cache")
 
 
 @dataclass
@@ -52,15 +49,6 @@ def steps(page: str) -> list[Command | Entry]:
         elif kind == "python" and argument:
             found.append(Entry(argument, text))
     return found
-
-
-def checkout(folder: Path) -> Path:
-    """Return a copy of the checkout that a reader may edit, with its environment and its lab."""
-    copy = folder / "gpunode"
-    shutil.copytree(CHECKOUT, copy, ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True)
-    for name in (".venv", ".lab"):
-        (copy / name).symlink_to(CHECKOUT / name)
-    return copy
 
 
 def followed(step: Command | Entry, copy: Path, environment: dict[str, str]) -> str | None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.molecule.checkout import copied
 from tests.molecule.conftest import LAB
-from tests.molecule.pages.page import Command, checkout, followed, steps
+from tests.molecule.pages.page import Command, followed, steps
 
 
 # In this order: a page goes on where the one before it ended.
@@ -16,7 +17,7 @@ from tests.molecule.pages.page import Command, checkout, followed, steps
 @pytest.mark.simulated
 @pytest.mark.parametrize("page", ["tutorial.md", "how-to/upgrade-the-driver.md"])
 def test_every_command_of_the_page_ends_and_prints_as_it_says(page: str, tmp_path: Path) -> None:
-    copy = checkout(tmp_path)
+    copy = copied(tmp_path / "gpunode", ".venv", ".lab")
     environment = {**os.environ, "GPUNODE_LAB": LAB, "NO_COLOR": "1"}
     found = steps(page)
     assert sum(isinstance(step, Command) for step in found) > 3

@@ -1,0 +1,19 @@
+"""A copy of the checkout that a test may edit as a reader or a CI job would."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.molecule.conftest import CHECKOUT
+
+# What a checkout has that its copy needs no copy of.
+_LEFT_OUT = (".venv", ".lab", ".git", ".reports", ".mypy_cache", ".ruff_cache", ".hypothesis", ".pytest_cache")
+
+
+def copied(folder: Path, *shared: str) -> Path:
+    """Return `folder` as a copy of the checkout, with the `shared` folders of the checkout itself in it."""
+    shutil.copytree(CHECKOUT, folder, ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True)
+    for name in shared:
+        (folder / name).symlink_to(CHECKOUT / name)
+    return folder
