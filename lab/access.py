@@ -58,12 +58,23 @@ def ssh_command(folder: Path, address: str, user: str = "root", port: int = 22) 
 
 def hand_to_caller(folder: Path) -> None:
     """Give what a client needs to the person behind sudo, so that pyinfra itself needs no root; else do nothing."""
-    user, group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
-    if os.geteuid() != 0 or not (user.isdigit() and group.isdigit()):
-        return
     for name in ("id_ed25519", "id_ed25519.pub", "known_hosts", "nodes.json"):
         if (folder / name).exists():
-            os.chown(folder / name, int(user), int(group))
+            hand_over(folder / name)
+
+
+def hand_over(path: Path) -> None:
+    """Give one file to the person behind sudo; else do nothing."""
+    user, group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
+    if os.geteuid() == 0 and user.isdigit() and group.isdigit():
+        os.chown(path, int(user), int(group))
+
+
+def rsa_key(path: Path) -> Path:
+    """Return the private RSA key of that path in PEM form, made if it is absent."""
+    if not path.exists():
+        _run_keygen("-q", "-t", "rsa", "-b", "2048", "-m", "PEM", "-N", "", "-f", str(path))
+    return path
 
 
 def _key(path: Path, comment: str) -> Path:

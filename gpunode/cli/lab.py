@@ -7,11 +7,14 @@ import json
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Folder = click.Path(exists=True, file_okay=False, path_type=Path)
+_File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.group()
@@ -58,18 +61,30 @@ def _reporter() -> Callable[[str], None]:
     help="Package manager: apt; or dnf, zypper, pacman, on Debian that says it is another distribution (SIMULATED).",
 )
 @click.option("--recreate", is_flag=True, help="Make nodes anew that have other GPUs, or come from an older image.")
+@click.option("--cluster", is_flag=True, help="A real Kubernetes control plane, too; kubelets and pods are SIMULATED.")
+@click.option("--cluster-programs", metavar="DIR", type=_Folder, help="Its four programs, instead of building them.")
+@click.option("--kubeconfig", metavar="FILE", type=_File, help="A cluster that there is, instead of one of its own.")
 @_lab_option
 @_readable_errors
-def up(count: int, gpu: str, gpus: int, family: str, recreate: bool, lab_asked: str | None) -> None:
+def up(
+    count: int, gpu: str, gpus: int, family: str, recreate: bool, cluster: bool, cluster_programs: Path | None,
+    kubeconfig: Path | None, lab_asked: str | None,
+) -> None:  # fmt: skip
     """Bring nodes up; those that are up already are kept."""
     from lab import nodes
+    from lab.cluster import cluster as clusters
     from lab.state import lab_name
 
+    if not cluster and (cluster_programs or kubeconfig):
+        raise click.UsageError("--cluster-programs and --kubeconfig say which cluster: give --cluster, too")
     name = lab_name(lab_asked)
     report = _reporter()
     every = nodes.up(name, count, gpu, gpus, report, renew=recreate, family=family)
     nodes_are = "node is" if len(every) == 1 else "nodes are"
     report(f"lab {name}: {len(every)} {nodes_are} up; `gpunode lab ssh {every[0].name}` enters one")
+    if cluster:
+        found = clusters.up(name, report, cluster_programs, kubeconfig)
+        report(f"lab {name}: its cluster is up; {clusters.how_to_reach(found)}")
 
 
 @lab.command("list")
@@ -132,12 +147,14 @@ def ssh(node: str, command: tuple[str, ...], user: str, lab_asked: str | None) -
 @_lab_option
 @_readable_errors
 def down(lab_asked: str | None) -> None:
-    """Remove the lab's nodes, or its virtual machine, and their keys; fine if there is none."""
+    """Remove the lab's nodes and cluster, or its virtual machine, and their keys; fine if there is none."""
     from lab import nodes
+    from lab.cluster import cluster as clusters
     from lab.state import lab_name
     from lab.vm import machine
 
     name, report = lab_name(lab_asked), _reporter()
+    clusters.down(name, report)
     if not machine.down(name, report):
         nodes.down(name, report)
 

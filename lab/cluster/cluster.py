@@ -1,0 +1,95 @@
+"""A lab's cluster from its start to its end: control plane (or a given one), nodes, and the kubelets' stand-in."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from lab.cache import locked
+from lab.cluster import control_plane, registration
+from lab.cluster.kubectl import program, ready
+from lab.cluster.programs import programs
+from lab.errors import LabError
+from lab.nodes import nodes
+from lab.state import lab_folder, lab_name, labs_folder, read_json, write_json
+
+Report = Callable[[str], None]
+
+_STATE = "cluster.json"
+
+
+def up(
+    lab: str, report: Report = lambda line: None, given_programs: Path | None = None, given: Path | None = None
+) -> Path:
+    """Bring the cluster of a lab up whose nodes are up, and return its kubeconfig; what runs already is kept.
+
+    + given_programs: folder with the control plane's four programs
+    + given: kubeconfig of a cluster that there is, to be used instead; the lab's nodes are registered there
+
+    Raise LabError.
+    """
+    lab = lab_name(lab)
+    if given is not None and given_programs is not None:
+        raise LabError("--kubeconfig and --cluster-programs: a cluster that there is needs no programs; leave one out")
+    with locked(labs_folder() / f"{lab}.lock"):
+        every = nodes(lab)
+        if not every:
+            raise LabError(f"lab {lab} is not up: run `gpunode lab up`")
+        _check_same(lab, given)
+        if given is None:
+            kubeconfig = lab_folder(lab) / "kubeconfig"
+            control_plane.start(folder(lab), programs(report, given_programs), kubeconfig, report)
+        else:
+            kubeconfig = given.resolve()
+            if not ready(kubeconfig):
+                raise LabError(f"--kubeconfig {given}: no API server is ready behind it")
+        write_json(lab_folder(lab) / _STATE, {"kubeconfig": str(kubeconfig), "given": given is not None})
+        folder(lab).mkdir(exist_ok=True)
+        folder(lab).chmod(0o700)
+        registration.register(kubeconfig, lab, every, report)
+        return kubeconfig
+
+
+def down(lab: str, report: Report = lambda line: None) -> None:
+    """End what belongs to the lab's cluster; fine if it has none. In a given cluster, its Node objects go."""
+    lab = lab_name(lab)
+    state = read_json(lab_folder(lab) / _STATE)
+    if not state and not folder(lab).exists():
+        return
+    with locked(labs_folder() / f"{lab}.lock"):
+        if state.get("given"):
+            try:
+                registration.unregister(Path(state["kubeconfig"]), lab)
+            except LabError as error:
+                report(f"cluster: the lab's nodes could not be removed from it: {error}")
+        control_plane.stop(folder(lab))
+        shutil.rmtree(folder(lab), ignore_errors=True)
+        for name in (_STATE, "kubeconfig"):
+            (lab_folder(lab) / name).unlink(missing_ok=True)
+        report("cluster: removed")
+
+
+def folder(lab: str) -> Path:
+    """Return the folder of a lab's cluster: its processes' state and logs."""
+    return lab_folder(lab_name(lab)) / "cluster"
+
+
+def kubeconfig_of(lab: str) -> Path | None:
+    """Return the kubeconfig of a lab's cluster; None where it has none."""
+    found = read_json(lab_folder(lab_name(lab)) / _STATE).get("kubeconfig")
+    return None if found is None else Path(found)
+
+
+def how_to_reach(kubeconfig: Path) -> str:
+    """Return the command by which a person looks into the cluster."""
+    return f"{program()} --kubeconfig {kubeconfig} get nodes"
+
+
+def _check_same(lab: str, given: Path | None) -> None:
+    state = read_json(lab_folder(lab) / _STATE)
+    wanted = str(lab_folder(lab) / "kubeconfig") if given is None else str(given.resolve())
+    if state and state["kubeconfig"] != wanted:
+        raise LabError(
+            f"lab {lab} has a cluster by {state['kubeconfig']} already: take the lab down first (gpunode lab down)"
+        )
