@@ -6,7 +6,7 @@ of the one host.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
 from typing import Any
@@ -15,10 +15,13 @@ from weakref import WeakKeyDictionary
 from pyinfra import host
 from pyinfra.api import Host
 from pyinfra.api.deploy import deploy
+from pyinfra.api.inventory import Inventory
 from pyinfra.context import ctx_host
 
 from facts.machine import Machine as MachineFact
 from gpunode import hooks, tables
+from gpunode.device_plugin.rollout import Rollout, rollout
+from gpunode.inventory import validate_state
 from gpunode.machine import Machine
 from gpunode.preflight import cautions, refusals
 from gpunode.reading import Unknown
@@ -30,6 +33,7 @@ from operations.refusal import refuse
 # Only what the run itself does not change is read from it: system, architecture, GPUs.
 _seen: WeakKeyDictionary[Host, Machine | None] = WeakKeyDictionary()
 _announced: WeakKeyDictionary[Host, set[Callable[..., Any]]] = WeakKeyDictionary()
+_clusters: WeakKeyDictionary[Inventory, tuple[Settings | None, Rollout | None]] = WeakKeyDictionary()
 _bodies: dict[Callable[..., Any], Callable[[], None]] = {}
 
 
@@ -62,6 +66,24 @@ def _judged() -> tuple[Machine | None, list[str]]:
 def settings() -> Settings:
     """Return this host's validated settings."""
     return settings_from(host.data.dict())
+
+
+def everyone() -> Mapping[str, Settings]:
+    """Return host -> settings of the whole inventory, of hosts that this run leaves out as well."""
+    return validate_state(host.state.inventory)
+
+
+def cluster() -> tuple[Settings | None, Rollout | None]:
+    """Return settings of a node of the inventory's cluster, and what the cluster is to get; None where there is none.
+
+    What it is to get follows from all hosts, and is made once for all of them.
+    """
+    inventory = host.state.inventory
+    if inventory not in _clusters:
+        known = everyone()
+        cluster_of = next((each for each in known.values() if each.kubernetes.enabled), None)
+        _clusters[inventory] = (cluster_of, None if cluster_of is None else rollout(known))
+    return _clusters[inventory]
 
 
 def distribution() -> Distribution:

@@ -3,6 +3,7 @@
 from deploys.component import announce
 from deploys.containerd import containerd
 from deploys.cuda import cuda
+from deploys.device_plugin import device_plugin
 from deploys.docker import docker
 from deploys.driver import driver
 from deploys.mig import mig
@@ -28,3 +29,5 @@ if preflight():
     containerd()
     docker()
     verify()
+    # Once for all nodes, when they are ready for it.
+    device_plugin()

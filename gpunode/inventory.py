@@ -7,11 +7,16 @@ import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from gpunode.settings import Settings, check_hosts
 
 if TYPE_CHECKING:
     from pyinfra.api.inventory import Inventory
+
+
+# A thousand hosts' settings take a second, and a run asks for them once for each host.
+_judged: WeakKeyDictionary[Inventory, dict[str, Settings]] = WeakKeyDictionary()
 
 
 class InventoryError(Exception):
@@ -39,7 +44,9 @@ def _data_of(inventory: Inventory) -> dict[str, dict[str, Any]]:
 
 def validate_state(inventory: Inventory) -> dict[str, Settings]:
     """Return host -> settings of a pyinfra Inventory; raise SettingsError with every mistake of every host."""
-    return check_hosts(_data_of(inventory), foreign_names())
+    if inventory not in _judged:
+        _judged[inventory] = check_hosts(_data_of(inventory), foreign_names())
+    return _judged[inventory]
 
 
 def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
+from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
 from pyinfra.api import Host, QuoteString, StringCommand
 from pyinfra.api.exceptions import NoHostError
@@ -12,6 +13,9 @@ from pyinfra.api.exceptions import NoHostError
 from gpunode.helm.commands import Command
 from gpunode.helm.session import Output, Run
 from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
+
+# Any host's operation may be the first that asks.
+_CONNECTING = BoundedSemaphore(1)
 
 
 def runner(kubernetes: KubernetesSettings) -> Run:
@@ -42,7 +46,7 @@ def _here(command: Command) -> Output:
 
 def _there(name: str, there: Host | None, command: Command) -> Output:
     """Run a command on a host of the inventory, which need not be the one whose operation asks."""
-    if there is None or not there.connected:
+    if there is None or not _connected(there):
         return Output(255, "", f"Error: {name} (kubernetes.run_on) is not connected")
     unset = (QuoteString(f"--unset={each}") for each in command.unset)
     environment = (QuoteString(f"{each}={value}") for each, value in command.environment.items())
@@ -50,3 +54,12 @@ def _there(name: str, there: Host | None, command: Command) -> Output:
     text = StringCommand("env", *unset, *environment, *words)
     well, output = there.run_shell_command(text, _stdin=[command.stdin or ""], _timeout=command.seconds)
     return Output(0 if well else 1, output.stdout, output.stderr)
+
+
+def _connected(there: Host) -> bool:
+    """Say whether a host can be asked; one that `--limit` leaves out of the run is connected to now."""
+    with _CONNECTING:
+        if not there.connected:
+            # What is wrong is told by pyinfra.
+            there.connect(reason="for the cluster")
+        return bool(there.connected)

@@ -22,13 +22,16 @@ from gpunode.reading import ParseError
 from gpunode.settings.proxy import ProxySettings
 from operations.control_plane import runner
 from operations.failure import OperationRefused, node_operation
+from operations.once import once_per_run
 
 
 @node_operation
+@once_per_run("the release of the device plugin")
 def release(rollout: Rollout, proxy: ProxySettings) -> Iterator[Any]:
     """Keep a release at its chart and values; a release that is as asked gets no new revision.
 
-    Call it for one host, whichever: helm runs where `kubernetes.run_on` says.
+    Call it for every host, so that it is done whichever of them fails: the first that comes to it does it for all, and
+    helm runs where `kubernetes.run_on` says.
 
     + rollout: what the cluster is to get
     + proxy: for charts and registries; its no_proxy must name the API server

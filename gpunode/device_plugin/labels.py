@@ -47,6 +47,18 @@ def wanted_labels(settings: Settings, mig_state: str | None = None) -> dict[str,
     return found
 
 
+def labels_of_failed(settings: Settings, labels: Mapping[str, str], annotation: str | None) -> dict[str, str]:
+    """Return the labels that a node is to have by gpunode after a run that failed on it: what it has of them already.
+
+    It is not labelled for what nobody saw it do, and loses nothing either: pods may be at work there. Where MIG is
+    asked for, its state says that it failed.
+    """
+    kept = {name: labels[name] for name in owned(annotation) if name in labels}
+    if settings.mig.config is not None and wanted_labels(settings):
+        kept |= {MIG_CONFIG: settings.mig.config, MIG_STATE: "failed"}
+    return kept
+
+
 @dataclass(frozen=True)
 class LabelChange:
     """Hold what is to be done about a node's labels.

@@ -20,6 +20,11 @@ _TABLE = tuple(
     (re.compile(pattern, re.IGNORECASE), Explanation(cause, remedy))
     for pattern, cause, remedy in (
         (
+            r"^(Error|env): \S+: (No such file or directory|Permission denied)",
+            "the program is not there, or may not be run",
+            "install it where kubernetes.run_on says, or name its path by kubernetes.helm and kubernetes.kubectl",
+        ),
+        (
             r"cluster unreachable|connection refused|connection to the server .* was refused|no such host|i/o timeout",
             "no answer came from the cluster, the repository or the registry that the words name",
             "look at kubernetes.kubeconfig, device_plugin.repository, and whether proxy.no_proxy names the API server",

@@ -56,7 +56,10 @@ class Session:
         return Reading(release, good, self._stored(release.undone), live)
 
     def cluster(self) -> tuple[str, tuple[str, ...]]:
-        """Return the cluster's version, such as 1.31.4, and its APIs; raise HelmError or ParseError."""
+        """Return the cluster's version, such as 1.31.4, and its APIs; raise HelmError or ParseError.
+
+        Raise HelmError, too, where it is not the version that the settings were judged by.
+        """
         answer = self._told("kubectl version", self.commands.cluster_version())
         try:
             printed = str(json.loads(answer)["serverVersion"]["gitVersion"])
@@ -65,6 +68,12 @@ class Session:
         match = _VERSION.match(printed)
         if match is None:
             raise ParseError(f"no version of Kubernetes: {printed[:40]!r}")
+        asked = self.commands.kubernetes.version
+        if asked is not None and not f"{match[1]}.".startswith(f"{asked}."):
+            raise HelmError(
+                f"the cluster's Kubernetes is {match[1]}, and the settings were judged by kubernetes.version {asked}: "
+                "set the version that it is, or leave it out"
+            )
         apis = self._told("kubectl api-versions", self.commands.api_versions()).split()
         return match[1], tuple(apis)
 

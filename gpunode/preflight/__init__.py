@@ -68,7 +68,6 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *driver.end_of_life(settings, wanted, today or datetime.now(UTC).date()),
         *cuda.cuda_cautions(settings, wanted),
         *mig.mig_cautions(settings, machine.pci.gpus),
-        *device_plugin.device_plugin_cautions(settings),
         *boot.boot_cautions(settings, machine.operating_system, machine.boot),
         *toolkit.toolkit_cautions(settings, machine),
         *trust.trust_cautions(machine.apt_sources),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from gpunode.device_plugin.features import mps_clients_before_turing
 from gpunode.pci import PciGpu
 from gpunode.preflight.flavour import named
-from gpunode.preflight.verdicts import Caution, Refusal
+from gpunode.preflight.verdicts import Refusal
 from gpunode.settings import Settings
 
 # Compute capability below 7.5.
@@ -28,15 +28,4 @@ def device_plugin_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterat
             f"sharing asks for {asked} MPS replicas, and the device plugin grants {named(old)} {most} at most",
             f"{source} (gpunode/data/device_plugin.yaml)",
             f"set sharing.replicas to {most} or less, or sharing.strategy to 'time-slicing'",
-        )
-
-
-def device_plugin_cautions(settings: Settings) -> Iterator[Caution]:
-    """Tell that the cluster is not touched."""
-    if settings.kubernetes.enabled and settings.device_plugin.way == "helm":
-        yield Caution(
-            "device_plugin",
-            "kubernetes, device_plugin and sharing are judged only; this version of gpunode changes no cluster",
-            "docs/device-plugin.md",
-            "take values and labels from `gpunode cluster INVENTORY`, or leave kubernetes.enabled out",
         )

@@ -38,8 +38,8 @@ class KubernetesSettings(Component):
 
     summary: ClassVar[str] = (
         "The Kubernetes cluster that a node belongs to. But for `enabled` and `node_name` all nodes of a run must have "
-        "the same. So far the settings are judged (`gpunode check`), and what the cluster would get is shown by "
-        "`gpunode cluster` (docs/device-plugin.md); no run changes a cluster."
+        "the same. What the cluster gets is shown by `gpunode cluster`, and brought there at the end of a run "
+        "(docs/device-plugin.md)."
     )
 
     enabled: bool = Field(False, description="true: the host is a node of a Kubernetes cluster.")

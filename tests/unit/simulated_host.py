@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from pyinfra.api import FunctionCommand
 
 
-@dataclass
+class State:
+    """Stand in for pyinfra's state: a run that is being carried out, by this host alone."""
+
+    is_executing = True
+    failed_hosts: frozenset[Any] = frozenset()
+
+
+@dataclass(eq=False)
 class Host:
     """Stand in for pyinfra's host: it answers with readings, and keeps what it is told."""
 
     readings: dict[type, Any]
     name: str = "gpu-1"
-    state: Any = field(default_factory=lambda: SimpleNamespace(is_executing=True))
+    state: Any = field(default_factory=State)
     noops: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
 

@@ -21,9 +21,13 @@ pytestmark = pytest.mark.pure
 class _ControlPlane:
     """Stand for a host of the inventory that is asked by another one."""
 
-    def __init__(self, connected: bool = True) -> None:
+    def __init__(self, connected: bool = True, answers: bool = True) -> None:
         self.connected = connected
+        self.answers = answers
         self.seen: list[tuple[StringCommand, dict[str, Any]]] = []
+
+    def connect(self, **_: Any) -> None:
+        self.connected = self.answers
 
     def run_shell_command(self, command: StringCommand, **arguments: Any) -> tuple[bool, Any]:
         self.seen.append((command, arguments))
@@ -51,7 +55,15 @@ def test_a_command_over_ssh_has_its_words_quoted_and_its_values_on_standard_inpu
     assert isinstance(text.bits[1], QuoteString)
 
 
-@pytest.mark.parametrize("there", [None, _ControlPlane(connected=False)], ids=["left out by --limit", "unreachable"])
+def test_a_control_plane_host_that_limit_leaves_out_is_connected_to(host: Host) -> None:
+    there = _ControlPlane(connected=False)
+    _runner(host, "cp-1", there)(Command(("kubectl", "version"), {}, 7))
+    assert there.connected and len(there.seen) == 1
+
+
+@pytest.mark.parametrize(
+    "there", [None, _ControlPlane(connected=False, answers=False)], ids=["not in the inventory", "unreachable"]
+)
 def test_a_control_plane_host_that_is_not_connected_is_said_to_be_so(host: Host, there: _ControlPlane | None) -> None:
     output = _runner(host, "cp-1", there)(Command(("kubectl", "version"), {}, 7))
     assert output.status != 0 and output.err == "Error: cp-1 (kubernetes.run_on) is not connected"

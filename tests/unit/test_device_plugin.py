@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,24 @@ from gpunode.cli.cluster import cluster
 from gpunode.device_plugin import features
 from gpunode.device_plugin.chart_values import merged
 from gpunode.device_plugin.configuration import configuration
-from gpunode.device_plugin.labels import CONFIG, MIG_STATE, OURS, PRESENT, label_change, wanted_labels
+from gpunode.device_plugin.labels import (
+    CONFIG,
+    MIG_CONFIG,
+    MIG_STATE,
+    OURS,
+    PRESENT,
+    label_change,
+    labels_of_failed,
+    wanted_labels,
+)
 from gpunode.device_plugin.rollout import Rollout, rollout
-from gpunode.device_plugin.runtime_class import runtime_class
-from gpunode.preflight import cautions, refusals
+from gpunode.device_plugin.runtime_class import parse_runtime_class, runtime_class, runtime_class_change, written
+from gpunode.preflight import refusals
+from gpunode.reading import ParseError
 from gpunode.reference import settings as reference
 from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
 from gpunode.settings.sharing import SharingSettings
-from tests.unit.test_preflight import TODAY, _gpu, machine
+from tests.unit.test_preflight import _gpu, machine
 
 pytestmark = pytest.mark.pure
 
@@ -384,6 +395,46 @@ def test_a_new_cluster_has_the_stable_runtime_class() -> None:
     ]
 
 
+def test_a_runtime_class_is_made_where_there_is_none_and_made_anew_where_ours_has_another_handler() -> None:
+    wanted = runtime_class()
+    assert runtime_class_change(wanted, None).verb == "create"
+    assert runtime_class_change(wanted, wanted).verb is None
+    assert runtime_class_change(wanted, {**wanted, "handler": "other"}).verb == "replace"
+
+
+def test_a_runtime_class_of_somebody_else_s_does_with_our_handler_and_is_refused_with_another() -> None:
+    theirs = {"metadata": {"name": "nvidia", "labels": None}, "handler": "nvidia"}
+    change = runtime_class_change(runtime_class(), theirs)
+    assert (change.verb, change.refused) == (None, False) and "somebody else's" in change.said
+    change = runtime_class_change(runtime_class(), {**theirs, "handler": "other"})
+    assert (change.verb, change.refused) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("apis", "version"),
+    [({"node.k8s.io/v1", "node.k8s.io/v1beta1"}, "v1"), ({"node.k8s.io/v1beta1"}, "v1beta1"), (set(), "v1")],
+)
+def test_a_runtime_class_is_of_the_newest_version_that_the_cluster_has(apis: set[str], version: str) -> None:
+    assert json.loads(written(runtime_class(), apis))["apiVersion"] == f"node.k8s.io/{version}"
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "7", '{"kind": "Status"}'])
+def test_an_answer_that_is_no_runtime_class_is_an_error(text: str) -> None:
+    with pytest.raises(ParseError):
+        parse_runtime_class(text)
+    assert parse_runtime_class("\n") is None
+
+
+def test_a_node_that_failed_keeps_our_labels_and_gets_none_but_the_state_of_mig() -> None:
+    asked = settings_from({**NODE, "mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}})
+    labels, note = {PRESENT: "true", "zone": "a"}, json.dumps([PRESENT])
+    failed = {PRESENT: "true", MIG_CONFIG: "all-balanced", MIG_STATE: "failed"}
+    assert labels_of_failed(asked, labels, note) == failed
+    assert labels_of_failed(settings_from(NODE), {}, None) == {}
+    change = label_change(failed, labels, note)
+    assert change.to_set == {MIG_CONFIG: "all-balanced", MIG_STATE: "failed"} and not change.to_remove
+
+
 def test_every_row_of_the_table_has_a_version_and_a_source() -> None:
     for table in (features.of_plugin(), features.of_kubernetes(), features.of_helm()):
         for name, needs in table.items():
@@ -395,12 +446,6 @@ def test_a_volta_gets_sixteen_mps_replicas_from_the_plugin() -> None:
     (refusal,) = refusals(settings, machine(gpus=(_gpu("1DB6"),)))
     assert "grants" in refusal.reason and "16 at most" in refusal.reason
     assert not refusals(settings, machine())
-
-
-def test_preflight_says_that_no_cluster_is_touched() -> None:
-    told = [each.reason for each in cautions(settings_from(NODE), machine(), today=TODAY)]
-    assert any("changes no cluster" in reason for reason in told)
-    assert not any("cluster" in each.reason for each in cautions(settings_from({}), machine(), today=TODAY))
 
 
 def test_the_document_of_the_settings_names_their_types() -> None:

@@ -1,0 +1,59 @@
+"""The cluster as kubectl tells of it, asked by whatever runs kubectl's commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpunode.device_plugin import runtime_class
+from gpunode.device_plugin.labels import LabelChange
+from gpunode.device_plugin.nodes import ClusterNode, kubectl, label_patch, listing, parse_nodes
+from gpunode.device_plugin.runtime_class import RuntimeClassChange, Verb
+from gpunode.helm.commands import Command
+from gpunode.helm.errors import explained
+from gpunode.helm.session import Run
+from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.settings.proxy import ProxySettings
+
+_SECONDS = 120
+
+
+class ClusterError(Exception):
+    """Say what kubectl could not do, why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Ask and tell one cluster; every method raises ClusterError or ParseError."""
+
+    kubernetes: KubernetesSettings
+    proxy: ProxySettings
+    run: Run
+
+    def nodes(self) -> dict[str, ClusterNode]:
+        """Return every node by name, in one question."""
+        return parse_nodes(self.told("kubectl get nodes", listing(self.kubernetes)))
+
+    def label(self, name: str, change: LabelChange) -> None:
+        """Set and remove a node's labels."""
+        self.told(f"kubectl patch node {name}", label_patch(self.kubernetes, name, change))
+
+    def runtime_class_change(self, wanted: Mapping[str, Any]) -> RuntimeClassChange:
+        """Return what is to be done about the RuntimeClass."""
+        answer = self.told("kubectl get runtimeclasses", runtime_class.asking(self.kubernetes))
+        return runtime_class.runtime_class_change(wanted, runtime_class.parse_runtime_class(answer))
+
+    def change_runtime_class(self, verb: Verb, wanted: Mapping[str, Any]) -> None:
+        """Make the RuntimeClass, or make it anew, in the API version that the cluster has."""
+        apis = self.told("kubectl api-versions", kubectl(self.kubernetes, "api-versions")).split()
+        text = runtime_class.written(wanted, apis)
+        self.told(f"kubectl {verb} runtimeclass", runtime_class.changing(self.kubernetes, verb), text)
+
+    def told(self, what: str, words: tuple[str, ...], stdin: str | None = None) -> str:
+        """Run a command of kubectl's and return what it printed; `what` names it for people."""
+        limited = (*words, "--request-timeout", "30s")
+        output = self.run(Command(limited, self.proxy.environment, _SECONDS, stdin=stdin))
+        if output.status != 0:
+            raise ClusterError(explained(what, output.err))
+        return output.out

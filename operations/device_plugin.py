@@ -1,0 +1,145 @@
+"""NVIDIA's device plugin in the cluster: RuntimeClass and the nodes' labels; the release is operations/helm.py's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from weakref import WeakSet
+
+from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
+from pyinfra import host
+from pyinfra.api import FunctionCommand, Host, State
+from pyinfra.context import ctx_host
+
+from facts.mig import Mig
+from gpunode.device_plugin.cluster import Cluster, ClusterError
+from gpunode.device_plugin.labels import LabelChange, label_change, labels_of_failed, wanted_labels
+from gpunode.device_plugin.mig_state import mig_state
+from gpunode.device_plugin.nodes import ClusterNode
+from gpunode.device_plugin.rollout import Rollout, node_name
+from gpunode.pci import PciGpu
+from gpunode.reading import ParseError
+from gpunode.settings import Settings
+from gpunode.settings.proxy import ProxySettings
+from operations.control_plane import runner
+from operations.failure import OperationRefused, known, node_operation
+from operations.once import asked_once, once_per_run
+
+# Patches at once: a control-plane host takes ten sessions of one connection, and each kubectl takes 50 MB.
+_PATCHES = BoundedSemaphore(6)
+_taking_part: WeakSet[Host] = WeakSet()
+
+
+def takes_part() -> None:
+    """Note that this run has work to do on the host: where it fails, the cluster is told."""
+    _taking_part.add(ctx_host.get())
+
+
+def nodes(cluster: Cluster, name: str = "the cluster's nodes") -> dict[str, ClusterNode]:
+    """Return the cluster's nodes, asked for once in a phase of the run."""
+    try:
+        return asked_once(name, cluster.nodes)
+    except (ClusterError, ParseError) as error:
+        raise OperationRefused(f"{name}: {error}") from None
+
+
+@node_operation
+@once_per_run("the RuntimeClass")
+def runtime_class(rollout: Rollout, proxy: ProxySettings) -> Iterator[Any]:
+    """Keep the RuntimeClass by which the plugin's pods choose the nvidia runtime, where one is needed.
+
+    One of somebody else's is left alone. None is removed: pods of others may have chosen it by then.
+
+    + rollout: what the cluster is to get
+    + proxy: by which kubectl reaches the cluster
+    """
+    wanted = rollout.runtime_class
+    if wanted is None:
+        host.noop("no RuntimeClass is needed")
+        return
+    cluster = Cluster(rollout.kubernetes, proxy, runner(rollout.kubernetes))
+    try:
+        change = cluster.runtime_class_change(wanted)
+    except (ClusterError, ParseError) as error:
+        raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
+    if change.refused:
+        raise OperationRefused(change.said)
+    if change.verb is None:
+        host.noop(change.said)
+        return
+    host.log(f"{change.said}: {change.verb}")
+    yield FunctionCommand(_tell, [lambda: cluster.change_runtime_class(change.verb, wanted)], {})
+
+
+@node_operation
+def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> Iterator[Any]:
+    """Keep the node's labels in the cluster: those that gpunode set, and no others.
+
+    A host that is to be no node of the plugin's loses them.
+
+    + settings: the host's settings
+    + gpus: the host's GPUs on the bus
+    + cluster_of: settings of a node of the cluster, which say where it is
+    """
+    state = None
+    if settings.mig.config is not None:
+        state = mig_state(settings, gpus, known(host.get_fact(Mig), "MIG"))
+    cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
+    wanted, name = wanted_labels(settings, state), node_name(host.name, settings)
+    node = nodes(cluster).get(name)
+    if node is None:
+        if not wanted:
+            host.noop("no node of the cluster")
+            return
+        raise OperationRefused(
+            f"the cluster has no node {name}: let it join, or set kubernetes.node_name to its name there"
+        )
+    change = label_change(wanted, node.labels, node.ours)
+    for label, value in change.conflicts.items():
+        host.log(f"conflict: label {label} is {value!r}, and somebody else's; {wanted[label]!r} is wanted")
+    if change.is_none:
+        host.noop(f"labels of {name} as asked" if not change.conflicts else f"labels of {name} left to somebody else")
+        return
+    yield FunctionCommand(_tell, [lambda: _labelled(cluster, name, change)], {})
+
+
+@node_operation
+@once_per_run("labels of nodes that failed")
+def failed_nodes(everyone: Mapping[str, Settings], cluster_of: Settings) -> Iterator[Any]:
+    """Say in the labels of nodes on which this run failed what became of their MIG configuration.
+
+    They get no other label, and lose none. A node that was refused, or not reached, keeps what it has.
+
+    + everyone: host -> settings of the whole inventory
+    + cluster_of: settings of a node of the cluster, which say where it is
+    """
+    failed = [each.name for each in host.state.failed_hosts if each in _taking_part] if host.state else []
+    changes: dict[str, LabelChange] = {}
+    if any(everyone[each].mig.config is not None for each in failed):
+        cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
+        there = nodes(cluster)
+        for each in failed:
+            node = there.get(node_name(each, everyone[each]))
+            if node is not None:
+                wanted = labels_of_failed(everyone[each], node.labels, node.ours)
+                changes[node.name] = label_change(wanted, node.labels, node.ours)
+    changes = {name: change for name, change in changes.items() if not change.is_none}
+    if not changes:
+        host.noop("no node whose labels were to be told of a failure")
+    for name, change in changes.items():
+        yield FunctionCommand(_tell, [lambda name=name, change=change: cluster.label(name, change)], {})
+
+
+def _labelled(cluster: Cluster, name: str, change: LabelChange) -> None:
+    with _PATCHES:
+        cluster.label(name, change)
+
+
+def _tell(state: State, host: Host, change: Any) -> bool:
+    try:
+        change()
+    except (ClusterError, ParseError) as error:
+        for line in str(error).splitlines():
+            host.log_styled(line, fg="red")
+        return False
+    return True

@@ -1,0 +1,130 @@
+"""What a run does, or asks, once for all of its hosts: by the first host that comes to it.
+
+pyinfra's own `_run_once` is silently skipped where the one host that it chose has failed before (pyinfra 3.10). Here
+every host of the run has the operation, whichever comes first does the work, and the others wait for what became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
+
+from gevent.event import Event  # type: ignore[import-untyped]
+from pyinfra import host
+from pyinfra.api import FunctionCommand, Host, State
+from pyinfra.context import ctx_host
+
+from gpunode.snapshot import Announced
+from operations.announcement import is_announcing
+from operations.failure import OperationRefused
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass
+class Task:
+    """Hold what one host does, or asks, for all; `by` is that host."""
+
+    by: str
+    done: Event = field(default_factory=Event)
+    well: bool = False
+    answer: Any = None
+
+    def end(self, well: bool, answer: Any = None) -> None:
+        """Tell all who wait what became of it."""
+        self.well, self.answer = well, answer
+        self.done.set()
+
+
+_tasks: WeakKeyDictionary[State, dict[tuple[bool, str], Task]] = WeakKeyDictionary()
+
+
+def is_executing() -> bool:
+    """Say whether the run's operations are carried out; else they are prepared."""
+    return host.state is not None and bool(host.state.is_executing)
+
+
+def _task(name: str) -> tuple[Task, bool]:
+    """Return the task of this phase of the run, and whether this host is the one to do it."""
+    if is_announcing(ctx_host.get()):
+        # No node is asked, so that nothing is announced.
+        raise Announced
+    tasks = _tasks.setdefault(host.state, {})
+    key = (is_executing(), name)
+    mine = key not in tasks
+    return tasks.setdefault(key, Task(host.name)), mine
+
+
+def asked_once(name: str, ask: Callable[[], T]) -> T:
+    """Return what `ask` gives, which is called by the first host of a phase alone; it raises what it raises for all.
+
+    + name: of the question; a phase asks it once
+    """
+    task, mine = _task(name)
+    if mine:
+        try:
+            task.end(True, ask())
+        except BaseException as error:
+            task.end(False, error)
+            raise
+    task.done.wait()
+    if task.well:
+        found: T = task.answer
+        return found
+    raise OperationRefused(f"{name}: see what {task.by} is told")
+
+
+def once_per_run(what: str) -> Callable[[Callable[P, Iterator[Any]]], Callable[P, Iterator[Any]]]:
+    """Have the body of an operation run for the first host that comes to it, and the others wait for its end.
+
+    Where it fails it fails for all of them: what they have to do next builds upon it. The body yields FunctionCommands.
+
+    + what: is brought about, for people
+    """
+
+    def decorate(function: Callable[P, Iterator[Any]]) -> Callable[P, Iterator[Any]]:
+        @wraps(function)
+        def once(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:
+            task, mine = _task(f"{function.__module__}.{function.__name__}")
+            if mine:
+                yield from _carried_out(task, function(*args, **kwargs))
+                return
+            task.done.wait()
+            if not task.well:
+                raise OperationRefused(f"{what}: not done, see what {task.by} is told")
+            host.noop(f"{what}: {task.by} sees to it, for all nodes")
+
+        return once
+
+    return decorate
+
+
+def _carried_out(task: Task, commands: Iterator[Any]) -> Iterator[Any]:
+    executing = is_executing()
+    while True:
+        try:
+            command = next(commands, None)
+        except BaseException:
+            task.end(False)
+            raise
+        if command is None or not executing:
+            # What is prepared ends with its first command: nobody carries it out.
+            task.end(True)
+        if command is None:
+            return
+        # A command that fails is the last that pyinfra asks for.
+        yield FunctionCommand(_watched, [task, command], {}) if executing else command
+
+
+def _watched(state: State, host: Host, task: Task, command: FunctionCommand) -> bool:
+    well = False
+    try:
+        well = command.execute(state, host, {}) is not False
+    finally:
+        if not well:
+            task.end(False)
+    return well

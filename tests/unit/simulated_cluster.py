@@ -1,0 +1,145 @@
+"""SIMULATED: helm and kubectl as one program over one JSON file, which changes at once and for good.
+
+It knows what gpunode asks, and nothing else. What the real ones do is shown by tests/molecule/cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_SCRIPT = """#!{python}
+import fcntl, hashlib, json, os, sys
+from pathlib import Path
+file = Path({file!r})
+lock = open({file!r} + ".lock", "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+state = json.loads(file.read_text())
+program, words = os.path.basename(sys.argv[0]), sys.argv[1:]
+printed = None
+
+def options(name):
+    return words[words.index(name) + 1]
+
+state["calls"].append([program, *words])
+call = " ".join([program, *words])
+failure = next((said for part, said in state["failures"].items() if call.startswith(part)), None)
+if failure is not None:
+    pass
+elif program == "kubectl":
+    if words[:2] == ["get", "nodes"]:
+        printed = {{"kind": "List", "items": list(state["nodes"].values())}}
+    elif words[:2] == ["get", "runtimeclasses.node.k8s.io"]:
+        printed = state["runtime_class"] or ""
+    elif words[0] in ("create", "replace"):
+        state["runtime_class"] = json.load(sys.stdin)
+    elif words[:2] == ["patch", "node"]:
+        metadata = state["nodes"][words[2]]["metadata"]
+        for part, values in json.loads(options("--patch"))["metadata"].items():
+            merged = {{**metadata.get(part, {{}}), **values}}
+            metadata[part] = {{name: value for name, value in merged.items() if value is not None}}
+    elif words[0] == "version":
+        printed = {{"serverVersion": {{"gitVersion": "v1.31.4"}}}}
+    elif words[0] == "api-versions":
+        printed = "v1\\nnode.k8s.io/v1\\n"
+    elif words[:3] == ["get", "--filename", "-"]:
+        printed = {{"kind": "List", "items": [state["live"]]}}
+    elif words[0] == "get" and words[1] in state["objects"]:
+        printed = {{"kind": "List", "items": state["objects"][words[1]]}}
+    else:
+        failure = "unknown command"
+else:
+    revisions = state["revisions"]
+    if words[0] == "version":
+        printed = "v3.19.0"
+    elif words[0] == "list":
+        printed = [{{"name": "nvdp", "namespace": "nvidia-device-plugin", "status": "deployed"}}] if revisions else []
+    elif words[0] == "history":
+        printed = [
+            {{
+                "revision": number, "status": "deployed" if number == len(revisions) else "superseded",
+                "chart": "nvidia-device-plugin-0.20.0", "updated": "2026-11-20T10:00:00Z", "description": "done",
+            }}
+            for number in range(1, len(revisions) + 1)
+        ]
+    elif words[:2] == ["get", "manifest"]:
+        printed = revisions[int(options("--revision")) - 1]
+    elif words[:2] == ["show", "chart"]:
+        printed = {{"name": "nvidia-device-plugin", "version": "0.20.0"}}
+    elif words[0] in ("template", "upgrade"):
+        values = json.load(sys.stdin)
+        content = {{
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "all"}},
+            "data": {{"values": json.dumps(values, sort_keys=True)}},
+        }}
+        printed = json.dumps(content)
+        if words[0] == "upgrade":
+            content["metadata"]["namespace"] = options("--namespace")
+            revisions.append(printed)
+            state["live"] = content
+    else:
+        failure = "unknown command"
+file.write_text(json.dumps(state))
+if failure is not None:
+    sys.exit(f"Error: {{failure}}")
+print(printed if isinstance(printed, str) else json.dumps(printed))
+"""
+
+
+def node(name: str, **allocatable: str) -> dict[str, Any]:
+    """Return a node that is ready, as the API server has it."""
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": allocatable},
+    }
+
+
+@dataclass(frozen=True)
+class SimulatedCluster:
+    """Hold the folder with the programs and the file of a cluster that has these nodes."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, folder: Path, *nodes: str) -> SimulatedCluster:
+        """Return a cluster with these nodes, and nothing else."""
+        made = cls(folder)
+        state: dict[str, Any] = {
+            "nodes": {name: node(name) for name in nodes}, "runtime_class": None, "revisions": [], "live": None,
+            "objects": {}, "calls": [], "failures": {},
+        }  # fmt: skip
+        made.write(**state)
+        for program in ("helm", "kubectl"):
+            file = folder / program
+            file.write_text(_SCRIPT.format(python=sys.executable, file=str(folder / "cluster.json")))
+            file.chmod(0o755)
+        return made
+
+    def settings(self, **more: Any) -> dict[str, Any]:
+        """Return the settings `kubernetes` of one of its nodes."""
+        programs = {program: str(self.folder / program) for program in ("helm", "kubectl")}
+        return {"enabled": True, **programs, **more}
+
+    def state(self) -> dict[str, Any]:
+        """Return all there is."""
+        found: dict[str, Any] = json.loads((self.folder / "cluster.json").read_text())
+        return found
+
+    def write(self, **state: Any) -> None:
+        """Put something else in the place of what there is."""
+        file = self.folder / "cluster.json"
+        file.write_text(json.dumps({**(self.state() if file.exists() else {}), **state}))
+
+    def labels(self, name: str) -> dict[str, str]:
+        """Return a node's labels, but for the one that every node has."""
+        found: dict[str, str] = dict(self.state()["nodes"][name]["metadata"]["labels"])
+        found.pop("kubernetes.io/hostname")
+        return found
+
+    def called(self, words: str) -> int:
+        """Return how often a command that begins so was called."""
+        return sum(" ".join(call).startswith(words) for call in self.state()["calls"])

@@ -1,0 +1,276 @@
+"""What a run does to the cluster: pyinfra itself on its @fake hosts, helm and kubectl SIMULATED."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.simulated_cluster import SimulatedCluster
+from tests.unit.test_device_plugin import CONTRADICTIONS
+
+pytestmark = pytest.mark.pure
+
+CHECKOUT = Path(__file__).parents[2]
+CONFIG, PRESENT = "nvidia.com/device-plugin.config", "nvidia.com/gpu.present"
+MIG_CONFIG, MIG_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+
+DEPLOY = """
+from types import SimpleNamespace
+
+from pyinfra import host
+
+import deploys.component
+import deploys.device_plugin
+from operations.failure import fail, node_operation
+
+# Preflight has its own tests, and a @fake host is no GPU node.
+deploys.component.accepted = lambda: not host.data.get("x_refused")
+deploys.device_plugin.node = lambda: SimpleNamespace(pci=SimpleNamespace(gpus=()))
+
+
+@node_operation
+def own_work():
+    if host.data.get("x_fails") and host.state.is_executing:
+        yield fail("broken on purpose")
+        return
+    host.noop("done")
+
+
+own_work(name="The node's own work")
+deploys.device_plugin.device_plugin()
+"""
+
+
+class Run:
+    """Hold what pyinfra left."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.code, self.said = done.returncode, done.stderr
+        self.found: dict[str, Any] = json.loads(done.stdout) if done.stdout.strip() else {}
+        assert "Traceback" not in self.said and "internal exception" not in self.said, self.said
+
+    @property
+    def failed(self) -> list[str]:
+        """Return the hosts that failed, by their names in the cluster."""
+        return sorted(name.removeprefix("@fake/") for name in self.found["results"]["failed_hosts"])
+
+    @property
+    def changes(self) -> list[str]:
+        """Return what a dry run says would change."""
+        return [row["name"] for row in self.found["plan"] if row["hosts_with_change"]]
+
+
+def run(folder: Path, hosts: Mapping[str, Mapping[str, Any]], *options: str) -> Run:
+    """Run the deploy on hosts, name -> data."""
+    (folder / "deploy.py").write_text(DEPLOY)
+    listed = [(f"@fake/{name}", dict(data)) for name, data in hosts.items()]
+    (folder / "inventory.py").write_text(f"hosts = {listed!r}\n")
+    words = ["--json", *(options or ("-y",)), str(folder / "inventory.py"), str(folder / "deploy.py")]
+    environment = {"NO_COLOR": "1", "PYINFRA_FAKE_DELAY": "0", "PYINFRA_FAKE_DELAY_JITTER": "0"}
+    return Run(
+        subprocess.run(
+            [Path(sys.executable).parent / "pyinfra", *words],
+            cwd=CHECKOUT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False,
+        )
+    )  # fmt: skip
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimulatedCluster:
+    """Return a cluster of three nodes that nothing is in."""
+    return SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2", "gpu-3")
+
+
+def data(cluster: SimulatedCluster, name: str, **settings: Any) -> dict[str, Any]:
+    """Return the data of a node of the cluster."""
+    return {"kubernetes": cluster.settings(node_name=name), **settings}
+
+
+def two(cluster: SimulatedCluster) -> dict[str, dict[str, Any]]:
+    """Return two nodes that share their GPUs in two ways."""
+    shared = {"strategy": "time-slicing", "replicas": 5, "rename": True}
+    runc = {"default_runtime": "runc"}
+    return {
+        "gpu-1": data(cluster, "gpu-1", sharing=shared, containerd=runc),
+        "gpu-2": data(cluster, "gpu-2", containerd=runc),
+    }
+
+
+def test_a_cluster_gets_release_runtime_class_and_labels_once_for_all_nodes(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    assert run(tmp_path, two(cluster)).code == 0
+    assert cluster.labels("gpu-1") == {CONFIG: "time-slicing-5-renamed", PRESENT: "true"}
+    assert cluster.labels("gpu-2") == {CONFIG: "none", PRESENT: "true"}
+    assert cluster.labels("gpu-3") == {}
+    state = cluster.state()
+    assert state["runtime_class"]["handler"] == "nvidia" and state["runtime_class"]["apiVersion"] == "node.k8s.io/v1"
+    (revision,) = state["revisions"]
+    assert set(json.loads(json.loads(revision)["data"]["values"])["config"]["map"]) == {
+        "none",
+        "time-slicing-5-renamed",
+    }
+    # However many nodes there are.
+    assert [cluster.called(words) for words in ("helm upgrade", "kubectl get nodes", "kubectl patch")] == [1, 1, 2]
+
+
+def test_the_second_run_and_a_dry_one_change_nothing(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    first = run(tmp_path, two(cluster), "--dry")
+    assert first.code == 0 and len(first.changes) == 3 and not cluster.state()["revisions"]
+    run(tmp_path, two(cluster))
+    before = cluster.state()
+    second = run(tmp_path, two(cluster))
+    assert second.code == 0 and "Success" not in second.said
+    assert run(tmp_path, two(cluster), "--dry").changes == []
+    for part in ("nodes", "runtime_class", "revisions"):
+        assert cluster.state()[part] == before[part]
+
+
+@pytest.mark.parametrize("failing", ["gpu-1", "gpu-2"])
+def test_whichever_node_fails_the_cluster_is_brought_about_and_only_that_node_gets_no_labels(
+    cluster: SimulatedCluster, tmp_path: Path, failing: str
+) -> None:
+    hosts = two(cluster)
+    hosts[failing]["x_fails"] = True
+    done = run(tmp_path, hosts)
+    assert done.code == 1 and done.failed == [failing]
+    (revision,) = cluster.state()["revisions"]
+    # Its configuration is there all the same, for when it is well.
+    assert "time-slicing-5-renamed" in revision
+    (well,) = {"gpu-1", "gpu-2"} - {failing}
+    assert cluster.labels(failing) == {} and PRESENT in cluster.labels(well)
+
+
+def test_a_node_that_fails_keeps_its_labels_and_its_mig_state_says_so(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    state = cluster.state()
+    metadata = state["nodes"]["gpu-1"]["metadata"]
+    metadata["labels"] |= {CONFIG: "mig-mixed", PRESENT: "true", MIG_CONFIG: "all-balanced", MIG_STATE: "success"}
+    metadata["annotations"] = {"gpunode/labels": json.dumps(sorted({CONFIG, PRESENT, MIG_CONFIG, MIG_STATE}))}
+    cluster.write(nodes=state["nodes"])
+    hosts = two(cluster)
+    hosts["gpu-1"] = data(
+        cluster, "gpu-1", mig={"config": "all-1g.10gb"}, sharing={"mig_strategy": "mixed"}, x_fails=True
+    )
+    assert run(tmp_path, hosts).failed == ["gpu-1"]
+    assert cluster.labels("gpu-1") == {
+        CONFIG: "mig-mixed", PRESENT: "true", MIG_CONFIG: "all-1g.10gb", MIG_STATE: "failed",
+    }  # fmt: skip
+
+
+def test_hosts_that_limit_leaves_out_keep_their_labels_and_their_configuration(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    run(tmp_path, two(cluster))
+    before = cluster.labels("gpu-1")
+    assert run(tmp_path, two(cluster), "-y", "--limit", "@fake/gpu-2").code == 0
+    assert len(cluster.state()["revisions"]) == 1 and cluster.labels("gpu-1") == before
+
+
+def test_a_refused_node_keeps_what_it_has(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    run(tmp_path, two(cluster))
+    hosts = two(cluster)
+    hosts["gpu-1"] |= {"x_refused": True, "sharing": {}}
+    run(tmp_path, hosts)
+    assert cluster.labels("gpu-1")[CONFIG] == "time-slicing-5-renamed"
+
+
+def test_a_node_that_the_plugin_is_not_for_any_more_loses_our_labels_alone(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    run(tmp_path, two(cluster))
+    state = cluster.state()
+    state["nodes"]["gpu-1"]["metadata"]["labels"]["zone"] = "a"
+    cluster.write(nodes=state["nodes"])
+    hosts = two(cluster)
+    hosts["gpu-1"] = data(cluster, "gpu-1", device_plugin={"way": "none"})
+    assert run(tmp_path, hosts).code == 0
+    assert cluster.labels("gpu-1") == {"zone": "a"}
+    assert (
+        "annotations" not in cluster.state()["nodes"]["gpu-1"]["metadata"]
+        or not (cluster.state()["nodes"]["gpu-1"]["metadata"]["annotations"])
+    )
+
+
+def test_a_label_of_somebody_else_s_stays_and_is_told(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    state = cluster.state()
+    state["nodes"]["gpu-1"]["metadata"]["labels"][CONFIG] = "theirs"
+    cluster.write(nodes=state["nodes"])
+    done = run(tmp_path, two(cluster))
+    assert f"conflict: label {CONFIG} is 'theirs'" in done.said
+    assert cluster.labels("gpu-1") == {CONFIG: "theirs", PRESENT: "true"}
+
+
+def test_a_release_that_fails_is_an_error_of_the_run_and_no_node_is_labelled(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    cluster.write(failures={"helm upgrade": "context deadline exceeded"})
+    done = run(tmp_path, two(cluster))
+    assert done.code == 1
+    assert done.said.count("context deadline exceeded") == 1 and "kubernetes.timeout" in done.said
+    assert cluster.labels("gpu-1") == cluster.labels("gpu-2") == {}
+
+
+def test_a_cluster_that_does_not_answer_is_an_error_of_the_run_with_its_remedy(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    refused = "The connection to the server 192.0.2.1:6443 was refused"
+    cluster.write(failures={"kubectl": refused, "helm list": refused})
+    done = run(tmp_path, two(cluster))
+    assert done.code == 1 and done.said.count(refused) == 1 and "look at kubernetes.kubeconfig" in done.said
+    assert not cluster.state()["revisions"]
+
+
+def test_a_host_that_never_joined_the_cluster_is_told_so_and_the_others_are_labelled(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    done = run(tmp_path, {**two(cluster), "gpu-9": data(cluster, "gpu-9")})
+    assert done.code == 1 and done.failed == ["gpu-9"]
+    assert "the cluster has no node gpu-9: let it join" in done.said
+    assert PRESENT in cluster.labels("gpu-1")
+
+
+def test_a_runtime_class_of_somebody_else_s_with_another_handler_ends_it_before_anything_is_changed(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    cluster.write(runtime_class={"kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "other"})
+    done = run(tmp_path, two(cluster))
+    assert done.code == 1 and "is somebody else's, and has the handler 'other'" in done.said
+    assert not cluster.state()["revisions"] and cluster.labels("gpu-1") == {}
+
+
+def test_where_no_host_is_in_a_cluster_none_is_asked(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    assert run(tmp_path, {"gpu-1": {}, "gpu-2": {}}).code == 0
+    assert cluster.state()["calls"] == []
+
+
+TEN = (
+    "mps-with-mig", "mps-with-mig-strategy", "config-map-with-config-name", "namespace-default", "a-list-for-a-string",
+    "plugin-older-than-mps", "envvar-that-the-toolkit-ignores", "kubernetes-too-old", "no-runtime-class-beside-runc",
+    "mps-on-the-host",
+)  # fmt: skip
+
+
+def test_ten_contradictory_settings_are_refused_each_by_name_before_the_cluster_is_contacted(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    hosts = {}
+    for number, name in enumerate(TEN):
+        settings, _, _ = CONTRADICTIONS[name]
+        # Whatever else is contradictory, programs that would note a call.
+        kubernetes = {**cluster.settings(node_name=f"gpu-{number}"), **settings.get("kubernetes", {})}
+        hosts[f"gpu-{number}"] = {**settings, "kubernetes": kubernetes}
+    done = run(tmp_path, hosts)
+    assert done.code == 1 and "Connecting to hosts" not in done.said
+    for number, name in enumerate(TEN):
+        _, key, says = CONTRADICTIONS[name]
+        assert any(f"gpu-{number}" in line and key in line and says in line for line in done.said.splitlines()), name
+    assert cluster.state()["calls"] == []
