@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab.cache import locked
-from lab.cluster import control_plane, registration
+from lab.cluster import control_plane, registration, stand_in_process
 from lab.cluster.kubectl import program, ready
 from lab.cluster.programs import programs
 from lab.errors import LabError
@@ -47,7 +47,8 @@ def up(
         write_json(lab_folder(lab) / _STATE, {"kubeconfig": str(kubeconfig), "given": given is not None})
         folder(lab).mkdir(exist_ok=True)
         folder(lab).chmod(0o700)
-        registration.register(kubeconfig, lab, every, report)
+        port = stand_in_process.start(folder(lab), kubeconfig, lab, report)
+        registration.register(kubeconfig, lab, every, port, report)
         return kubeconfig
 
 
@@ -58,6 +59,7 @@ def down(lab: str, report: Report = lambda line: None) -> None:
     if not state and not folder(lab).exists():
         return
     with locked(labs_folder() / f"{lab}.lock"):
+        stand_in_process.stop(folder(lab))
         if state.get("given"):
             try:
                 registration.unregister(Path(state["kubeconfig"]), lab)

@@ -20,8 +20,11 @@ _NOT_READY = "node.kubernetes.io/not-ready"
 _RESOURCES = {"cpu": "8", "memory": "64Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 
 
-def register(kubeconfig: Path, lab: str, nodes: Sequence[Node], report: Report) -> None:
-    """Create the Node objects that are missing; raise LabError where another one has the name."""
+def register(kubeconfig: Path, lab: str, nodes: Sequence[Node], log_port: int, report: Report) -> None:
+    """Create the Node objects that are missing; raise LabError where another one has the name.
+
+    `log_port` is where the kubelets' stand-in answers, on this machine's loopback.
+    """
     there = {item["metadata"]["name"]: item for item in asked(kubeconfig, "get", "nodes")["items"]}
     for node in nodes:
         found = there.get(node.name)
@@ -35,7 +38,7 @@ def register(kubeconfig: Path, lab: str, nodes: Sequence[Node], report: Report) 
         kept = [taint for taint in taints if taint["key"] != _NOT_READY]
         if len(kept) != len(taints):
             _patch(kubeconfig, node, {"spec": {"taints": kept or None}})
-        _patch(kubeconfig, node, {"status": {"addresses": _addresses(node)}}, "--subresource=status")
+        _patch(kubeconfig, node, {"status": _endpoint(node, log_port)}, "--subresource=status")
 
 
 def unregister(kubeconfig: Path, lab: str) -> None:
@@ -47,12 +50,15 @@ def _patch(kubeconfig: Path, node: Node, patch: dict[str, Any], *words: str) -> 
     told(kubeconfig, "patch", "node", node.name, *words, "--type", "merge", "--patch", json.dumps(patch))
 
 
-def _addresses(node: Node) -> list[dict[str, str]]:
-    return [
-        {"type": "InternalIP", "address": node.address},
-        {"type": "Hostname", "address": node.name},
-        {"type": "ExternalIP", "address": "127.0.0.1"},
-    ]
+def _endpoint(node: Node, log_port: int) -> dict[str, Any]:
+    return {
+        "addresses": [
+            {"type": "InternalIP", "address": node.address},
+            {"type": "Hostname", "address": node.name},
+            {"type": "ExternalIP", "address": "127.0.0.1"},
+        ],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": log_port}},
+    }
 
 
 def _object(lab: str, node: Node) -> dict[str, Any]:

@@ -1,0 +1,81 @@
+"""What a lab node's own nvidia-smi says of its GPUs and MIG devices, as the device plugin would ask NVML."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lab import nodes
+from lab.errors import LabError
+from lab.nodes import Node
+
+_MODES = "nvidia-smi --query-gpu=index,uuid,mig.mode.current --format=csv,noheader"
+_LIST = "nvidia-smi -L"
+_MODE = re.compile(r"(\d+), (GPU-[0-9A-Za-z-]+), (Enabled|Disabled|\[N/A\])")
+_GPU = re.compile(r"GPU (\d+): .*\(UUID: (GPU-[0-9A-Za-z-]+)\)")
+_MIG = re.compile(r"MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[0-9A-Za-z/-]+)\)")
+_RUNTIME = "containerd config dump 2>/dev/null | sed -n 's/^ *default_runtime_name = .\\(.*\\).$/\\1/p'"
+
+
+class NoDevicesError(Exception):
+    """Say why a node's GPUs cannot be had, in nvidia-smi's words."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Hold a GPU: its UUID, whether it is in MIG mode, and its MIG devices as (profile, UUID)."""
+
+    uuid: str
+    mig: bool
+    devices: tuple[tuple[str, str], ...] = ()
+
+
+def asked(node: Node) -> tuple[Gpu, ...]:
+    """Return the node's GPUs; raise NoDevicesError where its nvidia-smi fails."""
+    return parsed(_said(node, f"{_MODES} && {_LIST}"))
+
+
+def answering(node: Node) -> frozenset[str]:
+    """Return the UUIDs of GPUs and MIG devices that answer now; none where nvidia-smi fails for all of them."""
+    try:
+        # Its status is 15 where one of several is lost, and it lists the others.
+        text = _said(node, f"{_LIST}; true")
+    except NoDevicesError:
+        return frozenset()
+    return frozenset(match[2] for form in (_GPU, _MIG) for match in form.finditer(text))
+
+
+def without_gpus(node: Node, runtime_class: str | None) -> str:
+    """Return the runtime that gives a pod of this RuntimeClass no GPU; empty where GPUs are given."""
+    if runtime_class is not None:
+        return "" if runtime_class.startswith("nvidia") else runtime_class
+    try:
+        runtime = nodes.run(node, _RUNTIME, timeout=20).stdout.strip()
+    except LabError:
+        runtime = ""
+    # Where no containerd answers it is not known, and no reason.
+    return runtime if runtime and not runtime.startswith("nvidia") else ""
+
+
+def parsed(text: str) -> tuple[Gpu, ...]:
+    """Return the GPUs from the two answers of nvidia-smi, one behind the other."""
+    modes = {match[1]: (match[2], match[3] == "Enabled") for match in _MODE.finditer(text)}
+    devices: dict[str, list[tuple[str, str]]] = {index: [] for index in modes}
+    index = ""
+    for line in text.splitlines():
+        if match := _GPU.match(line):
+            index = match[1]
+        elif (match := _MIG.search(line)) and index in devices:
+            devices[index].append((match[1], match[2]))
+    return tuple(Gpu(uuid, mig, tuple(devices[index])) for index, (uuid, mig) in modes.items())
+
+
+def _said(node: Node, command: str) -> str:
+    try:
+        done = nodes.run(node, command, timeout=20)
+    except LabError as error:
+        raise NoDevicesError(str(error)) from error
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip().splitlines()
+        raise NoDevicesError(f"nvidia-smi, exit code {done.returncode}: {said[0][:200] if said else 'it said nothing'}")
+    return done.stdout

@@ -1,0 +1,107 @@
+"""The device plugin of one lab node from its start to its end. SIMULATED."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.cluster import devices, plugin
+from lab.cluster.api import Api, ApiError
+from lab.cluster.pods import Outcome, outcome
+from lab.nodes import Node
+
+# How often a plugin that failed is started again, and how often a GPU's health is asked for.
+_AGAIN_S, _HEALTH_S = 5.0, 10.0
+
+
+@dataclass
+class NodePlugin:
+    """Hold what the plugin found when it started: as NVIDIA's, it looks at the GPUs then, and at their health later.
+
+    `resources` is resource -> (capacity, allocatable).
+    """
+
+    node: Node
+    api: Api
+    resources: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _started_as: object = None
+    _gpus: tuple[devices.Gpu, ...] = ()
+    _config: plugin.Config | None = None
+    _outcome: Outcome | None = None
+    _looked: float = 0.0
+
+    def look(
+        self, own: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], labels: Mapping[str, str]
+    ) -> Outcome | None:
+        """Return what becomes of the plugin's pod; None where the node has none. Raise ApiError.
+
+        + own: the plugin's pods on the node; others: all pods of the node
+        """
+        if not own:
+            self.resources, self._started_as, self._outcome = {}, None, None
+            return None
+        pod = own[0]
+        entries = self._entries(pod)
+        daemon = any(plugin.daemon_set(each).endswith(plugin.MPS_DAEMON) for each in others)
+        try:
+            config = plugin.config(pod, entries, labels)
+        except plugin.PluginError as error:
+            self.resources, self._started_as = {}, None
+            return self._fails(pod, str(error))
+        now = time.monotonic()
+        started_as = (pod["metadata"]["uid"], config, daemon)
+        if started_as != self._started_as or (not self._is_well and now - self._looked >= _AGAIN_S):
+            self._started_as, self._config, self._looked = started_as, config, now
+            self._outcome = self._start(pod, config, daemon)
+        elif self._is_well and now - self._looked >= _HEALTH_S:
+            self._looked = now
+            self._count(devices.answering(self.node))
+        return self._outcome
+
+    @property
+    def _is_well(self) -> bool:
+        return self._outcome is not None and self._outcome.ready
+
+    def _entries(self, pod: Mapping[str, Any]) -> Mapping[str, str] | None:
+        name = plugin.config_map(pod)
+        if name is None:
+            return None
+        try:
+            path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/configmaps/{name}"
+            return dict(self.api.get(path).get("data") or {})
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def _start(self, pod: Mapping[str, Any], config: plugin.Config, daemon: bool) -> Outcome:
+        self.resources = {}
+        if (pulled := outcome(pod, None)).waits:
+            return pulled
+        try:
+            if runtime := devices.without_gpus(self.node, pod["spec"].get("runtimeClassName")):
+                return self._fails(pod, f"Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND (it runs by {runtime})")
+            self._gpus = devices.asked(self.node)
+            if config.by_mps and not daemon:
+                return self._fails(pod, "error waiting for MPS daemon: no pod of it is on this node")
+            self._count(None)
+        except devices.NoDevicesError as error:
+            return self._fails(pod, f"Failed to initialize NVML: {error}")
+        except plugin.PluginError as error:
+            return self._fails(pod, str(error))
+        offers = ", ".join(f"{name}: {both[0]}" for name, both in self.resources.items()) or "nothing"
+        by = f" by configuration {config.name}" if config.name else ""
+        return Outcome("Running", True, f"SIMULATED device plugin: it offers {offers}{by}\n")
+
+    def _count(self, healthy: frozenset[str] | None) -> None:
+        if self._config is None:
+            return
+        every = plugin.offered(self._config, self._gpus)
+        well = plugin.offered(self._config, self._gpus, healthy)
+        self.resources = {name: (count, well[name]) for name, count in every.items()}
+
+    def _fails(self, pod: Mapping[str, Any], text: str) -> Outcome:
+        self._outcome = plugin.failure(pod, text)
+        return self._outcome
