@@ -14,6 +14,7 @@ _LIST = "nvidia-smi -L"
 _MODE = re.compile(r"(\d+), (GPU-[0-9A-Za-z-]+), (Enabled|Disabled|\[N/A\])")
 _GPU = re.compile(r"GPU (\d+): .*\(UUID: (GPU-[0-9A-Za-z-]+)\)")
 _MIG = re.compile(r"MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[0-9A-Za-z/-]+)\)")
+_BOOT = "systemctl show -p UserspaceTimestampMonotonic --value"
 _RUNTIME = "containerd config dump 2>/dev/null | sed -n 's/^ *default_runtime_name = .\\(.*\\).$/\\1/p'"
 
 
@@ -35,14 +36,14 @@ def asked(node: Node) -> tuple[Gpu, ...]:
     return parsed(_said(node, f"{_MODES} && {_LIST}"))
 
 
-def answering(node: Node) -> frozenset[str]:
-    """Return the UUIDs of GPUs and MIG devices that answer now; none where nvidia-smi fails for all of them."""
+def health(node: Node) -> tuple[str, frozenset[str]]:
+    """Return the node's boot, and the UUIDs of GPUs and MIG devices that answer."""
     try:
         # Its status is 15 where one of several is lost, and it lists the others.
-        text = _said(node, f"{_LIST}; true")
+        boot, _, text = _said(node, f"{_BOOT}; {_LIST}; true").partition("\n")
     except NoDevicesError:
-        return frozenset()
-    return frozenset(match[2] for form in (_GPU, _MIG) for match in form.finditer(text))
+        return "", frozenset()
+    return boot, frozenset(match[2] for form in (_GPU, _MIG) for match in form.finditer(text))
 
 
 def without_gpus(node: Node, runtime_class: str | None) -> str:

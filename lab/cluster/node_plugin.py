@@ -31,6 +31,7 @@ class NodePlugin:
     _config: plugin.Config | None = None
     _outcome: Outcome | None = None
     _looked: float = 0.0
+    _boot: str = ""
 
     def look(
         self, own: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], labels: Mapping[str, str]
@@ -57,7 +58,12 @@ class NodePlugin:
             self._outcome = self._start(pod, config, daemon)
         elif self._is_well and now - self._looked >= _HEALTH_S:
             self._looked = now
-            self._count(devices.answering(self.node))
+            boot, healthy = devices.health(self.node)
+            if boot and boot != self._boot:
+                # With the node, its containers start anew.
+                self._outcome = self._start(pod, config, daemon)
+            else:
+                self._count(healthy)
         return self._outcome
 
     @property
@@ -83,6 +89,7 @@ class NodePlugin:
         try:
             if runtime := devices.without_gpus(self.node, pod["spec"].get("runtimeClassName")):
                 return self._fails(pod, f"Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND (it runs by {runtime})")
+            self._boot, _ = devices.health(self.node)
             self._gpus = devices.asked(self.node)
             if config.by_mps and not daemon:
                 return self._fails(pod, "error waiting for MPS daemon: no pod of it is on this node")
