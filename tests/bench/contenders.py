@@ -18,11 +18,15 @@ from lab.cache import cache_dir
 from lab.nodes import Node
 from lab.state import CHECKOUT, lab_folder, read_json
 
-LAB = "bench"
+# Two checkouts on one machine may measure, each under names of its own (not at the same time).
+LAB = f"{os.environ.get('GPUNODE_TEST_LABS') or 'test'}-bench"
 # Beyond this ansible takes minutes on a small machine, and says nothing new.
 ANSIBLE_NODES = 20
 _BENCH = Path(__file__).parent
 _PROGRAMS = Path(sys.executable).parent
+# The lab's state lies in this checkout, whichever one reads it.
+_GPU_NODE = (str(CHECKOUT / "inventories" / "lab.py"), "deploys/gpu_node.py")
+_STOCK = ("--config", str(_BENCH / "stock.py"))
 
 
 class BenchError(Exception):
@@ -42,35 +46,49 @@ def contenders(
     every: tuple[Node, ...], wanted: Path, before: Path | None = None, ansible_nodes: int = ANSIBLE_NODES
 ) -> tuple[Contender, ...]:
     """Return the contenders for these nodes; `before` is another checkout to measure beside this one."""
-    # The lab's state lies in this checkout, whichever one reads it.
-    gpu_node = (str(CHECKOUT / "inventories" / "lab.py"), "deploys/gpu_node.py")
-    stock = ("--config", str(_BENCH / "stock.py"))
+    gpu_node = _GPU_NODE
     found = [
         Contender("ssh true", "one parallel OpenSSH exec per node of `true`", lambda: _ssh(every, "true")),
-        Contender(
-            "floor",
-            "one parallel OpenSSH exec per node of the probe that reads everything",
-            lambda: _ssh(every, str(NodeFact().command())),
-        ),
+        _floor(every),
         Contender("no-change run", "`pyinfra -y`, nothing to do", lambda: _no_change("-y", *gpu_node)),
         Contender("dry run", "`pyinfra --dry`, nothing to do", lambda: _no_change("--dry", *gpu_node)),
-        Contender("stock no-change run", "the same, hooks off", lambda: _no_change("-y", *stock, *gpu_node)),
-        Contender("stock dry run", "the same, hooks off", lambda: _no_change("--dry", *stock, *gpu_node)),
+        Contender("stock no-change run", "the same, hooks off", lambda: _no_change("-y", *_STOCK, *gpu_node)),
+        _stock_dry_run(),
     ]
     if before is not None:
         found += [
             Contender("earlier no-change run", f"{before.name}", lambda: _no_change("-y", *gpu_node, folder=before)),
             Contender("earlier dry run", f"{before.name}", lambda: _no_change("--dry", *gpu_node, folder=before)),
         ]
-    if len(every) <= min(ansible_nodes, ANSIBLE_NODES):
-        found.append(
-            Contender(
-                "ansible check",
-                "`ansible-playbook --check` of tests/bench/playbook.yml, forks = nodes, pipelining",
-                lambda: _ansible(every, wanted),
-            )
-        )
-    return tuple(found)
+    return (*found, *_ansible_check(every, wanted, ansible_nodes))
+
+
+def drift_contenders(
+    every: tuple[Node, ...], wanted: Path, ansible_nodes: int = ANSIBLE_NODES
+) -> tuple[Contender, ...]:
+    """Return the ways to ask whether every node is still what it should be."""
+    drift = ("gpunode", "drift", "--json", _GPU_NODE[0])
+    asked = Contender("drift", "`gpunode drift`", lambda: _finished("drift", [str(_PROGRAMS / drift[0]), *drift[1:]]))
+    return (_floor(every), asked, _stock_dry_run(), *_ansible_check(every, wanted, ansible_nodes))
+
+
+def _floor(every: tuple[Node, ...]) -> Contender:
+    return Contender(
+        "floor",
+        "one parallel OpenSSH exec per node of the probe that reads everything",
+        lambda: _ssh(every, str(NodeFact().command())),
+    )
+
+
+def _stock_dry_run() -> Contender:
+    return Contender("stock dry run", "`pyinfra --dry`, hooks off", lambda: _no_change("--dry", *_STOCK, *_GPU_NODE))
+
+
+def _ansible_check(every: tuple[Node, ...], wanted: Path, ansible_nodes: int) -> tuple[Contender, ...]:
+    if len(every) > min(ansible_nodes, ANSIBLE_NODES):
+        return ()
+    meaning = "`ansible-playbook --check` of tests/bench/playbook.yml, forks = nodes, pipelining"
+    return (Contender("ansible check", meaning, lambda: _ansible(every, wanted)),)
 
 
 def converge() -> float:

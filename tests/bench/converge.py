@@ -18,21 +18,15 @@ import click
 
 from lab import nodes
 from lab.errors import LabError
-from lab.state import CHECKOUT
-from tests.bench import contenders, report
-
-PAGE = CHECKOUT / "docs" / "performance.md"
-
-
-def _say(line: str) -> None:
-    click.echo(f"[{time.strftime('%H:%M:%S')}] {line}", err=True)
+from tests.bench import contenders, page, report
+from tests.bench.page import say
 
 
 def measure(count: int, rounds: int, before: Path | None, ansible_nodes: int) -> report.Result:
     """Return the figures for `count` nodes: all contenders in turns, after one turn that does not count."""
-    every = nodes.up(contenders.LAB, count, "h100-80gb", 2, _say)
+    every = nodes.up(contenders.LAB, count, "h100-80gb", 2, say)
     converge = contenders.converge()
-    _say(f"{count} nodes converged in {converge:.1f} s")
+    say(f"{count} nodes converged in {converge:.1f} s")
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="gpunode-bench-") as folder:
         contenders.prepare(every, Path(folder), ansible_nodes)
@@ -44,7 +38,7 @@ def measure(count: int, rounds: int, before: Path | None, ansible_nodes: int) ->
                 started = time.monotonic()
                 each.run()
                 seconds[each.name].append(time.monotonic() - started)
-            _say(f"turn {turn}: " + ", ".join(f"{name} {taken[-1]:.2f}" for name, taken in seconds.items()))
+            say(f"turn {turn}: " + ", ".join(f"{name} {taken[-1]:.2f}" for name, taken in seconds.items()))
     floor = statistics.median(seconds["floor"])
     figures = tuple(
         report.Figure(
@@ -93,13 +87,13 @@ def main(
         problem = str(error)
     finally:
         if not keep:
-            nodes.down(contenders.LAB, _say)
+            nodes.down(contenders.LAB, say)
     if results:
         # What was measured before something failed stands.
-        page = report.as_markdown(tuple(results), rounds)
+        text = report.as_markdown(tuple(results), rounds)
         if not keep:
-            PAGE.write_text(page, encoding="utf-8")
-        click.echo(json.dumps(report.as_json(tuple(results), rounds), indent=2) if as_json else page)
+            page.put("a run that has nothing to do", text)
+        click.echo(json.dumps(report.as_json(tuple(results), rounds), indent=2) if as_json else text)
     if problem:
         raise click.ClickException(problem)
 

@@ -1,13 +1,12 @@
-"""The bench's results as docs/performance.md."""
+"""What a run that has nothing to do costs, as a part of docs/performance.md."""
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
+
+from tests.bench.page import machine, taken_on
 
 AIM = 3.0
 
@@ -34,45 +33,23 @@ class Result:
     load: tuple[float, float]
 
 
-def machine() -> dict[str, Any]:
-    """Return what the figures were taken on."""
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-            if line.startswith("model name")
-        ),
-        platform.machine(),
-    )
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+def as_json(results: tuple[Result, ...], rounds: int) -> dict[str, Any]:
+    """Return everything measured, as plain JSON types."""
     return {
-        "processor": model,
-        "cores": os.cpu_count(),
-        "memory_gib": round(memory),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
+        "machine": machine(),
         "date": time.strftime("%Y-%m-%d"),
+        "rounds": rounds,
+        "results": [asdict(result) for result in results],
     }
 
 
-def as_json(results: tuple[Result, ...], rounds: int) -> dict[str, Any]:
-    """Return everything measured, as plain JSON types."""
-    return {"machine": machine(), "rounds": rounds, "results": [asdict(result) for result in results]}
-
-
 def as_markdown(results: tuple[Result, ...], rounds: int) -> str:
-    """Return the page."""
-    here = machine()
+    """Return the part of the page."""
     lines = [
-        "# Performance",
+        "## A run that has nothing to do",
         "",
-        "Written by `tests/bench/converge.py`; do not edit.",
-        "",
-        f"Taken on {here['date']}: {here['cores']} cores ({here['processor']}), {here['memory_gib']} GiB, Linux "
-        f"{here['kernel']}, Python {here['python']}. Controller and nodes share this one machine: the nodes are lab "
-        "nodes (real systemd, sshd, apt, containerd; SIMULATED GPUs), so that the nodes' own work is in every figure "
-        "and the network is next to none. On a network what counts is the last column: each SSH session takes two "
-        "round trips.",
+        f"By `tests/bench/converge.py`, on {time.strftime('%Y-%m-%d')}. {taken_on()} On a network what counts is the "
+        "last column: each SSH session takes two round trips.",
         "",
         f"Every figure is the median of {rounds} runs, all contenders taken in turns; nodes are converged and nothing "
         "is to be done. The floor is the least that reading a node takes: one OpenSSH exec per node, all nodes at "
@@ -83,7 +60,7 @@ def as_markdown(results: tuple[Result, ...], rounds: int) -> str:
     for result in results:
         noun = "node" if result.nodes == 1 else "nodes"
         lines += [
-            f"## {result.nodes} {noun}",
+            f"### {result.nodes} {noun}",
             "",
             f"Load average before {result.load[0]:.1f}, after {result.load[1]:.1f}. The run before, which installs "
             f"what the nodes lack (all of it on new nodes), took {result.converge:.0f} s.",
@@ -97,7 +74,7 @@ def as_markdown(results: tuple[Result, ...], rounds: int) -> str:
             ),
             "",
         ]
-    lines += ["## What is what", ""]
+    lines += ["### What is what", ""]
     meanings = {figure.name: figure.meaning for result in results for figure in result.figures}
     lines += [f"- {name}: {meaning}." for name, meaning in meanings.items()]
     lines += [

@@ -1,0 +1,170 @@
+"""What do a thousand hosts cost the controller? `tests/bench/controller.py`, as root.
+
+Brings up one lab node, converges it, and records what it answers; then `gpunode drift` asks as many SIMULATED hosts as
+told (tests/bench/answering.py), by one process and by as many as it takes by itself. Writes its part of
+docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from facts.node import Node as NodeFact
+from gpunode.probe import batch_command
+from lab import access, nodes
+from lab.errors import LabError
+from lab.state import CHECKOUT, lab_folder
+from tests.bench import contenders, page
+from tests.bench.answering import MARK
+from tests.bench.page import say
+
+_INVENTORY = """
+import runpy
+(_, _data), *_ = runpy.run_path({lab!r})["nodes"]
+_data = {{**_data, "ssh_hostname": "127.0.0.1", "ssh_port": {port}, "ssh_key": {key!r},
+          "ssh_known_hosts_file": {known!r}}}
+lab = [(f"gpu-{{number}}", _data) for number in range({hosts})]
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Hold what a check of `hosts` hosts by `processes` processes cost the controller; None: by itself.
+
+    peak_mib: of the largest process
+    """
+
+    hosts: int
+    processes: int | None
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
+
+    @property
+    def cpu_ms_a_host(self) -> float:
+        """Processor time for each host."""
+        return round(self.cpu_s * 1000 / self.hosts, 2)
+
+
+def recorded() -> bytes:
+    """Return what a converged lab node answers to the question that drift asks."""
+    (node,) = nodes.up(contenders.LAB, 1, "h100-80gb", 2, say)
+    contenders.converge()
+    question = batch_command(NodeFact().command().texts, MARK)
+    done = subprocess.run(
+        [*access.ssh_command(lab_folder(contenders.LAB), node.address), question], capture_output=True, check=True
+    )
+    return done.stdout
+
+
+@contextmanager
+def answering(folder: Path, answer: bytes) -> Iterator[int]:
+    """Serve the answer, and return the port; keys and known hosts are in `folder`."""
+    (folder / "answer").write_bytes(answer)
+    for name in ("host", "client"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
+    command = [sys.executable, "-m", "tests.bench.answering", "answer", "host", "client.pub"]
+    with subprocess.Popen(
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(CHECKOUT)}, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
+    ) as server:  # fmt: skip
+        try:
+            assert server.stdout is not None
+            port = int(server.stdout.readline())
+            key = " ".join((folder / "host.pub").read_text(encoding="utf-8").split()[:2])
+            (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {key}\n", encoding="utf-8")
+            yield port
+        finally:
+            server.kill()
+
+
+def cost(folder: Path, port: int, hosts: int, processes: int | None) -> Cost:
+    """Ask as many hosts; raise BenchError unless each is as it should be."""
+    # pyinfra names the group after the file: the lab's own settings are beside it.
+    inventory = folder / "lab.py"
+    inventory.write_text(
+        _INVENTORY.format(
+            lab=str(CHECKOUT / "inventories" / "lab.py"), port=port, key=str(folder / "client"),
+            known=str(folder / "known_hosts"), hosts=hosts,
+        ),
+        encoding="utf-8",
+    )  # fmt: skip
+    if not (folder / "group_data").exists():
+        (folder / "group_data").symlink_to(CHECKOUT / "inventories" / "group_data")
+    many = [] if processes is None else ["--processes", str(processes)]
+    program = [sys.executable, str(Path(sys.executable).parent / "gpunode"), "drift", "--json", *many, str(inventory)]
+    with (folder / "printed").open("wb") as printed:
+        started = time.monotonic()
+        child = subprocess.Popen(
+            program, cwd=CHECKOUT, env={**os.environ, "GPUNODE_LAB": contenders.LAB}, stdout=printed,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        _, status, used = os.wait4(child.pid, 0)
+        wall = time.monotonic() - started
+        child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        said = (folder / "printed").read_text(encoding="utf-8")
+        raise contenders.BenchError(f"drift of {hosts} hosts ended with exit code {child.returncode}:\n{said[-3000:]}")
+    return Cost(hosts, processes, round(wall, 2), round(used.ru_utime + used.ru_stime, 2), round(used.ru_maxrss / 1024))
+
+
+def as_markdown(costs: list[Cost]) -> str:
+    """Return the part of docs/performance.md."""
+    here = page.machine()
+    lines = [
+        "## What a thousand hosts cost the controller",
+        "",
+        f"By `tests/bench/controller.py`, on {here['cores']} cores ({here['device']}), with SIMULATED hosts: one SSH "
+        "server on this machine, which gives every connection what a lab node answered. Connections and key exchange "
+        "are real, and take their share of the seconds; processor time and memory are those of `gpunode drift` alone, "
+        "memory those of its largest process.",
+        "",
+        "| hosts | processes | seconds | processor seconds | ms a host | peak MiB | KiB a host |",
+        "|---:|---|---:|---:|---:|---:|---:|",
+    ]
+    for each in costs:
+        many = "by itself" if each.processes is None else str(each.processes)
+        memory = "" if each.processes is None else f"{each.peak_mib * 1024 / each.hosts:.0f}"
+        lines.append(
+            f"| {each.hosts} | {many} | {each.wall_s:.1f} | {each.cpu_s:.1f} | {each.cpu_ms_a_host:.1f} "
+            f"| {each.peak_mib:.0f} | {memory} |"
+        )
+    return "\n".join(lines)
+
+
+@click.command()
+@click.option("--hosts", "counts", type=click.IntRange(1), multiple=True, default=(250, 500, 1000), show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--keep", is_flag=True, help="Leave docs/performance.md as it is.")
+def main(counts: tuple[int, ...], as_json: bool, keep: bool) -> None:
+    """Measure what `gpunode drift` of many SIMULATED hosts costs the controller."""
+    try:
+        answer = recorded()
+        with tempfile.TemporaryDirectory(prefix="gpunode-bench-") as name:
+            folder = Path(name)
+            with answering(folder, answer) as port:
+                costs = [cost(folder, port, hosts, many) for hosts in sorted(set(counts)) for many in (1, None)]
+    except (LabError, contenders.BenchError) as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        nodes.down(contenders.LAB, say)
+    text = as_markdown(costs)
+    if not keep:
+        page.put("the controller", text)
+    told = {**page.machine(), "costs": [{**asdict(each), "cpu_ms_a_host": each.cpu_ms_a_host} for each in costs]}
+    click.echo(json.dumps(told, indent=2) if as_json else text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""How long does it take to ask whether every node is still so? `tests/bench/drift.py --nodes 20`, as root.
+
+Brings up a lab of its own, converges it, measures all ways in turns, writes its part of docs/performance.md, and takes
+the lab down.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lab import nodes
+from lab.errors import LabError
+from tests.bench import contenders, page
+from tests.bench.page import say
+
+# The JSON's name of each way's median.
+KEYS = {
+    "floor": "floor_s", "drift": "drift_s", "stock dry run": "pyinfra_dry_s", "ansible check": "ansible_check_s",
+}  # fmt: skip
+# What is aimed at: how much of the floor drift may take, at how many nodes; how much longer the others take.
+AIMS = {20: 1.0, 100: 1.5}
+AIM_PYINFRA, AIM_ANSIBLE = 5.0, 20.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """Hold one number of nodes: seconds of every run by way, the ways' meanings, load before and after."""
+
+    nodes: int
+    seconds: dict[str, tuple[float, ...]]
+    meanings: dict[str, str]
+    load: tuple[float, float]
+
+    def median(self, name: str) -> float | None:
+        """Return a way's median; None where it was not measured."""
+        return round(statistics.median(self.seconds[name]), 3) if name in self.seconds else None
+
+    def times(self, name: str, of: str) -> float | None:
+        """Return how many times as long as `of` a way took."""
+        way, other = self.median(name), self.median(of)
+        return None if way is None or other is None else round(way / other, 2)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the document: it names what the figures were taken on, and no date."""
+        return {
+            **page.machine(),
+            "nodes": self.nodes,
+            **{key: self.median(name) for name, key in KEYS.items()},
+            "drift_by_floor": self.times("drift", "floor"),
+            "pyinfra_dry_by_drift": self.times("stock dry run", "drift"),
+            "ansible_check_by_drift": self.times("ansible check", "drift"),
+            "runs_s": {KEYS[name]: list(taken) for name, taken in self.seconds.items()},
+            "load": list(self.load),
+        }
+
+
+def measure(count: int, rounds: int, ansible_nodes: int) -> Result:
+    """Return the figures for `count` nodes: all ways in turns, after one turn that does not count."""
+    every = nodes.up(contenders.LAB, count, "h100-80gb", 2, say)
+    say(f"{count} nodes converged in {contenders.converge():.1f} s")
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="gpunode-bench-") as folder:
+        contenders.prepare(every, Path(folder), ansible_nodes)
+        found = contenders.drift_contenders(every, Path(folder), ansible_nodes)
+        seconds: dict[str, list[float]] = {each.name: [] for each in found}
+        for turn in range(rounds + 1):
+            for each in found:
+                started = time.monotonic()
+                each.run()
+                if turn:
+                    seconds[each.name].append(round(time.monotonic() - started, 3))
+            if turn:
+                say(f"turn {turn}: " + ", ".join(f"{name} {taken[-1]:.2f}" for name, taken in seconds.items()))
+    meanings = {each.name: each.meaning for each in found}
+    taken = {name: tuple(each) for name, each in seconds.items()}
+    return Result(count, taken, meanings, (load, os.getloadavg()[0]))
+
+
+def as_markdown(results: list[Result], rounds: int) -> str:
+    """Return the part of docs/performance.md."""
+    lines = [
+        "## Is every node still what it should be?",
+        "",
+        f"By `tests/bench/drift.py`. {page.taken_on()}",
+        "",
+        f"Every figure is the median of {rounds} runs, in seconds, all ways taken in turns; the nodes are converged. "
+        f"Aimed at: drift within {AIMS[20]:g} times the floor at 20 nodes and {AIMS[100]:g} times at 100, stock "
+        f"pyinfra at least {AIM_PYINFRA:g} times and ansible {AIM_ANSIBLE:g} times as long as drift.",
+        "",
+        "| nodes | floor | drift | × floor | stock `pyinfra --dry` | × drift | `ansible-playbook --check` | × drift "
+        "| load before, after |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    for each in results:
+        cells = [
+            each.median("floor"), each.median("drift"), each.times("drift", "floor"), each.median("stock dry run"),
+            each.times("stock dry run", "drift"), each.median("ansible check"), each.times("ansible check", "drift"),
+        ]  # fmt: skip
+        told = " | ".join("–" if cell is None else f"{cell:.2f}" for cell in cells)
+        lines.append(f"| {each.nodes} | {told} | {each.load[0]:.1f}, {each.load[1]:.1f} |")
+    lines += ["", *(f"- {name}: {meaning}." for name, meaning in results[0].meanings.items()), ""]
+    return "\n".join(lines)
+
+
+@click.command()
+@click.option("--nodes", "counts", type=click.IntRange(1, 200), multiple=True, default=(1,), show_default=True)
+@click.option("--rounds", type=click.IntRange(3), default=3, show_default=True, help="Runs of each way.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: a document, or a list where --nodes is repeated.")
+@click.option(
+    "--ansible-nodes",
+    type=click.IntRange(0, contenders.ANSIBLE_NODES),
+    default=contenders.ANSIBLE_NODES,
+    show_default=True,
+    help="The most nodes that ansible is measured on: it takes minutes.",
+)
+@click.option("--keep", is_flag=True, help="Leave the lab up, and docs/performance.md as it is.")
+def main(counts: tuple[int, ...], rounds: int, as_json: bool, ansible_nodes: int, keep: bool) -> None:
+    """Measure `gpunode drift` against the floor, stock pyinfra and ansible."""
+    results: list[Result] = []
+    problem = ""
+    try:
+        for count in sorted(set(counts)):
+            results.append(measure(count, rounds, ansible_nodes))
+    except (LabError, contenders.BenchError) as error:
+        problem = str(error)
+    finally:
+        if not keep:
+            nodes.down(contenders.LAB, say)
+    if results:
+        # What was measured before something failed stands.
+        text = as_markdown(results, rounds)
+        if not keep:
+            page.put("drift", text)
+        documents = [each.as_json() for each in results]
+        click.echo(json.dumps(documents[0] if len(counts) == 1 else documents, indent=2) if as_json else text)
+    if problem:
+        raise click.ClickException(problem)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
