@@ -1,0 +1,114 @@
+"""Some forty ways to make a converged node stray: each is found by name, alone, and healed by the next run.
+
+Each node strays in one way at a time; five nodes do so together. SIMULATED: GPUs, driver, nvidia-smi, NVIDIA's
+packages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lab import nodes as lab_nodes
+from lab.nodes import Node
+from tests.molecule.conftest import Run, command, converge, inventory_with
+from tests.molecule.deviations.straying import CONFIG, by_service
+from tests.molecule.deviations.ways import WAYS, asked, rounds
+from tests.molecule.mps.test_mps import UNPACK
+
+ROUNDS = rounds()
+
+
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return an inventory with more settings than the lab's own."""
+    folder = tmp_path_factory.mktemp("ways")
+    return inventory_with(folder, asked(folder))
+
+
+def _drift(inventory: str) -> tuple[Run, dict[str, dict[str, str]]]:
+    """Return host -> "component: what" -> class, of what is not as asked."""
+    run = command("gpunode", "drift", "--json", inventory)
+    return run, {
+        name: {f"{item['component']}: {item['what']}": item["class"] for item in items if item["class"] != "ok"}
+        for name, items in run.findings.items()
+    }
+
+
+def _dry(inventory: str) -> dict[str, set[str]]:
+    """Return host -> operations that `--dry` says would change something."""
+    run = command("pyinfra", "--dry", "--json", inventory, "deploys/gpu_node.py")
+    assert run.code == 0, run.printed
+    found: dict[str, set[str]] = {}
+    for row in run.payload["plan"]:
+        for host in row["hosts_with_change"]:
+            found.setdefault(host, set()).add(row["name"].split(" | ")[-1])
+    return found
+
+
+def _changed(run: Run) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for name, hosts in run.operations("success").items():
+        for host in hosts:
+            found.setdefault(host, set()).add(name)
+    return found
+
+
+def test_the_five_nodes_are_what_is_asked(inventory: str, nodes: tuple[Node, ...]) -> None:
+    mps = next(node for node in nodes if node.name == "gpu-4")
+    assert lab_nodes.run(mps, UNPACK, timeout=180).returncode == 0
+    run = converge(inventory=inventory)
+    assert run.code == 0, run.printed
+    drift, found = _drift(inventory)
+    assert drift.code == 0, found
+    assert _dry(inventory) == {}
+
+
+@pytest.mark.parametrize("ways", ROUNDS, ids=[", ".join(ways.values()) for ways in ROUNDS])
+def test_each_way_is_found_by_name_and_class_alone_and_healed_by_the_next_run_as_dry_says(
+    ways: dict[str, str], inventory: str, nodes: tuple[Node, ...], start_times: Callable[[Node], str]
+) -> None:
+    every = {node.name: node for node in nodes}
+    before = {host: by_service(start_times(every[host])) for host in ways}
+    for host, name in ways.items():
+        done = lab_nodes.run(every[host], f"set -e\n{WAYS[name].harm}")
+        assert done.returncode == 0, (name, done.stdout + done.stderr)
+    drift, found = _drift(inventory)
+    would = _dry(inventory)
+    healing = converge(inventory=inventory)
+    did = _changed(healing)
+    wrong: dict[str, Any] = {}
+    for host, node in every.items():
+        way = WAYS.get(ways.get(host, ""))
+        after = by_service(start_times(node)) if way else {}
+        restarted = {name for name, started in before.get(host, {}).items() if after.get(name) != started}
+        told = {
+            "found": (found[host], way.findings if way else {}),
+            "dry": (would.get(host, set()), set(way.repairs if way.dry is None else way.dry) if way else set()),
+            "did": (did.get(host, set()), set(way.repairs) if way else set()),
+            "restarted": (restarted, set(way.restarts) if way else set()),
+        }
+        wrong |= {f"{ways.get(host, host)}: {what}": pair for what, pair in told.items() if pair[0] != pair[1]}
+    assert wrong == {}, "is, and should be"
+    assert drift.code == 2
+    assert (healing.code, healing.operations("error")) == (0, {}), healing.printed
+    assert _drift(inventory)[0].code == 0
+
+
+def test_a_hand_s_comment_survives_the_repair_of_its_line(nodes: tuple[Node, ...]) -> None:
+    way = "containerd: another default runtime, taken up"
+    (host,) = (host for ways in ROUNDS for host, name in ways.items() if name == way)
+    (node,) = (node for node in nodes if node.name == host)
+    assert 'default_runtime_name = "nvidia"  # by hand' in lab_nodes.run(node, f"cat {CONFIG}").stdout
+
+
+def test_then_nothing_is_left_to_do(
+    inventory: str, nodes: tuple[Node, ...], start_times: Callable[[Node], str]
+) -> None:
+    before = [start_times(node) for node in nodes]
+    assert _dry(inventory) == {}
+    run = converge(inventory=inventory)
+    assert (run.code, run.operations("success")) == (0, {}), run.printed
+    assert [start_times(node) for node in nodes] == before

@@ -1,0 +1,77 @@
+"""What asks changes nothing: a node's files, services and processes are the same before and after. SIMULATED: GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab import nodes as lab_nodes
+from lab.nodes import Node
+from tests.molecule.conftest import LAB, command, inventory_with
+from tests.molecule.deviations.ways import WAYS, asked
+
+STRAYING = (
+    "toolkit: config.toml edited", "toolkit: one library upgraded alone", "docker: stopped",
+    "containerd: another default runtime, not taken up",
+    "cuda: no profile script", "repositories: a key gone", "driver: nvidia_uvm alone not loaded",
+)  # fmt: skip
+# Every file and folder that outlives a boot, with its size, owner, mode and both its times; what every login writes
+# (logs, the lab's own among them) apart.
+FILES = (
+    "find / -xdev \\( -path /var/log -o -path /tmp -o -path /proc -o -path /sys -o -path /dev \\) -prune -o "
+    "-printf '%p %y %s %U:%G %m %T@ %C@ %l\\n' | LC_ALL=C sort"
+)
+RUN = (
+    "find /run -path /run/systemd -prune -o -path /run/user -prune -o -name 'utmp*' -o -printf '%p %y %s %m %T@\\n' "
+    "| LC_ALL=C sort"
+)
+# A login brings units and processes of its own, and takes them away.
+SERVICES = (
+    "systemctl show -p Id,MainPID,ActiveState,UnitFileState,ExecMainStartTimestampMonotonic,NRestarts --all '*.service' "
+    "'*.socket' '*.timer' | grep -v '^$' | paste -d ' ' - - - - - - | grep -vE 'user(-runtime-dir)?@|ssh@' | sort"
+)
+PROCESSES = "ps -e -o pid,lstart,args --no-headers | grep -vE 'sshd|ps -e|grep -|sd-pam|systemd --user|sh -c|bash -c'"
+MODULES = "cat /proc/modules 2>/dev/null; sysctl -a 2>/dev/null | grep -E '^net[.](ipv4.ip_forward|bridge)'"
+STATE = {"files": FILES, "run": RUN, "services": SERVICES, "processes": PROCESSES, "kernel": MODULES}
+ASKED = {
+    "drift": ("gpunode", "drift", "--json"),
+    "dry": ("pyinfra", "--dry"),
+    "plan": ("gpunode", "plan"),
+    "facts": ("gpunode", "facts"),
+}
+
+
+def state(node: Node) -> dict[str, set[str]]:
+    found = {}
+    for name, question in STATE.items():
+        done = lab_nodes.run(node, question)
+        found[name] = set(done.stdout.splitlines())
+    assert all(found[name] for name in ("files", "run", "services", "processes")), found
+    return found
+
+
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return an inventory of the nodes, of which the first strays in many ways."""
+    for way in STRAYING:
+        done = lab_nodes.run(lab_nodes.nodes(LAB)[0], f"set -e\n{WAYS[way].harm}")
+        assert done.returncode == 0, (way, done.stdout + done.stderr)
+    folder = tmp_path_factory.mktemp("read-only")
+    return inventory_with(folder, asked(folder))
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_whoever_asks_leaves_files_services_and_processes_as_they_are(
+    question: str, inventory: str, nodes: tuple[Node, ...]
+) -> None:
+    before = [state(node) for node in nodes]
+    deploy = ("deploys/gpu_node.py",) if question == "dry" else ()
+    run = command(*ASKED[question], inventory, *deploy)
+    assert run.stdout and "Traceback" not in run.printed, run.printed
+    after = [state(node) for node in nodes]
+    changed = {
+        f"{node.name}: {name}": sorted(earlier[name] ^ later[name])
+        for node, earlier, later in zip(nodes, before, after, strict=True)
+        for name in STATE
+        if earlier[name] != later[name]
+    }
+    assert changed == {}

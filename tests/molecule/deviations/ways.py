@@ -1,0 +1,307 @@
+"""Ways in which a converged node strays: how, what drift says of it, and what the next run does about it.
+
+`asked` settings are those of five nodes: three with all that containers need, one with MPS, one with MIG.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tests.molecule.deviations.straying import CONFIG, KEYS, six
+from tests.molecule.mps.test_mps import PROGRAM
+
+_TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
+_DAEMON = "/etc/docker/daemon.json"
+_SIX = six("apt")
+
+# What an operation is called that heals.
+CONTAINERD = "Configure containerd: default runtime nvidia"
+DOCKER = "Configure docker: default runtime nvidia"
+CDI = "Keep a CDI specification of the loaded driver"
+TOOLKIT = "Install NVIDIA container toolkit 1.17.8"
+CUDA = "Install CUDA toolkit 12.9"
+CUDA_KEY, TOOLKIT_KEY = "Trust the cuda repository", "Trust the toolkit repository"
+MPS = "Run the MPS control daemon"
+MIG = "Divide the GPUs by MIG configuration mixed"
+
+
+@dataclass(frozen=True)
+class Way:
+    """Hold how a node strays, and what follows.
+
+    findings: "component: what" -> class, all that drift finds not to be as asked
+    repairs: the operations that heal, all that a run changes
+    restarts: the services that start anew, or again
+    dry: what `--dry` names, where one operation spares another its work in a run
+    """
+
+    harm: str
+    findings: dict[str, str]
+    repairs: tuple[str, ...]
+    restarts: tuple[str, ...] = ()
+    dry: tuple[str, ...] | None = None
+
+
+def drifts(*what: str) -> dict[str, str]:
+    """Return findings that are all drift."""
+    return dict.fromkeys(what, "drift")
+
+
+def _in_containerd(before: str, after: str, restarted: bool = True) -> str:
+    restart = "\nsystemctl restart containerd" if restarted else ""
+    return f"grep -q '{before}' {CONFIG} && sed -i 's/{before}/{after}/' {CONFIG}{restart}"
+
+
+def _in_docker(change: str) -> str:
+    return f"""python3 - <<'END'
+import json, pathlib
+path = pathlib.Path("{_DAEMON}")
+found = json.loads(path.read_text())
+{change}
+path.write_text(json.dumps(found))
+END
+systemctl restart docker"""
+
+
+CONTAINERS = {
+    # The toolkit's packages and its own files.
+    "toolkit: all packages downgraded": Way(
+        _SIX["a package downgraded"].harm.replace("install", "install --allow-change-held-packages", 1),
+        drifts("toolkit: nvidia-container-toolkit"),
+        (TOOLKIT,),
+    ),
+    "toolkit: one library upgraded alone": Way(
+        "apt-get install --allow-change-held-packages -q -y libnvidia-container1=1.18.0-1",
+        drifts("toolkit: packages"),
+        (TOOLKIT,),
+    ),
+    "toolkit: no longer held": Way(
+        "apt-mark unhold libnvidia-container1", drifts("toolkit: held packages"), ("Hold the container toolkit",)
+    ),
+    "toolkit: config.toml edited": Way(
+        f"grep -q '^accept-nvidia-visible-devices-as-volume-mounts = true' {_TOOLKIT} && "
+        f"sed -i '/^accept-nvidia-visible-devices-as-volume-mounts/s/true/false/' {_TOOLKIT}",
+        drifts("toolkit: config.toml"),
+        ("Configure the container toolkit",),
+    ),
+    "toolkit: a CDI specification of an older driver": Way(
+        "sed -i s/580.95.05/570.172.08/g /etc/cdi/nvidia.yaml", drifts("toolkit: CDI specification"), (CDI,)
+    ),
+    "toolkit: no CDI specification": Way(
+        "rm -f /etc/cdi/nvidia.yaml /var/run/cdi/nvidia.yaml", drifts("toolkit: CDI specification"), (CDI,)
+    ),
+    "toolkit: a device without its link": Way(
+        "rm /dev/char/195:0", drifts("toolkit: device links"), ("Link NVIDIA's devices in /dev/char",)
+    ),
+    "toolkit: no udev rule": Way(
+        "rm /etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules",
+        drifts("toolkit: device links"),
+        ("Link NVIDIA's devices in /dev/char whenever the driver is loaded",),
+    ),
+    # containerd: what it runs by, and that it runs.
+    "containerd: another default runtime, taken up": Way(
+        _in_containerd('default_runtime_name = "nvidia"', 'default_runtime_name = "runc"  # by hand'),
+        drifts("containerd: default runtime"),
+        (CONTAINERD,),
+        ("containerd.service",),
+    ),
+    "containerd: another default runtime, not taken up": Way(
+        _in_containerd('default_runtime_name = "nvidia"', 'default_runtime_name = "runc"', restarted=False),
+        {"containerd: default runtime": "drift", "containerd: running configuration": "restart pending"},
+        (CONTAINERD,),
+    ),
+    "containerd: cgroups not systemd's": Way(
+        _in_containerd("SystemdCgroup = true", "SystemdCgroup = false"),
+        drifts("containerd: SystemdCgroup of runc", "containerd: SystemdCgroup of nvidia"),
+        (CONTAINERD,),
+        ("containerd.service",),
+    ),
+    "containerd: the CRI plugin switched off": Way(
+        f"sed -i '1i disabled_plugins = [\"cri\"]' {CONFIG}; systemctl restart containerd",
+        drifts("containerd: CRI plugin"),
+        (CONTAINERD,),
+        ("containerd.service",),
+    ),
+    "containerd: stopped": Way(
+        "systemctl stop containerd",
+        drifts("containerd: service"),
+        ("Run containerd, now and at boot",),
+        ("containerd.service",),
+    ),
+    "containerd: not started at boot": Way(
+        "systemctl disable -q containerd",
+        drifts("containerd: starts at boot"),
+        ("Run containerd, now and at boot",),
+    ),
+    "containerd: a kernel parameter changed": Way(
+        "sysctl -q -w net.ipv4.ip_forward=0",
+        drifts("containerd: sysctl net.ipv4.ip_forward"),
+        ("Set what Kubernetes needs of the kernel",),
+    ),
+    # docker.
+    "docker: stopped": Way(
+        "systemctl stop docker.socket docker",
+        drifts("docker: service"),
+        ("Run docker, now and at boot",),
+        ("docker.service",),
+    ),
+    "docker: not started at boot": Way(
+        "systemctl disable -q docker", drifts("docker: starts at boot"), ("Run docker, now and at boot",)
+    ),
+    "docker: another default runtime": Way(
+        _in_docker('found["default-runtime"] = "runc"'), drifts("docker: default runtime"), (DOCKER,)
+    ),
+    "docker: runtime nvidia unknown": Way(
+        _in_docker('del found["default-runtime"], found["runtimes"]'),
+        drifts("docker: default runtime", "docker: runtime nvidia"),
+        (DOCKER,),
+    ),
+    "docker: cgroups not systemd's": Way(
+        _in_docker('found["exec-opts"] = ["native.cgroupdriver=cgroupfs"]'),
+        drifts("docker: cgroup driver"),
+        (DOCKER,),
+        ("docker.service",),
+    ),
+    # CUDA.
+    "cuda: no profile script": Way(
+        "rm /etc/profile.d/cuda.sh", drifts("cuda: profile script"), ("Put CUDA on the PATH",)
+    ),
+    "cuda: another default": Way(
+        "mkdir -p /usr/local/cuda-12.4 && ln -sfn cuda-12.4 /usr/local/cuda",
+        drifts("cuda: /usr/local/cuda", "cuda: nvcc"),
+        ("Point /usr/local/cuda at 12.9",),
+    ),
+    "cuda: its package removed": Way(
+        "apt-get remove -q -y cuda-toolkit-12-9",
+        drifts("cuda: toolkit", "cuda: /usr/local/cuda", "cuda: nvcc"),
+        (CUDA,),
+    ),
+    # Repositories and their keys.
+    "repositories: a key replaced": Way(
+        _SIX["a key file replaced"].harm, drifts("repositories: key of toolkit"), (TOOLKIT_KEY,)
+    ),
+    "repositories: a key gone": Way(
+        "rm /usr/share/keyrings/gpunode-cuda.gpg", drifts("repositories: key of cuda"), (CUDA_KEY,)
+    ),
+    "repositories: a keyring opened to everybody": Way(
+        f"chmod 666 {KEYS['apt']}", drifts("repositories: keyring of toolkit"), (TOOLKIT_KEY,)
+    ),
+    "repositories: a keyring given away": Way(
+        f"chown operator {KEYS['apt']}", drifts("repositories: keyring of toolkit"), (TOOLKIT_KEY,)
+    ),
+    # The driver.
+    "driver: not loaded": Way(
+        "rmmod nvidia_uvm; rmmod nvidia",
+        drifts("driver: loaded module", "driver: GPUs by nvidia-smi"),
+        ("After a reboot, load the NVIDIA kernel modules",),
+    ),
+    "driver: nvidia_uvm alone not loaded": Way(
+        "rmmod nvidia_uvm", drifts("driver: nvidia_uvm"), ("After a reboot, load the NVIDIA kernel modules",)
+    ),
+    "driver: no longer held": Way("apt-mark unhold nvidia-open", drifts("driver: held"), ("Hold the NVIDIA driver",)),
+    "driver: persistence daemon stopped": Way(
+        "systemctl stop nvidia-persistenced",
+        drifts("driver: service nvidia-persistenced"),
+        ("Run the persistence daemon, now and at boot",),
+        ("nvidia-persistenced.service",),
+    ),
+    "driver: persistence daemon not started at boot": Way(
+        "systemctl disable -q nvidia-persistenced",
+        drifts("driver: service nvidia-persistenced"),
+        ("Run the persistence daemon, now and at boot",),
+    ),
+}
+_ASK = f"CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps {PROGRAM}"
+SHARED = {
+    "mps: stopped": Way(
+        "systemctl stop nvidia-mps",
+        drifts("mps: service nvidia-mps.service", "mps: compute mode of GPU 0", "mps: compute mode of GPU 1"),
+        (MPS,),
+        ("nvidia-mps.service",),
+    ),
+    "mps: not started at boot": Way(
+        "systemctl disable -q nvidia-mps", drifts("mps: starts at boot: nvidia-mps.service"), (MPS,)
+    ),
+    "mps: another percentage of threads": Way(
+        f"echo set_default_active_thread_percentage 10 | {_ASK}",
+        drifts("mps: daemon node, active_thread_percentage"),
+        (MPS,),
+    ),
+    "mps: another limit of memory": Way(
+        f"echo set_default_device_pinned_mem_limit 1 1G | {_ASK}",
+        drifts("mps: daemon node, device_pinned_mem_limit 1"),
+        (MPS,),
+    ),
+    "mps: another compute mode": Way("nvidia-smi -i 0 -c DEFAULT", drifts("mps: compute mode of GPU 0"), (MPS,)),
+    "mps: its unit newer than what runs": Way(
+        "echo '# by hand' >> /etc/systemd/system/nvidia-mps.service",
+        {"mps: running configuration nvidia-mps.service": "restart pending"},
+        (MPS,),
+        ("nvidia-mps.service",),
+    ),
+}
+_LAYOUT = {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}
+DIVIDED = {
+    "mig: an instance gone": Way(
+        "set -- $(nvidia-smi mig -lgip >/dev/null; nvidia-smi mig -i 0 -lgi | awk '/1g.10gb/ {print $6; exit}')\n"
+        'nvidia-smi mig -i 0 -gi "$1" -dci && nvidia-smi mig -i 0 -gi "$1" -dgi',
+        drifts("mig: MIG instances of GPU 0"),
+        (MIG,),
+    ),
+    "mig: all instances gone": Way(
+        "nvidia-smi mig -i 0 -dci && nvidia-smi mig -i 0 -dgi", drifts("mig: MIG instances of GPU 0"), (MIG,)
+    ),
+    "mig: another GPU divided": Way(
+        "nvidia-smi -i 1 -mig 1",
+        drifts("mig: MIG mode of GPU 1"),
+        (MIG,),
+    ),
+    "mig: no layout for the next boot": Way(
+        "rm /var/lib/gpunode/mig/layout", drifts("mig: layout for the next boot"), (MIG,)
+    ),
+    "mig: not brought back at boot": Way(
+        "systemctl disable -q gpunode-mig-layout.service",
+        drifts("mig: starts at boot: gpunode-mig-layout.service"),
+        (MIG,),
+    ),
+}  # fmt: skip
+
+
+def asked(folder: Path) -> dict[str, dict[str, object]]:
+    """Return host -> its settings beside the lab's own; what MIG's name is for is written into `folder`."""
+    first = {"devices": [0], "mig-enabled": True, "mig-devices": _LAYOUT}
+    declared = {"version": "v1", "mig-configs": {"mixed": [first, {"devices": [1], "mig-enabled": False}]}}
+    (folder / "mig.yaml").write_text(yaml.safe_dump(declared))
+    # A group of that name has no data of the lab's.
+    driver = {"version": "580.95.05", "flavour": "open"}
+    containers: dict[str, object] = {
+        "driver": driver,
+        "cuda": {"version": "12.9"},
+        "toolkit": {"version": "1.17.8", "hold": True, "preset": "shared", "cdi": "generate"},
+        "containerd": {"source": "distribution", "default_runtime": "nvidia", "kubernetes_sysctls": True},
+        "docker": {"enabled": True},
+    }
+    alone: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
+    alone["driver"] = driver
+    shared = {"enabled": True, "active_thread_percentage": "50", "memory_limit": "8G", "clients": 8}
+    return {
+        **dict.fromkeys(("gpu-1", "gpu-2", "gpu-3"), containers),
+        "gpu-4": {**alone, "mps": shared},
+        "gpu-5": {**alone, "mig": {"config": "mixed", "file": str(folder / "mig.yaml")}},
+    }
+
+
+def rounds() -> list[dict[str, str]]:
+    """Return host -> name of its way, for each round: one way a node, so that each is told alone."""
+    names = list(CONTAINERS)
+    places = {
+        **{f"gpu-{number + 1}": names[number::3] for number in range(3)}, "gpu-4": [*SHARED], "gpu-5": [*DIVIDED],
+    }  # fmt: skip
+    many = max(map(len, places.values()))
+    return [{host: ways[at] for host, ways in places.items() if at < len(ways)} for at in range(many)]
+
+
+WAYS = {**CONTAINERS, **SHARED, **DIVIDED}
