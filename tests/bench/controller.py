@@ -1,7 +1,7 @@
 """What do a thousand hosts cost the controller? `tests/bench/controller.py`, as root.
 
 Brings up one lab node, converges it, and records what it answers; then `gpunode drift` asks as many SIMULATED hosts as
-told (tests/bench/answering.py), by one process and by as many as it takes by itself. Writes its part of
+told (tests/answering.py), by one process and by as many as it takes by itself. Writes its part of
 docs/performance.md.
 """
 
@@ -13,29 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
-from facts.node import Node as NodeFact
-from gpunode.probe import batch_command
-from lab import access, nodes
+from lab import nodes
 from lab.errors import LabError
-from lab.state import CHECKOUT, lab_folder
+from lab.state import CHECKOUT
+from tests.answering import answering, inventory, recorded
 from tests.bench import contenders, page
-from tests.bench.answering import MARK
 from tests.bench.page import say
-
-_INVENTORY = """
-import runpy
-(_, _data), *_ = runpy.run_path({lab!r})["nodes"]
-_data = {{**_data, "ssh_hostname": "127.0.0.1", "ssh_port": {port}, "ssh_key": {key!r},
-          "ssh_known_hosts_file": {known!r}}}
-lab = [(f"gpu-{{number}}", _data) for number in range({hosts})]
-"""
 
 
 @dataclass(frozen=True)
@@ -57,58 +45,15 @@ class Cost:
         return round(self.cpu_s * 1000 / self.hosts, 2)
 
 
-def recorded() -> bytes:
-    """Return what a converged lab node answers to the question that drift asks."""
-    (node,) = nodes.up(contenders.LAB, 1, "h100-80gb", 2, say)
-    contenders.converge()
-    question = batch_command(NodeFact().command().texts, MARK)
-    done = subprocess.run(
-        [*access.ssh_command(lab_folder(contenders.LAB), node.address), question], capture_output=True, check=True
-    )
-    return done.stdout
-
-
-@contextmanager
-def answering(folder: Path, answer: bytes) -> Iterator[int]:
-    """Serve the answer, and return the port; keys and known hosts are in `folder`."""
-    (folder / "answer").write_bytes(answer)
-    for name in ("host", "client"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
-    command = [sys.executable, "-m", "tests.bench.answering", "answer", "host", "client.pub"]
-    with subprocess.Popen(
-        command, cwd=folder, env={**os.environ, "PYTHONPATH": str(CHECKOUT)}, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, text=True,
-    ) as server:  # fmt: skip
-        try:
-            assert server.stdout is not None
-            port = int(server.stdout.readline())
-            key = " ".join((folder / "host.pub").read_text(encoding="utf-8").split()[:2])
-            (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {key}\n", encoding="utf-8")
-            yield port
-        finally:
-            server.kill()
-
-
-def cost(folder: Path, port: int, hosts: int, processes: int | None) -> Cost:
+def cost(folder: Path, data: dict[str, object], hosts: int, processes: int | None) -> Cost:
     """Ask as many hosts; raise BenchError unless each is as it should be."""
-    # pyinfra names the group after the file: the lab's own settings are beside it.
-    inventory = folder / "lab.py"
-    inventory.write_text(
-        _INVENTORY.format(
-            lab=str(CHECKOUT / "inventories" / "lab.py"), port=port, key=str(folder / "client"),
-            known=str(folder / "known_hosts"), hosts=hosts,
-        ),
-        encoding="utf-8",
-    )  # fmt: skip
-    if not (folder / "group_data").exists():
-        (folder / "group_data").symlink_to(CHECKOUT / "inventories" / "group_data")
+    path = inventory(folder, contenders.LAB, {f"gpu-{number}": data for number in range(hosts)})
     many = [] if processes is None else ["--processes", str(processes)]
-    program = [sys.executable, str(Path(sys.executable).parent / "gpunode"), "drift", "--json", *many, str(inventory)]
+    program = [sys.executable, str(Path(sys.executable).parent / "gpunode"), "drift", "--json", *many, str(path)]
     with (folder / "printed").open("wb") as printed:
         started = time.monotonic()
         child = subprocess.Popen(
-            program, cwd=CHECKOUT, env={**os.environ, "GPUNODE_LAB": contenders.LAB}, stdout=printed,
-            stderr=subprocess.STDOUT,
+            program, cwd=CHECKOUT, stdout=printed, stderr=subprocess.STDOUT
         )  # fmt: skip
         _, status, used = os.wait4(child.pid, 0)
         wall = time.monotonic() - started
@@ -150,11 +95,12 @@ def as_markdown(costs: list[Cost]) -> str:
 def main(counts: tuple[int, ...], as_json: bool, keep: bool) -> None:
     """Measure what `gpunode drift` of many SIMULATED hosts costs the controller."""
     try:
-        answer = recorded()
+        (node,) = nodes.up(contenders.LAB, 1, "h100-80gb", 2, say)
+        contenders.converge()
         with tempfile.TemporaryDirectory(prefix="gpunode-bench-") as name:
             folder = Path(name)
-            with answering(folder, answer) as port:
-                costs = [cost(folder, port, hosts, many) for hosts in sorted(set(counts)) for many in (1, None)]
+            with answering(folder, recorded(node)) as data:
+                costs = [cost(folder, data, hosts, many) for hosts in sorted(set(counts)) for many in (1, None)]
     except (LabError, contenders.BenchError) as error:
         raise click.ClickException(str(error)) from None
     finally:

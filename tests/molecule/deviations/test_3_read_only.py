@@ -26,8 +26,9 @@ RUN = (
 )
 # A login brings units and processes of its own, and takes them away.
 SERVICES = (
-    "systemctl show -p Id,MainPID,ActiveState,UnitFileState,ExecMainStartTimestampMonotonic,NRestarts --all '*.service' "
-    "'*.socket' '*.timer' | grep -v '^$' | paste -d ' ' - - - - - - | grep -vE 'user(-runtime-dir)?@|ssh@' | sort"
+    "systemctl show -p Id,MainPID,ActiveState,UnitFileState,ExecMainStartTimestampMonotonic,NRestarts --all "
+    "'*.service' '*.socket' '*.timer' | grep -v '^$' | paste -d ' ' - - - - - - "
+    "| grep -vE 'user(-runtime-dir)?@|ssh@' | sort"
 )
 PROCESSES = "ps -e -o pid,lstart,args --no-headers | grep -vE 'sshd|ps -e|grep -|sd-pam|systemd --user|sh -c|bash -c'"
 MODULES = "cat /proc/modules 2>/dev/null; sysctl -a 2>/dev/null | grep -E '^net[.](ipv4.ip_forward|bridge)'"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import runpy
 import shlex
+import time
 from pathlib import Path
 
 import pytest
 
 from lab import nodes as lab_nodes
 from lab.nodes import Node
-from tests.molecule.conftest import CHECKOUT, Run, command, converge, inventory_with
+from tests.answering import answering, inventory, recorded
+from tests.molecule.conftest import CHECKOUT, LAB, Run, command, converge, inventory_with
 
 WRONG: dict[str, dict[str, object]] = {
     "gpu-1": {"driver": {"flavour": "opne"}, "cuda": {"version": 12.9}},
@@ -139,3 +141,26 @@ def test_several_processes_read_the_nodes_as_one_does(tmp_path: Path) -> None:
     several = command("gpunode", "drift", "--json", "--processes", "3", inventory)
     assert several.findings == one.findings
     assert {item["class"] for item in several.findings["gpu-1"]} == {"ok"}
+
+
+def test_of_a_hundred_hosts_two_down_one_hanging_and_one_with_a_broken_shell_are_told_and_hold_up_no_other(
+    tmp_path: Path, nodes: tuple[Node, ...]
+) -> None:
+    # SIMULATED hosts: an SSH server that gives each what the good node answers.
+    with answering(tmp_path, recorded(nodes[0])) as data:
+        hosts = {f"gpu-{number}": dict(data) for number in range(100)}
+        down, hangs, broken = ("gpu-7", "gpu-93"), "gpu-40", "gpu-41"
+        for name in down:
+            hosts[name] |= {"ssh_port": 1, "ssh_connect_retries": 0}
+        hosts[hangs]["ssh_user"], hosts[broken]["ssh_user"] = "hangs", "broken"
+        path = inventory(tmp_path, LAB, hosts, group="none")
+        started = time.monotonic()
+        run = command("gpunode", "drift", "--json", "--timeout", "30", str(path))
+        seconds = time.monotonic() - started
+    assert run.code == 1 and "Traceback" not in run.printed, run.printed
+    classes = {name: {item["class"] for item in items} for name, items in run.findings.items()}
+    wrong = dict.fromkeys((*down, hangs), "unreachable") | {broken: "error"}
+    assert classes == {name: {wrong.get(name, "ok")} for name in hosts}
+    assert [item["cause"] for item in run.findings[hangs]] == ["no answer within 30 s"]
+    # Connections are made before the clock of an answer runs.
+    assert seconds < 60
