@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from gpunode.reference import drift, plan, settings
+from gpunode.reference import drift, findings, plan, rollout, settings
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings.document,
     "plan.md": plan.document,
     "drift.md": drift.document,
+    "findings.md": findings.document,
+    "rollout.md": rollout.document,
 }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gpunode.findings import ExitCode, Finding, verdict
+from gpunode.findings import ExitCode, Finding, FindingClass, verdict
+from gpunode.rollout.entries import Policy
 from gpunode.rollout.progress import Progress, WaveRecord, waves_to_come
 from gpunode.rollout.wave_run import log_of
 
@@ -65,3 +66,39 @@ def _wave(record: WaveRecord, files: Path | None) -> dict[str, Any]:
 
 def _node(outcome: dict[str, Any]) -> dict[str, Any]:
     return {"class": outcome.pop("finding_class"), **outcome}
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of the document."""
+    text, maybe, names = (
+        {"type": "string"},
+        {"type": ["string", "null"]},
+        {"type": "array", "items": {"type": "string"}},
+    )
+    kind = {"enum": ["canary", "wave", "retry"]}
+    number = {"type": "integer", "minimum": 1}
+    classes = {"enum": [item.value for item in FindingClass]}
+    node = _object({"class": classes, "passed": {"type": "boolean"}, "reason": maybe, "remedy": maybe})
+    nodes = {"type": "object", "additionalProperties": {"anyOf": [node, {"type": "null"}]}}
+    wave = {"number": number, "kind": kind, "begun": text, "ended": maybe, "log": maybe, "nodes": nodes}
+    left_out = _object({"class": classes, "reason": text})
+    keys = {
+        "schema": {"const": SCHEMA},
+        "gpunode": text,
+        "inventory": text,
+        "state": {"enum": ["planned", "at work", "finished", "stopped", "paused", "interrupted"]},
+        "reason": maybe,
+        "exit_code": {"enum": [0, 1, 2]},
+        "gate": names,
+        "policy": Policy.model_json_schema(),
+        "journal": maybe,
+        "waves": {"type": "array", "items": _object(wave)},
+        "to_come": {"type": "array", "items": _object({"number": number, "kind": kind, "nodes": names})},
+        "untouched": names,
+        "left_out": {"type": "object", "additionalProperties": left_out},
+    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_object(keys)}
+
+
+def _object(keys: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": list(keys), "properties": keys}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -100,3 +100,8 @@ _ENTRY: TypeAdapter[Begun | WaveBegun | WaveEnded | Ended | Resumed] = TypeAdapt
 def read_entry(line: bytes) -> Begun | WaveBegun | WaveEnded | Ended | Resumed:
     """Return the entry in a line; raise pydantic's ValidationError, a ValueError."""
     return _ENTRY.validate_json(line)
+
+
+def journal_schema() -> dict[str, Any]:
+    """Return the JSON schema of a journal's line."""
+    return _ENTRY.json_schema()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 from tests.molecule.conftest import CHECKOUT
@@ -17,3 +18,17 @@ def copied(folder: Path, *shared: str) -> Path:
     for name in shared:
         (folder / name).symlink_to(CHECKOUT / name)
     return folder
+
+
+def with_origin(checkout: Path, origin: Path) -> None:
+    """Make a copy a clone of `origin`, a repository that holds the same and is made of it."""
+    for command in (
+        ("init", "-q", "-b", "main"),
+        ("add", "-A"),
+        ("-c", "user.name=reader", "-c", "user.email=reader@example.org", "commit", "-q", "-m", "as cloned"),
+        ("clone", "-q", "--bare", ".", str(origin)),
+        ("remote", "add", "origin", str(origin)),
+        ("fetch", "-q", "origin"),
+        ("branch", "-q", "--set-upstream-to=origin/main"),
+    ):
+        subprocess.run(["git", *command], cwd=checkout, check=True)

@@ -13,6 +13,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
@@ -20,6 +21,7 @@ from facts.node import Node
 from gpunode import cli, drift, fleet
 from gpunode.findings import FindingClass
 from gpunode.rollout import wave_run
+from gpunode.rollout.document import schema
 from tests.unit.simulated_rollout import Lab
 from tests.unit.test_how_to import snippet
 
@@ -53,6 +55,7 @@ def document(*options: str) -> dict[str, Any]:
     done = rollout("--json", *options)
     found: dict[str, Any] = json.loads(done.stdout)
     assert found["exit_code"] == done.exit_code
+    jsonschema.validate(found, schema())
     return found
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from gpunode.rollout.asked import Asked, difference, fingerprints
 from gpunode.rollout.choice import sorted_out
 from gpunode.rollout.conduct import Hands, conduct
 from gpunode.rollout.document import exit_code
-from gpunode.rollout.entries import Ended, Outcome, Resumed, WaveBegun, WaveEnded
+from gpunode.rollout.entries import Ended, Outcome, Resumed, WaveBegun, WaveEnded, journal_schema
 from gpunode.rollout.gate import RunResult
 from gpunode.rollout.journal import Journal, JournalError
 from gpunode.rollout.opening import ChangedError, refuse_beside, resumable
@@ -52,6 +54,8 @@ def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
     content, known = written(tmp_path)
     assert Journal(tmp_path / "whole").progress == known[-1]
     assert content.count(b"\n") == len(ENTRIES)
+    for line in content.splitlines():
+        jsonschema.validate(json.loads(line), journal_schema())
     assert (tmp_path / "whole").stat().st_mode & 0o777 == 0o600
 
 
