@@ -69,7 +69,8 @@ def driver(tmp_path: Path) -> Driver:
 
 
 def out(machine: VirtualMachine, text: str) -> str:
-    done = vm.run(machine, text, timeout=600)
+    # apt unpacks a kernel and its headers: emulated, on a busy machine, that has taken more than ten minutes.
+    done = vm.run(machine, text, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 
