@@ -23,11 +23,13 @@ from gpunode import hooks, tables
 from gpunode.device_plugin.rollout import Rollout, rollout
 from gpunode.inventory import validate_state
 from gpunode.machine import Machine
-from gpunode.preflight import cautions, refusals
+from gpunode.mig.label import asks, by_label
+from gpunode.preflight import Refusal, cautions, refusals
 from gpunode.reading import Unknown
 from gpunode.settings import Settings, settings_from
 from gpunode.tables import Distribution
 from operations.announcement import announcing
+from operations.control_plane import cluster_nodes
 from operations.refusal import refuse
 
 # Only what the run itself does not change is read from it: system, architecture, GPUs.
@@ -57,6 +59,8 @@ def _judged() -> tuple[Machine | None, list[str]]:
     reading = host.get_fact(MachineFact)
     if isinstance(reading, Unknown):
         return None, [f"preflight: {reading.reason}"]
+    if isinstance(asked := _asked(), Refusal | Unknown):
+        return None, [str(asked) if isinstance(asked, Refusal) else f"mig: {asked.reason}"]
     found = refusals(settings(), reading)
     for item in cautions(settings(), reading):
         host.log(f"caution: {item}")
@@ -64,8 +68,17 @@ def _judged() -> tuple[Machine | None, list[str]]:
 
 
 def settings() -> Settings:
-    """Return this host's validated settings."""
-    return settings_from(host.data.dict())
+    """Return this host's validated settings, with what its label in the cluster says where that is asked for."""
+    found = _asked()
+    if isinstance(found, Refusal | Unknown):
+        raise RuntimeError(f"{host.name} was not accepted")
+    return found
+
+
+def _asked() -> Settings | Refusal | Unknown:
+    found = settings_from(host.data.dict())
+    # The cluster is asked once in a run, and only where somebody leaves something to it.
+    return by_label(host.name, found, cluster_nodes(found.kubernetes)) if asks(found) else found
 
 
 def everyone() -> Mapping[str, Settings]:

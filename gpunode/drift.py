@@ -9,6 +9,7 @@ from facts.node import Node as NodeFact
 from gpunode import fleet
 from gpunode.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet import Answer
+from gpunode.labelled import labelled
 from gpunode.node import Node
 from gpunode.preflight import refusals
 from gpunode.reading import Unknown
@@ -24,7 +25,7 @@ def inspect(
 ) -> tuple[NodeReport, ...]:
     """Return a report per host of the inventory, read as by fleet.read; raise SettingsError before any connection."""
     answers = fleet.read(inventory_path, NodeFact, watch, seconds=seconds, processes=processes, only=only)
-    return tuple(contained_report(answer) for answer in answers)
+    return tuple(contained_report(answer) for answer in labelled(inventory_path, answers))
 
 
 def contained_report(answer: Answer[Node]) -> NodeReport:
@@ -49,7 +50,7 @@ def _report(answer: Answer[Node]) -> NodeReport:
             "node", FindingClass.ERROR, "state", "unreadable", "readable", answer.reason, "look at the node"
         )
         return NodeReport(answer.name, (finding,))
-    refused = refusals(answer.settings, answer.reading.machine)
+    refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading.machine)
     unsupported = tuple(
         Finding(
             item.component, FindingClass.UNSUPPORTED, "preflight", None, None, item.reason, item.remedy, item.source

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -26,6 +26,7 @@ from pyinfra.context import ctx_config, ctx_host, ctx_inventory, ctx_state
 from facts.base import NodeFact
 from gpunode import hooks, shards
 from gpunode.inventory import foreign_names, load_inventory
+from gpunode.preflight.verdicts import Refusal
 from gpunode.reading import Reading, Unknown
 from gpunode.settings import Settings, check_hosts
 
@@ -37,13 +38,15 @@ T = TypeVar("T", bound=Reading)
 class Answer(Generic[T]):
     """Hold one host's settings and what it answered; `reason` says why it was not reached, or not understood.
 
-    `reading` is None where the host was not reached, and Unknown where its answer cannot be used.
+    `reading` is None where the host was not reached, and Unknown where its answer cannot be used. `refusal` is what the
+    cluster's label of it asks for and nobody can have (gpunode/labelled.py).
     """
 
     name: str
     settings: Settings
     reading: T | Unknown | None
     reason: str | None
+    refusal: Refusal | None = None
 
 
 # Seconds within which a node answers everything that is asked of it. Each command of a probe ends sooner; this is for a
@@ -133,6 +136,22 @@ def read_here(
 def _rows(
     inventory: Inventory, fact: type[NodeFact[Any]], names: list[str], seconds: float, step: Callable[[], None]
 ) -> list[shards.Row]:
+    connect_errors, fact_errors = _ConnectErrors(step), _FactErrors()
+    logger = logging.getLogger("pyinfra")
+    logger.addHandler(fact_errors)
+    try:
+        with connected(inventory, names, connect_errors) as state:
+            readings = _readings(state, fact, seconds, step)
+            return [_row(name, readings.get(name), connect_errors, fact_errors) for name in names]
+    finally:
+        logger.removeHandler(fact_errors)
+
+
+@contextlib.contextmanager
+def connected(
+    inventory: Inventory, names: Collection[str], watcher: BaseStateCallback | None = None
+) -> Iterator[State]:
+    """Connect to the named hosts of an inventory, those that can be reached; one inventory at a time."""
     hooks.install()
     state = State(check_for_changes=False)
     state.cwd = str(Path.cwd())
@@ -141,23 +160,19 @@ def _rows(
     ctx_inventory.set(inventory)
     ctx_config.set(config)
     state.init(inventory, config, initial_limit=[host for host in inventory if host.name in set(names)])
-    connect_errors, fact_errors = _ConnectErrors(step), _FactErrors()
-    state.add_callback_handler(connect_errors)
-    logger = logging.getLogger("pyinfra")
-    logger.addHandler(fact_errors)
+    if watcher is not None:
+        state.add_callback_handler(watcher)
     # It tells of each connection that fails by a traceback, where nobody listens; the reason is told once, by pyinfra.
     logging.getLogger("paramiko").addHandler(logging.NullHandler())
-    logger.propagate = False
+    logging.getLogger("pyinfra").propagate = False
     try:
         state.set_stage(StateStage.Connect)
-        # Raised where no host is left: each has its reason in connect_errors.
+        # Raised where no host is left: each has its reason in its callback.
         with contextlib.suppress(PyinfraError):
             connect_all(state)
         state.set_stage(StateStage.Prepare)
-        readings = _readings(state, fact, seconds, step)
-        return [_row(name, readings.get(name), connect_errors, fact_errors) for name in names]
+        yield state
     finally:
-        logger.removeHandler(fact_errors)
         disconnect_all(state)
 
 

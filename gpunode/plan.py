@@ -74,6 +74,11 @@ class Plan(Reading):
         return {"verdict": self.verdict, "disturbs": self.disturbs.name, **super().to_json()}
 
 
+def refused_plan(refusal: Refusal) -> Plan:
+    """Return the plan for a node that is refused before anything of it is judged."""
+    return Plan((refusal,), (), ())
+
+
 def plan(settings: Settings, node: Node, today: date | None = None) -> Plan:
     """Return the plan for one node; a refused node has no steps, for nothing will be done to it."""
     settings = on_system(settings, node.operating_system)

@@ -149,6 +149,9 @@ def layout(asked: MigSettings, gpus: Sequence[PciGpu], allowed: str, timeout: in
     """
     yield from settled(TRANSACTION)
     boot: MigBoot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
+    if asked.config is None and asked.config_from_label:
+        host.noop("the node has no label nvidia.com/mig.config: MIG is left as it is")
+        return
     if asked.config is None:
         if boot.is_there:
             yield _forget()

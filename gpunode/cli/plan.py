@@ -13,6 +13,8 @@ from gpunode.cli.errors import told
 from gpunode.findings import ExitCode
 
 if TYPE_CHECKING:
+    from gpunode.fleet import Answer
+    from gpunode.node import Node
     from gpunode.plan import Plan
 
 # Host -> its plan, or why there is none.
@@ -45,14 +47,18 @@ def _live(inventory: Path) -> Plans:
     # Imported here: pyinfra patches the process's sockets when it is imported.
     from facts.candidates import NodeWithCandidates
     from gpunode import fleet
-    from gpunode.node import Node
+    from gpunode.labelled import labelled
 
-    return {
-        answer.name: _planned(answer.settings, answer.reading)
-        if isinstance(answer.reading, Node)
-        else str(answer.reason)
-        for answer in fleet.read(inventory, NodeWithCandidates)
-    }
+    return {answer.name: _of(answer) for answer in labelled(inventory, fleet.read(inventory, NodeWithCandidates))}
+
+
+def _of(answer: Answer[Node]) -> Plan | str:
+    from gpunode.node import Node
+    from gpunode.plan import refused_plan
+
+    if not isinstance(answer.reading, Node):
+        return str(answer.reason)
+    return refused_plan(answer.refusal) if answer.refusal else _planned(answer.settings, answer.reading)
 
 
 def _offline(facts_file: Path, settings_file: Path) -> Plans:

@@ -40,6 +40,9 @@ def _problem(key: str, value: object, message: str) -> Problem:
 
 
 def _without_cluster(settings: Settings) -> Iterator[Problem]:
+    if settings.mig.config_from_label:
+        message = "needs a cluster, whose label it is; set kubernetes.enabled = True, or mig.config in its place"
+        yield _problem("mig.config_from_label", True, message)
     if settings.sharing != type(settings.sharing).model_validate({}):
         first = sorted(settings.sharing.model_fields_set)[0]
         message = "says nothing without kubernetes.enabled = True; set that, or leave sharing out"

@@ -41,7 +41,9 @@ def wanted_labels(settings: Settings, mig_state: str | None = None) -> dict[str,
     if settings.sharing.strategy == "mps" and not plugin.gfd:
         found[MPS_CAPABLE] = "true"
     if settings.mig.config is not None:
-        found[MIG_CONFIG] = settings.mig.config
+        # Where the configuration is the label's, people set it, and it is not gpunode's to set.
+        if not settings.mig.config_from_label:
+            found[MIG_CONFIG] = settings.mig.config
         if mig_state is not None:
             found[MIG_STATE] = mig_state
     return found
@@ -79,12 +81,20 @@ class LabelChange:
         return not (self.to_set or self.to_remove or self.annotates)
 
 
-def label_change(wanted: Mapping[str, str], labels: Mapping[str, str], annotation: str | None) -> LabelChange:
+def given_up(settings: Settings) -> tuple[str, ...]:
+    """Return the labels that are people's to set, whoever set them before: they stay, and are gpunode's no more."""
+    return (MIG_CONFIG,) if settings.mig.config_from_label else ()
+
+
+def label_change(
+    wanted: Mapping[str, str], labels: Mapping[str, str], annotation: str | None, given_up: Collection[str] = ()
+) -> LabelChange:
     """Return what brings a node from its `labels` to those wanted; `annotation` is the text of OURS there.
 
-    A label of somebody else's with the same value is left his; with another value it is a conflict.
+    A label of somebody else's with the same value is left his; with another value it is a conflict. Those `given_up`
+    stay as they are, and nobody is told any more that they are gpunode's.
     """
-    before = owned(annotation)
+    before = frozenset(owned(annotation)) - frozenset(given_up)
     conflicts = {
         name: labels[name]
         for name, value in wanted.items()

@@ -89,6 +89,13 @@ def _placement_refusals(settings: Settings, chosen: Sequence[Chosen]) -> Iterato
 def mig_cautions(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Caution]:
     """Tell what of a MIG configuration could not be judged, or is odd in it."""
     if settings.mig.config is None:
+        if settings.mig.config_from_label:
+            yield Caution(
+                "mig",
+                "mig.config_from_label is True, and no label nvidia.com/mig.config of this node is known",
+                "kubectl get nodes",
+                "MIG is left as it is; label the node with a configuration's name",
+            )
         return
     try:
         chosen = tuple(of_gpus(settings.mig, gpus))

@@ -53,6 +53,15 @@ class MigSettings(Component):
         ),
     )
 
+    config_from_label: bool = Field(
+        False,
+        description=(
+            "true: each node's configuration is what its label `nvidia.com/mig.config` names, which people set in the "
+            "cluster; it is looked up once in a run, by kubectl, and a node without that label is left as it is. Needs "
+            "`kubernetes.enabled`, and `config` left out."
+        ),
+    )
+
     stop_units: tuple[UnitName, ...] = Field(
         ("nvidia-persistenced.service", "nvidia-dcgm.service"),
         max_length=64,
@@ -73,6 +82,9 @@ class MigSettings(Component):
         from gpunode.mig.mistakes import DeclarationError, word
         from gpunode.mig.published import known_names
 
+        if self.config_from_label and self.config is not None:
+            yield "config", "cannot stand beside config_from_label = True: leave one of them out"
+            return
         if self.file is None:
             if self.config is not None and self.config not in known_names():
                 message = "is no configuration that NVIDIA publishes for any product; name the file that has it: file"
@@ -87,6 +99,8 @@ class MigSettings(Component):
             return
         names = ", ".join(map(word, declaration.configs)) or "none"
         if self.config is None:
+            if self.config_from_label:
+                return
             yield "file", f"says nothing without config; it has {names}"[:400]
             return
         try:

@@ -27,3 +27,6 @@ def contradictions(parts: Mapping[str, Component]) -> Iterator[Problem]:
     if isinstance(mig, MigSettings) and mig.config is not None:
         message = "needs the driver, which driver.source = 'absent' removes; leave it out, or keep the driver"
         yield Problem("mig.config", written(mig.config), message)
+    if isinstance(mig, MigSettings) and mig.config_from_label:
+        message = "needs the driver, which driver.source = 'absent' removes; leave it out, or keep the driver"
+        yield Problem("mig.config_from_label", "True", message)

@@ -18,7 +18,8 @@ from gpunode.verify.subject import Subject
 def mig(settings: Settings, node: Node) -> Iterator[Finding]:
     """Judge mode and instances of every GPU that the configuration is for, and what brings them back at a boot."""
     if settings.mig.config is None:
-        if node.mig_boot.is_there:
+        # A node that lost its label is not asked to lose its layout.
+        if node.mig_boot.is_there and not settings.mig.config_from_label:
             yield compared("mig", Subject.SERVICE.of(NAME), "there", "none", False)
         return
     try:

@@ -45,7 +45,8 @@ class Ask:
 
     def __call__(
         self, *gpus: MigGpu, boot: MigBoot = SETTLED, shims: int = 0, allowed: str = "restart",
-        journal: Journal | None = None, executing: bool = True, config: str | None = "mixed", **readings: Any,
+        journal: Journal | None = None, executing: bool = True, config: str | None = "mixed", by_label: bool = False,
+        **readings: Any,
     ) -> list[str]:  # fmt: skip
         data = {"config": config, "file": self.file} if config else {}
         self.host = Host(
@@ -61,7 +62,7 @@ class Ask:
         self.patched.setattr(operation, "host", self.host)
         self.patched.setattr("operations.transaction.host", self.host)
         self.patched.setattr(operation, "driver_state", lambda: readings.get("driver", GOOD.driver))
-        asked = settings_from({"mig": data}).mig
+        asked = settings_from({"mig": data}).mig.model_copy(update={"config_from_label": by_label})
         return commands(operation.layout, self.host, asked=asked, gpus=(H100,), allowed=allowed)
 
 
@@ -172,6 +173,12 @@ def test_without_a_configuration_what_gpunode_set_up_goes_and_no_instance(ask: A
     assert "systemctl disable" in command and "nvidia-smi" not in command
     assert ask(gpu(0, ENABLED, *MIXED), config=None, boot=MigBoot()) == []
     assert ask.host.noops == ["MIG is no concern of gpunode's"]
+
+
+def test_a_node_that_lost_its_label_loses_no_layout_and_what_its_label_names_is_applied(ask: Ask) -> None:
+    assert ask(gpu(0, ENABLED, *MIXED), config=None, by_label=True) == []
+    assert ask.host.noops == ["the node has no label nvidia.com/mig.config: MIG is left as it is"]
+    assert len(ask(gpu(0, DISABLED), by_label=True)) == 1
 
 
 def test_a_name_that_the_shell_would_take_for_something_else_goes_nowhere_near_it(ask: Ask) -> None:

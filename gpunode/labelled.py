@@ -1,0 +1,55 @@
+"""What the nodes' labels in a cluster say, put into what is asked of them: for whoever reads nodes and changes none.
+
+This module drives pyinfra as gpunode.fleet does, where kubectl runs on a host of the inventory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from pyinfra.context import ctx_host
+
+from gpunode.device_plugin.nodes import ClusterNode
+from gpunode.fleet import Answer, connected
+from gpunode.inventory import load_inventory
+from gpunode.mig.label import asks, by_label
+from gpunode.preflight.verdicts import Refusal
+from gpunode.reading import Reading, Unknown
+from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
+from operations.control_plane import nodes_by, runner
+
+T = TypeVar("T", bound=Reading)
+
+
+def labelled(inventory_path: Path, answers: tuple[Answer[T], ...]) -> tuple[Answer[T], ...]:
+    """Return the answers with settings that hold what the labels say; the cluster is asked once, where any asks.
+
+    A host whose label cannot be had has a `refusal`; where the cluster does not answer, its reading is Unknown.
+    """
+    asking = next((answer.settings.kubernetes for answer in answers if asks(answer.settings)), None)
+    return answers if asking is None else tuple(_labelled(answers, _nodes(inventory_path, asking)))
+
+
+def _labelled(answers: tuple[Answer[T], ...], nodes: Mapping[str, ClusterNode] | Unknown) -> Iterator[Answer[T]]:
+    for answer in answers:
+        found = by_label(answer.name, answer.settings, nodes)
+        if isinstance(found, Refusal):
+            yield replace(answer, refusal=found)
+        elif not isinstance(found, Unknown):
+            yield replace(answer, settings=found)
+        elif answer.reading is None:
+            yield answer
+        else:
+            yield replace(answer, reading=found, reason=found.reason)
+
+
+def _nodes(inventory_path: Path, kubernetes: KubernetesSettings) -> Mapping[str, ClusterNode] | Unknown:
+    if kubernetes.run_on == LOCAL:
+        return nodes_by(runner(kubernetes), kubernetes)
+    inventory = load_inventory(inventory_path)
+    there = inventory.get_host(kubernetes.run_on)
+    with connected(inventory, [kubernetes.run_on]), ctx_host.use(there):
+        return nodes_by(runner(kubernetes), kubernetes)

@@ -1,0 +1,257 @@
+"""A node's MIG configuration by its label in the cluster. kubectl is SIMULATED: a script that prints nodes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import deploys.component
+import gpunode.labelled
+from facts.machine import Machine as MachineFact
+from gpunode.cli.plan import _of
+from gpunode.device_plugin.labels import MIG_CONFIG, MIG_STATE, OURS, given_up, label_change, wanted_labels
+from gpunode.device_plugin.nodes import ClusterNode
+from gpunode.drift import contained_report
+from gpunode.findings import FindingClass
+from gpunode.fleet import Answer
+from gpunode.labelled import labelled
+from gpunode.mig.boot import MigBoot
+from gpunode.mig.label import by_label
+from gpunode.node import Node
+from gpunode.plan import Plan
+from gpunode.preflight import Refusal, cautions
+from gpunode.reading import Unknown
+from gpunode.settings import Settings, SettingsError, settings_from
+from gpunode.verify.mig import mig as judged
+from operations import control_plane
+from tests.unit.simulated_host import Host
+from tests.unit.test_preflight import TODAY, machine
+from tests.unit.test_verify import GOOD
+
+pytestmark = [pytest.mark.pure, pytest.mark.simulated]
+
+
+def _data(**more: Any) -> dict[str, Any]:
+    kubernetes = {"enabled": True, **more.pop("kubernetes", {})}
+    mig = {"config_from_label": True, **more.pop("mig", {})}
+    return {"kubernetes": kubernetes, "mig": mig, "sharing": {"mig_strategy": "mixed"}, **more}
+
+
+def _node(name: str, **labels: str) -> ClusterNode:
+    return ClusterNode(name, labels, None, {}, False, True)
+
+
+def _labelled(value: str, **data: Any) -> Settings | Refusal | Unknown:
+    return by_label("gpu-1", settings_from(_data(**data)), {"gpu-1": _node("gpu-1", **{MIG_CONFIG: value})})
+
+
+class Kubectl:
+    """A program that notes each call, and prints what a test wants."""
+
+    def __init__(self, folder: Path) -> None:
+        self.program, self.calls, self.answer = folder / "kubectl", folder / "calls", folder / "answer"
+        self.program.write_text(f'#!/bin/sh\necho "$@" >> {self.calls}\ncat {self.answer}\n')
+        self.program.chmod(0o755)
+
+    def prints(self, **labels: str | None) -> None:
+        items = [
+            {"metadata": {"name": name, "labels": {MIG_CONFIG: value} if value is not None else {}}}
+            for name, value in labels.items()
+        ]
+        self.answer.write_text(json.dumps({"items": items}))
+
+    def fails(self) -> None:
+        self.program.write_text("#!/bin/sh\necho 'The connection to the server was refused' >&2\nexit 1\n")
+
+    @property
+    def asked(self) -> list[str]:
+        return self.calls.read_text().splitlines() if self.calls.exists() else []
+
+    def data(self, **more: Any) -> dict[str, Any]:
+        return _data(kubernetes={"kubectl": str(self.program)}, **more)
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path) -> Kubectl:
+    return Kubectl(tmp_path)
+
+
+def test_the_label_is_as_good_as_the_setting() -> None:
+    found = _labelled("all-balanced")
+    assert isinstance(found, Settings)
+    assert found.mig.config == "all-balanced" and found.kubernetes.enabled
+
+
+def test_a_label_that_names_no_configuration_is_refused_with_node_and_value(tmp_path: Path) -> None:
+    found = _labelled("all-balancd")
+    assert isinstance(found, Refusal)
+    assert "node gpu-1 has the label nvidia.com/mig.config='all-balancd'" in found.reason
+    assert "kubectl label node gpu-1" in found.remedy
+    (tmp_path / "mig.yaml").write_text("version: v1\nmig-configs:\n  half:\n  - {devices: all, mig-enabled: false}\n")
+    file = {"file": str(tmp_path / "mig.yaml")}
+    refused = _labelled("all-balanced", mig=file)
+    assert isinstance(refused, Refusal) and "which has half" in refused.reason
+    assert isinstance(_labelled("half", mig=file), Settings)
+
+
+def test_a_label_that_contradicts_another_setting_is_refused_by_its_name() -> None:
+    found = _labelled("all-balanced", sharing={"mig_strategy": "single"})
+    assert isinstance(found, Refusal)
+    assert "sharing.mig_strategy = 'single' needs all MIG devices to be of one profile" in found.reason
+
+
+def test_a_node_that_is_not_in_the_cluster_is_refused_by_its_name_there() -> None:
+    settings = settings_from(_data(kubernetes={"node_name": "gpu-1.example.org"}))
+    found = by_label("gpu-1", settings, {"gpu-1": _node("gpu-1", **{MIG_CONFIG: "all-balanced"})})
+    assert isinstance(found, Refusal) and "the cluster has no node gpu-1.example.org" in found.reason
+    named = {"gpu-1.example.org": _node("gpu-1.example.org", **{MIG_CONFIG: "all-balanced"})}
+    assert isinstance(by_label("gpu-1", settings, named), Settings)
+
+
+@pytest.mark.parametrize("labels", [{}, {MIG_CONFIG: ""}])
+def test_a_node_without_the_label_is_left_as_it_is_with_a_caution(labels: dict[str, str]) -> None:
+    settings = by_label("gpu-1", settings_from(_data()), {"gpu-1": _node("gpu-1", **labels)})
+    assert isinstance(settings, Settings) and settings.mig.config is None
+    told = [each.reason for each in cautions(settings, machine(), today=TODAY) if each.component == "mig"]
+    assert told == ["mig.config_from_label is True, and no label nvidia.com/mig.config of this node is known"]
+    # What brings a layout back at a boot is no drift there: the label may be gone by mistake.
+    node = replace(GOOD, mig_boot=MigBoot((("/unit", "digest"),), ("GPU-1 off",), enabled=True))
+    assert list(judged(settings, node)) == []
+    assert list(judged(settings_from({}), node)) != []
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (_data(mig={"config": "all-balanced"}), "cannot stand beside config_from_label = True"),
+        ({"mig": {"config_from_label": True}}, "mig.config_from_label = True: needs a cluster"),
+        (
+            _data(driver={"source": "absent"}, **{name: {"enabled": False} for name in ("cuda", "toolkit")}),
+            "mig.config_from_label = True: needs the driver",
+        ),
+    ],
+)
+def test_what_the_label_cannot_stand_beside_is_refused_before_anything_is_contacted(
+    data: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        settings_from(data)
+    assert said in str(refused.value)
+
+
+def test_people_s_label_is_none_of_gpunode_s_and_its_state_is() -> None:
+    found = _labelled("all-balanced")
+    assert isinstance(found, Settings)
+    wanted = wanted_labels(found, "success")
+    assert MIG_CONFIG not in wanted and wanted[MIG_STATE] == "success"
+    # It was gpunode's, while mig.config was set: it stays, and is not called gpunode's any more.
+    before = {MIG_CONFIG: "all-balanced", **wanted}
+    ours = json.dumps([MIG_CONFIG, *sorted(wanted)])
+    change = label_change(wanted, before, ours, given_up(found))
+    assert change.to_remove == () and change.annotates and json.loads(change.ours or "") == sorted(wanted)
+    assert given_up(settings_from({})) == () and OURS
+
+
+def test_a_run_asks_the_cluster_once_for_all_its_hosts(kubectl: Kubectl, patched: Any) -> None:
+    kubectl.prints(**{"gpu-1": "all-balanced", "gpu-2": "all-disabled", "gpu-3": None})
+    run = _Run()
+    found = {name: patched(name, kubectl.data(), run) for name in ("gpu-1", "gpu-2", "gpu-3")}
+    assert [each.mig.config for each in found.values()] == ["all-balanced", "all-disabled", None]
+    assert kubectl.asked == ["get nodes --output json"]
+    # The next run asks again.
+    kubectl.prints(**{"gpu-1": "all-disabled"})
+    assert patched("gpu-1", kubectl.data(), _Run()).mig.config == "all-disabled"
+    assert len(kubectl.asked) == 2
+
+
+def test_a_run_that_leaves_nothing_to_labels_asks_no_cluster(kubectl: Kubectl, patched: Any) -> None:
+    data = kubectl.data()
+    data["mig"] = {"config": "all-balanced"}
+    assert patched("gpu-1", data, _Run()).mig.config == "all-balanced" and kubectl.asked == []
+
+
+@pytest.mark.parametrize("way", ["silent", "no nodes", "not there"])
+def test_a_run_is_refused_with_the_reason_where_the_cluster_does_not_tell(
+    kubectl: Kubectl, patched: Any, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    kubectl.prints()
+    if way == "silent":
+        kubectl.fails()
+    elif way == "no nodes":
+        kubectl.answer.write_text("{}")
+    patched.refused = True
+    said = patched("gpu-1", kubectl.data(), _Run())
+    wanted = {
+        "silent": "does not tell its nodes (kubectl, exit code 1): The connection to the server was refused",
+        "no nodes": "kubectl's answer is no list of nodes",
+        "not there": "the cluster has no node gpu-1",
+    }[way]
+    (reason,) = said
+    assert reason.startswith("mig: ") and wanted in reason
+
+
+def test_drift_and_plan_judge_by_the_label(kubectl: Kubectl, tmp_path: Path) -> None:
+    kubectl.prints(**{"gpu-1": "all-balanced", "gpu-2": "nonsense"})
+    settings = settings_from(kubectl.data())
+    answers = tuple(Answer[Node](name, settings, GOOD, None) for name in ("gpu-1", "gpu-2", "gpu-3"))
+    first, second, third = labelled(tmp_path / "unread.py", answers)
+    assert kubectl.asked == ["get nodes --output json"]
+    assert first.settings.mig.config == "all-balanced" and first.refusal is None
+    for each, said in ((second, "'nonsense'"), (third, "no node gpu-3")):
+        (finding,) = contained_report(each).findings
+        assert (finding.component, finding.finding_class) == ("mig", FindingClass.UNSUPPORTED)
+        assert said in (finding.cause or "")
+        plan = _of(each)
+        assert isinstance(plan, Plan) and plan.verdict == "refused" and said in plan.refusals[0].reason
+
+
+def test_drift_and_plan_call_a_cluster_that_does_not_answer_an_error(kubectl: Kubectl, tmp_path: Path) -> None:
+    kubectl.fails()
+    settings = settings_from(kubectl.data())
+    answers = (Answer[Node]("gpu-1", settings, GOOD, None), Answer[Node]("gpu-2", settings, None, "no route"))
+    first, second = labelled(tmp_path / "unread.py", answers)
+    (finding,) = contained_report(first).findings
+    assert finding.finding_class is FindingClass.ERROR and "does not tell its nodes" in (finding.cause or "")
+    assert "does not tell its nodes" in str(_of(first))
+    assert second == answers[1]
+
+
+def test_the_cluster_is_asked_by_its_control_plane_host_where_that_runs_kubectl(
+    kubectl: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl.prints(**{"gpu-1": "all-balanced"})
+    inventory = tmp_path / "inventory.py"
+    inventory.write_text('nodes = ["@local"]\n')
+    # pyinfra's own connector to this machine stands for a control-plane host: it is one of the inventory then.
+    for module in (gpunode.labelled, control_plane):
+        monkeypatch.setattr(module, "LOCAL", "elsewhere")
+    (found,) = labelled(inventory, (Answer("gpu-1", settings_from(kubectl.data()), GOOD, None),))
+    assert found.settings.mig.config == "all-balanced" and kubectl.asked == ["get nodes --output json"]
+
+
+class _Run:
+    """Stand for pyinfra's state, of which there is one in a run."""
+
+
+class _Patched:
+    """Ask deploys.component for a host's settings, as a run does; or for the reasons why it refuses the host."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.patch, self.refused = patch, False
+
+    def __call__(self, name: str, data: dict[str, Any], run: Any) -> Any:
+        host = Host({MachineFact: machine()}, name=name, state=run)
+        host.data = SimpleNamespace(dict=lambda: data)  # type: ignore[attr-defined]
+        self.patch.setattr(deploys.component, "host", host)
+        self.patch.setattr(control_plane, "host", host)
+        return deploys.component._judged()[1] if self.refused else deploys.component.settings()
+
+
+@pytest.fixture
+def patched(monkeypatch: pytest.MonkeyPatch) -> _Patched:
+    return _Patched(monkeypatch)
