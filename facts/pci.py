@@ -19,7 +19,12 @@ for device in /sys/bus/pci/devices/*; do
   read -r vendor < "$device/vendor" || continue
   [ "$vendor" = 0x10de ] || continue
   read -r class < "$device/class"
-  case "$class" in 0x03*) read -r id < "$device/device"; echo "gpu=${device##*/} $vendor $id";;
+  case "$class" in
+    0x03*)
+      read -r id < "$device/device"; board=''; maker=''
+      [ ! -r "$device/subsystem_device" ] || read -r board < "$device/subsystem_device"
+      [ ! -r "$device/subsystem_vendor" ] || read -r maker < "$device/subsystem_vendor"
+      echo "gpu=${device##*/} $vendor $id${board:+${maker:+ $board $maker}}";;
     0x0680*) echo "nvswitch=${device##*/}";; esac
 done
 for device in /sys/class/infiniband/*; do

@@ -9,18 +9,23 @@ from gpunode import tables
 from gpunode.probe_output import repeated, values
 from gpunode.reading import ParseError, Reading
 
-_LINE = re.compile(r"^(?P<address>[0-9a-fA-F:.]+) 0x(?P<vendor>[0-9a-fA-F]{4}) 0x(?P<device>[0-9a-fA-F]{4})$")
+_ID = "0x([0-9a-fA-F]{4})"
+_LINE = re.compile(rf"^([0-9a-fA-F:.]+) {_ID} {_ID}(?: {_ID} {_ID})?$", re.ASCII)
 
 
 @dataclass(frozen=True)
 class PciGpu(Reading):
-    """Hold one GPU: PCI address, vendor and device id in upper-case hex, and what the PCI table knows of it."""
+    """Hold one GPU: PCI address, vendor and device id in upper-case hex, and what the PCI table knows of it.
+
+    `subsystem_id` is the board's, as nvidia-smi has it: device, then vendor (16C110DE); None where nothing tells it.
+    """
 
     address: str
     device_id: str
     name: str | None
     generation: str | None
     vendor: str = "10DE"
+    subsystem_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class PciGpus(Reading):
 
 
 def parse_pci_gpus(lines: list[str]) -> PciGpus:
-    """Parse lines `gpu=0000:1a:00.0 0x10de 0x2330` and `nvswitch=ADDRESS`, and of NVLink 5.
+    """Parse lines `gpu=0000:1a:00.0 0x10de 0x2330 0x16c1 0x10de` and `nvswitch=ADDRESS`, and of NVLink 5.
 
     The PCI table gives name and generation.
     """
@@ -54,15 +59,17 @@ def parse_pci_gpus(lines: list[str]) -> PciGpus:
         match = _LINE.match(line)
         if match is None:
             raise ParseError(f"not a PCI device: {line[:80]!r}")
-        device_id = match["device"].upper()
+        address, vendor, device, board, maker = match.groups(default="")
+        device_id = device.upper()
         known = tables.pci_device(device_id)
         gpus.append(
             PciGpu(
-                address=match["address"].lower(),
+                address=address.lower(),
                 device_id=device_id,
                 name=known.name if known else None,
                 generation=known.generation if known else None,
-                vendor=match["vendor"].upper(),
+                vendor=vendor.upper(),
+                subsystem_id=(board + maker).upper() or None,
             )
         )
     return PciGpus(

@@ -33,7 +33,8 @@ def chosen(settings: MigSettings, gpus: Sequence[PciGpu]) -> Iterator[Chosen]:
         found = target(f"0x{gpu.device_id}")
         product = found.product if found else None
         entries = _entries(settings, declaration, product)
-        pci = PciId(int(gpu.device_id, 16), int(gpu.vendor, 16))
+        board = divmod(int(gpu.subsystem_id, 16), 0x10000) if gpu.subsystem_id else None
+        pci = PciId(int(gpu.device_id, 16), int(gpu.vendor, 16), board)
         # Of several entries for a GPU the last one counts.
         entry, match = None, Match.YES
         for each in entries:

@@ -103,7 +103,7 @@ def targets(settings: MigSettings, gpus: Sequence[PciGpu], state: Mig) -> tuple[
 
 def _targets(every: Iterator[Chosen], state: Mig) -> Iterator[Target]:
     for each in every:
-        # An entry for one subsystem id alone, which is not read, is acted on by nobody.
+        # An entry for boards that this GPU may or may not be one of is acted on by nobody.
         entry = each.entry
         if entry is None or each.match is Match.MAYBE:
             continue

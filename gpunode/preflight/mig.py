@@ -129,7 +129,7 @@ def _not_judged(chosen: Chosen) -> str | None:
     if chosen.entry is None:
         return None
     if chosen.match is Match.MAYBE:
-        return f"{chosen.entry.path} is for boards of one subsystem id alone, which is not read"
+        return f"{chosen.entry.path} is for boards of one subsystem id alone, and nothing tells the GPU's"
     judged = judge(chosen.product, chosen.entry.mig_devices or {})
     return judged.reason if judged.verdict is Verdict.UNDECIDED else None
 

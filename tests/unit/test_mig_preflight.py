@@ -1,6 +1,7 @@
 """MIG in settings and preflight: the declaration is read once, and judged on each GPU of the node."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +89,22 @@ def test_eight_gpus_of_one_kind_are_refused_once(tmp_path: Path) -> None:
 def test_what_cannot_be_judged_is_told_and_not_refused(file: Path) -> None:
     board = {"config": "board", "file": str(file)}
     assert _refused(board) == ()
-    assert any("boards of one subsystem id alone, which is not read" in reason for reason in _cautioned(board))
+    assert any("boards of one subsystem id alone, and nothing tells the GPU's" in one for one in _cautioned(board))
     rtx = {"config": "rtx", "file": str(file)}
     assert _refused(rtx, (_gpu("2BB5"),)) == ()
     assert any("not verified" in reason for reason in _cautioned(rtx, (_gpu("2BB5"),)))
     a10 = (_gpu("2236"),)
     assert _refused({"config": "all-balanced"}, a10) == ()
     assert any("in no table of products with MIG" in reason for reason in _cautioned({"config": "all-balanced"}, a10))
+
+
+def test_an_entry_for_one_board_is_for_that_board_and_no_other(file: Path) -> None:
+    asked = {"config": "board", "file": str(file)}
+    here, other = (replace(_gpu("2330"), subsystem_id=board) for board in ("16C010DE", "16C110DE"))
+    (refusal,) = _refused(asked, (here,))
+    assert "has no place" in refusal.reason
+    assert _refused(asked, (other,)) == ()
+    assert any("no entry of mig.config 'board' is for" in reason for reason in _cautioned(asked, (other,)))
 
 
 def test_a_gpu_that_no_entry_is_for_is_told(file: Path) -> None:

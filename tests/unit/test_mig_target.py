@@ -38,6 +38,7 @@ mig-configs:
   unverified:
     - {devices: all, mig-enabled: true, mig-devices: {2g.48gb: 1, 1g.24gb: 2}}
 """
+BOARD = "device-filter: '0x233010DE:0x16C110DE', devices: all, mig"
 H100 = PciGpu("0000:1a:00.0", "2330", "GH100 [H100 SXM5 80GB]", "hopper")
 SECOND = replace(H100, address="0000:40:00.0")
 OWN = tuple(
@@ -73,6 +74,13 @@ def file(tmp_path: Path) -> str:
     path = tmp_path / "mig.yaml"
     path.write_text(DECLARATION)
     return str(path)
+
+
+@pytest.mark.parametrize(("board", "acted_on"), [("16C110DE", 1), ("16C010DE", 0), (None, 0)])
+def test_an_entry_for_one_board_is_acted_on_there_alone(tmp_path: Path, board: str | None, acted_on: int) -> None:
+    (tmp_path / "mig.yaml").write_text(DECLARATION.replace("devices: [0], mig", BOARD, 1))
+    asked = settings_from({"mig": {"config": "mixed", "file": str(tmp_path / "mig.yaml")}}).mig
+    assert len(targets(asked, (replace(H100, subsystem_id=board),), Mig("ok", None, (gpu(),)))) == acted_on
 
 
 def wanted(file: str, config: str, *gpus: MigGpu) -> tuple[Target, ...]:

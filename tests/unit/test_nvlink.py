@@ -50,14 +50,16 @@ def infiniband(folder: Path, name: str, vpd: bytes | None) -> None:
 
 @pytest.mark.real
 def test_switches_on_the_bus_and_devices_that_manage_switches_are_told_from_others(tmp_path: Path) -> None:
-    device(tmp_path, "0000:1a:00.0", H100)
+    device(tmp_path, "0000:1a:00.0", {**H100, "subsystem_device": "0x16c1", "subsystem_vendor": "0x10de"})
+    device(tmp_path, "0000:1b:00.0", H100)
     device(tmp_path, "0000:05:00.0", SWITCH)
     device(tmp_path, "0000:06:00.0", {**SWITCH, "vendor": "0x8086"})
     infiniband(tmp_path, "mlx5_0", HEADER + b"SW_MNG\x00")
     infiniband(tmp_path, "mlx5_1", HEADER + b"NIC\x00")
     infiniband(tmp_path, "mlx5_2", None)
     found = reading(tmp_path)
-    assert (len(found.gpus), found.nvswitches, found.switch_managers, found.umad_loaded) == (1, 1, 1, False)
+    assert [gpu.subsystem_id for gpu in found.gpus] == ["16C110DE", None]
+    assert (len(found.gpus), found.nvswitches, found.switch_managers, found.umad_loaded) == (2, 1, 1, False)
     (tmp_path / "sys/module/ib_umad").mkdir(parents=True)
     assert reading(tmp_path).umad_loaded
 

@@ -24,6 +24,8 @@ from tests.molecule.conftest import LAB, Run, command, inventory_with
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
 UNIT = "gpunode-mig-layout.service"
 MAIN = "deploys/gpu_node.py"
+# Device and subsystem of the lab's H100, as nvidia-mig-parted has them.
+BOARD = "0x233010DE:0x16C110DE"
 SECOND = {"devices": [1], "mig-enabled": False}
 HOLDING = """
 systemctl stop trainer
@@ -44,11 +46,9 @@ class Mig:
         self.folder = folder
         self.declare(LAYOUTS)
 
-    def declare(self, layouts: dict[str, dict[str, int]]) -> None:
-        configs = {
-            name: [{"devices": [0], "mig-enabled": True, "mig-devices": layout}, SECOND]
-            for name, layout in layouts.items()
-        }
+    def declare(self, layouts: dict[str, dict[str, int]], board: str = BOARD) -> None:
+        first = {"device-filter": board, "devices": [0], "mig-enabled": True}
+        configs = {name: [{**first, "mig-devices": layout}, SECOND] for name, layout in layouts.items()}
         (self.folder / "mig.yaml").write_text(yaml.safe_dump({"version": "v1", "mig-configs": configs}))
 
     def inventory(self, config: str | None, **more: object) -> str:
@@ -255,7 +255,7 @@ def test_a_mode_that_nothing_but_a_boot_brings_gets_one_where_that_is_allowed(no
     a100 = lab_nodes.recreate(node, gpu="a100-40gb")
     lab_nodes.set_fault(a100, mig_pending=0, reset_refused=0)
     before = lab_nodes.booted(a100)
-    mig.declare({"half": {"3g.20gb": 1, "1g.5gb": 1}})
+    mig.declare({"half": {"3g.20gb": 1, "1g.5gb": 1}}, board="0x20B010DE")
     inventory = Path(mig.inventory("half"))
     inventory.write_text(inventory.read_text().replace("'mig':", "'disruption': {'allow': 'reboot'}, 'mig':"))
     run = command("pyinfra", "-y", "--json", str(inventory), MAIN)
