@@ -68,12 +68,14 @@ minor_of() {
   printf '%s' "${minor:-$gpu}"
 }
 having_open() { find "$proc"/[0-9]*/fd -maxdepth 1 -lname "$1" 2>/dev/null | awk -F/ '{print $(NF - 2)}'; }
-# holders [GI]: print the processes that have the GPU open, or one of its GPU instances, as far as the kernel says that
+# holders [GI]: print the processes that have the GPU open, or one of its GPU instances with what is within, as the
+# kernel says: for each the driver names a device, which its users open besides the GPU's own
 holders() {
   if [ -n "${1:-}" ]; then
-    access="$proc/driver/nvidia/capabilities/gpu$(minor_of)/mig/gi$1/access"
-    device=$(sed -n 's/^DeviceFileMinor:[[:space:]]*//p' "$access" 2>/dev/null) || true
-    [ -z "$device" ] || having_open "/dev/nvidia-caps/nvidia-cap$device"
+    of="$proc/driver/nvidia/capabilities/gpu$(minor_of)/mig/gi$1"
+    for device in $(sed -n 's/^DeviceFileMinor:[[:space:]]*//p' "$of"/access "$of"/ci*/access 2>/dev/null); do
+      having_open "/dev/nvidia-caps/nvidia-cap$device"
+    done
   else
     having_open "/dev/nvidia$(minor_of)"
     smi -i "$gpu" --query-compute-apps=pid --format=csv,noheader | grep -x '[0-9][0-9]*'

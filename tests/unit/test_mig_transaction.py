@@ -171,11 +171,14 @@ class Lab:
     def fault(self, **faults: int) -> None:
         self.machine.write_json("/etc/gpunode-lab/faults.json", faults)
 
-    def hold(self, index: int = 0, unit: str = "dcgm.service") -> None:
-        """Let a process have a GPU open, on a machine that is itself a container."""
+    def hold(self, index: int = 0, unit: str = "dcgm.service", instance: str | None = None) -> None:
+        """Let a process have a GPU open, and an instance (gi1, gi1/ci0), on a machine that is itself a container."""
         folder = self.machine.path("/proc/77")
         (folder / "fd").mkdir(parents=True)
         (folder / "fd" / "5").symlink_to(f"/dev/nvidia{index}")
+        if instance is not None:
+            access = self.machine.path(f"/proc/driver/nvidia/capabilities/gpu{index}/mig/{instance}/access")
+            (folder / "fd" / "6").symlink_to(f"/dev/nvidia-caps/nvidia-cap{access.read_text().split()[1]}")
         (folder / "comm").write_text("trainer\n")
         (folder / "cgroup").write_text(f"1:name=systemd:/libpod-{'a' * 64}/system.slice/{unit}\n0::/\n")
 
@@ -271,6 +274,55 @@ def test_a_holder_that_no_setting_lists_is_named_and_nothing_is_changed(lab: Lab
         and " of root, unit training.service" in done.stderr
     )
     assert lab.mode() == "Disabled, Disabled" and "stop training.service" not in (lab.folder / "calls").read_text()
+
+
+def _number(lab: Lab, place: str) -> str:
+    """Return `gi` and the id of the GPU instance at PROFILE:START."""
+    profile, start = place.split(":")
+    rows = [row.split() for row in lab.smi("mig -i 0 -lgi").splitlines() if " MIG " in row and ":" in row]
+    return next(f"gi{row[5]}" for row in rows if row[3] == profile and row[6].split(":")[0] == start)
+
+
+@pytest.mark.parametrize("within", ["", "/ci0"])
+def test_an_instance_in_use_that_stays_does_not_matter_and_keeps_its_process(lab: Lab, within: str) -> None:
+    assert lab.run(MIXED).returncode == 0
+    lab.hold(unit="training.service", instance=f"{_number(lab, '3g.40gb:4')}{within}")
+    before = lab.devices()
+    done = lab.run(WIDER)
+    assert done.returncode == 0, done.stderr
+    assert lab.layout() == ["2g.20gb:0", "2g.20gb:2", "3g.40gb:4"]
+    assert next(each for each in before if each.startswith("3g.40gb")) in lab.devices()
+    assert "stop" not in (lab.folder / "calls").read_text()
+
+
+@pytest.mark.parametrize("within", ["", "/ci0"])
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        ("training.service", "GPU 0 is in use by process 77 (trainer) of root, unit training.service"),
+        (
+            f"docker-{'0123456789ab' + 'c' * 52}.scope",
+            "GPU 0 is in use by process 77 (trainer) of root, container 0123456789ab, unit docker-0123456789abc",
+        ),
+    ],
+)
+def test_who_uses_an_instance_that_is_to_go_is_named_and_nothing_is_changed(
+    lab: Lab, unit: str, said: str, within: str
+) -> None:
+    assert lab.run(MIXED).returncode == 0
+    lab.hold(unit=unit, instance=f"{_number(lab, '1g.10gb:1')}{within}")
+    before = lab.devices()
+    done = lab.run(WIDER)
+    assert (done.returncode, lab.journal["state"]) == (1, "restored") and said in done.stderr, done.stderr
+    assert lab.devices() == before
+
+
+def test_a_listed_unit_that_uses_an_instance_which_is_to_go_is_stopped_and_comes_back(lab: Lab) -> None:
+    assert lab.run(MIXED).returncode == 0
+    lab.hold(instance=_number(lab, "1g.10gb:1"))
+    assert lab.run(WIDER).returncode == 0
+    assert lab.layout() == ["2g.20gb:0", "2g.20gb:2", "3g.40gb:4"]
+    assert lab.active == {"dcgm.service", "dcgm-exporter.service", "sshd.service"}
 
 
 def test_gpunode_s_own_cdi_specification_is_made_anew_with_the_instances_and_nobody_else_s(lab: Lab) -> None:

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from .holders import HELD
+from .capabilities import DEVICES, minor
 from .machine import Machine
 
 _PROGRAM = "/usr/sbin/gpunode-lab-hold"
@@ -26,27 +26,33 @@ def main(arguments: list[str], machine: Machine | None = None) -> int:
         print(f"gpunode-lab-hold: {error}", file=sys.stderr)
         return 64
     machine = machine or Machine()
-    device = machine.path(f"/dev/nvidia{asked.gpu}")
-    if not device.exists():
-        print(f"gpunode-lab-hold: there is no {device}: the GPU is not there, or no driver is loaded", file=sys.stderr)
-        return 1
+    devices = [machine.path(f"/dev/nvidia{asked.gpu}")]
+    if asked.instance is not None and asked.gpu < len(machine.gpus()):
+        gpu = machine.gpus()[asked.gpu]
+        # As CUDA does: the GPU's device, the GPU instance's, and that of its compute instance.
+        numbers = (minor(gpu, asked.instance), minor(gpu, asked.instance, 0))
+        devices += [machine.path(f"{DEVICES}/nvidia-cap{number}") for number in numbers]
+    for device in devices:
+        if not device.exists():
+            why = "the GPU or the instance is not there, or no driver is loaded"
+            print(f"gpunode-lab-hold: there is no {device}: {why}", file=sys.stderr)
+            return 1
     if asked.name and os.environ.get("GPUNODE_LAB_HOLD") != asked.name:
         # Its first argument is what people see of a process.
         environment = {**os.environ, "GPUNODE_LAB_HOLD": asked.name}
         os.execve("/usr/bin/python3", [asked.name, "-B", _PROGRAM, *arguments], environment)
-    _hold(machine, device, asked.instance, asked.name)
+    _hold(machine, devices, asked.name)
     return 0
 
 
-def _hold(machine: Machine, device: Path, instance: int | None, name: str | None) -> None:
-    # No driver of the kernel's stands behind the device: it cannot be opened for reading, only held.
-    os.open(device, os.O_PATH)
+def _hold(machine: Machine, devices: list[Path], name: str | None) -> None:
+    for device in devices:
+        # No driver of the kernel's stands behind the device: it cannot be opened for reading, only held.
+        os.open(device, os.O_PATH)
     if name:
         Path("/proc/self/comm").write_text(name[:15])
-    held = f"{HELD}/{os.getpid()}.json"
-    machine.write_json(held, {"instance": instance})
-    machine.log("hold", f"process {os.getpid()} ({name or 'unnamed'}) uses {device.name}")
+    used = ", ".join(device.name for device in devices)
+    machine.log("hold", f"process {os.getpid()} ({name or 'unnamed'}) uses {used}")
     ended = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
     signal.pthread_sigmask(signal.SIG_BLOCK, ended)
     signal.sigwait(ended)
-    machine.path(held).unlink(missing_ok=True)

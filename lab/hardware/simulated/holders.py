@@ -6,33 +6,35 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from .capabilities import DEVICES, instance_of
 from .machine import Machine, SimulatedGpu
-
-# What a process holds besides, by its id: written by hold.py.
-HELD = "/run/gpunode-lab/held"
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Hold a process: its id, its program, and the GPU instance that it uses (None: every one)."""
+    """Hold a process: its id, its program, and the GPU instances that it uses (none named: every one)."""
 
     pid: int
     program: str
-    instance: int | None
+    instances: frozenset[int]
 
     def uses(self, instance: int) -> bool:
         """Say whether it uses a GPU instance."""
-        return self.instance in (None, instance)
+        return not self.instances or instance in self.instances
 
 
 def holders(machine: Machine, gpu: SimulatedGpu) -> list[Holder]:
     """Return the processes that hold the GPU, in order of their ids."""
-    pids = set()
+    opened: dict[int, set[str]] = {}
     for descriptor in machine.path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):
-            if str(descriptor.readlink()) == f"/dev/nvidia{gpu.index}":
-                pids.add(int(descriptor.parts[-3]))
-    return [Holder(pid, _program(machine.path(f"/proc/{pid}")), _instance(machine, pid)) for pid in sorted(pids)]
+            if (device := str(descriptor.readlink())).startswith("/dev/nvidia"):
+                opened.setdefault(int(descriptor.parts[-3]), set()).add(device)
+    return [
+        Holder(pid, _program(machine.path(f"/proc/{pid}")), _instances(gpu, devices))
+        for pid, devices in sorted(opened.items())
+        if f"/dev/nvidia{gpu.index}" in devices
+    ]
 
 
 def _program(process: Path) -> str:
@@ -41,6 +43,7 @@ def _program(process: Path) -> str:
     return "[Not Found]"
 
 
-def _instance(machine: Machine, pid: int) -> int | None:
-    number = machine.read_json(f"{HELD}/{pid}.json").get("instance")
-    return number if isinstance(number, int) else None
+def _instances(gpu: SimulatedGpu, devices: set[str]) -> frozenset[int]:
+    minors = [device.removeprefix(f"{DEVICES}/nvidia-cap") for device in devices]
+    found = (instance_of(gpu, int(minor)) for minor in minors if minor.isdigit())
+    return frozenset(instance for instance in found if instance is not None)

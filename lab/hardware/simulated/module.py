@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from .capabilities import DEVICES
+from .device import make_node
 from .machine import Machine, SimulatedGpu
 
 STATE = "/run/gpunode-lab/module.json"
@@ -146,8 +146,8 @@ def _publish(machine: Machine, name: str, found: ModuleFile) -> None:
     for file, content in (("version", found.version), ("refcnt", "0"), ("initstate", "live")):
         (folder / file).write_text(content + "\n")
     if name == "nvidia_uvm":
-        _node(machine, "nvidia-uvm", _UVM_MAJOR, 0)
-        _node(machine, "nvidia-uvm-tools", _UVM_MAJOR, 1)
+        make_node(machine, "nvidia-uvm", _UVM_MAJOR, 0)
+        make_node(machine, "nvidia-uvm-tools", _UVM_MAJOR, 1)
     if name == "nvidia":
         proc = machine.path("/proc/driver/nvidia")
         proc.mkdir(parents=True, exist_ok=True)
@@ -155,8 +155,8 @@ def _publish(machine: Machine, name: str, found: ModuleFile) -> None:
         machine.path(RUNTIME_STATE).unlink(missing_ok=True)
         for gpu in machine.gpus():
             _information(proc, gpu)
-            _node(machine, f"nvidia{gpu.index}", _GPU_MAJOR, gpu.index)
-        _node(machine, "nvidiactl", _GPU_MAJOR, 255)
+            make_node(machine, f"nvidia{gpu.index}", _GPU_MAJOR, gpu.index)
+        make_node(machine, "nvidiactl", _GPU_MAJOR, 255)
     else:
         (machine.path("/sys/module/nvidia/refcnt")).write_text(f"{len(loaded_modules(machine)) - 1}\n")
 
@@ -166,18 +166,6 @@ def _information(proc: Path, gpu: SimulatedGpu) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = f"Model: \t\t {gpu.model.name}\nGPU UUID: \t {gpu.uuid}\nBus Location: \t {gpu.sysfs_address}\n"
     (folder / "information").write_text(f"{text}Device Minor: \t {gpu.index}\n")
-
-
-def _node(machine: Machine, name: str, major: int, minor: int) -> None:
-    path = machine.path(f"/dev/{name}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        return
-    if machine.root != Path("/"):
-        path.touch()
-        return
-    os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(major, minor))
-    path.chmod(0o666)
 
 
 def unload(machine: Machine, name: str) -> None:
@@ -200,6 +188,7 @@ def unload(machine: Machine, name: str) -> None:
         for pattern in _DEVICES:
             for node in machine.path("/dev").glob(pattern):
                 node.unlink()
+        shutil.rmtree(machine.path(DEVICES), ignore_errors=True)
         machine.path(STATE).unlink(missing_ok=True)
         machine.path(RUNTIME_STATE).unlink(missing_ok=True)
     else:

@@ -151,6 +151,27 @@ def test_whoever_holds_the_gpu_is_named_and_only_a_listed_unit_is_stopped_and_st
     on(node, "systemctl stop trainer")
 
 
+def test_who_uses_an_instance_that_is_to_go_is_named_and_one_that_stays_is_left_in_peace(node: Node, mig: Mig) -> None:
+    rows = [line.split() for line in on(node, "nvidia-smi mig -lgi").splitlines() if " MIG " in line and ":" in line]
+    numbers = {row[3]: row[5] for row in rows}
+    before = devices(node)
+    hold = "systemd-run --quiet --uid=nobody --unit={} gpunode-lab-hold 0 --name {} --instance {}; sleep 1"
+    on(node, hold.format("serving", "serving", numbers["3g.40gb"]))
+    on(node, hold.format("notebook", "notebook", numbers["1g.10gb"]))
+    run = mig.run("wider")
+    assert run.code != 0 and "(notebook) of nobody, unit notebook.service" in run.printed, run.printed
+    assert "(serving)" not in run.printed and devices(node) == before
+    on(node, "systemctl stop notebook")
+    served = on(node, "systemctl show -p MainPID serving")
+    run = mig.run("wider")
+    assert run.code == 0 and layout(node) == LAYOUTS["wider"], run.printed
+    assert on(node, "systemctl show -p MainPID serving") == served
+    (uuid,) = (uuid for uuid, profile in before.items() if profile == "3g.40gb")
+    assert uuid in devices(node)
+    on(node, "systemctl stop serving")
+    assert mig.run("mixed").code == 0
+
+
 def test_an_nvidia_smi_that_is_killed_leaves_the_former_layout_and_the_next_run_heals_it(node: Node, mig: Mig) -> None:
     lab_nodes.set_fault(node, smi_killed_at=3)
     run = mig.run("wider")

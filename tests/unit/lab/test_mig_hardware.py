@@ -209,16 +209,40 @@ def test_a_process_keeps_the_compute_instances_that_it_uses(tmp_path: Path) -> N
     machine = enabled(tmp_path, "h100-80gb")
     assert smi(machine, "mig -cgi 9:4,9:0 -C")[1] == 0
     process(machine, 4711, 0, "/usr/bin/python3")
-    machine.write_json("/run/gpunode-lab/held/4711.json", {"instance": 2})
+    # As the real driver counts them: 3 is gpu0/gi0, and each GPU instance has eight for compute instances.
+    device = machine.path("/proc/4711/fd/8")
+    device.symlink_to("/dev/nvidia-caps/nvidia-cap21")
     assert smi(machine, "mig -dci -gi 2") == (
         f"Unable to destroy compute instance ID  0 from GPU  0 GPU instance ID  2: {IN_USE}\n"
         f"Failed to destroy compute instances: {IN_USE}\n",
         19,
     )
     assert smi(machine, "mig -dci -gi 1")[1] == 0
-    machine.path("/run/gpunode-lab/held/4711.json").unlink()
+    device.unlink()
     smi(machine, "mig -cci -gi 1")
     assert smi(machine, "mig -dci -gi 1")[1] == 19
+
+
+def test_each_instance_has_a_capability_and_a_device_for_as_long_as_it_is_there(tmp_path: Path) -> None:
+    machine = enabled(tmp_path, "h100-80gb", 2)
+    folder = machine.path("/proc/driver/nvidia/capabilities")
+
+    def shown() -> dict[str, str]:
+        return {str(file.parent.relative_to(folder)): file.read_text().split()[1] for file in folder.rglob("access")}
+
+    assert smi(machine, "mig -i 0 -cgi 9:4,9:0 -C")[1] == 0
+    assert smi(machine, "mig -i 1 -cgi 0:0")[1] == 0
+    assert shown() == {
+        "gpu0/mig/gi1": "12", "gpu0/mig/gi1/ci0": "13", "gpu0/mig/gi2": "21", "gpu0/mig/gi2/ci0": "22",
+        "gpu1/mig/gi0": "138",
+    }  # fmt: skip
+    assert {each.name for each in machine.path("/dev/nvidia-caps").iterdir()} == {
+        f"nvidia-cap{number}" for number in shown().values()
+    }
+    assert smi(machine, "mig -i 0 -dci -gi 2")[1] == 0 and smi(machine, "mig -i 0 -dgi -gi 2")[1] == 0
+    assert smi(machine, "--gpu-reset -i 1")[1] == 0
+    assert shown() == {"gpu0/mig/gi1": "12", "gpu0/mig/gi1/ci0": "13"}
+    assert len(list(machine.path("/dev/nvidia-caps").iterdir())) == 2
 
 
 def test_a_reset_loses_the_instances_of_that_gpu_alone(tmp_path: Path) -> None:
@@ -361,5 +385,7 @@ def test_the_plain_table_shows_mig_devices_and_processes_and_keeps_its_width(tmp
 def test_who_would_hold_a_gpu_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     machine = machine_with(tmp_path, {"gpu": "h100-80gb", "count": 1})
     assert hold(["1"], machine) == 1
-    assert "the GPU is not there, or no driver is loaded" in capsys.readouterr().err
+    assert "the GPU or the instance is not there, or no driver is loaded" in capsys.readouterr().err
+    assert hold(["0", "--instance", "1"], machine) == 1
+    assert "/dev/nvidia-caps/nvidia-cap12" in capsys.readouterr().err
     assert hold(["first"], machine) == 64

@@ -6,8 +6,9 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from .. import module, moments
+from .. import capabilities, module, moments
 from ..holders import holders
 from ..machine import Machine, SimulatedGpu
 
@@ -122,6 +123,11 @@ class Session:
         """Keep values for a GPU until the driver is unloaded."""
         self._set(module.RUNTIME_STATE, gpu, values)
 
+    def set_instances(self, gpu: SimulatedGpu, rows: list[dict[str, Any]]) -> None:
+        """Keep a GPU's instances, and show what the driver shows of them."""
+        self._set(module.RUNTIME_STATE, gpu, {"instances": rows})
+        capabilities.publish(self.machine, gpu, rows)
+
     def mig_modes(self, gpu: SimulatedGpu) -> tuple[str, str]:
         """Return MIG mode, current and pending: Enabled, Disabled or [N/A]."""
         if not gpu.model.mig:
@@ -138,7 +144,7 @@ class Session:
         self._set(module.PERSISTENT_STATE if _keeps_mode(gpu) else module.RUNTIME_STATE, gpu, {"mig": enabled})
         self._set(module.RUNTIME_STATE, gpu, {"mig_current": current})
         if effective and self.runtime(gpu).get("instances"):
-            self._set(module.RUNTIME_STATE, gpu, {"instances": []})
+            self.set_instances(gpu, [])
             self.machine.log("mig", f"GPU {gpu.index}: its instances are gone")
 
     def next_serial(self, gpu: SimulatedGpu) -> int:

@@ -81,7 +81,7 @@ class Instances:
         return [dict(row) for row in rows]
 
     def _keep(self, rows: list[dict[str, Any]], what: str) -> None:
-        self._session.set_runtime(self.gpu, instances=rows)
+        self._session.set_instances(self.gpu, rows)
         self._session.machine.log("mig", f"GPU {self.gpu.index}: {what}")
         self._session.changed_instance()
 

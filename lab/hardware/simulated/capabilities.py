@@ -1,0 +1,50 @@
+"""What the SIMULATED driver shows of instances: for each a capability, and the device that its users have open.
+
+Minors are counted as the real driver counts them (/proc/driver/nvidia-caps/mig-minors): from 3 on, 15 GPU instances for
+each GPU, with 8 compute instances for each of them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .device import make_node
+from .machine import Machine, SimulatedGpu
+
+DEVICES = "/dev/nvidia-caps"
+_FOLDER = "/proc/driver/nvidia/capabilities"
+_MAJOR = 509
+_FIRST, _OF_A_GPU, _OF_AN_INSTANCE = 3, 15, 9
+
+
+def minor(gpu: SimulatedGpu, instance: int, compute: int | None = None) -> int:
+    """Return the minor of a GPU instance's device, or of one of its compute instances'."""
+    first = _FIRST + (gpu.index * _OF_A_GPU + instance) * _OF_AN_INSTANCE
+    return first if compute is None else first + 1 + compute
+
+
+def instance_of(gpu: SimulatedGpu, number: int) -> int | None:
+    """Return the id of the GPU instance that a minor belongs to; None: it is none of this GPU's."""
+    found = (number - _FIRST) // _OF_AN_INSTANCE - gpu.index * _OF_A_GPU
+    return found if 0 <= found < _OF_A_GPU else None
+
+
+def publish(machine: Machine, gpu: SimulatedGpu, instances: Iterable[Mapping[str, Any]]) -> None:
+    """Show the capabilities of a GPU's instances (id, and compute: each with an id), and no others of that GPU."""
+    wanted = {}
+    for row in instances:
+        wanted[f"gi{row['id']}"] = minor(gpu, row["id"])
+        for compute in row["compute"]:
+            wanted[f"gi{row['id']}/ci{compute['id']}"] = minor(gpu, row["id"], compute["id"])
+    folder = machine.path(f"{_FOLDER}/gpu{gpu.index}/mig")
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, number in wanted.items():
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / "access").write_text(f"DeviceFileMinor: {number}\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
+        make_node(machine, f"nvidia-caps/nvidia-cap{number}", _MAJOR, number)
+    for device in machine.path(DEVICES).glob("nvidia-cap[0-9]*"):
+        number = int(device.name.removeprefix("nvidia-cap"))
+        if instance_of(gpu, number) is not None and number not in wanted.values():
+            device.unlink()
