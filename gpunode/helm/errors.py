@@ -65,7 +65,7 @@ _TABLE = tuple(
             "remove it (a plugin from a static manifest, say), or set another device_plugin.release or namespace",
         ),
         (
-            r"context deadline exceeded|timed out|rate limiter.*deadline",
+            r"context deadline exceeded|timed out|rate limiter.*deadline|not ready\. status: InProgress",
             "the release's pods were not ready in time",
             "look at the pods' events and logs, or give them more by kubernetes.timeout",
         ),

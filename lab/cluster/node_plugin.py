@@ -44,13 +44,16 @@ class NodePlugin:
             self.resources, self._started_as, self._outcome = {}, None, None
             return None
         pod = own[0]
+        if (pulled := outcome(pod, None)).waits:
+            self.resources, self._started_as, self._outcome = {}, None, None
+            return pulled
         entries = self._entries(pod)
         daemon = any(plugin.daemon_set(each).endswith(plugin.MPS_DAEMON) for each in others)
         try:
             config = plugin.config(pod, entries, labels)
         except plugin.PluginError as error:
-            self.resources, self._started_as = {}, None
-            return self._fails(pod, str(error))
+            self.resources, self._started_as, self._outcome = {}, None, None
+            return plugin.failure(str(error))
         now = time.monotonic()
         started_as = (pod["metadata"]["uid"], config, daemon)
         if started_as != self._started_as or (not self._is_well and now - self._looked >= _AGAIN_S):
@@ -84,20 +87,18 @@ class NodePlugin:
 
     def _start(self, pod: Mapping[str, Any], config: plugin.Config, daemon: bool) -> Outcome:
         self.resources = {}
-        if (pulled := outcome(pod, None)).waits:
-            return pulled
         try:
             if runtime := devices.without_gpus(self.node, pod["spec"].get("runtimeClassName")):
-                return self._fails(pod, f"Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND (it runs by {runtime})")
+                raise devices.NoDevicesError(f"ERROR_LIBRARY_NOT_FOUND; it runs by {runtime}")
             self._boot, _ = devices.health(self.node)
             self._gpus = devices.asked(self.node)
             if config.by_mps and not daemon:
-                return self._fails(pod, "error waiting for MPS daemon: no pod of it is on this node")
+                raise plugin.PluginError("error waiting for MPS daemon: no pod of it is on this node")
             self._count(None)
         except devices.NoDevicesError as error:
-            return self._fails(pod, f"Failed to initialize NVML: {error}")
+            return plugin.failure(f"Failed to initialize NVML: {error}", plugin.waits_for_gpus(pod))
         except plugin.PluginError as error:
-            return self._fails(pod, str(error))
+            return plugin.failure(str(error))
         offers = ", ".join(f"{name}: {both[0]}" for name, both in self.resources.items()) or "nothing"
         by = f" by configuration {config.name}" if config.name else ""
         return Outcome("Running", True, f"SIMULATED device plugin: it offers {offers}{by}\n")
@@ -108,7 +109,3 @@ class NodePlugin:
         every = plugin.offered(self._config, self._gpus)
         well = plugin.offered(self._config, self._gpus, healthy)
         self.resources = {name: (count, well[name]) for name, count in every.items()}
-
-    def _fails(self, pod: Mapping[str, Any], text: str) -> Outcome:
-        self._outcome = plugin.failure(pod, text)
-        return self._outcome

@@ -120,12 +120,15 @@ def _devices(strategy: str, gpus: Sequence[Gpu]) -> list[tuple[str, str]]:
     return [(whole, gpu.uuid) for gpu in gpus if not gpu.mig] + named
 
 
-def failure(pod: Mapping[str, Any], text: str) -> Outcome:
-    """Return what becomes of the plugin's pod where it finds no devices; FAIL_ON_INIT_ERROR lets it wait instead."""
+def failure(text: str, waits: bool = False) -> Outcome:
+    """Return what becomes of the plugin's pod that cannot start: it ends and is started again, or `waits`, and runs."""
     said = f"SIMULATED device plugin: {text}\n"
-    if _variables(pod).get("FAIL_ON_INIT_ERROR") == "false":
-        return Outcome("Running", True, said)
-    return Outcome("Running", False, said, "CrashLoopBackOff")
+    return Outcome("Running", True, said) if waits else Outcome("Running", False, said, "CrashLoopBackOff")
+
+
+def waits_for_gpus(pod: Mapping[str, Any]) -> bool:
+    """Say whether the plugin of this pod runs on where it finds no GPU."""
+    return _variables(pod).get("FAIL_ON_INIT_ERROR") == "false"
 
 
 def _variables(pod: Mapping[str, Any]) -> dict[str, str]:

@@ -197,6 +197,8 @@ WORDS: dict[str, str] = {
     'Error: chart "nvidia-device-plugin" version "9.9.9" not found in https://mirror repository': "not in that version",
     "Error: UPGRADE FAILED: release nvdp failed, and has been rolled back due to atomic being set: "
     "context deadline exceeded": "not ready in time",
+    "Error: UPGRADE FAILED: release nvdp failed, and has been rolled back due to rollback-on-failure being set: "
+    "resource DaemonSet/gpu/nvdp not ready. status: InProgress, message: Updated: 1/2": "not ready in time",
     "Error: chart requires kubeVersion: >= 1.99.0-0 which is incompatible with Kubernetes v1.20": "for the cluster",
     'Error: INSTALLATION FAILED: Unable to continue with install: ConfigMap "a" exists and cannot be imported into the '
     "current release: invalid ownership metadata": "belongs to no release",

@@ -1,0 +1,137 @@
+"""From bare nodes to a cluster whose two nodes offer different sharing, by one command; helm 3, then helm 4.
+
+API server, scheduler, controllers, helm and kubectl are real, and so are the nodes' packages and files. SIMULATED:
+GPUs, kubelets, and the device plugin, which the stand-in plays by the ConfigMap and labels that it finds. The tests
+follow each other.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.kubernetes_programs import WHEELS, programs
+from tests.molecule.cluster.releases import CHART, NAME, KeptRelease
+from tests.molecule.conftest import Run, command, converge, inventory_with
+
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
+
+NAMESPACE = "nvidia-device-plugin"
+ALONE = "deploys/device_plugin.py"
+NODES: dict[str, dict[str, object]] = {
+    "gpu-1": {"sharing": {"strategy": "time-slicing", "replicas": 5, "rename": True}},
+    "gpu-2": {"mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}},
+}
+# Of two H100 each.
+OFFERED = {
+    "gpu-1": {"nvidia.com/gpu.shared": "10"},
+    "gpu-2": {"nvidia.com/mig-1g.10gb": "4", "nvidia.com/mig-2g.20gb": "2", "nvidia.com/mig-3g.40gb": "2"},
+}
+_PATIENCE_S = 60
+
+
+class Life:
+    """Run the project's commands against the lab's cluster, by one helm or the other."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        self.kubeconfig, self.folder = kubeconfig, folder
+
+    def release(self, major: int = 3) -> KeptRelease:
+        return KeptRelease(self.kubeconfig, programs(major), NAMESPACE)
+
+    def inventory(self, major: int) -> str:
+        found = programs(major)
+        both: dict[str, object] = {
+            "kubernetes": {
+                "enabled": True,
+                "kubeconfig": str(self.kubeconfig),
+                "helm": str(found / "helm"),
+                "kubectl": str(found / "kubectl"),
+                "timeout": 120,
+            },
+            "device_plugin": {"chart": str(CHART)},
+        }
+        return inventory_with(self.folder, {name: {**both, **own} for name, own in NODES.items()})
+
+    def alone(self, major: int) -> Run:
+        return command("pyinfra", "-y", "--json", self.inventory(major), ALONE)
+
+    def node(self, name: str) -> dict[str, Any]:
+        return self.release().live("node", name)
+
+    def offered(self, name: str) -> dict[str, str]:
+        allocatable = self.node(name)["status"]["allocatable"]
+        return {key: count for key, count in allocatable.items() if key.startswith("nvidia.com/") and count != "0"}
+
+    def wait_for(self, wanted: dict[str, dict[str, str]]) -> None:
+        """Wait until the nodes offer that: helm is content with a DaemonSet that is still to start on one of them."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while (found := {name: self.offered(name) for name in wanted}) != wanted and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert found == wanted
+
+    def state(self) -> object:
+        """Return what must stay as it is: revisions, and the nodes' versions of the API server's."""
+        release = self.release()
+        versions = {name: self.node(name)["metadata"]["resourceVersion"] for name in NODES}
+        return release.history(), versions, release.live("daemonset", f"{NAME}-nvidia-device-plugin")["metadata"]
+
+
+@pytest.fixture
+def life(kubeconfig: Path, tmp_path: Path) -> Life:
+    return Life(kubeconfig, tmp_path)
+
+
+def test_one_command_takes_bare_nodes_to_a_cluster_with_different_sharing(life: Life) -> None:
+    run = converge(inventory=life.inventory(3))
+    assert run.code == 0, run.printed[-3000:]
+    life.wait_for(OFFERED)
+    labels = {name: life.node(name)["metadata"]["labels"]["nvidia.com/device-plugin.config"] for name in NODES}
+    assert labels == {"gpu-1": "time-slicing-5-renamed", "gpu-2": "mig-mixed"}
+
+
+def test_the_second_run_changes_nothing_and_makes_no_new_revision(life: Life) -> None:
+    before = life.state()
+    run = converge(inventory=life.inventory(3))
+    assert (run.code, run.operations("success")) == (0, {})
+    assert life.state() == before
+
+
+@pytest.mark.parametrize(
+    ("resource", "node"), [("nvidia.com/gpu.shared", "gpu-1"), ("nvidia.com/mig-2g.20gb", "gpu-2")]
+)
+def test_a_pod_gets_a_share_by_the_name_that_the_node_offers(life: Life, resource: str, node: str) -> None:
+    release, name = life.release(), f"vectoradd-on-{node}"
+    limits = json.dumps({"spec": {"containers": [{"name": name, "resources": {"limits": {resource: "1"}}}]}})
+    image = "registry.invalid/samples:vectoradd"
+    words = ("run", name, "--image", image, "--restart", "Never", "--override-type", "strategic", "--overrides", limits)
+    release.kubectl(*words)
+    release.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", f"pod/{name}", "--timeout", f"{_PATIENCE_S}s")
+    assert release.live("pod", name)["spec"]["nodeName"] == node
+    assert "Test PASSED" in release.kubectl("logs", name)
+    release.kubectl("delete", "pod", name)
+
+
+def test_a_label_that_was_removed_is_found_and_set_again(life: Life) -> None:
+    life.release().kubectl("label", "node", "gpu-1", "nvidia.com/device-plugin.config-")
+    # The configuration `none` is the default: whole GPUs.
+    life.wait_for({"gpu-1": {"nvidia.com/gpu": "2"}})
+    run = life.alone(3)
+    assert (run.code, list(run.operations("success"))) == (0, ["Label the node in the cluster"]), run.printed[-2000:]
+    life.wait_for(OFFERED)
+
+
+@pytest.mark.parametrize("major", sorted(WHEELS))
+def test_either_helm_finds_the_release_as_asked_and_brings_it_back_where_it_is_gone(life: Life, major: int) -> None:
+    before = life.state()
+    run = life.alone(major)
+    assert (run.code, run.operations("success")) == (0, {}), run.printed[-2000:]
+    assert life.state() == before
+    life.release(major).helm("uninstall", NAME, "--wait")
+    life.wait_for({name: {} for name in NODES})
+    assert life.alone(major).code == 0
+    life.wait_for(OFFERED)
