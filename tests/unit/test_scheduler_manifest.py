@@ -1,0 +1,186 @@
+"""kube-scheduler's manifest and configuration file: patched as kubeadm, and as others, write it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpunode.gpushare.configuration import Extender, SchedulerError, api_version, configuration
+from gpunode.gpushare.manifest import parse_manifest, patched, unpatched
+
+pytestmark = pytest.mark.pure
+PATH = "/etc/kubernetes/gpunode/scheduler-0123456789ab.yaml"
+KUBEADM = """# kept by the team of the platform
+apiVersion: v1
+kind: Pod
+metadata:
+  creationTimestamp: null
+  labels:
+    component: kube-scheduler
+  name: kube-scheduler
+  namespace: kube-system
+spec:
+  containers:
+  - command:
+    - kube-scheduler  # the program
+    # these two were asked for by audit
+    - --authentication-kubeconfig=/etc/kubernetes/scheduler.conf
+    - --bind-address=127.0.0.1
+    - --kubeconfig=/etc/kubernetes/scheduler.conf
+    - --leader-elect=true
+    image: registry.k8s.io/kube-scheduler:v1.31.4
+    livenessProbe:
+      httpGet:
+        host: 127.0.0.1
+        path: /healthz
+        port: 10259
+        scheme: HTTPS
+    name: kube-scheduler
+    volumeMounts:
+    - mountPath: /etc/kubernetes/scheduler.conf
+      name: kubeconfig
+      readOnly: true
+  hostNetwork: true
+  volumes:
+  # the only one
+  - hostPath:
+      path: /etc/kubernetes/scheduler.conf
+      type: FileOrCreate
+    name: kubeconfig
+status: {}
+"""
+BARE = """apiVersion: v1
+kind: Pod
+metadata: {name: kube-scheduler}
+spec:
+    hostNetwork: true
+    containers:
+      - name: kube-scheduler
+        image: registry.example.org:5000/kube-scheduler-amd64:v1.20.2@sha256:0123
+        command: ["/usr/local/bin/kube-scheduler"]
+        args:
+          - --kubeconfig
+          - /etc/kubernetes/scheduler.conf
+          - --leader-elect
+          - --v=2
+"""
+EXTENDER = Extender("http://127.0.0.1:32766/gpushare-scheduler")
+
+
+def _container(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(text)["spec"]["containers"][0]
+    return found
+
+
+@pytest.mark.parametrize("text", [KUBEADM, BARE, KUBEADM.replace("\n", "\r\n"), KUBEADM.rstrip("\n")])
+def test_the_scheduler_is_given_its_configuration_and_every_other_line_stays(text: str) -> None:
+    made = patched(text, PATH)
+    container = _container(made)
+    assert f"--config={PATH}" in [*container["command"], *container.get("args", [])]
+    assert {"name": "gpunode-scheduler-configuration", "mountPath": PATH, "readOnly": True} in container["volumeMounts"]
+    (volume,) = [each for each in yaml.safe_load(made)["spec"]["volumes"] if each["name"].startswith("gpunode")]
+    assert volume["hostPath"] == {"path": PATH, "type": "File"}
+    assert [line for line in made.split("\n") if "gpunode" not in line] == text.split("\n")
+    assert unpatched(made) == text
+
+
+def test_patching_again_changes_nothing_and_another_file_takes_the_place_of_the_first() -> None:
+    made = patched(KUBEADM, PATH)
+    assert patched(made, PATH) == made
+    other = PATH.replace("0123", "4567")
+    assert patched(made, other) == patched(KUBEADM, other)
+
+
+def test_what_the_manifest_says_is_read() -> None:
+    found = parse_manifest(KUBEADM)
+    assert (found.version, found.health.address) == ("1.31.4", "https://127.0.0.1:10259/healthz")
+    assert found.options["leader-elect"] == "true"
+    bare = parse_manifest(BARE)
+    assert (bare.version, bare.health.address) == ("1.20.2", "https://127.0.0.1:10259/healthz")
+    assert bare.options == {"kubeconfig": "/etc/kubernetes/scheduler.conf", "leader-elect": "true", "v": "2"}
+    named = KUBEADM.replace("port: 10259", "port: probe-port").replace("path: /healthz", "path: /livez")
+    ports = named.replace("    name: kube-scheduler\n    vol", "    name: kube-scheduler\n    ports:\n"
+                          "    - {name: probe-port, containerPort: 10301}\n    vol")  # fmt: skip
+    assert parse_manifest(ports).health.address == "https://127.0.0.1:10301/livez"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("kind: [", "is no YAML (line 1)"),
+        ("a: b\nkind: Deployment\n", "is no Pod"),
+        (KUBEADM + "---\n" + KUBEADM, "is no YAML"),
+        (KUBEADM.replace("- kube-scheduler  # the program", "- sh"), "does not begin with that program"),
+        (KUBEADM.replace("name: kube-scheduler\n    vol", "name: other\n    vol").replace(
+            "  hostNetwork", "  - {name: third}\n  hostNetwork"), "has no container kube-scheduler"),
+        (KUBEADM.replace("- --bind-address=127.0.0.1", "- --config=/etc/own.yaml"), "of somebody else's (--config)"),
+        (KUBEADM.replace("- --bind-address=127.0.0.1", "- 5"), "no list of words"),
+        (BARE.replace("    hostNetwork: true\n", "    volumes: []\n"), "is an empty list"),
+        (BARE.replace("    hostNetwork: true\n", "    volumes: [{name: a, emptyDir: {}}]\n"), "cannot change"),
+        (patched(KUBEADM, PATH).replace("  # gpunode gpushare", ""), "without their marks"),
+    ],
+)  # fmt: skip
+def test_a_manifest_that_cannot_be_changed_safely_is_refused_in_words(text: str, says: str) -> None:
+    with pytest.raises(SchedulerError) as error:
+        patched(text, PATH)
+    assert says in str(error.value)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet=" -:#[]{}&*!|>'\"%@`\n\tabk0", max_size=60), st.integers(0, len(KUBEADM)))
+def test_whatever_is_written_into_a_manifest_it_is_patched_rightly_or_refused(noise: str, place: int) -> None:
+    text = KUBEADM[:place] + noise + KUBEADM[place:]
+    try:
+        made = patched(text, PATH)
+    except SchedulerError:
+        return
+    assert unpatched(made) == text and f"--config={PATH}" in _container(made)["command"]
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("1.19.0", "v1beta1"), ("1.20.2", "v1beta1"), ("1.21.14", "v1beta1"), ("1.22.17", "v1beta2"),
+        ("1.23.0", "v1beta3"), ("1.24.9", "v1beta3"), ("1.25.0", "v1"), ("1.28.3", "v1"), ("1.34.1", "v1"),
+    ],
+)  # fmt: skip
+def test_the_newest_version_of_the_file_that_the_scheduler_has_is_written(version: str, expected: str) -> None:
+    assert api_version(version) == f"kubescheduler.config.k8s.io/{expected}"
+
+
+def test_what_the_file_takes_the_place_of_is_carried_over() -> None:
+    options = {
+        "kubeconfig": "/etc/kubernetes/scheduler.conf", "leader-elect": "false", "leader-elect-lease-duration": "60s",
+        "kube-api-qps": "100", "profiling": "false", "bind-address": "127.0.0.1", "v": "2",
+    }  # fmt: skip
+    found = yaml.safe_load(configuration("1.31.4", options, EXTENDER).text)
+    assert found["clientConnection"] == {"kubeconfig": "/etc/kubernetes/scheduler.conf", "qps": 100}
+    assert found["leaderElection"] == {"leaderElect": False, "leaseDuration": "60s"} and not found["enableProfiling"]
+    (extender,) = found["extenders"]
+    assert extender["managedResources"] == [{"name": "aliyun.com/gpu-mem", "ignoredByScheduler": False}]
+    assert (extender["urlPrefix"], extender["filterVerb"], extender["bindVerb"]) == (EXTENDER.address, "filter", "bind")
+
+
+def test_another_content_is_another_file() -> None:
+    one, other = (configuration("1.31.4", {"leader-elect": value}, EXTENDER) for value in ("true", "false"))
+    assert one.path != other.path and one == configuration("1.31.4", {"leader-elect": "true"}, EXTENDER)
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "says"),
+    [
+        ("1.18.20", {}, "1.19 or newer is needed (KEP-785"),
+        ("latest", {}, "set kubernetes.version"),
+        ("1.20.2", {"policy-config-file": "/etc/policy.json"}, "--policy-config-file"),
+        ("1.20.2", {"leader-elect": "perhaps"}, "is no switch"),
+        ("1.20.2", {"kube-api-qps": "many"}, "is no number"),
+    ],
+)
+def test_a_scheduler_that_takes_no_such_file_is_told_by_name(version: str, options: dict[str, str], says: str) -> None:
+    with pytest.raises(SchedulerError) as error:
+        configuration(version, options, EXTENDER)
+    assert says in str(error.value)
