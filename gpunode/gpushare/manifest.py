@@ -96,6 +96,9 @@ _BY_HAND = "write its lists one item a line, or set gpushare.scheduler to 'their
 def _read(text: str) -> dict[str, Any]:
     if len(text) > _LONGEST:
         raise SchedulerError("the manifest of kube-scheduler is larger than 1 MiB: it is none")
+    # A fact puts it in the place of what is no UTF-8.
+    if "\ufffd" in text:
+        raise SchedulerError("the manifest of kube-scheduler is no UTF-8; mend it first")
     try:
         found = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -1,0 +1,161 @@
+"""kube-scheduler made to ask an extender: its configuration file and its static manifest, as one transaction.
+
+The kubelet reads the manifest and starts the scheduler anew; nobody tells when. What runs is known by its command line,
+since each configuration has a path of its own. Where the new one does not run and answer that it is well, the old
+manifest comes back, and the old scheduler is waited for.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from pyinfra import host
+
+from facts.scheduler import Scheduler
+from gpunode.gpushare.configuration import FOLDER, Extender, SchedulerError
+from gpunode.gpushare.state import SchedulerState, wanted
+from operations.failure import OperationRefused, known, node_operation
+from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+
+# The kubelet reads every file of the manifest's folder but those whose names begin with a dot.
+_CHANGE = Transaction(
+    name="scheduler",
+    shared=r"""
+option_of() {
+  tr '\0' '\n' 2>/dev/null < "$proc/$1/cmdline" | grep -x -- "--config=$own/scheduler-[0-9a-f]*.yaml" || true
+}
+running() {
+  for comm in "$proc"/[0-9]*/comm; do
+    program=; read -r program 2>/dev/null < "$comm" || continue
+    [ "$program" = kube-scheduler ] || continue
+    number=${comm%/comm}; number=${number##*/}
+    if [ "$1" = any ] || [ "$(option_of "$number")" = "$1" ]; then echo "$number"; fi
+  done
+}
+answers() {
+  if command -v curl >/dev/null; then curl -ksf --noproxy '*' --max-time 5 "$health" >/dev/null
+  elif command -v wget >/dev/null; then wget -q --no-proxy --no-check-certificate -T 5 -O /dev/null "$health"; fi
+}
+well() {
+  end=$(($(date +%s) + timeout))
+  while [ "$(date +%s)" -lt "$end" ]; do
+    found=$(running "$1")
+    if [ -n "$found" ] && answers; then
+      # One that ends right after it has answered is none that runs.
+      sleep 3
+      if [ "$(running "$1")" = "$found" ] && answers; then return 0; fi
+    fi
+    [ "$(systemctl is-system-running || true)" != stopping ] || exit 143
+    sleep 1
+  done
+  return 1
+}
+put() {
+  beside=$(dirname "$manifest")/.$(basename "$manifest").gpunode-new
+  cat > "$beside" && chown --reference="$1" "$beside" && chmod --reference="$1" "$beside" &&
+    sync "$beside" && mv -fT "$beside" "$manifest"
+}
+digest_of() { sha256sum < "$1" | cut -d ' ' -f 1; }
+words() {
+  log=$(ls -t "$logs"/kube-system_kube-scheduler-*/kube-scheduler/*.log 2>/dev/null | head -n 1) || true
+  [ -z "$log" ] || grep -v '^ *$' "$log" | tail -n 1 | cut -c 1-400
+}
+""",
+    checkpoint=r"""
+cp -p "$manifest" "$checkpoint/manifest"
+running any > "$checkpoint/processes"
+for number in $(cat "$checkpoint/processes"); do option_of "$number"; done | head -n 1 > "$checkpoint/by"
+[ -z "$path" ] || [ ! -e "$path" ] || touch "$checkpoint/had"
+""",
+    change=r"""
+if [ "$(digest_of "$manifest")" != "$read" ]; then
+  echo "gpunode: somebody changes $manifest at this very moment; nothing was changed; run again" >&2; exit 1
+fi
+if [ ! -s "$checkpoint/processes" ]; then
+  echo "gpunode: no kube-scheduler runs on this host; nothing was changed; mend that first (crictl ps -a)" >&2; exit 1
+fi
+if [ -n "$path" ]; then
+  mkdir -p "$own"
+  printf '%s' "$text" | base64 -d > "$path.new"
+  chmod 644 "$path.new"; sync "$path.new"; mv -fT "$path.new" "$path"
+fi
+printf '%s' "$written" | base64 -d | put "$manifest"
+if ! well "$option"; then
+  if [ "$(running any)" = "$(cat "$checkpoint/processes")" ]; then
+    echo "gpunode: the kubelet did not take the new manifest in $timeout s: the old scheduler runs on. Is $manifest" \
+      "in the folder that it reads (staticPodPath), and does it run?" >&2
+    exit 1
+  fi
+  reject "kube-scheduler is not well in $timeout s with the extender: $(words)"
+fi
+""",
+    # A manifest that somebody wrote since then is his.
+    restore=r"""
+rm -f "$(dirname "$manifest")/.$(basename "$manifest").gpunode-new" "$path.new"
+if [ -e "$manifest" ] && [ "$(digest_of "$manifest")" != "$new" ]; then
+  cmp -s "$checkpoint/manifest" "$manifest" ||
+    echo "gpunode: $manifest was written by somebody else since; it is left as it is" >&2
+else
+  put "$checkpoint/manifest" < "$checkpoint/manifest" || return 1
+  well "$(cat "$checkpoint/by")" ||
+    echo "gpunode: the old manifest is back, and no scheduler is well by it in $timeout s: look at crictl ps -a" >&2
+  if [ -n "$path" ] && [ ! -e "$checkpoint/had" ]; then rm -f "$path"; fi
+fi
+true
+""",
+    afterwards=r"""
+for file in "$own"/scheduler-*.yaml; do [ "$file" = "$path" ] || rm -f "$file"; done
+""",
+)
+
+
+@node_operation
+def extended(extender: Extender | None, manifest: str, version: str | None, timeout: int) -> Iterator[Any]:
+    """Keep this host's scheduler asking an extender, or none of gpunode's.
+
+    Call it on a control-plane host; a host without a manifest has nothing to be taken back from.
+
+    + extender: how it is reached; None: the scheduler runs as if gpunode had never been there
+    + manifest: absolute path of the scheduler's static manifest
+    + version: the cluster's, where the manifest's image says none
+    + timeout: seconds within which the new scheduler has to be well
+    """
+    yield from settled(_CHANGE)
+    state: SchedulerState = known(host.get_fact(Scheduler, manifest=manifest), "the scheduler")
+    if state.manifest is None:
+        if extender is None:
+            host.noop("there is no scheduler here")
+            return
+        raise OperationRefused(
+            f"gpushare: {manifest} is not there: this is no control-plane host whose scheduler is a static pod; set "
+            "gpushare.schedulers or gpushare.manifest, or gpushare.scheduler to 'theirs'"
+        )
+    try:
+        asked = wanted(state.manifest, extender, version)
+    except SchedulerError as error:
+        raise OperationRefused(f"gpushare: {manifest}: {error}\nnothing was changed on this host") from None
+    path, text = (asked.configuration.path, asked.configuration.text) if asked.configuration else ("", "")
+    written = not path or state.configurations.get(path) == _sha256(text)
+    # The old one runs on for a moment after the manifest has changed; a plain one is told by its manifest alone.
+    if asked.manifest == state.manifest and written and (not path or state.runs_by(path)):
+        host.noop("the scheduler asks the extender" if path else "the scheduler asks no extender of gpunode's")
+        return
+    target = target_digest(asked.manifest, text)
+    refuse_failed(_CHANGE, target)
+    yield transaction_command(
+        _CHANGE, target, manifest=manifest, own=FOLDER, path=path, option=f"--config={path}" if path else "",
+        text=_base64(text), written=_base64(asked.manifest), read=_sha256(state.manifest),
+        new=_sha256(asked.manifest), health=asked.health, timeout=str(timeout),
+        proc="/proc", logs="/var/log/pods",
+    )  # fmt: skip
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

@@ -1,0 +1,234 @@
+"""The transaction that changes kube-scheduler, run for real by sh; kubelet, scheduler, curl, clock are SIMULATED."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facts.scheduler import Scheduler
+from gpunode.gpushare.configuration import Extender
+from gpunode.gpushare.state import SchedulerState, parse_scheduler, wanted
+from operations import scheduler
+from operations.script import script
+from operations.transaction import transaction_text
+from tests.unit.simulated_host import Host, commands
+from tests.unit.test_scheduler_manifest import KUBEADM
+
+EXTENDER = Extender("http://127.0.0.1:32766/gpushare-scheduler")
+# Each moment that the transaction waits, the kubelet looks at the manifest and starts its command anew.
+_KUBELET = """#!/bin/sh
+cd "$LAB"
+if [ -e deaf ] || cmp -s kube-scheduler.yaml seen; then exit 0; fi
+cp kube-scheduler.yaml seen; rm -rf proc/*
+option=$(sed -n 's/^ *- \\(--config=[^ ]*\\).*/\\1/p' kube-scheduler.yaml)
+if [ -n "$option" ] && [ ! -e "${option#--config=}" ]; then echo "no such file" >> calls; exit 0; fi
+if [ -n "$option" ] && [ -e broken ]; then
+  mkdir -p logs/kube-system_kube-scheduler-a/kube-scheduler
+  echo "no kind registered" > logs/kube-system_kube-scheduler-a/kube-scheduler/0.log
+  exit 0
+fi
+echo x >> starts; number=$(($(wc -l < starts) + 100)); mkdir -p proc/$number
+echo kube-scheduler > proc/$number/comm
+printf 'kube-scheduler\\0%s\\0' "$option" > proc/$number/cmdline
+"""
+_DATE = '#!/bin/sh\necho x >> "$LAB/ticks"; wc -l < "$LAB/ticks"\n'
+_CURL = '#!/bin/sh\n[ ! -e "$LAB/silent" ]\n'
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass
+class Lab:
+    """Hold a folder that stands for a control-plane host."""
+
+    folder: Path
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / "kube-scheduler.yaml"
+
+    @property
+    def running(self) -> list[str]:
+        return [file.read_text() for file in self.folder.glob("proc/*/cmdline")]
+
+    @property
+    def journal(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "scheduler.json").read_text())
+        return found
+
+    def run(self, extender: Extender | None, verb: str = "change", read: str = "") -> subprocess.CompletedProcess[str]:
+        before = self.manifest.read_text()
+        asked = wanted(before, extender, None)
+        own = str(self.folder / "own")
+        text = asked.configuration.text if asked.configuration else ""
+        path = asked.configuration.path.replace("/etc/kubernetes/gpunode", own) if asked.configuration else ""
+        made = asked.manifest.replace("/etc/kubernetes/gpunode", own)
+        variables = {
+            "manifest": str(self.manifest), "own": own, "path": path, "option": f"--config={path}" if path else "",
+            "text": base64.b64encode(text.encode()).decode(), "written": base64.b64encode(made.encode()).decode(),
+            "read": read or _sha256(before), "new": _sha256(made), "health": "https://127.0.0.1:10259/healthz",
+            "timeout": "20", "proc": str(self.folder / "proc"), "logs": str(self.folder / "logs"),
+        }  # fmt: skip
+        if verb == "change":
+            folder = "folder=/var/lib/gpunode/transactions"
+            whole = transaction_text(scheduler._CHANGE, "target", variables).replace(folder, f"folder={self.folder}", 1)
+            (self.folder / "scheduler.sh").write_text(script(whole))
+        return subprocess.run(
+            ["sh", self.folder / "scheduler.sh", verb], check=False, capture_output=True, text=True, timeout=60,
+            env={"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "LAB": str(self.folder)},
+        )  # fmt: skip
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    (tmp_path / "bin").mkdir()
+    running = "#!/bin/sh\necho running\n"
+    programs = {"sleep": _KUBELET, "date": _DATE, "curl": _CURL, "systemctl": running}
+    for name, text in programs.items():
+        program = tmp_path / "bin" / name
+        program.write_text(text)
+        program.chmod(0o755)
+    found = Lab(tmp_path)
+    found.manifest.write_text(KUBEADM)
+    found.manifest.chmod(0o600)
+    subprocess.run([tmp_path / "bin" / "sleep"], env={**os.environ, "LAB": str(tmp_path)}, check=True)
+    return found
+
+
+@pytest.mark.real
+def test_the_scheduler_runs_by_its_new_configuration(lab: Lab) -> None:
+    done = lab.run(EXTENDER)
+    assert done.returncode == 0, done.stderr
+    (words,) = lab.running
+    assert "--config=" in words and lab.journal["state"] == "done"
+    assert lab.manifest.stat().st_mode & 0o777 == 0o600
+    assert sorted(each.name for each in lab.folder.glob(".*")) == []
+    (configuration,) = (lab.folder / "own").iterdir()
+    assert "extenders:" in configuration.read_text()
+
+
+@pytest.mark.real
+def test_a_scheduler_that_does_not_start_gives_way_to_the_old_one(lab: Lab) -> None:
+    (lab.folder / "broken").touch()
+    done = lab.run(EXTENDER)
+    assert done.returncode != 0 and "no kind registered" in done.stderr
+    assert lab.manifest.read_text() == KUBEADM and lab.running == ["kube-scheduler\0\0"]
+    assert lab.journal["state"] == "failed" and "no kind registered" in lab.journal["reason"]
+    assert not list((lab.folder / "own").iterdir())
+
+
+@pytest.mark.real
+def test_a_scheduler_that_does_not_answer_gives_way_to_the_old_one(lab: Lab) -> None:
+    (lab.folder / "silent").touch()
+    assert lab.run(EXTENDER).returncode != 0
+    assert lab.manifest.read_text() == KUBEADM and lab.journal["state"] == "failed"
+
+
+@pytest.mark.real
+def test_a_kubelet_that_reads_another_folder_is_not_the_target_s_fault(lab: Lab) -> None:
+    (lab.folder / "deaf").touch()
+    done = lab.run(EXTENDER)
+    assert "staticPodPath" in done.stderr and lab.journal["state"] == "restored"
+    assert lab.manifest.read_text() == KUBEADM and lab.running == ["kube-scheduler\0\0"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("fault", ["changed", "dead"])
+def test_what_is_not_as_it_was_read_is_left_alone(lab: Lab, fault: str) -> None:
+    if fault == "dead":
+        for file in lab.folder.glob("proc/*/*"):
+            file.unlink()
+    done = lab.run(EXTENDER, read="0" * 64 if fault == "changed" else "")
+    assert "nothing was changed" in done.stderr and lab.manifest.read_text() == KUBEADM
+    assert lab.journal["state"] == "restored" and not (lab.folder / "own").exists()
+
+
+@pytest.mark.real
+def test_the_scheduler_is_taken_back_to_what_it_was(lab: Lab) -> None:
+    lab.run(EXTENDER)
+    # As the fact and the operation see it: in the folder that gpunode has on a host.
+    patched = lab.manifest.read_text()
+    assert lab.run(None).returncode == 0
+    assert lab.manifest.read_text() == KUBEADM != patched and lab.running == ["kube-scheduler\0\0"]
+    assert not list((lab.folder / "own").iterdir())
+
+
+@pytest.mark.real
+def test_an_interrupted_change_is_undone_and_a_manifest_of_somebody_s_is_not(lab: Lab) -> None:
+    lab.run(EXTENDER)
+    assert lab.run(EXTENDER, verb="undo").returncode == 0
+    assert lab.manifest.read_text() == KUBEADM and lab.running == ["kube-scheduler\0\0"]
+    lab.run(EXTENDER)
+    lab.manifest.write_text("# of an admin's\n" + KUBEADM)
+    done = lab.run(EXTENDER, verb="undo")
+    assert "written by somebody else since" in done.stderr
+    assert lab.manifest.read_text().startswith("# of an admin's")
+
+
+def _state(extender: Extender | None = None, by: str = "") -> SchedulerState:
+    asked = wanted(KUBEADM, extender, None)
+    made = asked.configuration
+    return SchedulerState(asked.manifest, {made.path: _sha256(made.text)} if made else {}, (("kube-scheduler", by),))
+
+
+def _run(host: Host, extender: Extender | None) -> list[str]:
+    return commands(
+        scheduler.extended, host, extender=extender, manifest="/etc/m.yaml", version=None, timeout=60
+    )  # fmt: skip
+
+
+@pytest.mark.pure
+def test_a_scheduler_that_asks_the_extender_is_left_alone(host: Host) -> None:
+    made = wanted(KUBEADM, EXTENDER, None).configuration
+    assert made is not None
+    host.readings[Scheduler] = _state(EXTENDER, f"--config={made.path}")
+    assert _run(host, EXTENDER) == [] and host.noops == ["the scheduler asks the extender"]
+    host.readings[Scheduler] = _state(EXTENDER, "--leader-elect")
+    assert len(_run(host, EXTENDER)) == 1
+    host.readings[Scheduler] = SchedulerState(_state(EXTENDER).manifest, {made.path: "other"}, ())
+    assert len(_run(host, EXTENDER)) == 1
+
+
+@pytest.mark.pure
+def test_a_host_without_an_extender_is_changed_only_where_it_had_one(host: Host) -> None:
+    host.readings[Scheduler] = SchedulerState(None, {}, ())
+    assert _run(host, None) == []
+    host.readings[Scheduler] = _state()
+    assert _run(host, None) == []
+    host.readings[Scheduler] = _state(EXTENDER)
+    assert len(_run(host, None)) == 1 and not host.refusals
+
+
+@pytest.mark.pure
+def test_a_host_whose_scheduler_is_no_static_pod_is_refused_by_name(host: Host) -> None:
+    host.readings[Scheduler] = SchedulerState(None, {}, ())
+    assert _run(host, EXTENDER) == [] and "set gpushare.schedulers" in host.refusals[0]
+    host.readings[Scheduler] = SchedulerState("kind: [", {}, ())
+    assert _run(host, EXTENDER) == [] and "is no YAML" in host.refusals[1]
+
+
+@pytest.mark.real
+def test_the_probe_reads_manifest_files_and_processes(run_shell: Any, tmp_path: Path) -> None:
+    manifest = tmp_path / "it's.yaml"
+    manifest.write_text(KUBEADM)
+    program = tmp_path / "kube-scheduler"
+    program.write_text("#!/bin/sh\nsleep 30 & wait\n")
+    program.chmod(0o755)
+    process = subprocess.Popen([program, "--config=/a b.yaml"])
+    try:
+        code, lines = run_shell(str(Scheduler().command(str(manifest))))
+    finally:
+        process.kill()
+        process.wait()
+    found = parse_scheduler([line for line in lines if line != "gpunode:end"])
+    assert code == 0 and found.manifest == KUBEADM and found.runs_by("/a b.yaml")
