@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from gpunode.device_plugin.rollout import node_name
 from gpunode.settings.kubernetes import LOCAL
@@ -12,7 +12,9 @@ from gpunode.settings.problems import Problem, written
 
 _NODE_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 # What each node has for itself.
-_OWN = {"kubernetes": {"enabled", "node_name"}, "device_plugin": {"way"}}
+_OWN: Mapping[str, Collection[str]] = {
+    "kubernetes": {"enabled", "node_name"}, "device_plugin": {"way"}, "gpushare": (),
+}  # fmt: skip
 
 
 def disagreements(hosts: Mapping[str, Settings]) -> Iterator[Problem]:
@@ -35,6 +37,8 @@ def disagreements(hosts: Mapping[str, Settings]) -> Iterator[Problem]:
         if runner != LOCAL and runner not in hosts:
             message = "is no host of this inventory; name a control-plane host of it, or '@local'"
             yield Problem("kubernetes.run_on", written(runner), message, tuple(hosts)[:20], host)
+        if settings.device_plugin.way == "gpushare":
+            yield from _schedulers(host, settings, hosts)
         yield from _differences(host, settings, first, nodes[first])
 
 
@@ -45,3 +49,17 @@ def _differences(host: str, settings: Settings, first: str, model: Settings) -> 
             if field not in own and getattr(here, field) != getattr(there, field):
                 message = f"must be the same for all nodes of a cluster; {first} has {written(getattr(there, field))}"
                 yield Problem(f"{component}.{field}", written(getattr(here, field)), message, host=host)
+
+
+def _schedulers(host: str, settings: Settings, hosts: Mapping[str, Settings]) -> Iterator[Problem]:
+    asked = settings.gpushare.schedulers
+    if settings.gpushare.scheduler == "patch" and not asked and settings.kubernetes.run_on == LOCAL:
+        message = (
+            "is missing: name the control-plane hosts, whose kube-scheduler is to ask the extender, or set "
+            "gpushare.scheduler to 'theirs'"
+        )
+        yield Problem("gpushare.schedulers", written(asked), message, host=host)
+    for name in asked:
+        if name not in hosts:
+            message = f"has {written(name)} in it, which is no host of this inventory"
+            yield Problem("gpushare.schedulers", written(asked), message, tuple(hosts)[:20], host)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpunode.device_plugin import features
+from gpunode.device_plugin import features, other_ways
 from gpunode.device_plugin.runtime_class import default_runtime, needs_runtime_class
 from gpunode.mig.declaration import Declaration, selected
 from gpunode.mig.mistakes import DeclarationError
@@ -26,13 +26,17 @@ def contradictions(settings: Settings) -> Iterator[Problem]:
         return
     yield from _mps(settings)
     yield from _mig(settings)
-    if settings.device_plugin.way != "helm":
-        return
-    yield from _old_plugin(settings)
-    yield from _old_kubernetes(settings)
-    yield from _device_list(settings)
-    yield from _runtime(settings)
-    yield from _config(settings)
+    way = settings.device_plugin.way
+    if way in ("manifest", "gpushare"):
+        yield from other_ways.contradictions(settings)
+        yield from _runtime(settings)
+    if way in ("helm", "manifest"):
+        yield from _old_plugin(settings)
+        yield from _old_kubernetes(settings)
+        yield from _device_list(settings)
+    if way == "helm":
+        yield from _runtime(settings)
+        yield from _config(settings)
 
 
 def _problem(key: str, value: object, message: str) -> Problem:
@@ -67,11 +71,16 @@ def _mps(settings: Settings) -> Iterator[Problem]:
 
 def _mig(settings: Settings) -> Iterator[Problem]:
     sharing, name = settings.sharing, settings.mig.config
-    if settings.device_plugin.way != "helm":
+    way = settings.device_plugin.way
+    if way not in ("helm", "manifest", "gpushare"):
         return
     if name is not None and _LABEL_VALUE.fullmatch(name) is None:
         yield _problem("mig.config", name, "cannot be a label's value in a cluster: it must end in a letter or digit")
     if not _has_instances(settings):
+        return
+    if way == "gpushare":
+        message = "makes MIG devices, of which gpushare knows nothing; leave it out, or set another device_plugin.way"
+        yield _problem("mig.config", name, message)
         return
     if sharing.mig_strategy == "none" and sharing.strategy != "mps":
         message = f"hides the MIG devices of mig.config {name!r} from pods; set 'mixed', or 'single' for one profile"

@@ -7,7 +7,7 @@ stand in an annotation of the node; it changes and removes these alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from gpunode.device_plugin.configuration import configuration
@@ -19,18 +19,33 @@ PRESENT = "nvidia.com/gpu.present"
 MPS_CAPABLE = "nvidia.com/mps.capable"
 MIG_CONFIG = "nvidia.com/mig.config"
 MIG_STATE = "nvidia.com/mig.config.state"
+# By which a node is taken by the static manifest's DaemonSets, and by no chart's.
+SERVED_BY = "gpunode/way"
+GPUSHARE = "gpushare"
 # As nvidia-mig-parted's manager has them.
 MIG_STATES = ("pending", "rebooting", "success", "failed")
-_ALL = (CONFIG, PRESENT, MPS_CAPABLE, MIG_CONFIG, MIG_STATE)
+_ALL = (CONFIG, PRESENT, MPS_CAPABLE, MIG_CONFIG, MIG_STATE, SERVED_BY, GPUSHARE)
 
 
 def wanted_labels(settings: Settings, mig_state: str | None = None) -> dict[str, str]:
     """Return the labels that a node is to have by gpunode; `mig_state` is one of MIG_STATES, None if nobody knows."""
     if mig_state is not None and mig_state not in MIG_STATES:
         raise ValueError(f"{mig_state!r} is none of {', '.join(MIG_STATES)}")
-    plugin, found = settings.device_plugin, {}
-    if plugin.way != "helm" or not settings.kubernetes.enabled:
+    if settings.device_plugin.way == "none" or not settings.kubernetes.enabled:
         return {}
+    return _WAYS[settings.device_plugin.way](settings) | _of_mig(settings, mig_state)
+
+
+def _of_mig(settings: Settings, state: str | None) -> dict[str, str]:
+    if settings.mig.config is None:
+        return {}
+    # Where the configuration is the label's, people set it, and it is not gpunode's to set.
+    named = {} if settings.mig.config_from_label else {MIG_CONFIG: settings.mig.config}
+    return named if state is None else {**named, MIG_STATE: state}
+
+
+def _by_helm(settings: Settings) -> dict[str, str]:
+    plugin, found = settings.device_plugin, {}
     if plugin.config_name is None:
         found[CONFIG] = configuration(settings.sharing).name
     elif settings.sharing.config is not None:
@@ -40,12 +55,6 @@ def wanted_labels(settings: Settings, mig_state: str | None = None) -> dict[str,
     # GPU feature discovery sets it itself, and would take ours away.
     if settings.sharing.strategy == "mps" and not plugin.gfd:
         found[MPS_CAPABLE] = "true"
-    if settings.mig.config is not None:
-        # Where the configuration is the label's, people set it, and it is not gpunode's to set.
-        if not settings.mig.config_from_label:
-            found[MIG_CONFIG] = settings.mig.config
-        if mig_state is not None:
-            found[MIG_STATE] = mig_state
     return found
 
 
@@ -56,9 +65,16 @@ def labels_of_failed(settings: Settings, labels: Mapping[str, str], annotation: 
     asked for, its state says that it failed.
     """
     kept = {name: labels[name] for name in owned(annotation) if name in labels}
-    if settings.mig.config is not None and wanted_labels(settings):
-        kept |= {MIG_CONFIG: settings.mig.config, MIG_STATE: "failed"}
-    return kept
+    return kept | _of_mig(settings, "failed") if wanted_labels(settings) else kept
+
+
+# The chart's DaemonSets go where PRESENT is: a node of another way has it not.
+_WAYS: Mapping[str, Callable[[Settings], dict[str, str]]] = {
+    "helm": _by_helm,
+    "manifest": lambda settings: {CONFIG: configuration(settings.sharing).name, SERVED_BY: "manifest"},
+    "gpu-operator": lambda _: {},
+    "gpushare": lambda _: {GPUSHARE: "true"},
+}
 
 
 @dataclass(frozen=True)

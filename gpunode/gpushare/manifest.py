@@ -209,12 +209,12 @@ def _insert(text: str, path: str) -> str:
         (each for each in containers if _scalar_of(each, "name") == PROGRAM or len(containers) == 1), containers[0]
     )
     added = [
-        _to_list(text, lines, spec, "volumes", [f"- name: {_VOLUME}", f"  hostPath: {{path: {path}, type: File}}"]),
+        _to_list(lines, spec, "volumes", [f"- name: {_VOLUME}", f"  hostPath: {{path: {path}, type: File}}"]),
         _to_list(
-            text, lines, container, "volumeMounts",
+            lines, container, "volumeMounts",
             [f"- name: {_VOLUME}", f"  mountPath: {path}", "  readOnly: true"],
         ),
-        _option(text, lines, container, path),
+        _option(lines, container, path),
     ]  # fmt: skip
     # From the end, so that numbers of lines above stay what they are.
     for after, put_in in sorted(added, reverse=True):
@@ -225,15 +225,14 @@ def _insert(text: str, path: str) -> str:
 _Added = tuple[int, list[str]]
 
 
-def _option(text: str, lines: list[str], container: yaml.Node, path: str) -> _Added:
-    arguments = _entry(container, "args")[1]
-    if arguments is not None and _sequence(arguments):
-        return _to_list(text, lines, container, "args", [f"- --config={path}"])
+def _option(lines: list[str], container: yaml.Node, path: str) -> _Added:
+    if _sequence(_entry(container, "args")[1]):
+        return _to_list(lines, container, "args", [f"- --config={path}"])
     words = _sequence(_entry(container, "command")[1])
     return words[0].end_mark.line, [f"{_indent(lines, words[0])}- --config={path}"]
 
 
-def _to_list(text: str, lines: list[str], mapping: yaml.Node, key: str, item: list[str]) -> _Added:
+def _to_list(lines: list[str], mapping: yaml.Node | None, key: str, item: list[str]) -> _Added:
     """Return where to put an item in front of a list below `key`, which is made where there is none."""
     key_node, value = _entry(mapping, key)
     if key_node is not None and value is not None and _sequence(value):

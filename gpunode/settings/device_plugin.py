@@ -107,8 +107,8 @@ class DevicePluginSettings(Component):
     way: Literal["helm", "manifest", "gpu-operator", "gpushare", "none"] = Field(
         "helm",
         description=(
-            "How a node's GPUs get into the cluster: NVIDIA's device plugin by `helm`; `none`: not by gpunode. "
-            "`manifest`, `gpu-operator` and `gpushare` are not built, and refused."
+            "How a node's GPUs get into the cluster: NVIDIA's device plugin by `helm`, or by a static `manifest` of "
+            "gpunode's; Aliyun's `gpushare`; `none`: not by gpunode. `gpu-operator` is not built, and refused."
         ),
     )
     chart: _Chart = Field(
@@ -199,7 +199,7 @@ class DevicePluginSettings(Component):
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         from gpunode.device_plugin.chart_values import wrong_values
 
-        if self.way in ("manifest", "gpu-operator", "gpushare"):
+        if self.way == "gpu-operator":
             yield "way", "is not built yet; set 'helm', or 'none' to leave it to others"
         if self.namespace == "default":
             yield "namespace", "is refused by the chart: give the plugin a namespace of its own"

@@ -171,7 +171,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"device_plugin": {"chart": "./charts/plugin", "repository": "https://mirror.example.org"}},
         "device_plugin.repository", "is in no repository",
     ),
-    "a-way-that-is-not-built": ({"device_plugin": {"way": "gpushare"}}, "device_plugin.way", "not built yet"),
+    "a-way-that-is-not-built": ({"device_plugin": {"way": "gpu-operator"}}, "device_plugin.way", "not built yet"),
     "too-many-mps-replicas": (
         {"sharing": {"strategy": "mps", "replicas": 49}}, "sharing.replicas", "more than the 48",
     ),

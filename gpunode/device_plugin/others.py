@@ -1,0 +1,143 @@
+"""The device plugins of a cluster, whoever put them there: of which way, and which nodes they take.
+
+Two of them on one node fight for its GPUs: each hands out what the other has given away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpunode.device_plugin.nodes import kubectl
+from gpunode.device_plugin.own_objects import WAY
+from gpunode.reading import ParseError
+from gpunode.settings import Settings
+from gpunode.settings.kubernetes import KubernetesSettings
+
+# Programs of the same image that are no device plugin.
+_BESIDE = ("gpu-feature-discovery", "mps-control-daemon", "config-manager")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """Hold a device plugin's DaemonSet: its way, its name, the release it is of, whose it is, and where it goes."""
+
+    way: str
+    namespace: str
+    name: str
+    release: str | None
+    ours: bool
+    pod: Mapping[str, Any]
+
+    def takes(self, labels: Mapping[str, str]) -> bool:
+        """Say whether it goes to a node with these labels."""
+        return _selected(self.pod, labels)
+
+    @property
+    def removal(self) -> str:
+        """Return the command that takes it away."""
+        if self.release is not None:
+            return f"helm -n {self.namespace} uninstall {self.release}"
+        if self.way == "gpu-operator":
+            return "set devicePlugin.enabled to false in its values"
+        return f"kubectl -n {self.namespace} delete daemonset {self.name}"
+
+
+def asking(kubernetes: KubernetesSettings) -> tuple[str, ...]:
+    """Return the command that asks for every DaemonSet."""
+    return kubectl(kubernetes, "get", "daemonsets.apps", "--all-namespaces", "--output", "json")
+
+
+def parse_plugins(text: str) -> tuple[Plugin, ...]:
+    """Parse what `asking` printed: the device plugins for NVIDIA's GPUs; raise ParseError."""
+    try:
+        found = [_plugin(item) for item in json.loads(text)["items"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ParseError(f"kubectl's answer is no list of DaemonSets: {type(error).__name__}") from None
+    return tuple(each for each in found if each is not None)
+
+
+def _plugin(item: Mapping[str, Any]) -> Plugin | None:
+    metadata, pod = item["metadata"], item["spec"]["template"]["spec"]
+    labels = metadata.get("labels") or {}
+    programs = {kind for each in pod.get("containers") or [] if (kind := _program(each))}
+    if not programs:
+        return None
+    owners = [each.get("kind") for each in metadata.get("ownerReferences") or []]
+    release = labels.get("app.kubernetes.io/instance") if labels.get("app.kubernetes.io/managed-by") == "Helm" else None
+    way = "gpushare" if "gpushare" in programs else "manifest" if release is None else "helm"
+    if "ClusterPolicy" in owners:
+        way, release = "gpu-operator", None
+    return Plugin(way, str(metadata["namespace"]), str(metadata["name"]), release, WAY in labels, pod)
+
+
+def _program(container: Mapping[str, Any]) -> str | None:
+    image = str(container.get("image") or "").partition("@")[0]
+    words = [str(word) for word in [*(container.get("command") or []), *(container.get("args") or [])]]
+    first = words[0].rpartition("/")[2] if words else ""
+    name = image.rpartition("/")[2].partition(":")[0]
+    if "gpushare" in name or first.startswith("gpushare-device-plugin"):
+        return "gpushare"
+    if first == "nvidia-device-plugin" or (name == "k8s-device-plugin" and first not in _BESIDE):
+        return "nvidia"
+    return None
+
+
+def _selected(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Say whether a node with these labels is one that the pods may go to, as the scheduler sees it."""
+    if any(labels.get(name) != value for name, value in (pod.get("nodeSelector") or {}).items()):
+        return False
+    affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms = required.get("nodeSelectorTerms") or []
+    # A term of nothing but fields names nodes: it may be any.
+    return not terms or any(
+        all(_matches(each, labels) for each in term.get("matchExpressions") or [])
+        for term in terms
+        if term.get("matchExpressions") or term.get("matchFields")
+    )
+
+
+def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    found, wanted = labels.get(expression["key"]), expression.get("values") or []
+    match expression.get("operator"):
+        case "In":
+            return found in wanted
+        case "NotIn":
+            return found not in wanted
+        case "Exists":
+            return found is not None
+        case "DoesNotExist":
+            return found is None
+        case "Gt" | "Lt" as operator:
+            if found is None or not found.isdigit() or not wanted or not str(wanted[0]).isdigit():
+                return False
+            return int(found) > int(wanted[0]) if operator == "Gt" else int(found) < int(wanted[0])
+    # One that is not known yet may match.
+    return True
+
+
+def in_the_way(
+    settings: Settings, labels: Mapping[str, str], plugins: tuple[Plugin, ...], leaving: frozenset[str] = frozenset()
+) -> Iterator[str]:
+    """Yield every plugin that takes a node beside the one it is to have, with the remedy.
+
+    + labels: that the node is going to have
+    + leaving: ways whose release or objects of gpunode's this run takes away
+    """
+    plugin = settings.device_plugin
+    if not settings.kubernetes.enabled or plugin.way == "none":
+        return
+    for each in plugins:
+        own = each.ours or (
+            each.way == "helm" and (each.release, each.namespace) == (plugin.release, plugin.namespace)
+        )  # fmt: skip
+        if (own and (each.way == plugin.way or each.way in leaving)) or not each.takes(labels):
+            continue
+        yield (
+            f"DaemonSet {each.namespace}/{each.name} takes this node, a device plugin by the way {each.way!r}, and "
+            f"device_plugin.way is {plugin.way!r}: two plugins would give the same GPUs away. Take it away "
+            f"({each.removal}), keep it off the node, or set device_plugin.way to 'none'"
+        )

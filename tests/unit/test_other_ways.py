@@ -1,0 +1,317 @@
+"""The ways without NVIDIA's chart: what a cluster gets, what is refused, and which plugins are in each other's way."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.device_plugin.labels import CONFIG, PRESENT, label_change, wanted_labels
+from gpunode.device_plugin.others import in_the_way, parse_plugins
+from gpunode.device_plugin.own_objects import DIGEST, WAY, is_ready, marked, objects_change
+from gpunode.device_plugin.ways import extender, schedulers, wanted_objects
+from gpunode.gpushare.configuration import Extender
+from gpunode.reading import ParseError
+from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
+
+pytestmark = pytest.mark.pure
+NODE: dict[str, Any] = {"kubernetes": {"enabled": True}}
+GPUSHARE = {
+    **NODE, "device_plugin": {"way": "gpushare"}, "containerd": {"default_runtime": "nvidia"},
+    "gpushare": {"schedulers": ["gpu-1"]},
+}  # fmt: skip
+MANIFEST = {
+    **NODE, "device_plugin": {"way": "manifest"},
+    "sharing": {"strategy": "time-slicing", "replicas": 5, "rename": True},
+}  # fmt: skip
+SLICED = {**NODE, "device_plugin": {"way": "manifest"}, "mig": {"config": "all-balanced"}, "sharing": {
+    "mig_strategy": "mixed"}}  # fmt: skip
+
+
+def _objects(**hosts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {f"{each['kind']}/{each['metadata']['name']}": each for each in wanted_objects(check_hosts(hosts))}
+
+
+def _listed(*documents: Any) -> str:
+    return json.dumps({"kind": "List", "items": list(documents)})
+
+
+def test_each_configuration_has_a_daemon_set_that_takes_the_nodes_labelled_for_it() -> None:
+    hosts = {"gpu-1": MANIFEST, "gpu-2": SLICED, "gpu-3": MANIFEST}
+    found = _objects(**hosts)
+    config = found["ConfigMap/gpunode-device-plugin"]["data"]
+    assert sorted(config) == ["mig-mixed", "time-slicing-5-renamed"]
+    for host, data in hosts.items():
+        labels = wanted_labels(check_hosts({host: data})[host])
+        taken = [
+            name for name, each in found.items()
+            if each["kind"] == "DaemonSet"
+            and each["spec"]["template"]["spec"]["nodeSelector"].items() <= labels.items()
+        ]  # fmt: skip
+        assert taken == [f"DaemonSet/gpunode-device-plugin-{labels[CONFIG]}"]
+        (container,) = found[taken[0]]["spec"]["template"]["spec"]["containers"]
+        assert container["args"] == [f"--config-file=/config/{labels[CONFIG]}"]
+        assert yaml.safe_load(config[labels[CONFIG]])["version"] == "v1"
+    sliced, shared = (
+        found[f"DaemonSet/gpunode-device-plugin-{name}"]["spec"]["template"]["spec"]["containers"][0]["securityContext"]
+        for name in ("mig-mixed", "time-slicing-5-renamed")
+    )
+    assert sliced == {"capabilities": {"add": ["SYS_ADMIN"]}} and shared["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_a_node_of_another_way_is_not_labelled_for_the_chart() -> None:
+    for data in (MANIFEST, GPUSHARE):
+        assert PRESENT not in wanted_labels(check_hosts({"gpu-1": data})["gpu-1"])
+
+
+def test_gpushare_s_pods_and_service_find_each_other() -> None:
+    found = _objects(**{"gpu-1": GPUSHARE})
+    extender_of, service = found["Deployment/gpushare-schd-extender"], found["Service/gpushare-schd-extender"]
+    template = extender_of["spec"]["template"]
+    assert (
+        service["spec"]["selector"] == template["metadata"]["labels"] == extender_of["spec"]["selector"]["matchLabels"]
+    )
+    assert service["spec"]["ports"][0]["nodePort"] == 32766
+    (container,) = template["spec"]["containers"]
+    assert {"name": "PORT", "value": str(service["spec"]["ports"][0]["targetPort"])} in container["env"]
+    plugin = found["DaemonSet/gpushare-device-plugin"]["spec"]
+    assert plugin["template"]["spec"]["nodeSelector"] == {"gpushare": "true"}
+    for name in ("gpushare-schd-extender", "gpushare-device-plugin"):
+        (subject,) = found[f"ClusterRoleBinding/{name}"]["subjects"]
+        assert f"ServiceAccount/{subject['name']}" in found and f"ClusterRole/{name}" in found
+    assert "runtimeClassName" not in plugin["template"]["spec"]
+    by_class = _objects(**{"gpu-1": {**GPUSHARE, "containerd": {"default_runtime": "runc"}}})
+    assert by_class["DaemonSet/gpushare-device-plugin"]["spec"]["template"]["spec"]["runtimeClassName"] == "nvidia"
+
+
+def test_the_scheduler_is_told_where_the_extender_is() -> None:
+    hosts = check_hosts({"gpu-1": GPUSHARE})
+    assert extender(hosts) == Extender("http://127.0.0.1:32766/gpushare-scheduler") and schedulers(hosts) == ("gpu-1",)
+    plain = check_hosts({"gpu-1": NODE, "cp": {}})
+    assert extender(plain) is None and schedulers(plain) == ()
+    there = check_hosts({"gpu-1": {"kubernetes": {"enabled": True, "run_on": "cp"}}, "cp": {}})
+    assert schedulers(there) == ("cp",)
+    theirs = check_hosts({"gpu-1": {**GPUSHARE, "gpushare": {"scheduler": "theirs"}}})
+    assert extender(theirs) is None and schedulers(theirs) == ()
+
+
+def _refused(data: dict[str, Any]) -> tuple[Problem, ...]:
+    with pytest.raises(SettingsError) as error:
+        check_hosts({"gpu-1": data})
+    return error.value.problems
+
+
+@pytest.mark.parametrize(
+    ("data", "key", "says"),
+    [
+        ({**GPUSHARE, "sharing": {"strategy": "time-slicing", "replicas": 2}}, "sharing.strategy", "share by memory"),
+        ({**GPUSHARE, "mig": {"config": "all-balanced"}}, "mig.config", "gpushare knows nothing"),
+        ({**GPUSHARE, "sharing": {"mig_strategy": "mixed"}}, "sharing.mig_strategy", "gpushare knows nothing"),
+        ({**GPUSHARE, "toolkit": {"preset": "shared"}}, "device_plugin.way", "makes the toolkit ignore"),
+        ({**GPUSHARE, "kubernetes": {"enabled": True, "version": "1.18"}}, "kubernetes.version", "1.19"),
+        ({**GPUSHARE, "gpushare": {}}, "gpushare.schedulers", "name the control-plane hosts"),
+        ({**GPUSHARE, "gpushare": {"schedulers": ["cp"]}}, "gpushare.schedulers", "no host of this inventory"),
+        (
+            {**GPUSHARE, "gpushare": {"schedulers": ["gpu-1"], "inspect_url": "https://host/inspect"}},
+            "gpushare.inspect_sha256", "go together",
+        ),
+        (
+            {**GPUSHARE, "gpushare": {"schedulers": ["gpu-1"], "scheduler": "theirs"}},
+            "gpushare.schedulers", "leave one of the two out",
+        ),
+        ({**GPUSHARE, "device_plugin": {"way": "gpushare", "values": {"a": 1}}}, "device_plugin.values", "the chart"),
+        ({**GPUSHARE, "mps": {"enabled": True}}, "mps.enabled", "in a cluster"),
+        ({**MANIFEST, "sharing": {"strategy": "mps", "replicas": 4}}, "sharing.strategy", "set device_plugin.way"),
+        (
+            {**MANIFEST, "device_plugin": {"way": "manifest", "device_list_strategy": "cdi-cri"}},
+            "device_plugin.device_list_strategy", "what NVIDIA's chart mounts",
+        ),
+        (
+            {**MANIFEST, "device_plugin": {"way": "manifest", "gfd": True, "nfd": "present"}},
+            "device_plugin.gfd", "brought by the chart",
+        ),
+        ({**MANIFEST, "toolkit": {"preset": "shared"}}, "device_plugin.device_list_strategy", "toolkit ignore"),
+        ({**MANIFEST, "mig": {"config": "all-balanced"}}, "sharing.mig_strategy", "hides the MIG devices"),
+        ({**MANIFEST, "kubernetes": {"enabled": True, "version": "1.15"}}, "kubernetes.version", "1.16"),
+    ],
+)  # fmt: skip
+def test_what_a_way_cannot_have_is_refused_by_name(data: dict[str, Any], key: str, says: str) -> None:
+    found = _refused(data)
+    assert key in [problem.key for problem in found], found
+    assert any(says in problem.message for problem in found if problem.key == key)
+
+
+def test_objects_as_they_were_made_are_no_change() -> None:
+    wanted = list(_objects(**{"gpu-1": GPUSHARE}).values())
+    change = objects_change(wanted, _listed(*wanted), _listed(*wanted))
+    assert not change.apply and not change.remove and not change.conflicts and not change.differences
+
+
+def test_what_an_api_server_fills_in_is_no_change_and_what_a_hand_changes_is_one() -> None:
+    wanted = list(_objects(**{"gpu-1": GPUSHARE}).values())
+    live = json.loads(json.dumps(wanted))
+    for each in live:
+        each["metadata"] |= {"uid": "1", "managedFields": [{"manager": "gpunode"}]}
+    plugin = next(each for each in live if each["kind"] == "DaemonSet")
+    plugin["spec"] |= {"revisionHistoryLimit": 10, "updateStrategy": {"type": "RollingUpdate"}}
+    plugin["spec"]["template"]["spec"] |= {"restartPolicy": "Always", "schedulerName": "default-scheduler"}
+    assert not objects_change(wanted, _listed(*live), _listed(*live)).apply
+    plugin["spec"]["template"]["spec"]["containers"][0]["image"] = "debug"
+    change = objects_change(wanted, _listed(*live), _listed(*live))
+    assert list(change.apply) == wanted and "debug" in str(change.differences[0])
+
+
+def test_a_field_that_is_no_longer_asked_for_is_a_change() -> None:
+    before = marked({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}, "data": {
+        "x": "1", "y": "2"}}, "manifest")  # fmt: skip
+    after = marked({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}, "data": {
+        "x": "1"}}, "manifest")  # fmt: skip
+    change = objects_change([after], _listed(before), _listed(before))
+    assert change.apply and any(DIGEST in str(each) for each in change.differences)
+
+
+def test_what_is_no_longer_asked_for_goes_workloads_first_and_what_is_another_s_stays() -> None:
+    ours = list(_objects(**{"gpu-1": GPUSHARE}).values())
+    foreign = json.loads(json.dumps(ours[0]))
+    foreign["metadata"]["labels"].pop(WAY)
+    foreign["metadata"]["name"] = "foreign"
+    change = objects_change([], "", _listed(*ours, foreign))
+    kinds = [each.kind for each in change.remove]
+    assert kinds[:3] == ["DaemonSet", "Deployment", "Service"] and len(kinds) == len(ours)
+    assert "foreign" not in [each.name for each in change.remove]
+
+
+def test_an_object_of_somebody_else_s_is_not_written_over() -> None:
+    wanted = list(_objects(**{"gpu-1": GPUSHARE}).values())
+    live = json.loads(json.dumps(wanted))
+    for each in live:
+        each["metadata"].pop("labels")
+    change = objects_change(wanted, _listed(*live), _listed())
+    assert not change.apply and len(change.conflicts) == len(wanted)
+
+
+def test_a_namespace_that_is_there_is_nobody_s_to_change() -> None:
+    wanted = list(_objects(**{"gpu-1": MANIFEST}).values())
+    assert wanted[0]["kind"] == "Namespace"
+    space = {**wanted[0], "metadata": {**wanted[0]["metadata"], "labels": {"team": "a"}}}
+    change = objects_change(wanted, _listed(space, *wanted[1:]), _listed(*wanted[1:]))
+    assert change.is_none and not change.conflicts
+    assert objects_change(wanted, _listed(*wanted[1:]), _listed(*wanted[1:])).apply
+
+
+@pytest.mark.parametrize(
+    ("status", "ready"),
+    [
+        ({"observedGeneration": 2, "desiredNumberScheduled": 0}, True),
+        ({"observedGeneration": 1, "desiredNumberScheduled": 0}, False),
+        (
+            {"observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 2},
+            True,
+        ),
+        (
+            {"observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 1, "numberAvailable": 2},
+            False,
+        ),
+        ({"observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2}, False),
+    ],
+)
+def test_a_workload_is_ready_where_it_runs_on_every_node_in_its_new_form(status: dict[str, int], ready: bool) -> None:
+    assert is_ready({"kind": "DaemonSet", "metadata": {"generation": 2}, "status": status}) is ready
+
+
+def _daemon_set(name: str, image: str, pod: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": image, **(pod or {}).pop("container", {})}
+    return {
+        "metadata": {"name": name, "namespace": "kube-system", **metadata},
+        "spec": {"template": {"spec": {"containers": [container], **(pod or {})}}},
+    }
+
+
+NVIDIA = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+OF_HELM = {"labels": {"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "nvdp"}}
+
+
+def test_device_plugins_are_known_by_what_runs_in_them() -> None:
+    found = parse_plugins(
+        _listed(
+            _daemon_set("a", NVIDIA),
+            _daemon_set("b", "registry:5000/mirror/k8s-device-plugin@sha256:01", **OF_HELM),
+            _daemon_set("c", NVIDIA, {"container": {"command": ["gpu-feature-discovery"]}}, **OF_HELM),
+            _daemon_set("d", "acs/k8s-gpushare-plugin:v2"),
+            _daemon_set("e", NVIDIA, ownerReferences=[{"kind": "ClusterPolicy"}]),
+            _daemon_set("f", "own/build", {"container": {"command": ["/usr/bin/nvidia-device-plugin"]}}),
+            _daemon_set("g", "registry.k8s.io/kube-proxy:v1.31.0"),
+            _daemon_set("h", NVIDIA, {"container": {"command": ["mps-control-daemon"]}}),
+        )
+    )
+    assert {each.name: each.way for each in found} == {
+        "a": "manifest", "b": "helm", "d": "gpushare", "e": "gpu-operator", "f": "manifest",
+    }  # fmt: skip
+    with pytest.raises(ParseError, match="no list of DaemonSets"):
+        parse_plugins('{"items": [{}]}')
+
+
+def test_a_plugin_that_takes_the_node_beside_its_own_is_told_with_the_remedy() -> None:
+    settings = settings_from(GPUSHARE)
+    plugins = parse_plugins(_listed(_daemon_set("nvidia-device-plugin-daemonset", NVIDIA)))
+    (told,) = in_the_way(settings, {"gpushare": "true"}, plugins)
+    assert "kubectl -n kube-system delete daemonset nvidia-device-plugin-daemonset" in told
+    assert not list(in_the_way(settings_from({**NODE, "device_plugin": {"way": "none"}}), {}, plugins))
+    # A static manifest beside the chart is two plugins as well.
+    assert list(in_the_way(settings_from(NODE), {}, plugins))
+
+
+def test_gpunode_s_own_plugins_are_in_nobody_s_way_once_the_labels_are_changed() -> None:
+    chart = _daemon_set(
+        "nvdp", NVIDIA,
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "feature.node.kubernetes.io/pci-10de.present", "operator": "In",
+                                   "values": ["true"]}]},
+            {"matchExpressions": [{"key": PRESENT, "operator": "In", "values": ["true"]}]},
+        ]}}}}, **{**OF_HELM, "namespace": "nvidia-device-plugin"},
+    )  # fmt: skip
+    plugins = parse_plugins(_listed(chart, *(each for each in wanted_objects(check_hosts({"gpu-1": GPUSHARE})) if each[
+        "kind"] == "DaemonSet")))  # fmt: skip
+    helm, shared = settings_from(NODE), settings_from(GPUSHARE)
+    assert len(plugins) == 2
+    assert not list(in_the_way(helm, wanted_labels(helm), plugins))
+    assert not list(in_the_way(shared, wanted_labels(shared), plugins))
+    # Node feature discovery labels a node whatever is asked for it: the chart's pods go there.
+    found = {**wanted_labels(shared), "feature.node.kubernetes.io/pci-10de.present": "true"}
+    (told,) = in_the_way(shared, found, plugins)
+    assert "helm -n nvidia-device-plugin uninstall nvdp" in told
+    assert not list(in_the_way(shared, found, plugins, leaving=frozenset({"helm"})))
+
+
+expressions = st.fixed_dictionaries(
+    {"key": st.sampled_from(["a", "b"]), "operator": st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt"])},
+    optional={"values": st.lists(st.sampled_from(["1", "2", "x"]), max_size=2)},
+)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["1", "2"])), expressions)
+def test_a_daemon_set_without_conditions_takes_every_node_and_one_with_opposites_none(
+    labels: dict[str, str], expression: dict[str, Any]
+) -> None:
+    def takes(*given: dict[str, Any]) -> bool:
+        required = {"nodeSelectorTerms": [{"matchExpressions": list(given)}]}
+        pod = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+        return parse_plugins(_listed(_daemon_set("a", NVIDIA, pod)))[0].takes(labels)
+
+    (free,) = parse_plugins(_listed(_daemon_set("a", NVIDIA)))
+    assert free.takes(labels)
+    opposite = {"In": "NotIn", "NotIn": "In", "Exists": "DoesNotExist", "DoesNotExist": "Exists"}
+    if expression["operator"] in opposite:
+        other = {**expression, "operator": opposite[expression["operator"]]}
+        assert takes(expression) != takes(other) and not takes(expression, other)
+
+
+def test_a_node_that_goes_from_the_chart_to_gpushare_changes_its_labels_at_once() -> None:
+    before = label_change(wanted_labels(settings_from(NODE)), {}, None)
+    there = dict(before.to_set)
+    change = label_change(wanted_labels(settings_from(GPUSHARE)), there, before.ours)
+    assert (dict(change.to_set), change.to_remove) == ({"gpushare": "true"}, (CONFIG, PRESENT))
