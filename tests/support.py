@@ -33,7 +33,7 @@ COMPONENTS = (
     "container toolkit", "toolkit configured", "toolkit held", "nvidia-docker2 migrated", "CDI specification",
     "device links", "containerd", "docker", "a container sees its GPU", "MPS", "MIG", "second run changes nothing",
     "drift", "deviations healed", "interruption", "faults in the middle", "test machines of CI", "pages of docs/",
-    "rollout in waves",
+    "rollout in waves", "a helm release kept", "device plugin in a cluster", "MIG and sharing in a cluster",
 )  # fmt: skip
 LEVELS = ("real", "simulated")
 
