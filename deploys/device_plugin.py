@@ -1,8 +1,11 @@
 """NVIDIA's device plugin in the nodes' cluster; alone: pyinfra inventories/prod.py deploys/device_plugin.py"""
 
+from pyinfra import host
+
 from deploys.component import cluster, component, everyone, node, settings
+from gpunode.device_plugin.ways import class_alone, extender, schedulers, wanted_objects
 from operations import device_plugin as plugin
-from operations import helm
+from operations import helm, scheduler, ways
 
 
 @component("Device plugin")
@@ -16,13 +19,29 @@ def device_plugin() -> None:
     if cluster_of is None:
         return
     plugin.takes_part()
+    hosts = everyone()
+    ways.alone(name="Refuse a second device plugin", settings=settings(), everyone=hosts, cluster_of=cluster_of)
+    if (chosen := asked or class_alone(hosts)) is not None:
+        plugin.runtime_class(name="Keep the RuntimeClass nvidia", rollout=chosen, proxy=cluster_of.proxy)
     if asked is not None:
-        plugin.runtime_class(name="Keep the RuntimeClass nvidia", rollout=asked, proxy=cluster_of.proxy)
         helm.release(name="Keep the release of the device plugin", rollout=asked, proxy=cluster_of.proxy)
+    else:
+        helm.absent(name="Take the release of the device plugin away", cluster_of=cluster_of, everyone=hosts)
+    ways.objects(name="Keep gpunode's own objects", wanted=wanted_objects(hosts), cluster_of=cluster_of)
+    if host.name in schedulers(hosts):
+        scheduler.extended(
+            name="Have the scheduler ask the extender" if extender(hosts) else "Have the scheduler ask no extender",
+            extender=extender(hosts),
+            manifest=cluster_of.gpushare.manifest,
+            version=cluster_of.kubernetes.version,
+            timeout=cluster_of.kubernetes.timeout,
+            # A scheduler that does not come back is one of several.
+            _serial=True,
+        )
     plugin.labels(
         name="Label the node in the cluster", settings=settings(), gpus=node().pci.gpus, cluster_of=cluster_of
     )
-    plugin.failed_nodes(name="Label the nodes that failed in the cluster", everyone=everyone(), cluster_of=cluster_of)
+    plugin.failed_nodes(name="Label the nodes that failed in the cluster", everyone=hosts, cluster_of=cluster_of)
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.device_plugin.device_plugin` import it.

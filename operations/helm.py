@@ -6,23 +6,29 @@ run recovers (gpunode/helm/change.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
+from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.rollout import Rollout
-from gpunode.helm.change import ReleaseChange, change
+from gpunode.device_plugin.ways import release_leaves
+from gpunode.helm.change import ReleaseChange, change, removal
 from gpunode.helm.commands import Command, Commands
 from gpunode.helm.program import HelmError, helm_of, version_command
 from gpunode.helm.session import Session
 from gpunode.reading import ParseError
+from gpunode.settings import Settings
 from gpunode.settings.proxy import ProxySettings
 from operations.control_plane import runner
 from operations.failure import OperationRefused, node_operation
 from operations.once import once_per_run
+
+# The chart that a release must be of to be taken away.
+CHART = "nvidia-device-plugin"
 
 
 @node_operation
@@ -74,3 +80,32 @@ def _session(rollout: Rollout, proxy: ProxySettings) -> Session:
         )
     helm = helm_of(rollout.kubernetes.helm, printed.out)
     return Session(Commands(helm, rollout.kubernetes, rollout.plugin, proxy), runs)
+
+
+@node_operation
+@once_per_run("no release of the device plugin")
+def absent(cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[Any]:
+    """Take the release of the device plugin away where it is gpunode's and no node of the inventory needs it any more.
+
+    + cluster_of: settings of a node of the cluster, which say where it is, and by which name
+    + everyone: host -> settings of the whole inventory
+    """
+    kubernetes, plugin = cluster_of.kubernetes, cluster_of.device_plugin
+    cluster = Cluster(kubernetes, cluster_of.proxy, runner(kubernetes))
+    name = f"release {plugin.namespace}/{plugin.release}"
+    try:
+        if not release_leaves(everyone, cluster.nodes()):
+            host.noop(f"{name} is none of gpunode's to take away")
+            return
+        rollout = Rollout(kubernetes, plugin, values={}, runtime_class=None, labels={})
+        session = _session(rollout, cluster_of.proxy)
+        found = removal(session.reading().release, CHART, datetime.now(UTC), kubernetes.timeout)
+    except (ClusterError, HelmError, ParseError) as error:
+        raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
+    if found.refused is not None:
+        raise OperationRefused(f"{name}: {found.refused}")
+    if not found.steps:
+        host.noop(f"there is no {name}")
+        return
+    host.log(f"{name}: {found.steps[0].act}: no node has device_plugin.way 'helm' any more")
+    yield FunctionCommand(_carry_out, [session, found, rollout], {})

@@ -16,23 +16,29 @@ from gpunode.findings import ExitCode
 @click.option("--values", "values_alone", is_flag=True, help="Print the chart's values alone, for `helm --values`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of YAML.")
 def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
-    """Print chart, values, RuntimeClass and node labels for the hosts of INVENTORY; nothing is contacted.
+    """Print chart, values, RuntimeClass, own objects and node labels for the hosts of INVENTORY; nothing is contacted.
 
-    Exits 0; 2 where no host gets its GPUs into a cluster by NVIDIA's chart; 3 where settings are refused, each by
+    Exits 0; 2 where no host gets its GPUs into a cluster by gpunode; 3 where settings are refused, each by
     name; 1 where the inventory cannot be read; 64 usage.
     """
     # Late, because reading inventories imports pyinfra.
     from gpunode.cli.errors import told
     from gpunode.device_plugin.rollout import rollout
+    from gpunode.device_plugin.ways import to_json
     from gpunode.inventory import foreign_names, host_data
     from gpunode.settings import check_hosts
 
     with told():
-        found = rollout(check_hosts(host_data(inventory), foreign_names()))
-    if found is None:
-        click.echo("no host has kubernetes.enabled = True with device_plugin.way 'helm'", err=True)
+        hosts = check_hosts(host_data(inventory), foreign_names())
+        found = rollout(hosts)
+    by_helm: dict[str, Any] = {} if found is None else found.to_json()
+    others = {} if values_alone else to_json(hosts)
+    if not by_helm and not others:
+        wanted = "'helm'" if values_alone else "'helm', 'manifest' or 'gpushare'"
+        click.echo(f"no host has kubernetes.enabled = True with device_plugin.way {wanted}", err=True)
         sys.exit(ExitCode.NEGATIVE)
-    content: Any = found.values if values_alone else found.to_json()
+    labels = {**by_helm.get("labels", {}), **others.get("labels", {})}
+    content: Any = by_helm["values"] if values_alone else {**by_helm, **others, "labels": labels}
     click.echo(json.dumps(content, indent=2) if as_json else _yaml(content), nl=as_json)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class
+from gpunode.device_plugin.labels import CONFIG, PRESENT, SERVED_BY, owned, wanted_labels
+from gpunode.device_plugin.nodes import ClusterNode
+from gpunode.device_plugin.rollout import Rollout, node_name
+from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class, runtime_class
 from gpunode.device_plugin.static_manifest import static_manifest
 from gpunode.gpushare.configuration import Extender
 from gpunode.gpushare.objects import gpushare_objects
@@ -55,3 +58,52 @@ def schedulers(hosts: Mapping[str, Settings]) -> tuple[str, ...]:
     if first.gpushare.schedulers:
         return tuple(first.gpushare.schedulers)
     return () if first.kubernetes.run_on == LOCAL else (first.kubernetes.run_on,)
+
+
+def class_alone(hosts: Mapping[str, Settings]) -> Rollout | None:
+    """Return what brings the RuntimeClass about where no release does and pods of the other ways choose it."""
+    nodes = [settings for way in WITH_OBJECTS for settings in nodes_by(way, hosts).values()]
+    if nodes_by("helm", hosts) or not any(map(needs_runtime_class, nodes)):
+        return None
+    first = nodes[0]
+    wanted = runtime_class(first.kubernetes.version)
+    return Rollout(first.kubernetes, first.device_plugin, values={}, runtime_class=wanted, labels={})
+
+
+def release_leaves(hosts: Mapping[str, Settings], nodes: Mapping[str, ClusterNode]) -> bool:
+    """Say whether the release of the device plugin is gpunode's, and no node needs it any more.
+
+    It is gpunode's where a host of the inventory that now has another way was labelled for it.
+    """
+    names = {node_name(host, settings): settings for host, settings in hosts.items() if settings.kubernetes.enabled}
+    if nodes_by("helm", hosts) or not any(settings.device_plugin.way != "none" for settings in names.values()):
+        return False
+    labelled = {name for name, node in nodes.items() if PRESENT in owned(node.ours) or _by_chart(node)}
+    return bool(labelled) and labelled <= set(names)
+
+
+def _by_chart(node: ClusterNode) -> bool:
+    return CONFIG in owned(node.ours) and SERVED_BY not in owned(node.ours)
+
+
+def leaving(hosts: Mapping[str, Settings], nodes: Mapping[str, ClusterNode]) -> frozenset[str]:
+    """Return the ways whose plugin of gpunode's goes in this run."""
+    gone = {way for way in WITH_OBJECTS if not nodes_by(way, hosts)}
+    return frozenset(gone | ({"helm"} if release_leaves(hosts, nodes) else set()))
+
+
+def to_json(hosts: Mapping[str, Settings]) -> dict[str, Any]:
+    """Return what the cluster gets by these ways as plain JSON types; nothing where no host has one."""
+    objects = wanted_objects(hosts)
+    if not objects:
+        return {}
+    asked = extender(hosts)
+    labels = {
+        node_name(host, settings): wanted_labels(settings)
+        for way in WITH_OBJECTS
+        for host, settings in nodes_by(way, hosts).items()
+    }
+    found: dict[str, Any] = {"objects": objects, "labels": labels}
+    if asked is not None:
+        found["scheduler"] = {"hosts": list(schedulers(hosts)), "asks": asked.address}
+    return found

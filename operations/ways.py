@@ -1,0 +1,146 @@
+"""The ways by which GPUs get into a cluster without a release: gpunode's own objects, and room made for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, Host, State
+
+from gpunode.device_plugin import own_objects
+from gpunode.device_plugin.cluster import Cluster, ClusterError
+from gpunode.device_plugin.labels import label_change, wanted_labels
+from gpunode.device_plugin.others import Plugin, asking, in_the_way, parse_plugins
+from gpunode.device_plugin.own_objects import Document, ObjectsChange, objects_change
+from gpunode.device_plugin.rollout import node_name
+from gpunode.device_plugin.ways import leaving
+from gpunode.helm.commands import Command
+from gpunode.helm.errors import explained
+from gpunode.helm.manifest import Identity
+from gpunode.reading import ParseError
+from gpunode.settings import Settings
+from operations.control_plane import runner
+from operations.device_plugin import nodes
+from operations.failure import OperationRefused, node_operation
+from operations.once import asked_once, once_per_run
+
+
+def _cluster(cluster_of: Settings) -> Cluster:
+    return Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
+
+
+@node_operation
+def alone(settings: Settings, everyone: Mapping[str, Settings], cluster_of: Settings) -> Iterator[Any]:
+    """Refuse a node that another device plugin takes beside the one that it is to have. It changes nothing.
+
+    + settings: the host's settings
+    + everyone: host -> settings of the whole inventory
+    + cluster_of: settings of a node of the cluster, which say where it is
+    """
+    if not settings.kubernetes.enabled or settings.device_plugin.way == "none":
+        host.noop("the node's device plugin is none of gpunode's")
+        return
+    cluster = _cluster(cluster_of)
+    there = nodes(cluster)
+    node = there.get(node_name(host.name, settings))
+    if node is None:
+        host.noop("no node of the cluster yet")
+        return
+    change = label_change(wanted_labels(settings), node.labels, node.ours)
+    labels = {name: value for name, value in node.labels.items() if name not in change.to_remove}
+    found = [*in_the_way(settings, {**labels, **change.to_set}, _plugins(cluster), leaving(everyone, there))]
+    if found:
+        raise OperationRefused("\n".join([*found, f"nothing was changed for {node.name}"]))
+    host.noop("no other device plugin takes the node")
+    yield from ()
+
+
+def _plugins(cluster: Cluster) -> tuple[Plugin, ...]:
+    what = "the cluster's device plugins"
+    try:
+        return asked_once(what, partial(_asked, cluster))
+    except (ClusterError, ParseError) as error:
+        raise OperationRefused(f"{what}: {error}") from None
+
+
+def _asked(cluster: Cluster) -> tuple[Plugin, ...]:
+    return parse_plugins(cluster.told("kubectl get daemonsets", asking(cluster.kubernetes)))
+
+
+@node_operation
+@once_per_run("gpunode's own objects in the cluster")
+def objects(wanted: Sequence[Document], cluster_of: Settings) -> Iterator[Any]:
+    """Keep gpunode's own objects in the cluster as they are to be, and take away those that are no longer asked for.
+
+    + wanted: the objects, in the order in which they are made; none: all of gpunode's go
+    + cluster_of: settings of a node of the cluster, which say where it is
+    """
+    cluster, kubernetes = _cluster(cluster_of), cluster_of.kubernetes
+    try:
+        words, stdin = own_objects.asking(kubernetes, wanted)
+        there = cluster.told("kubectl get", words, stdin) if wanted else ""
+        change = objects_change(wanted, there, cluster.told("kubectl get", own_objects.owning(kubernetes)))
+    except (ClusterError, ParseError) as error:
+        raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
+    if change.conflicts:
+        names = ", ".join(map(str, change.conflicts))
+        raise OperationRefused(
+            f"{names}: there already, and somebody else's (no label {own_objects.WAY}); take it away, or set "
+            "device_plugin.way to 'none'. Nothing was changed in the cluster"
+        )
+    if change.is_none:
+        host.noop(f"{len(wanted)} objects in the cluster as asked" if wanted else "no objects of gpunode's own")
+        return
+    for difference in change.differences[:5]:
+        host.log(f"objects of gpunode's own: {difference}")
+    # What goes makes room for what comes.
+    for identity in change.remove:
+        host.log(f"{identity}: no longer asked for")
+        yield _told(partial(_removed, cluster, identity))
+    if change.apply:
+        yield _told(partial(cluster.told, "kubectl apply", *own_objects.applying(kubernetes, wanted)))
+    for identity in _waited_for(change, wanted):
+        yield _told(partial(_ready, cluster, identity))
+
+
+def _waited_for(change: ObjectsChange, wanted: Sequence[Document]) -> Sequence[Identity]:
+    return own_objects.workloads(wanted) if change.apply else change.unready
+
+
+def _removed(cluster: Cluster, identity: Identity) -> None:
+    seconds = cluster.kubernetes.timeout
+    _long(cluster, f"kubectl delete {identity}", own_objects.removing(cluster.kubernetes, identity, seconds))
+
+
+def _ready(cluster: Cluster, identity: Identity) -> None:
+    seconds = cluster.kubernetes.timeout
+    try:
+        _long(cluster, f"{identity}", own_objects.waiting(cluster.kubernetes, identity, seconds))
+    except ClusterError as error:
+        raise ClusterError(
+            f"{error}\nit does not run within {seconds} s (kubernetes.timeout) wherever it is to: look at `kubectl -n "
+            f"{identity.namespace} describe {identity.kind.lower()} {identity.name}`; the next run waits for it again"
+        ) from None
+
+
+def _long(cluster: Cluster, what: str, words: tuple[str, ...]) -> None:
+    """Run a command of kubectl's that waits by itself: a limit of each request would end its watch."""
+    output = cluster.run(Command(words, cluster.proxy.environment, cluster.kubernetes.timeout + 60))
+    if output.status != 0:
+        raise ClusterError(explained(what, output.err))
+
+
+def _told(change: Callable[[], Any]) -> FunctionCommand:
+    return FunctionCommand(_tell, [change], {})
+
+
+def _tell(state: State, host: Host, change: Callable[[], Any]) -> bool:
+    try:
+        change()
+    except (ClusterError, ParseError) as error:
+        for line in str(error).splitlines():
+            host.log_styled(line, fg="red")
+        return False
+    return True
