@@ -79,7 +79,10 @@ def _extender(asked: GpushareSettings) -> dict[str, Any]:
 
 
 def _service(asked: GpushareSettings) -> dict[str, Any]:
-    port = {"name": "http", "port": _PORT, "targetPort": _PORT, "nodePort": asked.node_port}
+    # Server-side apply tells ports apart by it, and takes no default (Kubernetes before 1.23).
+    port = {
+        "name": "http", "protocol": "TCP", "port": _PORT, "targetPort": _PORT, "nodePort": asked.node_port,
+    }  # fmt: skip
     spec = {"type": "NodePort", "selector": _pods(_EXTENDER), "ports": [port]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(_EXTENDER), "spec": spec}
 
