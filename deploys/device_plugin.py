@@ -5,7 +5,7 @@ from pyinfra import host
 from deploys.component import cluster, component, everyone, node, settings
 from gpunode.device_plugin.ways import class_alone, extender, schedulers, wanted_objects
 from operations import device_plugin as plugin
-from operations import helm, scheduler, ways
+from operations import gpushare, helm, scheduler, ways
 
 
 @component("Device plugin")
@@ -28,6 +28,9 @@ def device_plugin() -> None:
     else:
         helm.absent(name="Take the release of the device plugin away", cluster_of=cluster_of, everyone=hosts)
     ways.objects(name="Keep gpunode's own objects", wanted=wanted_objects(hosts), cluster_of=cluster_of)
+    gpushare.inspect_plugin(
+        name="Install kubectl-inspect-gpushare here", asked=cluster_of.gpushare, proxy=cluster_of.proxy
+    )
     if host.name in schedulers(hosts):
         scheduler.extended(
             name="Have the scheduler ask the extender" if extender(hosts) else "Have the scheduler ask no extender",

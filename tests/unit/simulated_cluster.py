@@ -24,6 +24,9 @@ printed = None
 def options(name):
     return words[words.index(name) + 1]
 
+def name_of(document):
+    return document["kind"].lower() + "/" + document["metadata"]["name"]
+
 state["calls"].append([program, *words])
 call = " ".join([program, *words])
 failure = next((said for part, said in state["failures"].items() if call.startswith(part)), None)
@@ -45,6 +48,21 @@ elif program == "kubectl":
         printed = {{"serverVersion": {{"gitVersion": "v1.31.4"}}}}
     elif words[0] == "api-versions":
         printed = "v1\\nnode.k8s.io/v1\\n"
+    elif words[:3] == ["get", "--filename", "-"] and "--namespace" not in words:
+        asked = [name_of(json.loads(each)) for each in sys.stdin.read().split("\\n---\\n")]
+        printed = {{"kind": "List", "items": [state["own"][name] for name in asked if name in state["own"]]}}
+    elif words[0] == "get" and "--selector" in words and "," in words[1]:
+        printed = {{"kind": "List", "items": [each for each in state["own"].values() if "labels" in each["metadata"]]}}
+    elif words[:2] == ["get", "daemonsets.apps"]:
+        made = [each for each in state["own"].values() if each["kind"] == "DaemonSet"]
+        printed = {{"kind": "List", "items": made + state["objects"].get("daemonsets.apps", [])}}
+    elif words[:2] == ["apply", "--server-side"]:
+        for each in map(json.loads, sys.stdin.read().split("\\n---\\n")):
+            state["own"][name_of(each)] = {{**each, "status": {{"updatedReplicas": 1, "availableReplicas": 1}}}}
+    elif words[0] == "delete":
+        state["own"].pop(words[1].partition(".")[0] + "/" + words[2])
+    elif words[:2] == ["rollout", "status"]:
+        printed = "successfully rolled out"
     elif words[:3] == ["get", "--filename", "-"]:
         printed = {{"kind": "List", "items": [state["live"]]}}
     elif words[0] == "get" and words[1] in state["objects"]:
@@ -80,6 +98,8 @@ else:
             content["metadata"]["namespace"] = options("--namespace")
             revisions.append(printed)
             state["live"] = content
+    elif words[0] == "uninstall":
+        state["revisions"], state["live"] = [], None
     else:
         failure = "unknown command"
 file.write_text(json.dumps(state))
@@ -110,7 +130,7 @@ class SimulatedCluster:
         made = cls(folder)
         state: dict[str, Any] = {
             "nodes": {name: node(name) for name in nodes}, "runtime_class": None, "revisions": [], "live": None,
-            "objects": {}, "calls": [], "failures": {},
+            "objects": {}, "own": {}, "calls": [], "failures": {},
         }  # fmt: skip
         made.write(**state)
         for program in ("helm", "kubectl"):

@@ -1,0 +1,67 @@
+"""kubectl's plugin for gpushare, on the machine that gpunode runs on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, Host, State
+
+from gpunode.settings.gpushare import GpushareSettings
+from gpunode.settings.proxy import ProxySettings
+from operations.failure import OperationRefused, node_operation
+from operations.once import once_per_run
+
+_LONGEST = 256 * 1024 * 1024
+_SECONDS = 120
+
+
+@node_operation
+@once_per_run("kubectl-inspect-gpushare")
+def inspect_plugin(asked: GpushareSettings, proxy: ProxySettings) -> Iterator[Any]:
+    """Keep the kubectl plugin of the asked digest on this machine; where no address is given, nothing is done.
+
+    + asked: address, digest and path
+    + proxy: by which it is fetched
+    """
+    if asked.inspect_url is None or asked.inspect_sha256 is None:
+        host.noop("no kubectl-inspect-gpushare is asked for")
+        return
+    path = Path(asked.inspect_path)
+    try:
+        there = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    except OSError as error:
+        raise OperationRefused(f"gpushare.inspect_path: {path}: {error.strerror}; nothing was changed") from None
+    if there == asked.inspect_sha256 and os.access(path, os.X_OK):
+        host.noop(f"{path} as asked")
+        return
+    yield FunctionCommand(_fetched, [asked.inspect_url, asked.inspect_sha256, path, dict(proxy.environment)], {})
+
+
+def _fetched(state: State, host: Host, url: str, digest: str, path: Path, proxies: dict[str, str]) -> bool:
+    """Fetch the program, check it, and put it in its place at once or not at all."""
+    beside = path.with_name(f".{path.name}.gpunode-new")
+    by = {name.lower().removesuffix("_proxy"): value for name, value in proxies.items()}
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler(by) if by else urllib.request.ProxyHandler())
+    try:
+        with opener.open(url, timeout=_SECONDS) as answer:
+            content = answer.read(_LONGEST)
+        found = hashlib.sha256(content).hexdigest()
+        if found != digest:
+            host.log_styled(f"{url}: its SHA-256 is {found}, and gpushare.inspect_sha256 another; not put", fg="red")
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(content)
+        beside.chmod(0o755)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        host.log_styled(f"kubectl-inspect-gpushare: {error}", fg="red")
+        host.log_styled("look at gpushare.inspect_url and gpushare.inspect_path (may you write there?)", fg="red")
+        return False
+    return True

@@ -1,0 +1,146 @@
+"""The ways without NVIDIA's chart in a run: pyinfra itself on its @fake hosts, helm and kubectl SIMULATED."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from gpunode.cli.cluster import cluster as command
+from tests.unit.simulated_cluster import SimulatedCluster
+from tests.unit.test_device_plugin_deploy import CONFIG, PRESENT, data, run
+from tests.unit.test_other_ways import NVIDIA, _daemon_set
+
+pytestmark = pytest.mark.pure
+THEIRS = {"scheduler": "theirs"}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimulatedCluster:
+    """Return a cluster of two nodes that nothing is in."""
+    return SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
+
+
+def hosts(cluster: SimulatedCluster, *ways: str, **more: Any) -> dict[str, dict[str, Any]]:
+    """Return a host for each way."""
+    return {
+        f"gpu-{number}": data(cluster, f"gpu-{number}", device_plugin={"way": way}, gpushare=THEIRS, **more)
+        for number, way in enumerate(ways, 1)
+    }
+
+
+def own(cluster: SimulatedCluster) -> set[str]:
+    """Return the kinds and names of gpunode's objects."""
+    return set(cluster.state()["own"])
+
+
+@pytest.mark.parametrize("way", ["gpushare", "manifest"])
+def test_a_way_is_brought_about_once_and_the_second_run_changes_nothing(
+    cluster: SimulatedCluster, tmp_path: Path, way: str
+) -> None:
+    asked = hosts(cluster, way, way)
+    assert run(tmp_path, asked).code == 0
+    expected = {"gpushare": "true"} if way == "gpushare" else {CONFIG: "none", "gpunode/way": "manifest"}
+    assert cluster.labels("gpu-1") == cluster.labels("gpu-2") == expected
+    plugin = "gpushare-device-plugin" if way == "gpushare" else "gpunode-device-plugin-none"
+    assert f"daemonset/{plugin}" in own(cluster) and cluster.called("kubectl apply") == 1
+    assert not cluster.state()["revisions"]
+    second = run(tmp_path, asked)
+    assert second.code == 0 and "Success" not in second.said and cluster.called("kubectl apply") == 1
+    assert run(tmp_path, asked, "--dry").changes == []
+
+
+def test_nvidia_s_plugin_goes_before_gpushare_comes_and_comes_back_when_asked_for(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    chart, shared = hosts(cluster, "helm", "helm"), hosts(cluster, "gpushare", "gpushare")
+    assert run(tmp_path, chart).code == 0 and len(cluster.state()["revisions"]) == 1
+    assert run(tmp_path, shared).code == 0
+    calls = [" ".join(each[:2]) for each in cluster.state()["calls"]]
+    assert calls.index("helm uninstall") < calls.index("kubectl apply") and not cluster.state()["revisions"]
+    assert cluster.labels("gpu-1") == {"gpushare": "true"} and "daemonset/gpushare-device-plugin" in own(cluster)
+    assert run(tmp_path, chart).code == 0
+    assert len(cluster.state()["revisions"]) == 1 and own(cluster) == set()
+    assert cluster.labels("gpu-1") == {CONFIG: "none", PRESENT: "true"}
+
+
+def test_a_release_that_another_node_needs_stays(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    run(tmp_path, hosts(cluster, "helm", "helm"))
+    assert run(tmp_path, hosts(cluster, "gpushare", "helm")).code == 0
+    assert cluster.called("helm uninstall") == 0 and len(cluster.state()["revisions"]) == 1
+    assert cluster.labels("gpu-1") == {"gpushare": "true"} and PRESENT in cluster.labels("gpu-2")
+
+
+def test_a_release_that_nobody_was_labelled_for_by_gpunode_is_not_taken_away(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    cluster.write(revisions=["somebody's"])
+    assert run(tmp_path, hosts(cluster, "gpushare", "gpushare")).code == 0
+    assert cluster.state()["revisions"] == ["somebody's"] and cluster.called("helm") == 0
+
+
+@pytest.mark.parametrize("way", ["gpushare", "manifest", "helm"])
+def test_a_node_that_another_plugin_takes_is_refused_by_name_and_the_other_nodes_are_not(
+    cluster: SimulatedCluster, tmp_path: Path, way: str
+) -> None:
+    there = _daemon_set("nvidia-device-plugin-daemonset", NVIDIA, {"nodeSelector": {"team": "a"}})
+    state = cluster.state()
+    state["nodes"]["gpu-1"]["metadata"]["labels"]["team"] = "a"
+    cluster.write(nodes=state["nodes"], objects={"daemonsets.apps": [there]})
+    done = run(tmp_path, hosts(cluster, way, way))
+    assert done.code == 1 and done.failed == ["gpu-1"]
+    assert "delete daemonset nvidia-device-plugin-daemonset" in done.said
+    assert "team" in cluster.labels("gpu-1") and len(cluster.labels("gpu-1")) == 1
+    assert len(cluster.labels("gpu-2")) >= 1
+
+
+def test_an_object_of_somebody_else_s_in_the_place_of_gpunode_s_stays(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    foreign = {
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": "gpushare-schd-extender", "namespace": "kube-system"},
+    }  # fmt: skip
+    cluster.write(own={"serviceaccount/gpushare-schd-extender": foreign})
+    done = run(tmp_path, hosts(cluster, "gpushare"))
+    assert done.code == 1 and "somebody else's" in done.said and cluster.called("kubectl apply") == 0
+    assert cluster.labels("gpu-1") == {}
+
+
+def test_a_workload_that_does_not_run_in_time_is_told_with_where_to_look(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    cluster.write(failures={"kubectl rollout": "timed out waiting for the condition"})
+    done = run(tmp_path, hosts(cluster, "gpushare"))
+    assert done.code == 1 and "describe" in done.said and "kubernetes.timeout" in done.said
+
+
+def test_a_runtime_class_is_made_for_the_other_ways_too(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    assert run(tmp_path, hosts(cluster, "manifest", containerd={"default_runtime": "runc"})).code == 0
+    assert cluster.state()["runtime_class"]["handler"] == "nvidia"
+    plugin = cluster.state()["own"]["daemonset/gpunode-device-plugin-none"]
+    assert plugin["spec"]["template"]["spec"]["runtimeClassName"] == "nvidia"
+
+
+def test_the_command_line_prints_what_the_other_ways_bring(tmp_path: Path) -> None:
+    nodes = [
+        ("gpu-1", {"kubernetes": {"enabled": True}, "device_plugin": {"way": "gpushare"}, "gpushare": {
+            "schedulers": ["cp-1"]}}),
+        ("cp-1", {}),
+    ]  # fmt: skip
+    file = tmp_path / "inventory.py"
+    file.write_text(f"nodes = {nodes!r}\n")
+    done = CliRunner().invoke(command, [str(file)])
+    assert done.exit_code == 0, done.output
+    found = yaml.safe_load(done.output)
+    assert found["scheduler"] == {"hosts": ["cp-1"], "asks": "http://127.0.0.1:32766/gpushare-scheduler"}
+    assert found["labels"] == {"gpu-1": {"gpushare": "true"}} and "values" not in found
+    assert "DaemonSet" in {each["kind"] for each in found["objects"]}
+    as_json = CliRunner().invoke(command, [str(file), "--json"])
+    assert json.loads(as_json.output) == found
+    values = CliRunner().invoke(command, [str(file), "--values"])
+    assert values.exit_code == 2 and "'helm'" in values.output
