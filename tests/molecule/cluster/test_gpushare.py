@@ -1,0 +1,151 @@
+"""gpushare: from NVIDIA's plugin to it and back, with a real kube-scheduler that is patched, and one that is put back.
+
+Real: API server, kubectl, helm, the scheduler of 1.20 and its reading of the configuration file, systemd. SIMULATED:
+the kubelet of the control-plane host (control_plane_node.py), the pods, the GPUs. The tests follow each other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import nodes as lab_nodes
+from lab.kubernetes_programs import programs
+from tests.molecule.cluster import control_plane_node
+from tests.molecule.cluster.control_plane_node import MANIFEST, TEXT, command_lines, manifest
+from tests.molecule.cluster.releases import CHART, KeptRelease
+from tests.molecule.conftest import LAB, Run, command, inventory_with
+
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
+
+NAMESPACE = "nvidia-device-plugin"
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+RELEASE, SCHEDULER = "Take the release of the device plugin away", "Have the scheduler ask the extender"
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[lab_nodes.Node]:
+    """Return the node that is the control-plane host, too."""
+    node = lab_nodes.nodes(LAB)[0]
+    control_plane_node.begin(node)
+    yield node
+    control_plane_node.end(node)
+
+
+class Ways:
+    """Run the deploy of the device plugin, with one way on all nodes."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        self.folder, self.cluster = folder, KeptRelease(kubeconfig, programs(3), NAMESPACE)
+        self.names = [node.name for node in lab_nodes.nodes(LAB)]
+
+    def run(self, way: str, **gpushare: Any) -> Run:
+        found = programs(3)
+        data: dict[str, object] = {
+            "kubernetes": {
+                "enabled": True, "kubeconfig": str(self.cluster.kubeconfig), "helm": str(found / "helm"),
+                "kubectl": str(found / "kubectl"), "timeout": 45,
+            },
+            "device_plugin": {"way": way, "chart": str(CHART)},
+            "gpushare": {"schedulers": [self.names[0]], **gpushare},
+        }  # fmt: skip
+        inventory = inventory_with(self.folder, {name: data for name in self.names})
+        return command("pyinfra", "-y", "--json", inventory, "deploys/device_plugin.py")
+
+    def labels(self, name: str) -> dict[str, str]:
+        found: dict[str, str] = self.cluster.live("node", name)["metadata"]["labels"]
+        return found
+
+    def listed(self, kind: str) -> str:
+        return self.cluster.kubectl("get", kind, "--all-namespaces", "--output", "name")
+
+
+@pytest.fixture
+def ways(kubeconfig: Path, tmp_path: Path) -> Ways:
+    return Ways(kubeconfig, tmp_path)
+
+
+def test_gpushare_takes_the_place_of_nvidia_s_plugin_and_the_scheduler_asks_its_extender(
+    ways: Ways, host: lab_nodes.Node
+) -> None:
+    assert ways.run("helm").code == 0
+    # Where the extender's pod may go: no node of a lab is labelled as one of the control plane.
+    ways.cluster.kubectl("label", "node", host.name, f"{CONTROL_PLANE}=", "--overwrite")
+    run = ways.run("gpushare")
+    assert run.code == 0, run.printed[-3000:]
+    assert {RELEASE, SCHEDULER} <= set(run.operations("success"))
+    for name in ways.names:
+        assert ways.labels(name)["gpushare"] == "true" and "nvidia.com/gpu.present" not in ways.labels(name)
+    assert "nvdp" not in ways.listed("daemonset") and "gpushare-device-plugin" in ways.listed("daemonset")
+    (line,) = command_lines(host)
+    path = line.partition("--config=")[2].split(" ")[0]
+    configuration = lab_nodes.run(host, f"cat {path}").stdout
+    assert "kubescheduler.config.k8s.io/v1beta1" in configuration and "aliyun.com/gpu-mem" in configuration
+    assert "# asked for by audit" in manifest(host)
+    assert lab_nodes.run(host, f"stat -c %a {MANIFEST}").stdout.strip() == "600"
+
+
+def test_the_second_run_of_gpushare_changes_nothing(ways: Ways, host: lab_nodes.Node) -> None:
+    before = command_lines(host), manifest(host)
+    run = ways.run("gpushare")
+    assert (run.code, run.operations("success")) == (0, {}), run.printed[-3000:]
+    assert (command_lines(host), manifest(host)) == before
+
+
+def test_a_scheduler_that_does_not_take_its_configuration_is_put_back_and_not_tried_again(
+    ways: Ways, host: lab_nodes.Node
+) -> None:
+    before = manifest(host)
+    # The image is said to be newer than the program is: the file is then written in a version that it has not.
+    newer = before.replace("kube-scheduler:v1.20.2", "kube-scheduler:v1.31.4")
+    control_plane_node.put(host, MANIFEST, newer.encode(), "600")
+    run = ways.run("gpushare")
+    assert run.code == 1 and 'no kind "KubeSchedulerConfiguration" is registered' in run.printed, run.printed[-3000:]
+    assert manifest(host) == newer
+    (line,) = command_lines(host)
+    assert "--config=" in line
+    assert lab_nodes.run(host, "curl -ksf https://127.0.0.1:10259/healthz").stdout == "ok"
+    again = ways.run("gpushare")
+    assert again.code == 1 and "this was tried before" in again.printed and manifest(host) == newer
+    control_plane_node.put(host, MANIFEST, before.encode(), "600")
+
+
+def test_nvidia_s_plugin_comes_back_and_the_scheduler_is_as_it_was(ways: Ways, host: lab_nodes.Node) -> None:
+    run = ways.run("helm")
+    assert run.code == 0, run.printed[-3000:]
+    assert manifest(host) == TEXT
+    (line,) = command_lines(host)
+    assert "--config=" not in line and lab_nodes.run(host, "ls /etc/kubernetes/gpunode").stdout == ""
+    assert "gpushare" not in ways.listed("daemonset") + ways.listed("deployment")
+    assert all("gpushare" not in ways.labels(name) for name in ways.names)
+    assert "nvdp" in ways.listed("daemonset")
+
+
+def test_a_static_manifest_takes_its_place_and_the_second_run_changes_nothing(ways: Ways, host: lab_nodes.Node) -> None:
+    run = ways.run("manifest")
+    assert run.code == 0, run.printed[-3000:]
+    assert "gpunode-device-plugin-none" in ways.listed("daemonset") and "nvdp" not in ways.listed("daemonset")
+    run = ways.run("manifest")
+    assert (run.code, run.operations("success")) == (0, {}), run.printed[-3000:]
+    assert ways.run("helm").code == 0 and "gpunode-device-plugin" not in ways.listed("daemonset")
+
+
+def test_a_plugin_of_somebody_else_s_on_a_node_is_refused_by_name(ways: Ways, host: lab_nodes.Node) -> None:
+    name, image = "nvidia-device-plugin-daemonset", "registry.invalid/nvidia/k8s-device-plugin:v0.20.0"
+    pods = {"name": name}
+    foreign = {
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "namespace": "kube-system"},
+        "spec": {"selector": {"matchLabels": pods}, "template": {
+            "metadata": {"labels": pods}, "spec": {"containers": [{"name": "a", "image": image}]}}},
+    }  # fmt: skip
+    file = ways.folder / "foreign.json"
+    file.write_text(json.dumps(foreign))
+    ways.cluster.kubectl("apply", "--filename", str(file))
+    run = ways.run("helm")
+    assert run.code == 1 and f"kubectl -n kube-system delete daemonset {name}" in run.printed, run.printed[-3000:]
+    ways.cluster.kubectl("--namespace", "kube-system", "delete", "daemonset", name)
+    assert ways.run("helm").code == 0
