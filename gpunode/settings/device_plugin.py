@@ -99,9 +99,9 @@ class DevicePluginSettings(Component):
     """Say how NVIDIA's device plugin comes into the cluster, and with which options."""
 
     summary: ClassVar[str] = (
-        "NVIDIA's device plugin, by its helm chart, where `kubernetes.enabled`. All nodes of a run must have the same, "
-        "but for `way`; what differs from node to node is `sharing`. No secrets belong in here: name a Kubernetes "
-        "Secret instead. See docs/device-plugin.md."
+        "NVIDIA's device plugin, by its helm chart or otherwise (`way`), where `kubernetes.enabled`. All nodes of a "
+        "run must have the same, but for `way`; what differs from node to node is `sharing`. No secrets belong in "
+        "here: name a Kubernetes Secret instead. See docs/device-plugin.md."
     )
 
     way: Literal["helm", "manifest", "gpu-operator", "gpushare", "none"] = Field(
