@@ -66,7 +66,8 @@ def _plugin(item: Mapping[str, Any]) -> Plugin | None:
     if not programs:
         return None
     owners = [each.get("kind") for each in metadata.get("ownerReferences") or []]
-    release = labels.get("app.kubernetes.io/instance") if labels.get("app.kubernetes.io/managed-by") == "Helm" else None
+    # By helm itself, whatever the chart's own labels are.
+    release = (metadata.get("annotations") or {}).get("meta.helm.sh/release-name")
     way = "gpushare" if "gpushare" in programs else "manifest" if release is None else "helm"
     if "ClusterPolicy" in owners:
         way, release = "gpu-operator", None

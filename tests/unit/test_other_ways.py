@@ -232,7 +232,7 @@ def _daemon_set(name: str, image: str, pod: dict[str, Any] | None = None, **meta
 
 
 NVIDIA = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
-OF_HELM = {"labels": {"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "nvdp"}}
+OF_HELM = {"annotations": {"meta.helm.sh/release-name": "nvdp"}}
 
 
 def test_device_plugins_are_known_by_what_runs_in_them() -> None:
