@@ -90,12 +90,18 @@ while read -r uuid wanted <&3; do
 done 3<<GOAL
 $goal
 GOAL
-printf '%s\n' "$layout" | written "$record_path" 644
-systemctl reset-failed "$name_of_unit" 2>/dev/null || true
 [ -z "$goal" ] || renewed || gave_up
 start_stopped || gave_up
+systemctl reset-failed "$name_of_unit" 2>/dev/null || true
+# The last step: whoever undoes this after a loss of power knows by it that nothing was left to do.
+printf '%s\n' "$layout" | written "$record_path" 644
 """,
     restore=r"""
+if [ -e "$checkpoint/layout" ] && [ "$(cat "$record_path" 2>/dev/null)" = "$layout" ]; then
+  echo "gpunode: the new layout was complete, and stays" >&2
+  start_stopped || { echo "gpunode: $why" >&2; return 1; }
+  return 0
+fi
 missing=''
 if [ -e "$checkpoint/layout" ] && ! command -v nvidia-smi > /dev/null; then
   echo "gpunode: caution: nvidia-smi is gone, and the former layout with it" >&2
@@ -103,6 +109,7 @@ elif [ -e "$checkpoint/layout" ]; then
   while read -r uuid wanted <&3; do
     if reach "$uuid" "$wanted"; then echo "gpunode: GPU $gpu is as before" >&2; continue; fi
     reason=$why; lacks=''
+    if is_gone; then echo "gpunode: caution: GPU $uuid is in the node no more, and its layout with it" >&2; continue; fi
     if look && read_instances; then
       lacks=$(lacking "$(instances_of "$wanted")")
       [ "$current" = "$(mode_of "$wanted")" ] || lacks=" MIG mode $(mode_of "$wanted")$lacks"
@@ -112,7 +119,8 @@ elif [ -e "$checkpoint/layout" ]; then
 fi
 [ -z "$missing" ] || {
   echo "gpunode: ${missing#; }" >&2
-  echo "gpunode: remedy: run again when the GPU answers; where it is gone for good, remove $journal first" >&2
+  echo "gpunode: remedy: run again when the GPU answers; where it is broken, boot the node: what is gone then is" \
+    "given up by itself. Or leave mig.config out, which gives up all that is missing" >&2
 }
 [ ! -e "$checkpoint/layout" ] || renewed || echo "gpunode: $why" >&2
 if ! start_stopped; then echo "gpunode: $why" >&2; missing="$missing; $why"; fi
@@ -147,16 +155,17 @@ def layout(asked: MigSettings, gpus: Sequence[PciGpu], allowed: str, timeout: in
       booted where a mode waits for that alone
     + timeout: seconds within which it must then answer from its new boot
     """
-    yield from settled(TRANSACTION)
+    nobody_asks = asked.config is None and not asked.config_from_label
+    yield from settled(TRANSACTION, gives_up=nobody_asks)
     boot: MigBoot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
-    if asked.config is None and asked.config_from_label:
-        host.noop("the node has no label nvidia.com/mig.config: MIG is left as it is")
-        return
-    if asked.config is None:
+    if nobody_asks:
         if boot.is_there:
             yield _forget()
         else:
             host.noop("MIG is no concern of gpunode's")
+        return
+    if asked.config is None:
+        host.noop("the node has no label nvidia.com/mig.config: MIG is left as it is")
         return
     if _is_forecast():
         yield StringCommand("true")  # the driver comes with an operation before this one

@@ -174,14 +174,38 @@ destroy() {
 }
 # Of what a GPU refuses what is asked is to blame, unless it is in use, lost, without driver, or did not answer.
 refused() { case "$code" in 4|9|12|15|18|19|124|137) fails "$1 ($(words))";; *) fails "$1 ($(words))" target;; esac; }
+# still_missing WANTED THERE: print the sizes of compute instances that are wanted and not there; fails where others are
+still_missing() {
+  printf '%s %s\n' "${1:-,}" "${2:-,}" | awk '{
+    split($1, wanted, ","); many = split($2, there, ",")
+    for (n = 1; n <= many; n++) if (there[n] != "") has[there[n]]++
+    for (n = 1; n in wanted; n++) {
+      if (has[wanted[n]] > 0) has[wanted[n]]--
+      else if (wanted[n] != "") line = line "," wanted[n]
+    }
+    for (size in has) if (has[size] > 0) exit 1
+    print substr(line, 2)
+  }'
+}
 create() {
   profile=${1%%:*}; start=${1#*:}; start=${start%%=*}; sizes=${1#*=}; whole=${profile%%g*}
+  # What a loss of power left without its compute instances gets them, where nothing may be destroyed.
+  stands=$(printf '%s\n' "$found" | awk -v place="${1%%=*}=" 'index($2, place) == 1 {print; exit}')
+  if [ -n "$stands" ]; then
+    sizes=$(still_missing "$sizes" "${stands#*=}") || {
+      fails "GPU $gpu: $profile:$start has compute instances ${stands#*=}, and ${1#*=} are to be there"; return 1; }
+    made=${stands%% *}; create_compute; return
+  fi
   number=$(printf '%s\n' "$profiles" | awk -v name="$profile" '$1 == "|" && $3 == "MIG" && $4 == name {print $5; exit}')
   [ -n "$number" ] || { fails "GPU $gpu has no profile $profile in its own list" target; return 1; }
   with=''; [ "$sizes" != "$whole" ] || with=-C
   ask mig -i "$gpu" -cgi "$number:$start" $with || { refused "GPU $gpu refuses $profile:$start"; return 1; }
   [ -z "$with" ] && [ -n "$sizes" ] || return 0
   made=$(printf '%s\n' "$said" | sed -n 's/^Successfully created GPU instance ID *\([0-9][0-9]*\) on GPU.*/\1/p')
+  create_compute
+}
+# create_compute: put compute instances of $sizes into the GPU instance $made
+create_compute() {
   ask mig -i "$gpu" -gi "${made:-none}" -lcip ||
     { fails "the compute instance profiles of $profile:$start on GPU $gpu cannot be read ($(words))"; return 1; }
   numbers=''
@@ -194,6 +218,13 @@ create() {
   done
   ask mig -i "$gpu" -gi "$made" -cci "${numbers#,}" ||
     { refused "GPU $gpu refuses compute instances $sizes in $profile:$start"; return 1; }
+}
+# Say whether the GPU $uuid is in the machine no more: nvidia-smi tells of every GPU that the driver has, and not of it.
+is_gone() {
+  ask -L || return 1
+  case "$said" in *"$uuid"*) return 1;; esac
+  has=$(find "$proc/driver/nvidia/gpus" -mindepth 1 -maxdepth 1 2>/dev/null | wc -l)
+  [ "$has" -gt 0 ] && [ "$has" -eq "$(printf '%s\n' "$said" | grep -c '^GPU ')" ]
 }
 # reach UUID WANTED: bring a GPU to a layout; what it has of it stays as it is
 reach() {

@@ -174,16 +174,27 @@ def transaction_command(transaction: Transaction, target: str, **variables: str)
     )
 
 
-def settled(transaction: Transaction) -> Iterator[Any]:
+# What cannot be put back stays missing, and nothing waits for it any more; what was begun can still be looked up.
+_GIVE_UP = """
+sh "$folder/$name.sh" undo || {
+  mv -f "$folder/$name.json" "$folder/$name.given-up.json"
+  echo "gpunode: caution: nobody asks for it any more, so that it is given up ($folder/$name.given-up.json)" >&2
+}
+"""
+
+
+def settled(transaction: Transaction, gives_up: bool = False) -> Iterator[Any]:
     """Bring an earlier transaction of that name to its end: wait for a running one, undo an interrupted one.
 
+    gives_up: where it cannot be undone, go on without that
     Facts that the transaction changes are to be read after this.
     """
     if _journal(transaction).running:
         yield script_command(_WAIT, name=transaction.name)
     if _journal(transaction).interrupted:
         host.log(f"the transaction {transaction.name} of an earlier run was interrupted; it is undone first")
-        yield explained_command(script_command('sh "$folder/$name.sh" undo', folder=FOLDER, name=transaction.name))
+        undo = _GIVE_UP if gives_up else 'sh "$folder/$name.sh" undo'
+        yield explained_command(script_command(undo, folder=FOLDER, name=transaction.name))
 
 
 def refuse_failed(transaction: Transaction, target: str) -> None:

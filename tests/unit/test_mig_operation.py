@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -143,6 +144,23 @@ def test_a_target_that_was_proven_not_to_work_is_not_tried_again(ask: Ask) -> No
 def test_an_interrupted_transaction_is_undone_first(ask: Ask) -> None:
     first, second = ask(gpu(0, DISABLED), journal=Journal("began", "x", None, False))
     assert "undo" in first and "systemd-run" in second
+
+
+def test_what_cannot_be_put_back_holds_nobody_up_who_asks_for_no_layout_any_more(ask: Ask, tmp_path: Path) -> None:
+    interrupted = Journal("began", "x", None, False)
+    first, second = ask(gpu(0, DISABLED), config=None, journal=interrupted)
+    assert "systemctl disable" in second
+    for name, text in (("mig.sh", "echo 'GPU 1 is not as before' >&2; exit 1\n"), ("mig.json", "{}")):
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(
+        ["sh", "-c", first.replace("/var/lib/gpunode/transactions", str(tmp_path))],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and "GPU 1 is not as before" in done.stderr and "it is given up" in done.stderr
+    assert not (tmp_path / "mig.json").exists() and (tmp_path / "mig.given-up.json").exists()
+    # With a configuration it is not given up.
+    assert "given-up" not in ask(gpu(0, DISABLED), journal=interrupted)[0]
+    assert "given-up" not in ask(gpu(0, DISABLED), config=None, by_label=True, journal=interrupted)[0]
 
 
 @pytest.mark.parametrize("state", [Unknown(), Mig("hangs", None), Mig("ok", None, ())])

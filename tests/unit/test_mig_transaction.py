@@ -6,6 +6,7 @@ import json
 import os
 import random
 import select
+import shutil
 import subprocess
 import time
 from contextlib import suppress
@@ -406,6 +407,66 @@ def test_what_cannot_be_put_back_is_named_instance_by_instance(lab: Lab) -> None
     assert "missing 1g.10gb:0 1g.10gb:1 (" in lab.journal["reason"] and "1g.10gb:0 1g.10gb:1" in done.stderr
     lab.fault()
     assert lab.run(action="undo").returncode == 0 and lab.layout() == BOTH
+
+
+def test_a_loss_of_power_after_the_last_step_leaves_the_new_layout_with_its_uuids(lab: Lab) -> None:
+    assert lab.run(MIXED).returncode == 0
+    assert lab.run(WIDER).returncode == 0
+    journal = lab.folder / "state" / "mig.json"
+    # All but the journal's last word was written.
+    journal.write_text(journal.read_text().replace('"done"', '"began"'))
+    assert lab.boot().returncode == 0
+    before = lab.devices()
+    done = lab.run(action="undo")
+    assert (done.returncode, lab.journal["state"]) == (0, "restored") and "was complete, and stays" in done.stderr
+    assert lab.layout() == ["2g.20gb:0", "2g.20gb:2", "3g.40gb:4"] and lab.devices() == before
+    assert lab.record.read_text() == f"{WIDER}\n"
+
+
+@pytest.mark.parametrize("layout", ["GPU-0 on 3g.40gb:4=3 2g.20gb:2=2", "GPU-0 on 3g.40gb:4=2,1 3g.40gb:0=1,1,1"])
+@pytest.mark.parametrize("moment", [1, 2])
+def test_the_unit_completes_a_gpu_instance_that_has_not_all_its_compute_instances(
+    lab: Lab, layout: str, moment: int
+) -> None:
+    assert lab.run(layout).returncode == 0
+    wanted = sorted(each.split()[0] for each in lab.devices())
+    lab.fault(mig_compute_fails_at=moment)
+    assert lab.boot().returncode == 1
+    lab.fault()
+    there = lab.devices()
+    assert len(there) < len(wanted)
+    again = lab._sh(lab.folder / "boot.sh", str(lab.record))
+    assert again.returncode == 0, again.stderr
+    assert sorted(each.split()[0] for each in lab.devices()) == wanted and set(there) <= set(lab.devices())
+
+
+def test_other_compute_instances_than_are_wanted_are_told_and_left_where_nothing_may_be_destroyed(lab: Lab) -> None:
+    assert lab.run("GPU-0 on 3g.40gb:4=3").returncode == 0
+    assert lab.boot().returncode == 0
+    before = lab.devices()
+    lab.record.write_text("GPU-0 on 3g.40gb:4=2,1\n")
+    done = lab._sh(lab.folder / "boot.sh", str(lab.record))
+    assert done.returncode == 1 and "3g.40gb:4 has compute instances 3, and 2,1 are to be there" in done.stderr
+    assert lab.devices() == before
+
+
+def test_a_gpu_that_is_in_the_node_no_more_is_given_up_and_the_others_are_put_back(lab: Lab) -> None:
+    other = MIXED.replace("GPU-0", "GPU-1")
+    assert lab.run(MIXED, other).returncode == 0
+    lab.fault(mig_create_fails_at=1)
+    assert lab.run(WIDER, other.replace(" 1g.10gb:1=1", "")).returncode == 1
+    journal = lab.folder / "state" / "mig.json"
+    journal.write_text(journal.read_text().replace('"failed"', '"began"'))
+    lab.fault()
+    lab.smi("mig -i 0 -dci")
+    lab.machine.write_json("/etc/gpunode-lab/hardware.json", {**H100, "count": 1})
+    # As long as the driver has it, it may come back.
+    assert lab.run(action="undo").returncode == 1 and "missing its answer" in lab.journal["reason"]
+    shutil.rmtree(next(lab.machine.path("/proc/driver/nvidia/gpus").glob("*40:00.0")))
+    done = lab.run(action="undo")
+    assert (done.returncode, lab.journal["state"]) == (0, "restored"), done.stderr
+    assert "caution: GPU GPU-1 is in the node no more" in done.stderr
+    assert lab.layout() == BOTH and len(lab.devices()) == 4
 
 
 def test_an_a100_whose_mode_waits_is_reset_and_no_other_gpu_is(tmp_path: Path) -> None:
