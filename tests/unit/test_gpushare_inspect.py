@@ -19,7 +19,8 @@ pytestmark = pytest.mark.pure
 def _run(host: Host, **settings: Any) -> list[FunctionCommand]:
     found = settings_from({"gpushare": settings})
     # Without what makes it once per run, which has a test of its own.
-    return list(gpushare.inspect_plugin._inner.__wrapped__.__wrapped__(asked=found.gpushare, proxy=found.proxy))
+    function: Any = gpushare.inspect_plugin._inner
+    return list(function.__wrapped__.__wrapped__(asked=found.gpushare, proxy=found.proxy))
 
 
 def _asked(path: Path, content: bytes = b"program") -> dict[str, str]:
