@@ -21,6 +21,7 @@ from pyinfra.context import ctx_host
 from facts.machine import Machine as MachineFact
 from gpunode import hooks, tables
 from gpunode.device_plugin.rollout import Rollout, rollout
+from gpunode.drain.commands import Drain, drain_of
 from gpunode.inventory import validate_state
 from gpunode.machine import Machine
 from gpunode.mig.label import asks, by_label
@@ -97,6 +98,11 @@ def cluster() -> tuple[Settings | None, Rollout | None]:
         cluster_of = next((each for each in known.values() if each.kubernetes.enabled), None)
         _clusters[inventory] = (cluster_of, None if cluster_of is None else rollout(known))
     return _clusters[inventory]
+
+
+def drain() -> Drain | None:
+    """Return how this host's node is emptied before a step that its pods would feel; None where it is not."""
+    return drain_of(host.name, settings())
 
 
 def distribution() -> Distribution:

@@ -1,7 +1,7 @@
 """containerd with the nvidia runtime."""
 
 from deploys import runtime_packages
-from deploys.component import component, settings
+from deploys.component import component, drain, settings
 from gpunode.sysctl import KUBERNETES
 from operations import containerd as runtime
 from operations import files, kernel, sysctl, systemd
@@ -37,6 +37,7 @@ def containerd() -> None:
         restart_allowed=settings().disruption.allow != "nothing",
         cdi=asked.cdi,
         placement=asked.placement,
+        drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )
     systemd.running(name="Run containerd, now and at boot", unit="containerd.service")

@@ -1,7 +1,7 @@
 """docker with the nvidia runtime."""
 
 from deploys import runtime_packages
-from deploys.component import component, distribution, settings
+from deploys.component import component, distribution, drain, settings
 from operations import docker as runtime
 from operations import systemd
 
@@ -24,6 +24,7 @@ def docker() -> None:
         nvidia=settings().toolkit.enabled,
         restart_allowed=settings().disruption.allow != "nothing",
         cdi=asked.cdi,
+        drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )
     systemd.running(name="Run docker, now and at boot", unit="docker.service")

@@ -1,8 +1,9 @@
 """The NVIDIA driver, from NVIDIA's repository, the distribution's archive, or by NVIDIA's installer, the .run file."""
 
-from deploys.component import component, distribution, node, settings
+from deploys.component import component, distribution, drain, node, settings
 from deploys.repositories import distrust, trust
 from gpunode import tables
+from gpunode.drain.commands import Drain
 from gpunode.driver_packages import driver_source, further_groups, holds_kernels, module_stream, on_system, package_set
 from gpunode.preflight import chosen_flavour
 from gpunode.runfile import build_packages, driver_runfile
@@ -69,10 +70,13 @@ def _none(asked: DriverSettings) -> None:
     # Below that level a run unloads nothing and removes nothing of a driver that is loaded.
     waits = node().driver.loaded_version is not None and not allowed
     if not waits:
-        mps.daemons(name="Run no MPS control daemon", wanted=(), asked=settings().mps, restart_allowed=True)
+        mps.daemons(
+            name="Run no MPS control daemon", wanted=(), asked=settings().mps, restart_allowed=True, drain=drain()
+        )
     driver_removal.removed(
-        name="Remove the NVIDIA driver", family=distribution().family, rollback=asked.rollback, allowed=allowed
-    )
+        name="Remove the NVIDIA driver", family=distribution().family, rollback=asked.rollback, allowed=allowed,
+        drain=drain(),
+    )  # fmt: skip
     if waits:
         return
     driver_packages.held(name="Do not hold the NVIDIA driver", family=distribution().family, hold=False, kernel=False)
@@ -130,6 +134,7 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
         stream=module_stream(asked, source, _flavour()),
         proof=_proof(),
         migrate=asked.migrate,
+        drain=_drain(),
     )
     driver_packages.held(
         name="Hold the NVIDIA driver" if asked.hold else "Do not hold the NVIDIA driver",
@@ -147,6 +152,11 @@ def _forget_others(source: DriverSource | None) -> None:
     cuda = on_system(settings(), node().operating_system).cuda
     if (source is None or source.origin is not None) and not (cuda.enabled and cuda.source == "cuda-repository"):
         distrust("cuda")
+
+
+def _drain() -> Drain | None:
+    # Below that level the loaded driver stays, and packages alone disturb nobody.
+    return drain() if settings().disruption.allow == "reboot" else None
 
 
 def _proof() -> str:
@@ -177,6 +187,7 @@ def _runfile(asked: DriverSettings) -> None:
         rollback=asked.rollback,
         kernel=machine.boot.next_release,
         proof=_proof(),
+        drain=_drain(),
     )
     kernels = asked.hold and asked.hold_kernel
     driver_packages.held(

@@ -5,6 +5,7 @@ from deploys.containerd import containerd
 from deploys.cuda import cuda
 from deploys.device_plugin import device_plugin
 from deploys.docker import docker
+from deploys.drain import returned
 from deploys.driver import driver
 from deploys.mig import mig
 from deploys.mps import mps
@@ -17,7 +18,7 @@ from deploys.verify import verify
 # A node that preflight refuses gets the refusal and nothing else.
 if preflight():
     # What they are all going to ask the node, so that one round trip answers it.
-    announce(packaging, driver, reboot, cuda, mps, mig, toolkit, containerd, docker, verify)
+    announce(packaging, driver, reboot, cuda, mps, mig, toolkit, containerd, docker, verify, returned)
     packaging()
     driver()
     reboot()
@@ -31,3 +32,5 @@ if preflight():
     verify()
     # Once for all nodes, when they are ready for it.
     device_plugin()
+    # Last: a node that failed stays cordoned.
+    returned()

@@ -1,6 +1,6 @@
 """Multi-Instance GPU."""
 
-from deploys.component import component, node, settings
+from deploys.component import component, drain, node, settings
 from operations import mig as instances
 
 
@@ -16,5 +16,6 @@ def mig() -> None:
         gpus=node().pci.gpus,
         allowed=disruption.allow,
         timeout=disruption.reboot_timeout,
+        drain=drain(),
         _parallel=disruption.max_parallel,
     )

@@ -1,6 +1,6 @@
 """The Multi-Process Service on the host."""
 
-from deploys.component import component, node, settings
+from deploys.component import component, drain, node, settings
 from gpunode.mps import daemons
 from operations import mps as control
 
@@ -14,4 +14,5 @@ def mps() -> None:
         wanted=daemons(asked, range(len(node().pci.gpus))) if asked.enabled else (),
         asked=asked,
         restart_allowed=settings().disruption.allow != "nothing",
+        drain=drain(),
     )

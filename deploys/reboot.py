@@ -1,6 +1,6 @@
 """The reboot into a new driver."""
 
-from deploys.component import component, settings
+from deploys.component import component, drain, settings
 from deploys.component import node as machine
 from operations import driver as kernel_module
 from operations import reboot as node
@@ -18,6 +18,7 @@ def reboot() -> None:
         timeout=disruption.reboot_timeout,
         parameters=asked.module_parameters if asked.installs else {},
         absent=asked.removes,
+        drain=drain(),
         _parallel=disruption.max_parallel,
     )
     if asked.removes:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from facts.node import Node as NodeFact
 from gpunode import fleet
+from gpunode.cordons import findings
 from gpunode.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet import Answer
 from gpunode.labelled import labelled
@@ -25,7 +27,13 @@ def inspect(
 ) -> tuple[NodeReport, ...]:
     """Return a report per host of the inventory, read as by fleet.read; raise SettingsError before any connection."""
     answers = fleet.read(inventory_path, NodeFact, watch, seconds=seconds, processes=processes, only=only)
-    return tuple(contained_report(answer) for answer in labelled(inventory_path, answers))
+    cordons = findings(inventory_path, {answer.name: answer.settings for answer in answers})
+    reports = (contained_report(answer) for answer in labelled(inventory_path, answers))
+    return tuple(replace(each, findings=(*each.findings, *_of(cordons.get(each.name)))) for each in reports)
+
+
+def _of(finding: Finding | None) -> tuple[Finding, ...]:
+    return () if finding is None else (finding,)
 
 
 def contained_report(answer: Answer[Node]) -> NodeReport:

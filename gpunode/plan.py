@@ -33,7 +33,8 @@ class Step(Reading):
 
     `found` and `wanted` are the two sides of the difference; `pending` says that a run will report it, not do it: the
     settings do not allow it now (disruption.allow), or it is for a person to do. `packages` are what it installs,
-    as far as settings and tables tell: what else these need comes along.
+    as far as settings and tables tell: what else these need comes along. `drains`: the node of the cluster is emptied
+    before it.
     """
 
     component: str
@@ -43,6 +44,7 @@ class Step(Reading):
     disturbs: Disturbance
     pending: bool = False
     packages: tuple[str, ...] = ()
+    drains: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types; what it disturbs by name."""
@@ -68,6 +70,11 @@ class Plan(Reading):
     def disturbs(self) -> Disturbance:
         """Return the gravest disturbance among the steps that will be done."""
         return max((step.disturbs for step in self.steps if not step.pending), default=Disturbance.nothing)
+
+    @property
+    def drains(self) -> bool:
+        """Say whether the node of the cluster is emptied on the way, and given back at the end."""
+        return any(step.drains for step in self.steps)
 
     def to_json(self) -> dict[str, Any]:
         """Return verdict and gravest disturbance beside the fields."""
@@ -112,8 +119,9 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         for step in (*steps(settings, node, found), *_by_hand(settings, node, found)):
             # What no container feels is done in any case, but for a boot: a first provisioning is exempt.
             felt = step.disturbs > Disturbance.reset or _containers(node, component) > 0
-            waits = step.disturbs > allowed and felt
-            yield replace(step, pending=waits or step.pending)
+            pending = (step.disturbs > allowed and felt) or step.pending
+            drains = settings.kubernetes.drains and step.disturbs > Disturbance.nothing and not pending
+            yield replace(step, pending=pending, drains=drains)
 
 
 def _step(action: str, item: Finding, disturbs: Disturbance | None = None, pending: bool = False) -> Step:

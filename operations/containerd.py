@@ -15,6 +15,7 @@ from gpunode.containerd.editor import NVIDIA_RUNTIME, ConfigurationRefused, Runt
 from gpunode.containerd.merged import stays_the_same
 from gpunode.containerd.shadow import shadows, unexplained
 from gpunode.containerd.state import Containerd as State
+from gpunode.drain.commands import Drain
 from operations.failure import OperationRefused, known, node_operation
 from operations.runtime import Program, changed, pending, ready
 
@@ -57,7 +58,7 @@ plugin_state() {
 @node_operation
 def configuration(
     default_runtime: str, systemd_cgroup: bool, nvidia: bool, restart_allowed: bool, cdi: bool | None = None,
-    placement: Placement = "auto",
+    placement: Placement = "auto", drain: Drain | None = None,
 ) -> Iterator[Any]:  # fmt: skip
     """Bring containerd's runtimes to what is asked, and restart it only where what it runs by differs from its files.
 
@@ -67,6 +68,7 @@ def configuration(
     + restart_allowed: if not, a node that runs containers is left as it is, with the restart pending
     + cdi: enable_cdi; None leaves it as it is
     + placement: root, drop-in, or auto: whichever is safe for the version
+    + drain: how the node is emptied before a restart; None where it is not
     """
     yield from ready(PROGRAM)
     state = known(host.get_fact(Containerd), "containerd's state")
@@ -111,7 +113,7 @@ def configuration(
         wanted = replace(wanted, act="nothing")
     yield from changed(
         PROGRAM, wanted, since=f"{state.configured_at} {state.unit_written_at}", loaded=_runs_by(state),
-        needs=NVIDIA_RUNTIME if nvidia else "", restarts=restarts, config=state.config_path,
+        needs=NVIDIA_RUNTIME if nvidia else "", drain=drain if restarts else None, config=state.config_path,
         binary=state.binary or "containerd",
     )  # fmt: skip
 

@@ -49,7 +49,7 @@ def nodes_by(run: Run, kubernetes: KubernetesSettings) -> Mapping[str, ClusterNo
 def runner(kubernetes: KubernetesSettings) -> Run:
     """Return what runs a command for the cluster, where `kubernetes.run_on` says."""
     if kubernetes.run_on == LOCAL:
-        return _here
+        return here
     try:
         there: Host | None = host.state.inventory.get_host(kubernetes.run_on)
     except NoHostError:
@@ -57,7 +57,7 @@ def runner(kubernetes: KubernetesSettings) -> Run:
     return lambda command: _there(kubernetes.run_on, there, command)
 
 
-def _here(command: Command) -> Output:
+def here(command: Command) -> Output:
     """Run a command on this machine."""
     environment = {name: value for name, value in os.environ.items() if name not in command.unset}
     try:

@@ -12,6 +12,7 @@ from facts.docker import Docker
 from gpunode.docker.change import change
 from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused
 from gpunode.docker.state import Docker as State
+from gpunode.drain.commands import Drain
 from operations.failure import OperationRefused, known, node_operation
 from operations.runtime import Program, changed, pending, ready
 
@@ -47,7 +48,12 @@ CgroupDriver={{.CgroupDriver}}
 
 @node_operation
 def configuration(
-    default_runtime: str, systemd_cgroup: bool, nvidia: bool, restart_allowed: bool, cdi: bool | None = None
+    default_runtime: str,
+    systemd_cgroup: bool,
+    nvidia: bool,
+    restart_allowed: bool,
+    cdi: bool | None = None,
+    drain: Drain | None = None,
 ) -> Iterator[Any]:
     """Bring docker's runtimes to what is asked; reload the daemon where that is enough, else restart it.
 
@@ -56,6 +62,7 @@ def configuration(
     + nvidia: whether there is a runtime nvidia
     + restart_allowed: if not, containers that a restart would end are left alone, with the restart pending
     + cdi: features.cdi; None leaves it as it is
+    + drain: how the node is emptied before a restart; None where it is not
     """
     yield from ready(PROGRAM)
     state = known(host.get_fact(Docker), "docker's state")
@@ -82,7 +89,7 @@ def configuration(
     host.log(_told(state, wanted.act))
     yield from changed(
         PROGRAM, wanted, since=state.default_runtime or "", needs=NVIDIA_RUNTIME if nvidia else "",
-        restarts=wanted.act == "restart", config=state.config_path, binary=state.binary or "dockerd",
+        drain=drain if wanted.act == "restart" else None, config=state.config_path, binary=state.binary or "dockerd",
     )  # fmt: skip
 
 

@@ -1,45 +1,144 @@
-"""What goes round a change that restarts a node's container runtime: a drain, where one is entered here.
+"""A node of a Kubernetes cluster, emptied before the first step of a run that its pods would feel, and given back last.
 
-Nothing is, so far: Kubernetes will enter the first. design.md: a node that failed stays cordoned.
+A node is drained once for all of a run's steps, and stays cordoned until the verdict found it well: `emptied` stands
+before each such step, and finds the node empty after the first. Where a step fails, nothing more is run on the node,
+and it stays cordoned; the next run goes on with that, by the annotation, and gives it back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, Host, State
+from pyinfra.api.state import BaseStateCallback
+
+from facts.reboot import RunningBoot as RunningBootFact
+from gpunode.drain import WAVE
+from gpunode.drain.commands import Drain
+from gpunode.drain.session import DrainError, Session
+from operations.control_plane import runner
+from operations.failure import OperationRefused, fail, known, node_operation
 
 
-@dataclass(frozen=True)
-class Drain:
-    """Hold how a node is emptied before its runtime is restarted, and taken back after that.
+class _Run(BaseStateCallback):
+    """Hold the hosts whose nodes a run had to empty, and note in the cluster what failed on one of them."""
 
-    + before: given the reason, yield what empties the node; nothing where the node belongs to no cluster
-    + after: yield what takes it back, where it was this run that emptied it
+    def __init__(self) -> None:
+        self.emptied: set[str] = set()
+        self.sessions: dict[str, Session] = {}
 
-    Both run within the operation that restarts the runtime, and may read facts. pyinfra gives a generator no second
-    word after a command that failed: then `after` is not asked, and the node stays empty until somebody has looked.
+    def operation_host_error(  # type: ignore[override]
+        self, state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
+    ) -> None:
+        """Have the annotation tell why the node stays cordoned; pyinfra asks an operation that failed nothing more."""
+        session = self.sessions.get(host.name)
+        if session is None:
+            return
+        try:
+            session.failed(f"this failed on it: {', '.join(sorted(state.get_op_meta(op_hash).names))}")
+        except DrainError as error:
+            host.log(f"the annotation does not tell why the node stays cordoned: {error}")
+
+
+_runs: WeakKeyDictionary[State, _Run] = WeakKeyDictionary()
+
+
+def _run(state: State) -> _Run:
+    if state not in _runs:
+        _runs[state] = _Run()
+        state.add_callback_handler(_runs[state])
+    return _runs[state]
+
+
+def emptied(drain: Drain | None, reason: str) -> Iterator[Any]:
+    """Yield what cordons the node and evicts its pods, before a step that they would feel.
+
+    Raise OperationRefused where the cluster cannot be asked, or has enough empty nodes; nothing has been changed then.
+
+    + drain: how; None where the node is in no cluster, or the settings ask for no drain
+    + reason: the step, as `containerd is to be restarted`
     """
-
-    before: Callable[[str], Iterator[Any]]
-    after: Callable[[], Iterator[Any]]
-
-
-_entered: list[Drain] = []
-
-
-def enter(drain: Drain) -> None:
-    """Have a drain go round every restart of a container runtime; the one that is entered last is the innermost."""
-    _entered.append(drain)
-
-
-def around(reason: str, commands: Iterable[Any]) -> Iterator[Any]:
-    """Yield the commands that restart a runtime, between what empties the node and what takes it back."""
-    for drain in _entered:
-        yield from drain.before(reason)
-    yield from commands
-    for drain in reversed(_entered):
-        yield from drain.after()
+    if drain is None:
+        return
+    session = _session(drain)
+    try:
+        cordon = session.cordon()
+        leaving = session.leaving() if cordon is not None else ()
+    except DrainError as error:
+        raise OperationRefused(f"not drained, and nothing was changed: {reason}, but {error}") from None
+    if cordon is None:
+        host.log(f"nothing is drained: the cluster has no node {session.node}")
+        return
+    if leaving:
+        _count(drain, reason)
+    host.log(f"drains node {session.node}, {len(leaving)} pods: {reason}")
+    yield FunctionCommand(_empty, [session, reason], {})
 
 
-__all__ = ["Drain", "around", "enter"]
+@node_operation
+def returned(drain: Drain) -> Iterator[Any]:
+    """Lift gpunode's cordon, of this run or an earlier one, once the node is Ready; any other cordon stays.
+
+    Call it when the node has been found well, and last.
+
+    + drain: whose node
+    """
+    boot = known(host.get_fact(RunningBootFact), "which boot is running")
+    session = _session(drain)
+    try:
+        cordon = session.cordon()
+    except DrainError as error:
+        raise OperationRefused(str(error)) from None
+    if cordon is None or cordon.note is None:
+        there = "is not cordoned by gpunode" if cordon is not None else "is none of the cluster's"
+        host.noop(f"node {session.node} {there}")
+        return
+    yield FunctionCommand(_give_back, [session, boot.boot_id], {})
+
+
+def _session(drain: Drain) -> Session:
+    return Session(drain.commands, runner(drain.commands.kubernetes))
+
+
+def _count(drain: Drain, reason: str) -> None:
+    """Take the node for one of those that this run holds empty; refuse one more than may be."""
+    if not host.state.is_executing:
+        return
+    held = _run(host.state).emptied
+    # The nodes of a wave are unavailable together anyway.
+    wave = os.environ.get(WAVE, "")
+    most = max(drain.at_once, int(wave) if wave.isdecimal() else 0)
+    if host.name not in held and len(held) >= most:
+        raise OperationRefused(
+            f"not drained, and nothing was changed: {reason}, but {', '.join(sorted(held))} of this run is drained "
+            f"until its verdict, and disruption.max_parallel is {drain.at_once}. Take the nodes in waves (`gpunode "
+            "rollout`), or run again"
+        )
+    held.add(host.name)
+
+
+def _empty(state: State, host: Host, session: Session, reason: str) -> bool:
+    _run(state).sessions[host.name] = session
+    try:
+        session.empty(reason)
+    except DrainError as error:
+        return bool(fail(str(error)).function(state, host))
+    return True
+
+
+def _give_back(state: State, host: Host, session: Session, boot_id: str) -> bool:
+    try:
+        lifted = session.give_back(boot_id)
+    except DrainError as error:
+        return bool(fail(str(error)).function(state, host))
+    _run(state).emptied.discard(host.name)
+    _run(state).sessions.pop(host.name, None)
+    host.log(f"node {session.node} takes pods again" if lifted else f"the cordon of {session.node} is not gpunode's")
+    return True
+
+
+__all__ = ["emptied", "returned"]

@@ -17,6 +17,7 @@ from facts.driver import Driver
 from facts.transaction import TransactionJournal
 from gpunode import versions
 from gpunode.apt_archive import ArchiveError, whole_archive
+from gpunode.drain.commands import Drain
 from gpunode.driver_packages import (
     NotInstallable,
     belongs,
@@ -29,7 +30,7 @@ from gpunode.driver_packages import (
 )
 from gpunode.tables import DriverSource, driver_sources
 from operations import apt_archive
-from operations.driver_transaction import DRIVER, driver_transaction, driver_variables
+from operations.driver_transaction import DRIVER, driver_transaction, driver_variables, emptied_for_driver
 from operations.failure import OperationRefused, known, node_operation
 from operations.families import FAMILIES, DriverChange
 from operations.transaction import refuse_failed, settled, target_digest, transaction_command
@@ -47,6 +48,7 @@ def installed(
     headers: bool = True,
     stream: str = "",
     migrate: bool = False,
+    drain: Drain | None = None,
 ) -> Iterator[Any]:
     """Install the driver's packages together, at one version, and put back those of before if the new do not work.
 
@@ -61,6 +63,7 @@ def installed(
     + proof: what is asked of the change: that the module is `loaded`, or on `disk`, or of the `packages` alone
     + stream: the module stream that holds them (MODULE:STREAM), where the repository has streams
     + migrate: whether a driver of NVIDIA's .run installer may be replaced; without it preflight has refused the node
+    + drain: how the node is emptied before another driver than the loaded one comes; None where it is not
     """
     family = FAMILIES[source.family]
     transaction = driver_transaction(family)
@@ -78,6 +81,9 @@ def installed(
         there = dict(state.packages)
         host.noop(f"installed: {', '.join(f'{name} {there[name]}' for name in wanted)}")
         return
+    if host.state is not None and not host.state.is_executing:
+        # A forecast ends with the first command, and what comes of the lists is not known in it.
+        yield from emptied_for_driver(drain, next(filter(None, wanted.values()), None))
     yield from family.refresh("cuda" if source.origin is None else "distribution")
     moved = of_another_source(source, state.driver)
     # Which module goes for another the package manager finds out: to ask for both flavours would be refused.
@@ -119,6 +125,7 @@ def installed(
         raise OperationRefused(f"driver: {reason}; nothing was changed. To go on, {remedy}")
     expected = [f"{name}={version}" for name, version in sorted(resolved.items())]
     arguments = [*(f"{name}={version}" for name, version in coming.items()), *(f"{name}-" for name in going)]
+    yield from emptied_for_driver(drain, upstream)
     yield transaction_command(
         transaction, target,
         arguments=" ".join(arguments), expected=" ".join(expected),

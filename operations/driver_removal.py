@@ -12,8 +12,9 @@ from typing import Any
 from pyinfra import host
 
 from facts.driver import Driver
+from gpunode.drain.commands import Drain
 from gpunode.driver_packages import Simulation, belongs
-from operations.driver_transaction import driver_transaction, driver_variables
+from operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from operations.failure import OperationRefused, known, node_operation
 from operations.families import FAMILIES, DriverChange, Family
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
@@ -61,12 +62,13 @@ def removal_transaction(family: Family) -> Transaction:
 
 
 @node_operation
-def removed(family: str, rollback: str, allowed: bool) -> Iterator[Any]:
+def removed(family: str, rollback: str, allowed: bool, drain: Drain | None = None) -> Iterator[Any]:
     """Remove a driver of packages, of NVIDIA's .run installer, or of both, and unload its module where nothing uses it.
 
     + family: of the node's package manager
     + rollback: required: nothing is changed where what is there cannot be saved; or best-effort
     + allowed: whether disruption.allow is reboot; if not, a driver that is loaded is left as it is, as pending
+    + drain: how the node is emptied before a loaded driver goes; None where it is not
     """
     manager = FAMILIES[family]
     transaction = removal_transaction(manager)
@@ -91,6 +93,7 @@ def removed(family: str, rollback: str, allowed: bool) -> Iterator[Any]:
     change = DriverChange({}, going, "")
     if going:
         refuse_more_than_the_driver(going, manager.simulation(change))
+    yield from emptied_for_driver(drain, None)
     yield transaction_command(
         transaction, target,
         upstream="", kernel="", arguments=" ".join(f"{name}-" for name in going), expected="", names="",

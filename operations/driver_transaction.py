@@ -6,11 +6,16 @@ the change differs: packages are in operations/driver_packages.py, .run files in
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from pyinfra import host
 
 from facts.driver import Driver
+from gpunode.drain.commands import Drain
 from gpunode.driver_packages import FOREIGN, OWN
 from gpunode.runfile import uninstall_arguments, way_back
+from operations.drain import emptied
 from operations.failure import known
 from operations.families import APT, Family
 from operations.runfile_shell import RUNFILE
@@ -225,4 +230,20 @@ def driver_variables(family: Family) -> dict[str, str]:
     }  # fmt: skip
 
 
-__all__ = ["DRIVER", "driver_transaction", "driver_variables"]
+def emptied_for_driver(drain: Drain | None, upstream: str | None) -> Iterator[Any]:
+    """Yield what empties the node where another driver than the loaded one is to come.
+
+    A pod that started between the packages' change and the boot would find libraries of the one beside the module of
+    the other.
+
+    + upstream: version of the driver that is to come, or its branch; None: none is
+    """
+    if drain is None:
+        return
+    loaded = known(host.get_fact(Driver), "the driver's state").loaded_version
+    if loaded is not None and not f"{loaded}.".startswith(f"{upstream}."):
+        to_come = f"driver {upstream} is to take the place of {loaded}" if upstream else f"driver {loaded} is to go"
+        yield from emptied(drain, to_come)
+
+
+__all__ = ["DRIVER", "driver_transaction", "driver_variables", "emptied_for_driver"]

@@ -17,6 +17,7 @@ from facts.mig import Mig as MigFact
 from facts.mig_boot import MigBoot as MigBootFact
 from facts.toolkit import CDI_MARK
 from gpunode.disturbance import Disturbance
+from gpunode.drain.commands import Drain
 from gpunode.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
 from gpunode.mig.record import lines_of
 from gpunode.mig.state import Mig
@@ -24,6 +25,7 @@ from gpunode.mig.target import Target, TargetError, targets
 from gpunode.pci import PciGpu
 from gpunode.reboot import RECORD as REBOOTS
 from gpunode.settings.mig import MigSettings
+from operations.drain import emptied
 from operations.driver import driver_state
 from operations.failure import OperationRefused, known, node_operation
 from operations.files import rendered
@@ -146,7 +148,9 @@ systemctl reset-failed "$name" 2>/dev/null || true
 
 
 @node_operation
-def layout(asked: MigSettings, gpus: Sequence[PciGpu], allowed: str, timeout: int = 900) -> Iterator[Any]:
+def layout(
+    asked: MigSettings, gpus: Sequence[PciGpu], allowed: str, timeout: int = 900, drain: Drain | None = None
+) -> Iterator[Any]:
     """Bring the GPUs to the layout that is asked for, and keep it over reboots; no configuration: what does that goes.
 
     + asked: which configuration
@@ -154,6 +158,7 @@ def layout(asked: MigSettings, gpus: Sequence[PciGpu], allowed: str, timeout: in
     + allowed: disruption.allow: what it does not allow is left as it is where containers run; at `reboot` the node is
       booted where a mode waits for that alone
     + timeout: seconds within which it must then answer from its new boot
+    + drain: how the node is emptied before anything is taken from its GPUs; None where it is not
     """
     nobody_asks = asked.config is None and not asked.config_from_label
     yield from settled(TRANSACTION, gives_up=nobody_asks)
@@ -174,15 +179,15 @@ def layout(asked: MigSettings, gpus: Sequence[PciGpu], allowed: str, timeout: in
         host.noop("MIG waits for the boot into the driver on disk")
         return
     wanted = _targets(asked, gpus)
-    yield from _change(wanted, asked, allowed, boot)
+    yield from _change(wanted, asked, allowed, boot, drain)
     # Where instances may stand is known of some GPUs only when their mode is on: they take a second transaction.
     if any(each.learns for each in wanted):
         wanted = _targets(asked, gpus)
         if not any(each.learns for each in wanted):
             boot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
-            yield from _change(wanted, asked, allowed, boot)
+            yield from _change(wanted, asked, allowed, boot, drain)
     if allowed == "reboot" and any(each.waits for each in _targets(asked, gpus)):
-        yield from new_boot(f"mig/{target_digest(*(each.goal for each in wanted))[:16]}", timeout)
+        yield from new_boot(f"mig/{target_digest(*(each.goal for each in wanted))[:16]}", timeout, drain=drain)
         if waiting := [each for each in _targets(asked, gpus) if not each.is_reached]:
             said = "; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in waiting)
             raise OperationRefused(
@@ -192,7 +197,9 @@ def layout(asked: MigSettings, gpus: Sequence[PciGpu], allowed: str, timeout: in
         yield script_command(FORGET, record=REBOOTS)
 
 
-def _change(wanted: Sequence[Target], asked: MigSettings, allowed: str, boot: MigBoot) -> Iterator[Any]:
+def _change(
+    wanted: Sequence[Target], asked: MigSettings, allowed: str, boot: MigBoot, drain: Drain | None
+) -> Iterator[Any]:
     """Yield the transaction that is needed; tell why where there is none, or it has to wait."""
     ahead = [each for each in wanted if not each.is_reached]
     files, text = _files(), "\n".join(each.record for each in wanted)
@@ -202,8 +209,9 @@ def _change(wanted: Sequence[Target], asked: MigSettings, allowed: str, boot: Mi
         host.noop(f"MIG: {len(wanted)} GPU(s) as asked")
         return
     said = "; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in ahead)
+    takes = any(each.disturbs >= Disturbance.reset for each in ahead)
     may_reset = Disturbance[allowed] >= Disturbance.reset or not _containers()
-    if any(each.disturbs >= Disturbance.reset for each in ahead) and not may_reset:
+    if takes and not may_reset:
         host.noop(f"reset pending: containers run, and disruption.allow is {allowed} ({said})")
         host.log(f"reset pending: {said}, but containers run and disruption.allow is {allowed}")
         return
@@ -211,6 +219,8 @@ def _change(wanted: Sequence[Target], asked: MigSettings, allowed: str, boot: Mi
     refuse_failed(TRANSACTION, target)
     if ahead:
         host.log(said)
+    if takes:
+        yield from emptied(drain, f"the GPUs are to be divided anew: {said}")
     yield transaction_command(
         TRANSACTION, target,
         goal="\n".join(each.record for each in ahead),

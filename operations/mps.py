@@ -17,11 +17,13 @@ from pyinfra.api import StringCommand
 from facts.gpu import Gpus
 from facts.mps import APPLY, UNITS
 from facts.mps import Mps as MpsFact
+from gpunode.drain.commands import Drain
 from gpunode.gpu import Gpu
 from gpunode.mps import Daemon, Mps, control_text
 from gpunode.mps.daemon import FOLDER, NODE
 from gpunode.mps.memory import without_room
 from gpunode.settings.mps import MpsSettings
+from operations.drain import emptied
 from operations.failure import OperationRefused, known, node_operation
 from operations.files import rendered
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
@@ -120,12 +122,15 @@ class _Work:
 
 
 @node_operation
-def daemons(wanted: Sequence[Daemon], asked: MpsSettings, restart_allowed: bool) -> Iterator[Any]:
+def daemons(
+    wanted: Sequence[Daemon], asked: MpsSettings, restart_allowed: bool, drain: Drain | None = None
+) -> Iterator[Any]:
     """Keep exactly these MPS control daemons running, each with its settings; none: what gpunode set up goes.
 
     + wanted: the daemons
     + asked: the settings that they were made from
     + restart_allowed: if not, a daemon with clients is left as it is where it would have to be restarted
+    + drain: how the node is emptied before a daemon with clients is restarted or goes; None where it is not
     """
     yield from settled(_CHANGE)
     state: Mps = known(host.get_fact(MpsFact), "the state of MPS")
@@ -158,6 +163,8 @@ def daemons(wanted: Sequence[Daemon], asked: MpsSettings, restart_allowed: bool)
         return
     target = target_digest(*(f"{path}\0{text}" for path, text in sorted(texts.items())), *work.gone)
     refuse_failed(_CHANGE, target)
+    if felt:
+        yield from emptied(drain, f"{', '.join(each.unit for each in felt)} is to be restarted or to go")
     modes = {path: "755" if path == APPLY else "644" for path in work.written}
     yield transaction_command(
         _CHANGE, target,

@@ -19,9 +19,11 @@ from pyinfra.connectors.util import clear_askpass_cache
 from facts.base import parsed
 from facts.node import Node
 from facts.reboot import RunningBoot as RunningBootFact
+from gpunode.drain.commands import Drain
 from gpunode.driver import DriverState
 from gpunode.families.wording import wording
 from gpunode.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot, target
+from operations.drain import emptied
 from operations.driver import driver_state
 from operations.failure import OperationRefused, fail, known, node_operation
 from operations.script import script_command
@@ -38,13 +40,16 @@ FORGET = 'rm -f "$record"'
 
 
 @node_operation
-def rebooted(allowed: bool, timeout: int, parameters: Mapping[str, str], absent: bool = False) -> Iterator[Any]:
+def rebooted(
+    allowed: bool, timeout: int, parameters: Mapping[str, str], absent: bool = False, drain: Drain | None = None
+) -> Iterator[Any]:
     """Boot the node into the driver on its disk, where another one is loaded, or the same with other parameters.
 
     + allowed: whether disruption.allow is reboot; if not, the node is left as it is, with the reboot pending
     + timeout: seconds within which it must answer from the new boot; then it has failed
     + parameters: what the kernel module is to be loaded with
     + absent: no driver is to be there: boot where one is loaded that has been removed
+    + drain: how the node is emptied first; None where it is not
     """
     driver = driver_state()
     if not (difference := _difference(driver, parameters, absent)):
@@ -54,7 +59,7 @@ def rebooted(allowed: bool, timeout: int, parameters: Mapping[str, str], absent:
         host.noop(f"reboot pending: {difference}, and disruption.allow is not reboot")
         return
     node = known(host.get_fact(Node), "the node's state")
-    yield from new_boot(target(driver), timeout, absent)
+    yield from new_boot(target(driver), timeout, absent, drain)
     after = driver_state()
     if difference := _difference(after, parameters, absent):
         raise OperationRefused(
@@ -65,12 +70,13 @@ def rebooted(allowed: bool, timeout: int, parameters: Mapping[str, str], absent:
     yield script_command(FORGET, record=RECORD)
 
 
-def new_boot(purpose: str, timeout: int, absent: bool = False) -> Iterator[Any]:
+def new_boot(purpose: str, timeout: int, absent: bool = False, drain: Drain | None = None) -> Iterator[Any]:
     """Boot the node and wait for its new boot; raise OperationRefused where it must not be booted.
 
     + purpose: one word for what the boot is for; where one for that did not help, FORGET was not run, and none follows
     + timeout: seconds within which the node must answer from the new boot
     + absent: no driver is to be loaded by it
+    + drain: how the node is emptied first; None where it is not
     """
     before = known(host.get_fact(RunningBootFact), "which boot is running")
     node = known(host.get_fact(Node), "the node's state")
@@ -80,6 +86,7 @@ def new_boot(purpose: str, timeout: int, absent: bool = False) -> Iterator[Any]:
         reasons += ("it is not reached by SSH, so that nothing would wait for it. Remedy: reboot it by hand",)
     if reasons:
         raise OperationRefused("\n".join(f"not rebooted: {reason}" for reason in reasons))
+    yield from emptied(drain, "the node is to be rebooted")
     yield script_command(_REBOOT, record=RECORD, attempt=before.attempt(purpose))
     yield FunctionCommand(_wait, [connector, before, timeout], {})
 

@@ -16,10 +16,11 @@ from facts.boot import Boot as BootFact
 from facts.driver import Driver
 from facts.runfile import FetchedRunfile
 from gpunode.boot import Boot
+from gpunode.drain.commands import Drain
 from gpunode.driver import DriverState
 from gpunode.runfile import Runfile, install_arguments, uninstall_arguments
 from operations.driver_removal import refuse_more_than_the_driver
-from operations.driver_transaction import driver_transaction, driver_variables
+from operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from operations.explained import explained_command
 from operations.failure import known, node_operation
 from operations.families import FAMILIES, DriverChange, Family
@@ -67,6 +68,7 @@ def installed(
     rollback: str,
     kernel: str | None,
     proof: str = "loaded",
+    drain: Drain | None = None,
 ) -> Iterator[Any]:
     """Install a driver by its .run file, and put back what was there before (packages, too) if it does not work.
 
@@ -77,7 +79,7 @@ def installed(
     + dkms: whether DKMS builds the module for each new kernel
     + rollback: required: nothing is changed where what is there cannot be saved; or best-effort
     + kernel: release of the kernel that boots next; None: the running one
-    + proof: as for operations.driver_packages.installed
+    + proof, drain: as for operations.driver_packages.installed
     """
     manager = FAMILIES[family]
     transaction = runfile_transaction(manager)
@@ -106,6 +108,7 @@ def installed(
     change = DriverChange({}, going, version)
     if going:
         refuse_more_than_the_driver(going, manager.simulation(change))
+    yield from emptied_for_driver(drain, version)
     yield transaction_command(
         transaction, target,
         runfile=file.path, sha256=file.sha256, upstream=version, kernel=kernel or "", install=" ".join(install),

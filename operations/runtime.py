@@ -17,8 +17,9 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.drain.commands import Drain
 from gpunode.runtime import RuntimeChange
-from operations.drain import around
+from operations.drain import emptied
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 NOTES = "/run/gpunode"
@@ -196,13 +197,13 @@ def ready(program: Program) -> Iterator[Any]:
 
 def changed(
     program: Program, change: RuntimeChange, *, since: str = "", loaded: str = "", needs: str = "",
-    restarts: bool = True, **variables: str,
+    drain: Drain | None = None, **variables: str,
 ) -> Iterator[Any]:  # fmt: skip
     """Carry out a change as one transaction; a target that was proven not to work is refused.
 
     + since: tells one restart without new files from a later one: when the files were last written
     + loaded: digest of the configuration that the daemon runs by, where it need not be restarted for the same one
-    + restarts: whether the daemon is going to be restarted, so that a drain goes round it
+    + drain: how the node is emptied first; None where it is not, or the daemon is not going to be restarted
     + needs: a program without which the new configuration would run no container
     + variables: what the program's own functions need, above all `config`, the path of its file
     """
@@ -210,12 +211,12 @@ def changed(
     own = transaction(program)
     refuse_failed(own, target)
     encoded = "\n".join(f"{file.path} {'-' if file.text is None else _base64(file.text)}" for file in change.files)
-    command = transaction_command(
+    yield from emptied(drain, f"{program.name} is to be restarted")
+    yield transaction_command(
         own, target, program=program.name, unit=program.unit, plugin=program.plugin, notes=NOTES, loaded=loaded,
         needs=needs, files=encoded, staged=_base64(change.staged or ""), expected="\n".join(change.expected),
         act=change.act, **variables,
     )  # fmt: skip
-    yield from around(f"{program.name} is to be restarted", [command]) if restarts else [command]
 
 
 def pending(reason: str, what: str) -> None:

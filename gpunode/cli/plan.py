@@ -108,15 +108,18 @@ def as_text(plans: Plans) -> str:
             lines.append(f"{name}: no answer: {found}")
             continue
         lines.append(f"{name}: {found.verdict}" + (f", disturbs: {found.disturbs.name}" if found.steps else ""))
+        if found.drains:
+            lines.append("  the node is drained before the first step that says so, and given back after the verdict")
         for refusal in found.refusals:
             lines.append(f"  refused: {refusal.component}: {refusal.reason}")
             lines.append(f"    remedy: {refusal.remedy}")
             lines.append(f"    source: {refusal.source}")
         for number, step in enumerate(found.steps, 1):
             effect = f"; disturbs: {step.disturbs.name}" if step.disturbs else ""
+            drains = "; drains the node" if step.drains else ""
             pending = "; PENDING: a run does not do it now" if step.pending else ""
             now = f"now {step.found or 'none'}, wanted {step.wanted}"
-            lines.append(f"  {number}. {step.component}: {step.action} ({now}{effect}{pending})")
+            lines.append(f"  {number}. {step.component}: {step.action} ({now}{effect}{drains}{pending})")
             if step.packages:
                 lines.append(f"     packages: {', '.join(step.packages)}")
         for caution in found.cautions:

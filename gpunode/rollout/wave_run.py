@@ -18,6 +18,7 @@ from glob import escape
 from pathlib import Path
 from typing import IO
 
+from gpunode.drain import WAVE
 from gpunode.rollout.gate import RunResult
 from gpunode.rollout.journal import JournalError
 from gpunode.rollout.place import name_holder, run_lock
@@ -84,7 +85,7 @@ class WaveRunner:
                 with log.open("ab") as errors, output.open("wb") as printed:
                     errors.write(f"# {datetime.now(UTC).isoformat(timespec='seconds')} {shlex.join(words)}\n".encode())
                     errors.flush()
-                    code = _code(words, printed, errors, lock)
+                    code = _code(words, printed, errors, lock, len(wave.nodes))
             except OSError as error:
                 raise JournalError(f"{error.filename or self.pyinfra}: {error.strerror}") from None
         return result(wave.nodes, code, output.read_bytes(), str(log))
@@ -95,11 +96,12 @@ def log_of(files: Path, number: int) -> Path:
     return files / f"wave-{number}.log"
 
 
-def _code(words: list[str], printed: IO[bytes], errors: IO[bytes], lock: int) -> int:
+def _code(words: list[str], printed: IO[bytes], errors: IO[bytes], lock: int, nodes: int) -> int:
     # In a session of its own, so that Ctrl-C reaches the controller alone: pyinfra would exit 0 by it.
     process = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=printed, stderr=errors, pass_fds=(lock,), start_new_session=True
-    )
+        words, stdin=subprocess.DEVNULL, stdout=printed, stderr=errors, pass_fds=(lock,), start_new_session=True,
+        env={**os.environ, WAVE: str(nodes)},
+    )  # fmt: skip
     try:
         name_holder(lock, process.pid)
         while process.poll() is None:

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from gpunode.settings.component import Component, matching
+from gpunode.settings.drain import DrainSettings
 
 LOCAL = "@local"
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -37,9 +38,9 @@ class KubernetesSettings(Component):
     """Say of which cluster a node is a part, and how that cluster is reached."""
 
     summary: ClassVar[str] = (
-        "The Kubernetes cluster that a node belongs to. But for `enabled` and `node_name` all nodes of a run must have "
-        "the same. What the cluster gets is shown by `gpunode cluster`, and brought there at the end of a run "
-        "(docs/device-plugin.md)."
+        "The Kubernetes cluster that a node belongs to. But for `enabled`, `node_name` and `drain` all nodes of a run "
+        "must have the same. What the cluster gets is shown by `gpunode cluster`, and brought there at the end of a "
+        "run (docs/device-plugin.md); a node is emptied before it is disturbed (docs/how-to/drain.md)."
     )
 
     enabled: bool = Field(False, description="true: the host is a node of a Kubernetes cluster.")
@@ -67,3 +68,16 @@ class KubernetesSettings(Component):
         300, ge=10, le=7200, description="Seconds within which a release must be ready, or it is rolled back."
     )
     history: int = Field(10, ge=2, le=256, description="How many revisions of a release the cluster keeps.")
+    drain: DrainSettings = Field(
+        default_factory=lambda: DrainSettings.model_validate({}),
+        description="How the node is emptied before it is disturbed.",
+    )
+
+    @property
+    def drains(self) -> bool:
+        """Say whether the node is emptied before it is disturbed."""
+        return self.enabled and self.drain.enabled
+
+    def contradictions(self) -> list[tuple[str, str]]:
+        """Refuse what its drain refuses."""
+        return [(f"drain.{field}", message) for field, message in self.drain.contradictions()]

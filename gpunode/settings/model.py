@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -146,7 +147,7 @@ def _component(name: str, model: type[Component], value: object) -> tuple[Compon
     except ValidationError as error:
         return None, [_problem(name, model, detail) for detail in error.errors(include_url=False)]
     problems = [
-        Problem(f"{name}.{key}", written(getattr(found, key)), message) for key, message in found.contradictions()
+        Problem(f"{name}.{key}", written(attrgetter(key)(found)), message) for key, message in found.contradictions()
     ]
     return (None, problems) if problems else (found, [])
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 class Subject(StrEnum):
     """Name what is compared. What there are several of has its own name behind: `key of cuda`."""
 
+    CORDON = "cordon"
     MODULE_ON_DISK = "module on disk"
     LOADED_MODULE = "loaded module"
     FLAVOUR = "flavour"

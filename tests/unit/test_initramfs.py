@@ -302,6 +302,7 @@ def test_nouveau_is_kept_out_after_the_packages_and_before_the_module_is_loaded(
     monkeypatch.setattr(driver_deploy, "settings", lambda: settings_from({"driver": {"source": source}}))
     monkeypatch.setattr(driver_deploy, "node", lambda: GOOD_NODE.machine)
     monkeypatch.setattr(driver_deploy, "trust", lambda name: None)
+    monkeypatch.setattr(driver_deploy, "drain", lambda: None)
     monkeypatch.setattr(driver_deploy, "distribution", lambda: SimpleNamespace(family="apt"))
     inspect.unwrap(driver_deploy.driver)()
     told = [call.get("source") if call["operation"] == "template" else call["operation"] for call in recorder.calls]

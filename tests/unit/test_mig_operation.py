@@ -111,7 +111,7 @@ def test_what_takes_from_containers_waits_until_the_settings_allow_it(ask: Ask) 
 def test_a_mode_that_waits_for_a_boot_gets_one_where_that_is_allowed(ask: Ask) -> None:
     boots: list[str] = []
 
-    def new_boot(purpose: str, timeout: int) -> tuple[()]:
+    def new_boot(purpose: str, timeout: int, drain: None) -> tuple[()]:
         boots.append(purpose)
         return ()
 

@@ -175,6 +175,7 @@ def deployed(
     recorder = Recorder()
     monkeypatch.setattr(module, "settings", lambda: settings_from(asked))
     monkeypatch.setattr(module, "trust", lambda name: None, raising=False)
+    monkeypatch.setattr(module, "drain", lambda: None, raising=False)
     monkeypatch.setattr(module, "distribution", lambda: tables.distribution("debian", "12"), raising=False)
     for name in ("packages", "runtime_packages", "files", "kernel", "systemd", "runtime", "container_toolkit"):
         monkeypatch.setattr(module, name, recorder, raising=False)

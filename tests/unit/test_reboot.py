@@ -387,6 +387,7 @@ def test_nodes_reboot_where_that_is_allowed_and_no_more_at_once_than_that(
     calls: list[dict[str, Any]] = []
     asked = {"disruption": {"allow": allow, "max_parallel": 3, "reboot_timeout": 120}}
     monkeypatch.setattr(reboot_deploy, "settings", lambda: settings_from(asked))
+    monkeypatch.setattr(reboot_deploy, "drain", lambda: None)
     monkeypatch.setattr(reboot_deploy, "machine", lambda: GOOD.machine)
     monkeypatch.setattr(reboot, "rebooted", lambda **given: calls.append({"operation": "rebooted", **given}))
     monkeypatch.setattr(driver, "module_loaded", lambda **given: calls.append({"operation": "module_loaded", **given}))

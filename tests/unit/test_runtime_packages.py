@@ -36,6 +36,7 @@ def test_docker_comes_by_the_packages_of_its_source_whose_repository_is_trusted_
         docker=asked, toolkit=SimpleNamespace(enabled=True), disruption=SimpleNamespace(allow="restart", max_parallel=1)
     )
     monkeypatch.setattr(docker_deploy, "settings", lambda: settings)
+    monkeypatch.setattr(docker_deploy, "drain", lambda: None)
     for module in (docker_deploy, runtime_packages):
         monkeypatch.setattr(module, "distribution", lambda: tables.distribution(*system))
     monkeypatch.setattr(runtime_packages, "trust", calls.append)

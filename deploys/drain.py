@@ -1,0 +1,12 @@
+"""The way back into the cluster."""
+
+from deploys.component import component, drain
+from operations import drain as node
+
+
+@component("Return")
+def returned() -> None:
+    """Give a node that was drained back to its cluster; a node that failed does not come as far as this."""
+    how = drain()
+    if how is not None:
+        node.returned(name="Give the node back to its cluster", drain=how)

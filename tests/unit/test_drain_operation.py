@@ -1,0 +1,296 @@
+"""Before which steps a node is emptied, and when it is given back; readings and cluster are SIMULATED."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyinfra.api import FunctionCommand
+
+from facts.containerd import Containerd as ContainerdFact
+from facts.docker import Docker as DockerFact
+from facts.driver import Driver as DriverFact
+from facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
+from facts.mig import Mig as MigFact
+from facts.mig_boot import MigBoot as MigBootFact
+from facts.node import Node as NodeFact
+from facts.reboot import RunningBoot as RunningBootFact
+from gpunode.docker.state import Docker
+from gpunode.drain import WAVE
+from gpunode.drain.commands import Drain, drain_of
+from gpunode.driver_packages import Offers, Simulation
+from gpunode.mig.boot import MigBoot
+from gpunode.mig.state import ENABLED, Mig
+from gpunode.reading import Unknown
+from gpunode.reboot import RunningBoot
+from gpunode.settings import settings_from
+from operations import containerd, docker, driver_packages, driver_removal, mig, reboot
+from operations import drain as operation
+from operations.failure import OperationRefused
+from tests.unit import test_driver_packages as packages
+from tests.unit import test_driver_removal as removal
+from tests.unit.simulated_host import Host
+from tests.unit.simulated_node import BUDGET, Cluster, pod
+from tests.unit.test_containerd_merged import TAKEN_FOR_GRANTED, right, said
+from tests.unit.test_docker_change import RIGHT
+from tests.unit.test_mig_target import DECLARATION, H100, gpu
+from tests.unit.test_verify import GOOD
+
+pytestmark = [pytest.mark.pure, pytest.mark.simulated]
+ASKED: dict[str, Any] = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "restart_allowed": True}
+SPARE = said("1.7.24", right().replace(TAKEN_FOR_GRANTED, ""), right(), shims=2)
+DRAINED = ["get --raw", "get pods", "get --raw", "patch node", "drain gpu-1", "patch node"]
+
+
+class State:
+    """Stand in for a run of pyinfra's."""
+
+    def __init__(self) -> None:
+        self.is_executing = True
+        self.handlers: list[Any] = []
+
+    def add_callback_handler(self, handler: Any) -> None:
+        self.handlers.append(handler)
+
+    def get_op_meta(self, _: str) -> Any:
+        return SimpleNamespace(names={"Reboot into the driver on disk"})
+
+    def fail(self, host: Host) -> None:
+        """Tell what pyinfra tells of an operation that failed."""
+        for handler in self.handlers:
+            handler.operation_host_error(self, host, "hash", 0, 0)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, host: Host) -> Cluster:
+    monkeypatch.delenv(WAVE, raising=False)
+    found = Cluster()
+    monkeypatch.setattr(operation, "runner", lambda _: found)
+    host.state = State()
+    return found
+
+
+def drain(name: str = "gpu-1", **settings: Any) -> Drain:
+    found = drain_of(name, settings_from({"kubernetes": {"enabled": True}, **settings}))
+    assert found is not None
+    return found
+
+
+def done(commands: Iterator[Any], host: Host) -> list[str]:
+    """Run an operation's drains as pyinfra does, up to one that fails; return its other commands."""
+    found: list[str] = []
+    for command in commands:
+        if isinstance(command, FunctionCommand):
+            if command.function(host.state, host, *command.args) is False:
+                return [*found, "failed"]
+        else:
+            found.append(command.get_raw_value())
+    return found
+
+
+def test_a_restart_of_containerd_comes_after_the_drain_and_leaves_the_node_cordoned(
+    host: Host, cluster: Cluster
+) -> None:
+    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
+    (restart,) = done(containerd.configuration._inner(**ASKED, drain=drain()), host)
+    assert "gpunode-$name" in restart and cluster.asked == DRAINED
+    assert cluster.cordoned and cluster.note is not None
+    assert cluster.note["reason"] == "containerd is to be restarted"
+
+
+def test_nothing_is_asked_of_the_cluster_for_a_change_that_takes_no_restart(host: Host, cluster: Cluster) -> None:
+    host.readings[ContainerdFact] = SPARE
+    assert len(done(containerd.configuration._inner(**ASKED, drain=drain()), host)) == 1
+    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
+    assert done(containerd.configuration._inner(**{**ASKED, "restart_allowed": False}, drain=drain()), host) == []
+    host.readings[ContainerdFact] = replace(SPARE, config_text="= =")
+    assert done(containerd.configuration._inner(**ASKED, drain=drain()), host) == ["failed"]
+    host.readings[DockerFact] = replace(RIGHT, default_runtime="runc")
+    assert len(done(docker.configuration._inner(**ASKED, drain=drain()), host)) == 1
+    assert cluster.asked == []
+
+
+def test_a_restart_of_docker_is_drained_for(host: Host, cluster: Cluster) -> None:
+    host.readings[DockerFact] = replace(RIGHT, cgroup_driver="cgroupfs")
+    assert len(done(docker.configuration._inner(**ASKED, drain=drain()), host)) == 1
+    assert cluster.asked == DRAINED
+
+
+def test_a_node_that_is_in_no_cluster_is_changed_without_a_drain(host: Host, cluster: Cluster) -> None:
+    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
+    assert len(done(containerd.configuration._inner(**ASKED), host)) == 1
+    assert cluster.asked == []
+
+
+def _upgrade(host: Host, loaded: str | None) -> Iterator[Any]:
+    host.readings |= {
+        DriverFact: replace(packages.NO_DRIVER, loaded_version=loaded),
+        DriverPackages: packages.INSTALLED,
+        DriverOffers: Offers(tuple(packages.OFFERED)),
+        DriverSimulation: Simulation((("nvidia-open", "580.82.07-1", "580.95.05-1"),), ()),
+    }
+    found: Iterator[Any] = driver_packages.installed._inner(**packages.UPGRADE, drain=drain())
+    return found
+
+
+@pytest.mark.parametrize(("loaded", "drains"), [(None, False), ("580.82.07", True), ("580.95.05", False)])
+def test_a_driver_is_drained_for_where_another_one_is_loaded(
+    host: Host, cluster: Cluster, loaded: str | None, drains: bool
+) -> None:
+    refresh, change = done(_upgrade(host, loaded), host)
+    assert "systemd-run" in change and "systemd-run" not in refresh
+    assert cluster.asked == (DRAINED if drains else [])
+
+
+@pytest.mark.parametrize(("loaded", "drains"), [("580.82.07", True), ("580.95.05", False)])
+def test_a_forecast_of_a_driver_tells_of_its_drain_first(
+    host: Host, cluster: Cluster, loaded: str, drains: bool
+) -> None:
+    host.state.is_executing = False
+    first = next(_upgrade(host, loaded))
+    assert isinstance(first, FunctionCommand) is drains
+    assert cluster.asked == (["get --raw", "get pods"] if drains else [])
+
+
+def test_a_loaded_driver_goes_after_the_drain_and_one_that_is_not_loaded_without(host: Host, cluster: Cluster) -> None:
+    removal._node(host, replace(removal.PACKAGED, loaded_version=None))
+    assert len(done(driver_removal.removed._inner(**removal.ASKED, drain=drain()), host)) == 1
+    assert cluster.asked == []
+    removal._node(host, removal.PACKAGED)
+    assert len(done(driver_removal.removed._inner(**removal.ASKED, drain=drain()), host)) == 1
+    assert cluster.asked == DRAINED
+
+
+@pytest.mark.parametrize(
+    ("there", "drains"), [(("3g.40gb:4", "2g.20gb:0", "2g.20gb:2"), True), (("3g.40gb:4",), False)]
+)
+def test_gpus_are_drained_for_where_an_instance_goes_and_not_where_some_come(
+    host: Host, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, there: tuple[str, ...], drains: bool
+) -> None:
+    (tmp_path / "mig.yaml").write_text(DECLARATION)
+    asked = settings_from({"mig": {"config": "mixed", "file": str(tmp_path / "mig.yaml")}}).mig
+    host.readings |= {
+        MigFact: Mig("ok", None, (gpu(0, ENABLED, *there),)), MigBootFact: MigBoot(),
+        ContainerdFact: GOOD.containerd, DockerFact: Docker(None),
+    }  # fmt: skip
+    monkeypatch.setattr(mig, "driver_state", lambda: GOOD.driver)
+    layout = mig.layout._inner(asked=asked, gpus=(H100,), allowed="reset", drain=drain())
+    change = next(command for command in done(layout, host) if "name=mig" in command)
+    assert "systemd-run" in change
+    assert cluster.asked == (DRAINED if drains else [])
+
+
+def test_a_reboot_comes_after_the_drain_and_one_that_is_refused_drains_nothing(
+    host: Host, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reboot, "SSHConnector", object)
+    monkeypatch.setattr(reboot, "obstacles", lambda *_: ())
+    host.readings |= {RunningBootFact: RunningBoot("boot", 1), NodeFact: GOOD}
+    host.connector = None  # type: ignore[attr-defined]
+    first, boot, _ = reboot.new_boot("x", 30, drain=drain())
+    assert isinstance(first, FunctionCommand) and "systemctl reboot" in boot.get_raw_value()
+    monkeypatch.setattr(reboot, "obstacles", lambda *_: ("no kernel",))
+    cluster.asked.clear()
+    with pytest.raises(OperationRefused):
+        next(reboot.new_boot("x", 30, drain=drain()))
+    assert cluster.asked == []
+
+
+def test_a_blocked_drain_ends_the_operation_before_the_change(host: Host, cluster: Cluster) -> None:
+    cluster.pods, cluster.budgets = [pod("web-1")], [BUDGET]
+    assert [text for text in done(_upgrade(host, "580.82.07"), host) if "systemd-run" in text] == []
+    assert "drain blocked" in host.refusals[0]
+    host.state.fail(host)
+    assert cluster.note is not None and cluster.note["state"] == "drain blocked"
+
+
+def test_a_cluster_that_does_not_answer_keeps_the_change_from_the_node(host: Host, cluster: Cluster) -> None:
+    cluster.silent = True
+    assert "systemd-run" not in "".join(done(_upgrade(host, "580.82.07"), host))
+    assert "not drained, and nothing was changed" in host.refusals[0]
+
+
+def test_what_failed_on_a_drained_node_is_noted_and_on_another_one_nothing(host: Host, cluster: Cluster) -> None:
+    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
+    done(containerd.configuration._inner(**ASKED, drain=drain()), host)
+    host.state.fail(replace(host, name="gpu-2"))
+    assert cluster.note is not None and cluster.note["state"] == "drained"
+    host.state.fail(host)
+    assert cluster.note["state"] == "failed" and "Reboot into the driver on disk" in cluster.note["message"]
+
+
+def _second_node(host: Host, monkeypatch: pytest.MonkeyPatch, pods: int = 1, **settings: Any) -> list[str]:
+    """Drain gpu-1, then gpu-2 with so many pods, in one run; return what is done to gpu-2."""
+    found = Cluster("gpu-2")
+    found.pods = [pod(f"web-{number}") for number in range(pods)]
+    clusters = {"gpu-1": Cluster(), "gpu-2": found}
+    clusters["gpu-1"].pods = [pod("web-1")]
+    monkeypatch.setattr(operation, "runner", lambda _: clusters[host.name])
+    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
+    for name in ("gpu-1", "gpu-2"):
+        host.name = name
+        left = done(containerd.configuration._inner(**ASKED, drain=drain(name, **settings)), host)
+    assert found.cordoned is (left != ["failed"])
+    return left
+
+
+def test_a_run_empties_no_more_nodes_at_once_than_it_may(
+    host: Host, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _second_node(host, monkeypatch) == ["failed"]
+    assert "gpu-1 of this run is drained until its verdict" in host.refusals[0]
+    assert "gpunode rollout" in host.refusals[0]
+
+
+@pytest.mark.parametrize(
+    ("pods", "wave", "most"),
+    [(0, "", 1), (1, "2", 1), (1, "", 2)],
+    ids=["an empty node", "a wave of two", "max_parallel"],
+)
+def test_a_second_node_is_drained_where_that_is_bounded_otherwise(
+    host: Host, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, pods: int, wave: str, most: int
+) -> None:
+    monkeypatch.setenv(WAVE, wave)
+    assert len(_second_node(host, monkeypatch, pods, disruption={"max_parallel": most})) == 1
+    assert host.refusals == []
+
+
+def _returned(host: Host) -> list[str]:
+    host.readings[RunningBootFact] = RunningBoot("boot", 1)
+    return done(operation.returned._inner(drain()), host)
+
+
+def test_a_node_that_is_not_cordoned_costs_one_question_and_nothing_is_changed(host: Host, cluster: Cluster) -> None:
+    assert _returned(host) == [] and cluster.asked == ["get --raw"]
+    assert host.noops == ["node gpu-1 is not cordoned by gpunode"]
+    cluster.by_hand(True)
+    assert _returned(host) == [] and cluster.cordoned
+
+
+def test_the_cordon_of_an_earlier_run_is_lifted_by_one_that_has_nothing_to_change(host: Host, cluster: Cluster) -> None:
+    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
+    done(containerd.configuration._inner(**ASKED, drain=drain()), host)
+    host.state = State()
+    assert _returned(host) == [] and not cluster.cordoned and cluster.note is None
+
+
+def test_a_node_that_does_not_answer_or_whose_cluster_does_not_is_not_given_back(host: Host, cluster: Cluster) -> None:
+    host.readings[RunningBootFact] = Unknown()
+    assert done(operation.returned._inner(drain()), host) == ["failed"] and cluster.asked == []
+    cluster.silent = True
+    assert _returned(host) == ["failed"]
+
+
+def test_a_dry_run_tells_of_the_drain_and_drains_nothing(host: Host, cluster: Cluster) -> None:
+    host.state.is_executing = False
+    cluster.pods = [pod("web-1")]
+    told: list[str] = []
+    host.log = told.append  # type: ignore[method-assign,assignment]
+    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
+    first, _ = containerd.configuration._inner(**ASKED, drain=drain())
+    assert isinstance(first, FunctionCommand)
+    assert told[0] == "drains node gpu-1, 1 pods: containerd is to be restarted"
+    assert not cluster.cordoned
