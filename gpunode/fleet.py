@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import pyinfra_cli  # noqa: F401  (patches sockets for gevent before anything opens one)
+# Before anything opens a socket.
+from gpunode import patched  # noqa: F401  # isort: skip
 from gevent import Timeout  # type: ignore[import-untyped]
 from pyinfra.api import Config, Host, State
 from pyinfra.api.connect import connect_all, disconnect_all
