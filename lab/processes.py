@@ -48,7 +48,6 @@ def stop(folder: Path, name: str) -> bool:
             os.kill(process, sent)
         deadline = time.monotonic() + _PATIENCE_S
         while runs(folder, name) and time.monotonic() < deadline:
-            _reap(process)
             time.sleep(0.05)
         if not runs(folder, name):
             break
@@ -85,8 +84,3 @@ def _started(process: int) -> int | None:
         words = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return None if words[_STATE] in "ZX" else int(words[_STARTED])
     return None
-
-
-def _reap(process: int) -> None:
-    with suppress(ChildProcessError):
-        os.waitpid(process, os.WNOHANG)

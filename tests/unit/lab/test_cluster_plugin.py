@@ -1,0 +1,147 @@
+"""What the simulated device plugin offers, by its configuration and the GPUs; pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from gpunode.device_plugin.configuration import configuration
+from gpunode.device_plugin.promise import promised
+from gpunode.settings.sharing import SharingSettings
+from lab.cluster.devices import Gpu, parsed
+from lab.cluster.plugin import Config, PluginError, config, config_map, failure, is_plugin, offered, waits_for_gpus
+
+pytestmark = [pytest.mark.pure, pytest.mark.simulated]
+
+WHOLE = (Gpu("GPU-0", False), Gpu("GPU-1", False))
+SLICED = (Gpu("GPU-0", True, (("1g.10gb", "MIG-a"), ("1g.10gb", "MIG-b"), ("3g.40gb", "MIG-c"))), Gpu("GPU-1", False))
+ALIKE = (Gpu("GPU-0", True, (("1g.10gb+me", "MIG-a"),)), Gpu("GPU-1", True, (("1g.10gb+me", "MIG-b"),)))
+SMI = """0, GPU-0a73de89, Enabled
+1, GPU-1b73de89, Disabled
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0a73de89)
+  MIG 1g.10gb+me  Device  0: (UUID: MIG-d2d4cc1b)
+  MIG 3g.40gb     Device  1: (UUID: MIG-d9d8855b)
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-1b73de89)
+"""
+
+
+def _pod(owner: str = "nvdp-nvidia-device-plugin", **variables: str) -> dict[str, Any]:
+    variables = {"NODE_LABEL": "nvidia.com/device-plugin.config", "DEFAULT_CONFIG": "none", **variables}
+    container = {
+        "name": "main",
+        "env": [{"name": name, "value": value} for name, value in variables.items()],
+        "volumeMounts": [{"name": "configs", "mountPath": "/available-configs"}],
+    }
+    return {
+        "metadata": {"ownerReferences": [{"kind": "DaemonSet", "name": owner}]},
+        "spec": {"containers": [container], "volumes": [{"name": "configs", "configMap": {"name": "the-map"}}]},
+    }
+
+
+def _entries(*sharings: dict[str, Any]) -> dict[str, str]:
+    made = (configuration(SharingSettings.model_validate(each)) for each in ({}, *sharings))
+    return {each.name: each.text for each in made}
+
+
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        ("nvdp-nvidia-device-plugin", True),
+        ("nvidia-device-plugin-daemonset", True),
+        ("nvdp-nvidia-device-plugin-mps-control-daemon", False),
+        ("nvdp-nvidia-device-plugin-gpu-feature-discovery", False),
+        ("calico-node", False),
+    ],
+)
+def test_the_plugin_s_own_pods_are_told_from_those_beside_it(owner: str, expected: bool) -> None:
+    assert is_plugin(_pod(owner)) is expected
+
+
+def test_the_mounted_config_map_is_the_one_that_is_read() -> None:
+    assert config_map(_pod()) == "the-map"
+    assert config_map({"spec": {"containers": [{"name": "main"}]}}) is None
+
+
+@pytest.mark.parametrize(
+    ("sharing", "gpus", "mig_devices"),
+    [
+        ({}, WHOLE, {}),
+        ({"strategy": "time-slicing", "replicas": 5, "rename": True}, WHOLE, {}),
+        ({"strategy": "time-slicing", "replicas": 3}, WHOLE, {}),
+        ({"strategy": "mps", "replicas": 4}, WHOLE, {}),
+        ({"mig_strategy": "mixed"}, SLICED, {"1g.10gb": 2, "3g.40gb": 1}),
+        ({"mig_strategy": "single"}, ALIKE, {"1g.10gb+me": 2}),
+        ({"mig_strategy": "mixed"}, ALIKE, {"1g.10gb+me": 2}),
+    ],
+    ids=str,
+)
+def test_a_labelled_node_offers_what_its_settings_promise(
+    sharing: dict[str, Any], gpus: tuple[Gpu, ...], mig_devices: dict[str, int]
+) -> None:
+    settings = SharingSettings.model_validate(sharing)
+    name = configuration(settings).name
+    asked = config(_pod(), _entries(sharing), {"nvidia.com/device-plugin.config": name})
+    assert asked.name == name
+    assert offered(asked, gpus) == promised(settings, sum(not gpu.mig for gpu in gpus), mig_devices)
+
+
+def test_a_node_without_a_label_has_the_default() -> None:
+    entries = _entries({"strategy": "time-slicing", "replicas": 5})
+    assert config(_pod(), entries, {}).name == "none"
+    assert config(_pod(DEFAULT_CONFIG="time-slicing-5"), entries, {}).name == "time-slicing-5"
+
+
+def test_the_only_entry_needs_no_default() -> None:
+    assert config(_pod(DEFAULT_CONFIG=""), {"only": "version: v1"}, {}).name == "only"
+
+
+def test_a_label_that_names_no_entry_ends_the_plugin() -> None:
+    with pytest.raises(PluginError, match="specified config gone does not exist; there are none"):
+        config(_pod(), _entries(), {"nvidia.com/device-plugin.config": "gone"})
+
+
+@pytest.mark.parametrize("text", ["sharing: [", "sharing: {mps: {resources: [{}]}}", "flags: 3"])
+def test_an_entry_that_cannot_be_read_ends_the_plugin(text: str) -> None:
+    with pytest.raises(PluginError, match="unable to load config only"):
+        config(_pod(), {"only": text}, {"nvidia.com/device-plugin.config": "only"})
+
+
+def test_without_a_config_map_the_pod_s_own_variable_counts() -> None:
+    assert config(_pod(MIG_STRATEGY="mixed"), None, {}) == Config("", "mixed")
+
+
+def test_a_flag_goes_before_the_file() -> None:
+    entries = {"none": yaml.safe_dump({"flags": {"migStrategy": "single"}})}
+    assert config(_pod(), entries, {}).mig_strategy == "single"
+    assert config(_pod(MIG_STRATEGY="mixed"), entries, {}).mig_strategy == "mixed"
+
+
+def test_strategy_single_wants_all_gpus_divided_alike() -> None:
+    with pytest.raises(PluginError, match="not all GPUs are divided alike"):
+        offered(Config("", "single"), SLICED)
+
+
+@pytest.mark.parametrize("strategy", ["single", "mixed"])
+def test_a_gpu_in_mig_mode_without_devices_ends_the_plugin(strategy: str) -> None:
+    with pytest.raises(PluginError, match="device 0 has no MIG devices configured"):
+        offered(Config("", strategy), (Gpu("GPU-0", True),))
+
+
+def test_a_gpu_that_no_longer_answers_takes_its_shares_with_it() -> None:
+    asked = Config("", "none", {"nvidia.com/gpu": (5, "nvidia.com/gpu.shared")})
+    assert offered(asked, WHOLE, frozenset({"GPU-1"})) == {"nvidia.com/gpu.shared": 5}
+    assert offered(asked, WHOLE, frozenset()) == {"nvidia.com/gpu.shared": 0}
+
+
+def test_gpus_and_mig_devices_are_read_from_nvidia_smi() -> None:
+    devices = (("1g.10gb+me", "MIG-d2d4cc1b"), ("3g.40gb", "MIG-d9d8855b"))
+    assert parsed(SMI) == (Gpu("GPU-0a73de89", True, devices), Gpu("GPU-1b73de89", False))
+
+
+def test_a_plugin_without_gpus_ends_unless_it_is_told_to_wait() -> None:
+    assert waits_for_gpus(_pod(FAIL_ON_INIT_ERROR="false")) and not waits_for_gpus(_pod())
+    ended, waiting = failure("no GPU"), failure("no GPU", waits=True)
+    assert (ended.ready, ended.waits, waiting.ready) == (False, "CrashLoopBackOff", True)
+    assert ended.log == waiting.log == "SIMULATED device plugin: no GPU\n"

@@ -1,0 +1,141 @@
+"""What becomes of pods by the kubelets' stand-in, and that it says so; the API server is SIMULATED here, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import nodes as lab_nodes
+from lab.cluster.logs import Logs
+from lab.cluster.pods import outcome, status
+from lab.cluster.stand_in import StandIn
+from lab.nodes import Node
+
+pytestmark = [pytest.mark.pure, pytest.mark.simulated]
+
+NOW = "2026-11-22T07:00:00Z"
+NODE = Node("gpu-1", "gpunode-test-gpu-1", "10.0.0.2", "h100-80gb", 2, "test")
+
+
+def _pod(image: str = "web:1", name: str = "a", **more: Any) -> dict[str, Any]:
+    spec = {"nodeName": "gpu-1", "containers": [{"name": "main", "image": image}], **more.pop("spec", {})}
+    metadata = {"name": name, "namespace": "team", "uid": f"uid-{name}", **more}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def test_a_pod_runs_and_is_ready() -> None:
+    found = status(_pod(), outcome(_pod(), None), NOW)
+    assert found["phase"] == "Running"
+    assert {"type": "Ready", "status": "True", "lastTransitionTime": NOW} in found["conditions"]
+    assert found["containerStatuses"][0]["state"] == {"running": {"startedAt": NOW}}
+
+
+def test_what_the_scheduler_said_stays() -> None:
+    pod = _pod()
+    scheduled = {"type": "PodScheduled", "status": "True"}
+    pod["status"]["conditions"] = [scheduled, {"type": "Ready", "status": "False"}]
+    conditions = status(pod, outcome(pod, None), NOW)["conditions"]
+    assert scheduled in conditions and [each["type"] for each in conditions].count("Ready") == 1
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_a_pod_that_is_to_end_ends(policy: str) -> None:
+    found = outcome(_pod(spec={"restartPolicy": policy}), None)
+    assert (found.phase, found.log) == ("Succeeded", "SIMULATED: no container ran\n")
+
+
+@pytest.mark.parametrize(("image", "name"), [("samples:vectoradd-cuda12", "a"), ("own/test:1", "vector-add")])
+def test_vector_add_passes_where_the_gpu_answers_and_fails_where_not(image: str, name: str) -> None:
+    pod = _pod(image, name, spec={"restartPolicy": "Never"})
+    well, ill = outcome(pod, None), outcome(pod, "GPU is lost")
+    assert well.phase == "Succeeded" and "Test PASSED" in well.log and "SIMULATED" in well.log
+    assert ill.phase == "Failed" and "Test FAILED" in ill.log and "GPU is lost" in ill.log and "PASSED" not in ill.log
+    assert status(pod, ill, NOW)["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
+
+
+def test_an_image_that_cannot_be_pulled_keeps_the_pod_waiting() -> None:
+    found = status(_pod("x:does-not-exist"), outcome(_pod("x:does-not-exist"), None), NOW)
+    assert found["phase"] == "Pending"
+    assert found["containerStatuses"][0]["state"]["waiting"]["reason"] == "ErrImagePull"
+
+
+class SimulatedApi:
+    """Answer with the pods and nodes that a test made up, and keep what is told."""
+
+    def __init__(self, *pods: dict[str, Any]) -> None:
+        self.pods = pods
+        self.told: list[tuple[str, str, Mapping[str, Any]]] = []
+        self.status: dict[str, Any] = {"allocatable": {"cpu": "8"}, "capacity": {"cpu": "8"}}
+
+    def get(self, path: str) -> dict[str, Any]:
+        node = {"metadata": {"name": "gpu-1"}, "status": self.status}
+        return {"items": self.pods if path.endswith("pods") else [node]}
+
+    def patch(self, path: str, patch: Mapping[str, Any]) -> None:
+        self.told.append(("patch", path, patch))
+
+    def delete(self, path: str, options: Mapping[str, Any]) -> None:
+        self.told.append(("delete", path, options))
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    monkeypatch.setattr(lab_nodes, "nodes", lambda lab: (NODE,))
+    api: Any = SimulatedApi()
+    return StandIn(api, "test", Logs(tmp_path / "logs"))
+
+
+def _round(stand_in: StandIn, *pods: dict[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
+    api: Any = stand_in.api
+    api.pods, api.told = pods, []
+    stand_in.round()
+    return list(api.told)
+
+
+def test_pods_of_other_nodes_and_pods_that_wait_for_a_node_are_left_alone(stand_in: StandIn) -> None:
+    other, unbound = _pod(name="b", spec={"nodeName": "other"}), _pod(name="c", deletionTimestamp=NOW)
+    del unbound["spec"]["nodeName"]
+    assert _round(stand_in, other, unbound) == []
+
+
+def test_a_pod_is_reported_once_and_says_what_is_simulated(
+    stand_in: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ((verb, path, _),) = _round(stand_in, _pod())
+    assert (verb, path) == ("patch", "/api/v1/namespaces/team/pods/a/status")
+    assert _round(stand_in, _pod()) == []
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "SIMULATED kubelet of gpu-1: pod team/a is Running, ready" in line
+
+
+def test_a_terminating_pod_is_deleted_by_its_uid_and_its_log_goes(stand_in: StandIn) -> None:
+    _round(stand_in, _pod())
+    assert stand_in.logs.get("team", "a") == "SIMULATED: no container runs\n"
+    ((verb, path, options),) = _round(stand_in, _pod(deletionTimestamp=NOW))
+    assert (verb, path) == ("delete", "/api/v1/namespaces/team/pods/a")
+    assert options == {"gracePeriodSeconds": 0, "preconditions": {"uid": "uid-a"}}
+    assert stand_in.logs.get("team", "a") is None
+
+
+def test_a_resource_that_is_offered_no_more_stays_at_zero(stand_in: StandIn) -> None:
+    api: Any = stand_in.api
+    for part in ("capacity", "allocatable"):
+        api.status[part]["nvidia.com/gpu"] = "2"
+    ((_, path, patch),) = _round(stand_in)
+    gone = {"nvidia.com/gpu": "0"}
+    assert (path, patch) == ("/api/v1/nodes/gpu-1/status", {"status": {"capacity": gone, "allocatable": gone}})
+
+
+def test_without_a_pod_of_the_plugin_nothing_is_offered(stand_in: StandIn) -> None:
+    assert _round(stand_in) == []
+
+
+def test_no_name_leads_out_of_the_folder_of_logs(tmp_path: Path) -> None:
+    (tmp_path / "x_secret").write_text("secret")
+    logs = Logs(tmp_path / "logs")
+    assert logs.get("../x", "secret") is None
+    logs.set("team", "a", "said")
+    assert logs.get("team", "a") == "said"
