@@ -35,7 +35,7 @@ class Kept:
     noop: str
 
 
-@dataclass
+@dataclass(eq=False)
 class _Host(Host):
     said: list[str] = field(default_factory=list)
 
@@ -73,7 +73,8 @@ class KeptRelease:
         ctx_host.set(host)
         try:
             for command in helm.release._inner(rollout=asked, proxy=settings.proxy):
-                command.function(host.state, host, *command.args, **command.kwargs)
+                if not command.function(host.state, host, *command.args, **command.kwargs):
+                    break
         finally:
             ctx_host.reset()
         return Kept(tuple(host.said), "\n".join(host.refusals), "\n".join(host.noops))
