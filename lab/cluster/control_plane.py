@@ -18,7 +18,7 @@ import yaml
 from lab import access, processes
 from lab.cluster.kubectl import ready
 from lab.cluster.ports import ADDRESS, port
-from lab.cluster.programs import ETCD, NAMES
+from lab.cluster.programs import NAMES
 from lab.errors import LabError
 
 Report = Callable[[str], None]
@@ -26,6 +26,7 @@ Report = Callable[[str], None]
 _SOCKET = "unix://etcd.sock:0"
 _TOKENS, _ACCOUNTS = "tokens.csv", "service-accounts.key"
 _READY_SECONDS = 120.0
+_FIRST, _THEN = NAMES[:2], NAMES[2:]
 # What would take fake nodes for dead or give them networks, and what asks a cloud.
 _CONTROLLERS = "*,-nodelifecycle,-nodeipam,-cloud-node-lifecycle,-route,-service"
 
@@ -44,14 +45,15 @@ def start(folder: Path, programs: Path, kubeconfig: Path, report: Report) -> Non
     folder.chmod(0o700)
     token, listening = _token(folder), port(folder, "kube-apiserver")
     access.rsa_key(folder / _ACCOUNTS)
-    processes.start(folder, ETCD, [str(programs / ETCD), *_etcd()])
-    processes.start(folder, "kube-apiserver", [str(programs / "kube-apiserver"), *_api_server(listening)])
+    for name, words in zip(_FIRST, (_etcd(), _api_server(listening)), strict=True):
+        processes.start(folder, name, [str(programs / name), *words])
     certificate = _wait_for(folder / "certificates" / "apiserver.crt", folder)
     _write_kubeconfig(kubeconfig, listening, token, certificate)
-    for name, words in (("kube-controller-manager", _controller_manager()), ("kube-scheduler", ["--port=0"])):
-        shared = ["--kubeconfig", str(kubeconfig), "--leader-elect=false", "--secure-port=0", "--port=0"]
-        processes.start(folder, name, [str(programs / name), *shared, *words])
     _wait_until_ready(folder, kubeconfig, report)
+    # Not before: the controller manager ends where it has no API server within ten seconds.
+    shared = ["--kubeconfig", str(kubeconfig), "--leader-elect=false", "--secure-port=0", "--port=0"]
+    for name, words in zip(_THEN, (_controller_manager(), []), strict=True):
+        processes.start(folder, name, [str(programs / name), *shared, *words])
     took = time.monotonic() - started
     report(f"cluster: API server ready at https://{ADDRESS}:{listening}, {took:.0f} s")
 
@@ -145,7 +147,7 @@ def _wait_for(path: Path, folder: Path) -> str:
 def _wait_until_ready(folder: Path, kubeconfig: Path, report: Report) -> None:
     started = last = time.monotonic()
     while time.monotonic() - started < _READY_SECONDS:
-        for name in NAMES:
+        for name in _FIRST:
             if not processes.runs(folder, name):
                 raise LabError(f"the cluster does not start: {processes.last_words(folder, name)}")
         if ready(kubeconfig):
