@@ -163,8 +163,6 @@ def connected(
     state.init(inventory, config, initial_limit=[host for host in inventory if host.name in set(names)])
     if watcher is not None:
         state.add_callback_handler(watcher)
-    # It tells of each connection that fails by a traceback, where nobody listens; the reason is told once, by pyinfra.
-    logging.getLogger("paramiko").addHandler(logging.NullHandler())
     logging.getLogger("pyinfra").propagate = False
     try:
         state.set_stage(StateStage.Connect)

@@ -12,6 +12,7 @@ GPUNODE_HOOKS=off leaves all out but the settings, to tell whether a fault is th
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import socket
@@ -41,6 +42,9 @@ _FILES_PER_HOST, _FILES = 3, 10
 # The kernel of a node answers for it, however long its command takes: after a minute of silence the connection is dead.
 _TCP_OPTIONS = {"TCP_NODELAY": 1, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
 
+# paramiko tells of each connection that fails by a traceback, where nobody listens; pyinfra tells the reason.
+_NOBODY = logging.NullHandler()
+
 Method = Callable[..., Any]
 
 _changes = Changes()
@@ -53,6 +57,7 @@ class SettingsRefused(PyinfraError):
 
 def install() -> None:
     """Install the hooks; a second call changes nothing."""
+    logging.getLogger("paramiko").addHandler(_NOBODY)
     _wrap(State, "init", _validated)
     if os.environ.get("GPUNODE_HOOKS") == "off":
         return

@@ -146,6 +146,16 @@ def test_a_connection_through_a_jump_host_is_left_alone(monkeypatch: pytest.Monk
     assert SSHConnector.connect(SimpleNamespace(client=client)) == "connected"  # type: ignore[arg-type]
 
 
+def test_a_connection_that_is_never_answered_prints_no_traceback() -> None:
+    # A banner that does not come is what a node under load gives; paramiko's thread tells of it by its logger.
+    code = (
+        "import logging; from gpunode import hooks; hooks.install(); hooks.install(); "
+        "logging.getLogger('paramiko.transport').error('Traceback'); print(len(logging.getLogger('paramiko').handlers))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == ("1", "")
+
+
 def test_as_many_hosts_at_once_as_there_are() -> None:
     hooks.install()
     config = Config()
