@@ -18,7 +18,7 @@ def device_plugin() -> None:
     cluster_of, asked = cluster()
     if cluster_of is None:
         return
-    plugin.takes_part()
+    plugin.takes_part(settings())
     hosts = everyone()
     ways.alone(name="Refuse a second device plugin", settings=settings(), everyone=hosts, cluster_of=cluster_of)
     if (chosen := asked or class_alone(hosts)) is not None:
@@ -44,7 +44,7 @@ def device_plugin() -> None:
     plugin.labels(
         name="Label the node in the cluster", settings=settings(), gpus=node().pci.gpus, cluster_of=cluster_of
     )
-    plugin.failed_nodes(name="Label the nodes that failed in the cluster", everyone=hosts, cluster_of=cluster_of)
+    plugin.failed_nodes(name="Label the nodes that failed in the cluster", cluster_of=cluster_of)
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.device_plugin.device_plugin` import it.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
@@ -13,7 +13,7 @@ from pyinfra.context import ctx_host
 
 from facts.mig import Mig
 from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.labels import LabelChange, label_change, labels_of_failed, wanted_labels
+from gpunode.device_plugin.labels import LabelChange, given_up, label_change, labels_of_failed, wanted_labels
 from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.rollout import Rollout, node_name
@@ -26,13 +26,13 @@ from operations.failure import OperationRefused, known, node_operation
 from operations.once import asked_once, once_per_run
 
 # Patches at once: a control-plane host takes ten sessions of one connection, and each kubectl takes 50 MB.
-_PATCHES = BoundedSemaphore(6)
-_taking_part: WeakSet[Host] = WeakSet()
+PATCHES = BoundedSemaphore(6)
+_taking_part: WeakKeyDictionary[Host, Settings] = WeakKeyDictionary()
 
 
-def takes_part() -> None:
-    """Note that this run has work to do on the host: where it fails, the cluster is told."""
-    _taking_part.add(ctx_host.get())
+def takes_part(settings: Settings) -> None:
+    """Note that this run has work to do on the host, by these settings: where it fails, the cluster is told."""
+    _taking_part[ctx_host.get()] = settings
 
 
 def nodes(cluster: Cluster, name: str = "the cluster's nodes") -> dict[str, ClusterNode]:
@@ -94,7 +94,7 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
         raise OperationRefused(
             f"the cluster has no node {name}: let it join, or set kubernetes.node_name to its name there"
         )
-    change = label_change(wanted, node.labels, node.ours)
+    change = label_change(wanted, node.labels, node.ours, given_up(settings))
     for label, value in change.conflicts.items():
         host.log(f"conflict: label {label} is {value!r}, and somebody else's; {wanted[label]!r} is wanted")
     if change.is_none:
@@ -105,24 +105,23 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
 
 @node_operation
 @once_per_run("labels of nodes that failed")
-def failed_nodes(everyone: Mapping[str, Settings], cluster_of: Settings) -> Iterator[Any]:
+def failed_nodes(cluster_of: Settings) -> Iterator[Any]:
     """Say in the labels of nodes on which this run failed what became of their MIG configuration.
 
     They get no other label, and lose none. A node that was refused, or not reached, keeps what it has.
 
-    + everyone: host -> settings of the whole inventory
     + cluster_of: settings of a node of the cluster, which say where it is
     """
-    failed = [each.name for each in host.state.failed_hosts if each in _taking_part] if host.state else []
+    failed = {each.name: _taking_part[each] for each in host.state.failed_hosts if each in _taking_part}
     changes: dict[str, LabelChange] = {}
-    if any(everyone[each].mig.config is not None for each in failed):
-        cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
+    cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
+    if any(settings.mig.config is not None for settings in failed.values()):
         there = nodes(cluster)
-        for each in failed:
-            node = there.get(node_name(each, everyone[each]))
+        for name, settings in failed.items():
+            node = there.get(node_name(name, settings))
             if node is not None:
-                wanted = labels_of_failed(everyone[each], node.labels, node.ours)
-                changes[node.name] = label_change(wanted, node.labels, node.ours)
+                wanted = labels_of_failed(settings, node.labels, node.ours)
+                changes[node.name] = label_change(wanted, node.labels, node.ours, given_up(settings))
     changes = {name: change for name, change in changes.items() if not change.is_none}
     if not changes:
         host.noop("no node whose labels were to be told of a failure")
@@ -131,7 +130,7 @@ def failed_nodes(everyone: Mapping[str, Settings], cluster_of: Settings) -> Iter
 
 
 def _labelled(cluster: Cluster, name: str, change: LabelChange) -> None:
-    with _PATCHES:
+    with PATCHES:
         cluster.label(name, change)
 
 

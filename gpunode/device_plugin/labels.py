@@ -110,7 +110,7 @@ def label_change(
     A label of somebody else's with the same value is left his; with another value it is a conflict. Those `given_up`
     stay as they are, and nobody is told any more that they are gpunode's.
     """
-    before = frozenset(owned(annotation)) - frozenset(given_up)
+    before = owned(annotation) - frozenset(given_up)
     conflicts = {
         name: labels[name]
         for name, value in wanted.items()
@@ -123,7 +123,7 @@ def label_change(
     return LabelChange(to_set, to_remove, text, conflicts, text != annotation)
 
 
-def owned(annotation: str | None) -> Collection[str]:
+def owned(annotation: str | None) -> frozenset[str]:
     """Return the labels that an annotation says are gpunode's; none but those that gpunode ever sets are believed."""
     try:
         names = json.loads(annotation or "[]")
