@@ -14,6 +14,7 @@ from deploys.preflight import preflight
 from deploys.reboot import reboot
 from deploys.toolkit import toolkit
 from deploys.verify import verify
+from deploys.verify_cluster import verify_cluster
 
 # A node that preflight refuses gets the refusal and nothing else.
 if preflight():
@@ -32,5 +33,6 @@ if preflight():
     verify()
     # Once for all nodes, when they are ready for it.
     device_plugin()
+    verify_cluster()
     # Last: a node that failed stays cordoned.
     returned()

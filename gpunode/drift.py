@@ -9,12 +9,14 @@ from pathlib import Path
 from facts.node import Node as NodeFact
 from gpunode import fleet
 from gpunode.cordons import findings
-from gpunode.findings import Finding, FindingClass, NodeReport
+from gpunode.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.fleet import Answer
+from gpunode.inventory import foreign_names, host_data
 from gpunode.labelled import labelled
 from gpunode.node import Node
 from gpunode.preflight import refusals
 from gpunode.reading import Unknown
+from gpunode.settings import check_hosts
 from gpunode.verify import judge
 
 
@@ -27,13 +29,35 @@ def inspect(
 ) -> tuple[NodeReport, ...]:
     """Return a report per host of the inventory, read as by fleet.read; raise SettingsError before any connection."""
     answers = fleet.read(inventory_path, NodeFact, watch, seconds=seconds, processes=processes, only=only)
+    answers = tuple(labelled(inventory_path, answers))
+    reports = tuple(contained_report(answer) for answer in answers)
     cordons = findings(inventory_path, {answer.name: answer.settings for answer in answers})
-    reports = (contained_report(answer) for answer in labelled(inventory_path, answers))
-    return tuple(replace(each, findings=(*each.findings, *_of(cordons.get(each.name)))) for each in reports)
+    reports = tuple(replace(each, findings=(*each.findings, *_of(cordons.get(each.name)))) for each in reports)
+    return with_cluster(inventory_path, answers, reports)
 
 
 def _of(finding: Finding | None) -> tuple[Finding, ...]:
     return () if finding is None else (finding,)
+
+
+def with_cluster(
+    inventory_path: Path, answers: Collection[Answer[Node]], reports: tuple[NodeReport, ...]
+) -> tuple[NodeReport, ...]:
+    """Return the reports with what the cluster says of the nodes that could be judged; without one as they are."""
+    if not any(answer.settings.kubernetes.enabled for answer in answers):
+        return reports
+    from gpunode import drift_cluster
+
+    by_name = {report.name: report for report in reports}
+    nodes = {
+        answer.name: answer.reading
+        for answer in answers
+        if isinstance(answer.reading, Node) and worst(by_name[answer.name].findings) is not FindingClass.UNSUPPORTED
+    }
+    # The whole inventory says what the release is to be, and the answers what their labels add to a node's settings.
+    hosts = check_hosts(host_data(inventory_path), foreign_names()) | {each.name: each.settings for each in answers}
+    found = drift_cluster.findings(inventory_path, hosts, nodes)
+    return tuple(replace(each, findings=(*each.findings, *found.get(each.name, ()))) for each in reports)
 
 
 def contained_report(answer: Answer[Node]) -> NodeReport:

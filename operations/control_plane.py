@@ -54,7 +54,7 @@ def runner(kubernetes: KubernetesSettings) -> Run:
         there: Host | None = host.state.inventory.get_host(kubernetes.run_on)
     except NoHostError:
         there = None
-    return lambda command: _there(kubernetes.run_on, there, command)
+    return lambda command: over_ssh(kubernetes.run_on, there, command)
 
 
 def here(command: Command) -> Output:
@@ -72,7 +72,7 @@ def here(command: Command) -> Output:
     return Output(done.returncode, done.stdout, done.stderr)
 
 
-def _there(name: str, there: Host | None, command: Command) -> Output:
+def over_ssh(name: str, there: Host | None, command: Command) -> Output:
     """Run a command on a host of the inventory, which need not be the one whose operation asks."""
     if there is None or not _connected(there):
         return Output(255, "", f"Error: {name} (kubernetes.run_on) is not connected")

@@ -16,9 +16,8 @@ from pyinfra.api import FunctionCommand, Host, State
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.rollout import Rollout
 from gpunode.device_plugin.ways import release_leaves
-from gpunode.helm.change import ReleaseChange, change, removal
-from gpunode.helm.commands import Command, Commands
-from gpunode.helm.program import HelmError, helm_of, version_command
+from gpunode.helm.change import ReleaseChange, removal
+from gpunode.helm.program import HelmError
 from gpunode.helm.session import Session
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
@@ -43,10 +42,8 @@ def release(rollout: Rollout, proxy: ProxySettings) -> Iterator[Any]:
     + proxy: for charts and registries; its no_proxy must name the API server
     """
     try:
-        session = _session(rollout, proxy)
-        version, apis = session.cluster()
-        wanted = session.wanted(rollout.values, version, apis)
-        found = change(wanted, session.reading(), datetime.now(UTC), rollout.kubernetes.timeout)
+        session = Session.begun(rollout.kubernetes, rollout.plugin, proxy, runner(rollout.kubernetes))
+        wanted, found = session.change(rollout.values, datetime.now(UTC))
     except (HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
     name = f"release {rollout.plugin.namespace}/{rollout.plugin.release}"
@@ -70,18 +67,6 @@ def _carry_out(state: State, host: Host, session: Session, found: ReleaseChange,
     return True
 
 
-def _session(rollout: Rollout, proxy: ProxySettings) -> Session:
-    runs = runner(rollout.kubernetes)
-    printed = runs(Command(version_command(rollout.kubernetes.helm), proxy.environment, 60))
-    if printed.status != 0:
-        raise HelmError(
-            f"{rollout.kubernetes.helm} does not run on {rollout.kubernetes.run_on}: install helm there, or name its "
-            "path by kubernetes.helm"
-        )
-    helm = helm_of(rollout.kubernetes.helm, printed.out)
-    return Session(Commands(helm, rollout.kubernetes, rollout.plugin, proxy), runs)
-
-
 @node_operation
 @once_per_run("no release of the device plugin")
 def absent(cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[Any]:
@@ -98,7 +83,7 @@ def absent(cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[A
             host.noop(f"{name} is none of gpunode's to take away")
             return
         rollout = Rollout(kubernetes, plugin, values={}, runtime_class=None, labels={})
-        session = _session(rollout, cluster_of.proxy)
+        session = Session.begun(kubernetes, plugin, cluster_of.proxy, runner(kubernetes))
         found = removal(session.reading().release, CHART, datetime.now(UTC), kubernetes.timeout)
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None

@@ -10,6 +10,7 @@ from gpunode.device_plugin import runtime_class
 from gpunode.device_plugin.labels import LabelChange
 from gpunode.device_plugin.nodes import ClusterNode, kubectl, label_patch, listing, parse_nodes
 from gpunode.device_plugin.runtime_class import RuntimeClassChange, Verb
+from gpunode.device_plugin.view import View, asking, parse_objects
 from gpunode.helm.commands import Command
 from gpunode.helm.errors import explained
 from gpunode.helm.session import Run
@@ -34,6 +35,11 @@ class Cluster:
     def nodes(self) -> dict[str, ClusterNode]:
         """Return every node by name, in one question."""
         return parse_nodes(self.told("kubectl get nodes", listing(self.kubernetes)))
+
+    def view(self, namespace: str) -> View:
+        """Return nodes, and the namespace's DaemonSets and pods, in two questions."""
+        nodes = self.nodes()
+        return View(nodes, *parse_objects(self.told("kubectl get pods", asking(self.kubernetes, namespace))))
 
     def label(self, name: str, change: LabelChange) -> None:
         """Set and remove a node's labels."""

@@ -6,17 +6,21 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import yaml
 
-from gpunode.helm.change import Act, Reading, ReleaseChange, Step, Wanted
+from gpunode.helm.change import Act, Reading, ReleaseChange, Step, Wanted, change
 from gpunode.helm.commands import Command, Commands
 from gpunode.helm.errors import explained
 from gpunode.helm.manifest import live_objects, objects
-from gpunode.helm.program import HelmError
+from gpunode.helm.program import HelmError, helm_of, version_command
 from gpunode.helm.release import Revision, StoredRevision, parse_history, parse_list
 from gpunode.reading import ParseError
+from gpunode.settings.device_plugin import DevicePluginSettings
+from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.settings.proxy import ProxySettings
 
 # What a vendor appends (v1.31.4-gke.100, v1.30.2+k3s1) is none of a chart's concern.
 _VERSION = re.compile(r"v(\d{1,2}\.\d{1,3}\.\d{1,3})", re.ASCII)
@@ -40,6 +44,24 @@ class Session:
 
     commands: Commands
     run: Run
+
+    @classmethod
+    def begun(
+        cls, kubernetes: KubernetesSettings, plugin: DevicePluginSettings, proxy: ProxySettings, run: Run
+    ) -> Session:
+        """Return a session with the helm that there is; raise HelmError or ParseError where it is of no use."""
+        printed = run(Command(version_command(kubernetes.helm), proxy.environment, 60))
+        if printed.status != 0:
+            raise HelmError(
+                f"{kubernetes.helm} does not run on {kubernetes.run_on}: install helm there, or name its path by "
+                "kubernetes.helm"
+            )
+        return cls(Commands(helm_of(kubernetes.helm, printed.out), kubernetes, plugin, proxy), run)
+
+    def change(self, values: Mapping[str, Any], now: datetime) -> tuple[Wanted, ReleaseChange]:
+        """Return what the release is to be, and what is to be done about it; raise HelmError or ParseError."""
+        wanted = self.wanted(values, *self.cluster())
+        return wanted, change(wanted, self.reading(), now, self.commands.kubernetes.timeout)
 
     def reading(self) -> Reading:
         """Return what the release is; raise HelmError or ParseError. Nothing is changed."""
@@ -97,15 +119,15 @@ class Session:
         manifest = self._told("helm template", self.commands.template(values, kubernetes, apis))
         return Wanted(name, version, plugin.namespace, manifest)
 
-    def carry_out(self, change: ReleaseChange, values: Mapping[str, Any]) -> None:
+    def carry_out(self, found: ReleaseChange, values: Mapping[str, Any]) -> None:
         """Do what is to be done, in order, up to the first that fails; raise HelmError with its cause and remedy.
 
         Raise it, too, for what may not be done; a recovery that comes before that is done all the same.
         """
-        for step in change.steps:
-            self._told(f"helm {step.act}", self._command(step, values, change.by_hand))
-        if change.refused is not None:
-            raise HelmError(change.refused)
+        for step in found.steps:
+            self._told(f"helm {step.act}", self._command(step, values, found.by_hand))
+        if found.refused is not None:
+            raise HelmError(found.refused)
 
     def _command(self, step: Step, values: Mapping[str, Any], by_hand: bool) -> Command:
         if step.act is Act.ROLLBACK:

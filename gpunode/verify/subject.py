@@ -60,6 +60,13 @@ class Subject(StrEnum):
     SYSCTL = "sysctl"
     CGROUP_DRIVER = "cgroup driver"
     RUNTIME_NVIDIA = "runtime nvidia"
+    CLUSTER_NODE = "node of the cluster"
+    LABEL = "label"
+    POD = "pod of"
+    ALLOCATABLE = "allocatable"
+    RELEASE = "helm release"
+    CLUSTER = "cluster"
+    RUNTIME_CLASS = "RuntimeClass"
 
     def of(self, name: str) -> str:
         """Return the name of one of several: `SystemdCgroup of runc`."""

@@ -1,0 +1,16 @@
+"""The verdict on the nodes' cluster; alone: pyinfra inventories/prod.py deploys/verify_cluster.py"""
+
+from deploys.component import component, node, settings
+from operations import verify_cluster as verdict
+
+
+@component("Verify the cluster")
+def verify_cluster() -> None:
+    """Wait until the cluster offers what the node's settings promise, and fail where it does not in time."""
+    if settings().kubernetes.enabled and settings().device_plugin.way == "helm":
+        verdict.verified(name="Verify the node in the cluster", settings=settings(), gpus=node().pci.gpus)
+
+
+# pyinfra runs the file by itself, where gpu_node.py and `deploys.verify_cluster.verify_cluster` import it.
+if __name__ != "deploys.verify_cluster":
+    verify_cluster()

@@ -1,0 +1,112 @@
+"""What a cluster has of the plugin: its nodes, and the DaemonSets and pods in the plugin's namespace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpunode.device_plugin.nodes import ClusterNode, kubectl
+from gpunode.reading import ParseError
+from gpunode.settings.kubernetes import KubernetesSettings
+
+# helm writes it on each object of a release.
+_RELEASE = "meta.helm.sh/release-name"
+MPS_DAEMON, FEATURE_DISCOVERY = "-mps-control-daemon", "-gpu-feature-discovery"
+# It brings its own DaemonSets into the release, where nobody promises on which nodes they are.
+_NODE_FEATURE_DISCOVERY = "node-feature-discovery"
+
+
+@dataclass(frozen=True)
+class DaemonSet:
+    """Hold a DaemonSet of a release."""
+
+    name: str
+    release: str | None
+
+
+@dataclass(frozen=True)
+class Pod:
+    """Hold a pod: which DaemonSet it is of, on which node, whether it is ready, its phase, and why it waits."""
+
+    name: str
+    labels: Mapping[str, str]
+    daemon_set: str | None
+    node: str | None
+    ready: bool
+    phase: str
+    waits: str | None
+
+
+@dataclass(frozen=True)
+class View:
+    """Hold all of it, from one moment."""
+
+    nodes: Mapping[str, ClusterNode]
+    daemon_sets: tuple[DaemonSet, ...]
+    pods: tuple[Pod, ...]
+
+    def plugin_sets(self, release: str) -> tuple[str, ...]:
+        """Return the names of the release's own DaemonSets."""
+        return tuple(
+            each.name
+            for each in self.daemon_sets
+            if each.release == release and _NODE_FEATURE_DISCOVERY not in each.name
+        )
+
+    def pod(self, daemon_set: str, node: str) -> Pod | None:
+        """Return a DaemonSet's pod on a node, the ready one where there are two in the middle of a change."""
+        found = [each for each in self.pods if (each.daemon_set, each.node) == (daemon_set, node)]
+        return max(found, key=lambda each: each.ready, default=None)
+
+
+def asking(kubernetes: KubernetesSettings, namespace: str) -> tuple[str, ...]:
+    """Return the command that asks for the namespace's DaemonSets and pods in one question."""
+    return kubectl(kubernetes, "get", "daemonsets.apps,pods", "--namespace", namespace, "--output", "json")
+
+
+def parse_objects(text: str) -> tuple[tuple[DaemonSet, ...], tuple[Pod, ...]]:
+    """Parse what `asking` printed; raise ParseError."""
+    try:
+        items = json.loads(text)["items"]
+        sets = tuple(_daemon_set(each) for each in items if each["kind"] == "DaemonSet")
+        return sets, tuple(_pod(each) for each in items if each["kind"] == "Pod")
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise ParseError(f"kubectl's answer is no list of DaemonSets and pods: {type(error).__name__}") from None
+
+
+def _daemon_set(item: Mapping[str, Any]) -> DaemonSet:
+    metadata = item["metadata"]
+    return DaemonSet(str(metadata["name"]), (metadata.get("annotations") or {}).get(_RELEASE))
+
+
+def _pod(item: Mapping[str, Any]) -> Pod:
+    metadata, status = item["metadata"], item.get("status") or {}
+    owners = [each for each in metadata.get("ownerReferences") or [] if each.get("kind") == "DaemonSet"]
+    ready = [each for each in status.get("conditions") or [] if each.get("type") == "Ready"]
+    return Pod(
+        name=str(metadata["name"]),
+        labels=dict(metadata.get("labels") or {}),
+        daemon_set=str(owners[0]["name"]) if owners else None,
+        node=(item.get("spec") or {}).get("nodeName"),
+        ready=bool(ready) and ready[0].get("status") == "True" and not metadata.get("deletionTimestamp"),
+        phase=str(status.get("phase") or "Unknown"),
+        waits=next(_waits(status), None),
+    )
+
+
+def _waits(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why a pod does not run: why it is not scheduled, what its containers wait for, how they ended."""
+    for each in status.get("conditions") or []:
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            yield _said(each)
+    for each in (*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])):
+        for state in (each.get("state") or {}, each.get("lastState") or {}):
+            for part in ("waiting", "terminated"):
+                if state.get(part) and state[part].get("reason") != "Completed":
+                    yield _said(state[part])
+
+
+def _said(state: Mapping[str, Any]) -> str:
+    return ": ".join(" ".join(str(state[part]).split())[:200] for part in ("reason", "message") if state.get(part))

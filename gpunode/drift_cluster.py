@@ -1,0 +1,104 @@
+"""Is the cluster still what the nodes' settings promise? One reading of it for all of them; nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gpunode.device_plugin.cluster import Cluster, ClusterError
+from gpunode.device_plugin.mig_state import mig_state
+from gpunode.device_plugin.rollout import Rollout, node_name, nodes_of, rollout
+from gpunode.device_plugin.verdict import COMPONENT, judge_node
+from gpunode.device_plugin.view import View
+from gpunode.findings import Finding, FindingClass
+from gpunode.fleet import connected
+from gpunode.helm.program import HelmError
+from gpunode.helm.session import Run, Session
+from gpunode.inventory import load_inventory
+from gpunode.node import Node
+from gpunode.reading import ParseError
+from gpunode.settings import Settings
+from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
+from gpunode.verify.comparison import compared
+from gpunode.verify.subject import Subject
+from operations.control_plane import here, over_ssh
+
+_RUN = "run deploys/device_plugin.py"
+
+
+def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node]) -> dict[str, list[Finding]]:
+    """Return host -> what the cluster says of it; nothing is asked where no host is a node of the plugin's.
+
+    What the cluster has one of is told with the first of the nodes.
+
+    + hosts: settings of the whole inventory, which say what the release is to be
+    + nodes: the hosts that are judged, as they were read
+    """
+    asked = rollout(hosts)
+    judged = {host: settings for host, settings in nodes_of(hosts).items() if host in nodes}
+    if asked is None or not judged:
+        return {}
+    proxy = next(iter(judged.values())).proxy
+    with _runner(inventory, asked.kubernetes) as run:
+        try:
+            view = Cluster(asked.kubernetes, proxy, run).view(asked.plugin.namespace)
+        except (ClusterError, ParseError) as error:
+            # Nothing is known of any of them then.
+            return {host: [_unknown(Subject.CLUSTER, str(error))] for host in judged}
+        found = {host: _of_node(host, settings, nodes[host], view) for host, settings in judged.items()}
+        first = next(iter(judged))
+        found[first] += _of_cluster(asked, Cluster(asked.kubernetes, proxy, run), first, judged[first])
+    return found
+
+
+def _of_node(host: str, settings: Settings, node: Node, view: View) -> list[Finding]:
+    state = mig_state(settings, node.pci.gpus, node.mig)
+    return list(judge_node(settings, node_name(host, settings), state, node.mig, view))
+
+
+def _of_cluster(asked: Rollout, cluster: Cluster, host: str, settings: Settings) -> Iterator[Finding]:
+    what = Subject.RELEASE.of(f"{asked.plugin.namespace}/{asked.plugin.release}")
+    try:
+        session = Session.begun(asked.kubernetes, asked.plugin, cluster.proxy, cluster.run)
+        wanted, change = session.change(asked.values, datetime.now(UTC))
+    except (HelmError, ParseError) as error:
+        yield _unknown(what, str(error))
+    else:
+        reason = change.refused or "; ".join(f"{step.act}: {step.reason}" for step in change.steps)
+        yield compared(
+            COMPONENT, what, "another" if reason else f"{wanted.chart} {wanted.version}",
+            f"{wanted.chart} {wanted.version}", not reason, _RUN, reason or None,
+        )  # fmt: skip
+    if asked.runtime_class is None:
+        return
+    try:
+        found = cluster.runtime_class_change(asked.runtime_class)
+    except (ClusterError, ParseError) as error:
+        yield _unknown(Subject.RUNTIME_CLASS, str(error))
+        return
+    good = found.verb is None and not found.refused
+    yield compared(
+        COMPONENT, Subject.RUNTIME_CLASS, "as asked" if good else "another", "as asked", good, _RUN, found.said
+    )
+
+
+def _unknown(what: str, words: str) -> Finding:
+    """Return the finding that nothing is known; the last line of the words is the remedy, where there are several."""
+    cause, _, remedy = words.partition("\n")
+    return Finding(
+        COMPONENT, FindingClass.ERROR, what, "unknown", "known", cause, remedy or "look at kubernetes.kubeconfig"
+    )
+
+
+@contextmanager
+def _runner(inventory: Path, kubernetes: KubernetesSettings) -> Iterator[Run]:
+    """Give what runs helm and kubectl, where `kubernetes.run_on` says."""
+    if kubernetes.run_on == LOCAL:
+        yield here
+        return
+    hosts = load_inventory(inventory)
+    with connected(hosts, [kubernetes.run_on]):
+        there = hosts.get_host(kubernetes.run_on)
+        yield lambda command: over_ssh(kubernetes.run_on, there, command)

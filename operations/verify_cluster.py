@@ -1,0 +1,206 @@
+"""The verdict on the cluster at the end of a run: does it offer what the nodes' settings promise?
+
+Every node waits for itself; the cluster is read for all of them at once, every few seconds at most.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from time import monotonic, sleep
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
+from pyinfra import host
+from pyinfra.api import State
+
+from facts.mig import Mig as MigFact
+from gpunode.device_plugin import vector_add
+from gpunode.device_plugin.cluster import Cluster, ClusterError
+from gpunode.device_plugin.mig_state import mig_state, offered
+from gpunode.device_plugin.promise import promised
+from gpunode.device_plugin.rollout import node_name
+from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class
+from gpunode.device_plugin.verdict import comes_by_itself, judge_node
+from gpunode.device_plugin.view import View
+from gpunode.findings import Finding, FindingClass
+from gpunode.mig.state import Mig
+from gpunode.pci import PciGpu
+from gpunode.reading import ParseError
+from gpunode.settings import Settings
+from operations.control_plane import runner
+from operations.device_plugin import PATCHES
+from operations.failure import OperationRefused, known, node_operation
+from operations.once import is_executing
+
+# Seconds: between two readings of the cluster, and between two lines about what is waited for.
+_PAUSE, _PROGRESS = 2.0, 30.0
+
+
+@dataclass
+class _Watched:
+    """Hold the newest view of the cluster, for all nodes that wait; an error is told once, and ends all of it."""
+
+    lock: Any = field(default_factory=lambda: BoundedSemaphore(1))
+    view: View | None = None
+    read_at: float = 0.0
+    failed_for: str | None = None
+
+    def now(self, cluster: Cluster, namespace: str, since: float) -> View:
+        """Return a view that was read after `since`, by this host's question or another's."""
+        with self.lock:
+            if self.failed_for is not None:
+                raise OperationRefused(f"the cluster: see what {self.failed_for} is told")
+            if self.view is None or self.read_at < since:
+                began = monotonic()
+                try:
+                    self.view = cluster.view(namespace)
+                except (ClusterError, ParseError) as error:
+                    self.failed_for = host.name
+                    raise OperationRefused(str(error)) from None
+                self.read_at = began
+            return self.view
+
+
+_watched: WeakKeyDictionary[State, _Watched] = WeakKeyDictionary()
+
+
+@node_operation
+def verified(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Any]:
+    """Wait until the cluster offers what the node's settings promise; fail where it does not within kubernetes.timeout.
+
+    A dry run waits for nothing.
+
+    + settings: the host's settings
+    + gpus: the host's GPUs on the bus
+    """
+    if not is_executing():
+        host.noop("the cluster is looked at when the run is executed")
+        return
+    mig: Mig = known(host.get_fact(MigFact), "MIG")
+    node = _Node(settings, gpus, mig, node_name(host.name, settings))
+    findings = node.waited_for()
+    bad = [item for item in findings if item.finding_class is not FindingClass.OK]
+    if bad:
+        log = node.plugin_log() if any(map(comes_by_itself, bad)) else []
+        raise OperationRefused("\n".join([*map(_said, bad), *log]))
+    image = settings.verify.vector_add
+    tested = node.vectors_added(image) if image is not None else ""
+    host.noop(f"{len(findings)} things are as asked in the cluster{tested}")
+    yield from ()
+
+
+@dataclass(frozen=True)
+class _Node:
+    """Look at one node of the cluster, for as long as the settings allow."""
+
+    settings: Settings
+    gpus: Sequence[PciGpu]
+    mig: Mig
+    name: str
+    began: float = field(default_factory=lambda: monotonic())
+
+    @property
+    def cluster(self) -> Cluster:
+        """Return the node's cluster."""
+        return Cluster(self.settings.kubernetes, self.settings.proxy, runner(self.settings.kubernetes))
+
+    @property
+    def namespace(self) -> str:
+        """Return the plugin's namespace."""
+        return self.settings.device_plugin.namespace
+
+    def view(self) -> View:
+        """Return a view that is a few seconds old at most."""
+        return _watched.setdefault(host.state, _Watched()).now(
+            self.cluster, self.namespace, max(self.began, monotonic() - _PAUSE)
+        )
+
+    def waited_for(self) -> tuple[Finding, ...]:
+        """Return the findings when all is as asked, or nothing more is to be waited for."""
+        state = mig_state(self.settings, self.gpus, self.mig)
+        said = self.began
+        while True:
+            findings = judge_node(self.settings, self.name, state, self.mig, self.view())
+            bad = [item for item in findings if item.finding_class is not FindingClass.OK]
+            if not any(map(comes_by_itself, bad)) or self.is_late():
+                return findings
+            if monotonic() - said >= _PROGRESS:
+                said = monotonic()
+                host.log(f"waiting for the cluster: {bad[0].what} is {bad[0].found}, {bad[0].wanted} is to come")
+            sleep(_PAUSE)
+
+    def is_late(self) -> bool:
+        """Say whether the time is over."""
+        return monotonic() - self.began >= self.settings.kubernetes.timeout
+
+    def plugin_log(self) -> list[str]:
+        """Return the last lines of the plugin's pods on the node, for people; nothing where there are none."""
+        view = self.view()
+        sets = view.plugin_sets(self.settings.device_plugin.release)
+        pods = [pod.name for each in sets if (pod := view.pod(each, self.name)) is not None]
+        return [f"{name} said: {line}" for name in pods for line in self._log(name).splitlines()]
+
+    def _log(self, name: str) -> str:
+        try:
+            with PATCHES:
+                return self.cluster.told(
+                    "kubectl logs", vector_add.log_of(self.settings.kubernetes, self.namespace, name)
+                )
+        except ClusterError as error:
+            return str(error)
+
+    def vectors_added(self, image: str) -> str:
+        """Add vectors on one GPU by a pod, and return what is to be said of it; raise OperationRefused.
+
+        The pod is removed, and whatever of the kind a run that was cut off left on the node.
+        """
+        there = offered(self.mig, self.settings.sharing.mig_strategy)
+        resource = min(promised(self.settings.sharing, *there), default=None) if there else None
+        if resource is None:
+            return "; it has no GPU to add vectors on"
+        name = f"gpunode-vector-add-{secrets.token_hex(4)}"
+        by = NAME if needs_runtime_class(self.settings) else None
+        content = vector_add.text(vector_add.pod(name, self.name, image, resource, by))
+        kubernetes, began = self.settings.kubernetes, monotonic()
+        try:
+            with PATCHES:
+                self.cluster.told("kubectl create pod", vector_add.creating(kubernetes, self.namespace), content)
+            while True:
+                found = next((pod for pod in self.view().pods if pod.name == name), None)
+                if found is not None and (vector_add.has_ended(found) or vector_add.is_crowded_out(found)):
+                    break
+                if monotonic() - began >= kubernetes.timeout:
+                    break
+                sleep(_PAUSE)
+            if found is not None and vector_add.is_crowded_out(found):
+                return f"; no vectors were added, for no {resource} is free"
+            printed = self._log(name) if found is not None else ""
+            if found is None or found.phase != "Succeeded" or vector_add.PASSED not in printed:
+                what = "nothing became of it" if found is None else f"{found.phase} {found.waits or ''}".strip()
+                lines = [f"{name} said: {line}" for line in printed.splitlines()]
+                reason = f"the pod that adds vectors by {image} on one {resource} did not pass: {what}"
+                raise OperationRefused("\n".join([reason, *lines, *self.plugin_log()]))
+            return f", and vectors were added on one {resource}"
+        except ClusterError as error:
+            raise OperationRefused(str(error)) from None
+        finally:
+            self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        view = _watched.setdefault(host.state, _Watched()).view
+        left = [pod.name for pod in vector_add.of_node(view, self.name)] if view is not None else []
+        try:
+            with PATCHES:
+                words = vector_add.removing(self.settings.kubernetes, self.namespace, *dict.fromkeys([name, *left]))
+                self.cluster.told("kubectl delete pod", words)
+        except ClusterError as error:
+            host.log(f"the pod {name} was not removed: {error}")
+
+
+def _said(item: Finding) -> str:
+    cause = f" ({item.cause})" if item.cause else ""
+    remedy = f". Remedy: {item.remedy}" if item.remedy else ""
+    return f"{item.finding_class}: {item.component}: {item.what} is {item.found}, wanted {item.wanted}{cause}{remedy}"

@@ -1,0 +1,274 @@
+"""Does the cluster offer what the settings promise? Judged without one; and looked at where kubectl is SIMULATED."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facts.mig import Mig as MigFact
+from gpunode import drift_cluster
+from gpunode.device_plugin import vector_add
+from gpunode.device_plugin.labels import CONFIG, PRESENT
+from gpunode.device_plugin.mig_state import offered
+from gpunode.device_plugin.verdict import comes_by_itself, judge_node
+from gpunode.device_plugin.view import parse_objects
+from gpunode.findings import Finding, FindingClass
+from gpunode.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
+from gpunode.reading import ParseError
+from gpunode.settings import Settings, settings_from
+from operations import verify_cluster
+from tests.unit.simulated_cluster import SimulatedCluster
+from tests.unit.simulated_host import Host
+from tests.unit.test_verify import GOOD
+
+pytestmark = pytest.mark.pure
+
+DAEMON_SET = "nvdp-nvidia-device-plugin"
+SHARED = {"strategy": "time-slicing", "replicas": 5, "rename": True}
+
+
+def _gpu(index: int, *instances: str) -> MigGpu:
+    mode = "Enabled" if instances else "Disabled"
+    there = tuple(
+        GpuInstance(number, 0, profile, 0, 1, (ComputeInstance(0, 0, profile, 0, 1),))
+        for number, profile in enumerate(instances)
+    )
+    return MigGpu(index, f"GPU-{index}", f"0000:0{index}:00.0", "2330", "H100", mode, mode, there)
+
+
+TWO = Mig("ok", None, (_gpu(0), _gpu(1)))
+
+
+def _set(name: str = DAEMON_SET, release: str = "nvdp") -> dict[str, Any]:
+    return {"kind": "DaemonSet", "metadata": {"name": name, "annotations": {"meta.helm.sh/release-name": release}}}
+
+
+def _pod(name: str = DAEMON_SET, node: str = "gpu-1", ready: bool = True, **status: Any) -> dict[str, Any]:
+    condition = {"type": "Ready", "status": "True" if ready else "False"}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": f"{name}-x", "ownerReferences": [{"kind": "DaemonSet", "name": name}]},
+        "spec": {"nodeName": node},
+        "status": {"phase": "Running", "conditions": [condition], **status},
+    }
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimulatedCluster:
+    """Return a cluster whose one node offers ten shared GPUs, as it should."""
+    made = SimulatedCluster.of(tmp_path, "gpu-1")
+    nodes = made.state()["nodes"]
+    nodes["gpu-1"]["metadata"]["labels"] |= {CONFIG: "time-slicing-5-renamed", PRESENT: "true"}
+    nodes["gpu-1"]["status"]["allocatable"] = {"nvidia.com/gpu.shared": "10", "nvidia.com/gpu": "0", "cpu": "64"}
+    made.write(
+        nodes=nodes, objects={"daemonsets.apps,pods": [_set(), _set(f"{DAEMON_SET}-mps-control-daemon"), _pod()]}
+    )
+    return made
+
+
+def _settings(cluster: SimulatedCluster, **more: Any) -> Settings:
+    kubernetes = {**cluster.settings(), **more.pop("kubernetes", {})}
+    return settings_from({"kubernetes": kubernetes, "sharing": SHARED, **more})
+
+
+def _change(cluster: SimulatedCluster, **node: Any) -> None:
+    """Put other labels, allocatable resources or readiness in the place of the node's."""
+    nodes = cluster.state()["nodes"]
+    if "labels" in node:
+        nodes["gpu-1"]["metadata"]["labels"] |= node["labels"]
+    if "allocatable" in node:
+        nodes["gpu-1"]["status"]["allocatable"] = node["allocatable"]
+    if "ready" in node:
+        nodes["gpu-1"]["status"]["conditions"][0]["status"] = node["ready"]
+    cluster.write(nodes=nodes)
+
+
+def _findings(cluster: SimulatedCluster, mig: Mig = TWO, name: str = "gpu-1", **more: Any) -> tuple[Finding, ...]:
+    from gpunode.device_plugin.cluster import Cluster
+    from operations.control_plane import here
+
+    settings = _settings(cluster, **more)
+    view = Cluster(settings.kubernetes, settings.proxy, here).view("nvidia-device-plugin")
+    return judge_node(settings, name, None, mig, view)
+
+
+def _bad(findings: tuple[Finding, ...] | list[Finding]) -> list[tuple[str, str | None, str | None]]:
+    return [(each.what, each.found, each.wanted) for each in findings if each.finding_class is not FindingClass.OK]
+
+
+def test_a_node_that_offers_what_it_promises_is_as_asked(cluster: SimulatedCluster) -> None:
+    findings = _findings(cluster)
+    assert _bad(findings) == []
+    assert [each.what for each in findings] == [
+        "node of the cluster", f"label {CONFIG}", f"label {PRESENT}", f"pod of {DAEMON_SET}",
+        "allocatable nvidia.com/gpu.shared",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "bad", "waits"),
+    [
+        ({"ready": "Unknown"}, ("node of the cluster", "not Ready", "Ready"), True),
+        ({"labels": {CONFIG: "none"}}, (f"label {CONFIG}", "none", "time-slicing-5-renamed"), False),
+        (
+            {"allocatable": {"nvidia.com/gpu.shared": "9"}},
+            ("allocatable nvidia.com/gpu.shared", "9", "10"), True,
+        ),
+        ({"allocatable": {}}, ("allocatable nvidia.com/gpu.shared", "0", "10"), True),
+        (
+            {"allocatable": {"nvidia.com/gpu.shared": "10", "nvidia.com/gpu": "2"}},
+            ("allocatable nvidia.com/gpu", "2", "0"), True,
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_cluster_has_otherwise_is_found(
+    cluster: SimulatedCluster, change: dict[str, Any], bad: tuple[str, str, str], waits: bool
+) -> None:
+    _change(cluster, **change)
+    findings = _findings(cluster)
+    assert _bad(findings) == [bad]
+    (wrong,) = (each for each in findings if each.finding_class is not FindingClass.OK)
+    assert wrong.finding_class is FindingClass.DRIFT and wrong.remedy and comes_by_itself(wrong) is waits
+
+
+@pytest.mark.parametrize(
+    ("objects", "bad"),
+    [
+        ([_set()], [(f"pod of {DAEMON_SET}", "none", "ready")]),
+        ([_set(), _pod(node="gpu-2")], [(f"pod of {DAEMON_SET}", "none", "ready")]),
+        ([_set(), _pod(ready=False)], [(f"pod of {DAEMON_SET}", "Running", "ready")]),
+        ([], [("helm release nvidia-device-plugin/nvdp", "none", "there")]),
+        ([_set(release="theirs"), _pod()], [("helm release nvidia-device-plugin/nvdp", "none", "there")]),
+        ([_set(), _pod(), _set("nvdp-node-feature-discovery-worker")], []),
+    ],
+)
+def test_each_daemon_set_has_a_ready_pod_on_the_nodes_where_it_should_be(
+    cluster: SimulatedCluster, objects: list[Any], bad: list[Any]
+) -> None:
+    cluster.write(objects={"daemonsets.apps,pods": objects})
+    assert _bad(_findings(cluster)) == bad
+
+
+def test_the_mps_daemon_is_looked_for_where_mps_is_asked_alone(cluster: SimulatedCluster) -> None:
+    sharing = {"strategy": "mps", "replicas": 5, "rename": True}
+    found = _bad(_findings(cluster, sharing=sharing))
+    assert (f"pod of {DAEMON_SET}-mps-control-daemon", "none", "ready") in found
+
+
+def test_why_a_pod_waits_is_told(cluster: SimulatedCluster) -> None:
+    waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+    cluster.write(objects={"daemonsets.apps,pods": [_set(), _pod(ready=False, containerStatuses=[waiting])]})
+    assert [each.cause for each in _findings(cluster) if each.cause] == ["ImagePullBackOff: no such image"]
+
+
+def test_a_node_that_the_cluster_lacks_is_told_with_the_remedy(cluster: SimulatedCluster) -> None:
+    (finding,) = _findings(cluster, name="gpu-9")
+    assert finding.found == "none" and "let it join" in (finding.remedy or "")
+
+
+def test_what_nvidia_smi_does_not_tell_is_no_promise(cluster: SimulatedCluster) -> None:
+    assert ("allocatable", "unknown", "known") in _bad(_findings(cluster, Mig("no driver")))
+
+
+def test_mig_devices_are_counted_by_profile_and_whole_gpus_beside_them() -> None:
+    mig = Mig("ok", None, (_gpu(0, "1g.10gb", "1g.10gb", "3g.40gb"), _gpu(1)))
+    assert offered(mig, "mixed") == (1, {"1g.10gb": 2, "3g.40gb": 1})
+    assert offered(mig, "none") == (2, {})
+    unread = MigGpu(0, "GPU-0", "0", "2330", "H100", "Enabled", "Enabled", None)
+    assert offered(Mig("ok", None, (unread,)), "mixed") is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"items": [{"kind": "Pod"}]}', '{"items": [7]}', '{"items": null}'])
+def test_an_answer_that_is_none_is_an_error_and_no_empty_cluster(text: str) -> None:
+    with pytest.raises(ParseError):
+        parse_objects(text)
+
+
+@pytest.fixture
+def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """Return the host that operations see, on which two GPUs are, and let no time pass."""
+    host.readings[MigFact] = TWO
+    clock = iter(range(0, 100_000, 5))
+    monkeypatch.setattr(verify_cluster, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(verify_cluster, "sleep", lambda _: None)
+    yield host
+
+
+def _verified(node: Host, settings: Settings) -> str:
+    """Return why the operation refuses, or why there is nothing to do."""
+    for command in verify_cluster.verified._inner(settings=settings, gpus=()):
+        assert command.function(node.state, node) is False
+    return "\n".join(node.refusals or node.noops)
+
+
+def test_the_verdict_waits_and_then_fails_with_what_the_plugin_said(cluster: SimulatedCluster, node: Host) -> None:
+    _change(cluster, allocatable={})
+    said = _verified(node, _settings(cluster, kubernetes={"timeout": 60}))
+    assert "allocatable nvidia.com/gpu.shared is 0, wanted 10" in said and "Remedy" in said
+    # kubectl's logs are not simulated: what it said of that is told in their place.
+    assert f"{DAEMON_SET}-x said: kubectl logs: Error: unknown command" in said
+    assert cluster.called("kubectl get daemonsets.apps,pods") >= 3
+
+
+def test_the_verdict_does_not_wait_for_what_does_not_come_by_itself(cluster: SimulatedCluster, node: Host) -> None:
+    _change(cluster, labels={CONFIG: "theirs"})
+    said = _verified(node, _settings(cluster))
+    assert f"label {CONFIG} is theirs" in said and "it is somebody else's" in said
+    assert cluster.called("kubectl get nodes") == 1
+
+
+def test_the_verdict_is_good_where_all_is_as_asked_and_starts_no_pod(cluster: SimulatedCluster, node: Host) -> None:
+    assert _verified(node, _settings(cluster)) == "5 things are as asked in the cluster"
+    assert cluster.called("kubectl create") == 0
+
+
+def test_a_dry_run_asks_nothing(cluster: SimulatedCluster, node: Host) -> None:
+    node.state.is_executing = False
+    assert "when the run is executed" in _verified(node, _settings(cluster))
+    assert cluster.state()["calls"] == []
+
+
+def test_a_pod_that_adds_vectors_is_for_one_node_and_one_resource() -> None:
+    content = vector_add.pod("test", "gpu-1", "image:1", "nvidia.com/gpu.shared", "nvidia")
+    spec = content["spec"]
+    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term == {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-1"]}]}
+    assert spec["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu.shared": 1}}
+    assert (spec["runtimeClassName"], spec["restartPolicy"]) == ("nvidia", "Never")
+    assert "runtimeClassName" not in vector_add.pod("test", "gpu-1", "image:1", "nvidia.com/gpu", None)["spec"]
+
+
+def test_a_pod_for_which_no_gpu_is_free_is_no_failure() -> None:
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    for message, crowded in (("0/1 nodes: 1 Insufficient nvidia.com/gpu.", True), ("1 node was unschedulable", False)):
+        pod = _pod(phase="Pending", conditions=[{**unscheduled, "message": message}])
+        pod["spec"] = {}
+        ((found,),) = (parse_objects(json.dumps({"items": [pod]}))[1],)
+        assert vector_add.is_crowded_out(found) is crowded
+
+
+def _drift(cluster: SimulatedCluster, **more: Any) -> list[Finding]:
+    settings = _settings(cluster, **more)
+    return drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD})["gpu-1"]
+
+
+def test_drift_tells_of_a_cluster_that_does_not_answer_without_a_traceback(cluster: SimulatedCluster) -> None:
+    cluster.write(failures={"kubectl": "The connection to the server 192.0.2.1:6443 was refused"})
+    (finding,) = _drift(cluster)
+    assert finding.finding_class is FindingClass.ERROR and "was refused" in (finding.cause or "")
+    assert "look at kubernetes.kubeconfig" in (finding.remedy or "")
+
+
+def test_drift_tells_of_release_and_runtime_class_that_are_missing(cluster: SimulatedCluster) -> None:
+    found = {each.what: each for each in _drift(cluster, containerd={"default_runtime": "runc"})}
+    assert found["RuntimeClass"].cause == "RuntimeClass nvidia: there is none"
+    assert "there is no such release" in (found["helm release nvidia-device-plugin/nvdp"].cause or "")
+    assert cluster.called("helm upgrade") == cluster.called("kubectl create") == 0
+
+
+def test_drift_asks_no_cluster_where_no_host_is_in_one(cluster: SimulatedCluster) -> None:
+    assert drift_cluster.findings(Path("none.py"), {"gpu-1": settings_from({})}, {"gpu-1": GOOD}) == {}
