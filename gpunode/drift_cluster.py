@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.mig_state import mig_state
+from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.rollout import Rollout, node_name, nodes_of, rollout
 from gpunode.device_plugin.verdict import COMPONENT, judge_node
 from gpunode.device_plugin.view import View
@@ -51,6 +52,32 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
         first = next(iter(judged))
         found[first] += _of_cluster(asked, Cluster(asked.kubernetes, proxy, run), first, judged[first])
     return found
+
+
+def against(inventory: Path, hosts: Mapping[str, Settings], names: Sequence[str]) -> dict[str, str]:
+    """Return node -> why the cluster gives it no work, for the gate of a rollout; others' cordons are no reason.
+
+    Whether it offers what it promises is among the findings. Nothing is asked where no host is in a cluster.
+    """
+    nodes = {name: hosts[name] for name in names if name in hosts and hosts[name].kubernetes.enabled}
+    first = next(iter(nodes.values()), None)
+    if first is None:
+        return {}
+    with _runner(inventory, first.kubernetes) as run:
+        try:
+            found = Cluster(first.kubernetes, first.proxy, run).nodes()
+        except (ClusterError, ParseError) as error:
+            return dict.fromkeys(nodes, " ".join(str(error).split()))
+    reasons = {name: _reason(found.get(node_name(name, settings))) for name, settings in nodes.items()}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _reason(node: ClusterNode | None) -> str | None:
+    if node is None:
+        return "it has no such node"
+    if not node.ready:
+        return "the node is not Ready"
+    return "the node is still cordoned, by gpunode" if node.is_held_back else None
 
 
 def _of_node(host: str, settings: Settings, node: Node, view: View) -> list[Finding]:

@@ -173,10 +173,12 @@ def _carried_out(
     inventory: Path, request: Request | None, anew: bool, interval: float, pauses: bool, tell: Tell
 ) -> tuple[Progress, Path]:
     from gpunode.drift import inspect
+    from gpunode.inventory import foreign_names, host_data
     from gpunode.rollout.asked import asked, difference
     from gpunode.rollout.conduct import Hands, conduct
     from gpunode.rollout.place import controller_lock, place
     from gpunode.rollout.wave_run import WaveRunner, program
+    from gpunode.settings import check_hosts
 
     pyinfra, found = program(), asked(inventory)
     folder = place(str(inventory))
@@ -188,8 +190,13 @@ def _carried_out(
         def read(nodes: Sequence[str]) -> tuple[NodeReport, ...]:
             return inspect(inventory, only=nodes)
 
+        def against(nodes: Sequence[str]) -> dict[str, str]:
+            from gpunode import drift_cluster
+
+            return drift_cluster.against(inventory, check_hosts(host_data(str(inventory)), foreign_names()), nodes)
+
         runner = WaveRunner(pyinfra, str(inventory), found.groups, folder, files, tell)
-        hands = Hands(runner.run, read, lambda: difference(hosts, asked(inventory).hosts), tell)
+        hands = Hands(runner.run, read, lambda: difference(hosts, asked(inventory).hosts), tell, against)
         return conduct(journal, hands, interval, pauses), files
 
 
@@ -230,7 +237,7 @@ def _header(progress: Progress, tell: Tell) -> None:
         f"canary: {first}; at most "
         f"{policy.max_unavailable} unavailable; {policy.failure_budget or 'none'} may fail"
     )
-    tell("gate: pyinfra's run, and a reading as `gpunode drift` has it; no cluster is asked")
+    tell("gate: pyinfra's run, a reading as `gpunode drift` has it, and the cluster where there is one")
     for name, left in begun.left_out.items():
         tell(f"  left out: {name}: {left.reason}")
 

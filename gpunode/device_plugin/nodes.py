@@ -11,12 +11,16 @@ from gpunode.device_plugin.labels import OURS, LabelChange
 from gpunode.reading import ParseError
 from gpunode.settings.kubernetes import KubernetesSettings
 
+# The annotation by which gpunode notes that a cordon is its own, with the reason.
+CORDON = "gpunode/drain"
+
 
 @dataclass(frozen=True)
 class ClusterNode:
     """Hold what the API server says of a node.
 
-    `ours` is the annotation that names gpunode's labels, `allocatable` resource -> quantity as text.
+    `ours` is the annotation that names gpunode's labels, `allocatable` resource -> quantity as text, `cordon` what
+    gpunode noted of its own cordon.
     """
 
     name: str
@@ -25,6 +29,16 @@ class ClusterNode:
     allocatable: Mapping[str, str]
     unschedulable: bool
     ready: bool
+    cordon: str | None = None
+
+    @property
+    def is_held_back(self) -> bool:
+        """Say whether no pods come to the node by a cordon of gpunode's; somebody else's is his to lift."""
+        try:
+            note = json.loads(self.cordon or "{}")
+        except (ValueError, RecursionError):
+            return False
+        return self.unschedulable and isinstance(note, dict) and note.get("cordon") == "gpunode"
 
 
 def listing(kubernetes: KubernetesSettings) -> tuple[str, ...]:
@@ -58,6 +72,7 @@ def _node(item: Mapping[str, Any]) -> ClusterNode:
         allocatable={str(name): str(count) for name, count in (status.get("allocatable") or {}).items()},
         unschedulable=spec.get("unschedulable") is True,
         ready=bool(ready) and ready[0].get("status") == "True",
+        cordon=(metadata.get("annotations") or {}).get(CORDON),
     )
 
 

@@ -21,7 +21,7 @@ class Hands:
     """Hold what a rollout does beyond deciding.
 
     run: run a wave. read: read these nodes again. changed: say what of the inventory changed since the beginning.
-    tell: a line for whoever watches. cluster: the cluster's view of nodes; there is none yet
+    tell: a line for whoever watches. cluster: the cluster's view of nodes, where there is a cluster
     """
 
     run: Callable[[Wave], RunResult]

@@ -12,8 +12,8 @@ from gpunode.rollout.wave_run import log_of
 
 # Raised when a key goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 1
-# What a node must pass behind its wave. The cluster is not asked yet (gpunode/rollout/gate.py).
-GATE = ("run", "drift")
+# What a node must pass behind its wave; the cluster where it is a node of one (gpunode/rollout/gate.py).
+GATE = ("run", "drift", "cluster")
 
 
 def exit_code(progress: Progress) -> ExitCode:

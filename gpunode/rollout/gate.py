@@ -1,7 +1,7 @@
 """The gate between waves: did the run succeed on a node, and is the node what its settings ask? Pure.
 
-The cluster's view (is the node ready, does it offer its GPUs?) belongs here as well, as a `ClusterView`. gpunode has
-none yet, so that none is asked, and whoever reads a rollout's result is told so.
+Whether the cluster has the node, finds it ready and would give it work is a `ClusterView`; what the node is to offer
+there is among what is read of it.
 """
 
 from __future__ import annotations

@@ -117,3 +117,19 @@ def test_labels_and_the_note_of_whose_they_are_go_in_one_request() -> None:
     }
     last = json.loads(label_patch(kubernetes, "gpu-1", label_change({}, node.labels, node.ours))[-1])
     assert last == {"metadata": {"labels": {PRESENT: None}, "annotations": {OURS: None}}}
+
+
+@pytest.mark.parametrize(
+    ("note", "unschedulable", "held"),
+    [
+        ('{"cordon": "gpunode", "state": "failed"}', True, True), ('{"cordon": "gpunode"}', False, False),
+        ('{"cordon": "other"}', True, False), (None, True, False), ("[", True, False), ("[]", True, False),
+    ],
+)  # fmt: skip
+def test_a_cordon_holds_a_node_back_where_it_is_gpunode_s_own(
+    note: str | None, unschedulable: bool, held: bool
+) -> None:
+    metadata = {"name": "gpu-1", "annotations": {"gpunode/drain": note} if note else None}
+    item = {"metadata": metadata, "spec": {"unschedulable": unschedulable}}
+    (node,) = parse_nodes(json.dumps({"items": [item]})).values()
+    assert node.is_held_back is held

@@ -64,7 +64,7 @@ def test_the_canary_goes_first_and_then_wave_after_wave(lab: Lab) -> None:
     assert done.exit_code == 0, done.output
     assert lab.runs == [["gpu-1"], ["gpu-2", "gpu-3"], ["gpu-4"]]
     assert "wave 1 (canary): gpu-1\n  gpu-1: ok\nwave 2: gpu-2, gpu-3\n" in done.stdout
-    assert "no cluster is asked" in done.stdout
+    assert "the cluster where there is one" in done.stdout
     assert "finished: 4 of 4 nodes are done" in done.stdout
     (log,) = lab.folder.glob(".rollout/fleet-*/*/wave-2.log")
     assert "SIMULATED pyinfra -y --json --limit gpu-2 --limit gpu-3 fleet.py deploys/gpu_node.py" in log.read_text()
@@ -78,7 +78,7 @@ def test_a_canary_that_fails_stops_it_and_no_other_node_is_touched(lab: Lab) -> 
     node = found["waves"][0]["nodes"]["gpu-1"]
     assert (node["class"], node["passed"], node["remedy"]) == ("drift", False, "run")
     assert node["reason"].startswith("the run failed, pyinfra exited 1: .rollout/")
-    assert found["gate"] == ["run", "drift"]
+    assert found["gate"] == ["run", "drift", "cluster"]
     # Mended, and gone on with: the canary is tried again.
     lab.fail()
     assert document("--resume")["state"] == "finished"

@@ -272,3 +272,25 @@ def test_drift_tells_of_release_and_runtime_class_that_are_missing(cluster: Simu
 
 def test_drift_asks_no_cluster_where_no_host_is_in_one(cluster: SimulatedCluster) -> None:
     assert drift_cluster.findings(Path("none.py"), {"gpu-1": settings_from({})}, {"gpu-1": GOOD}) == {}
+
+
+def test_the_gate_takes_a_node_that_is_ready_and_tells_why_not(cluster: SimulatedCluster) -> None:
+    hosts = {"gpu-1": _settings(cluster), "gpu-9": _settings(cluster), "cpu-1": settings_from({})}
+
+    def against(*names: str) -> dict[str, str]:
+        return drift_cluster.against(Path("none.py"), hosts, names)
+
+    assert against("gpu-1", "cpu-1") == {} and against("gpu-9") == {"gpu-9": "it has no such node"}
+    nodes = cluster.state()["nodes"]
+    nodes["gpu-1"]["spec"]["unschedulable"] = True
+    cluster.write(nodes=nodes)
+    # Somebody else's cordon.
+    assert against("gpu-1") == {}
+    nodes["gpu-1"]["metadata"]["annotations"] = {"gpunode/drain": '{"cordon": "gpunode"}'}
+    cluster.write(nodes=nodes)
+    assert "still cordoned" in against("gpu-1")["gpu-1"]
+    _change(cluster, ready="False")
+    assert against("gpu-1") == {"gpu-1": "the node is not Ready"}
+    cluster.write(failures={"kubectl": "The connection to the server 192.0.2.1:6443 was refused"}, calls=[])
+    assert "was refused" in against("gpu-1")["gpu-1"]
+    assert against("cpu-1") == {} and cluster.called("kubectl") == 1
