@@ -61,7 +61,11 @@ put() {
 digest_of() { sha256sum < "$1" | cut -d ' ' -f 1; }
 words() {
   log=$(ls -t "$logs"/kube-system_kube-scheduler-*/kube-scheduler/*.log 2>/dev/null | head -n 1) || true
-  [ -z "$log" ] || grep -v '^ *$' "$log" | tail -n 1 | cut -c 1-400
+  [ -n "$log" ] || return 0
+  # Why it ends stands in a line of its own, or in one of the kind F; all else is the log of its work.
+  said=$(grep -v '^[IWE][0-9]' "$log" | grep -v '^ *$' | tail -n 1) || true
+  [ -n "$said" ] || said=$(tail -n 1 "$log") || true
+  printf '%s' "$said" | cut -c 1-400
 }
 """,
     checkpoint=r"""

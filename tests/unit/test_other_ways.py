@@ -10,10 +10,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.device_plugin.labels import CONFIG, PRESENT, label_change, wanted_labels
+from gpunode.device_plugin.labels import CONFIG, PRESENT, SERVED_BY, label_change, wanted_labels
+from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.others import in_the_way, parse_plugins
 from gpunode.device_plugin.own_objects import DIGEST, WAY, is_ready, marked, objects_change
-from gpunode.device_plugin.ways import extender, schedulers, wanted_objects
+from gpunode.device_plugin.ways import extender, release_leaves, schedulers, wanted_objects
 from gpunode.gpushare.configuration import Extender
 from gpunode.reading import ParseError
 from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
@@ -315,3 +316,18 @@ def test_a_node_that_goes_from_the_chart_to_gpushare_changes_its_labels_at_once(
     there = dict(before.to_set)
     change = label_change(wanted_labels(settings_from(GPUSHARE)), there, before.ours)
     assert (dict(change.to_set), change.to_remove) == ({"gpushare": "true"}, (CONFIG, PRESENT))
+
+
+def _node(name: str, *ours: str) -> ClusterNode:
+    return ClusterNode(name, {}, json.dumps(list(ours)), {}, unschedulable=False, ready=True)
+
+
+def test_the_release_leaves_only_where_gpunode_brought_it_and_nobody_else_s_node_needs_it() -> None:
+    shared, chart = check_hosts({"gpu-1": GPUSHARE}), check_hosts({"gpu-1": NODE})
+    labelled, elsewhere = _node("gpu-1", CONFIG, PRESENT), _node("gpu-9", CONFIG, PRESENT)
+    assert release_leaves(shared, {"gpu-1": labelled})
+    assert not release_leaves(shared, {"gpu-1": labelled, "gpu-9": elsewhere})
+    assert not release_leaves(shared, {"gpu-1": _node("gpu-1")})
+    # By a static manifest, whose nodes have the same label for their configuration.
+    assert not release_leaves(shared, {"gpu-1": _node("gpu-1", CONFIG, SERVED_BY)})
+    assert not release_leaves(chart, {"gpu-1": labelled})

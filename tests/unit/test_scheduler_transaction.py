@@ -31,8 +31,8 @@ cp kube-scheduler.yaml seen; rm -rf proc/*
 option=$(sed -n 's/^ *- \\(--config=[^ ]*\\).*/\\1/p' kube-scheduler.yaml)
 if [ -n "$option" ] && [ ! -e "${option#--config=}" ]; then echo "no such file" >> calls; exit 0; fi
 if [ -n "$option" ] && [ -e broken ]; then
-  mkdir -p logs/kube-system_kube-scheduler-a/kube-scheduler
-  echo "no kind registered" > logs/kube-system_kube-scheduler-a/kube-scheduler/0.log
+  folder=logs/kube-system_kube-scheduler-a/kube-scheduler; mkdir -p $folder
+  printf 'no kind registered\\nE1122 07:45 reflector.go: Failed to watch\\n' > $folder/0.log
   exit 0
 fi
 echo x >> starts; number=$(($(wc -l < starts) + 100)); mkdir -p proc/$number
@@ -100,7 +100,7 @@ def lab(tmp_path: Path) -> Lab:
         program.chmod(0o755)
     found = Lab(tmp_path)
     found.manifest.write_text(KUBEADM)
-    found.manifest.chmod(0o600)
+    found.manifest.chmod(0o640)
     subprocess.run([tmp_path / "bin" / "sleep"], env={**os.environ, "LAB": str(tmp_path)}, check=True)
     return found
 
@@ -111,7 +111,7 @@ def test_the_scheduler_runs_by_its_new_configuration(lab: Lab) -> None:
     assert done.returncode == 0, done.stderr
     (words,) = lab.running
     assert "--config=" in words and lab.journal["state"] == "done"
-    assert lab.manifest.stat().st_mode & 0o777 == 0o600
+    assert lab.manifest.stat().st_mode & 0o777 == 0o640
     assert sorted(each.name for each in lab.folder.glob(".*")) == []
     (configuration,) = (lab.folder / "own").iterdir()
     assert "extenders:" in configuration.read_text()

@@ -106,7 +106,8 @@ def end(node: lab_nodes.Node) -> None:
 def put(node: lab_nodes.Node, path: str, content: bytes, mode: str) -> None:
     """Write a file on a node."""
     folder = Path(CHECKOUT / ".lab" / LAB)
-    words = f"mkdir -p $(dirname {path}) && cat > {path}.put && chmod {mode} {path}.put && mv {path}.put {path}"
+    # In a folder of its own: a kubelet takes every file of the manifests' for a pod.
+    words = f"mkdir -p $(dirname {path}) && cat > /root/.put && chmod {mode} /root/.put && mv /root/.put {path}"
     subprocess.run([*ssh_command(folder, node.address), words], input=content, check=True, timeout=300)
 
 
