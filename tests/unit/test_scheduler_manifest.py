@@ -122,6 +122,8 @@ def test_what_the_manifest_says_is_read() -> None:
         (BARE.replace("    hostNetwork: true\n", "    volumes: []\n"), "is an empty list"),
         (BARE.replace("    hostNetwork: true\n", "    volumes: [{name: a, emptyDir: {}}]\n"), "cannot change"),
         (patched(KUBEADM, PATH).replace("  # gpunode gpushare", ""), "without their marks"),
+        # Of a key that is there twice, the last one counts.
+        (KUBEADM.replace("status: {}", "  volumes:\n  - {name: other, emptyDir: {}}\nstatus: {}"), "cannot change"),
     ],
 )  # fmt: skip
 def test_a_manifest_that_cannot_be_changed_safely_is_refused_in_words(text: str, says: str) -> None:
