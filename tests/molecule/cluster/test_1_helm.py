@@ -90,7 +90,7 @@ def test_a_release_that_a_killed_helm_left_pending_is_recovered_when_nobody_can_
     release.cut_off("upgrade", NAME, str(CHART), *values)
     assert _states(release)[-1] is Status.PENDING_UPGRADE
     asked: dict[str, Any] = {"image_tag": "v0.20.0"}
-    assert "another helm may be at work" in release.keep(SHORT, **asked).failure
+    assert "another helm may be at work" in release.keep(**asked).failure
     assert _states(release)[-1] is Status.PENDING_UPGRADE
     time.sleep(SHORT)
     kept = release.keep(SHORT, **asked)
