@@ -14,7 +14,7 @@ def judged(cordon: Cordon) -> Finding:
     """Return whether gpunode still holds the node back; the cordon of anybody else is no matter of gpunode's."""
     note = cordon.note
     if note is None:
-        return compared(COMPONENT, Subject.CORDON, "none of gpunode's", "none of gpunode's", True)
+        return Finding(COMPONENT, FindingClass.OK, Subject.CORDON, "none of gpunode's", "none of gpunode's")
     whose = "" if note.cordon == MANAGER else " (the cordon is somebody else's)"
     cause = note.message or "a run that drained the node did not come to its end"
     return compared(

@@ -15,7 +15,10 @@ from gpunode.verify.comparison import RUN
 from gpunode.verify.subject import Subject
 
 _GPUNODE = Path(__file__).resolve().parent.parent
-_JUDGES = (_GPUNODE / "drift.py", _GPUNODE / "health.py", *sorted((_GPUNODE / "verify").glob("*.py")))
+_JUDGES = (
+    *(_GPUNODE / name for name in ("drift.py", "health.py", "drain/judgement.py")),
+    *sorted((_GPUNODE / "verify").glob("*.py")),
+)
 # Function -> the names of its arguments, in order.
 _CALLS = {
     "Finding": ("component", "finding_class", "what", "found", "wanted", "cause", "remedy", "source", "disturbs"),
