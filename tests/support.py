@@ -34,7 +34,7 @@ COMPONENTS = (
     "device links", "containerd", "docker", "a container sees its GPU", "MPS", "MIG", "second run changes nothing",
     "drift", "deviations healed", "interruption", "faults in the middle", "test machines of CI", "pages of docs/",
     "rollout in waves", "a helm release kept", "device plugin in a cluster", "MIG and sharing in a cluster",
-    "gpushare", "static manifest",
+    "drain and return", "gpushare", "static manifest",
 )  # fmt: skip
 LEVELS = ("real", "simulated")
 
