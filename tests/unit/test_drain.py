@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from pyinfra.context import ctx_host
 from gpunode import cordons
 from gpunode.cli.plan import as_text
 from gpunode.disturbance import Disturbance
+from gpunode.drain import WAVE
 from gpunode.drain.commands import drain_of
 from gpunode.drain.cordon import ANNOTATION, Cordon, Note, lifted, parse_cordon, parse_cordons, taken
 from gpunode.drain.judgement import judged
@@ -28,6 +30,7 @@ from gpunode.helm.commands import Command
 from gpunode.helm.session import Output
 from gpunode.plan import plan
 from gpunode.reading import ParseError
+from gpunode.rollout import wave_run
 from gpunode.settings import SettingsError, check_hosts, settings_from
 from tests.unit.simulated_node import BUDGET, Cluster, pod
 from tests.unit.test_verify import GOOD
@@ -422,3 +425,10 @@ def test_a_plan_says_before_which_steps_the_node_is_drained(enabled: bool, drain
     assert ("; drains the node" in as_text({"gpu-1": found})) is drained
     waits = plan(settings_from({**asked, "disruption": {"allow": "restart"}}), node)
     assert any(step.pending for step in waits.steps) and not waits.drains
+
+
+def test_a_wave_tells_its_run_how_many_nodes_it_has(tmp_path: Path) -> None:
+    script = f"import os; print(os.environ['{WAVE}'])"
+    with (tmp_path / "printed").open("wb") as printed, (tmp_path / "lock").open("wb") as lock:
+        assert wave_run._code([sys.executable, "-c", script], printed, printed, lock.fileno(), 3) == 0
+    assert (tmp_path / "printed").read_text() == "3\n"
