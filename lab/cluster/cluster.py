@@ -93,5 +93,6 @@ def _check_same(lab: str, given: Path | None) -> None:
     wanted = str(lab_folder(lab) / "kubeconfig") if given is None else str(given.resolve())
     if state and state["kubeconfig"] != wanted:
         raise LabError(
-            f"lab {lab} has a cluster by {state['kubeconfig']} already: take the lab down first (gpunode lab down)"
+            f"lab {lab} has a cluster by {state['kubeconfig']} already: ask for that one, or take the lab down first "
+            "(gpunode lab down)"
         )
