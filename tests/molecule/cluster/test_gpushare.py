@@ -138,7 +138,7 @@ def test_a_plugin_of_somebody_else_s_on_a_node_is_refused_by_name(ways: Ways, ho
     name, image = "nvidia-device-plugin-daemonset", "registry.invalid/nvidia/k8s-device-plugin:v0.20.0"
     pods = {"name": name}
     foreign = {
-        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "namespace": "kube-system"},
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"selector": {"matchLabels": pods}, "template": {
             "metadata": {"labels": pods}, "spec": {"containers": [{"name": "a", "image": image}]}}},
     }  # fmt: skip
@@ -146,6 +146,6 @@ def test_a_plugin_of_somebody_else_s_on_a_node_is_refused_by_name(ways: Ways, ho
     file.write_text(json.dumps(foreign))
     ways.cluster.kubectl("apply", "--filename", str(file))
     run = ways.run("helm")
-    assert run.code == 1 and f"kubectl -n kube-system delete daemonset {name}" in run.printed, run.printed[-3000:]
-    ways.cluster.kubectl("--namespace", "kube-system", "delete", "daemonset", name)
+    assert run.code == 1 and f"kubectl -n {NAMESPACE} delete daemonset {name}" in run.printed, run.printed[-3000:]
+    ways.cluster.kubectl("delete", "daemonset", name)
     assert ways.run("helm").code == 0
