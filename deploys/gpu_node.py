@@ -1,6 +1,6 @@
 """Turn a machine into a verified GPU node: pyinfra inventories/prod.py deploys/gpu_node.py"""
 
-from deploys.component import announce
+from deploys.component import announce, settings
 from deploys.containerd import containerd
 from deploys.cuda import cuda
 from deploys.device_plugin import device_plugin
@@ -24,9 +24,14 @@ if preflight():
     driver()
     reboot()
     cuda()
-    # An MPS daemon that is to go holds its GPU; and what is made for containers tells of the instances.
-    mps()
-    mig()
+    # An MPS daemon that is to go holds its GPU, one that is to come serves GPUs that are whole again. What is made for
+    # containers tells of the instances.
+    if settings().mps.enabled:
+        mig()
+        mps()
+    else:
+        mps()
+        mig()
     toolkit()
     containerd()
     docker()

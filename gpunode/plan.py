@@ -104,13 +104,14 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         if item.finding_class is not FindingClass.OK:
             bad.setdefault(item.component, {})[item.what] = item
     allowed = Disturbance[settings.disruption.allow]
+    # An MPS daemon that is to go holds its GPU, one that is to come serves GPUs that are whole again.
+    sharing = (("mig", _mig), ("mps", _mps)) if settings.mps.enabled else (("mps", _mps), ("mig", _mig))
     for component, steps in (
         ("repositories", _repositories),
         ("driver", _driver),
         ("health", _by_hand),
         ("cuda", _cuda),
-        ("mps", _mps),
-        ("mig", _mig),
+        *sharing,
         ("toolkit", _toolkit),
         ("containerd", _containerd),
         ("docker", _docker),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from gpunode.mig.choice import chosen
+from gpunode.mig.mistakes import DeclarationError
 from gpunode.mps.memory import without_room
 from gpunode.pci import PciGpu
 from gpunode.preflight.flavour import named
@@ -23,13 +25,13 @@ def mps_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Refusal
     asked = settings.mps
     if not asked.enabled:
         return
-    if settings.mig.config is not None:
+    if _divided(settings, gpus):
         yield Refusal(
             "mps",
-            "mig.config is set, and the MPS daemons serve whole GPUs: a client would find none, and under Kubernetes "
-            "the two exclude each other",
+            f"mig.config {settings.mig.config!r} divides GPUs, and the MPS daemons serve whole ones: a client would "
+            "find none, and under Kubernetes the two exclude each other",
             _SOURCE,
-            "leave mps.enabled or mig.config out",
+            "leave mps.enabled or mig.config out, or set mig.config to 'all-disabled'",
         )
     for gpu in gpus:
         if gpu.generation in _BEFORE_VOLTA:
@@ -45,6 +47,16 @@ def mps_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Refusal
     if reason := without_room(asked, memory):
         what, _, remedy = reason.partition(": ")
         yield Refusal("mps", what, "the GPU's name in pci.ids", remedy)
+
+
+def _divided(settings: Settings, gpus: Sequence[PciGpu]) -> bool:
+    if settings.mig.config is None:
+        return False
+    try:
+        return any(each.entry is not None and each.entry.mig_enabled for each in chosen(settings.mig, gpus))
+    except DeclarationError:
+        # Refused by the name of MIG.
+        return False
 
 
 def _old(settings: Settings, gpu: PciGpu) -> Iterator[Refusal]:

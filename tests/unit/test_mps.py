@@ -137,7 +137,9 @@ def test_preflight_refuses_what_a_gpu_cannot_serve(gpu: PciGpu, more: dict[str, 
 def test_mps_and_mig_exclude_each_other_and_what_fits_is_not_refused() -> None:
     both = settings_from({"mps": {"enabled": True}, "mig": {"config": "all-balanced"}})
     (refusal,) = mps_refusals(both, (H100,))
-    assert "mig.config" in refusal.reason
+    assert "mig.config" in refusal.reason and "'all-disabled'" in refusal.remedy
+    whole = settings_from({"mps": {"enabled": True}, "mig": {"config": "all-disabled"}})
+    assert not list(mps_refusals(whole, (H100,)))
     assert not list(mps_refusals(settings_from({"mps": {"enabled": True, "clients": 48}}), (H100,)))
     assert not list(mps_refusals(settings_from({"mig": {"config": "all-balanced"}}), (H100,)))
 

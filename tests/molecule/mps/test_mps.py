@@ -44,6 +44,21 @@ chmod 755 {PROGRAM}
 """
 
 
+# A client of the daemon's, SIMULATED: it uses a GPU for as long as the daemon runs.
+CLIENT = """
+cat > /etc/systemd/system/mps-client.service <<END
+[Unit]
+BindsTo=nvidia-mps.service
+After=nvidia-mps.service
+[Service]
+ExecStart=/usr/sbin/gpunode-lab-hold 0 --name mps-client
+END
+mkdir -p /etc/systemd/system/nvidia-mps.service.wants
+ln -s ../mps-client.service /etc/systemd/system/nvidia-mps.service.wants/
+systemctl daemon-reload
+"""
+
+
 @pytest.fixture(scope="module")
 def node() -> Node:
     """Return a fresh node with two GPUs and no MPS."""
@@ -56,15 +71,16 @@ class Mps:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def inventory(self, asked: dict[str, object]) -> str:
-        return inventory_with(self.folder, {"gpu-1": {**ALONE, "mps": asked}})
+    def inventory(self, asked: dict[str, object], mig: object = None) -> str:
+        divided = {"mig": {"config": mig}} if mig else {}
+        return inventory_with(self.folder, {"gpu-1": {**ALONE, "mps": asked, **divided}})
 
-    def run(self, **asked: object) -> Run:
-        return command("pyinfra", "-y", "--json", self.inventory(asked), "deploys/gpu_node.py")
+    def run(self, mig: object = None, **asked: object) -> Run:
+        return command("pyinfra", "-y", "--json", self.inventory(asked, mig), "deploys/gpu_node.py")
 
-    def drift(self, **asked: object) -> dict[str, tuple[str, str]]:
+    def drift(self, mig: object = None, **asked: object) -> dict[str, tuple[str, str]]:
         """Return what -> (class, found) of what is not as asked."""
-        (findings,) = command("gpunode", "drift", "--json", self.inventory(asked)).findings.values()
+        (findings,) = command("gpunode", "drift", "--json", self.inventory(asked, mig)).findings.values()
         return {item["what"]: (item["class"], item["found"]) for item in findings if item["class"] != "ok"}
 
 
@@ -211,3 +227,31 @@ def test_what_is_not_asked_for_any_more_leaves_nothing_behind(node: Node, mps: M
     assert on(node, "systemctl list-units --all --plain --no-legend 'nvidia-mps*'") == ""
     again = mps.run(enabled=False)
     assert again.code == 0 and changes(again) == set() and mps.drift(enabled=False) == {}
+
+
+def mig_modes(node: Node) -> set[str]:
+    return set(on(node, "nvidia-smi --query-gpu=mig.mode.current,mig.mode.pending --format=csv,noheader").splitlines())
+
+
+def test_from_mps_to_mig_the_daemon_goes_before_the_gpus_are_divided(node: Node, mps: Mps) -> None:
+    on(node, CLIENT)
+    assert mps.run(**ASKED).code == 0
+    assert on(node, "systemctl is-active mps-client") == "active"
+    both = mps.run(mig="all-balanced", **ASKED)
+    assert both.code != 0 and "mig.config 'all-balanced' divides GPUs" in both.printed, both.printed
+    assert settings_of(node) == ("50.0", "8G", "8G") and mig_modes(node) == {"Disabled, Disabled"}
+    run = mps.run(mig="all-balanced", enabled=False)
+    assert run.code == 0, run.printed
+    assert mig_modes(node) == {"Enabled, Enabled"} and on(node, "nvidia-smi -L | grep -c '  MIG '") == "8"
+    assert on(node, "systemctl is-active nvidia-mps || true") == "inactive"
+    again = mps.run(mig="all-balanced", enabled=False)
+    assert again.code == 0 and changes(again) == set() and mps.drift(mig="all-balanced", enabled=False) == {}
+
+
+def test_from_mig_to_mps_the_gpus_are_whole_before_the_daemon_comes(node: Node, mps: Mps) -> None:
+    run = mps.run(mig="all-disabled", **ASKED)
+    assert run.code == 0, run.printed
+    assert mig_modes(node) == {"Disabled, Disabled"} and compute_modes(node) == {"Exclusive_Process"}
+    assert settings_of(node) == ("50.0", "8G", "8G") and on(node, "systemctl is-active mps-client") == "active"
+    again = mps.run(mig="all-disabled", **ASKED)
+    assert again.code == 0 and changes(again) == set() and mps.drift(mig="all-disabled", **ASKED) == {}
