@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpunode.disturbance import Disturbance
 from gpunode.inventory import foreign_names, load_inventory
 from gpunode.settings import Settings, check_hosts
 
@@ -19,11 +20,15 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class Asked:
-    """Hold what a rollout needs of an inventory: its hosts' fingerprints, its groups, its bound on disturbance."""
+    """Hold what a rollout needs of an inventory: its hosts' fingerprints, its groups, its bounds on disturbance.
+
+    `allowed` is host -> disruption.allow.
+    """
 
     hosts: dict[str, str]
     groups: frozenset[str]
     max_parallel: int
+    allowed: Mapping[str, Disturbance] = field(default_factory=dict)
 
 
 def asked(inventory: Path) -> Asked:
@@ -33,7 +38,8 @@ def asked(inventory: Path) -> Asked:
     settings = check_hosts(data, foreign_names())
     # One for all hosts of a run, which check_hosts sees to.
     bound = next(iter(settings.values())).disruption.max_parallel
-    return Asked(fingerprints(settings, data), frozenset(found.groups), bound)
+    allowed = {host: Disturbance[each.disruption.allow] for host, each in settings.items()}
+    return Asked(fingerprints(settings, data), frozenset(found.groups), bound, allowed)
 
 
 def fingerprints(settings: Mapping[str, Settings], data: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.rollout.entries import LeftOut
 
-_HEALED_BY_A_RUN = (FindingClass.DRIFT, FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING)
+_PENDING = (FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING)
+_HEALED_BY_A_RUN = (FindingClass.DRIFT, *_PENDING)
 
 
 class CanaryError(ValueError):
     """Say which canary cannot be one, and what to do."""
 
 
-def left_out(report: NodeReport, everyone: bool) -> LeftOut | None:
+def left_out(report: NodeReport, everyone: bool, allowed: Disturbance = Disturbance.reboot) -> LeftOut | None:
     """Return why a node is not touched; None where it is to be brought to what is asked.
 
     everyone: take a node that is as asked, too. A node that no run can mend stays out in any case.
+    allowed: disruption.allow of its settings: a run does nothing about what waits for more than that
     """
     classes = {item.finding_class for item in report.findings}
     if FindingClass.UNREACHABLE in classes or FindingClass.UNSUPPORTED in classes:
         return _left(report, worst(report.findings))
-    if classes & set(_HEALED_BY_A_RUN):
+    if any(item.finding_class in _HEALED_BY_A_RUN and not _waits(item, allowed) for item in report.findings):
         return None
+    if waiting := [item for item in report.findings if _waits(item, allowed)]:
+        first = max(waiting, key=lambda item: item.finding_class is FindingClass.REBOOT_PENDING)
+        reason = f"{said(first)}, and disruption.allow is {allowed.name}"
+        return LeftOut(finding_class=first.finding_class, reason=reason)
     if FindingClass.ERROR in classes:
         return _left(report, FindingClass.ERROR)
     return None if everyone else LeftOut(finding_class=FindingClass.OK, reason="as asked")
+
+
+def _waits(item: Finding, allowed: Disturbance) -> bool:
+    """Say whether a finding waits for what the settings do not allow: each run leaves it as it is."""
+    if item.finding_class not in _PENDING:
+        return False
+    boots = Disturbance.reboot if item.finding_class is FindingClass.REBOOT_PENDING else Disturbance.nothing
+    return max(item.disturbs or Disturbance.nothing, boots) > allowed
 
 
 def _left(report: NodeReport, gravest: FindingClass) -> LeftOut:
@@ -63,9 +78,15 @@ def canaries(asked: str, nodes: Sequence[str], left: dict[str, LeftOut]) -> tupl
     return tuple(found)
 
 
-def sorted_out(reports: Iterable[NodeReport], everyone: bool) -> tuple[tuple[str, ...], dict[str, LeftOut]]:
-    """Return the nodes that are taken, in the order of the inventory, and why each of the others is not."""
-    left = {report.name: left_out(report, everyone) for report in reports}
+def sorted_out(
+    reports: Iterable[NodeReport], everyone: bool, allowed: Mapping[str, Disturbance] | None = None
+) -> tuple[tuple[str, ...], dict[str, LeftOut]]:
+    """Return the nodes that are taken, in the order of the inventory, and why each of the others is not.
+
+    allowed: node -> disruption.allow; those that are not in it allow all
+    """
+    levels = allowed or {}
+    left = {report.name: left_out(report, everyone, levels.get(report.name, Disturbance.reboot)) for report in reports}
     return (
         tuple(name for name, reason in left.items() if reason is None),
         {name: reason for name, reason in left.items() if reason is not None},

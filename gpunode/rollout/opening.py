@@ -41,7 +41,7 @@ def begun(inventory: str, request: Request, asked: Asked, reports: Iterable[Node
 
     Percentages are of all the inventory's hosts; gpunode is its version.
     """
-    nodes, left = sorted_out(reports, request.everyone)
+    nodes, left = sorted_out(reports, request.everyone, asked.allowed)
     hosts, most = len(asked.hosts), request.max_unavailable
     policy = Policy(
         canaries=canaries(request.canary, nodes, left),

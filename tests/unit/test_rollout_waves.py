@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass, NodeReport
 from gpunode.rollout.amount import AmountError, amount
 from gpunode.rollout.choice import CanaryError, canaries, sorted_out
@@ -200,6 +201,28 @@ def test_what_is_as_asked_and_what_no_run_can_mend_is_left_out_with_the_reason()
     }  # fmt: skip
     assert all(each.reason for each in left.values())
     assert sorted_out(REPORTS, everyone=True)[0] == ("good", "stale", "mendable")
+
+
+def test_a_node_that_merely_waits_for_what_the_settings_do_not_allow_is_no_canary_and_no_wave_s() -> None:
+    boots = report("boots", FindingClass.OK, FindingClass.REBOOT_PENDING)
+    resets = NodeReport(
+        "resets",
+        (Finding("mig", FindingClass.RESTART_PENDING, "MIG instances of GPU 0", "", "", disturbs=Disturbance.reset),),
+    )
+    drifts = report("drifts", FindingClass.DRIFT, FindingClass.REBOOT_PENDING)
+    reports = (boots, resets, drifts)
+
+    def taken(level: Disturbance, everyone: bool = False) -> tuple[str, ...]:
+        return sorted_out(reports, everyone, dict.fromkeys(("boots", "resets", "drifts"), level))[0]
+
+    assert taken(Disturbance.restart) == taken(Disturbance.restart, everyone=True) == ("drifts",)
+    assert taken(Disturbance.reset) == ("resets", "drifts")
+    assert taken(Disturbance.reboot) == ("boots", "resets", "drifts")
+    nodes, left = sorted_out(reports, False, {"boots": Disturbance.restart})
+    assert left["boots"].finding_class is FindingClass.REBOOT_PENDING and nodes == ("resets", "drifts")
+    assert "disruption.allow is restart" in left["boots"].reason
+    with pytest.raises(CanaryError, match="boots cannot go first: reboot pending"):
+        canaries("boots", nodes, left)
 
 
 @pytest.mark.parametrize(
