@@ -9,6 +9,7 @@ from facts.families.dnf import DRIVER_PACKAGES
 from facts.families.zypper import DRIVER_PACKAGES as ZYPPER_DRIVER_PACKAGES
 from gpunode.driver import DriverState as Reading
 from gpunode.driver import parse_driver
+from gpunode.reboot import RECORD
 
 
 class Driver(NodeFact[Reading]):
@@ -36,6 +37,9 @@ of_driver | awk '{{print "package=" $2 " " $3; if ($1 == "hold") print "held=" $
 of_driver | awk '{{print "package=" $2 " " $3; if ($1 == "hold") print "held=" $2}}'
 """,
         )
+        + f"""
+[ -f {RECORD} ] && echo "attempt=$(head -n 1 {RECORD})"
+"""
         + r"""
 for module in nvidia nvidia-current nvidia-current-open; do
   version=$(modinfo -F version "$module") && {

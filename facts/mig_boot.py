@@ -5,6 +5,7 @@ from __future__ import annotations
 from facts.base import NodeFact
 from gpunode.mig.boot import NAME, RECORD, SCRIPT, UNIT, parse_mig_boot
 from gpunode.mig.boot import MigBoot as Reading
+from gpunode.reboot import RECORD as REBOOTS
 
 
 class MigBoot(NodeFact[Reading]):
@@ -16,6 +17,7 @@ for file in {UNIT} {SCRIPT}; do
 done
 [ ! -f {RECORD} ] || echo "record=$(base64 -w0 {RECORD})"
 [ ! -f {RECORD} ] || [ -s {RECORD} ] || echo empty=yes
+[ ! -f {REBOOTS} ] || echo "attempt=$(head -n 1 {REBOOTS})"
 systemctl show {NAME} -p UnitFileState -p ActiveState | sed 's/^UnitFileState=/enabled=/; s/^ActiveState=/active=/'
 """
     parse = staticmethod(parse_mig_boot)

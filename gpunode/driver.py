@@ -36,6 +36,7 @@ class DriverState(Reading):
     `nouveau_loaded`: nouveau has the GPUs, and gives them up at a boot alone.
     `services` are those of fabric manager and the persistence daemon whose units are installed.
     `waits_for_kernel`: only this kernel, which boots next, has a module, and it is its version that is told.
+    `booted_for`: what gpunode last booted the node for, of which no run has seen yet whether it helped.
     `parameters` are (name without NVreg_, value) that the loaded module goes by, where it tells.
     """
 
@@ -55,6 +56,7 @@ class DriverState(Reading):
     waits_for_kernel: str | None = None
     parameters: tuple[tuple[str, str], ...] = ()
     dkms: bool = False
+    booted_for: str | None = None
 
     @property
     def module_flavour(self) -> str | None:
@@ -189,4 +191,5 @@ def parse_driver(lines: list[str]) -> DriverState:
         parameters=tuple((name, value) for name, _, value in parameters),
         # Where there is no driver yet, or any more, whatever DKMS has.
         dkms=bool(sources & versions if versions else sources),
+        booted_for=found.get("attempt", "").partition(" ")[0] or None,
     )

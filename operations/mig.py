@@ -35,6 +35,8 @@ from operations.script import script_command
 from operations.toolkit import OWN_SPECIFICATION
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
+# For what the node is booted, before the digest of what is asked.
+BOOTED = "mig/"
 TRANSACTION = Transaction(
     name="mig",
     shared=FUNCTIONS
@@ -179,6 +181,9 @@ def layout(
         host.noop("MIG waits for the boot into the driver on disk")
         return
     wanted = _targets(asked, gpus)
+    if (boot.booted_for or "").startswith(BOOTED) and not any(each.waits for each in wanted):
+        # It helped, and the run that asked for it did not live to see that.
+        yield script_command(FORGET, record=REBOOTS)
     yield from _change(wanted, asked, allowed, boot, drain)
     # Where instances may stand is known of some GPUs only when their mode is on: they take a second transaction.
     if any(each.learns for each in wanted):
@@ -187,7 +192,7 @@ def layout(
             boot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
             yield from _change(wanted, asked, allowed, boot, drain)
     if allowed == "reboot" and any(each.waits for each in _targets(asked, gpus)):
-        yield from new_boot(f"mig/{target_digest(*(each.goal for each in wanted))[:16]}", timeout, drain=drain)
+        yield from new_boot(f"{BOOTED}{target_digest(*(each.goal for each in wanted))[:16]}", timeout, drain=drain)
         if waiting := [each for each in _targets(asked, gpus) if not each.is_reached]:
             said = "; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in waiting)
             raise OperationRefused(

@@ -20,7 +20,8 @@ RECORD = "/var/lib/gpunode/mig/layout"
 class MigBoot(Reading):
     """Hold (path, SHA-256) of unit and script, the record's lines (None: there is no record), and the unit's state.
 
-    `readable` is False where the record holds what is no layout.
+    `readable` is False where the record holds what is no layout. `booted_for` is what gpunode last booted the node for,
+    of which no run has seen yet whether it helped.
     """
 
     files: tuple[tuple[str, str], ...] = ()
@@ -28,6 +29,7 @@ class MigBoot(Reading):
     readable: bool = True
     enabled: bool = False
     failed: bool = False
+    booted_for: str | None = None
 
     @property
     def is_there(self) -> bool:
@@ -53,4 +55,5 @@ def parse_mig_boot(lines: list[str]) -> MigBoot:
         readable=text is None or lines_there is not None,
         enabled=starts_at_boot(found.get("enabled")),
         failed=found.get("active") == "failed",
+        booted_for=found.get("attempt", "").partition(" ")[0] or None,
     )

@@ -18,9 +18,10 @@ from facts.transaction import TransactionJournal
 from gpunode.disturbance import Disturbance
 from gpunode.docker.state import Docker
 from gpunode.findings import FindingClass
-from gpunode.mig.boot import MigBoot
+from gpunode.mig.boot import MigBoot, parse_mig_boot
 from gpunode.mig.state import DISABLED, ENABLED, Mig, MigGpu
 from gpunode.reading import Unknown
+from gpunode.reboot import RECORD as REBOOTS
 from gpunode.settings import settings_from
 from gpunode.transaction import Journal
 from gpunode.verify.mig import mig as judged
@@ -124,6 +125,16 @@ def test_a_mode_that_waits_for_a_boot_gets_one_where_that_is_allowed(ask: Ask) -
     assert "the node has rebooted, and still there is to do: GPU 0: turn MIG on" in ask.host.refusals[0]
     ask(gpu(0, ENABLED, *MIXED), allowed="reboot")
     assert len(boots) == 1
+
+
+def test_the_record_of_a_boot_that_brought_the_mode_goes_with_the_next_run(ask: Ask) -> None:
+    there = gpu(0, ENABLED, *MIXED)
+    (command,) = ask(there, boot=replace(SETTLED, booted_for="mig/0123"))
+    assert "rm -f" in command and REBOOTS in command
+    assert ask(there, boot=replace(SETTLED, booted_for="580.95.05/open")) == []
+    # What still waits was not helped by it.
+    assert ask(gpu(0, DISABLED, pending=ENABLED), boot=replace(SETTLED, booted_for="mig/0123"))[0].count(REBOOTS) == 0
+    assert parse_mig_boot(["active=active", "attempt=mig/0123 aaaa 5000000"]).booted_for == "mig/0123"
 
 
 def test_a_target_that_was_proven_not_to_work_is_not_tried_again(ask: Ask) -> None:

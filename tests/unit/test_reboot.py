@@ -23,6 +23,7 @@ from facts.driver import Driver as DriverFact
 from facts.node import Node as NodeFact
 from facts.reboot import RunningBoot as RunningBootFact
 from gpunode.boot import Boot, Kernel
+from gpunode.driver import parse_driver
 from gpunode.node import Node
 from gpunode.pci import PciGpus
 from gpunode.probe_output import END
@@ -305,6 +306,20 @@ def test_a_node_that_needs_no_reboot_gets_none(host: RebootingHost) -> None:
     assert (carried_out(host), host.refusals) == ([], [])
     host.readings[DriverFact] = replace(GOOD.driver, loaded_version=None)
     assert (carried_out(host), host.refusals) == ([], [])
+
+
+def test_the_record_of_a_reboot_that_helped_goes_with_the_next_run_where_the_one_that_asked_did_not_see_it(
+    host: RebootingHost,
+) -> None:
+    helped = replace(GOOD.driver, booted_for=target(GOOD.driver))
+    host.readings[DriverFact] = helped
+    (command,) = carried_out(host)
+    assert "rm -f" in command and RECORD in command and not host.refusals
+    # For something else, or where the driver is not loaded: nobody knows that it helped.
+    for other in (replace(helped, booted_for="mig/0123"), replace(helped, loaded_version=None)):
+        host.readings[DriverFact] = other
+        assert carried_out(host) == []
+    assert parse_driver([f"attempt={OLD.attempt('580.95.05/open')}"]).booted_for == "580.95.05/open"
 
 
 def test_a_reboot_that_is_not_allowed_is_pending_and_the_node_goes_on(host: RebootingHost) -> None:
