@@ -5,6 +5,7 @@ SIMULATED: apt, dpkg, modprobe and NVIDIA's uninstaller (simulated_dpkg.py).
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -173,11 +174,41 @@ def test_a_driver_that_was_removed_and_is_loaded_is_booted_out_of_whatever_the_n
     assert reboot._difference(NONE, {}, absent=True) == ""
 
 
-@pytest.mark.pure
+# The package manager in the manner of each, SIMULATED: what it prints when it is asked, and what it is told.
+MANAGERS = {
+    "apt": (
+        "apt-get",
+        'case "$*" in *autoremove*) printf "Reading package lists...\\nRemv dkms [3.0]\\nRemv gcc [12] []\\n";; esac',
+        "purge dkms gcc",
+    ),
+    "dnf": ("dnf", 'case "$*" in *"repoquery --unneeded"*) printf "gcc\\ndkms\\ngcc\\n";; esac', "remove dkms gcc"),
+    "zypper": (
+        "zypper",
+        'case "$*" in *"packages --unneeded"*) printf "%s\\n" "Loading repository data..." '
+        '"S | Repository | Name | Version | Arch" "--+--+--+--+--" "i | @System | dkms | 3.0 | noarch" '
+        '"i+ | @System | gcc  | 12 | x86_64" "v | base | other | 1 | x86_64";; esac',
+        "remove dkms gcc",
+    ),
+    "pacman": (
+        "pacman", 'case "$*" in "-Qdtq") printf "dkms\\ngcc\\n";; esac', "-R dkms gcc",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.simulated
 @pytest.mark.parametrize("family", FAMILIES)
-def test_each_family_tells_what_nobody_needs_any_more(family: str) -> None:
-    for name in ("unneeded", "remove_unneeded", "remove_driver", "forget", "driver_packages"):
-        assert f"\n{name}() " in f"\n{FAMILIES[family].functions}"
+def test_each_family_tells_what_nobody_needs_any_more_and_removes_just_that(family: str, tmp_path: Path) -> None:
+    program, answers, told = MANAGERS[family]
+    (tmp_path / program).write_text(f'#!/bin/sh\necho "$*" >> "$CALLS"\n{answers}\n')
+    (tmp_path / program).chmod(0o755)
+    text = f"{FAMILIES[family].functions}\nunneeded | sort\necho --\nremove_unneeded dkms gcc >&2"
+    done = subprocess.run(
+        ["sh", "-c", text], capture_output=True, text=True, timeout=60, check=False,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": f"{tmp_path}/calls"},
+    )  # fmt: skip
+    assert done.stdout.split() == ["dkms", "gcc", "--"], done.stderr
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls[-1].endswith(told), calls
 
 
 # --- the transaction -------------------------------------------------------------------------------------------------
@@ -243,6 +274,22 @@ def test_a_removal_that_dies_halfway_is_undone_with_holds_module_and_services(no
     assert (done.returncode, node.journal) == (1, "restored")
     assert (node.packages, node.loaded, node.enabled) == (before, OLD, "nvidia-persistenced"), done.stderr
     assert node.remove().returncode == 0
+
+
+@pytest.mark.simulated
+def test_a_loss_of_power_between_the_end_of_a_removal_and_its_last_word_brings_all_back(node: Machine) -> None:
+    before = node.packages
+    (node.state / "runfiles").mkdir()
+    (node.state / "runfiles/NVIDIA-Linux-x86_64-570.1.run").touch()
+    (node.state / "cut-before-done").touch()
+    done = node.remove()
+    assert (done.returncode, node.journal) == (-9, "began")
+    # What cannot be had back has not gone yet: it is of no use to the driver, and nobody could undo it.
+    assert set(node.packages) == {"dkms", "gcc", "old-tool"} and list((node.state / "runfiles").iterdir()) != []
+    done = node.run("undo")
+    assert (done.returncode, node.journal) == (0, "restored"), done.stderr
+    assert (node.packages, node.loaded, node.enabled) == (before, OLD, "nvidia-persistenced")
+    assert node.remove().returncode == 0 and set(node.packages) == {"old-tool"}
 
 
 @pytest.mark.simulated
