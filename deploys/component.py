@@ -79,7 +79,7 @@ def settings() -> Settings:
 def _asked() -> Settings | Refusal | Unknown:
     found = settings_from(host.data.dict())
     # The cluster is asked once in a run, and only where somebody leaves something to it.
-    return by_label(host.name, found, cluster_nodes(found.kubernetes)) if asks(found) else found
+    return by_label(host.name, found, cluster_nodes(found.kubernetes, found.proxy)) if asks(found) else found
 
 
 def everyone() -> Mapping[str, Settings]:

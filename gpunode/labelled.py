@@ -12,13 +12,15 @@ from typing import TypeVar
 
 from pyinfra.context import ctx_host
 
+from gpunode.device_plugin.cluster import Cluster
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.fleet import Answer, connected
 from gpunode.inventory import load_inventory
 from gpunode.mig.label import asks, by_label
 from gpunode.preflight.verdicts import Refusal
 from gpunode.reading import Reading, Unknown
-from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
+from gpunode.settings import Settings
+from gpunode.settings.kubernetes import LOCAL
 from operations.control_plane import nodes_by, runner
 
 T = TypeVar("T", bound=Reading)
@@ -29,7 +31,7 @@ def labelled(inventory_path: Path, answers: tuple[Answer[T], ...]) -> tuple[Answ
 
     A host whose label cannot be had has a `refusal`; where the cluster does not answer, its reading is Unknown.
     """
-    asking = next((answer.settings.kubernetes for answer in answers if asks(answer.settings)), None)
+    asking = next((answer.settings for answer in answers if asks(answer.settings)), None)
     return answers if asking is None else tuple(_labelled(answers, _nodes(inventory_path, asking)))
 
 
@@ -46,10 +48,11 @@ def _labelled(answers: tuple[Answer[T], ...], nodes: Mapping[str, ClusterNode] |
             yield replace(answer, reading=found, reason=found.reason)
 
 
-def _nodes(inventory_path: Path, kubernetes: KubernetesSettings) -> Mapping[str, ClusterNode] | Unknown:
+def _nodes(inventory_path: Path, asked: Settings) -> Mapping[str, ClusterNode] | Unknown:
+    kubernetes = asked.kubernetes
     if kubernetes.run_on == LOCAL:
-        return nodes_by(runner(kubernetes), kubernetes)
+        return nodes_by(Cluster(kubernetes, asked.proxy, runner(kubernetes)))
     inventory = load_inventory(inventory_path)
     there = inventory.get_host(kubernetes.run_on)
     with connected(inventory, [kubernetes.run_on]), ctx_host.use(there):
-        return nodes_by(runner(kubernetes), kubernetes)
+        return nodes_by(Cluster(kubernetes, asked.proxy, runner(kubernetes)))

@@ -12,38 +12,35 @@ from pyinfra import host
 from pyinfra.api import Host, QuoteString, State, StringCommand
 from pyinfra.api.exceptions import NoHostError
 
-from gpunode.device_plugin.nodes import ClusterNode, listing, parse_nodes
+from gpunode.device_plugin.cluster import Cluster, ClusterError
+from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.helm.commands import Command
 from gpunode.helm.session import Output, Run
 from gpunode.reading import ParseError, Unknown
 from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
+from gpunode.settings.proxy import ProxySettings
 
 # Any host's operation may be the first that asks.
 _CONNECTING = BoundedSemaphore(1)
 # Of each run, what the cluster said of its nodes when the first host asked.
 _listed: WeakKeyDictionary[State, Mapping[str, ClusterNode] | Unknown] = WeakKeyDictionary()
 _listing = BoundedSemaphore(1)
-_LISTING_SECONDS = 60
 
 
-def cluster_nodes(kubernetes: KubernetesSettings) -> Mapping[str, ClusterNode] | Unknown:
+def cluster_nodes(kubernetes: KubernetesSettings, proxy: ProxySettings) -> Mapping[str, ClusterNode] | Unknown:
     """Return name -> node of the whole cluster, asked once in a run, however many hosts want to know."""
     with _listing:
         if host.state not in _listed:
-            _listed[host.state] = nodes_by(runner(kubernetes), kubernetes)
+            _listed[host.state] = nodes_by(Cluster(kubernetes, proxy, runner(kubernetes)))
         return _listed[host.state]
 
 
-def nodes_by(run: Run, kubernetes: KubernetesSettings) -> Mapping[str, ClusterNode] | Unknown:
-    """Return name -> node of the whole cluster, by whatever runs kubectl; Unknown says why it does not answer."""
-    output = run(Command(listing(kubernetes), {}, _LISTING_SECONDS))
-    if output.status != 0:
-        said = " ".join((output.err.strip() or output.out.strip() or "no message").split())[:300]
-        return Unknown(f"the cluster does not tell its nodes (kubectl, exit code {output.status}): {said}")
+def nodes_by(cluster: Cluster) -> Mapping[str, ClusterNode] | Unknown:
+    """Return name -> node of the whole cluster; Unknown says why it does not answer."""
     try:
-        return parse_nodes(output.out)
-    except ParseError as error:
-        return Unknown(str(error))
+        return cluster.nodes()
+    except (ClusterError, ParseError) as error:
+        return Unknown(f"the cluster does not tell its nodes: {' '.join(str(error).split())[:500]}")
 
 
 def runner(kubernetes: KubernetesSettings) -> Run:

@@ -65,7 +65,12 @@ def labels_of_failed(settings: Settings, labels: Mapping[str, str], annotation: 
     asked for, its state says that it failed.
     """
     kept = {name: labels[name] for name in owned(annotation) if name in labels}
-    return kept | _of_mig(settings, "failed") if wanted_labels(settings) else kept
+    if not wanted_labels(settings):
+        return kept
+    # By the settings of the inventory, where no label has been looked up.
+    if settings.mig.config_from_label and labels.get(MIG_CONFIG):
+        return {**kept, MIG_STATE: "failed"}
+    return kept | _of_mig(settings, "failed")
 
 
 # The chart's DaemonSets go where PRESENT is: a node of another way has it not.

@@ -166,6 +166,23 @@ def test_a_node_that_fails_keeps_its_labels_and_its_mig_state_says_so(
     }  # fmt: skip
 
 
+def test_a_mig_configuration_that_people_label_stays_theirs_and_a_failed_node_s_state_says_so(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    state = cluster.state()
+    metadata = state["nodes"]["gpu-1"]["metadata"]
+    metadata["labels"] |= {MIG_CONFIG: "all-balanced"}
+    # gpunode set it, until the settings left it to people.
+    metadata["annotations"] = {"gpunode/labels": json.dumps([MIG_CONFIG])}
+    cluster.write(nodes=state["nodes"])
+    mig, sharing = {"config_from_label": True}, {"mig_strategy": "mixed"}
+    hosts = {**two(cluster), "gpu-1": data(cluster, "gpu-1", mig=mig, sharing=sharing, x_fails=True)}
+    assert run(tmp_path, hosts).failed == ["gpu-1"]
+    assert cluster.labels("gpu-1") == {MIG_CONFIG: "all-balanced", MIG_STATE: "failed"}
+    annotations = cluster.state()["nodes"]["gpu-1"]["metadata"]["annotations"]
+    assert json.loads(annotations["gpunode/labels"]) == [MIG_STATE]
+
+
 def test_hosts_that_limit_leaves_out_keep_their_labels_and_their_configuration(
     cluster: SimulatedCluster, tmp_path: Path
 ) -> None:

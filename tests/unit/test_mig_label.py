@@ -14,7 +14,15 @@ import deploys.component
 import gpunode.labelled
 from facts.machine import Machine as MachineFact
 from gpunode.cli.plan import _of
-from gpunode.device_plugin.labels import MIG_CONFIG, MIG_STATE, OURS, given_up, label_change, wanted_labels
+from gpunode.device_plugin.labels import (
+    MIG_CONFIG,
+    MIG_STATE,
+    OURS,
+    given_up,
+    label_change,
+    labels_of_failed,
+    wanted_labels,
+)
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.drift import contained_report
 from gpunode.findings import FindingClass
@@ -48,6 +56,9 @@ def _node(name: str, **labels: str) -> ClusterNode:
 
 def _labelled(value: str, **data: Any) -> Settings | Refusal | Unknown:
     return by_label("gpu-1", settings_from(_data(**data)), {"gpu-1": _node("gpu-1", **{MIG_CONFIG: value})})
+
+
+ASKED = "get nodes --output json --request-timeout 30s"
 
 
 class Kubectl:
@@ -157,12 +168,22 @@ def test_people_s_label_is_none_of_gpunode_s_and_its_state_is() -> None:
     assert given_up(settings_from({})) == () and OURS
 
 
+def test_a_node_that_failed_says_so_beside_people_s_label_and_not_where_there_is_none() -> None:
+    settings = settings_from(_data())
+    assert labels_of_failed(settings, {MIG_CONFIG: "all-balanced"}, None) == {MIG_STATE: "failed"}
+    assert labels_of_failed(settings, {}, None) == {}
+    # As the run has them, which has looked the label up.
+    found = _labelled("all-balanced")
+    assert isinstance(found, Settings)
+    assert labels_of_failed(found, {MIG_CONFIG: "all-balanced"}, None) == {MIG_STATE: "failed"}
+
+
 def test_a_run_asks_the_cluster_once_for_all_its_hosts(kubectl: Kubectl, patched: Any) -> None:
     kubectl.prints(**{"gpu-1": "all-balanced", "gpu-2": "all-disabled", "gpu-3": None})
     run = _Run()
     found = {name: patched(name, kubectl.data(), run) for name in ("gpu-1", "gpu-2", "gpu-3")}
     assert [each.mig.config for each in found.values()] == ["all-balanced", "all-disabled", None]
-    assert kubectl.asked == ["get nodes --output json"]
+    assert kubectl.asked == [ASKED]
     # The next run asks again.
     kubectl.prints(**{"gpu-1": "all-disabled"})
     assert patched("gpu-1", kubectl.data(), _Run()).mig.config == "all-disabled"
@@ -187,7 +208,7 @@ def test_a_run_is_refused_with_the_reason_where_the_cluster_does_not_tell(
     patched.refused = True
     said = patched("gpu-1", kubectl.data(), _Run())
     wanted = {
-        "silent": "does not tell its nodes (kubectl, exit code 1): The connection to the server was refused",
+        "silent": "the cluster does not tell its nodes: kubectl get nodes",
         "no nodes": "kubectl's answer is no list of nodes",
         "not there": "the cluster has no node gpu-1",
     }[way]
@@ -200,7 +221,7 @@ def test_drift_and_plan_judge_by_the_label(kubectl: Kubectl, tmp_path: Path) -> 
     settings = settings_from(kubectl.data())
     answers = tuple(Answer[Node](name, settings, GOOD, None) for name in ("gpu-1", "gpu-2", "gpu-3"))
     first, second, third = labelled(tmp_path / "unread.py", answers)
-    assert kubectl.asked == ["get nodes --output json"]
+    assert kubectl.asked == [ASKED]
     assert first.settings.mig.config == "all-balanced" and first.refusal is None
     for each, said in ((second, "'nonsense'"), (third, "no node gpu-3")):
         (finding,) = contained_report(each).findings
@@ -231,7 +252,7 @@ def test_the_cluster_is_asked_by_its_control_plane_host_where_that_runs_kubectl(
     for module in (gpunode.labelled, control_plane):
         monkeypatch.setattr(module, "LOCAL", "elsewhere")
     (found,) = labelled(inventory, (Answer("gpu-1", settings_from(kubectl.data()), GOOD, None),))
-    assert found.settings.mig.config == "all-balanced" and kubectl.asked == ["get nodes --output json"]
+    assert found.settings.mig.config == "all-balanced" and kubectl.asked == [ASKED]
 
 
 class _Run:
