@@ -6,6 +6,7 @@ each GPU, with 8 compute instances for each of them.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -33,6 +34,15 @@ def instance_of(gpu: SimulatedGpu, number: int) -> int | None:
 
 def publish(machine: Machine, gpu: SimulatedGpu, instances: Iterable[Mapping[str, Any]]) -> None:
     """Show the capabilities of a GPU's instances (id, and compute: each with an id), and no others of that GPU."""
+    # The driver knows no umask of whoever calls nvidia-smi: everybody may look these up.
+    before = os.umask(0o022)
+    try:
+        _publish(machine, gpu, instances)
+    finally:
+        os.umask(before)
+
+
+def _publish(machine: Machine, gpu: SimulatedGpu, instances: Iterable[Mapping[str, Any]]) -> None:
     wanted = {}
     for row in instances:
         wanted[f"gi{row['id']}"] = minor(gpu, row["id"])

@@ -158,6 +158,7 @@ def test_who_uses_an_instance_that_is_to_go_is_named_and_one_that_stays_is_left_
     hold = "systemd-run --quiet --uid=nobody --unit={} gpunode-lab-hold 0 --name {} --instance {}; sleep 1"
     on(node, hold.format("serving", "serving", numbers["3g.40gb"]))
     on(node, hold.format("notebook", "notebook", numbers["1g.10gb"]))
+    assert on(node, "systemctl is-active serving notebook").split() == ["active", "active"]
     run = mig.run("wider")
     assert run.code != 0 and "(notebook) of nobody, unit notebook.service" in run.printed, run.printed
     assert "(serving)" not in run.printed and devices(node) == before

@@ -230,8 +230,12 @@ def test_each_instance_has_a_capability_and_a_device_for_as_long_as_it_is_there(
     def shown() -> dict[str, str]:
         return {str(file.parent.relative_to(folder)): file.read_text().split()[1] for file in folder.rglob("access")}
 
+    # As a transaction of gpunode's has it.
+    before = os.umask(0o077)
     assert smi(machine, "mig -i 0 -cgi 9:4,9:0 -C")[1] == 0
     assert smi(machine, "mig -i 1 -cgi 0:0")[1] == 0
+    os.umask(before)
+    assert machine.path("/dev/nvidia-caps").stat().st_mode & 0o777 == 0o755
     assert shown() == {
         "gpu0/mig/gi1": "12", "gpu0/mig/gi1/ci0": "13", "gpu0/mig/gi2": "21", "gpu0/mig/gi2/ci0": "22",
         "gpu1/mig/gi0": "138",
