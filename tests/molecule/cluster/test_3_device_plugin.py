@@ -1,0 +1,116 @@
+"""The plugin's labels, the verdict on the cluster and drift, on the cluster that test_2_sharing.py leaves behind.
+
+API server, helm and kubectl are real; GPUs, kubelets and the device plugin are SIMULATED. The tests follow each other.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.kubernetes_programs import programs
+from tests.molecule.cluster.releases import CHART
+from tests.molecule.cluster.test_2_sharing import ALONE, NAMESPACE, NODES, OFFERED, Life
+from tests.molecule.conftest import Run, command, inventory_with
+
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
+
+CONFIG, PRESENT = "nvidia.com/device-plugin.config", "nvidia.com/gpu.present"
+VERDICT = "deploys/verify_cluster.py"
+VECTOR_ADD: dict[str, Any] = {"verify": {"vector_add": "registry.invalid/samples:vectoradd"}}
+
+
+@pytest.fixture
+def life(kubeconfig: Path, tmp_path: Path) -> Life:
+    """Return the life of the cluster so far, which begins here where this file runs alone."""
+    found = Life(kubeconfig, tmp_path)
+    assert found.offered("gpu-1") == OFFERED["gpu-1"], "run test_2_sharing.py first"
+    return found
+
+
+def _labels(life: Life, name: str) -> dict[str, str]:
+    found = life.node(name)["metadata"]["labels"]
+    return {label: value for label, value in found.items() if label.startswith("nvidia.com/")}
+
+
+def _wrong(run: Run) -> set[tuple[str, str]]:
+    """Return node and what drift says is not as asked."""
+    return {(name, each["what"]) for name, every in run.findings.items() for each in every if each["class"] != "ok"}
+
+
+def _inventory(life: Life, timeout: int = 120, **gpu_2: Any) -> str:
+    """Return the inventory of the life so far, where one node may have other settings."""
+    found = programs(3)
+    kubernetes = {
+        "enabled": True, "kubeconfig": str(life.kubeconfig), "helm": str(found / "helm"),
+        "kubectl": str(found / "kubectl"), "timeout": timeout,
+    }  # fmt: skip
+    both: dict[str, object] = {"kubernetes": kubernetes, "device_plugin": {"chart": str(CHART)}}
+    return inventory_with(
+        life.folder, {"gpu-1": {**both, **NODES["gpu-1"]}, "gpu-2": {**both, **NODES["gpu-2"], **gpu_2}}
+    )
+
+
+def _run(inventory: str, deploy: str, *options: str) -> Run:
+    return command("pyinfra", "-y", "--json", *options, inventory, deploy)
+
+
+def _drift(inventory: str) -> Run:
+    return command("gpunode", "drift", "--json", inventory)
+
+
+def test_drift_finds_nodes_and_cluster_as_asked(life: Life) -> None:
+    run = _drift(_inventory(life))
+    assert (run.code, _wrong(run)) == (0, set()), run.printed[-2000:]
+    what = {each["what"] for each in run.findings["gpu-1"] if each["component"] == "device_plugin"}
+    assert {"allocatable nvidia.com/gpu.shared", f"label {CONFIG}", f"helm release {NAMESPACE}/nvdp"} <= what
+
+
+def test_vectors_are_added_on_each_node_and_no_pod_stays(life: Life) -> None:
+    run = _run(_inventory(life, **VECTOR_ADD), VERDICT)
+    assert (run.code, run.operations("success")) == (0, {}), run.printed[-2000:]
+    assert "gpunode-vector-add" not in life.release().kubectl("get", "pods", "--namespace", NAMESPACE)
+
+
+def test_a_label_changed_by_hand_fails_the_verdict_with_the_plugins_log_and_is_healed(life: Life) -> None:
+    life.release().kubectl("label", "node", "gpu-2", f"{CONFIG}=no-such-entry", "--overwrite")
+    life.wait_for({"gpu-2": {}})
+    run = _drift(_inventory(life))
+    assert run.code == 2
+    assert {("gpu-2", f"label {CONFIG}"), ("gpu-2", "allocatable nvidia.com/mig-1g.10gb")} <= _wrong(run)
+    run = _run(_inventory(life, timeout=10), VERDICT)
+    assert run.code == 1 and run.payload["results"]["failed_hosts"] == ["gpu-2"]
+    assert f"label {CONFIG} is no-such-entry, wanted mig-mixed" in run.printed and " said: " in run.printed
+    assert _run(_inventory(life), ALONE).operations("success") == {"Label the node in the cluster": ["gpu-2"]}
+    life.wait_for(OFFERED)
+
+
+def test_hosts_that_limit_leaves_out_keep_their_configuration_and_labels(life: Life) -> None:
+    before = life.state()
+    run = _run(_inventory(life), ALONE, "--limit", "gpu-2")
+    assert (run.code, run.operations("success")) == (0, {}), run.printed[-2000:]
+    assert life.state() == before
+
+
+def test_a_node_that_is_not_the_plugins_any_more_loses_its_labels_and_gets_them_again(life: Life) -> None:
+    run = _run(_inventory(life, device_plugin={"chart": str(CHART), "way": "none"}), ALONE)
+    assert run.code == 0, run.printed[-2000:]
+    assert _labels(life, "gpu-2") == {} and PRESENT in _labels(life, "gpu-1")
+    run = _run(_inventory(life), ALONE)
+    assert run.code == 0, run.printed[-2000:]
+    assert _labels(life, "gpu-2")[CONFIG] == "mig-mixed"
+    life.wait_for(OFFERED)
+
+
+def test_a_cluster_that_does_not_answer_is_an_error_of_run_and_drift(life: Life, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    # On port 1 nobody listens.
+    nowhere.write_text(re.sub(r"(server: \S+):\d+", r"\g<1>:1", life.kubeconfig.read_text()))
+    life = Life(nowhere, tmp_path)
+    run = _run(_inventory(life), ALONE)
+    assert run.code == 1 and "look at kubernetes.kubeconfig" in run.printed and "Traceback" not in run.printed
+    run = _drift(_inventory(life))
+    assert run.code == 1 and _wrong(run) == {("gpu-1", "cluster"), ("gpu-2", "cluster")}
