@@ -323,6 +323,8 @@ def test_nothing_but_our_own_cordon_is_ever_lifted(cordon: Cordon) -> None:
     lifts = patch is not None and "spec" in patch
     assert lifts == cordon.is_ours
     assert not (cordon.unschedulable and (cordon.note is None or cordon.set_by_others) and lifts)
+    # Also where an API server tells nobody who set what.
+    assert not lifts or (cordon.note is not None and cordon.note.cordon == "gpunode")
 
 
 @given(held, st.text())
