@@ -22,6 +22,8 @@ CONTAINERD = "Configure containerd: default runtime nvidia"
 DOCKER = "Configure docker: default runtime nvidia"
 CDI = "Keep a CDI specification of the loaded driver"
 TOOLKIT = "Install NVIDIA container toolkit 1.17.8"
+# apt holds a package no more that it was told to change all the same.
+MOVED = ("Let go of the toolkit's packages where they are to move", TOOLKIT, "Hold the container toolkit")
 CUDA = "Install CUDA toolkit 12.9"
 CUDA_KEY, TOOLKIT_KEY = "Trust the cuda repository", "Trust the toolkit repository"
 MPS = "Run the MPS control daemon"
@@ -70,13 +72,13 @@ CONTAINERS = {
     # The toolkit's packages and its own files.
     "toolkit: all packages downgraded": Way(
         _SIX["a package downgraded"].harm.replace("install", "install --allow-change-held-packages", 1),
-        drifts("toolkit: nvidia-container-toolkit"),
-        (TOOLKIT,),
+        drifts("toolkit: nvidia-container-toolkit", "toolkit: held packages"),
+        MOVED,
     ),
     "toolkit: one library upgraded alone": Way(
         "apt-get install --allow-change-held-packages -q -y libnvidia-container1=1.18.0-1",
-        drifts("toolkit: packages"),
-        (TOOLKIT,),
+        drifts("toolkit: packages", "toolkit: held packages"),
+        MOVED,
     ),
     "toolkit: no longer held": Way(
         "apt-mark unhold libnvidia-container1", drifts("toolkit: held packages"), ("Hold the container toolkit",)

@@ -1,8 +1,8 @@
 """A page of docs/ as steps: commands with the exit status that the page tells, what they print, settings entered.
 
 In the pages: a block `sh` is run, by bash that stops at the first failure; `sh exits N` ends with that status. A block
-`text` that follows holds what must stand in its output, line by line. A block `python FILE` is added to that file of
-the checkout. Blocks of other languages are not looked at.
+`text` that follows holds what must stand in its output, line by line. A block `python FILE` or `yaml FILE` is
+added to that file of the checkout, or makes it. Blocks of other languages are not looked at.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def steps(page: str) -> list[Command | Entry]:
         elif kind == "text":
             assert found and isinstance(found[-1], Command), f"{page}: output follows no command: {text}"
             found[-1].printed.extend(line.strip() for line in text.splitlines() if line.strip())
-        elif kind == "python" and argument:
+        elif kind in ("python", "yaml") and argument:
             found.append(Entry(argument, text))
     return found
 
@@ -55,7 +55,7 @@ def followed(step: Command | Entry, copy: Path, environment: dict[str, str]) -> 
     """Do one step in the copy; return what is not as the page tells, None where all is."""
     if isinstance(step, Entry):
         path = copy / step.file
-        path.write_text(f"{path.read_text()}\n{step.text}")
+        path.write_text(f"{path.read_text()}\n{step.text}" if path.exists() else step.text)
         return None
     done = subprocess.run(
         ["bash", "-eo", "pipefail", "-c", step.text],
