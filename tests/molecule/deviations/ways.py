@@ -46,6 +46,12 @@ class Way:
     restarts: tuple[str, ...] = ()
     dry: tuple[str, ...] | None = None
 
+    @property
+    def would_change(self) -> tuple[str, ...]:
+        """Return what `--dry` names: the verdict, too, which fails on drift, though not on what is pending."""
+        verdict = ("Verify the node",) if "drift" in self.findings.values() else ()
+        return (*verdict, *(self.dry or self.repairs))
+
 
 def drifts(*what: str) -> dict[str, str]:
     """Return findings that are all drift."""
@@ -122,7 +128,7 @@ CONTAINERS = {
         ("containerd.service",),
     ),
     "containerd: the CRI plugin switched off": Way(
-        f"sed -i '1i disabled_plugins = [\"cri\"]' {CONFIG}; systemctl restart containerd",
+        f"sed -i -e '1i disabled_plugins = [\"cri\"]' -e '/^disabled_plugins/d' {CONFIG}; systemctl restart containerd",
         drifts("containerd: CRI plugin"),
         (CONTAINERD,),
         ("containerd.service",),
@@ -146,7 +152,8 @@ CONTAINERS = {
     # docker.
     "docker: stopped": Way(
         "systemctl stop docker.socket docker",
-        drifts("docker: service"),
+        # What else is asked of it, only the daemon itself tells.
+        drifts("docker: service", "docker: default runtime", "docker: cgroup driver", "docker: runtime nvidia"),
         ("Run docker, now and at boot",),
         ("docker.service",),
     ),
