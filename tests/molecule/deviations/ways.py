@@ -187,6 +187,8 @@ CONTAINERS = {
         "apt-get remove -q -y cuda-toolkit-12-9",
         drifts("cuda: toolkit", "cuda: /usr/local/cuda", "cuda: nvcc"),
         (CUDA,),
+        # Its package brings the link.
+        dry=(CUDA, "Point /usr/local/cuda at 12.9"),
     ),
     # Repositories and their keys.
     "repositories: a key replaced": Way(
