@@ -60,7 +60,7 @@ def _changed(run: Run) -> dict[str, set[str]]:
 
 def _name(row: dict[str, Any]) -> str:
     """Return an operation's name; where it has another one on other nodes, the one that heals there."""
-    names = [name.split(" | ")[-1] for name in row["names"]]
+    names = [str(name).split(" | ")[-1] for name in row["names"]]
     return next((name for name in names if name in HEALING), names[0])
 
 
