@@ -128,7 +128,8 @@ CONTAINERS = {
         ("containerd.service",),
     ),
     "containerd: the CRI plugin switched off": Way(
-        f"sed -i -e '1i disabled_plugins = [\"cri\"]' -e '/^disabled_plugins/d' {CONFIG}; systemctl restart containerd",
+        f"sed -i -e '1i disabled_plugins = [\"io.containerd.grpc.v1.cri\"]' -e '/^disabled_plugins/d' {CONFIG}\n"
+        "systemctl restart containerd",
         drifts("containerd: CRI plugin"),
         (CONTAINERD,),
         ("containerd.service",),
