@@ -25,6 +25,8 @@ TOOLKIT = "Install NVIDIA container toolkit 1.17.8"
 # apt holds a package no more that it was told to change all the same.
 MOVED = ("Let go of the toolkit's packages where they are to move", TOOLKIT, "Hold the container toolkit")
 CUDA = "Install CUDA toolkit 12.9"
+# The first of them is for a node that the run has booted, which a dry run cannot know.
+LOADS = ("After a reboot, load the NVIDIA kernel modules", "Load the NVIDIA kernel module")
 CUDA_KEY, TOOLKIT_KEY = "Trust the cuda repository", "Trust the toolkit repository"
 MPS = "Run the MPS control daemon"
 MIG = "Divide the GPUs by MIG configuration mixed"
@@ -130,7 +132,13 @@ CONTAINERS = {
     "containerd: the CRI plugin switched off": Way(
         f"sed -i -e '1i disabled_plugins = [\"io.containerd.grpc.v1.cri\"]' -e '/^disabled_plugins/d' {CONFIG}\n"
         "systemctl restart containerd",
-        drifts("containerd: CRI plugin"),
+        # The merged configuration then has nothing of it.
+        drifts(
+            "containerd: CRI plugin",
+            "containerd: default runtime",
+            "containerd: SystemdCgroup of runc",
+            "containerd: SystemdCgroup of nvidia",
+        ),
         (CONTAINERD,),
         ("containerd.service",),
     ),
@@ -208,10 +216,11 @@ CONTAINERS = {
     "driver: not loaded": Way(
         "rmmod nvidia_uvm; rmmod nvidia",
         drifts("driver: loaded module", "driver: GPUs by nvidia-smi"),
-        ("After a reboot, load the NVIDIA kernel modules",),
+        ("Load the NVIDIA kernel module",),
+        dry=LOADS,
     ),
     "driver: nvidia_uvm alone not loaded": Way(
-        "rmmod nvidia_uvm", drifts("driver: nvidia_uvm"), ("After a reboot, load the NVIDIA kernel modules",)
+        "rmmod nvidia_uvm", drifts("driver: nvidia_uvm"), ("Load the NVIDIA kernel module",), dry=LOADS
     ),
     "driver: no longer held": Way("apt-mark unhold nvidia-open", drifts("driver: held"), ("Hold the NVIDIA driver",)),
     "driver: persistence daemon stopped": Way(
