@@ -189,8 +189,9 @@ still_missing() {
 }
 create() {
   profile=${1%%:*}; start=${1#*:}; start=${start%%=*}; sizes=${1#*=}; whole=${profile%%g*}
-  # What a loss of power left without its compute instances gets them, where nothing may be destroyed.
-  stands=$(printf '%s\n' "$found" | awk -v place="${1%%=*}=" 'index($2, place) == 1 {print; exit}')
+  # What a loss of power left without its compute instances gets them where nothing may be destroyed; else it is gone.
+  stands=''; place="${1%%=*}="
+  [ -z "${keep:-}" ] || stands=$(printf '%s\n' "$found" | awk -v place="$place" 'index($2, place) == 1 {print; exit}')
   if [ -n "$stands" ]; then
     sizes=$(still_missing "$sizes" "${stands#*=}") || {
       fails "GPU $gpu: $profile:$start has compute instances ${stands#*=}, and ${1#*=} are to be there"; return 1; }

@@ -22,7 +22,7 @@ SIDE_BY_SIDE = int(os.environ.get("GPUNODE_TEST_SIDE_BY_SIDE") or os.cpu_count()
 # Above what any of them takes beside others; a scenario that hangs is to end before the job does.
 SECONDS = 9000 if os.environ.get("GPUNODE_TEST_ALL") == "1" else 3000
 # They begin first, so that none of them is left over, alone, at the end.
-LONGEST = ("interruption", "runfile", "mig", "docker", "dnf", "default", "dkms", "deviations", "apt_cuda")
+LONGEST = ("cluster", "interruption", "runfile", "mig", "docker", "dnf", "default", "dkms", "deviations", "apt_cuda")
 # As timeout(1) has it.
 _TIMED_OUT = 124
 

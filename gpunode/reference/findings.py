@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from gpunode.findings import ExitCode, FindingClass
@@ -16,7 +17,8 @@ from gpunode.verify.subject import Subject
 
 _GPUNODE = Path(__file__).resolve().parent.parent
 _JUDGES = (
-    *(_GPUNODE / name for name in ("drift.py", "health.py", "drain/judgement.py")),
+    *(_GPUNODE / name for name in ("drift.py", "health.py", "drain/judgement.py", "drift_cluster.py")),
+    _GPUNODE / "device_plugin" / "verdict.py",
     *sorted((_GPUNODE / "verify").glob("*.py")),
 )
 # Function -> the names of its arguments, in order.
@@ -50,7 +52,7 @@ class _Names(ast.NodeVisitor):
     """Collect what names are set to, in a function or a module: the last word on each."""
 
     def __init__(self, *trees: ast.AST) -> None:
-        self.values: dict[str, ast.expr] = {"RUN": ast.Constant(RUN)}
+        self.values: dict[str, ast.expr] = {}
         for tree in trees:
             self.visit(tree)
 
@@ -58,6 +60,11 @@ class _Names(ast.NodeVisitor):
         for target in node.targets:
             if isinstance(target, ast.Name):
                 self.values[target.id] = node.value
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        for name in (each.name for each in node.names):
+            if name.isupper() and isinstance(value := getattr(import_module(node.module or ""), name), str):
+                self.values[name] = ast.Constant(value)
 
 
 def _text(value: ast.expr | None, names: dict[str, ast.expr]) -> str:
@@ -106,7 +113,7 @@ def _one_of(table: ast.expr, key: ast.expr, names: dict[str, ast.expr]) -> str:
 def rows(path: Path) -> Iterator[Row]:
     """Yield what a module's judges may find."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    module = _Names(*(node for node in tree.body if isinstance(node, ast.Assign))).values
+    module = _Names(*(node for node in tree.body if isinstance(node, ast.Assign | ast.ImportFrom))).values
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
         names = {**module, **_Names(function).values}
         for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
