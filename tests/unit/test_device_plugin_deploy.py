@@ -15,7 +15,7 @@ import pytest
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin import CONTRADICTIONS
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.builds]
 
 CHECKOUT = Path(__file__).parents[2]
 CONFIG, PRESENT = "nvidia.com/device-plugin.config", "nvidia.com/gpu.present"
