@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyinfra.context import ctx_host
-
+from gpunode.control_plane import reached
 from gpunode.device_plugin.rollout import node_name
 from gpunode.drain.commands import Drain, drain_of
 from gpunode.drain.cordon import Cordon, parse_cordons
 from gpunode.drain.judgement import judged, unknown
 from gpunode.findings import Finding
-from gpunode.fleet import connected
-from gpunode.inventory import load_inventory
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
-from gpunode.settings.kubernetes import LOCAL
-from operations.control_plane import runner
 
 # Node -> its cordon.
 Cordons = Mapping[str, Cordon]
@@ -36,15 +31,10 @@ def findings(inventory: Path, hosts: Mapping[str, Settings]) -> dict[str, Findin
     return {host: judged(cordon) for host, cordon in cordons.items() if cordon is not None}
 
 
-def _asked(inventory_path: Path, drain: Drain) -> Cordons | str:
+def _asked(inventory: Path, drain: Drain) -> Cordons | str:
     """Return what the cluster says, or why it does not."""
-    kubernetes, command = drain.commands.kubernetes, drain.commands.every_node()
-    if kubernetes.run_on == LOCAL:
-        output = runner(kubernetes)(command)
-    else:
-        inventory = load_inventory(inventory_path)
-        with connected(inventory, [kubernetes.run_on]), ctx_host.use(inventory.get_host(kubernetes.run_on)):
-            output = runner(kubernetes)(command)
+    with reached(inventory, drain.commands.kubernetes) as run:
+        output = run(drain.commands.every_node())
     if output.status != 0:
         return f"kubectl: {' '.join(output.err.split())[-300:]}"
     try:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gpunode.control_plane import reached
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.nodes import ClusterNode
@@ -14,17 +14,13 @@ from gpunode.device_plugin.rollout import Rollout, node_name, nodes_of, rollout
 from gpunode.device_plugin.verdict import COMPONENT, judge_node
 from gpunode.device_plugin.view import View
 from gpunode.findings import Finding, FindingClass
-from gpunode.fleet import connected
 from gpunode.helm.program import HelmError
-from gpunode.helm.session import Run, Session
-from gpunode.inventory import load_inventory
+from gpunode.helm.session import Session
 from gpunode.node import Node
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
-from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
 from gpunode.verify.comparison import compared
 from gpunode.verify.subject import Subject
-from operations.control_plane import here, over_ssh
 
 _RUN = "run deploys/device_plugin.py"
 
@@ -42,7 +38,7 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
     if asked is None or not judged:
         return {}
     proxy = next(iter(judged.values())).proxy
-    with _runner(inventory, asked.kubernetes) as run:
+    with reached(inventory, asked.kubernetes) as run:
         try:
             view = Cluster(asked.kubernetes, proxy, run).view(asked.plugin.namespace)
         except (ClusterError, ParseError) as error:
@@ -63,7 +59,7 @@ def against(inventory: Path, hosts: Mapping[str, Settings], names: Sequence[str]
     first = next(iter(nodes.values()), None)
     if first is None:
         return {}
-    with _runner(inventory, first.kubernetes) as run:
+    with reached(inventory, first.kubernetes) as run:
         try:
             found = Cluster(first.kubernetes, first.proxy, run).nodes()
         except (ClusterError, ParseError) as error:
@@ -117,15 +113,3 @@ def _unknown(what: str, words: str) -> Finding:
     return Finding(
         COMPONENT, FindingClass.ERROR, what, "unknown", "known", cause, remedy or "look at kubernetes.kubeconfig"
     )
-
-
-@contextmanager
-def _runner(inventory: Path, kubernetes: KubernetesSettings) -> Iterator[Run]:
-    """Give what runs helm and kubectl, where `kubernetes.run_on` says."""
-    if kubernetes.run_on == LOCAL:
-        yield here
-        return
-    hosts = load_inventory(inventory)
-    with connected(hosts, [kubernetes.run_on]):
-        there = hosts.get_host(kubernetes.run_on)
-        yield lambda command: over_ssh(kubernetes.run_on, there, command)

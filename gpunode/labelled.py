@@ -1,7 +1,4 @@
-"""What the nodes' labels in a cluster say, put into what is asked of them: for whoever reads nodes and changes none.
-
-This module drives pyinfra as gpunode.fleet does, where kubectl runs on a host of the inventory.
-"""
+"""What the nodes' labels in a cluster say, put into what is asked of them: for whoever reads nodes and changes none."""
 
 from __future__ import annotations
 
@@ -10,18 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from pyinfra.context import ctx_host
-
+from gpunode.control_plane import reached
 from gpunode.device_plugin.cluster import Cluster
 from gpunode.device_plugin.nodes import ClusterNode
-from gpunode.fleet import Answer, connected
-from gpunode.inventory import load_inventory
+from gpunode.fleet import Answer
 from gpunode.mig.label import asks, by_label
 from gpunode.preflight.verdicts import Refusal
 from gpunode.reading import Reading, Unknown
 from gpunode.settings import Settings
-from gpunode.settings.kubernetes import LOCAL
-from operations.control_plane import nodes_by, runner
+from operations.control_plane import nodes_by
 
 T = TypeVar("T", bound=Reading)
 
@@ -48,11 +42,6 @@ def _labelled(answers: tuple[Answer[T], ...], nodes: Mapping[str, ClusterNode] |
             yield replace(answer, reading=found, reason=found.reason)
 
 
-def _nodes(inventory_path: Path, asked: Settings) -> Mapping[str, ClusterNode] | Unknown:
-    kubernetes = asked.kubernetes
-    if kubernetes.run_on == LOCAL:
-        return nodes_by(Cluster(kubernetes, asked.proxy, runner(kubernetes)))
-    inventory = load_inventory(inventory_path)
-    there = inventory.get_host(kubernetes.run_on)
-    with connected(inventory, [kubernetes.run_on]), ctx_host.use(there):
-        return nodes_by(Cluster(kubernetes, asked.proxy, runner(kubernetes)))
+def _nodes(inventory: Path, asked: Settings) -> Mapping[str, ClusterNode] | Unknown:
+    with reached(inventory, asked.kubernetes) as run:
+        return nodes_by(Cluster(asked.kubernetes, asked.proxy, run))

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyinfra.context import ctx_host
 
 from gpunode import cordons
 from gpunode.cli.plan import as_text
@@ -378,7 +375,7 @@ def test_drift_asks_the_cluster_once_for_all_nodes_and_not_at_all_without_a_drai
         asked.append(command)
         return Output(0, json.dumps({"items": [each.node for each in clusters]}), "")
 
-    monkeypatch.setattr(cordons, "runner", lambda _: here)
+    monkeypatch.setattr(cordons, "reached", lambda *_: nullcontext(here))
     found = cordons.findings(Path("x"), _inventory())
     assert {name: item.finding_class for name, item in found.items()} == {
         "gpu-1": FindingClass.OK, "gpu-2": FindingClass.DRIFT,
@@ -391,30 +388,9 @@ def test_drift_asks_the_cluster_once_for_all_nodes_and_not_at_all_without_a_drai
 def test_drift_says_that_it_does_not_know_where_the_cluster_does_not_answer(
     answer: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cordons, "runner", lambda _: lambda _: answer)
+    monkeypatch.setattr(cordons, "reached", lambda *_: nullcontext(lambda _: answer))
     found = cordons.findings(Path("x"), _inventory())
     assert {item.finding_class for item in found.values()} == {FindingClass.ERROR} and len(found) == 3
-
-
-def test_drift_asks_over_ssh_where_kubectl_runs_on_a_control_plane_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    there, hosts = object(), _inventory(run_on="gpu-3")
-    connections: list[object] = []
-
-    @contextmanager
-    def connected(_: object, names: list[str]) -> Iterator[None]:
-        connections.extend(names)
-        yield
-        connections.clear()
-
-    def run(_: Command) -> Output:
-        assert connections == ["gpu-3"] and ctx_host.get() is there
-        return Output(0, json.dumps({"items": [Cluster().node]}), "")
-
-    monkeypatch.setattr(cordons, "connected", connected)
-    monkeypatch.setattr(cordons, "load_inventory", lambda _: SimpleNamespace(get_host=lambda _: there))
-    monkeypatch.setattr(cordons, "runner", lambda _: run)
-    assert cordons.findings(Path("x"), hosts)["gpu-1"].finding_class is FindingClass.OK
-    assert connections == []
 
 
 @pytest.mark.parametrize(("enabled", "drained"), [(True, True), (False, False)])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import deploys.component
-import gpunode.labelled
+import gpunode.control_plane
 from facts.machine import Machine as MachineFact
 from gpunode.cli.plan import _of
 from gpunode.device_plugin.labels import (
@@ -249,7 +249,7 @@ def test_the_cluster_is_asked_by_its_control_plane_host_where_that_runs_kubectl(
     inventory = tmp_path / "inventory.py"
     inventory.write_text('nodes = ["@local"]\n')
     # pyinfra's own connector to this machine stands for a control-plane host: it is one of the inventory then.
-    for module in (gpunode.labelled, control_plane):
+    for module in (gpunode.control_plane, control_plane):
         monkeypatch.setattr(module, "LOCAL", "elsewhere")
     (found,) = labelled(inventory, (Answer("gpu-1", settings_from(kubectl.data()), GOOD, None),))
     assert found.settings.mig.config == "all-balanced" and kubectl.asked == [ASKED]
