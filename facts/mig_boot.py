@@ -17,6 +17,7 @@ for file in {UNIT} {SCRIPT}; do
 done
 [ ! -f {RECORD} ] || echo "record=$(base64 -w0 {RECORD})"
 [ ! -f {RECORD} ] || [ -s {RECORD} ] || echo empty=yes
+[ ! -f {RECORD} ] || echo "recorded=$(stat -c %Y {RECORD})"
 [ ! -f {REBOOTS} ] || echo "attempt=$(head -n 1 {REBOOTS})"
 systemctl show {NAME} -p UnitFileState -p ActiveState | sed 's/^UnitFileState=/enabled=/; s/^ActiveState=/active=/'
 """

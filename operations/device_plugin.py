@@ -12,11 +12,13 @@ from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.context import ctx_host
 
 from facts.mig import Mig
+from facts.mig_boot import MigBoot as MigBootFact
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.labels import LabelChange, given_up, label_change, labels_of_failed, wanted_labels
 from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.rollout import Rollout, node_name
+from gpunode.mig.boot import MigBoot
 from gpunode.pci import PciGpu
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
@@ -101,6 +103,28 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
         host.noop(f"labels of {name} as asked" if not change.conflicts else f"labels of {name} left to somebody else")
         return
     yield FunctionCommand(_tell, [lambda: _labelled(cluster, name, change)], {})
+
+
+@node_operation
+def current(settings: Settings) -> Iterator[Any]:
+    """Have the plugin's pods on a node begin anew where its MIG layout changed after they did: they look only then.
+
+    + settings: the host's settings, with a MIG configuration
+    """
+    boot: MigBoot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
+    cluster = Cluster(settings.kubernetes, settings.proxy, runner(settings.kubernetes))
+    plugin, name = settings.device_plugin, node_name(host.name, settings)
+    try:
+        view = asked_once("the plugin's pods", lambda: cluster.view(plugin.namespace))
+    except (ClusterError, ParseError) as error:
+        raise OperationRefused(str(error)) from None
+    stale = view.stale_plugins(plugin.release, name, boot.recorded_at or 0)
+    if not stale:
+        host.noop(f"the plugin's pods on {name} know its MIG devices")
+        return
+    names = [pod.name for pod in stale]
+    host.log(f"{', '.join(names)} began before the MIG layout changed: to begin anew")
+    yield FunctionCommand(_tell, [lambda: cluster.remove_pods(plugin.namespace, names)], {})
 
 
 @node_operation

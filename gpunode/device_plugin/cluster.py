@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,11 @@ class Cluster:
         apis = self.told("kubectl api-versions", kubectl(self.kubernetes, "api-versions")).split()
         text = runtime_class.written(wanted, apis)
         self.told(f"kubectl {verb} runtimeclass", runtime_class.changing(self.kubernetes, verb), text)
+
+    def remove_pods(self, namespace: str, names: Sequence[str]) -> None:
+        """Remove pods; those of a DaemonSet come again."""
+        words = ("delete", "pods", *names, "--namespace", namespace, "--ignore-not-found", "--wait=false")
+        self.told("kubectl delete pods", kubectl(self.kubernetes, *words))
 
     def told(self, what: str, words: tuple[str, ...], stdin: str | None = None) -> str:
         """Run a command of kubectl's and return what it printed; `what` names it for people."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from gpunode.device_plugin.nodes import ClusterNode, kubectl
@@ -28,7 +29,10 @@ class DaemonSet:
 
 @dataclass(frozen=True)
 class Pod:
-    """Hold a pod: which DaemonSet it is of, on which node, whether it is ready, its phase, and why it waits."""
+    """Hold a pod: which DaemonSet it is of, on which node, whether it is ready, its phase, and why it waits.
+
+    `started` is when the node's kubelet took it, in seconds of the node's clock; None where it did not yet.
+    """
 
     name: str
     labels: Mapping[str, str]
@@ -37,6 +41,7 @@ class Pod:
     ready: bool
     phase: str
     waits: str | None
+    started: float | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,11 @@ class View:
         """Return a DaemonSet's pod on a node, the ready one where there are two in the middle of a change."""
         found = [each for each in self.pods if (each.daemon_set, each.node) == (daemon_set, node)]
         return max(found, key=lambda each: each.ready, default=None)
+
+    def stale_plugins(self, release: str, node: str, changed: float) -> tuple[Pod, ...]:
+        """Return the release's pods on a node that began before its MIG devices `changed`, and know the former ones."""
+        pods = (self.pod(each, node) for each in self.plugin_sets(release))
+        return tuple(pod for pod in pods if pod is not None and pod.started is not None and pod.started <= changed)
 
 
 def asking(kubernetes: KubernetesSettings, namespace: str) -> tuple[str, ...]:
@@ -93,6 +103,7 @@ def _pod(item: Mapping[str, Any]) -> Pod:
         ready=bool(ready) and ready[0].get("status") == "True" and not metadata.get("deletionTimestamp"),
         phase=str(status.get("phase") or "Unknown"),
         waits=next(_waits(status), None),
+        started=datetime.fromisoformat(str(status["startTime"])).timestamp() if status.get("startTime") else None,
     )
 
 

@@ -21,7 +21,8 @@ class MigBoot(Reading):
     """Hold (path, SHA-256) of unit and script, the record's lines (None: there is no record), and the unit's state.
 
     `readable` is False where the record holds what is no layout. `booted_for` is what gpunode last booted the node for,
-    of which no run has seen yet whether it helped.
+    of which no run has seen yet whether it helped. `recorded_at`: when a change of the layout was recorded last, in
+    seconds of the node's clock.
     """
 
     files: tuple[tuple[str, str], ...] = ()
@@ -30,6 +31,7 @@ class MigBoot(Reading):
     enabled: bool = False
     failed: bool = False
     booted_for: str | None = None
+    recorded_at: int | None = None
 
     @property
     def is_there(self) -> bool:
@@ -56,4 +58,5 @@ def parse_mig_boot(lines: list[str]) -> MigBoot:
         enabled=starts_at_boot(found.get("enabled")),
         failed=found.get("active") == "failed",
         booted_for=found.get("attempt", "").partition(" ")[0] or None,
+        recorded_at=int(found["recorded"]) if found.get("recorded", "").isdecimal() else None,
     )

@@ -59,6 +59,9 @@ elif program == "kubectl":
     elif words[:2] == ["apply", "--server-side"]:
         for each in map(json.loads, sys.stdin.read().split("\\n---\\n")):
             state["own"][name_of(each)] = {{**each, "status": {{"updatedReplicas": 1, "availableReplicas": 1}}}}
+    elif words[:2] == ["delete", "pods"]:
+        there = state["objects"]["daemonsets.apps,pods"]
+        state["objects"]["daemonsets.apps,pods"] = [each for each in there if each["metadata"]["name"] not in words]
     elif words[0] == "delete":
         state["own"].pop(words[1].partition(".")[0] + "/" + words[2])
     elif words[:2] == ["rollout", "status"]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from facts.mig import Mig as MigFact
+from facts.mig_boot import MigBoot as MigBootFact
 from gpunode import drift_cluster
 from gpunode.device_plugin import vector_add
 from gpunode.device_plugin.labels import CONFIG, PRESENT
@@ -17,10 +18,11 @@ from gpunode.device_plugin.mig_state import offered
 from gpunode.device_plugin.verdict import comes_by_itself, judge_node
 from gpunode.device_plugin.view import parse_objects
 from gpunode.findings import Finding, FindingClass
+from gpunode.mig.boot import MigBoot
 from gpunode.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
 from gpunode.reading import ParseError
 from gpunode.settings import Settings, settings_from
-from operations import verify_cluster
+from operations import device_plugin, verify_cluster
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.simulated_host import Host
 from tests.unit.test_verify import GOOD
@@ -196,6 +198,30 @@ def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     monkeypatch.setattr(verify_cluster, "monotonic", lambda: float(next(clock)))
     monkeypatch.setattr(verify_cluster, "sleep", lambda _: None)
     yield host
+
+
+@pytest.mark.parametrize(
+    ("recorded_at", "began", "anew"),
+    [
+        (1_000, "1970-01-01T00:16:39Z", True),
+        (1_000, "1970-01-01T00:16:41Z", False),
+        (None, "1970-01-01T00:00:01Z", False),
+    ],
+    ids=["changed since", "began since", "nothing recorded"],
+)
+def test_the_plugin_begins_anew_where_the_mig_layout_changed_after_it_did(
+    cluster: SimulatedCluster, host: Host, recorded_at: int | None, began: str, anew: bool
+) -> None:
+    pods = [_pod(startTime=began), _pod(node="gpu-2", startTime="1970-01-01T00:00:01Z")]
+    pods[1]["metadata"]["name"] = "of-another-node"
+    cluster.write(objects={"daemonsets.apps,pods": [_set(), *pods]})
+    host.readings[MigBootFact] = MigBoot(recorded_at=recorded_at)
+    asked = _settings(cluster, mig={"config": "all-balanced"}, sharing={"mig_strategy": "mixed"})
+    for command in device_plugin.current._inner(settings=asked):
+        assert command.function(host.state, host, *command.args) is True
+    left = {each["metadata"]["name"] for each in cluster.state()["objects"]["daemonsets.apps,pods"]}
+    assert (f"{DAEMON_SET}-x" not in left) is anew and "of-another-node" in left
+    assert not host.refusals and len(host.noops) == (0 if anew else 1)
 
 
 def _verified(node: Host, settings: Settings) -> str:
