@@ -10,7 +10,7 @@ import pytest
 from lab.cluster.cluster import kubeconfig_of
 from lab.kubernetes_programs import WHEELS, programs
 from tests.molecule.cluster.releases import NAME, KeptRelease
-from tests.molecule.conftest import LAB
+from tests.molecule.conftest import ALL, LAB
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,11 @@ def kubeconfig() -> Path:
     return found
 
 
-@pytest.fixture(params=sorted(WHEELS), ids=lambda major: f"helm-{major}", scope="module")
+# make test lives with helm 4 here, and with helm 3 in test_2_sharing.py.
+HELMS = sorted(WHEELS) if ALL else [max(WHEELS)]
+
+
+@pytest.fixture(params=HELMS, ids=lambda major: f"helm-{major}", scope="module")
 def release(request: pytest.FixtureRequest, kubeconfig: Path) -> Iterator[KeptRelease]:
     """Return a release that is not there yet, of helm 3 and then of helm 4; it goes in the end."""
     found = KeptRelease(kubeconfig, programs(request.param), f"of-helm-{request.param}")
