@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
+from paramiko import SSHException
 from pyinfra import host
 from pyinfra.api import Host, QuoteString, State, StringCommand
 from pyinfra.api.exceptions import NoHostError
@@ -22,6 +24,12 @@ from gpunode.settings.proxy import ProxySettings
 
 # Any host's operation may be the first that asks.
 _CONNECTING = BoundedSemaphore(1)
+# sshd takes ten sessions of one connection (MaxSessions), one of which is the host's own operation's; and each kubectl
+# takes 50 MB. What waits long, a drain say, holds up no question.
+_LONG_SECONDS = 180
+_QUESTIONS, _WAITS = BoundedSemaphore(6), BoundedSemaphore(3)
+# As which user its own operations run.
+_PRIVILEGES = ("_sudo", "_sudo_user", "_use_sudo_login", "_su_user", "_doas", "_doas_user")
 # Of each run, what the cluster said of its nodes when the first host asked.
 _listed: WeakKeyDictionary[State, Mapping[str, ClusterNode] | Unknown] = WeakKeyDictionary()
 _listing = BoundedSemaphore(1)
@@ -58,10 +66,11 @@ def here(command: Command) -> Output:
     """Run a command on this machine."""
     environment = {name: value for name, value in os.environ.items() if name not in command.unset}
     try:
-        done = subprocess.run(
-            command.words, input=command.stdin or "", capture_output=True, text=True, timeout=command.seconds,
-            check=False, env={**environment, **command.environment},
-        )  # fmt: skip
+        with _turn(command):
+            done = subprocess.run(
+                command.words, input=command.stdin or "", capture_output=True, text=True, timeout=command.seconds,
+                check=False, env={**environment, **command.environment},
+            )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Output(124, "", f"Error: timed out after {command.seconds} s")
     except OSError as error:
@@ -77,8 +86,20 @@ def over_ssh(name: str, there: Host | None, command: Command) -> Output:
     environment = (QuoteString(f"{each}={value}") for each, value in command.environment.items())
     words = (QuoteString(word) for word in command.words)
     text = StringCommand("env", *unset, *environment, *words)
-    well, output = there.run_shell_command(text, _stdin=[command.stdin or ""], _timeout=command.seconds)
+    privileges = {key: value for key in _PRIVILEGES if (value := there.data.get(key))}
+    try:
+        with _turn(command):
+            well, output = there.run_shell_command(
+                text, _stdin=[command.stdin or ""], _timeout=command.seconds, **privileges
+            )
+    except (OSError, EOFError, SSHException) as error:
+        # A connection that broke, or a command that hangs: pyinfra would end the run of every host for it.
+        return Output(255, "", f"Error: {name} (kubernetes.run_on): {str(error) or type(error).__name__}")
     return Output(0 if well else 1, output.stdout, output.stderr)
+
+
+def _turn(command: Command) -> Any:
+    return _WAITS if command.seconds > _LONG_SECONDS else _QUESTIONS
 
 
 def _connected(there: Host) -> bool:

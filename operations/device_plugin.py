@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.context import ctx_host
@@ -27,8 +26,6 @@ from operations.control_plane import runner
 from operations.failure import OperationRefused, known, node_operation
 from operations.once import asked_once, once_per_run
 
-# Patches at once: a control-plane host takes ten sessions of one connection, and each kubectl takes 50 MB.
-PATCHES = BoundedSemaphore(6)
 _taking_part: WeakKeyDictionary[Host, Settings] = WeakKeyDictionary()
 
 
@@ -102,7 +99,7 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
     if change.is_none:
         host.noop(f"labels of {name} as asked" if not change.conflicts else f"labels of {name} left to somebody else")
         return
-    yield FunctionCommand(_tell, [lambda: _labelled(cluster, name, change)], {})
+    yield FunctionCommand(_tell, [lambda: cluster.label(name, change)], {})
 
 
 @node_operation
@@ -151,11 +148,6 @@ def failed_nodes(cluster_of: Settings) -> Iterator[Any]:
         host.noop("no node whose labels were to be told of a failure")
     for name, change in changes.items():
         yield FunctionCommand(_tell, [lambda name=name, change=change: cluster.label(name, change)], {})
-
-
-def _labelled(cluster: Cluster, name: str, change: LabelChange) -> None:
-    with PATCHES:
-        cluster.label(name, change)
 
 
 def _tell(state: State, host: Host, change: Any) -> bool:

@@ -31,7 +31,6 @@ from gpunode.pci import PciGpu
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from operations.control_plane import runner
-from operations.device_plugin import PATCHES
 from operations.failure import OperationRefused, known, node_operation
 from operations.once import is_executing
 
@@ -41,25 +40,31 @@ _PAUSE, _PROGRESS = 2.0, 30.0
 
 @dataclass
 class _Watched:
-    """Hold the newest view of the cluster, for all nodes that wait; an error is told once, and ends all of it."""
+    """Hold the newest view of the cluster, for all nodes that wait, and why the last question had no answer.
+
+    A cluster that has never answered ends all of it; one that did is asked again, for an API server may start anew.
+    """
 
     lock: Any = field(default_factory=lambda: BoundedSemaphore(1))
     view: View | None = None
     read_at: float = 0.0
+    unanswered: str | None = None
     failed_for: str | None = None
 
     def now(self, cluster: Cluster, namespace: str, since: float) -> View:
-        """Return a view that was read after `since`, by this host's question or another's."""
+        """Return a view that was asked for after `since`, by this host or another; an older one where none was had."""
         with self.lock:
             if self.failed_for is not None:
                 raise OperationRefused(f"the cluster: see what {self.failed_for} is told")
             if self.view is None or self.read_at < since:
                 began = monotonic()
                 try:
-                    self.view = cluster.view(namespace)
+                    self.view, self.unanswered = cluster.view(namespace), None
                 except (ClusterError, ParseError) as error:
-                    self.failed_for = host.name
-                    raise OperationRefused(str(error)) from None
+                    self.unanswered = str(error)
+                    if self.view is None:
+                        self.failed_for = host.name
+                        raise OperationRefused(self.unanswered) from None
                 self.read_at = began
             return self.view
 
@@ -125,11 +130,16 @@ class _Node:
         while True:
             findings = judge_node(self.settings, self.name, state, self.mig, self.view())
             bad = [item for item in findings if item.finding_class is not FindingClass.OK]
-            if not any(map(comes_by_itself, bad)) or self.is_late():
+            # What it said before does not count for good.
+            silent = _watched[host.state].unanswered
+            if silent is not None and self.is_late():
+                raise OperationRefused(silent)
+            if silent is None and (not any(map(comes_by_itself, bad)) or self.is_late()):
                 return findings
             if monotonic() - said >= _PROGRESS:
                 said = monotonic()
-                host.log(f"waiting for the cluster: {bad[0].what} is {bad[0].found}, {bad[0].wanted} is to come")
+                what = silent or f"{bad[0].what} is {bad[0].found}, {bad[0].wanted} is to come"
+                host.log(f"waiting for the cluster: {what}")
             sleep(_PAUSE)
 
     def is_late(self) -> bool:
@@ -145,10 +155,7 @@ class _Node:
 
     def _log(self, name: str) -> str:
         try:
-            with PATCHES:
-                return self.cluster.told(
-                    "kubectl logs", vector_add.log_of(self.settings.kubernetes, self.namespace, name)
-                )
+            return self.cluster.told("kubectl logs", vector_add.log_of(self.settings.kubernetes, self.namespace, name))
         except ClusterError as error:
             return str(error)
 
@@ -166,8 +173,7 @@ class _Node:
         content = vector_add.text(vector_add.pod(name, self.name, image, resource, by))
         kubernetes, began = self.settings.kubernetes, monotonic()
         try:
-            with PATCHES:
-                self.cluster.told("kubectl create pod", vector_add.creating(kubernetes, self.namespace), content)
+            self.cluster.told("kubectl create pod", vector_add.creating(kubernetes, self.namespace), content)
             while True:
                 found = next((pod for pod in self.view().pods if pod.name == name), None)
                 if found is not None and (vector_add.has_ended(found) or vector_add.is_crowded_out(found)):
@@ -193,9 +199,8 @@ class _Node:
         view = _watched.setdefault(host.state, _Watched()).view
         left = [pod.name for pod in vector_add.of_node(view, self.name)] if view is not None else []
         try:
-            with PATCHES:
-                words = vector_add.removing(self.settings.kubernetes, self.namespace, *dict.fromkeys([name, *left]))
-                self.cluster.told("kubectl delete pod", words)
+            words = vector_add.removing(self.settings.kubernetes, self.namespace, *dict.fromkeys([name, *left]))
+            self.cluster.told("kubectl delete pod", words)
         except ClusterError as error:
             host.log(f"the pod {name} was not removed: {error}")
 

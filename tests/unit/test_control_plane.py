@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import gevent  # type: ignore[import-untyped]
 import pytest
+from paramiko import SSHException
 from pyinfra.api import QuoteString, StringCommand
 from pyinfra.api.exceptions import NoHostError
 
@@ -21,9 +23,11 @@ pytestmark = pytest.mark.pure
 class _ControlPlane:
     """Stand for a host of the inventory that is asked by another one."""
 
-    def __init__(self, connected: bool = True, answers: bool = True) -> None:
+    def __init__(self, connected: bool = True, answers: bool = True, **data: Any) -> None:
         self.connected = connected
         self.answers = answers
+        self.data = data
+        self.breaks: Exception | None = None
         self.seen: list[tuple[StringCommand, dict[str, Any]]] = []
 
     def connect(self, **_: Any) -> None:
@@ -31,6 +35,8 @@ class _ControlPlane:
 
     def run_shell_command(self, command: StringCommand, **arguments: Any) -> tuple[bool, Any]:
         self.seen.append((command, arguments))
+        if self.breaks is not None:
+            raise self.breaks
         return False, SimpleNamespace(stdout="out", stderr="err")
 
 
@@ -53,6 +59,41 @@ def test_a_command_over_ssh_has_its_words_quoted_and_its_values_on_standard_inpu
     assert arguments == {"_stdin": ["hunter2"], "_timeout": 7}
     assert (output.status, output.out, output.err) == (1, "out", "err")
     assert isinstance(text.bits[1], QuoteString)
+
+
+def test_a_command_over_ssh_runs_as_the_user_that_the_hosts_own_operations_run_as(host: Host) -> None:
+    there = _ControlPlane(_sudo=True, _sudo_user="kube", ssh_user="ops")
+    _runner(host, "cp-1", there)(Command(("kubectl", "version"), {}, 7))
+    assert there.seen[0][1] == {"_stdin": [""], "_timeout": 7, "_sudo": True, "_sudo_user": "kube"}
+
+
+@pytest.mark.parametrize("error", [SSHException("gone"), TimeoutError(), EOFError(), ConnectionResetError("reset")])
+def test_a_connection_that_breaks_is_an_answer_and_ends_no_run(host: Host, error: Exception) -> None:
+    there = _ControlPlane()
+    there.breaks = error
+    output = _runner(host, "cp-1", there)(Command(("kubectl", "version"), {}, 7))
+    assert output.status == 255 and output.err.startswith("Error: cp-1 (kubernetes.run_on): ")
+    assert output.err.endswith(str(error) or type(error).__name__)
+
+
+def test_no_more_is_asked_at_once_than_one_connection_takes_and_a_long_wait_holds_up_no_question(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, at_once = _ControlPlane(), []
+
+    def run_shell_command(_: StringCommand, **arguments: Any) -> tuple[bool, Any]:
+        running.append(arguments["_timeout"])
+        at_once.append(len(running))
+        gevent.sleep(0.01)
+        running.remove(arguments["_timeout"])
+        return True, SimpleNamespace(stdout="", stderr="")
+
+    running: list[int] = []
+    monkeypatch.setattr(there, "run_shell_command", run_shell_command)
+    run = _runner(host, "cp-1", there)
+    commands = [Command(("kubectl",), {}, seconds) for seconds in [600] * 20 + [30] * 20]
+    gevent.joinall([gevent.spawn(run, command) for command in commands], raise_error=True)
+    assert len(at_once) == 40 and max(at_once) == 9
 
 
 def test_a_control_plane_host_that_limit_leaves_out_is_connected_to(host: Host) -> None:

@@ -240,6 +240,34 @@ def test_the_verdict_waits_and_then_fails_with_what_the_plugin_said(cluster: Sim
     assert cluster.called("kubectl get daemonsets.apps,pods") >= 3
 
 
+def test_an_api_server_that_starts_anew_meanwhile_ends_no_verdict(
+    cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _change(cluster, allocatable={})
+    looks = iter(["down", "up"])
+
+    def passes(_: float) -> None:
+        now = next(looks, None)
+        if now == "down":
+            cluster.write(failures={"kubectl get nodes": "Error: connection refused"})
+        elif now == "up":
+            cluster.write(failures={})
+            _change(cluster, allocatable={"nvidia.com/gpu.shared": "10"})
+
+    monkeypatch.setattr(verify_cluster, "sleep", passes)
+    said = _verified(node, _settings(cluster, kubernetes={"timeout": 600}))
+    assert "things are as asked in the cluster" in said and not node.refusals
+
+
+def test_an_api_server_that_stays_away_is_told_in_the_end(
+    cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _change(cluster, allocatable={})
+    away = {"kubectl get nodes": "Error: connection refused"}
+    monkeypatch.setattr(verify_cluster, "sleep", lambda _: cluster.write(failures=away))
+    assert "connection refused" in _verified(node, _settings(cluster, kubernetes={"timeout": 60}))
+
+
 def test_the_verdict_does_not_wait_for_what_does_not_come_by_itself(cluster: SimulatedCluster, node: Host) -> None:
     _change(cluster, labels={CONFIG: "theirs"})
     said = _verified(node, _settings(cluster))
