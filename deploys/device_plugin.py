@@ -12,14 +12,14 @@ from operations import gpushare, helm, scheduler, ways
 def device_plugin() -> None:
     """Bring RuntimeClass, release and labels to what the settings of all hosts of the inventory ask.
 
-    Every host of the run takes part, whether it is a node of the cluster or not: so the cluster is changed after the
-    last of them is done, and by whichever did not fail.
+    Every node of the cluster that is in the run takes part: so the cluster is changed after the last of them is done,
+    and by whichever did not fail. A host that is none has nothing to do with it, and asks nothing.
     """
     cluster_of, asked = cluster()
-    if cluster_of is None:
+    hosts = everyone()
+    if cluster_of is None or not (settings().kubernetes.enabled or host.name in schedulers(hosts)):
         return
     plugin.takes_part(settings())
-    hosts = everyone()
     ways.alone(name="Refuse a second device plugin", settings=settings(), everyone=hosts, cluster_of=cluster_of)
     if (chosen := asked or class_alone(hosts)) is not None:
         plugin.runtime_class(name="Keep the RuntimeClass nvidia", rollout=chosen, proxy=cluster_of.proxy)

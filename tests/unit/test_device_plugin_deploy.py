@@ -192,6 +192,14 @@ def test_hosts_that_limit_leaves_out_keep_their_labels_and_their_configuration(
     assert len(cluster.state()["revisions"]) == 1 and cluster.labels("gpu-1") == before
 
 
+def test_a_host_of_no_cluster_asks_none_and_brings_nothing_about_in_one(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    hosts = {**two(cluster), "bare-1": {}}
+    assert run(tmp_path, hosts, "-y", "--limit", "@fake/bare-1").code == 0
+    assert cluster.state()["calls"] == []
+
+
 def test_a_refused_node_keeps_what_it_has(cluster: SimulatedCluster, tmp_path: Path) -> None:
     run(tmp_path, two(cluster))
     hosts = two(cluster)
