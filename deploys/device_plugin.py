@@ -44,6 +44,10 @@ def device_plugin() -> None:
     plugin.labels(
         name="Label the node in the cluster", settings=settings(), gpus=node().pci.gpus, cluster_of=cluster_of
     )
+    if asked is not None:
+        helm.leftovers(
+            name="Take configurations away that no node is labelled for", rollout=asked, proxy=cluster_of.proxy
+        )
     if settings().mig.config is not None and settings().device_plugin.way == "helm":
         plugin.current(name="Have the plugin know the node's MIG devices", settings=settings())
     plugin.failed_nodes(name="Label the nodes that failed in the cluster", cluster_of=cluster_of)

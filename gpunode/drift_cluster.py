@@ -9,7 +9,7 @@ from pathlib import Path
 from gpunode.control_plane import reached
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.mig_state import mig_state
-from gpunode.device_plugin.nodes import ClusterNode
+from gpunode.device_plugin.nodes import ClusterNode, labelled_for
 from gpunode.device_plugin.rollout import Rollout, node_name, nodes_of, rollout
 from gpunode.device_plugin.verdict import COMPONENT, judge_node
 from gpunode.device_plugin.view import View
@@ -46,7 +46,7 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
             return {host: [_unknown(Subject.CLUSTER, str(error))] for host in judged}
         found = {host: _of_node(host, settings, nodes[host], view) for host, settings in judged.items()}
         first = next(iter(judged))
-        found[first] += _of_cluster(asked, Cluster(asked.kubernetes, proxy, run), first, judged[first])
+        found[first] += _of_cluster(asked, Cluster(asked.kubernetes, proxy, run), view)
     return found
 
 
@@ -81,11 +81,11 @@ def _of_node(host: str, settings: Settings, node: Node, view: View) -> list[Find
     return list(judge_node(settings, node_name(host, settings), state, node.mig, view))
 
 
-def _of_cluster(asked: Rollout, cluster: Cluster, host: str, settings: Settings) -> Iterator[Finding]:
+def _of_cluster(asked: Rollout, cluster: Cluster, view: View) -> Iterator[Finding]:
     what = Subject.RELEASE.of(f"{asked.plugin.namespace}/{asked.plugin.release}")
     try:
         session = Session.begun(asked.kubernetes, asked.plugin, cluster.proxy, cluster.run)
-        wanted, change = session.change(asked.values, datetime.now(UTC))
+        wanted, _, change = session.change(asked.values, labelled_for(view.nodes), datetime.now(UTC))
     except (HelmError, ParseError) as error:
         yield _unknown(what, str(error))
     else:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
+from gpunode.reading import ParseError
 from gpunode.settings.sharing import WHOLE_GPU, SharingSettings
 
 # A node that nobody labelled gets it: whole GPUs, one pod each.
@@ -30,6 +32,33 @@ def configuration(sharing: SharingSettings) -> Configuration:
     if sharing.strategy != "none":
         content["sharing"] = {_KEYS[sharing.strategy]: _shared(sharing)}
     return Configuration(_name(sharing), yaml.safe_dump(content, sort_keys=False))
+
+
+def with_entries_in_use(values: Mapping[str, Any], manifest: str, in_use: Collection[str]) -> Mapping[str, Any]:
+    """Return a chart's values with those configurations of the release that nodes are still labelled for.
+
+    A plugin whose configuration goes away before its node's label does not start, and the upgrade fails for it.
+
+    + manifest: of the release as it is; empty where there is none
+    + in_use: names that nodes' labels give
+    """
+    wanted = values["config"].get("map")
+    if wanted is None:
+        return values
+    left = {name: f"{text.rstrip()}\n" for name, text in _entries(manifest) if name in in_use and name not in wanted}
+    entries = dict(sorted({**wanted, **left}.items()))
+    return {**values, "config": {**values["config"], "map": entries}} if left else values
+
+
+def _entries(manifest: str) -> Iterator[tuple[str, str]]:
+    """Yield name and text of what a manifest's ConfigMaps hold; raise ParseError."""
+    try:
+        documents = list(yaml.safe_load_all(manifest))
+    except yaml.YAMLError as error:
+        raise ParseError(f"the release's manifest is no YAML: {type(error).__name__}") from None
+    for each in documents:
+        if isinstance(each, dict) and each.get("kind") == "ConfigMap":
+            yield from ((str(name), str(text)) for name, text in (each.get("data") or {}).items())
 
 
 def _shared(sharing: SharingSettings) -> dict[str, Any]:

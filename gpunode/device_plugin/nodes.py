@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.device_plugin.labels import OURS, LabelChange
+from gpunode.device_plugin.labels import CONFIG, OURS, LabelChange
 from gpunode.reading import ParseError
 from gpunode.settings.kubernetes import KubernetesSettings
 
@@ -74,6 +74,11 @@ def _node(item: Mapping[str, Any]) -> ClusterNode:
         ready=bool(ready) and ready[0].get("status") == "True",
         cordon=(metadata.get("annotations") or {}).get(CORDON),
     )
+
+
+def labelled_for(nodes: Mapping[str, ClusterNode]) -> frozenset[str]:
+    """Return the plugin's configurations that nodes are labelled for."""
+    return frozenset(node.labels[CONFIG] for node in nodes.values() if CONFIG in node.labels)
 
 
 def label_patch(kubernetes: KubernetesSettings, name: str, change: LabelChange) -> tuple[str, ...]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import yaml
 
+from gpunode.device_plugin.configuration import with_entries_in_use
 from gpunode.helm.change import Act, Reading, ReleaseChange, Step, Wanted, change
 from gpunode.helm.commands import Command, Commands
 from gpunode.helm.errors import explained
@@ -58,10 +59,17 @@ class Session:
             )
         return cls(Commands(helm_of(kubernetes.helm, printed.out), kubernetes, plugin, proxy), run)
 
-    def change(self, values: Mapping[str, Any], now: datetime) -> tuple[Wanted, ReleaseChange]:
-        """Return what the release is to be, and what is to be done about it; raise HelmError or ParseError."""
+    def change(
+        self, values: Mapping[str, Any], in_use: Collection[str], now: datetime
+    ) -> tuple[Wanted, Mapping[str, Any], ReleaseChange]:
+        """Return what the release is to be, by which values, and what is to be done; raise HelmError or ParseError.
+
+        `in_use`: configurations that nodes are labelled for; those that the release has stay beside the values' own.
+        """
+        reading = self.reading()
+        values = with_entries_in_use(values, reading.good.manifest if reading.good else "", in_use)
         wanted = self.wanted(values, *self.cluster())
-        return wanted, change(wanted, self.reading(), now, self.commands.kubernetes.timeout)
+        return wanted, values, change(wanted, reading, now, self.commands.kubernetes.timeout)
 
     def reading(self) -> Reading:
         """Return what the release is; raise HelmError or ParseError. Nothing is changed."""

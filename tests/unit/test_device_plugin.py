@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpunode.cli.cluster import cluster
 from gpunode.device_plugin import features
 from gpunode.device_plugin.chart_values import merged
-from gpunode.device_plugin.configuration import configuration
+from gpunode.device_plugin.configuration import configuration, with_entries_in_use
 from gpunode.device_plugin.labels import (
     CONFIG,
     MIG_CONFIG,
@@ -477,3 +477,38 @@ def test_the_command_line_refuses_without_a_traceback(tmp_path: Path) -> None:
     nothing = CliRunner().invoke(cluster, [_inventory(tmp_path, {})])
     assert nothing.exit_code == 2 and "kubernetes.enabled" in nothing.output
     assert CliRunner().invoke(cluster, [str(tmp_path / "none.py")]).exit_code == 1
+
+
+_MANIFEST = """
+apiVersion: v1
+kind: ConfigMap
+data:
+  none: |-
+    version: v1
+  mig-mixed: |-
+    version: v1
+    flags: {migStrategy: mixed}
+  forgotten: |-
+    version: v1
+---
+kind: DaemonSet
+"""
+
+
+def test_a_configuration_stays_as_long_as_a_node_is_labelled_for_it() -> None:
+    values = {"config": {"map": {"none": "version: v1\n"}, "default": "none"}, "gfd": {"enabled": False}}
+    found = with_entries_in_use(values, _MANIFEST, {"mig-mixed", "none", "nowhere"})
+    assert found["config"] == {
+        "map": {"mig-mixed": "version: v1\nflags: {migStrategy: mixed}\n", "none": "version: v1\n"}, "default": "none",
+    }  # fmt: skip
+    assert found["gfd"] == values["gfd"]
+
+
+def test_no_configuration_is_kept_that_nobody_is_labelled_for_and_none_beside_a_config_map_of_ones_own() -> None:
+    values = {"config": {"map": {"none": "version: v1\n"}, "default": "none"}}
+    assert with_entries_in_use(values, _MANIFEST, {"none"}) == values
+    assert with_entries_in_use(values, "", {"mig-mixed"}) == values
+    own = {"config": {"name": "mine"}}
+    assert with_entries_in_use(own, _MANIFEST, {"mig-mixed"}) == own
+    with pytest.raises(ParseError, match="no YAML"):
+        with_entries_in_use(values, "a: [", {"mig-mixed"})

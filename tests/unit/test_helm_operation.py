@@ -24,6 +24,12 @@ from tests.unit.simulated_releases import NAMESPACE, Stored, releases
 CHART = Path(__file__).resolve().parents[2] / "lab" / "charts" / "nvidia-device-plugin"
 
 
+@pytest.fixture(autouse=True)
+def _unlabelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no node of the cluster have a label; nodes are not simulated here."""
+    monkeypatch.setattr(helm, "asked_once", lambda name, ask: {})
+
+
 def _settings(kubernetes: dict[str, Any], **device_plugin: Any) -> tuple[Rollout, Settings]:
     plugin = {"chart": str(CHART), "namespace": NAMESPACE, **device_plugin}
     data = {"kubernetes": {"enabled": True, **kubernetes}, "device_plugin": plugin}

@@ -113,4 +113,5 @@ def test_a_cluster_that_does_not_answer_is_an_error_of_run_and_drift(life: Life,
     run = _run(_inventory(life), ALONE)
     assert run.code == 1 and "look at kubernetes.kubeconfig" in run.printed and "Traceback" not in run.printed
     run = _drift(_inventory(life))
-    assert run.code == 1 and _wrong(run) == {("gpu-1", "cluster"), ("gpu-2", "cluster")}
+    untold = {(node, what) for node in NODES for what in ("cluster", "cordon")}
+    assert run.code == 1 and _wrong(run) == untold
