@@ -16,6 +16,7 @@ from pyinfra import host
 
 from facts.scheduler import Scheduler
 from gpunode.gpushare.configuration import FOLDER, Extender, SchedulerError
+from gpunode.gpushare.manifest import is_untouched
 from gpunode.gpushare.state import SchedulerState, wanted
 from operations.failure import OperationRefused, known, node_operation
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
@@ -137,6 +138,10 @@ def extended(extender: Extender | None, manifest: str, version: str | None, time
             f"gpushare: {manifest} is not there: this is no control-plane host whose scheduler is a static pod; set "
             "gpushare.schedulers or gpushare.manifest, or gpushare.scheduler to 'theirs'"
         )
+    if extender is None and is_untouched(state.manifest):
+        # A cluster that never had gpushare may have a scheduler of any kind.
+        host.noop("the scheduler asks no extender of gpunode's")
+        return
     try:
         asked = wanted(state.manifest, extender, version)
     except SchedulerError as error:

@@ -78,6 +78,11 @@ def patched(text: str, path: str) -> str:
     return made
 
 
+def is_untouched(text: str) -> bool:
+    """Say whether nothing in a manifest is gpunode's, marked or not: such a one need not even be read."""
+    return not any(each in text for each in (_MARK, _VOLUME, f"{FOLDER}/scheduler-"))
+
+
 def unpatched(text: str) -> str:
     """Return a manifest without gpunode's lines, as it was; raise SchedulerError where they were written anew."""
     clean = "\n".join(line for line in text.split("\n") if not line.rstrip("\r").endswith(_MARK))
