@@ -27,7 +27,11 @@ def device_plugin() -> None:
         helm.release(name="Keep the release of the device plugin", rollout=asked, proxy=cluster_of.proxy)
     else:
         helm.absent(name="Take the release of the device plugin away", cluster_of=cluster_of, everyone=hosts)
-    ways.objects(name="Keep gpunode's own objects", wanted=wanted_objects(hosts), cluster_of=cluster_of)
+        # It stays where a node that has failed by now needs it, and may take others by labels that are not gpunode's.
+        ways.alone(
+            name="Refuse a second device plugin that stays", settings=settings(), everyone=hosts, cluster_of=cluster_of
+        )
+    ways.objects(name="Keep gpunode's own objects", wanted=wanted_objects(hosts), cluster_of=cluster_of, everyone=hosts)
     gpushare.inspect_plugin(
         name="Install kubectl-inspect-gpushare here", asked=cluster_of.gpushare, proxy=cluster_of.proxy
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,7 +24,7 @@ from gpunode.settings import Settings
 from gpunode.settings.proxy import ProxySettings
 from operations.control_plane import runner
 from operations.failure import OperationRefused, known, node_operation
-from operations.once import asked_once, once_per_run
+from operations.once import asked_once, is_executing, once_per_run
 
 _taking_part: WeakKeyDictionary[Host, Settings] = WeakKeyDictionary()
 
@@ -32,6 +32,20 @@ _taking_part: WeakKeyDictionary[Host, Settings] = WeakKeyDictionary()
 def takes_part(settings: Settings) -> None:
     """Note that this run has work to do on the host, by these settings: where it fails, the cluster is told."""
     _taking_part[ctx_host.get()] = settings
+
+
+def relabelled(everyone: Mapping[str, Settings]) -> frozenset[str]:
+    """Return the nodes whose labels this run brings about: their hosts take part, and have not failed so far.
+
+    While a run is prepared it is not known yet who takes part: every host that it reaches.
+    """
+    state = host.state
+    taking = {
+        each.name
+        for each in state.active_hosts
+        if state.is_host_in_limit(each) and (each in _taking_part or not is_executing())
+    }
+    return frozenset(node_name(name, settings) for name, settings in everyone.items() if name in taking)
 
 
 def nodes(cluster: Cluster, name: str = "the cluster's nodes") -> dict[str, ClusterNode]:

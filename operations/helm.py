@@ -17,7 +17,7 @@ from pyinfra.api import FunctionCommand, Host, State
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.nodes import labelled_for
 from gpunode.device_plugin.rollout import Rollout
-from gpunode.device_plugin.ways import release_leaves
+from gpunode.device_plugin.ways import by_release, release_leaves
 from gpunode.helm.change import ReleaseChange, removal
 from gpunode.helm.program import HelmError
 from gpunode.helm.session import Session
@@ -25,6 +25,7 @@ from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from gpunode.settings.proxy import ProxySettings
 from operations.control_plane import runner
+from operations.device_plugin import relabelled
 from operations.failure import OperationRefused, node_operation
 from operations.once import asked_once, is_executing, once_per_run
 
@@ -94,7 +95,7 @@ def _carry_out(state: State, host: Host, session: Session, found: ReleaseChange,
 @node_operation
 @once_per_run("no release of the device plugin")
 def absent(cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[Any]:
-    """Take the release of the device plugin away where it is gpunode's and no node of the inventory needs it any more.
+    """Take the release of the device plugin away where it is gpunode's and no node of the cluster needs it any more.
 
     + cluster_of: settings of a node of the cluster, which say where it is, and by which name
     + everyone: host -> settings of the whole inventory
@@ -103,7 +104,11 @@ def absent(cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[A
     cluster = Cluster(kubernetes, cluster_of.proxy, runner(kubernetes))
     name = f"release {plugin.namespace}/{plugin.release}"
     try:
-        if not release_leaves(everyone, cluster.nodes()):
+        there, changed = cluster.nodes(), relabelled(everyone)
+        if not release_leaves(everyone, there, changed):
+            others = sorted(by_release(there) - changed)
+            if others:
+                host.log(f"{name} stays: {', '.join(others[:5])} labelled for it, and not changed by this run")
             host.noop(f"{name} is none of gpunode's to take away")
             return
         session = Session.begun(kubernetes, plugin, cluster_of.proxy, runner(kubernetes))

@@ -22,7 +22,7 @@ from gpunode.helm.manifest import Identity
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from operations.control_plane import runner
-from operations.device_plugin import nodes
+from operations.device_plugin import nodes, relabelled
 from operations.failure import OperationRefused, node_operation
 from operations.once import asked_once, once_per_run
 
@@ -50,7 +50,8 @@ def alone(settings: Settings, everyone: Mapping[str, Settings], cluster_of: Sett
         return
     change = label_change(wanted_labels(settings), node.labels, node.ours)
     labels = {name: value for name, value in node.labels.items() if name not in change.to_remove}
-    found = [*in_the_way(settings, {**labels, **change.to_set}, _plugins(cluster), leaving(everyone, there))]
+    gone = leaving(everyone, there, relabelled(everyone))
+    found = [*in_the_way(settings, {**labels, **change.to_set}, _plugins(cluster), gone)]
     if found:
         raise OperationRefused("\n".join([*found, f"nothing was changed for {node.name}"]))
     host.noop("no other device plugin takes the node")
@@ -71,17 +72,23 @@ def _asked(cluster: Cluster) -> tuple[Plugin, ...]:
 
 @node_operation
 @once_per_run("gpunode's own objects in the cluster")
-def objects(wanted: Sequence[Document], cluster_of: Settings) -> Iterator[Any]:
+def objects(wanted: Sequence[Document], cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[Any]:
     """Keep gpunode's own objects in the cluster as they are to be, and take away those that are no longer asked for.
+
+    Those that nodes are labelled for which this run does not change stay, whatever inventory the nodes are of.
 
     + wanted: the objects, in the order in which they are made; none: all of gpunode's go
     + cluster_of: settings of a node of the cluster, which say where it is
+    + everyone: host -> settings of the whole inventory
     """
     cluster, kubernetes = _cluster(cluster_of), cluster_of.kubernetes
     try:
         words, stdin = own_objects.asking(kubernetes, wanted)
         there = cluster.told("kubectl get", words, stdin) if wanted else ""
-        change = objects_change(wanted, there, cluster.told("kubectl get", own_objects.owning(kubernetes)))
+        ours = cluster.told("kubectl get", own_objects.owning(kubernetes))
+        changed = relabelled(everyone)
+        staying = [node.labels for name, node in nodes(cluster).items() if name not in changed]
+        change = objects_change(wanted, there, ours, staying)
     except (ClusterError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
     if change.conflicts:
@@ -90,6 +97,9 @@ def objects(wanted: Sequence[Document], cluster_of: Settings) -> Iterator[Any]:
             f"{names}: there already, and somebody else's (no label {own_objects.WAY}); take it away, or set "
             "device_plugin.way to 'none'. Nothing was changed in the cluster"
         )
+    if change.kept:
+        names = ", ".join(f"{each.kind} {each.name}" for each in change.kept[:5])
+        host.log(f"{names}: no longer asked for, and left: nodes that this run does not change are labelled for it")
     if change.is_none:
         host.noop(f"{len(wanted)} objects in the cluster as asked" if wanted else "no objects of gpunode's own")
         return
@@ -100,7 +110,7 @@ def objects(wanted: Sequence[Document], cluster_of: Settings) -> Iterator[Any]:
         host.log(f"{identity}: no longer asked for")
         yield _told(partial(_removed, cluster, identity))
     if change.apply:
-        yield _told(partial(cluster.told, "kubectl apply", *own_objects.applying(kubernetes, wanted)))
+        yield _told(partial(cluster.told, "kubectl apply", *own_objects.applying(kubernetes, change.apply)))
     for identity in _waited_for(change, wanted):
         yield _told(partial(_ready, cluster, identity))
 

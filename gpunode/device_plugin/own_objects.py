@@ -1,7 +1,7 @@
 """Objects in the cluster that are gpunode's own: by which labels they are known, what is to be done about them.
 
-They are what the ways without a helm release consist of. What is no longer asked for goes; what others made stays, and
-is refused where it stands in the place of one of gpunode's.
+They are what the ways without a helm release consist of. What is no longer asked for goes, but for what nodes that a
+run does not change are labelled for; what others made stays, and is refused in the place of one of ours.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpunode.device_plugin.labels import CONFIG, GPUSHARE, SERVED_BY
 from gpunode.device_plugin.nodes import kubectl
 from gpunode.device_plugin.runtime_class import MANAGED_BY
 from gpunode.helm.difference import Difference, drifted
@@ -27,6 +28,8 @@ KINDS = (
     "clusterrolebindings.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io", "serviceaccounts",
 )  # fmt: skip
 _WORKLOADS = ("DaemonSet", "Deployment")
+# The labels of the nodes that need a way's objects.
+SELECTED_BY = {"manifest": {SERVED_BY: "manifest"}, "gpushare": {GPUSHARE: "true"}}
 Document = Mapping[str, Any]
 
 
@@ -34,7 +37,8 @@ Document = Mapping[str, Any]
 class ObjectsChange:
     """Hold what is to be done: objects to apply (all of them, or none), to remove, and to wait for.
 
-    differences: why they are applied; conflicts: objects of somebody else's in the place of ours
+    differences: why they are applied; conflicts: objects of somebody else's in the place of ours; kept: no longer asked
+    for, and needed by nodes that keep their labels
     """
 
     apply: tuple[Document, ...]
@@ -42,6 +46,7 @@ class ObjectsChange:
     unready: tuple[Identity, ...]
     differences: tuple[Difference, ...]
     conflicts: tuple[Identity, ...]
+    kept: tuple[Identity, ...] = ()
 
     @property
     def is_none(self) -> bool:
@@ -59,26 +64,59 @@ def marked(document: Document, way: str) -> dict[str, Any]:
     return {**document, "metadata": metadata}
 
 
-def objects_change(wanted: Sequence[Document], there: str, owned: str) -> ObjectsChange:
+def objects_change(
+    wanted: Sequence[Document], there: str, owned: str, staying: Sequence[Mapping[str, str]] = ()
+) -> ObjectsChange:
     """Return what brings gpunode's objects about; raise ParseError.
 
     + there: what `asking` printed: the objects of these names, whoever's they are
     + owned: what `owning` printed: all objects with gpunode's labels
+    + staying: labels of each node that keeps them in this run, be it of this inventory or of none
     """
-    target = objects(_text(wanted), "")
     live = live_objects(there, "")
     ours = {identity: each for identity, each in live_objects(owned, "").items() if _managed(each.content)}
+    left = {each: ours[each].content for each in ours if each not in objects(_text(wanted), "")}
+    kept = {identity: content for identity, content in left.items() if _is_needed(content, staying)}
+    wanted = [_with_entries_of(kept, each, ours) for each in wanted]
+    target = objects(_text(wanted), "")
     # A namespace is shared ground: made where there is none, and no more.
     spaces = {identity for identity in target if identity.kind == "Namespace"}
     conflicts = [each for each in live if each in target and each not in ours and each not in spaces]
     found = drifted({name: each for name, each in target.items() if name not in spaces or name not in live}, live)
     return ObjectsChange(
         apply=tuple(wanted) if found and not conflicts else (),
-        remove=tuple(sorted((each for each in ours if each not in target), key=_order)),
+        remove=tuple(sorted((each for each in left if each not in kept), key=_order)),
         unready=tuple(_unready(there, target)),
         differences=found,
         conflicts=tuple(sorted(conflicts)),
+        kept=tuple(sorted(kept)),
     )
+
+
+def _is_needed(content: Any, staying: Sequence[Mapping[str, str]]) -> bool:
+    """Say whether a node with such labels needs an object: a DaemonSet by what it selects, all else by its way."""
+    selected = SELECTED_BY.get(content["metadata"]["labels"][WAY], {})
+    if content.get("kind") == "DaemonSet":
+        selected = _selector(content) or selected
+    return any(selected.items() <= labels.items() for labels in staying)
+
+
+def _selector(content: Any) -> dict[str, str]:
+    found = (content.get("spec") or {}).get("template") or {}
+    return dict((found.get("spec") or {}).get("nodeSelector") or {})
+
+
+def _with_entries_of(kept: Mapping[Identity, Any], wanted: Document, ours: Mapping[Identity, Any]) -> Document:
+    """Return an object; a ConfigMap with the entries that DaemonSets which are kept begin by."""
+    (identity,) = objects(_text([wanted]), "")
+    if identity.kind != "ConfigMap" or identity not in ours:
+        return wanted
+    names = {_selector(content).get(CONFIG) for content in kept.values()} - wanted["data"].keys()
+    there = ours[identity].content.get("data") or {}
+    entries = {name: text for name, text in there.items() if name in names}
+    if not entries:
+        return wanted
+    return marked({**wanted, "data": dict(sorted({**wanted["data"], **entries}.items()))}, "manifest")
 
 
 def _managed(content: Any) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from gpunode.device_plugin.labels import CONFIG, PRESENT, SERVED_BY, owned, wanted_labels
 from gpunode.device_plugin.nodes import ClusterNode
+from gpunode.device_plugin.own_objects import SELECTED_BY
 from gpunode.device_plugin.rollout import Rollout, node_name
 from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class, runtime_class
 from gpunode.device_plugin.static_manifest import static_manifest
@@ -70,26 +71,39 @@ def class_alone(hosts: Mapping[str, Settings]) -> Rollout | None:
     return Rollout(first.kubernetes, first.device_plugin, values={}, runtime_class=wanted, labels={})
 
 
-def release_leaves(hosts: Mapping[str, Settings], nodes: Mapping[str, ClusterNode]) -> bool:
+def release_leaves(
+    hosts: Mapping[str, Settings], nodes: Mapping[str, ClusterNode], relabelled: Collection[str]
+) -> bool:
     """Say whether the release of the device plugin is gpunode's, and no node needs it any more.
 
     It is gpunode's where a host of the inventory that now has another way was labelled for it.
+
+    + relabelled: names in the cluster of the nodes whose labels this run brings about; all others keep theirs
     """
-    names = {node_name(host, settings): settings for host, settings in hosts.items() if settings.kubernetes.enabled}
-    if nodes_by("helm", hosts) or not any(settings.device_plugin.way != "none" for settings in names.values()):
+    enabled = [settings for settings in hosts.values() if settings.kubernetes.enabled]
+    if nodes_by("helm", hosts) or not any(settings.device_plugin.way != "none" for settings in enabled):
         return False
-    labelled = {name for name, node in nodes.items() if PRESENT in owned(node.ours) or _by_chart(node)}
-    return bool(labelled) and labelled <= set(names)
+    labelled = by_release(nodes)
+    return bool(labelled) and labelled <= set(relabelled)
+
+
+def by_release(nodes: Mapping[str, ClusterNode]) -> set[str]:
+    """Return the names of the nodes that gpunode labelled for the release."""
+    return {name for name, node in nodes.items() if PRESENT in owned(node.ours) or _by_chart(node)}
 
 
 def _by_chart(node: ClusterNode) -> bool:
     return CONFIG in owned(node.ours) and SERVED_BY not in owned(node.ours)
 
 
-def leaving(hosts: Mapping[str, Settings], nodes: Mapping[str, ClusterNode]) -> frozenset[str]:
-    """Return the ways whose plugin of gpunode's goes in this run."""
-    gone = {way for way in WITH_OBJECTS if not nodes_by(way, hosts)}
-    return frozenset(gone | ({"helm"} if release_leaves(hosts, nodes) else set()))
+def leaving(
+    hosts: Mapping[str, Settings], nodes: Mapping[str, ClusterNode], relabelled: Collection[str]
+) -> frozenset[str]:
+    """Return the ways whose plugin of gpunode's goes in this run; `relabelled` as `release_leaves` has it."""
+    staying = [node.labels.items() for name, node in nodes.items() if name not in relabelled]
+    needed = {way for way, labels in SELECTED_BY.items() if any(labels.items() <= each for each in staying)}
+    gone = {way for way in WITH_OBJECTS if way not in needed and not nodes_by(way, hosts)}
+    return frozenset(gone | ({"helm"} if release_leaves(hosts, nodes, relabelled) else set()))
 
 
 def to_json(hosts: Mapping[str, Settings]) -> dict[str, Any]:

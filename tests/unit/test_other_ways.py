@@ -325,9 +325,10 @@ def _node(name: str, *ours: str) -> ClusterNode:
 def test_the_release_leaves_only_where_gpunode_brought_it_and_nobody_else_s_node_needs_it() -> None:
     shared, chart = check_hosts({"gpu-1": GPUSHARE}), check_hosts({"gpu-1": NODE})
     labelled, elsewhere = _node("gpu-1", CONFIG, PRESENT), _node("gpu-9", CONFIG, PRESENT)
-    assert release_leaves(shared, {"gpu-1": labelled})
-    assert not release_leaves(shared, {"gpu-1": labelled, "gpu-9": elsewhere})
-    assert not release_leaves(shared, {"gpu-1": _node("gpu-1")})
+    assert release_leaves(shared, {"gpu-1": labelled}, ["gpu-1"])
+    assert not release_leaves(shared, {"gpu-1": labelled}, [])
+    assert not release_leaves(shared, {"gpu-1": labelled, "gpu-9": elsewhere}, ["gpu-1"])
+    assert not release_leaves(shared, {"gpu-1": _node("gpu-1")}, ["gpu-1"])
     # By a static manifest, whose nodes have the same label for their configuration.
-    assert not release_leaves(shared, {"gpu-1": _node("gpu-1", CONFIG, SERVED_BY)})
-    assert not release_leaves(chart, {"gpu-1": labelled})
+    assert not release_leaves(shared, {"gpu-1": _node("gpu-1", CONFIG, SERVED_BY)}, ["gpu-1"])
+    assert not release_leaves(chart, {"gpu-1": labelled}, ["gpu-1"])

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from gpunode.cli.cluster import cluster as command
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin_deploy import CONFIG, PRESENT, data, run
-from tests.unit.test_other_ways import NVIDIA, _daemon_set
+from tests.unit.test_other_ways import NVIDIA, OF_HELM, _daemon_set
 
 pytestmark = [pytest.mark.pure, pytest.mark.builds]
 THEIRS = {"scheduler": "theirs"}
@@ -73,6 +73,74 @@ def test_a_release_that_another_node_needs_stays(cluster: SimulatedCluster, tmp_
     assert run(tmp_path, hosts(cluster, "gpushare", "helm")).code == 0
     assert cluster.called("helm uninstall") == 0 and len(cluster.state()["revisions"]) == 1
     assert cluster.labels("gpu-1") == {"gpushare": "true"} and PRESENT in cluster.labels("gpu-2")
+
+
+@pytest.mark.parametrize("before", ["helm", "manifest"])
+def test_a_way_that_changes_node_by_node_is_taken_from_no_node_before_its_own_run(
+    cluster: SimulatedCluster, tmp_path: Path, before: str
+) -> None:
+    after = "gpushare" if before == "helm" else "helm"
+    run(tmp_path, hosts(cluster, before, before))
+    asked, there, labels = hosts(cluster, after, after), own(cluster), cluster.labels("gpu-2")
+    assert run(tmp_path, asked, "--limit", "@fake/gpu-1", "-y").code == 0
+    assert cluster.called("helm uninstall") == 0 and cluster.state()["revisions"]
+    assert there <= own(cluster) and cluster.labels("gpu-2") == labels != cluster.labels("gpu-1")
+    assert run(tmp_path, asked, "--limit", "@fake/gpu-2", "-y").code == 0
+    assert cluster.labels("gpu-2") == cluster.labels("gpu-1")
+    assert not (cluster.state()["revisions"] if before == "helm" else own(cluster) - {"namespace/nvidia-device-plugin"})
+
+
+def test_a_node_that_failed_keeps_the_plugin_of_its_former_way(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    run(tmp_path, hosts(cluster, "helm", "helm"))
+    asked = hosts(cluster, "gpushare", "gpushare")
+    asked["gpu-2"]["x_fails"] = True
+    assert run(tmp_path, asked).failed == ["gpu-2"]
+    assert cluster.state()["revisions"] and PRESENT in cluster.labels("gpu-2")
+    assert cluster.labels("gpu-1") == {"gpushare": "true"}
+
+
+def test_a_node_that_a_release_takes_which_stays_for_another_one_is_refused(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    run(tmp_path, hosts(cluster, "helm", "helm"))
+    found = {"key": "nfd", "operator": "Exists"}
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [found]}]}
+    }
+    chart = _daemon_set("nvdp", NVIDIA, {"affinity": {"nodeAffinity": required}}, **OF_HELM)
+    chart["metadata"]["namespace"] = "nvidia-device-plugin"
+    nodes = cluster.state()["nodes"]
+    nodes["gpu-1"]["metadata"]["labels"]["nfd"] = "true"
+    nodes["gpu-2"]["metadata"]["labels"]["team"] = "a"
+    foreign = _daemon_set("foreign", NVIDIA, {"nodeSelector": {"team": "a"}})
+    cluster.write(nodes=nodes, objects={"daemonsets.apps": [chart, foreign]})
+    # gpu-2 is refused for the foreign one, so that the release stays, which would then take gpu-1 as well.
+    done = run(tmp_path, hosts(cluster, "gpushare", "gpushare"))
+    assert done.code == 1 and "nothing was changed for gpu-1" in done.said
+    assert cluster.state()["revisions"] and PRESENT in cluster.labels("gpu-1")
+
+
+def test_a_sharing_that_changes_node_by_node_leaves_the_other_nodes_their_configuration(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    run(tmp_path, hosts(cluster, "manifest", "manifest"))
+    shared = {"strategy": "time-slicing", "replicas": 5}
+    asked = hosts(cluster, "manifest", "manifest", sharing=shared)
+    for _ in range(2):
+        assert run(tmp_path, asked, "--limit", "@fake/gpu-1", "-y").code == 0
+        assert "daemonset/gpunode-device-plugin-none" in own(cluster)
+        assert set(cluster.state()["own"]["configmap/gpunode-device-plugin"]["data"]) == {"none", "time-slicing-5"}
+        assert cluster.called("kubectl apply") == 2
+    assert run(tmp_path, asked).code == 0
+    assert "daemonset/gpunode-device-plugin-none" not in own(cluster)
+    assert set(cluster.state()["own"]["configmap/gpunode-device-plugin"]["data"]) == {"time-slicing-5"}
+
+
+def test_the_objects_of_another_inventory_of_the_same_cluster_stay(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    run(tmp_path, hosts(cluster, "manifest"))
+    there = own(cluster)
+    done = run(tmp_path, {"gpu-2": data(cluster, "gpu-2", device_plugin={"way": "none"})})
+    assert done.code == 0 and own(cluster) == there and "labelled for it" in done.said
 
 
 def test_a_release_that_nobody_was_labelled_for_by_gpunode_is_not_taken_away(
