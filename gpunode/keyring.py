@@ -8,10 +8,10 @@ from gpunode.probe_output import repeated
 from gpunode.reading import ParseError, Reading
 
 # Shell: `primary_keys FILE...` prints the fingerprint of each primary key, one a line. Subkeys are left out: who trusts
-# a key trusts them with it, and they change.
+# a key trusts them with it, and they change. Who only asks leaves no ~/.gnupg behind, nor a lock in it.
 PRIMARY_KEYS = """
 primary_keys() {
-  gpg --batch --show-keys --with-colons "$@" 2>/dev/null |
+  gpg --lock-never --no-keyring --trust-model always --batch --show-keys --with-colons "$@" 2>/dev/null |
     awk -F: '$1=="pub"{p=1} $1=="fpr"&&p{print $10; p=0}'
 }
 """
