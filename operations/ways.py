@@ -87,8 +87,10 @@ def objects(wanted: Sequence[Document], cluster_of: Settings, everyone: Mapping[
         there = cluster.told("kubectl get", words, stdin) if wanted else ""
         ours = cluster.told("kubectl get", own_objects.owning(kubernetes))
         changed = relabelled(everyone)
-        staying = [node.labels for name, node in nodes(cluster).items() if name not in changed]
-        change = objects_change(wanted, there, ours, staying)
+        known_nodes = nodes(cluster)
+        staying = [node.labels for name, node in known_nodes.items() if name not in changed]
+        not_ready = [node.labels for node in known_nodes.values() if not node.ready]
+        change = objects_change(wanted, there, ours, staying, not_ready)
     except (ClusterError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
     if change.conflicts:
@@ -100,6 +102,8 @@ def objects(wanted: Sequence[Document], cluster_of: Settings, everyone: Mapping[
     if change.kept:
         names = ", ".join(f"{each.kind} {each.name}" for each in change.kept[:5])
         host.log(f"{names}: no longer asked for, and left: nodes that this run does not change are labelled for it")
+    for identity in change.ill:
+        host.log(f"{identity}: as asked, and does not run wherever it is to: {_look_at(identity)}")
     if change.is_none:
         host.noop(f"{len(wanted)} objects in the cluster as asked" if wanted else "no objects of gpunode's own")
         return
@@ -130,9 +134,12 @@ def _ready(cluster: Cluster, identity: Identity) -> None:
         _long(cluster, f"{identity}", own_objects.waiting(cluster.kubernetes, identity, seconds))
     except ClusterError as error:
         raise ClusterError(
-            f"{error}\nit does not run within {seconds} s (kubernetes.timeout) wherever it is to: look at `kubectl -n "
-            f"{identity.namespace} describe {identity.kind.lower()} {identity.name}`; the next run waits for it again"
+            f"{error}\nit does not run within {seconds} s (kubernetes.timeout) wherever it is to: {_look_at(identity)}"
         ) from None
+
+
+def _look_at(identity: Identity) -> str:
+    return f"look at `kubectl -n {identity.namespace} describe {identity.kind.lower()} {identity.name}`"
 
 
 def _long(cluster: Cluster, what: str, words: tuple[str, ...]) -> None:

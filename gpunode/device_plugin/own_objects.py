@@ -38,7 +38,7 @@ class ObjectsChange:
     """Hold what is to be done: objects to apply (all of them, or none), to remove, and to wait for.
 
     differences: why they are applied; conflicts: objects of somebody else's in the place of ours; kept: no longer asked
-    for, and needed by nodes that keep their labels
+    for, and needed by nodes that keep their labels; ill: workloads that do not run everywhere, with nothing to be done
     """
 
     apply: tuple[Document, ...]
@@ -47,6 +47,7 @@ class ObjectsChange:
     differences: tuple[Difference, ...]
     conflicts: tuple[Identity, ...]
     kept: tuple[Identity, ...] = ()
+    ill: tuple[Identity, ...] = ()
 
     @property
     def is_none(self) -> bool:
@@ -65,13 +66,18 @@ def marked(document: Document, way: str) -> dict[str, Any]:
 
 
 def objects_change(
-    wanted: Sequence[Document], there: str, owned: str, staying: Sequence[Mapping[str, str]] = ()
+    wanted: Sequence[Document],
+    there: str,
+    owned: str,
+    staying: Sequence[Mapping[str, str]] = (),
+    not_ready: Sequence[Mapping[str, str]] = (),
 ) -> ObjectsChange:
     """Return what brings gpunode's objects about; raise ParseError.
 
     + there: what `asking` printed: the objects of these names, whoever's they are
     + owned: what `owning` printed: all objects with gpunode's labels
     + staying: labels of each node that keeps them in this run, be it of this inventory or of none
+    + not_ready: labels of each node that is not Ready, where no update comes
     """
     live = live_objects(there, "")
     ours = {identity: each for identity, each in live_objects(owned, "").items() if _managed(each.content)}
@@ -83,13 +89,16 @@ def objects_change(
     spaces = {identity for identity in target if identity.kind == "Namespace"}
     conflicts = [each for each in live if each in target and each not in ours and each not in spaces]
     found = drifted({name: each for name, each in target.items() if name not in spaces or name not in live}, live)
+    unready = dict(_unready(there, target))
+    pending = {each for each, workload in unready.items() if not _is_rolled_out(workload, not_ready)}
     return ObjectsChange(
         apply=tuple(wanted) if found and not conflicts else (),
         remove=tuple(sorted((each for each in left if each not in kept), key=_order)),
-        unready=tuple(_unready(there, target)),
+        unready=tuple(each for each in unready if each in pending),
         differences=found,
         conflicts=tuple(sorted(conflicts)),
         kept=tuple(sorted(kept)),
+        ill=tuple(each for each in unready if each not in pending),
     )
 
 
@@ -131,7 +140,7 @@ def _order(identity: Identity) -> tuple[int, Identity]:
     return (kinds.index(name) if name in kinds else len(kinds)), identity
 
 
-def _unready(there: str, target: Mapping[Identity, Any]) -> Iterator[Identity]:
+def _unready(there: str, target: Mapping[Identity, Any]) -> Iterator[tuple[Identity, Document]]:
     """Yield the workloads that are there, and not yet what they are to be."""
     document = json.loads(there) if there.strip() else {}
     for each in document.get("items", [document] if document else []):
@@ -139,7 +148,19 @@ def _unready(there: str, target: Mapping[Identity, Any]) -> Iterator[Identity]:
         group = str(each.get("apiVersion", "")).partition("/")[0]
         identity = Identity(group, str(each.get("kind")), metadata.get("namespace") or "", str(metadata.get("name")))
         if identity.kind in _WORKLOADS and identity in target and not is_ready(each):
-            yield identity
+            yield identity, each
+
+
+def _is_rolled_out(workload: Document, not_ready: Sequence[Mapping[str, str]]) -> bool:
+    """Say whether an update has come to all nodes that it can come to; what it runs there is the verdict's matter."""
+    status, generation = workload.get("status") or {}, (workload.get("metadata") or {}).get("generation", 0)
+    if status.get("observedGeneration", 0) < generation:
+        return False
+    if workload.get("kind") == "Deployment":
+        return bool(status.get("updatedReplicas", 0) >= (workload.get("spec") or {}).get("replicas", 1))
+    selected = _selector(workload).items()
+    down = sum(selected <= labels.items() for labels in not_ready)
+    return bool(status.get("updatedNumberScheduled", 0) >= status.get("desiredNumberScheduled", 0) - down)
 
 
 def is_ready(workload: Document) -> bool:

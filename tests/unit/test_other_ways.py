@@ -224,6 +224,22 @@ def test_a_workload_is_ready_where_it_runs_on_every_node_in_its_new_form(status:
     assert is_ready({"kind": "DaemonSet", "metadata": {"generation": 2}, "status": status}) is ready
 
 
+@pytest.mark.parametrize(
+    ("updated", "down", "waits"),
+    [(2, 1, False), (2, 0, False), (1, 1, False), (1, 0, True)],
+    ids=["a node is down", "a pod does not run", "the update waits for the node that is down", "the update goes on"],
+)
+def test_a_workload_as_asked_is_waited_for_only_while_an_update_comes_to_nodes_that_are_ready(
+    updated: int, down: int, waits: bool
+) -> None:
+    wanted = list(_objects(**{"gpu-1": MANIFEST}).values())
+    counts = {"desiredNumberScheduled": 2, "updatedNumberScheduled": updated, "numberAvailable": 1}
+    live = [{**each, "status": counts} if each["kind"] == "DaemonSet" else each for each in wanted]
+    labels = wanted_labels(settings_from(MANIFEST))
+    change = objects_change(wanted, _listed(*live), _listed(*live[1:]), not_ready=[labels] * down)
+    assert (len(change.unready), len(change.ill), change.is_none) == (int(waits), int(not waits), not waits)
+
+
 def _daemon_set(name: str, image: str, pod: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
     container = {"name": "c", "image": image, **(pod or {}).pop("container", {})}
     return {

@@ -187,6 +187,18 @@ def test_a_workload_that_does_not_run_in_time_is_told_with_where_to_look(
     assert done.code == 1 and "describe" in done.said and "kubernetes.timeout" in done.said
 
 
+def test_a_node_that_is_down_fails_no_run_that_has_nothing_to_change(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    asked = hosts(cluster, "manifest", "manifest")
+    run(tmp_path, asked)
+    state = cluster.state()
+    counts = {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 1}
+    state["own"]["daemonset/gpunode-device-plugin-none"]["status"] = counts
+    cluster.write(own=state["own"], failures={"kubectl rollout": "timed out waiting for the condition"})
+    assert run(tmp_path, asked, "--dry").changes == []
+    done = run(tmp_path, asked)
+    assert done.code == 0 and "does not run wherever it is to" in done.said
+
+
 def test_a_runtime_class_is_made_for_the_other_ways_too(cluster: SimulatedCluster, tmp_path: Path) -> None:
     assert run(tmp_path, hosts(cluster, "manifest", containerd={"default_runtime": "runc"})).code == 0
     assert cluster.state()["runtime_class"]["handler"] == "nvidia"
