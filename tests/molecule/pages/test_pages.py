@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.molecule.checkout import copied, with_origin
-from tests.molecule.conftest import LAB
+from tests.molecule.conftest import LAB, converge
 from tests.molecule.pages.page import Command, followed, steps
 
 # In this order: a page goes on where the one before it ended. The last one leaves another driver.
@@ -22,6 +22,9 @@ PAGES = (
 @pytest.mark.simulated
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_the_page_ends_and_prints_as_it_says(page: str, tmp_path: Path) -> None:
+    if page != PAGES[0]:
+        # Each page has a checkout of its own, without what the one before it entered there.
+        assert converge().code == 0
     copy = copied(tmp_path / "gpunode", ".venv", ".lab")
     with_origin(copy, tmp_path / "origin.git")
     environment = {**os.environ, "GPUNODE_LAB": LAB, "NO_COLOR": "1"}
