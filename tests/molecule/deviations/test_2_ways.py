@@ -13,12 +13,14 @@ import pytest
 
 from lab import nodes as lab_nodes
 from lab.nodes import Node
-from tests.molecule.conftest import REPORTS, Run, command, converge, inventory_with, report
+from tests.molecule.conftest import REPORTS, Run, command, converge, inventory_with, only_slow, report
 from tests.molecule.deviations.straying import CONFIG, by_service
 from tests.molecule.deviations.ways import WAYS, asked, rounds
 from tests.molecule.mps.test_mps import UNPACK
 
 ROUNDS = rounds()
+# Of every component some; make test-slow has all of them.
+IN_MAKE_TEST = (0, 2, 4, 5, 8, 9)
 HEALING = {name for way in WAYS.values() for name in way.repairs}
 
 
@@ -75,7 +77,13 @@ def test_the_five_nodes_are_what_is_asked(inventory: str, nodes: tuple[Node, ...
     assert _dry(inventory) == {}
 
 
-@pytest.mark.parametrize("ways", ROUNDS, ids=[", ".join(ways.values()) for ways in ROUNDS])
+@pytest.mark.parametrize(
+    "ways",
+    [
+        pytest.param(ways, id=", ".join(ways.values()), marks=() if number in IN_MAKE_TEST else only_slow)
+        for number, ways in enumerate(ROUNDS)
+    ],
+)
 def test_each_way_is_found_by_name_and_class_alone_and_healed_by_the_next_run_as_dry_says(
     ways: dict[str, str], inventory: str, nodes: tuple[Node, ...], start_times: Callable[[Node], str]
 ) -> None:
