@@ -55,6 +55,7 @@ def rebooted(
     if not (difference := _difference(driver, parameters, absent)):
         # It helped, and the run that asked for it did not live to see that.
         if driver.booted_for == target(driver) and driver.loaded_version == driver.module_version:
+            host.log("the boot that an earlier run asked for has helped")
             yield script_command(FORGET, record=RECORD)
             return
         host.noop("no driver is loaded that was removed" if absent else "the driver on disk is loaded, or none")
