@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -81,7 +82,7 @@ def runtime_class(rollout: Rollout, proxy: ProxySettings) -> Iterator[Any]:
         host.noop(change.said)
         return
     host.log(f"{change.said}: {change.verb}")
-    yield FunctionCommand(_tell, [lambda: cluster.change_runtime_class(change.verb, wanted)], {})
+    yield told(partial(cluster.change_runtime_class, change.verb, wanted))
 
 
 @node_operation
@@ -113,7 +114,7 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
     if change.is_none:
         host.noop(f"labels of {name} as asked" if not change.conflicts else f"labels of {name} left to somebody else")
         return
-    yield FunctionCommand(_tell, [lambda: cluster.label(name, change)], {})
+    yield told(partial(cluster.label, name, change))
 
 
 @node_operation
@@ -135,7 +136,7 @@ def current(settings: Settings) -> Iterator[Any]:
         return
     names = [pod.name for pod in stale]
     host.log(f"{', '.join(names)} began before the MIG layout changed: to begin anew")
-    yield FunctionCommand(_tell, [lambda: cluster.remove_pods(plugin.namespace, names)], {})
+    yield told(partial(cluster.remove_pods, plugin.namespace, names))
 
 
 @node_operation
@@ -161,10 +162,15 @@ def failed_nodes(cluster_of: Settings) -> Iterator[Any]:
     if not changes:
         host.noop("no node whose labels were to be told of a failure")
     for name, change in changes.items():
-        yield FunctionCommand(_tell, [lambda name=name, change=change: cluster.label(name, change)], {})
+        yield told(partial(cluster.label, name, change))
 
 
-def _tell(state: State, host: Host, change: Any) -> bool:
+def told(change: Callable[[], Any]) -> FunctionCommand:
+    """Return the command that changes something in the cluster; where that fails, cause and remedy are told."""
+    return FunctionCommand(_tell, [change], {})
+
+
+def _tell(state: State, host: Host, change: Callable[[], Any]) -> bool:
     try:
         change()
     except (ClusterError, ParseError) as error:

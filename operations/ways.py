@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from pyinfra import host
-from pyinfra.api import FunctionCommand, Host, State
 
 from gpunode.device_plugin import own_objects
 from gpunode.device_plugin.cluster import Cluster, ClusterError
@@ -22,7 +21,7 @@ from gpunode.helm.manifest import Identity
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from operations.control_plane import runner
-from operations.device_plugin import nodes, relabelled
+from operations.device_plugin import nodes, relabelled, told
 from operations.failure import OperationRefused, node_operation
 from operations.once import asked_once, once_per_run
 
@@ -112,11 +111,11 @@ def objects(wanted: Sequence[Document], cluster_of: Settings, everyone: Mapping[
     # What goes makes room for what comes.
     for identity in change.remove:
         host.log(f"{identity}: no longer asked for")
-        yield _told(partial(_removed, cluster, identity))
+        yield told(partial(_removed, cluster, identity))
     if change.apply:
-        yield _told(partial(cluster.told, "kubectl apply", *own_objects.applying(kubernetes, change.apply)))
+        yield told(partial(cluster.told, "kubectl apply", *own_objects.applying(kubernetes, change.apply)))
     for identity in _waited_for(change, wanted):
-        yield _told(partial(_ready, cluster, identity))
+        yield told(partial(_ready, cluster, identity))
 
 
 def _waited_for(change: ObjectsChange, wanted: Sequence[Document]) -> Sequence[Identity]:
@@ -147,17 +146,3 @@ def _long(cluster: Cluster, what: str, words: tuple[str, ...]) -> None:
     output = cluster.run(Command(words, cluster.proxy.environment, cluster.kubernetes.timeout + 60))
     if output.status != 0:
         raise ClusterError(explained(what, output.err))
-
-
-def _told(change: Callable[[], Any]) -> FunctionCommand:
-    return FunctionCommand(_tell, [change], {})
-
-
-def _tell(state: State, host: Host, change: Callable[[], Any]) -> bool:
-    try:
-        change()
-    except (ClusterError, ParseError) as error:
-        for line in str(error).splitlines():
-            host.log_styled(line, fg="red")
-        return False
-    return True

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.device_plugin.labels import CONFIG, OURS, LabelChange
+from gpunode.drain.cordon import ANNOTATION, MANAGER
 from gpunode.reading import ParseError
 from gpunode.settings.kubernetes import KubernetesSettings
-
-# The annotation by which gpunode notes that a cordon is its own, with the reason.
-CORDON = "gpunode/drain"
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class ClusterNode:
             note = json.loads(self.cordon or "{}")
         except (ValueError, RecursionError):
             return False
-        return self.unschedulable and isinstance(note, dict) and note.get("cordon") == "gpunode"
+        return self.unschedulable and isinstance(note, dict) and note.get("cordon") == MANAGER
 
 
 def listing(kubernetes: KubernetesSettings) -> tuple[str, ...]:
@@ -72,7 +70,7 @@ def _node(item: Mapping[str, Any]) -> ClusterNode:
         allocatable={str(name): str(count) for name, count in (status.get("allocatable") or {}).items()},
         unschedulable=spec.get("unschedulable") is True,
         ready=bool(ready) and ready[0].get("status") == "True",
-        cordon=(metadata.get("annotations") or {}).get(CORDON),
+        cordon=(metadata.get("annotations") or {}).get(ANNOTATION),
     )
 
 
