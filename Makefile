@@ -9,6 +9,9 @@ UV_VERSION := 0.13.9
 LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap dpkg-dev apt-utils gnupg openssh-client zstd
 # What its virtual machine needs beside these, which only test-slow boots.
 VM_PACKAGES := qemu-system-x86 grub-pc-bin grub-common e2fsprogs
+# The tests start hundreds of short programs; where nothing may be cached, each of them compiles gpunode anew.
+CACHED := env -u PYTHONDONTWRITEBYTECODE
+PYTEST := $(CACHED) GPUNODE_TEST_EXAMPLES=1000 .venv/bin/pytest
 TIMED = date +"==> %H:%M:%S $(1)"
 
 .PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow lint docs audit
@@ -33,7 +36,7 @@ setup: .venv/.complete
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(APT) update && $(APT) install python3-venv; }
 	@$(PYTHON) -m venv .venv
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@.venv/bin/uv sync --frozen --quiet
+	@.venv/bin/uv sync --frozen --quiet --compile-bytecode
 	@touch $@
 
 lab-vm-tools: LAB_PACKAGES += $(VM_PACKAGES)
@@ -62,10 +65,10 @@ docs: setup
 	@.venv/bin/python -m tests.support
 
 test-fast: setup
-	@.venv/bin/python -m tests.fast
+	@$(CACHED) .venv/bin/python -m tests.fast
 
 test: setup lab-tools
-	@$(SUDO) env GPUNODE_TEST_EXAMPLES=1000 .venv/bin/pytest -m "not slow" tests/unit tests/test_scenarios.py
+	@$(SUDO) $(PYTEST) -m "not slow" tests/unit tests/test_scenarios.py
 
 test-slow: setup lab-vm-tools
-	@$(SUDO) env GPUNODE_TEST_ALL=1 GPUNODE_TEST_EXAMPLES=1000 .venv/bin/pytest tests/unit tests/test_scenarios.py
+	@$(SUDO) GPUNODE_TEST_ALL=1 $(PYTEST) tests/unit tests/test_scenarios.py

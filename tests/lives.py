@@ -1,7 +1,8 @@
 """Run molecule's scenarios side by side, one per processor, each with a lab of its own: `python -m tests.lives NAME...`
 
 A process of its own, so that the unit tests run meanwhile: much of a scenario is waiting. What a scenario prints goes
-to .reports/scenarios/NAME.log, and its exit status, once it has ended, to NAME.status beside it.
+to .reports/scenarios/NAME.log, its tests' own words to NAME.tests, and its exit status, once it has ended, to
+NAME.status beside them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ _TIMED_OUT = 124
 def log_of(scenario: str) -> Path:
     """Return the file with what a scenario printed."""
     return REPORTS / f"{scenario}.log"
+
+
+def tests_of(scenario: str) -> Path:
+    """Return the file with what the scenario's tests printed; playbooks/verify.yml writes it."""
+    return REPORTS / f"{scenario}.tests"
 
 
 def status_of(scenario: str) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lives import log_of, status_of
+from tests.lives import log_of, status_of, tests_of
 
 # Those that take long as a whole, whatever is asked of them.
 SLOW = ("vm",)
@@ -25,4 +25,7 @@ def test_scenario(scenario: str, lives: subprocess.Popen[bytes]) -> None:
     while not status_of(scenario).exists():
         assert lives.poll() is None or status_of(scenario).exists(), f"tests.lives ended ({lives.returncode}) before it"
         time.sleep(0.5)
-    assert status_of(scenario).read_text() == "0", log_of(scenario).read_text(errors="replace")[-12000:]
+    # The tests' words last: a job's output is often kept from its end backwards, and they name what failed.
+    said = "\n".join(path.read_text(errors="replace")[-12000:]
+                     for path in (log_of(scenario), tests_of(scenario)) if path.exists())  # fmt: skip
+    assert status_of(scenario).read_text() == "0", said

@@ -20,8 +20,10 @@ FILES = (
     "find / -xdev \\( -path /run -o -path /var/log -o -path /tmp -o -path /proc -o -path /sys -o -path /dev \\) "
     "-prune -o -printf '%p %y %s %U:%G %m %T@ %C@ %l\\n' | LC_ALL=C sort"
 )
+# The MPS control daemon notes in its log's pipe what it was asked.
 RUN = (
     "find /run -mindepth 1 -path /run/systemd -prune -o -path /run/user -prune -o -name 'utmp*' -o -name motd.dynamic "
+    "-o -path /run/nvidia-mps/log "
     "-o -printf '%p %y %s %m %T@\\n' | LC_ALL=C sort"
 )
 # A login brings units and processes of its own, and takes them away.
