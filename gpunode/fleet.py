@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 # Before anything opens a socket.
 from gpunode import patched  # noqa: F401  # isort: skip
+import click
 from gevent import Timeout  # type: ignore[import-untyped]
 from pyinfra.api import Config, Host, State
 from pyinfra.api.connect import connect_all, disconnect_all
@@ -77,12 +78,19 @@ class _FactErrors(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.reasons: dict[str, str] = {}
+        self._said: dict[str, list[str]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         host = ctx_host.get()
         if host is not None:
-            self.reasons[host.name] = record.getMessage()
+            said = click.unstyle(record.getMessage()).strip().removeprefix(f"[{host.name}]").strip()
+            self._said.setdefault(host.name, []).append(said)
+
+    def reason(self, host: str) -> str | None:
+        """Return what was said last, that there was an error apart: the connection's or the shell's own words."""
+        said = self._said.get(host, [])
+        told = [line for line in said if line and "Error: could not " not in line]
+        return "; ".join((told or said)[-2:]) or None
 
 
 def read(
@@ -181,7 +189,7 @@ def _row(name: str, reading: Any, connect_errors: _ConnectErrors, fact_errors: _
     if reading is None:
         return name, None, connect_errors.reasons.get(name, "no connection")
     if isinstance(reading, Unknown):
-        return name, reading, fact_errors.reasons.get(name, reading.reason)
+        return name, reading, fact_errors.reason(name) or reading.reason
     return name, reading, None
 
 

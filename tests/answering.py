@@ -29,9 +29,23 @@ from lab.state import CHECKOUT, lab_folder
 
 # What the recorded answer has in the place of the mark that each question carries.
 MARK = "recorded-for-many"
-# About what a node takes; and an answer must not come before the word that the question was accepted.
+# About what a node takes.
 _SECONDS = 0.5
 _MARK_OF = re.compile(rb"gpunode:reading ([0-9a-f]+) end")
+
+
+class _Transport(paramiko.Transport):
+    """Begin an answer after the word that the question was accepted: among a thousand threads it came before it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection)
+        self.accepted: list[threading.Thread] = []
+
+    def _send_user_message(self, data: paramiko.Message) -> None:
+        accepted, self.accepted = self.accepted, []
+        super()._send_user_message(data)  # type: ignore[misc]
+        for answer in accepted:
+            answer.start()
 
 
 class _Answers(paramiko.ServerInterface):
@@ -53,7 +67,9 @@ class _Answers(paramiko.ServerInterface):
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         if self._user != "hangs":
-            threading.Thread(target=self._answer, args=(channel, command), daemon=True).start()
+            transport = channel.get_transport()
+            assert isinstance(transport, _Transport)
+            transport.accepted.append(threading.Thread(target=self._answer, args=(channel, command), daemon=True))
         return True
 
     def _answer(self, channel: paramiko.Channel, command: bytes) -> None:
@@ -69,7 +85,7 @@ class _Answers(paramiko.ServerInterface):
 
 
 def _serve(connection: socket.socket, host_key: paramiko.PKey, answers: _Answers) -> None:
-    transport = paramiko.Transport(connection)
+    transport = _Transport(connection)
     transport.add_server_key(host_key)
     transport.start_server(server=answers)
 

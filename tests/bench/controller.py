@@ -60,8 +60,19 @@ def cost(folder: Path, data: dict[str, object], hosts: int, processes: int | Non
         child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         said = (folder / "printed").read_text(encoding="utf-8")
-        raise contenders.BenchError(f"drift of {hosts} hosts ended with exit code {child.returncode}:\n{said[-3000:]}")
+        raise contenders.BenchError(f"drift of {hosts} hosts ended with exit code {child.returncode}:\n{_bad(said)}")
     return Cost(hosts, processes, round(wall, 2), round(used.ru_utime + used.ru_stime, 2), round(used.ru_maxrss / 1024))
+
+
+def _bad(printed: str) -> str:
+    """Return what drift's JSON says of the hosts that were not as asked; else the end of what was printed."""
+    try:
+        hosts = json.loads(printed[printed.index("{") :])["hosts"]
+    except (ValueError, KeyError):
+        return printed[-3000:]
+    bad = [f"{name}: {item['what']}: {item['cause']}" for name, host in hosts.items() for item in host["findings"]
+           if item["class"] != "ok"]  # fmt: skip
+    return "\n".join((f"{len(bad)} findings, of them", *bad[:10]))
 
 
 def as_markdown(costs: list[Cost]) -> str:
