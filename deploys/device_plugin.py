@@ -3,7 +3,9 @@
 from pyinfra import host
 
 from deploys.component import cluster, component, everyone, node, settings
+from gpunode.device_plugin.rollout import BY_CHART
 from gpunode.device_plugin.ways import class_alone, extender, schedulers, wanted_objects
+from gpunode.gpu_operator import operator
 from operations import device_plugin as plugin
 from operations import gpushare, helm, scheduler, ways
 
@@ -21,10 +23,15 @@ def device_plugin() -> None:
         return
     plugin.takes_part(settings())
     ways.alone(name="Refuse a second device plugin", settings=settings(), everyone=hosts, cluster_of=cluster_of)
+    # Before the RuntimeClass, which goes with an operator that had it.
+    if (beside := operator(hosts)) is not None:
+        helm.operator(name="Keep the release of the GPU Operator", asked=beside, proxy=cluster_of.proxy)
+    else:
+        helm.operator_absent(name="Take the release of the GPU Operator away", cluster_of=cluster_of, everyone=hosts)
     if (chosen := asked or class_alone(hosts)) is not None:
         plugin.runtime_class(name="Keep the RuntimeClass nvidia", rollout=chosen, proxy=cluster_of.proxy)
     if asked is not None:
-        helm.release(name="Keep the release of the device plugin", rollout=asked, proxy=cluster_of.proxy)
+        helm.release(name="Keep the release of the device plugin", asked=asked.release, proxy=cluster_of.proxy)
     else:
         helm.absent(name="Take the release of the device plugin away", cluster_of=cluster_of, everyone=hosts)
         # It stays where a node that has failed by now needs it, and may take others by labels that are not gpunode's.
@@ -50,9 +57,9 @@ def device_plugin() -> None:
     )
     if asked is not None:
         helm.leftovers(
-            name="Take configurations away that no node is labelled for", rollout=asked, proxy=cluster_of.proxy
+            name="Take configurations away that no node is labelled for", asked=asked.release, proxy=cluster_of.proxy
         )
-    if settings().mig.config is not None and settings().device_plugin.way == "helm":
+    if settings().mig.config is not None and settings().device_plugin.way in BY_CHART:
         plugin.current(name="Have the plugin know the node's MIG devices", settings=settings())
     plugin.failed_nodes(name="Label the nodes that failed in the cluster", cluster_of=cluster_of)
 

@@ -1,13 +1,14 @@
 """The verdict on the nodes' cluster; alone: pyinfra inventories/prod.py deploys/verify_cluster.py"""
 
 from deploys.component import component, node, settings
+from gpunode.device_plugin.rollout import BY_CHART
 from operations import verify_cluster as verdict
 
 
 @component("Verify the cluster")
 def verify_cluster() -> None:
     """Wait until the cluster offers what the node's settings promise, and fail where it does not in time."""
-    if settings().kubernetes.enabled and settings().device_plugin.way == "helm":
+    if settings().kubernetes.enabled and settings().device_plugin.way in BY_CHART:
         verdict.verified(name="Verify the node in the cluster", settings=settings(), gpus=node().pci.gpus)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from gpunode.device_plugin.rollout import Rollout, node_name, nodes_of, rollout
 from gpunode.device_plugin.verdict import COMPONENT, judge_node
 from gpunode.device_plugin.view import View
 from gpunode.findings import Finding, FindingClass
+from gpunode.gpu_operator import operator
+from gpunode.helm.asked import AskedRelease
 from gpunode.helm.program import HelmError
 from gpunode.helm.session import Session
 from gpunode.node import Node
@@ -46,7 +48,10 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
             return {host: [_unknown(Subject.CLUSTER, str(error))] for host in judged}
         found = {host: _of_node(host, settings, nodes[host], view) for host, settings in judged.items()}
         first = next(iter(judged))
-        found[first] += _of_cluster(asked, Cluster(asked.kubernetes, proxy, run), view)
+        cluster = Cluster(asked.kubernetes, proxy, run)
+        found[first] += [_of_release(asked.release, cluster, labelled_for(view.nodes)), *_of_class(asked, cluster)]
+        if (beside := operator(hosts)) is not None:
+            found[first].append(_of_release(beside, cluster))
     return found
 
 
@@ -81,19 +86,21 @@ def _of_node(host: str, settings: Settings, node: Node, view: View) -> list[Find
     return list(judge_node(settings, node_name(host, settings), state, node.mig, view))
 
 
-def _of_cluster(asked: Rollout, cluster: Cluster, view: View) -> Iterator[Finding]:
-    what = Subject.RELEASE.of(f"{asked.plugin.namespace}/{asked.plugin.release}")
+def _of_release(asked: AskedRelease, cluster: Cluster, in_use: Collection[str] = ()) -> Finding:
+    what = Subject.RELEASE.of(asked.name)
     try:
-        session = Session.begun(asked.kubernetes, asked.plugin, cluster.proxy, cluster.run)
-        wanted, _, change = session.change(asked.values, labelled_for(view.nodes), datetime.now(UTC))
+        session = Session.begun(asked.kubernetes, asked.settings, cluster.proxy, cluster.run)
+        wanted, _, change = session.change(asked.values, in_use, datetime.now(UTC))
     except (HelmError, ParseError) as error:
-        yield _unknown(what, str(error))
-    else:
-        reason = change.refused or "; ".join(f"{step.act}: {step.reason}" for step in change.steps)
-        yield compared(
-            COMPONENT, what, "another" if reason else f"{wanted.chart} {wanted.version}",
-            f"{wanted.chart} {wanted.version}", not reason, _RUN, reason or None,
-        )  # fmt: skip
+        return _unknown(what, str(error))
+    reason = change.refused or "; ".join(f"{step.act}: {step.reason}" for step in change.steps)
+    return compared(
+        COMPONENT, what, "another" if reason else f"{wanted.chart} {wanted.version}",
+        f"{wanted.chart} {wanted.version}", not reason, _RUN, reason or None,
+    )  # fmt: skip
+
+
+def _of_class(asked: Rollout, cluster: Cluster) -> Iterator[Finding]:
     if asked.runtime_class is None:
         return
     try:

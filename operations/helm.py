@@ -6,23 +6,26 @@ run recovers (gpunode/helm/change.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
+from gpunode import gpu_operator
 from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.nodes import labelled_for
-from gpunode.device_plugin.rollout import Rollout
-from gpunode.device_plugin.ways import by_release, release_leaves
+from gpunode.device_plugin.nodes import ClusterNode, labelled_for
+from gpunode.device_plugin.ways import by_operator, by_release, operator_leaves, release_leaves
+from gpunode.helm.asked import AskedRelease
 from gpunode.helm.change import ReleaseChange, removal
 from gpunode.helm.program import HelmError
 from gpunode.helm.session import Session
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
+from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.proxy import ProxySettings
 from operations.control_plane import runner
 from operations.device_plugin import relabelled
@@ -31,46 +34,56 @@ from operations.once import asked_once, is_executing, once_per_run
 
 # The chart that a release must be of to be taken away.
 CHART = "nvidia-device-plugin"
-
-
+_NODES = "the cluster's nodes"
 # Runs in which a configuration had to stay until its nodes are labelled for another one.
 _outlived: WeakSet[State] = WeakSet()
 
 
 @node_operation
 @once_per_run("the release of the device plugin")
-def release(rollout: Rollout, proxy: ProxySettings) -> Iterator[Any]:
-    """Keep a release at its chart and values; a release that is as asked gets no new revision.
+def release(asked: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
+    """Keep the device plugin's release at its chart and values; one that is as asked gets no new revision.
 
     Call it for every host, so that it is done whichever of them fails: the first that comes to it does it for all, and
     helm runs where `kubernetes.run_on` says. What nodes are still labelled for stays, until `leftovers`.
 
-    + rollout: what the cluster is to get
+    + asked: what the cluster is to get
     + proxy: for charts and registries; its no_proxy must name the API server
     """
-    yield from _kept(rollout, proxy, "the cluster's nodes")
+    yield from _kept(asked, proxy, partial(_in_use, asked, proxy, _NODES))
 
 
 @node_operation
 @once_per_run("configurations that no node is labelled for")
-def leftovers(rollout: Rollout, proxy: ProxySettings) -> Iterator[Any]:
+def leftovers(asked: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
     """Take configurations away that the release had to keep until the nodes were labelled, as `release` does."""
     if host.state not in _outlived:
         host.noop("no configuration is left over")
         return
-    yield from _kept(rollout, proxy, "the nodes as they are labelled now")
+    yield from _kept(asked, proxy, partial(_in_use, asked, proxy, "the nodes as they are labelled now"))
 
 
-def _kept(rollout: Rollout, proxy: ProxySettings, nodes: str) -> Iterator[Any]:
-    cluster = Cluster(rollout.kubernetes, proxy, runner(rollout.kubernetes))
+@node_operation
+@once_per_run("the release of the GPU Operator")
+def operator(asked: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
+    """Keep the GPU Operator's release at its chart and values, as `release` keeps the device plugin's."""
+    yield from _kept(asked, proxy, frozenset)
+
+
+def _in_use(asked: AskedRelease, proxy: ProxySettings, nodes: str) -> Collection[str]:
+    cluster = Cluster(asked.kubernetes, proxy, runner(asked.kubernetes))
+    return labelled_for(asked_once(nodes, cluster.nodes))
+
+
+def _kept(asked: AskedRelease, proxy: ProxySettings, in_use: Callable[[], Collection[str]]) -> Iterator[Any]:
     try:
-        in_use = labelled_for(asked_once(nodes, cluster.nodes))
-        session = Session.begun(rollout.kubernetes, rollout.plugin, proxy, runner(rollout.kubernetes))
-        wanted, values, found = session.change(rollout.values, in_use, datetime.now(UTC))
+        staying = in_use()
+        session = Session.begun(asked.kubernetes, asked.settings, proxy, runner(asked.kubernetes))
+        wanted, values, found = session.change(asked.values, staying, datetime.now(UTC))
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
-    name = f"release {rollout.plugin.namespace}/{rollout.plugin.release}"
-    if values != rollout.values and is_executing():
+    name = f"release {asked.name}"
+    if values != asked.values and is_executing():
         _outlived.add(host.state)
     if not found.steps:
         if found.refused is not None:
@@ -92,6 +105,9 @@ def _carry_out(state: State, host: Host, session: Session, found: ReleaseChange,
     return True
 
 
+_Leaves = Callable[[Mapping[str, Settings], Mapping[str, ClusterNode], Collection[str]], bool]
+
+
 @node_operation
 @once_per_run("no release of the device plugin")
 def absent(cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[Any]:
@@ -100,19 +116,38 @@ def absent(cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[A
     + cluster_of: settings of a node of the cluster, which say where it is, and by which name
     + everyone: host -> settings of the whole inventory
     """
-    kubernetes, plugin = cluster_of.kubernetes, cluster_of.device_plugin
-    cluster = Cluster(kubernetes, cluster_of.proxy, runner(kubernetes))
-    name = f"release {plugin.namespace}/{plugin.release}"
+    yield from _taken_away(cluster_of, cluster_of.device_plugin, CHART, everyone, release_leaves, by_release)
+
+
+@node_operation
+@once_per_run("no release of the GPU Operator")
+def operator_absent(cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[Any]:
+    """Take the release of the GPU Operator away, as `absent` takes the device plugin's."""
+    asked = cluster_of.gpu_operator
+    yield from _taken_away(cluster_of, asked, gpu_operator.CHART, everyone, operator_leaves, by_operator)
+
+
+def _taken_away(
+    cluster_of: Settings,
+    asked: ReleaseSettings,
+    chart: str,
+    everyone: Mapping[str, Settings],
+    leaves: _Leaves,
+    labelled: Callable[[Mapping[str, ClusterNode]], set[str]],
+) -> Iterator[Any]:
+    kubernetes, proxy = cluster_of.kubernetes, cluster_of.proxy
+    cluster = Cluster(kubernetes, proxy, runner(kubernetes))
+    name = f"release {asked.namespace}/{asked.release}"
     try:
-        there, changed = cluster.nodes(), relabelled(everyone)
-        if not release_leaves(everyone, there, changed):
-            others = sorted(by_release(there) - changed)
+        there, changed = asked_once(_NODES, cluster.nodes), relabelled(everyone)
+        if not leaves(everyone, there, changed):
+            others = sorted(labelled(there) - changed)
             if others:
                 host.log(f"{name} stays: {', '.join(others[:5])} labelled for it, and not changed by this run")
             host.noop(f"{name} is none of gpunode's to take away")
             return
-        session = Session.begun(kubernetes, plugin, cluster_of.proxy, runner(kubernetes))
-        found = removal(session.reading().release, CHART, datetime.now(UTC), kubernetes.timeout)
+        session = Session.begun(kubernetes, asked, proxy, runner(kubernetes))
+        found = removal(session.reading().release, chart, datetime.now(UTC), kubernetes.timeout)
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
     if found.refused is not None:
@@ -120,5 +155,5 @@ def absent(cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[A
     if not found.steps:
         host.noop(f"there is no {name}")
         return
-    host.log(f"{name}: {found.steps[0].act}: no node has device_plugin.way 'helm' any more")
+    host.log(f"{name}: {found.steps[0].act}: no node has a device_plugin.way that needs it any more")
     yield FunctionCommand(_carry_out, [session, found, {}], {})

@@ -35,6 +35,7 @@ COMPONENTS = (
     "drift", "deviations healed", "interruption", "faults in the middle", "test machines of CI", "pages of docs/",
     "rollout in waves", "a helm release kept", "device plugin in a cluster", "MIG and sharing in a cluster",
     "drain and return", "gpushare", "static manifest",
+    "GPU Operator",
 )  # fmt: skip
 LEVELS = ("real", "simulated")
 

@@ -16,7 +16,7 @@ from gpunode.findings import ExitCode
 @click.option("--values", "values_alone", is_flag=True, help="Print the chart's values alone, for `helm --values`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of YAML.")
 def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
-    """Print chart, values, RuntimeClass, own objects and node labels for the hosts of INVENTORY; nothing is contacted.
+    """Print charts, values, RuntimeClass, own objects and node labels for the hosts of INVENTORY; nothing is contacted.
 
     Exits 0; 2 where no host gets its GPUs into a cluster by gpunode; 3 where settings are refused, each by
     name; 1 where the inventory cannot be read; 64 usage.
@@ -25,6 +25,7 @@ def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
     from gpunode.cli.errors import told
     from gpunode.device_plugin.rollout import rollout
     from gpunode.device_plugin.ways import to_json
+    from gpunode.gpu_operator import operator
     from gpunode.inventory import foreign_names, host_data
     from gpunode.settings import check_hosts
 
@@ -33,8 +34,10 @@ def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
         found = rollout(hosts)
     by_helm: dict[str, Any] = {} if found is None else found.to_json()
     others = {} if values_alone else to_json(hosts)
+    if not values_alone and (beside := operator(hosts)) is not None:
+        others["gpu_operator"] = beside.to_json()
     if not by_helm and not others:
-        wanted = "'helm'" if values_alone else "'helm', 'manifest' or 'gpushare'"
+        wanted = "'helm' or 'gpu-operator'" if values_alone else "'helm', 'manifest', 'gpu-operator' or 'gpushare'"
         click.echo(f"no host has kubernetes.enabled = True with device_plugin.way {wanted}", err=True)
         sys.exit(ExitCode.NEGATIVE)
     labels = {**by_helm.get("labels", {}), **others.get("labels", {})}

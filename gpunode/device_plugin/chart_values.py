@@ -28,16 +28,9 @@ _SETTINGS = {
 
 def wrong_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (field, what is wrong) of values that a setting stands for, that nothing reads, or of a wrong type."""
-    for name, setting in _SETTINGS.items():
-        found = _found(values, name)
-        if found is None:
-            continue
-        kind = (
-            ", and as one string at that, no list" if name == "deviceListStrategy" and isinstance(found, list) else ""
-        )
-        yield "values", f"{name} is said by {setting}{kind}"
+    yield from said_by_settings(values, _SETTINGS)
     for name, read in unread_values().items():
-        if _found(values, name) is not None:
+        if found_in(values, name) is not None:
             yield "values", f"{name} is read by no template of the chart; set {read} in its place"
     annotations = values.get("podAnnotations")
     if isinstance(annotations, dict):
@@ -51,7 +44,20 @@ def wrong_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "values", "podAnnotations must be a mapping of strings"
 
 
-def _found(values: Mapping[str, Any], name: str) -> Any:
+def said_by_settings(values: Mapping[str, Any], settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield (field, what is wrong) of values that a setting stands for: dotted value -> that setting."""
+    for name, setting in settings.items():
+        found = found_in(values, name)
+        if found is None:
+            continue
+        kind = (
+            ", and as one string at that, no list" if name == "deviceListStrategy" and isinstance(found, list) else ""
+        )
+        yield "values", f"{name} is said by {setting}{kind}"
+
+
+def found_in(values: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a dotted name; None where there is none."""
     node: Any = values
     for part in name.split("."):
         if not isinstance(node, Mapping) or part not in node:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gpunode import gpu_operator
 from gpunode.device_plugin import features, other_ways
+from gpunode.device_plugin.rollout import BY_CHART
 from gpunode.device_plugin.runtime_class import default_runtime, needs_runtime_class
 from gpunode.mig.declaration import Declaration, selected
 from gpunode.mig.mistakes import DeclarationError
@@ -30,11 +32,13 @@ def contradictions(settings: Settings) -> Iterator[Problem]:
     if way in ("manifest", "gpushare"):
         yield from other_ways.contradictions(settings)
         yield from _runtime(settings)
-    if way in ("helm", "manifest"):
+    if way == gpu_operator.WAY:
+        yield from gpu_operator.contradictions(settings)
+    if way in (*BY_CHART, "manifest"):
         yield from _old_plugin(settings)
         yield from _old_kubernetes(settings)
         yield from _device_list(settings)
-    if way == "helm":
+    if way in BY_CHART:
         yield from _runtime(settings)
         yield from _config(settings)
 
@@ -72,7 +76,7 @@ def _mps(settings: Settings) -> Iterator[Problem]:
 def _mig(settings: Settings) -> Iterator[Problem]:
     sharing, name = settings.sharing, settings.mig.config
     way = settings.device_plugin.way
-    if way not in ("helm", "manifest", "gpushare"):
+    if way == "none":
         return
     if name is not None and _LABEL_VALUE.fullmatch(name) is None:
         yield _problem("mig.config", name, "cannot be a label's value in a cluster: it must end in a letter or digit")

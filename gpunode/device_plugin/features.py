@@ -53,7 +53,8 @@ def of_plugin() -> Mapping[str, Needs]:
 @cache
 def of_kubernetes() -> Mapping[str, Needs]:
     """Return feature -> the Kubernetes that has it; `device-plugin` is what the plugin as such needs."""
-    return MappingProxyType({**_rows("kubernetes"), "device-plugin": _stated("kubernetes", "device-plugin")})
+    stated = {name: _stated("kubernetes", name) for name in ("device-plugin", "gpu-operator")}
+    return MappingProxyType({**_rows("kubernetes"), **stated})
 
 
 @cache

@@ -19,7 +19,7 @@ PRESENT = "nvidia.com/gpu.present"
 MPS_CAPABLE = "nvidia.com/mps.capable"
 MIG_CONFIG = "nvidia.com/mig.config"
 MIG_STATE = "nvidia.com/mig.config.state"
-# By which a node is taken by the static manifest's DaemonSets, and by no chart's.
+# By which a node is taken by the static manifest's DaemonSets, and by no chart's; and who is the GPU Operator's.
 SERVED_BY = "gpunode/way"
 GPUSHARE = "gpushare"
 # As nvidia-mig-parted's manager has them.
@@ -77,7 +77,7 @@ def labels_of_failed(settings: Settings, labels: Mapping[str, str], annotation: 
 _WAYS: Mapping[str, Callable[[Settings], dict[str, str]]] = {
     "helm": _by_helm,
     "manifest": lambda settings: {CONFIG: configuration(settings.sharing).name, SERVED_BY: "manifest"},
-    "gpu-operator": lambda _: {},
+    "gpu-operator": lambda settings: {**_by_helm(settings), SERVED_BY: "gpu-operator"},
     "gpushare": lambda _: {GPUSHARE: "true"},
 }
 

@@ -1,6 +1,7 @@
 """The device plugins of a cluster, whoever put them there: of which way, and which nodes they take.
 
-Two of them on one node fight for its GPUs: each hands out what the other has given away.
+Two of them on one node fight for its GPUs: each hands out what the other has given away. So do gpunode and a GPU
+Operator that brings driver, container toolkit or MIG layouts itself.
 """
 
 from __future__ import annotations
@@ -12,17 +13,28 @@ from typing import Any
 
 from gpunode.device_plugin.nodes import kubectl
 from gpunode.device_plugin.own_objects import WAY
+from gpunode.device_plugin.rollout import BY_CHART
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from gpunode.settings.kubernetes import KubernetesSettings
 
 # Programs of the same image that are no device plugin.
 _BESIDE = ("gpu-feature-discovery", "mps-control-daemon", "config-manager")
+PLUGIN = "device plugin"
+# How the DaemonSets of an operator begin by which it does gpunode's work -> what that is, and the value that ends it.
+_OF_OPERATOR = {
+    "nvidia-driver-daemonset": ("driver", "driver.enabled"),
+    "nvidia-container-toolkit-daemonset": ("container toolkit", "toolkit.enabled"),
+    "nvidia-mig-manager": ("MIG manager", "migManager.enabled"),
+}
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """Hold a device plugin's DaemonSet: its way, its name, the release it is of, whose it is, and where it goes."""
+    """Hold a device plugin's DaemonSet: its way, its name, the release it is of, whose it is, and where it goes.
+
+    `program` is another one where it is a GPU Operator's, and does work of gpunode's; `value` is what ends it there.
+    """
 
     way: str
     namespace: str
@@ -30,6 +42,8 @@ class Plugin:
     release: str | None
     ours: bool
     pod: Mapping[str, Any]
+    program: str = PLUGIN
+    value: str = "devicePlugin.enabled"
 
     def takes(self, labels: Mapping[str, str]) -> bool:
         """Say whether it goes to a node with these labels."""
@@ -41,7 +55,7 @@ class Plugin:
         if self.release is not None:
             return f"helm -n {self.namespace} uninstall {self.release}"
         if self.way == "gpu-operator":
-            return "set devicePlugin.enabled to false in its values"
+            return f"set {self.value} to false in its values"
         return f"kubectl -n {self.namespace} delete daemonset {self.name}"
 
 
@@ -63,15 +77,19 @@ def _plugin(item: Mapping[str, Any]) -> Plugin | None:
     metadata, pod = item["metadata"], item["spec"]["template"]["spec"]
     labels = metadata.get("labels") or {}
     programs = {kind for each in pod.get("containers") or [] if (kind := _program(each))}
+    name, namespace = str(metadata["name"]), str(metadata["namespace"])
+    of_operator = "ClusterPolicy" in [each.get("kind") for each in metadata.get("ownerReferences") or []]
+    operand = next((said for begins, said in _OF_OPERATOR.items() if name.startswith(begins)), None)
+    if of_operator and operand is not None:
+        return Plugin("gpu-operator", namespace, name, None, False, pod, *operand)
     if not programs:
         return None
-    owners = [each.get("kind") for each in metadata.get("ownerReferences") or []]
     # By helm itself, whatever the chart's own labels are.
     release = (metadata.get("annotations") or {}).get("meta.helm.sh/release-name")
     way = "gpushare" if "gpushare" in programs else "manifest" if release is None else "helm"
-    if "ClusterPolicy" in owners:
+    if of_operator:
         way, release = "gpu-operator", None
-    return Plugin(way, str(metadata["namespace"]), str(metadata["name"]), release, WAY in labels, pod)
+    return Plugin(way, namespace, name, release, WAY in labels, pod)
 
 
 def _program(container: Mapping[str, Any]) -> str | None:
@@ -131,14 +149,37 @@ def in_the_way(
     plugin = settings.device_plugin
     if not settings.kubernetes.enabled or plugin.way == "none":
         return
+    ways = {plugin.way, "helm"} if plugin.way in BY_CHART else {plugin.way}
     for each in plugins:
-        own = each.ours or (
-            each.way == "helm" and (each.release, each.namespace) == (plugin.release, plugin.namespace)
-        )  # fmt: skip
-        if (own and (each.way == plugin.way or each.way in leaving)) or not each.takes(labels):
+        if (_is_own(each, settings) and each.way in ways | leaving) or not each.takes(labels):
+            continue
+        if each.program != PLUGIN:
+            if _is_gpunode_s(each.program, settings):
+                yield (
+                    f"DaemonSet {each.namespace}/{each.name} of a GPU Operator takes this node, and brings a "
+                    f"{each.program}, which is gpunode's here: {each.removal}, or leave that out of the node's settings"
+                )
             continue
         yield (
             f"DaemonSet {each.namespace}/{each.name} takes this node, a device plugin by the way {each.way!r}, and "
             f"device_plugin.way is {plugin.way!r}: two plugins would give the same GPUs away. Take it away "
             f"({each.removal}), keep it off the node, or set device_plugin.way to 'none'"
         )
+
+
+def _is_own(plugin: Plugin, settings: Settings) -> bool:
+    """Say whether a plugin is one that gpunode brought, or whose release it keeps: that ends what is not asked for."""
+    asked, operator = settings.device_plugin, settings.gpu_operator
+    if plugin.way == "gpu-operator":
+        return asked.way == "gpu-operator" and plugin.namespace == operator.namespace
+    return plugin.ours or (
+        plugin.way == "helm" and (plugin.release, plugin.namespace) == (asked.release, asked.namespace)
+    )  # fmt: skip
+
+
+def _is_gpunode_s(program: str, settings: Settings) -> bool:
+    if program == "driver":
+        return settings.driver.installs
+    if program == "container toolkit":
+        return settings.toolkit.enabled
+    return settings.mig.config is not None or settings.mig.config_from_label

@@ -10,10 +10,14 @@ from gpunode.device_plugin.chart_values import merged
 from gpunode.device_plugin.configuration import DEFAULT, configuration
 from gpunode.device_plugin.labels import wanted_labels
 from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class, runtime_class
+from gpunode.helm.asked import AskedRelease
 from gpunode.settings import Settings
 from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.sharing import SharingSettings
+
+# The ways by which the plugin is its own chart's; beside a GPU Operator it is so, too.
+BY_CHART = ("helm", "gpu-operator")
 
 
 @dataclass(frozen=True)
@@ -26,17 +30,14 @@ class Rollout:
     runtime_class: Mapping[str, Any] | None
     labels: Mapping[str, Mapping[str, str]]
 
+    @property
+    def release(self) -> AskedRelease:
+        """Return the plugin's release."""
+        return AskedRelease(self.kubernetes, self.plugin, self.values)
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON types."""
-        return {
-            "release": self.plugin.release,
-            "namespace": self.plugin.namespace,
-            "chart": self.plugin.chart,
-            "version": self.plugin.version,
-            "values": self.values,
-            "runtime_class": self.runtime_class,
-            "labels": self.labels,
-        }
+        return {**self.release.to_json(), "runtime_class": self.runtime_class, "labels": self.labels}
 
 
 def nodes_of(hosts: Mapping[str, Settings]) -> dict[str, Settings]:
@@ -44,7 +45,7 @@ def nodes_of(hosts: Mapping[str, Settings]) -> dict[str, Settings]:
     return {
         host: settings
         for host, settings in hosts.items()
-        if settings.kubernetes.enabled and settings.device_plugin.way == "helm"
+        if settings.kubernetes.enabled and settings.device_plugin.way in BY_CHART
     }
 
 
@@ -68,7 +69,12 @@ def rollout(hosts: Mapping[str, Settings], mig_states: Mapping[str, str] | None 
     return Rollout(
         kubernetes=first.kubernetes,
         plugin=first.device_plugin,
-        values=chart_values(first.device_plugin, [settings.sharing for settings in nodes.values()], by_class),
+        values=chart_values(
+            first.device_plugin,
+            [settings.sharing for settings in nodes.values()],
+            by_class,
+            beside_operator=any(settings.device_plugin.way == "gpu-operator" for settings in nodes.values()),
+        ),
         runtime_class=runtime_class(first.kubernetes.version) if by_class else None,
         labels={
             node_name(host, settings): wanted_labels(settings, states.get(host)) for host, settings in nodes.items()
@@ -76,7 +82,9 @@ def rollout(hosts: Mapping[str, Settings], mig_states: Mapping[str, str] | None 
     )
 
 
-def chart_values(plugin: DevicePluginSettings, sharings: list[SharingSettings], by_class: bool) -> dict[str, Any]:
+def chart_values(
+    plugin: DevicePluginSettings, sharings: list[SharingSettings], by_class: bool, beside_operator: bool = False
+) -> dict[str, Any]:
     """Return the chart's values: a person's own, and over them what settings stand for."""
     ours: dict[str, Any] = {"config": _config(plugin, sharings)}
     for name, value in (
@@ -94,8 +102,8 @@ def chart_values(plugin: DevicePluginSettings, sharings: list[SharingSettings], 
     if any(image.values()):
         ours["image"] = {name: value for name, value in image.items() if value is not None}
     ours["gfd"] = {"enabled": plugin.gfd}
-    # Without it the chart would bring node feature discovery along with gfd.
-    ours["nfd"] = {"enabled": plugin.nfd == "chart"}
+    # Without it the chart would bring node feature discovery along with gfd; an operator's chart brings its own.
+    ours["nfd"] = {"enabled": plugin.nfd == "chart" and not beside_operator}
     return merged(plugin.values, ours)
 
 

@@ -8,6 +8,7 @@ from gpunode.device_plugin.labels import given_up, owned, wanted_labels
 from gpunode.device_plugin.mig_state import offered
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.promise import missing, promised
+from gpunode.device_plugin.rollout import BY_CHART
 from gpunode.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.findings import Finding, FindingClass
 from gpunode.mig.state import Mig
@@ -24,7 +25,7 @@ def judge_node(settings: Settings, name: str, state: str | None, mig: Mig, view:
 
     A host whose GPUs do not get into the cluster by gpunode has none.
     """
-    if not settings.kubernetes.enabled or settings.device_plugin.way != "helm":
+    if not settings.kubernetes.enabled or settings.device_plugin.way not in BY_CHART:
         return ()
     node = view.nodes.get(name)
     if node is None:

@@ -8,7 +8,7 @@ from typing import Any
 from gpunode.device_plugin.labels import CONFIG, PRESENT, SERVED_BY, owned, wanted_labels
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.own_objects import SELECTED_BY
-from gpunode.device_plugin.rollout import Rollout, node_name
+from gpunode.device_plugin.rollout import Rollout, node_name, nodes_of
 from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class, runtime_class
 from gpunode.device_plugin.static_manifest import static_manifest
 from gpunode.gpushare.configuration import Extender
@@ -64,7 +64,7 @@ def schedulers(hosts: Mapping[str, Settings]) -> tuple[str, ...]:
 def class_alone(hosts: Mapping[str, Settings]) -> Rollout | None:
     """Return what brings the RuntimeClass about where no release does and pods of the other ways choose it."""
     nodes = [settings for way in WITH_OBJECTS for settings in nodes_by(way, hosts).values()]
-    if nodes_by("helm", hosts) or not any(map(needs_runtime_class, nodes)):
+    if nodes_of(hosts) or not any(map(needs_runtime_class, nodes)):
         return None
     first = nodes[0]
     wanted = runtime_class(first.kubernetes.version)
@@ -80,20 +80,39 @@ def release_leaves(
 
     + relabelled: names in the cluster of the nodes whose labels this run brings about; all others keep theirs
     """
+    return not nodes_of(hosts) and _leaves(hosts, by_release(nodes), relabelled)
+
+
+def operator_leaves(
+    hosts: Mapping[str, Settings], nodes: Mapping[str, ClusterNode], relabelled: Collection[str]
+) -> bool:
+    """Say of the GPU Operator's release what `release_leaves` says of the device plugin's."""
+    return not nodes_by("gpu-operator", hosts) and _leaves(hosts, by_operator(nodes), relabelled)
+
+
+def _leaves(hosts: Mapping[str, Settings], labelled: set[str], relabelled: Collection[str]) -> bool:
     enabled = [settings for settings in hosts.values() if settings.kubernetes.enabled]
-    if nodes_by("helm", hosts) or not any(settings.device_plugin.way != "none" for settings in enabled):
+    if not any(settings.device_plugin.way != "none" for settings in enabled):
         return False
-    labelled = by_release(nodes)
     return bool(labelled) and labelled <= set(relabelled)
 
 
 def by_release(nodes: Mapping[str, ClusterNode]) -> set[str]:
-    """Return the names of the nodes that gpunode labelled for the release."""
+    """Return the names of the nodes that gpunode labelled for the device plugin's release."""
     return {name for name, node in nodes.items() if PRESENT in owned(node.ours) or _by_chart(node)}
 
 
+def by_operator(nodes: Mapping[str, ClusterNode]) -> set[str]:
+    """Return the names of the nodes that gpunode labelled as the GPU Operator's."""
+    return {name for name, node in nodes.items() if _way(node) == "gpu-operator"}
+
+
 def _by_chart(node: ClusterNode) -> bool:
-    return CONFIG in owned(node.ours) and SERVED_BY not in owned(node.ours)
+    return _way(node) == "gpu-operator" or (CONFIG in owned(node.ours) and SERVED_BY not in owned(node.ours))
+
+
+def _way(node: ClusterNode) -> str | None:
+    return node.labels.get(SERVED_BY) if SERVED_BY in owned(node.ours) else None
 
 
 def leaving(

@@ -126,8 +126,8 @@ def _refused(wanted: Wanted, latest: Revision, now: datetime, timeout: int) -> s
 
 def _other_chart(latest: Revision, chart: str) -> str:
     return (
-        f"the release is of chart {latest.chart_name}, not {chart}: it is somebody else's; set another "
-        "device_plugin.release, or uninstall it"
+        f"the release is of chart {latest.chart_name}, not {chart}: it is somebody else's; give ours another name "
+        "(the setting `release`), or uninstall it"
     )
 
 

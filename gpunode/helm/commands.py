@@ -12,7 +12,7 @@ from typing import Any
 
 from gpunode.device_plugin.nodes import kubectl
 from gpunode.helm.program import Helm
-from gpunode.settings.device_plugin import DevicePluginSettings
+from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.proxy import ProxySettings
 
@@ -45,26 +45,26 @@ class Commands:
 
     helm: Helm
     kubernetes: KubernetesSettings
-    plugin: DevicePluginSettings
+    asked: ReleaseSettings
     proxy: ProxySettings
 
     def listing(self) -> Command:
         """Return the question whether there is the release, in whatever state."""
         # Without --all, helm 3 leaves out what is pending; helm 4 shows all, and has no such option.
         every = ("--all",) if self.helm.major == 3 else ()
-        return self._asked("list", *every, "--filter", f"^{self.plugin.release}$", "--output", "json")
+        return self._asked("list", *every, "--filter", f"^{self.asked.release}$", "--output", "json")
 
     def history(self) -> Command:
         """Return the question for the release's revisions."""
-        return self._asked("history", self.plugin.release, "--output", "json")
+        return self._asked("history", self.asked.release, "--output", "json")
 
     def manifest(self, revision: int) -> Command:
         """Return the question for a revision's manifest, which may hold secrets."""
-        return self._asked("get", "manifest", self.plugin.release, "--revision", str(revision))
+        return self._asked("get", "manifest", self.asked.release, "--revision", str(revision))
 
     def live(self, manifest: str) -> Command:
         """Return the question for the objects of a manifest as the API server has them; kubectl's, not helm's."""
-        namespace = ("--namespace", self.plugin.namespace)
+        namespace = ("--namespace", self.asked.namespace)
         words = ("get", "--filename", "-", *namespace, "--ignore-not-found", "--output", "json")
         return self._kubectl(words, manifest)
 
@@ -86,7 +86,7 @@ class Commands:
         Helm alone would render for the newest Kubernetes that it knows, whatever the cluster is.
         """
         apis = (word for each in api_versions for word in ("--api-versions", each))
-        words = ("template", self.plugin.release, *self._chart(), "--kube-version", kubernetes, *apis)
+        words = ("template", self.asked.release, *self._chart(), "--kube-version", kubernetes, *apis)
         return self._command((*words, "--values", "-"), values, asks_cluster=False)
 
     def upgrade(self, values: Mapping[str, Any], by_force: bool = False) -> Command:
@@ -97,18 +97,18 @@ class Commands:
         rolls_back = "--atomic" if self.helm.major == 3 else "--rollback-on-failure"
         takes_back = ("--force-conflicts",) if by_force and self.helm.major == 4 else ()
         words = (
-            "upgrade", self.plugin.release, *self._chart(), "--install", "--create-namespace", "--reset-values",
+            "upgrade", self.asked.release, *self._chart(), "--install", "--create-namespace", "--reset-values",
             rolls_back, "--wait", *takes_back, *self._limits(), "--values", "-",
         )  # fmt: skip
         return self._command(words, values, waits=True)
 
     def rollback(self, revision: int) -> Command:
         """Return the way back to a revision."""
-        return self._command(("rollback", self.plugin.release, str(revision), "--wait", *self._limits()), waits=True)
+        return self._command(("rollback", self.asked.release, str(revision), "--wait", *self._limits()), waits=True)
 
     def uninstall(self) -> Command:
         """Return the removal, with its history."""
-        words = ("uninstall", self.plugin.release, "--ignore-not-found", "--wait", "--timeout", self._timeout)
+        words = ("uninstall", self.asked.release, "--ignore-not-found", "--wait", "--timeout", self._timeout)
         return self._command(words, waits=True)
 
     def _kubectl(self, words: Sequence[str], stdin: str | None = None) -> Command:
@@ -123,15 +123,15 @@ class Commands:
         return "--timeout", self._timeout, "--history-max", str(self.kubernetes.history)
 
     def _chart(self) -> tuple[str, ...]:
-        plugin = self.plugin
-        if plugin.is_local_chart:
+        asked = self.asked
+        if asked.is_local_chart:
             # It has a version of its own, whatever is asked: `chart` tells it.
-            return (plugin.chart,)
-        found = [plugin.chart, "--version", plugin.version]
-        if not plugin.chart.startswith("oci://"):
-            found += ["--repo", plugin.repository]
-        if plugin.ca_file is not None:
-            found += ["--ca-file", plugin.ca_file]
+            return (asked.chart,)
+        found = [asked.chart, "--version", asked.version]
+        if not asked.chart.startswith("oci://"):
+            found += ["--repo", asked.repository]
+        if asked.ca_file is not None:
+            found += ["--ca-file", asked.ca_file]
         return tuple(found)
 
     def _asked(self, *words: str) -> Command:
@@ -144,7 +144,7 @@ class Commands:
         asks_cluster: bool = True,
         waits: bool = False,
     ) -> Command:
-        found = [self.helm.program, *words, "--namespace", self.plugin.namespace]
+        found = [self.helm.program, *words, "--namespace", self.asked.namespace]
         if asks_cluster and self.kubernetes.kubeconfig is not None:
             found += ["--kubeconfig", self.kubernetes.kubeconfig]
         if asks_cluster and self.kubernetes.context is not None:

@@ -27,12 +27,12 @@ _TABLE = tuple(
         (
             r"cluster unreachable|connection refused|connection to the server .* was refused|no such host|i/o timeout",
             "no answer came from the cluster, the repository or the registry that the words name",
-            "look at kubernetes.kubeconfig, device_plugin.repository, and whether proxy.no_proxy names the API server",
+            "look at kubernetes.kubeconfig, {settings}.repository, and whether proxy.no_proxy names the API server",
         ),
         (
             r"x509|certificate",
             "a server's certificate is not trusted",
-            "name the authority's certificates by device_plugin.ca_file, or in the kubeconfig",
+            "name the authority's certificates by {settings}.ca_file, or in the kubeconfig",
         ),
         (
             r"unauthorized|\b401\b|forbidden|\b403\b",
@@ -47,12 +47,12 @@ _TABLE = tuple(
         (
             r"(chart|path) .* (not found|matching .* not found)|no chart (version|name) found|\b404\b|manifest unknown",
             "there is no such chart, or not in that version",
-            "look at device_plugin.chart, repository and version",
+            "look at {settings}.chart, repository and version",
         ),
         (
             r"kubeVersion|incompatible with Kubernetes",
             "the chart is not for the cluster's version of Kubernetes",
-            "set a device_plugin.version that is",
+            "set a {settings}.version that is",
         ),
         (
             r"conflict",
@@ -62,7 +62,7 @@ _TABLE = tuple(
         (
             r"invalid ownership metadata|already exists",
             "an object of that name is there, and belongs to no release or to another one",
-            "remove it (a plugin from a static manifest, say), or set another device_plugin.release or namespace",
+            "remove it (a plugin from a static manifest, say), or set another {settings}.release or namespace",
         ),
         (
             r"context deadline exceeded|timed out|rate limiter.*deadline|not ready\. status: InProgress",
@@ -85,10 +85,10 @@ def explanation(words: str) -> Explanation | None:
     return next((found for pattern, found in _TABLE if pattern.search(text)), None)
 
 
-def explained(what: str, words: str) -> str:
-    """Return one message: what failed, helm's last words, cause and remedy."""
+def explained(what: str, words: str, settings: str = "device_plugin") -> str:
+    """Return one message: what failed, helm's last words, cause and remedy, which names settings of a component."""
     lines = [" ".join(line.split()) for line in words.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith("Error")] or lines
     message = f"{what}: {told[-1][:_LONGEST] if told else 'helm said nothing'}"
     found = explanation(words)
-    return message if found is None else f"{message}\n{found.cause}; {found.remedy}"
+    return message if found is None else f"{message}\n{found.cause}; {found.remedy.format(settings=settings)}"

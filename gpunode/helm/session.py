@@ -19,7 +19,7 @@ from gpunode.helm.manifest import live_objects, objects
 from gpunode.helm.program import HelmError, helm_of, version_command
 from gpunode.helm.release import Revision, StoredRevision, parse_history, parse_list
 from gpunode.reading import ParseError
-from gpunode.settings.device_plugin import DevicePluginSettings
+from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.proxy import ProxySettings
 
@@ -47,9 +47,7 @@ class Session:
     run: Run
 
     @classmethod
-    def begun(
-        cls, kubernetes: KubernetesSettings, plugin: DevicePluginSettings, proxy: ProxySettings, run: Run
-    ) -> Session:
+    def begun(cls, kubernetes: KubernetesSettings, asked: ReleaseSettings, proxy: ProxySettings, run: Run) -> Session:
         """Return a session with the helm that there is; raise HelmError or ParseError where it is of no use."""
         printed = run(Command(version_command(kubernetes.helm), proxy.environment, 60))
         if printed.status != 0:
@@ -57,7 +55,7 @@ class Session:
                 f"{kubernetes.helm} does not run on {kubernetes.run_on}: install helm there, or name its path by "
                 "kubernetes.helm"
             )
-        return cls(Commands(helm_of(kubernetes.helm, printed.out), kubernetes, plugin, proxy), run)
+        return cls(Commands(helm_of(kubernetes.helm, printed.out), kubernetes, asked, proxy), run)
 
     def change(
         self, values: Mapping[str, Any], in_use: Collection[str], now: datetime
@@ -67,22 +65,23 @@ class Session:
         `in_use`: configurations that nodes are labelled for; those that the release has stay beside the values' own.
         """
         reading = self.reading()
-        values = with_entries_in_use(values, reading.good.manifest if reading.good else "", in_use)
+        if in_use:
+            values = with_entries_in_use(values, reading.good.manifest if reading.good else "", in_use)
         wanted = self.wanted(values, *self.cluster())
         return wanted, values, change(wanted, reading, now, self.commands.kubernetes.timeout)
 
     def reading(self) -> Reading:
         """Return what the release is; raise HelmError or ParseError. Nothing is changed."""
-        plugin = self.commands.plugin
+        asked = self.commands.asked
         listed = self._told("helm list", self.commands.listing())
-        if parse_list(listed, plugin.release, plugin.namespace) is None:
+        if parse_list(listed, asked.release, asked.namespace) is None:
             return Reading(None)
         release = parse_history(self._told("helm history", self.commands.history()))
         good = self._stored(release.good)
         live = None
-        if good is not None and objects(good.manifest, plugin.namespace):
+        if good is not None and objects(good.manifest, asked.namespace):
             answer = self._told("kubectl get", self.commands.live(good.manifest))
-            live = live_objects(answer, plugin.namespace)
+            live = live_objects(answer, asked.namespace)
         return Reading(release, good, self._stored(release.undone), live)
 
     def cluster(self) -> tuple[str, tuple[str, ...]]:
@@ -112,20 +111,20 @@ class Session:
 
         Raise HelmError where the chart is of another version than the settings have, which were judged by theirs.
         """
-        plugin = self.commands.plugin
+        asked = self.commands.asked
         answer = self._told("helm show chart", self.commands.chart())
         try:
             chart = yaml.safe_load(answer)
             name, version = str(chart["name"]), str(chart["version"])
         except (yaml.YAMLError, KeyError, TypeError):
             raise ParseError("helm tells no name and version of the chart") from None
-        if version != plugin.version:
+        if version != asked.version:
             raise HelmError(
-                f"{plugin.chart} is version {version}, and device_plugin.version is {plugin.version}: set that, or put "
-                "the other chart there"
+                f"{asked.chart} is version {version}, and {asked.component}.version is {asked.version}: set that, or "
+                "put the other chart there"
             )
         manifest = self._told("helm template", self.commands.template(values, kubernetes, apis))
-        return Wanted(name, version, plugin.namespace, manifest)
+        return Wanted(name, version, asked.namespace, manifest)
 
     def carry_out(self, found: ReleaseChange, values: Mapping[str, Any]) -> None:
         """Do what is to be done, in order, up to the first that fails; raise HelmError with its cause and remedy.
@@ -155,5 +154,5 @@ class Session:
     def _told(self, what: str, command: Command) -> str:
         output = self.run(command)
         if output.status != 0:
-            raise HelmError(explained(what, output.err))
+            raise HelmError(explained(what, output.err, self.commands.asked.component))
         return output.out

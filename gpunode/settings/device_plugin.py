@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from gpunode.settings.chart import (
+    ChartName,
+    ChartValues,
+    ChartVersion,
+    ReleaseName,
+    Repository,
+    is_path,
+    needs_no_repository,
+)
 from gpunode.settings.component import Component, matching
 from gpunode.settings.kubernetes import AbsolutePath, DnsLabel
 
 STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
-_DEEPEST = 24
-_UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _HOST = r"[A-Za-z0-9.-]+(:\d{1,5})?"
 _PATH = r"(/[A-Za-z0-9._~+-]+)*"
 
-# As a label's value and as a release, a revision's secret is named after it: helm takes 53 at most.
-ReleaseName = Annotated[
-    str, AfterValidator(matching(r"[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?", "a release's name: 53 characters at most"))
-]
-ChartVersion = Annotated[
-    str,
-    AfterValidator(
-        matching(
-            r"\d{1,4}\.\d{1,4}\.\d{1,4}(-[0-9A-Za-z.-]{1,30})?", "an exact chart version such as '0.20.0', and no range"
-        )
-    ),
-]
-_Chart = Annotated[
-    str,
-    AfterValidator(
-        matching(
-            rf"[a-z0-9][a-z0-9.-]*|oci://{_HOST}{_PATH}|\.{{0,2}}/[A-Za-z0-9._~+@:=,/-]+",
-            "a chart's name in the repository, 'oci://HOST/PATH', or a path that begins with '/' or './'",
-        )
-    ),
-]
-_Repository = Annotated[
-    str, AfterValidator(matching(rf"https?://{_HOST}{_PATH}/?", "an http:// or https:// address without user or query"))
-]
 _Image = Annotated[
     str, AfterValidator(matching(rf"{_HOST}{_PATH}", "an image's name such as 'registry/nvidia/plugin'"))
 ]
@@ -67,37 +49,10 @@ def _strategies(text: str) -> str:
     return text
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as it is where JSON can hold it."""
-    _look_into(value, _DEEPEST)
-    return value
-
-
-def _look_into(value: Any, depth: int) -> None:
-    if depth == 0:
-        raise ValueError(f"is nested deeper than {_DEEPEST} levels")
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str) or not key.isprintable():
-                raise ValueError("must have strings for keys, at every depth")
-            _look_into(item, depth - 1)
-    elif isinstance(value, list):
-        for item in value:
-            _look_into(item, depth - 1)
-    elif isinstance(value, str):
-        if _UNWRITABLE.search(value):
-            raise ValueError("holds a character that YAML cannot hold")
-    elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        raise ValueError("holds a number that JSON does not know")
-    elif value is not None and not isinstance(value, bool | int | float):
-        raise ValueError(
-            f"holds a {type(value).__name__}; allowed are mappings, lists, strings, numbers, True and False"
-        )
-
-
 class DevicePluginSettings(Component):
     """Say how NVIDIA's device plugin comes into the cluster, and with which options."""
 
+    component: ClassVar[str] = "device_plugin"
     summary: ClassVar[str] = (
         "NVIDIA's device plugin, by its helm chart or otherwise (`way`), where `kubernetes.enabled`. All nodes of a "
         "run must have the same, but for `way`; what differs from node to node is `sharing`. No secrets belong in "
@@ -108,17 +63,18 @@ class DevicePluginSettings(Component):
         "helm",
         description=(
             "How a node's GPUs get into the cluster: NVIDIA's device plugin by `helm`, or by a static `manifest` of "
-            "gpunode's; Aliyun's `gpushare`; `none`: not by gpunode. `gpu-operator` is not built, and refused."
+            "gpunode's; by `helm` beside NVIDIA's `gpu-operator` (component `gpu_operator`); Aliyun's `gpushare`; "
+            "`none`: not by gpunode."
         ),
     )
-    chart: _Chart = Field(
+    chart: ChartName = Field(
         "nvidia-device-plugin",
         description=(
             "The chart: its name in `repository`, `oci://HOST/PATH`, or a path on the machine where helm runs (a "
             "directory or a .tgz)."
         ),
     )
-    repository: _Repository = Field(
+    repository: Repository = Field(
         "https://nvidia.github.io/k8s-device-plugin",
         description="Address of the chart repository, or of a mirror; for a `chart` by name alone.",
     )
@@ -162,8 +118,9 @@ class DevicePluginSettings(Component):
     nfd: Literal["chart", "present", "none"] = Field(
         "none",
         description=(
-            "Node feature discovery: of the `chart`, `present` in the cluster already, or `none`: gpunode labels GPU "
-            "nodes itself (nvidia.com/gpu.present). `gfd` needs one of the first two."
+            "Node feature discovery: of the `chart` (the GPU Operator's where there is one), `present` in the cluster "
+            "already, or `none`: gpunode labels GPU nodes itself (nvidia.com/gpu.present). `gfd` and the GPU Operator "
+            "need one of the first two."
         ),
     )
     runtime_class: Literal["auto", "nvidia", "none"] = Field(
@@ -173,7 +130,7 @@ class DevicePluginSettings(Component):
             "default runtime is runc."
         ),
     )
-    values: Annotated[dict[str, Any], AfterValidator(_plain)] = Field(
+    values: ChartValues = Field(
         default_factory=dict,
         max_length=100,
         description=(
@@ -190,7 +147,7 @@ class DevicePluginSettings(Component):
     @property
     def is_local_chart(self) -> bool:
         """Say whether the chart is a file or directory on the machine where helm runs."""
-        return self.chart.startswith(("/", "."))
+        return is_path(self.chart)
 
     def contradictions(self) -> list[tuple[str, str]]:
         """Return what cannot be asked for together, or not in a chart's values."""
@@ -199,12 +156,9 @@ class DevicePluginSettings(Component):
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         from gpunode.device_plugin.chart_values import wrong_values
 
-        if self.way == "gpu-operator":
-            yield "way", "is not built yet; set 'helm', or 'none' to leave it to others"
         if self.namespace == "default":
             yield "namespace", "is refused by the chart: give the plugin a namespace of its own"
-        if "repository" in self.model_fields_set and re.fullmatch(r"[a-z0-9][a-z0-9.-]*", self.chart) is None:
-            yield "repository", f"says nothing: device_plugin.chart {self.chart!r} is in no repository; leave one out"
+        yield from needs_no_repository(self)
         if self.gfd and self.nfd == "none":
             yield "gfd", "writes its labels by node feature discovery; set device_plugin.nfd to 'chart' or 'present'"
         yield from wrong_values(self.values)

@@ -18,6 +18,7 @@ from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.disruption import DisruptionSettings
 from gpunode.settings.docker import DockerSettings
 from gpunode.settings.driver import DriverSettings
+from gpunode.settings.gpu_operator import GpuOperatorSettings
 from gpunode.settings.gpushare import GpushareSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.mig import MigSettings
@@ -55,6 +56,7 @@ class Settings(BaseModel):
     mps: MpsSettings = Field(default_factory=lambda: MpsSettings.model_validate({}))
     kubernetes: KubernetesSettings = Field(default_factory=lambda: KubernetesSettings.model_validate({}))
     device_plugin: DevicePluginSettings = Field(default_factory=lambda: DevicePluginSettings.model_validate({}))
+    gpu_operator: GpuOperatorSettings = Field(default_factory=lambda: GpuOperatorSettings.model_validate({}))
     gpushare: GpushareSettings = Field(default_factory=lambda: GpushareSettings.model_validate({}))
     sharing: SharingSettings = Field(default_factory=lambda: SharingSettings.model_validate({}))
     repositories: RepositoriesSettings = Field(default_factory=lambda: RepositoriesSettings.model_validate({}))

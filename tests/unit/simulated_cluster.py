@@ -67,29 +67,34 @@ elif program == "kubectl":
     elif words[:2] == ["rollout", "status"]:
         printed = "successfully rolled out"
     elif words[:3] == ["get", "--filename", "-"]:
-        printed = {{"kind": "List", "items": [state["live"]]}}
+        of_operator = options("--namespace") == "gpu-operator"
+        printed = {{"kind": "List", "items": [state["operator_live" if of_operator else "live"]]}}
     elif words[0] == "get" and words[1] in state["objects"]:
         printed = {{"kind": "List", "items": state["objects"][words[1]]}}
     else:
         failure = "unknown command"
 else:
-    revisions = state["revisions"]
+    of_operator = "--namespace" in words and options("--namespace") == "gpu-operator"
+    revisions, live = ("operator", "operator_live") if of_operator else ("revisions", "live")
+    release = "gpu-operator" if of_operator else "nvdp"
+    chart, chart_version = ("gpu-operator", "v25.3.4") if of_operator else ("nvidia-device-plugin", "0.20.0")
+    revisions = state[revisions]
     if words[0] == "version":
         printed = "v3.19.0"
     elif words[0] == "list":
-        printed = [{{"name": "nvdp", "namespace": "nvidia-device-plugin", "status": "deployed"}}] if revisions else []
+        printed = [{{"name": release, "namespace": options("--namespace"), "status": "deployed"}}] if revisions else []
     elif words[0] == "history":
         printed = [
             {{
                 "revision": number, "status": "deployed" if number == len(revisions) else "superseded",
-                "chart": "nvidia-device-plugin-0.20.0", "updated": "2026-11-20T10:00:00Z", "description": "done",
+                "chart": chart + "-" + chart_version, "updated": "2026-11-20T10:00:00Z", "description": "done",
             }}
             for number in range(1, len(revisions) + 1)
         ]
     elif words[:2] == ["get", "manifest"]:
         printed = revisions[int(options("--revision")) - 1]
     elif words[:2] == ["show", "chart"]:
-        printed = {{"name": "nvidia-device-plugin", "version": "0.20.0"}}
+        printed = {{"name": chart, "version": chart_version}}
     elif words[0] in ("template", "upgrade"):
         values = json.load(sys.stdin)
         content = {{
@@ -100,9 +105,10 @@ else:
         if words[0] == "upgrade":
             content["metadata"]["namespace"] = options("--namespace")
             revisions.append(printed)
-            state["live"] = content
+            state[live] = content
     elif words[0] == "uninstall":
-        state["revisions"], state["live"] = [], None
+        revisions.clear()
+        state[live] = None
     else:
         failure = "unknown command"
 file.write_text(json.dumps(state))
@@ -133,6 +139,7 @@ class SimulatedCluster:
         made = cls(folder)
         state: dict[str, Any] = {
             "nodes": {name: node(name) for name in nodes}, "runtime_class": None, "revisions": [], "live": None,
+            "operator": [], "operator_live": None,
             "objects": {}, "own": {}, "calls": [], "failures": {},
         }  # fmt: skip
         made.write(**state)

@@ -171,7 +171,33 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"device_plugin": {"chart": "./charts/plugin", "repository": "https://mirror.example.org"}},
         "device_plugin.repository", "is in no repository",
     ),
-    "a-way-that-is-not-built": ({"device_plugin": {"way": "gpu-operator"}}, "device_plugin.way", "not built yet"),
+    "an-operator-without-nfd": (
+        {"device_plugin": {"way": "gpu-operator"}}, "device_plugin.nfd", "by which it finds GPU nodes",
+    ),
+    "two-that-apply-mig-layouts": (
+        {
+            "device_plugin": {"way": "gpu-operator", "nfd": "chart"}, "gpu_operator": {"mig_manager": True},
+            "mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"},
+        },
+        "gpu_operator.mig_manager", "by mig.config gpunode does",
+    ),
+    "an-operator-with-its-own-driver": (
+        {"gpu_operator": {"values": {"driver": {"enabled": True}}}}, "gpu_operator.values", "driver.enabled is said by",
+    ),
+    "an-operator-with-its-own-toolkit": (
+        {"gpu_operator": {"values": {"toolkit": {"enabled": True}}}}, "gpu_operator.values", "toolkit.enabled is said",
+    ),
+    "an-operator-with-its-own-plugin": (
+        {"gpu_operator": {"values": {"devicePlugin": {"enabled": True}}}},
+        "gpu_operator.values", "two would give the same GPUs away",
+    ),
+    "an-operator-of-an-old-kubernetes": (
+        {
+            "device_plugin": {"way": "gpu-operator", "nfd": "present"},
+            "kubernetes": {"enabled": True, "version": "1.15"},
+        },
+        "kubernetes.version", "1.16",
+    ),
     "too-many-mps-replicas": (
         {"sharing": {"strategy": "mps", "replicas": 49}}, "sharing.replicas", "more than the 48",
     ),
@@ -249,6 +275,8 @@ def test_contradictory_settings_are_refused_by_name(name: str) -> None:
         {"device_plugin": {"version": "0.15.0"}, "sharing": {"strategy": "mps", "replicas": 2}},
         {"device_plugin": {"gfd": True, "nfd": "chart"}},
         {"device_plugin": {"way": "none"}, "mps": {"enabled": True}},
+        {"device_plugin": {"way": "gpu-operator", "nfd": "chart"}, "gpu_operator": {"mig_manager": True}},
+        {"gpu_operator": {"values": {"driver": {"enabled": False}, "daemonsets": {"labels": {"team": "a"}}}}},
     ],
 )
 def test_what_agrees_is_taken(data: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ def _settings(kubernetes: dict[str, Any], **device_plugin: Any) -> tuple[Rollout
 
 
 def _yielded(asked: Rollout, settings: Settings) -> list[FunctionCommand]:
-    return list(helm.release._inner(rollout=asked, proxy=settings.proxy))
+    return list(helm.release._inner(asked=asked.release, proxy=settings.proxy))
 
 
 @pytest.mark.pure

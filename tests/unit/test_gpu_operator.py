@@ -1,0 +1,181 @@
+"""The way `gpu-operator`: the operator's release beside the plugin's own; helm and kubectl are SIMULATED in runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from gpunode.cli.cluster import cluster as command
+from gpunode.device_plugin.labels import CONFIG, PRESENT, SERVED_BY, wanted_labels
+from gpunode.device_plugin.nodes import ClusterNode
+from gpunode.device_plugin.others import in_the_way, parse_plugins
+from gpunode.device_plugin.rollout import rollout
+from gpunode.device_plugin.ways import by_release, operator_leaves, release_leaves
+from gpunode.gpu_operator import operator
+from gpunode.settings import check_hosts, settings_from
+from tests.unit.simulated_cluster import SimulatedCluster
+from tests.unit.test_device_plugin_deploy import data, run
+from tests.unit.test_other_ways import NODE, NVIDIA, OF_HELM, _daemon_set, _listed
+
+pytestmark = pytest.mark.pure
+PLUGIN: dict[str, Any] = {"way": "gpu-operator", "nfd": "chart"}
+OPERATED: dict[str, Any] = {**NODE, "device_plugin": PLUGIN}
+OF_POLICY = {"ownerReferences": [{"kind": "ClusterPolicy"}], "namespace": "gpu-operator"}
+ON_POLICY = {"namespace": "theirs", "ownerReferences": [{"kind": "ClusterPolicy"}]}
+
+
+def _values(**more: Any) -> dict[str, Any]:
+    asked = operator(check_hosts({"gpu-1": {**OPERATED, **more}}))
+    assert asked is not None
+    return dict(asked.values)
+
+
+def test_driver_toolkit_plugin_and_discovery_of_the_operator_are_off() -> None:
+    found = _values(
+        gpu_operator={"values": {"driver": {"rdma": {"enabled": True}}, "operator": {"labels": {"a": "b"}}}}
+    )
+    off = {name for name, part in found.items() if part.get("enabled") is False}
+    assert off == {"driver", "toolkit", "devicePlugin", "gfd", "migManager"}
+    # What a person adds beside it stays.
+    assert found["driver"]["rdma"] == {"enabled": True} and found["operator"] == {"labels": {"a": "b"}}
+
+
+def test_its_other_parts_are_on_or_off_by_settings() -> None:
+    found = _values(gpu_operator={"dcgm_exporter": False, "mig_manager": True})
+    assert (found["dcgmExporter"], found["migManager"]) == ({"enabled": False}, {"enabled": True})
+    assert _values(device_plugin={**PLUGIN, "nfd": "present"})["nfd"] == {"enabled": False}
+
+
+def test_the_plugin_s_own_chart_serves_its_nodes_and_brings_no_second_nfd() -> None:
+    for hosts, of_plugin in (
+        ({"gpu-1": OPERATED}, False),
+        ({"gpu-1": {**NODE, "device_plugin": {"nfd": "chart"}}}, True),
+    ):
+        found = rollout(check_hosts(hosts))
+        assert found is not None and found.values["nfd"] == {"enabled": of_plugin}
+        assert (operator(check_hosts(hosts)) is None) is of_plugin
+    # nvidia.com/gpu.present is the operator's to set.
+    assert wanted_labels(settings_from(OPERATED)) == {CONFIG: "none", SERVED_BY: "gpu-operator"}
+
+
+def test_the_operator_is_the_same_for_all_nodes() -> None:
+    with pytest.raises(Exception, match="must be the same for all nodes"):
+        check_hosts({"gpu-1": OPERATED, "gpu-2": {**OPERATED, "gpu_operator": {"version": "v25.3.3"}}})
+
+
+def _node(name: str, *ours: str) -> ClusterNode:
+    return ClusterNode(name, {SERVED_BY: "gpu-operator"}, json.dumps(list(ours)), {}, unschedulable=False, ready=True)
+
+
+def test_the_operator_leaves_only_where_gpunode_brought_it_and_no_other_node_is_its() -> None:
+    chart = check_hosts({"gpu-1": NODE})
+    labelled, elsewhere = _node("gpu-1", CONFIG, SERVED_BY), _node("gpu-9", CONFIG, SERVED_BY)
+    assert operator_leaves(chart, {"gpu-1": labelled}, ["gpu-1"])
+    assert not operator_leaves(chart, {"gpu-1": labelled}, [])
+    assert not operator_leaves(chart, {"gpu-1": labelled, "gpu-9": elsewhere}, ["gpu-1"])
+    # The label is a person's.
+    assert not operator_leaves(chart, {"gpu-1": _node("gpu-1", CONFIG)}, ["gpu-1"])
+    assert not operator_leaves(check_hosts({"gpu-1": OPERATED}), {"gpu-1": labelled}, ["gpu-1"])
+    # The plugin's own release serves its nodes as well, and stays with them.
+    assert by_release({"gpu-1": labelled}) == {"gpu-1"}
+    assert not release_leaves(check_hosts({"gpu-1": OPERATED}), {"gpu-1": labelled}, ["gpu-1"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("nvidia-device-plugin-daemonset", "devicePlugin.enabled"),
+        ("nvidia-driver-daemonset", "driver.enabled"),
+        ("nvidia-container-toolkit-daemonset", "toolkit.enabled"),
+    ],
+)
+@pytest.mark.parametrize("way", ["helm", "gpu-operator"])
+def test_an_operator_of_somebody_else_s_that_does_gpunode_s_work_is_refused_by_name(
+    way: str, name: str, value: str
+) -> None:
+    settings = settings_from({**NODE, "device_plugin": {"way": way, "nfd": "present"}})
+    plugins = parse_plugins(
+        _listed(_daemon_set(name, NVIDIA if "plugin" in name else "nvcr.io/x/y:1", None, **ON_POLICY))
+    )
+    (told,) = in_the_way(settings, {}, plugins)
+    assert f"theirs/{name}" in told and f"set {value} to false in its values" in told
+
+
+def test_the_mig_manager_of_an_operator_is_in_the_way_where_gpunode_applies_layouts_alone() -> None:
+    manager = parse_plugins(_listed(_daemon_set("nvidia-mig-manager", "nvcr.io/x/y:1", None, **ON_POLICY)))
+    sliced = {"mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}}
+    assert not list(in_the_way(settings_from(NODE), {}, manager))
+    assert list(in_the_way(settings_from({**NODE, **sliced}), {}, manager))
+
+
+def test_what_gpunode_s_own_releases_run_is_in_nobody_s_way() -> None:
+    settings = settings_from(OPERATED)
+    chart = _daemon_set("nvdp", NVIDIA, None, **{**OF_HELM, "namespace": "nvidia-device-plugin"})
+    # Switched on by hand: the release is put right in the same run.
+    by_hand = _daemon_set("nvidia-device-plugin-daemonset", NVIDIA, None, **OF_POLICY)
+    plugins = parse_plugins(_listed(chart, by_hand))
+    assert not list(in_the_way(settings, wanted_labels(settings), plugins))
+    (told,) = in_the_way(settings_from(NODE), {}, plugins)
+    assert "way 'gpu-operator'" in told
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimulatedCluster:
+    """Return a cluster of two nodes that nothing is in."""
+    return SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
+
+
+def _hosts(cluster: SimulatedCluster, *ways: str) -> dict[str, dict[str, Any]]:
+    return {
+        f"gpu-{number}": data(cluster, f"gpu-{number}", device_plugin={**PLUGIN, "way": way})
+        for number, way in enumerate(ways, 1)
+    }
+
+
+@pytest.mark.builds
+def test_both_releases_come_once_and_the_operator_goes_when_no_node_has_its_way(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    both = _hosts(cluster, "gpu-operator", "gpu-operator")
+    done = run(tmp_path, both)
+    assert done.code == 0, done.said
+    assert [len(cluster.state()[each]) for each in ("operator", "revisions")] == [1, 1]
+    assert cluster.labels("gpu-1") == {CONFIG: "none", SERVED_BY: "gpu-operator"}
+    second = run(tmp_path, both)
+    assert second.code == 0 and "Success" not in second.said and cluster.called("helm upgrade") == 2
+    # One of two nodes goes: the other one needs it.
+    half = _hosts(cluster, "helm", "gpu-operator")
+    assert run(tmp_path, half).code == 0 and cluster.state()["operator"]
+    assert SERVED_BY not in cluster.labels("gpu-1")
+    chart = _hosts(cluster, "helm", "helm")
+    assert run(tmp_path, chart).code == 0
+    assert not cluster.state()["operator"] and cluster.state()["revisions"]
+    assert run(tmp_path, chart, "--dry").changes == []
+
+
+@pytest.mark.builds
+def test_an_operator_that_nobody_was_labelled_for_by_gpunode_stays(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    cluster.write(operator=["somebody's"])
+    assert run(tmp_path, _hosts(cluster, "helm", "helm")).code == 0
+    assert cluster.state()["operator"] == ["somebody's"] and PRESENT not in cluster.labels("gpu-1")
+
+
+@pytest.mark.builds
+def test_a_release_that_fails_names_the_operator_s_own_settings(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    cluster.write(failures={"helm show chart gpu-operator": "chart gpu-operator not found"})
+    done = run(tmp_path, _hosts(cluster, "gpu-operator"))
+    assert done.code == 1 and "look at gpu_operator.chart, repository and version" in done.said
+    assert cluster.labels("gpu-1") == {}
+
+
+def test_the_command_line_prints_the_operator_s_release(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.py"
+    file.write_text(f"nodes = {[('gpu-1', OPERATED)]!r}\n")
+    found = yaml.safe_load(CliRunner().invoke(command, [str(file)]).output)
+    assert found["release"] == "nvdp" and found["gpu_operator"]["chart"] == "gpu-operator"
+    assert found["gpu_operator"]["values"]["driver"] == {"enabled": False}
