@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_LONGEST = 300
+_LONGEST, _FEW = 300, 4
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,20 @@ _TABLE = tuple(
 
 
 def explanation(words: str) -> Explanation | None:
-    """Return what helm's words mean; None where nobody knows. The last line that says `Error` counts, else all."""
-    told = [line for line in words.splitlines() if line.startswith("Error")]
-    text = told[-1] if told else words
+    """Return what helm's words mean; None where nobody knows. What the last `Error` says counts, else all."""
+    text = _told(words) if re.search(r"^\s*Error", words, re.MULTILINE) else words
     return next((found for pattern, found in _TABLE if pattern.search(text)), None)
 
 
 def explained(what: str, words: str, settings: str = "device_plugin") -> str:
     """Return one message: what failed, helm's last words, cause and remedy, which names settings of a component."""
-    lines = [" ".join(line.split()) for line in words.splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith("Error")] or lines
-    message = f"{what}: {told[-1][:_LONGEST] if told else 'helm said nothing'}"
+    message = f"{what}: {_told(words)[:_LONGEST] or 'helm said nothing'}"
     found = explanation(words)
     return message if found is None else f"{message}\n{found.cause}; {found.remedy.format(settings=settings)}"
+
+
+def _told(words: str) -> str:
+    """Return the last `Error` in one line, with the list that may stand below it; else the last line."""
+    lines = [" ".join(line.split()) for line in words.splitlines() if line.strip()]
+    last = max((number for number, line in enumerate(lines) if line.startswith("Error")), default=len(lines) - 1)
+    return " ".join(lines[last:][:_FEW])

@@ -214,6 +214,13 @@ def test_helm_s_words_are_told_with_cause_and_remedy(words: str) -> None:
     assert WORDS[words] in reason
 
 
+def test_the_list_below_an_error_is_told_and_explained() -> None:
+    words = 'Error: 1 error occurred:\n\t* ClusterRole "gpu-operator" already exists\n\n'
+    told, reason = explained("helm install", words, "gpu_operator").splitlines()
+    assert told == 'helm install: Error: 1 error occurred: * ClusterRole "gpu-operator" already exists'
+    assert "another gpu_operator.release or namespace" in reason
+
+
 @pytest.mark.parametrize("words", ["", "\n", "Error: something new", "x" * 5000])
 def test_words_that_nobody_knows_are_told_as_they_are(words: str) -> None:
     told = explained("helm upgrade", words)

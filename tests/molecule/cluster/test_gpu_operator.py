@@ -49,9 +49,10 @@ class Operated:
     def run(self, way: str, **gpu_operator: Any) -> Run:
         return command("pyinfra", "-y", "--json", self.inventory(way, **gpu_operator), "deploys/device_plugin.py")
 
-    def policy(self) -> dict[str, Any]:
-        spec: dict[str, Any] = self.release.live("clusterpolicy", "cluster-policy")["spec"]
-        return {name: part["enabled"] for name, part in spec.items() if "enabled" in part}
+    def policy(self) -> dict[str, bool]:
+        """Return which of its parts the operator is to bring; NVIDIA's chart has a ClusterPolicy for it."""
+        data: dict[str, str] = self.release.live("configmap", "cluster-policy")["data"]
+        return {name.removesuffix(".enabled"): text == "true" for name, text in data.items()}
 
     def labels(self, name: str) -> dict[str, str]:
         found: dict[str, str] = self.release.live("node", name)["metadata"]["labels"]
@@ -71,7 +72,7 @@ def test_the_operator_comes_with_its_driver_toolkit_and_plugin_off_beside_the_pl
     assert KEPT in run.operations("success")
     assert operated.policy() == {
         "driver": False, "toolkit": False, "devicePlugin": False, "gfd": False, "migManager": False,
-        "dcgmExporter": True,
+        "nfd": False, "dcgmExporter": True,
     }  # fmt: skip
     listed = operated.release.kubectl("get", "daemonset", "--all-namespaces", "--output", "name")
     assert "nvdp-nvidia-device-plugin" in listed
@@ -88,8 +89,8 @@ def test_the_second_run_of_the_operator_changes_nothing_and_drift_finds_nothing(
 
 
 def test_a_plugin_switched_on_by_hand_is_found_by_drift_and_switched_off_again(operated: Operated) -> None:
-    patch = json.dumps({"spec": {"devicePlugin": {"enabled": True}}})
-    operated.release.kubectl("patch", "clusterpolicy", "cluster-policy", "--type", "merge", "--patch", patch)
+    patch = json.dumps({"data": {"devicePlugin.enabled": "true"}})
+    operated.release.kubectl("patch", "configmap", "cluster-policy", "--type", "merge", "--patch", patch)
     drift = command("gpunode", "drift", operated.inventory("gpu-operator"), "--json")
     (found,) = (
         each for every in drift.findings.values() for each in every
