@@ -1,15 +1,21 @@
 """The verdict on the nodes' cluster; alone: pyinfra inventories/prod.py deploys/verify_cluster.py"""
 
-from deploys.component import component, node, settings
-from gpunode.device_plugin.rollout import BY_CHART
+from deploys.component import component, everyone, node, settings
+from gpunode.device_plugin.ways import nodes_by
 from operations import verify_cluster as verdict
 
 
 @component("Verify the cluster")
 def verify_cluster() -> None:
     """Wait until the cluster offers what the node's settings promise, and fail where it does not in time."""
-    if settings().kubernetes.enabled and settings().device_plugin.way in BY_CHART:
-        verdict.verified(name="Verify the node in the cluster", settings=settings(), gpus=node().pci.gpus)
+    if settings().kubernetes.enabled and settings().device_plugin.way != "none":
+        verdict.verified(
+            name="Verify the node in the cluster",
+            settings=settings(),
+            gpus=node().pci.gpus,
+            # The cluster is looked at once for nodes of all ways.
+            with_gpushare=bool(nodes_by("gpushare", everyone())),
+        )
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.verify_cluster.verify_cluster` import it.

@@ -10,9 +10,11 @@ from gpunode.control_plane import reached
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.nodes import ClusterNode, labelled_for
-from gpunode.device_plugin.rollout import Rollout, node_name, nodes_of, rollout
-from gpunode.device_plugin.verdict import COMPONENT, judge_node
+from gpunode.device_plugin.own_objects import Document
+from gpunode.device_plugin.rollout import Rollout, node_name, rollout
+from gpunode.device_plugin.verdict import COMPONENT, judge_extender, judge_node
 from gpunode.device_plugin.view import View
+from gpunode.device_plugin.ways import class_alone, members, nodes_by, wanted_objects
 from gpunode.findings import Finding, FindingClass
 from gpunode.gpu_operator import operator
 from gpunode.helm.asked import AskedRelease
@@ -25,6 +27,7 @@ from gpunode.verify.comparison import compared
 from gpunode.verify.subject import Subject
 
 _RUN = "run deploys/device_plugin.py"
+_FEW = 5
 
 
 def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node]) -> dict[str, list[Finding]]:
@@ -35,23 +38,20 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
     + hosts: settings of the whole inventory, which say what the release is to be
     + nodes: the hosts that are judged, as they were read
     """
-    asked = rollout(hosts)
-    judged = {host: settings for host, settings in nodes_of(hosts).items() if host in nodes}
-    if asked is None or not judged:
+    judged = {host: settings for host, settings in members(hosts).items() if host in nodes}
+    first = next(iter(judged), None)
+    if first is None:
         return {}
-    proxy = next(iter(judged.values())).proxy
-    with reached(inventory, asked.kubernetes) as run:
+    of_first = judged[first]
+    with reached(inventory, of_first.kubernetes) as run:
+        cluster = Cluster(of_first.kubernetes, of_first.proxy, run)
         try:
-            view = Cluster(asked.kubernetes, proxy, run).view(asked.plugin.namespace)
+            view = cluster.view(of_first.device_plugin.namespace, bool(nodes_by("gpushare", hosts)))
         except (ClusterError, ParseError) as error:
             # Nothing is known of any of them then.
             return {host: [_unknown(Subject.CLUSTER, str(error))] for host in judged}
         found = {host: _of_node(host, settings, nodes[host], view) for host, settings in judged.items()}
-        first = next(iter(judged))
-        cluster = Cluster(asked.kubernetes, proxy, run)
-        found[first] += [_of_release(asked.release, cluster, labelled_for(view.nodes)), *_of_class(asked, cluster)]
-        if (beside := operator(hosts)) is not None:
-            found[first].append(_of_release(beside, cluster))
+        found[first] += _of_cluster(hosts, cluster, view)
     return found
 
 
@@ -83,7 +83,36 @@ def _reason(node: ClusterNode | None) -> str | None:
 
 def _of_node(host: str, settings: Settings, node: Node, view: View) -> list[Finding]:
     state = mig_state(settings, node.pci.gpus, node.mig)
-    return list(judge_node(settings, node_name(host, settings), state, node.mig, view))
+    return list(judge_node(settings, node_name(host, settings), state, node.mig, view, node.gpus))
+
+
+def _of_cluster(hosts: Mapping[str, Settings], cluster: Cluster, view: View) -> Iterator[Finding]:
+    asked = rollout(hosts)
+    if asked is not None:
+        yield _of_release(asked.release, cluster, labelled_for(view.nodes))
+    if (chosen := asked or class_alone(hosts)) is not None:
+        yield from _of_class(chosen, cluster)
+    if (beside := operator(hosts)) is not None:
+        yield _of_release(beside, cluster)
+    if wanted := wanted_objects(hosts):
+        yield _of_objects(wanted, cluster, view)
+    if nodes_by("gpushare", hosts):
+        yield judge_extender(view)
+
+
+def _of_objects(wanted: Sequence[Document], cluster: Cluster, view: View) -> Finding:
+    try:
+        # None of the nodes is about to change its labels.
+        change = cluster.objects_change(wanted, [node.labels for node in view.nodes.values()])
+    except (ClusterError, ParseError) as error:
+        return _unknown(Subject.OWN_OBJECTS, str(error))
+    foreign = [f"{each} is somebody else's" for each in change.conflicts]
+    left = [f"{each} is no longer asked for" for each in change.remove]
+    reason = "; ".join([*foreign, *map(str, change.differences), *left][:_FEW])
+    remedy = f"take {change.conflicts[0]} away, or set device_plugin.way to 'none'" if foreign else _RUN
+    return compared(
+        COMPONENT, Subject.OWN_OBJECTS, "others" if reason else "as asked", "as asked", not reason, remedy, reason
+    )
 
 
 def _of_release(asked: AskedRelease, cluster: Cluster, in_use: Collection[str] = ()) -> Finding:

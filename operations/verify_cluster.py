@@ -16,16 +16,20 @@ from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
 from pyinfra.api import State
 
+from facts.gpu import Gpus as GpusFact
 from facts.mig import Mig as MigFact
 from gpunode.device_plugin import vector_add
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.mig_state import mig_state, offered
-from gpunode.device_plugin.promise import promised
-from gpunode.device_plugin.rollout import node_name
+from gpunode.device_plugin.promise import promised, promised_memory
+from gpunode.device_plugin.rollout import BY_CHART, node_name
 from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class
-from gpunode.device_plugin.verdict import comes_by_itself, judge_node
+from gpunode.device_plugin.verdict import comes_by_itself, judge_extender, judge_node, own_daemon_set
 from gpunode.device_plugin.view import View
 from gpunode.findings import Finding, FindingClass
+from gpunode.gpu import Gpus
+from gpunode.gpushare.configuration import RESOURCE as GPU_MEMORY
+from gpunode.gpushare.objects import APP
 from gpunode.mig.state import Mig
 from gpunode.pci import PciGpu
 from gpunode.reading import ParseError
@@ -51,7 +55,7 @@ class _Watched:
     unanswered: str | None = None
     failed_for: str | None = None
 
-    def now(self, cluster: Cluster, namespace: str, since: float) -> View:
+    def now(self, cluster: Cluster, namespace: str, with_gpushare: bool, since: float) -> View:
         """Return a view that was asked for after `since`, by this host or another; an older one where none was had."""
         with self.lock:
             if self.failed_for is not None:
@@ -59,7 +63,7 @@ class _Watched:
             if self.view is None or self.read_at < since:
                 began = monotonic()
                 try:
-                    self.view, self.unanswered = cluster.view(namespace), None
+                    self.view, self.unanswered = cluster.view(namespace, with_gpushare), None
                 except (ClusterError, ParseError) as error:
                     self.unanswered = str(error)
                     if self.view is None:
@@ -73,19 +77,22 @@ _watched: WeakKeyDictionary[State, _Watched] = WeakKeyDictionary()
 
 
 @node_operation
-def verified(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Any]:
+def verified(settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = False) -> Iterator[Any]:
     """Wait until the cluster offers what the node's settings promise; fail where it does not within kubernetes.timeout.
 
     A dry run waits for nothing.
 
     + settings: the host's settings
     + gpus: the host's GPUs on the bus
+    + with_gpushare: whether any host of the inventory has the way `gpushare`
     """
     if not is_executing():
         host.noop("the cluster is looked at when the run is executed")
         return
     mig: Mig = known(host.get_fact(MigFact), "MIG")
-    node = _Node(settings, gpus, mig, node_name(host.name, settings))
+    shared = settings.device_plugin.way == "gpushare"
+    by_smi: Gpus | None = known(host.get_fact(GpusFact), "GPUs") if shared else None
+    node = _Node(settings, gpus, mig, by_smi, with_gpushare, node_name(host.name, settings))
     findings = node.waited_for()
     bad = [item for item in findings if item.finding_class is not FindingClass.OK]
     if bad:
@@ -104,6 +111,8 @@ class _Node:
     settings: Settings
     gpus: Sequence[PciGpu]
     mig: Mig
+    by_smi: Gpus | None
+    with_gpushare: bool
     name: str
     began: float = field(default_factory=lambda: monotonic())
 
@@ -113,14 +122,25 @@ class _Node:
         return Cluster(self.settings.kubernetes, self.settings.proxy, runner(self.settings.kubernetes))
 
     @property
-    def namespace(self) -> str:
-        """Return the plugin's namespace."""
+    def plugin_namespace(self) -> str:
+        """Return the namespace of NVIDIA's plugin."""
         return self.settings.device_plugin.namespace
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of the plugin that the node has."""
+        by_chart = self.settings.device_plugin.way in BY_CHART
+        return self.plugin_namespace if by_chart else own_daemon_set(self.settings)[0]
+
+    @property
+    def is_shared(self) -> bool:
+        """Say whether the node's GPUs are gpushare's."""
+        return self.settings.device_plugin.way == "gpushare"
 
     def view(self) -> View:
         """Return a view that is a few seconds old at most."""
         return _watched.setdefault(host.state, _Watched()).now(
-            self.cluster, self.namespace, max(self.began, monotonic() - _PAUSE)
+            self.cluster, self.plugin_namespace, self.with_gpushare, max(self.began, monotonic() - _PAUSE)
         )
 
     def waited_for(self) -> tuple[Finding, ...]:
@@ -128,7 +148,10 @@ class _Node:
         state = mig_state(self.settings, self.gpus, self.mig)
         said = self.began
         while True:
-            findings = judge_node(self.settings, self.name, state, self.mig, self.view())
+            view = self.view()
+            findings = judge_node(self.settings, self.name, state, self.mig, view, self.by_smi)
+            if self.is_shared:
+                findings = (*findings, judge_extender(view))
             bad = [item for item in findings if item.finding_class is not FindingClass.OK]
             # What it said before does not count for good.
             silent = _watched[host.state].unanswered
@@ -149,7 +172,8 @@ class _Node:
     def plugin_log(self) -> list[str]:
         """Return the last lines of the plugin's pods on the node, for people; nothing where there are none."""
         view = self.view()
-        sets = view.plugin_sets(self.settings.device_plugin.release)
+        plugin = self.settings.device_plugin
+        sets = view.plugin_sets(plugin.release) if plugin.way in BY_CHART else (own_daemon_set(self.settings)[1],)
         pods = [pod.name for each in sets if (pod := view.pod(each, self.name)) is not None]
         return [f"{name} said: {line}" for name in pods for line in self._log(name).splitlines()]
 
@@ -164,13 +188,17 @@ class _Node:
 
         The pod is removed, and whatever of the kind a run that was cut off left on the node.
         """
-        there = offered(self.mig, self.settings.sharing.mig_strategy)
-        resource = min(promised(self.settings.sharing, *there), default=None) if there else None
+        if self.is_shared:
+            wanted = promised_memory(self.by_smi, "MiB") if self.by_smi else None
+            resource = GPU_MEMORY if wanted else None
+        else:
+            there = offered(self.mig, self.settings.sharing.mig_strategy)
+            resource = min(promised(self.settings.sharing, *there), default=None) if there else None
         if resource is None:
             return "; it has no GPU to add vectors on"
         name = f"gpunode-vector-add-{secrets.token_hex(4)}"
         by = NAME if needs_runtime_class(self.settings) else None
-        content = vector_add.text(vector_add.pod(name, self.name, image, resource, by))
+        content = vector_add.text(vector_add.pod(name, self.name, image, resource, by, APP if self.is_shared else {}))
         kubernetes, began = self.settings.kubernetes, monotonic()
         try:
             self.cluster.told("kubectl create pod", vector_add.creating(kubernetes, self.namespace), content)

@@ -12,7 +12,7 @@ from gpunode.device_plugin import own_objects
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.labels import label_change, wanted_labels
 from gpunode.device_plugin.others import Plugin, asking, in_the_way, parse_plugins
-from gpunode.device_plugin.own_objects import Document, ObjectsChange, objects_change
+from gpunode.device_plugin.own_objects import Document, ObjectsChange
 from gpunode.device_plugin.rollout import node_name
 from gpunode.device_plugin.ways import leaving
 from gpunode.helm.commands import Command
@@ -82,14 +82,11 @@ def objects(wanted: Sequence[Document], cluster_of: Settings, everyone: Mapping[
     """
     cluster, kubernetes = _cluster(cluster_of), cluster_of.kubernetes
     try:
-        words, stdin = own_objects.asking(kubernetes, wanted)
-        there = cluster.told("kubectl get", words, stdin) if wanted else ""
-        ours = cluster.told("kubectl get", own_objects.owning(kubernetes))
         changed = relabelled(everyone)
         known_nodes = nodes(cluster)
         staying = [node.labels for name, node in known_nodes.items() if name not in changed]
         not_ready = [node.labels for node in known_nodes.values() if not node.ready]
-        change = objects_change(wanted, there, ours, staying, not_ready)
+        change = cluster.objects_change(wanted, staying, not_ready)
     except (ClusterError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
     if change.conflicts:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.device_plugin import runtime_class
+from gpunode.device_plugin import own_objects, runtime_class
 from gpunode.device_plugin.labels import LabelChange
 from gpunode.device_plugin.nodes import ClusterNode, kubectl, label_patch, listing, parse_nodes
+from gpunode.device_plugin.own_objects import Document, ObjectsChange
 from gpunode.device_plugin.runtime_class import RuntimeClassChange, Verb
-from gpunode.device_plugin.view import View, asking, parse_objects
+from gpunode.device_plugin.view import View, asking, asking_gpushare, parse_objects
 from gpunode.helm.commands import Command
 from gpunode.helm.errors import explained
 from gpunode.helm.session import Run
@@ -36,10 +37,13 @@ class Cluster:
         """Return every node by name, in one question."""
         return parse_nodes(self.told("kubectl get nodes", listing(self.kubernetes)))
 
-    def view(self, namespace: str) -> View:
-        """Return nodes, and the namespace's DaemonSets and pods, in two questions."""
+    def view(self, namespace: str, with_gpushare: bool = False) -> View:
+        """Return nodes, and the namespace's DaemonSets and pods, in two questions; gpushare's take a third one."""
         nodes = self.nodes()
-        return View(nodes, *parse_objects(self.told("kubectl get pods", asking(self.kubernetes, namespace))))
+        found = [self.told("kubectl get pods", asking(self.kubernetes, namespace))]
+        if with_gpushare:
+            found.append(self.told("kubectl get pods", asking_gpushare(self.kubernetes)))
+        return View(nodes, *parse_objects(*found))
 
     def label(self, name: str, change: LabelChange) -> None:
         """Set and remove a node's labels."""
@@ -49,6 +53,18 @@ class Cluster:
         """Return what is to be done about the RuntimeClass."""
         answer = self.told("kubectl get runtimeclasses", runtime_class.asking(self.kubernetes))
         return runtime_class.runtime_class_change(wanted, runtime_class.parse_runtime_class(answer))
+
+    def objects_change(
+        self,
+        wanted: Sequence[Document],
+        staying: Sequence[Mapping[str, str]] = (),
+        not_ready: Sequence[Mapping[str, str]] = (),
+    ) -> ObjectsChange:
+        """Return what is to be done about gpunode's own objects, by two questions; as own_objects.objects_change."""
+        words, stdin = own_objects.asking(self.kubernetes, wanted)
+        there = self.told("kubectl get", words, stdin) if wanted else ""
+        ours = self.told("kubectl get", own_objects.owning(self.kubernetes))
+        return own_objects.objects_change(wanted, there, ours, staying, not_ready)
 
     def change_runtime_class(self, verb: Verb, wanted: Mapping[str, Any]) -> None:
         """Make the RuntimeClass, or make it anew, in the API version that the cluster has."""

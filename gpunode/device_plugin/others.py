@@ -169,9 +169,9 @@ def in_the_way(
 
 def _is_own(plugin: Plugin, settings: Settings) -> bool:
     """Say whether a plugin is one that gpunode brought, or whose release it keeps: that ends what is not asked for."""
-    asked, operator = settings.device_plugin, settings.gpu_operator
+    asked = settings.device_plugin
     if plugin.way == "gpu-operator":
-        return asked.way == "gpu-operator" and plugin.namespace == operator.namespace
+        return plugin.namespace == settings.gpu_operator.namespace
     return plugin.ours or (
         plugin.way == "helm" and (plugin.release, plugin.namespace) == (asked.release, asked.namespace)
     )  # fmt: skip

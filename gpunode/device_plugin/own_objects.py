@@ -80,7 +80,7 @@ def objects_change(
     + not_ready: labels of each node that is not Ready, where no update comes
     """
     live = live_objects(there, "")
-    ours = {identity: each for identity, each in live_objects(owned, "").items() if _managed(each.content)}
+    ours = {identity: each for identity, each in live_objects(owned, "").items() if way_of(each.content) is not None}
     left = {each: ours[each].content for each in ours if each not in objects(_text(wanted), "")}
     kept = {identity: content for identity, content in left.items() if _is_needed(content, staying)}
     wanted = [_with_entries_of(kept, each, ours) for each in wanted]
@@ -128,10 +128,11 @@ def _with_entries_of(kept: Mapping[Identity, Any], wanted: Document, ours: Mappi
     return marked({**wanted, "data": dict(sorted({**wanted["data"], **entries}.items()))}, "manifest")
 
 
-def _managed(content: Any) -> bool:
+def way_of(content: Document) -> str | None:
+    """Return the way for which gpunode made an object; None where it did not."""
     label, value = MANAGED_BY
     labels = content["metadata"].get("labels") or {}
-    return labels.get(label) == value and WAY in labels
+    return str(labels[WAY]) if labels.get(label) == value and WAY in labels else None
 
 
 def _order(identity: Identity) -> tuple[int, Identity]:

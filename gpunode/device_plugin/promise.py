@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpunode.gpu import Gpus
+from gpunode.gpushare.configuration import RESOURCE as GPU_MEMORY
 from gpunode.settings.sharing import WHOLE_GPU, SharingSettings
 
 _VENDOR = "nvidia.com/"
+_GPU_COUNT = "aliyun.com/gpu-count"
 
 
 def promised(sharing: SharingSettings, whole_gpus: int, mig_devices: Mapping[str, int]) -> dict[str, int]:
@@ -35,10 +38,30 @@ def mig_resource(profile: str) -> str:
     return f"{_VENDOR}mig-{profile.replace('+', '.')}"
 
 
+def promised_memory(gpus: Gpus, unit: str) -> dict[str, int] | None:
+    """Return what gpushare offers of a node's GPUs, resource -> how many; None where nobody knows their memory.
+
+    Its plugin rounds down, and takes the first GPU's memory for that of each (gpushare-device-plugin,
+    pkg/gpu/nvidia/nvidia.go).
+
+    + unit: gpushare.memory_unit
+    """
+    if gpus.status != "ok":
+        return None
+    first = min(gpus.gpus, key=lambda each: each.index, default=None)
+    if first is None:
+        return {}
+    if first.memory_mib is None:
+        return None
+    each = first.memory_mib // 1024 if unit == "GiB" else first.memory_mib
+    return {_GPU_COUNT: len(gpus.gpus), GPU_MEMORY: len(gpus.gpus) * each}
+
+
 def missing(wanted: Mapping[str, int], allocatable: Mapping[str, str]) -> dict[str, tuple[str | None, int]]:
     """Return resource -> (found, wanted) where a node's allocatable resources are not what was promised.
 
-    NVIDIA's resources alone are looked at; one that nobody promised is wanted 0 times, and one at 0 is as good as none.
+    Beside those, NVIDIA's are looked at; one that nobody promised is wanted 0 times, and one at 0 is as good as none.
+    gpushare's count stays with a node that it has left, and is no matter.
     """
     names = {*wanted, *(name for name, count in allocatable.items() if name.startswith(_VENDOR) and count != "0")}
     return {

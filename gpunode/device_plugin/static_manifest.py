@@ -67,14 +67,14 @@ def _daemon_set(plugin: DevicePluginSettings, entry: str, by_class: bool, with_m
     template = {"metadata": {"labels": pods}, "spec": pod}
     return {
         "apiVersion": "apps/v1", "kind": "DaemonSet",
-        "metadata": {"name": f"{_NAME}-{_suffix(entry)}", "namespace": plugin.namespace},
+        "metadata": {"name": daemon_set_name(entry), "namespace": plugin.namespace},
         "spec": {"selector": {"matchLabels": pods}, "updateStrategy": {"type": "RollingUpdate"}, "template": template},
     }  # fmt: skip
 
 
-def _suffix(entry: str) -> str:
-    """Return an entry's name as a part of an object's: those of `configuration` are made of what that may hold."""
-    return entry.lower()
+def daemon_set_name(entry: str) -> str:
+    """Return the name of an entry's DaemonSet: those of `configuration` are made of what a name may hold."""
+    return f"{_NAME}-{entry.lower()}"
 
 
 def _environment(plugin: DevicePluginSettings, with_mig: bool) -> list[tuple[str, str]]:

@@ -15,8 +15,13 @@ PASSED = "Test PASSED"
 _ENDED = ("Succeeded", "Failed")
 
 
-def pod(name: str, node: str, image: str, resource: str, runtime_class: str | None) -> dict[str, Any]:
-    """Return the pod for a node; it goes nowhere else, and takes one `resource`."""
+def pod(
+    name: str, node: str, image: str, resource: str, runtime_class: str | None, labels: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the pod for a node; it goes nowhere else, and takes one `resource`.
+
+    + labels: by which the view that is to show it finds it, where it asks for some pods alone
+    """
     where = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [where]}}}
     spec: dict[str, Any] = {
@@ -29,7 +34,12 @@ def pod(name: str, node: str, image: str, resource: str, runtime_class: str | No
     }
     if runtime_class is not None:
         spec["runtimeClassName"] = runtime_class
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": dict([LABEL])}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {**(labels or {}), **dict([LABEL])}},
+        "spec": spec,
+    }
 
 
 def of_node(view: View, node: str) -> tuple[Pod, ...]:
@@ -45,7 +55,11 @@ def has_ended(found: Pod) -> bool:
 
 def is_crowded_out(found: Pod) -> bool:
     """Say whether it found no GPU that is free: others are at work with them, which is no fault."""
-    return found.phase == "Pending" and found.node is None and "Insufficient nvidia.com/" in (found.waits or "")
+    return (
+        found.phase == "Pending"
+        and found.node is None
+        and any(f"Insufficient {vendor}" in (found.waits or "") for vendor in ("nvidia.com/", "aliyun.com/"))
+    )
 
 
 def creating(kubernetes: KubernetesSettings, namespace: str) -> tuple[str, ...]:

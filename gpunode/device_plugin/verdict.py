@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode.device_plugin.configuration import configuration
 from gpunode.device_plugin.labels import given_up, owned, wanted_labels
 from gpunode.device_plugin.mig_state import offered
 from gpunode.device_plugin.nodes import ClusterNode
-from gpunode.device_plugin.promise import missing, promised
+from gpunode.device_plugin.promise import missing, promised, promised_memory
 from gpunode.device_plugin.rollout import BY_CHART
+from gpunode.device_plugin.static_manifest import daemon_set_name
 from gpunode.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.findings import Finding, FindingClass
+from gpunode.gpu import Gpus
+from gpunode.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
 from gpunode.mig.state import Mig
 from gpunode.settings import Settings
 from gpunode.verify.comparison import compared
@@ -18,14 +22,20 @@ from gpunode.verify.subject import Subject
 
 COMPONENT = "device_plugin"
 _RUN = "run deploys/device_plugin.py"
+# What is missing as a whole does not come by itself.
+_THERE = "there"
 
 
-def judge_node(settings: Settings, name: str, state: str | None, mig: Mig, view: View) -> tuple[Finding, ...]:
+def judge_node(
+    settings: Settings, name: str, state: str | None, mig: Mig, view: View, gpus: Gpus | None = None
+) -> tuple[Finding, ...]:
     """Return one finding per thing that the cluster is to have of a node; `state` is its MIG configuration's.
 
     A host whose GPUs do not get into the cluster by gpunode has none.
+
+    + gpus: what nvidia-smi says of the node's GPUs; the way `gpushare` alone needs it
     """
-    if not settings.kubernetes.enabled or settings.device_plugin.way not in BY_CHART:
+    if not settings.kubernetes.enabled or settings.device_plugin.way == "none":
         return ()
     node = view.nodes.get(name)
     if node is None:
@@ -34,9 +44,19 @@ def judge_node(settings: Settings, name: str, state: str | None, mig: Mig, view:
     return (
         _ready(node),
         *_labels(settings, node, state),
-        *_pods(settings, node, view),
-        *_allocatable(settings, node, mig),
+        *(_pods if settings.device_plugin.way in BY_CHART else _own_pods)(settings, node, view),
+        *_allocatable(node, *_promised(settings, mig, gpus)),
     )
+
+
+def judge_extender(view: View) -> Finding:
+    """Return whether gpushare's scheduler extender is there and runs: no pod that asks for GPU memory goes without."""
+    what = Subject.DEPLOYMENT.of(f"{NAMESPACE}/{EXTENDER}")
+    found = next((each for each in view.deployments if (each.name, each.way) == (EXTENDER, "gpushare")), None)
+    if found is None:
+        return compared(COMPONENT, what, None, _THERE, False, _RUN)
+    remedy = f"see `kubectl --namespace {NAMESPACE} describe deployment {EXTENDER}`: it runs on a control-plane node"
+    return compared(COMPONENT, what, "ready" if found.ready else "not ready", "ready", found.ready, remedy)
 
 
 def _ready(node: ClusterNode) -> Finding:
@@ -62,26 +82,49 @@ def _pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding
     plugin = settings.device_plugin
     sets = view.plugin_sets(plugin.release)
     if not any(not each.endswith((MPS_DAEMON, FEATURE_DISCOVERY)) for each in sets):
-        yield compared(
-            COMPONENT, Subject.RELEASE.of(f"{plugin.namespace}/{plugin.release}"), None, "there", False, _RUN
-        )
+        yield compared(COMPONENT, Subject.RELEASE.of(f"{plugin.namespace}/{plugin.release}"), None, _THERE, False, _RUN)
     for each in sets:
-        if each.endswith(MPS_DAEMON) and settings.sharing.strategy != "mps":
-            continue
-        pod = view.pod(each, node.name)
-        found = None if pod is None else "ready" if pod.ready else pod.phase
-        remedy = f"see `kubectl --namespace {plugin.namespace} describe pods`, and the plugin's log"
-        cause = None if pod is None else pod.waits
-        yield compared(COMPONENT, Subject.POD.of(each), found, "ready", found == "ready", remedy, cause)
+        if not each.endswith(MPS_DAEMON) or settings.sharing.strategy == "mps":
+            yield _pod(each, plugin.namespace, node, view)
 
 
-def _allocatable(settings: Settings, node: ClusterNode, mig: Mig) -> Iterator[Finding]:
+def _own_pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
+    namespace, name = own_daemon_set(settings)
+    if view.has_own(name, settings.device_plugin.way):
+        yield _pod(name, namespace, node, view)
+    else:
+        yield compared(COMPONENT, Subject.DAEMON_SET.of(f"{namespace}/{name}"), None, _THERE, False, _RUN)
+
+
+def own_daemon_set(settings: Settings) -> tuple[str, str]:
+    """Return namespace and name of the DaemonSet of gpunode's own that a node of these settings has its pod of."""
+    if settings.device_plugin.way == "gpushare":
+        return NAMESPACE, PLUGIN
+    return settings.device_plugin.namespace, daemon_set_name(configuration(settings.sharing).name)
+
+
+def _pod(name: str, namespace: str, node: ClusterNode, view: View) -> Finding:
+    pod = view.pod(name, node.name)
+    found = None if pod is None else "ready" if pod.ready else pod.phase
+    remedy = f"see `kubectl --namespace {namespace} describe pods`, and the plugin's log"
+    cause = None if pod is None else pod.waits
+    return compared(COMPONENT, Subject.POD.of(name), found, "ready", found == "ready", remedy, cause)
+
+
+def _promised(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[dict[str, int] | None, str]:
+    """Return what the node is to offer, None where nobody can say; and what nvidia-smi said."""
+    if settings.device_plugin.way == "gpushare":
+        status = "not asked" if gpus is None else gpus.status
+        return (None if gpus is None else promised_memory(gpus, settings.gpushare.memory_unit)), status
     there = offered(mig, settings.sharing.mig_strategy)
-    if there is None:
-        cause = f"nvidia-smi: {mig.status}"
+    return (None if there is None else promised(settings.sharing, *there)), mig.status
+
+
+def _allocatable(node: ClusterNode, wanted: dict[str, int] | None, status: str) -> Iterator[Finding]:
+    if wanted is None:
+        cause = f"nvidia-smi: {status}"
         yield Finding(COMPONENT, FindingClass.ERROR, Subject.ALLOCATABLE, "unknown", "known", cause, "see the driver")
         return
-    wanted = promised(settings.sharing, *there)
     wrong = missing(wanted, node.allocatable)
     for name in sorted({*wanted, *wrong}):
         found, count = wrong.get(name, (str(wanted.get(name)), wanted.get(name, 0)))
@@ -91,4 +134,4 @@ def _allocatable(settings: Settings, node: ClusterNode, mig: Mig) -> Iterator[Fi
 
 def comes_by_itself(finding: Finding) -> bool:
     """Say whether it is worth waiting for: readiness and resources come, labels do not."""
-    return not finding.what.startswith((Subject.LABEL, Subject.RELEASE)) and finding.wanted is not None
+    return not finding.what.startswith(Subject.LABEL) and finding.wanted not in (None, _THERE)

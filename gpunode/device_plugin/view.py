@@ -1,4 +1,4 @@
-"""What a cluster has of the plugin: its nodes, and the DaemonSets and pods in the plugin's namespace."""
+"""What a cluster has of the plugin: its nodes, and the workloads and pods in the plugin's namespace, and gpushare's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from gpunode.device_plugin.nodes import ClusterNode, kubectl
+from gpunode.device_plugin.own_objects import is_ready, way_of
+from gpunode.gpushare.objects import APP, NAMESPACE
 from gpunode.reading import ParseError
 from gpunode.settings.kubernetes import KubernetesSettings
 
@@ -21,10 +23,20 @@ _NODE_FEATURE_DISCOVERY = "node-feature-discovery"
 
 @dataclass(frozen=True)
 class DaemonSet:
-    """Hold a DaemonSet of a release."""
+    """Hold a DaemonSet: the release that it is of, and the way of which gpunode made it; None where it is neither's."""
 
     name: str
     release: str | None
+    way: str | None = None
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Hold a Deployment: of which way gpunode made it (None: somebody else did), and whether all of it runs."""
+
+    name: str
+    way: str | None
+    ready: bool
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,11 @@ class View:
     nodes: Mapping[str, ClusterNode]
     daemon_sets: tuple[DaemonSet, ...]
     pods: tuple[Pod, ...]
+    deployments: tuple[Deployment, ...] = ()
+
+    def has_own(self, name: str, way: str) -> bool:
+        """Say whether there is a DaemonSet that gpunode made for a way."""
+        return any((each.name, each.way) == (name, way) for each in self.daemon_sets)
 
     def plugin_sets(self, release: str) -> tuple[str, ...]:
         """Return the names of the release's own DaemonSets."""
@@ -76,19 +93,31 @@ def asking(kubernetes: KubernetesSettings, namespace: str) -> tuple[str, ...]:
     return kubectl(kubernetes, "get", "daemonsets.apps,pods", "--namespace", namespace, "--output", "json")
 
 
-def parse_objects(text: str) -> tuple[tuple[DaemonSet, ...], tuple[Pod, ...]]:
-    """Parse what `asking` printed; raise ParseError."""
+def asking_gpushare(kubernetes: KubernetesSettings) -> tuple[str, ...]:
+    """Return the command that asks for gpushare's workloads and pods, which are among others' in their namespace."""
+    kinds, (label, value) = "daemonsets.apps,deployments.apps,pods", *APP.items()
+    where = ("--namespace", NAMESPACE, "--selector", f"{label}={value}")
+    return kubectl(kubernetes, "get", kinds, *where, "--output", "json")
+
+
+def parse_objects(*texts: str) -> tuple[tuple[DaemonSet, ...], tuple[Pod, ...], tuple[Deployment, ...]]:
+    """Parse what `asking` and `asking_gpushare` printed; raise ParseError."""
     try:
-        items = json.loads(text)["items"]
+        items = [each for text in texts for each in json.loads(text)["items"]]
         sets = tuple(_daemon_set(each) for each in items if each["kind"] == "DaemonSet")
-        return sets, tuple(_pod(each) for each in items if each["kind"] == "Pod")
+        pods = tuple(_pod(each) for each in items if each["kind"] == "Pod")
+        return sets, pods, tuple(_deployment(each) for each in items if each["kind"] == "Deployment")
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise ParseError(f"kubectl's answer is no list of DaemonSets and pods: {type(error).__name__}") from None
 
 
 def _daemon_set(item: Mapping[str, Any]) -> DaemonSet:
     metadata = item["metadata"]
-    return DaemonSet(str(metadata["name"]), (metadata.get("annotations") or {}).get(_RELEASE))
+    return DaemonSet(str(metadata["name"]), (metadata.get("annotations") or {}).get(_RELEASE), way_of(item))
+
+
+def _deployment(item: Mapping[str, Any]) -> Deployment:
+    return Deployment(str(item["metadata"]["name"]), way_of(item), is_ready(item))
 
 
 def _pod(item: Mapping[str, Any]) -> Pod:

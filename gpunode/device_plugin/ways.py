@@ -29,6 +29,15 @@ def nodes_by(way: str, hosts: Mapping[str, Settings]) -> dict[str, Settings]:
     }
 
 
+def members(hosts: Mapping[str, Settings]) -> dict[str, Settings]:
+    """Return the hosts whose GPUs get into the cluster by gpunode, in whichever way."""
+    return {
+        host: settings
+        for host, settings in hosts.items()
+        if settings.kubernetes.enabled and settings.device_plugin.way != "none"
+    }
+
+
 def wanted_objects(hosts: Mapping[str, Settings]) -> list[dict[str, Any]]:
     """Return the objects of gpunode's own that the cluster is to have, in the order in which they are made."""
     found: list[dict[str, Any]] = []
@@ -91,10 +100,7 @@ def operator_leaves(
 
 
 def _leaves(hosts: Mapping[str, Settings], labelled: set[str], relabelled: Collection[str]) -> bool:
-    enabled = [settings for settings in hosts.values() if settings.kubernetes.enabled]
-    if not any(settings.device_plugin.way != "none" for settings in enabled):
-        return False
-    return bool(labelled) and labelled <= set(relabelled)
+    return bool(members(hosts)) and bool(labelled) and labelled <= set(relabelled)
 
 
 def by_release(nodes: Mapping[str, ClusterNode]) -> set[str]:

@@ -10,7 +10,9 @@ from gpunode.device_plugin.own_objects import marked
 from gpunode.settings.gpushare import GpushareSettings
 
 NAMESPACE = "kube-system"
-_EXTENDER, _PLUGIN = "gpushare-schd-extender", "gpushare-device-plugin"
+EXTENDER, PLUGIN = "gpushare-schd-extender", "gpushare-device-plugin"
+# All workloads and pods of gpushare have it, so that one question finds them among the rest of the namespace.
+APP = {"app": GPUSHARE}
 # Its own port; the scheduler, which is in no pod network, asks by the node's.
 _PORT = 12345
 _RBAC = "rbac.authorization.k8s.io"
@@ -21,15 +23,15 @@ _COMMON = (
     ("", ["pods"], ["get", "list", "watch", "patch", "update"]),
 )
 _RULES = {
-    _EXTENDER: (*_COMMON, ("", ["bindings", "pods/binding"], ["create"])),
-    _PLUGIN: (*_COMMON, ("", ["nodes/proxy"], ["get"]), ("", ["nodes/status"], ["patch", "update"])),
+    EXTENDER: (*_COMMON, ("", ["bindings", "pods/binding"], ["create"])),
+    PLUGIN: (*_COMMON, ("", ["nodes/proxy"], ["get"]), ("", ["nodes/status"], ["patch", "update"])),
 }
 
 
 def gpushare_objects(asked: GpushareSettings, runtime_class: str | None = None) -> list[dict[str, Any]]:
     """Return the objects, in the order in which they are made; `runtime_class` is for the plugin's pods."""
     found = [
-        *(each for name in (_EXTENDER, _PLUGIN) for each in _rights(name)),
+        *(each for name in (EXTENDER, PLUGIN) for each in _rights(name)),
         _extender(asked), _service(asked), _device_plugin(asked, runtime_class),
     ]  # fmt: skip
     return [marked(each, "gpushare") for each in found]
@@ -52,7 +54,7 @@ def _metadata(name: str) -> dict[str, Any]:
 
 
 def _pods(name: str) -> dict[str, str]:
-    return {"app": GPUSHARE, "component": name}
+    return {**APP, "component": name}
 
 
 def _extender(asked: GpushareSettings) -> dict[str, Any]:
@@ -61,21 +63,21 @@ def _extender(asked: GpushareSettings) -> dict[str, Any]:
     terms = [{"matchExpressions": [{"key": role, "operator": "Exists"}]} for role in roles]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     pod = {
-        "serviceAccountName": _EXTENDER,
+        "serviceAccountName": EXTENDER,
         "hostNetwork": True,
         "priorityClassName": "system-cluster-critical",
         "affinity": {"nodeAffinity": required},
         "tolerations": [{"key": role, "operator": "Exists", "effect": "NoSchedule"} for role in roles],
         "containers": [
             {
-                "name": _EXTENDER, "image": asked.extender_image,
+                "name": EXTENDER, "image": asked.extender_image,
                 "env": [{"name": "LOG_LEVEL", "value": "info"}, {"name": "PORT", "value": str(_PORT)}],
             }
         ],
     }  # fmt: skip
     # One that answers at the host's port at a time: two would promise one GPU's memory twice.
     spec = {"replicas": 1, "strategy": {"type": "Recreate"}}
-    return _workload("Deployment", _EXTENDER, pod, spec)
+    return _workload("Deployment", EXTENDER, pod, spec)
 
 
 def _service(asked: GpushareSettings) -> dict[str, Any]:
@@ -83,15 +85,15 @@ def _service(asked: GpushareSettings) -> dict[str, Any]:
     port = {
         "name": "http", "protocol": "TCP", "port": _PORT, "targetPort": _PORT, "nodePort": asked.node_port,
     }  # fmt: skip
-    spec = {"type": "NodePort", "selector": _pods(_EXTENDER), "ports": [port]}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(_EXTENDER), "spec": spec}
+    spec = {"type": "NodePort", "selector": _pods(EXTENDER), "ports": [port]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(EXTENDER), "spec": spec}
 
 
 def _device_plugin(asked: GpushareSettings, runtime_class: str | None) -> dict[str, Any]:
     folder = "/var/lib/kubelet/device-plugins"
     amount = {"cpu": "1", "memory": "300Mi"}
     pod = {
-        "serviceAccountName": _PLUGIN,
+        "serviceAccountName": PLUGIN,
         "hostNetwork": True,
         "priorityClassName": "system-node-critical",
         "nodeSelector": {GPUSHARE: "true"},
@@ -112,10 +114,15 @@ def _device_plugin(asked: GpushareSettings, runtime_class: str | None) -> dict[s
         ],
         "volumes": [{"name": "device-plugin", "hostPath": {"path": folder}}],
     }  # fmt: skip
-    return _workload("DaemonSet", _PLUGIN, pod | ({"runtimeClassName": runtime_class} if runtime_class else {}), {})
+    return _workload("DaemonSet", PLUGIN, pod | ({"runtimeClassName": runtime_class} if runtime_class else {}), {})
 
 
 def _workload(kind: str, name: str, pod: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
     template = {"metadata": {"labels": _pods(name)}, "spec": dict(pod)}
     content = {**spec, "selector": {"matchLabels": _pods(name)}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": _metadata(name), "spec": content}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {**_metadata(name), "labels": dict(APP)},
+        "spec": content,
+    }

@@ -65,6 +65,9 @@ class Subject(StrEnum):
     POD = "pod of"
     ALLOCATABLE = "allocatable"
     RELEASE = "helm release"
+    DAEMON_SET = "DaemonSet"
+    DEPLOYMENT = "Deployment"
+    OWN_OBJECTS = "gpunode's objects"
     CLUSTER = "cluster"
     RUNTIME_CLASS = "RuntimeClass"
 

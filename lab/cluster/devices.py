@@ -11,6 +11,7 @@ from lab.nodes import Node
 
 _MODES = "nvidia-smi --query-gpu=index,uuid,mig.mode.current --format=csv,noheader"
 _LIST = "nvidia-smi -L"
+_MEMORY = "nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits"
 _MODE = re.compile(r"(\d+), (GPU-[0-9A-Za-z-]+), (Enabled|Disabled|\[N/A\])")
 _GPU = re.compile(r"GPU (\d+): .*\(UUID: (GPU-[0-9A-Za-z-]+)\)")
 _MIG = re.compile(r"MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[0-9A-Za-z/-]+)\)")
@@ -34,6 +35,11 @@ class Gpu:
 def asked(node: Node) -> tuple[Gpu, ...]:
     """Return the node's GPUs; raise NoDevicesError where its nvidia-smi fails."""
     return parsed(_said(node, f"{_MODES} && {_LIST}"))
+
+
+def memory(node: Node) -> tuple[int, ...]:
+    """Return the memory of the node's GPUs in MiB; raise NoDevicesError where its nvidia-smi fails."""
+    return tuple(int(line) for line in _said(node, _MEMORY).split() if line.isdigit())
 
 
 def health(node: Node) -> tuple[str, frozenset[str]]:

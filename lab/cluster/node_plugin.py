@@ -47,6 +47,8 @@ class NodePlugin:
         if (pulled := outcome(pod, None)).waits:
             self.resources, self._started_as, self._outcome = {}, None, None
             return pulled
+        if (unit := plugin.memory_unit(pod)) is not None:
+            return self._share(pod, unit)
         entries = self._entries(pod)
         daemon = any(plugin.daemon_set(each).endswith(plugin.MPS_DAEMON) for each in others)
         try:
@@ -67,6 +69,25 @@ class NodePlugin:
                 self._outcome = self._start(pod, config, daemon)
             else:
                 self._count(healthy)
+        return self._outcome
+
+    def _share(self, pod: Mapping[str, Any], unit: str) -> Outcome:
+        """Begin gpushare's plugin: it looks at the GPUs once; one that found none is started again after a while."""
+        now, started_as = time.monotonic(), (pod["metadata"]["uid"], unit)
+        if self._outcome is None or started_as != self._started_as or (
+            not self._is_well and now - self._looked >= _AGAIN_S
+        ):  # fmt: skip
+            self._started_as, self._looked, self.resources = started_as, now, {}
+            try:
+                if runtime := devices.without_gpus(self.node, pod["spec"].get("runtimeClassName")):
+                    raise devices.NoDevicesError(f"ERROR_LIBRARY_NOT_FOUND; it runs by {runtime}")
+                found = plugin.shared_memory(devices.memory(self.node), unit)
+            except devices.NoDevicesError as error:
+                self._outcome = plugin.failure(f"Failed to initialize NVML: {error}")
+            else:
+                self.resources = {name: (count, count) for name, count in found.items()}
+                offers = ", ".join(f"{name}: {count}" for name, count in found.items())
+                self._outcome = Outcome("Running", True, f"SIMULATED device plugin: it offers {offers}\n")
         return self._outcome
 
     @property

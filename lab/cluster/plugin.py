@@ -1,4 +1,4 @@
-"""What NVIDIA's device plugin would offer: its configuration, read as the plugin's own program reads it. SIMULATED.
+"""What a device plugin would offer, NVIDIA's or gpushare's: by its configuration, as its program reads it. SIMULATED.
 
 Pure: pods, ConfigMaps and GPUs come in, resources go out. Source: github.com/NVIDIA/k8s-device-plugin, README.md and
 api/config/v1.
@@ -17,8 +17,10 @@ from lab.cluster.devices import Gpu
 from lab.cluster.pods import VENDOR, Outcome
 
 MPS_DAEMON = "-mps-control-daemon"
-_PLUGIN, _OTHERS = "nvidia-device-plugin", (MPS_DAEMON, "-gpu-feature-discovery")
-_CONFIGS = "/available-configs"
+# NVIDIA's by its chart, and by gpunode's static manifest; Aliyun's.
+_PLUGIN, _STATIC, _SHARED = "nvidia-device-plugin", "gpunode-device-plugin-", "gpushare-device-plugin"
+_OTHERS = (MPS_DAEMON, "-gpu-feature-discovery")
+_CONFIGS = ("/available-configs", "/config")
 
 
 class PluginError(Exception):
@@ -44,7 +46,25 @@ def daemon_set(pod: Mapping[str, Any]) -> str:
 def is_plugin(pod: Mapping[str, Any]) -> bool:
     """Say whether a pod is one of the device plugin itself."""
     name = daemon_set(pod)
-    return _PLUGIN in name and not name.endswith(_OTHERS)
+    return (_PLUGIN in name and not name.endswith(_OTHERS)) or name.startswith(_STATIC) or name == _SHARED
+
+
+def memory_unit(pod: Mapping[str, Any]) -> str | None:
+    """Return the unit in which gpushare's plugin offers memory; None where the pod is another plugin's."""
+    if daemon_set(pod) != _SHARED:
+        return None
+    return _option(pod, "--memory-unit") or "GiB"
+
+
+def shared_memory(memory: Sequence[int], unit: str) -> dict[str, int]:
+    """Return what gpushare's plugin offers of GPUs with that much memory each, in MiB; the first one's counts."""
+    each = (memory[0] // 1024 if unit == "GiB" else memory[0]) if memory else 0
+    return {"aliyun.com/gpu-count": len(memory), "aliyun.com/gpu-mem": len(memory) * each}
+
+
+def _option(pod: Mapping[str, Any], name: str) -> str:
+    words = [word for each in _containers(pod) for word in (*(each.get("command") or ()), *(each.get("args") or ()))]
+    return next((word.partition("=")[2] for word in words if word.startswith(f"{name}=")), "")
 
 
 def config_map(pod: Mapping[str, Any]) -> str | None:
@@ -52,7 +72,7 @@ def config_map(pod: Mapping[str, Any]) -> str | None:
     volumes = {volume["name"]: volume.get("configMap") for volume in pod["spec"].get("volumes") or ()}
     for container in _containers(pod):
         for mount in container.get("volumeMounts") or ():
-            if mount["mountPath"].rstrip("/") == _CONFIGS and volumes.get(mount["name"]):
+            if mount["mountPath"].rstrip("/") in _CONFIGS and volumes.get(mount["name"]):
                 return str(volumes[mount["name"]]["name"])
     return None
 
@@ -67,6 +87,7 @@ def config(pod: Mapping[str, Any], entries: Mapping[str, str] | None, labels: Ma
     if not entries:
         return Config("", strategy)
     name = labels.get(variables.get("NODE_LABEL", "")) or variables.get("DEFAULT_CONFIG", "")
+    name = _option(pod, "--config-file").rpartition("/")[2] or name
     if not name and len(entries) == 1:
         name = next(iter(entries))
     if name not in entries:

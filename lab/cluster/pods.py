@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 VENDOR = "nvidia.com/"
+# Of the device plugins that are simulated.
+VENDORS = (VENDOR, "aliyun.com/")
 # An image with this tag is one that cannot be pulled.
 NO_SUCH_IMAGE = "does-not-exist"
 _VECTOR_ADD = ("vectoradd", "vector-add")
@@ -34,9 +36,9 @@ def is_one_shot(pod: Mapping[str, Any]) -> bool:
 
 
 def asks_for_gpu(pod: Mapping[str, Any]) -> bool:
-    """Say whether one of the pod's containers has a resource of NVIDIA's."""
+    """Say whether one of the pod's containers has a resource of a device plugin's."""
     limits = (container.get("resources", {}).get("limits") or {} for container in pod["spec"]["containers"])
-    return any(name.startswith(VENDOR) for each in limits for name in each)
+    return any(name.startswith(VENDORS) for each in limits for name in each)
 
 
 def outcome(pod: Mapping[str, Any], gpu_trouble: str | None) -> Outcome:

@@ -105,7 +105,7 @@ class StandIn:
         """Report the plugin's resources; one that is offered no more stays at 0, as a kubelet keeps it."""
         change: dict[str, dict[str, str]] = {}
         for kind, which in (("capacity", 0), ("allocatable", 1)):
-            before = {name: count for name, count in (status.get(kind) or {}).items() if name.startswith(pods.VENDOR)}
+            before = {name: count for name, count in (status.get(kind) or {}).items() if name.startswith(pods.VENDORS)}
             wanted = {**dict.fromkeys(before, "0"), **{name: str(both[which]) for name, both in resources.items()}}
             if wanted != before:
                 change[kind] = wanted

@@ -51,7 +51,7 @@ elif program == "kubectl":
     elif words[:3] == ["get", "--filename", "-"] and "--namespace" not in words:
         asked = [name_of(json.loads(each)) for each in sys.stdin.read().split("\\n---\\n")]
         printed = {{"kind": "List", "items": [state["own"][name] for name in asked if name in state["own"]]}}
-    elif words[0] == "get" and "--selector" in words and "," in words[1]:
+    elif words[0] == "get" and "--selector" in words and "--all-namespaces" in words:
         printed = {{"kind": "List", "items": [each for each in state["own"].values() if "labels" in each["metadata"]]}}
     elif words[:2] == ["get", "daemonsets.apps"]:
         made = [each for each in state["own"].values() if each["kind"] == "DaemonSet"]

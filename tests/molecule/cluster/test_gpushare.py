@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
 
 NAMESPACE = "nvidia-device-plugin"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+VERDICT = "deploys/verify_cluster.py"
 RELEASE, SCHEDULER = "Take the release of the device plugin away", "Have the scheduler ask the extender"
 
 
@@ -43,7 +44,22 @@ class Ways:
         self.folder, self.cluster = folder, KeptRelease(kubeconfig, programs(3), NAMESPACE)
         self.names = [node.name for node in lab_nodes.nodes(LAB)]
 
-    def run(self, way: str, **gpushare: Any) -> Run:
+    def run(self, way: str, deploy: str = "deploys/device_plugin.py", **gpushare: Any) -> Run:
+        return command("pyinfra", "-y", "--json", self.inventory(way, **gpushare), deploy)
+
+    def drift(self, way: str) -> dict[str, dict[str, str]]:
+        """Return node -> what drift says of the cluster that is not as asked, with its cause."""
+        run = command("gpunode", "drift", self.inventory(way), "--json")
+        return {
+            name: {
+                each["what"]: each["cause"]
+                for each in every
+                if each["class"] != "ok" and each["component"] == "device_plugin"
+            }
+            for name, every in run.findings.items()
+        }
+
+    def inventory(self, way: str, **gpushare: Any) -> str:
         found = programs(3)
         data: dict[str, object] = {
             "kubernetes": {
@@ -55,8 +71,7 @@ class Ways:
             # Whichever the tests before left there.
             "driver": {"source": "present"},
         }  # fmt: skip
-        inventory = inventory_with(self.folder, {name: data for name in self.names})
-        return command("pyinfra", "-y", "--json", inventory, "deploys/device_plugin.py")
+        return inventory_with(self.folder, {name: data for name in self.names})
 
     def labels(self, name: str) -> dict[str, str]:
         found: dict[str, str] = self.cluster.live("node", name)["metadata"]["labels"]
@@ -98,6 +113,26 @@ def test_the_second_run_of_gpushare_changes_nothing(ways: Ways, host: lab_nodes.
     assert (command_lines(host), manifest(host)) == before
 
 
+def test_verdict_and_drift_find_what_gpushare_promises_and_each_thing_that_is_otherwise(
+    ways: Ways, host: lab_nodes.Node
+) -> None:
+    run = ways.run("gpushare", VERDICT)
+    assert (run.code, run.operations("success")) == (0, {}), run.printed[-3000:]
+    assert ways.drift("gpushare") == {name: {} for name in ways.names}
+    allocatable = ways.cluster.live("node", host.name)["status"]["allocatable"]
+    # Two H100, of 79 GiB each.
+    assert (allocatable["aliyun.com/gpu-count"], allocatable["aliyun.com/gpu-mem"]) == ("2", "158")
+    ways.cluster.kubectl("label", "node", ways.names[1], "gpushare-")
+    where = ("--namespace", "kube-system")
+    ways.cluster.kubectl("scale", "deployment", "gpushare-schd-extender", "--replicas", "0", *where)
+    found = ways.drift("gpushare")
+    assert "label gpushare" in found[ways.names[1]] and "label gpushare" not in found[host.name]
+    assert "gpushare-schd-extender" in found[host.name]["gpunode's objects"]
+    run = ways.run("gpushare")
+    assert run.code == 0, run.printed[-3000:]
+    assert ways.run("gpushare", VERDICT).code == 0
+
+
 def test_a_scheduler_that_does_not_take_its_configuration_is_put_back_and_not_tried_again(
     ways: Ways, host: lab_nodes.Node
 ) -> None:
@@ -133,6 +168,11 @@ def test_a_static_manifest_takes_its_place_and_the_second_run_changes_nothing(wa
     assert "gpunode-device-plugin-none" in ways.listed("daemonset") and "nvdp" not in ways.listed("daemonset")
     run = ways.run("manifest")
     assert (run.code, run.operations("success")) == (0, {}), run.printed[-3000:]
+    assert ways.run("manifest", VERDICT).code == 0 and ways.drift("manifest") == {name: {} for name in ways.names}
+    ways.cluster.kubectl("delete", "daemonset", "gpunode-device-plugin-none")
+    found = ways.drift("manifest")[host.name]
+    assert f"DaemonSet {NAMESPACE}/gpunode-device-plugin-none" in found and "gpunode's objects" in found
+    assert ways.run("manifest").code == 0
     assert ways.run("helm").code == 0 and "gpunode-device-plugin" not in ways.listed("daemonset")
 
 

@@ -8,10 +8,23 @@ import pytest
 import yaml
 
 from gpunode.device_plugin.configuration import configuration
-from gpunode.device_plugin.promise import promised
+from gpunode.device_plugin.promise import promised, promised_memory
+from gpunode.gpu import Gpu as Gpu_
+from gpunode.gpu import Gpus, MigMode
 from gpunode.settings.sharing import SharingSettings
 from lab.cluster.devices import Gpu, parsed
-from lab.cluster.plugin import Config, PluginError, config, config_map, failure, is_plugin, offered, waits_for_gpus
+from lab.cluster.plugin import (
+    Config,
+    PluginError,
+    config,
+    config_map,
+    failure,
+    is_plugin,
+    memory_unit,
+    offered,
+    shared_memory,
+    waits_for_gpus,
+)
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 
@@ -138,6 +151,25 @@ def test_a_gpu_that_no_longer_answers_takes_its_shares_with_it() -> None:
 def test_gpus_and_mig_devices_are_read_from_nvidia_smi() -> None:
     devices = (("1g.10gb+me", "MIG-d2d4cc1b"), ("3g.40gb", "MIG-d9d8855b"))
     assert parsed(SMI) == (Gpu("GPU-0a73de89", True, devices), Gpu("GPU-1b73de89", False))
+
+
+def test_a_plugin_of_the_static_manifest_reads_the_entry_that_its_option_names() -> None:
+    pod = _pod("gpunode-device-plugin-shared")
+    pod["spec"]["containers"][0] |= {
+        "env": [], "args": ["--config-file=/config/shared"],
+        "volumeMounts": [{"name": "configs", "mountPath": "/config"}],
+    }  # fmt: skip
+    assert is_plugin(pod) and config_map(pod) == "the-map" and memory_unit(pod) is None
+    assert config(pod, {"none": "version: v1", "shared": "flags: {migStrategy: mixed}"}, {}).mig_strategy == "mixed"
+
+
+def test_gpushare_s_plugin_offers_the_memory_that_gpunode_promises() -> None:
+    pod = _pod("gpushare-device-plugin")
+    pod["spec"]["containers"][0]["command"] = ["gpushare-device-plugin-v2", "--memory-unit=MiB"]
+    assert is_plugin(pod) and memory_unit(pod) == "MiB"
+    gpu = Gpu_(0, "GPU-0", "H100", "0", "1", 81559, MigMode("Disabled", "Disabled"), "Default", "Disabled")
+    for unit in ("GiB", "MiB"):
+        assert shared_memory([81559, 81559], unit) == promised_memory(Gpus("ok", 0, None, (gpu, gpu)), unit)
 
 
 def test_a_plugin_without_gpus_ends_unless_it_is_told_to_wait() -> None:

@@ -1,0 +1,261 @@
+"""Verdict and drift of the ways other than NVIDIA's chart alone: what they promise, and each deviation by its name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facts.gpu import Gpus as GpusFact
+from facts.mig import Mig as MigFact
+from gpunode import drift_cluster
+from gpunode.device_plugin.cluster import Cluster
+from gpunode.device_plugin.labels import CONFIG, PRESENT, SERVED_BY
+from gpunode.device_plugin.promise import promised_memory
+from gpunode.device_plugin.verdict import comes_by_itself, judge_extender, judge_node
+from gpunode.device_plugin.ways import wanted_objects
+from gpunode.findings import Finding, FindingClass
+from gpunode.gpu import Gpus
+from gpunode.settings import Settings, settings_from
+from operations import verify_cluster
+from operations.control_plane import here
+from tests.unit.simulated_cluster import SimulatedCluster
+from tests.unit.simulated_host import Host
+from tests.unit.test_verify import GOOD, GPU
+from tests.unit.test_verify_cluster import DAEMON_SET, SHARED, TWO, _bad, _pod, _set
+
+pytestmark = pytest.mark.pure
+
+SMI = Gpus("ok", 0, None, (replace(GPU, memory_mib=81559), replace(GPU, index=1, memory_mib=81559)))
+STATIC, SHARE = "gpunode-device-plugin-time-slicing-5-renamed", "gpushare-device-plugin"
+EXTENDER = "Deployment kube-system/gpushare-schd-extender"
+IN_PLUGIN_S, IN_GPUSHARE_S = "daemonsets.apps,pods", "daemonsets.apps,deployments.apps,pods"
+WAYS: dict[str, dict[str, Any]] = {
+    "manifest": {"device_plugin": {"way": "manifest"}, "sharing": SHARED},
+    "gpu-operator": {"device_plugin": {"way": "gpu-operator", "nfd": "present"}, "sharing": SHARED},
+    "gpushare": {"device_plugin": {"way": "gpushare"}, "gpushare": {"scheduler": "theirs"}},
+}
+
+
+def _own(kind: str, name: str, way: str, **status: int) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/managed-by": "gpunode", "gpunode/way": way}
+    return {"kind": kind, "metadata": {"name": name, "labels": labels}, "spec": {"replicas": 1}, "status": status}
+
+
+def _extender(ready: int = 1) -> dict[str, Any]:
+    return _own("Deployment", "gpushare-schd-extender", "gpushare", updatedReplicas=1, availableReplicas=ready)
+
+
+LABELS = {
+    "manifest": {CONFIG: "time-slicing-5-renamed", SERVED_BY: "manifest"},
+    "gpu-operator": {CONFIG: "time-slicing-5-renamed", SERVED_BY: "gpu-operator", PRESENT: "true"},
+    "gpushare": {"gpushare": "true"},
+}
+THERE: dict[str, dict[str, list[Any]]] = {
+    "manifest": {IN_PLUGIN_S: [_own("DaemonSet", STATIC, "manifest"), _pod(STATIC)]},
+    "gpu-operator": {IN_PLUGIN_S: [_set(), _pod()]},
+    "gpushare": {
+        IN_PLUGIN_S: [], IN_GPUSHARE_S: [_own("DaemonSet", SHARE, "gpushare"), _pod(SHARE), _extender()],
+    },
+}  # fmt: skip
+OFFERED = {
+    "manifest": {"nvidia.com/gpu.shared": "10"},
+    "gpu-operator": {"nvidia.com/gpu.shared": "10"},
+    # As a node keeps it of the plugin that it had before.
+    "gpushare": {"aliyun.com/gpu-mem": "158", "aliyun.com/gpu-count": "2", "nvidia.com/gpu": "0"},
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+def _cluster(folder: Path, way: str) -> SimulatedCluster:
+    made = SimulatedCluster.of(folder, "gpu-1")
+    _change(made, labels=LABELS[way], allocatable=OFFERED[way])
+    made.write(objects=THERE[way])
+    return made
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, way: str) -> SimulatedCluster:
+    """Return a cluster whose one node offers what its way promises."""
+    return _cluster(tmp_path, way)
+
+
+def _change(cluster: SimulatedCluster, **node: Any) -> None:
+    nodes = cluster.state()["nodes"]
+    nodes["gpu-1"]["metadata"]["labels"] |= node.get("labels", {})
+    for label in node.get("without", ()):
+        del nodes["gpu-1"]["metadata"]["labels"][label]
+    nodes["gpu-1"]["status"]["allocatable"] |= node.get("allocatable", {})
+    cluster.write(nodes=nodes)
+
+
+def _settings(cluster: SimulatedCluster, way: str) -> Settings:
+    return settings_from({"kubernetes": cluster.settings(timeout=60), **WAYS[way]})
+
+
+def _findings(cluster: SimulatedCluster, way: str, gpus: Gpus | None = SMI) -> tuple[Finding, ...]:
+    settings = _settings(cluster, way)
+    shared = way == "gpushare"
+    view = Cluster(settings.kubernetes, settings.proxy, here).view(settings.device_plugin.namespace, shared)
+    findings = judge_node(settings, "gpu-1", None, TWO, view, gpus)
+    return (*findings, judge_extender(view)) if shared else findings
+
+
+def test_a_node_that_offers_what_its_way_promises_is_as_asked(cluster: SimulatedCluster, way: str) -> None:
+    findings = _findings(cluster, way)
+    assert _bad(findings) == []
+    subjects = {each.what for each in findings}
+    labels = LABELS[way].keys() - ({PRESENT} if way == "gpu-operator" else set())
+    resources = {name for name, count in OFFERED[way].items() if count != "0"}
+    assert {f"label {name}" for name in labels} | {f"allocatable {name}" for name in resources} <= subjects
+    pods = {"manifest": STATIC, "gpu-operator": DAEMON_SET, "gpushare": SHARE}
+    assert f"pod of {pods[way]}" in subjects
+
+
+@pytest.mark.parametrize(
+    ("way", "objects", "bad", "waits"),
+    [
+        ("manifest", [], ("DaemonSet nvidia-device-plugin/" + STATIC, "none", "there"), False),
+        # Somebody else's of the same name.
+        ("manifest", [{"kind": "DaemonSet", "metadata": {"name": STATIC}}, _pod(STATIC)],
+         ("DaemonSet nvidia-device-plugin/" + STATIC, "none", "there"), False),
+        ("manifest", [_own("DaemonSet", STATIC, "manifest")], (f"pod of {STATIC}", "none", "ready"), True),
+        ("manifest", [_own("DaemonSet", STATIC, "manifest"), _pod(STATIC, ready=False)],
+         (f"pod of {STATIC}", "Running", "ready"), True),
+        ("gpushare", [_extender()], (f"DaemonSet kube-system/{SHARE}", "none", "there"), False),
+        ("gpushare", [_own("DaemonSet", SHARE, "gpushare"), _extender()], (f"pod of {SHARE}", "none", "ready"), True),
+        ("gpushare", [_own("DaemonSet", SHARE, "gpushare"), _pod(SHARE)], (EXTENDER, "none", "there"), False),
+        ("gpushare", [_own("DaemonSet", SHARE, "gpushare"), _pod(SHARE), _extender(0)],
+         (EXTENDER, "not ready", "ready"), True),
+        ("gpu-operator", [], ("helm release nvidia-device-plugin/nvdp", "none", "there"), False),
+    ],
+)  # fmt: skip
+def test_each_workload_that_is_missing_or_does_not_run_is_found_by_name(
+    tmp_path: Path, way: str, objects: list[Any], bad: tuple[str, str, str], waits: bool
+) -> None:
+    cluster = _cluster(tmp_path, way)
+    cluster.write(objects={**THERE[way], IN_GPUSHARE_S if way == "gpushare" else IN_PLUGIN_S: objects})
+    findings = _findings(cluster, way)
+    assert _bad(findings) == [bad]
+    (wrong,) = (each for each in findings if each.finding_class is not FindingClass.OK)
+    assert wrong.finding_class is FindingClass.DRIFT and wrong.remedy and comes_by_itself(wrong) is waits
+
+
+@pytest.mark.parametrize(
+    ("way", "label"), [("manifest", SERVED_BY), ("gpu-operator", SERVED_BY), ("gpushare", "gpushare")]
+)
+def test_a_node_that_lost_its_way_s_label_is_found(tmp_path: Path, way: str, label: str) -> None:
+    cluster = _cluster(tmp_path, way)
+    _change(cluster, without=[label])
+    assert _bad(_findings(cluster, way)) == [(f"label {label}", "none", LABELS[way][label])]
+
+
+@pytest.mark.parametrize(
+    ("way", "name", "count", "wanted"),
+    [
+        ("manifest", "nvidia.com/gpu.shared", "5", "10"),
+        ("gpushare", "aliyun.com/gpu-mem", "79", "158"),
+        ("gpushare", "aliyun.com/gpu-count", "1", "2"),
+        # Two plugins give the same GPUs away.
+        ("gpushare", "nvidia.com/gpu", "2", "0"),
+    ],
+)
+def test_what_a_node_offers_otherwise_is_found(tmp_path: Path, way: str, name: str, count: str, wanted: str) -> None:
+    cluster = _cluster(tmp_path, way)
+    _change(cluster, allocatable={name: count})
+    assert _bad(_findings(cluster, way)) == [(f"allocatable {name}", count, wanted)]
+
+
+def test_gpushare_offers_the_memory_of_the_first_gpu_for_each_rounded_down() -> None:
+    uneven = Gpus("ok", 0, None, (replace(GPU, index=1, memory_mib=24576), replace(GPU, index=0, memory_mib=40960)))
+    assert promised_memory(uneven, "GiB") == {"aliyun.com/gpu-count": 2, "aliyun.com/gpu-mem": 80}
+    assert promised_memory(SMI, "MiB") == {"aliyun.com/gpu-count": 2, "aliyun.com/gpu-mem": 163118}
+
+
+@pytest.mark.parametrize(
+    "gpus", [None, Gpus("hangs", 124, None, ()), Gpus("ok", 0, None, (replace(GPU, memory_mib=None),))],
+    ids=["not asked", "hangs", "not told"],
+)  # fmt: skip
+def test_memory_that_nobody_knows_is_no_promise(tmp_path: Path, gpus: Gpus | None) -> None:
+    cluster = _cluster(tmp_path, "gpushare")
+    assert ("allocatable", "unknown", "known") in _bad(_findings(cluster, "gpushare", gpus))
+
+
+def _drift(cluster: SimulatedCluster, *ways: str) -> list[list[Finding]]:
+    hosts = {f"gpu-{number}": _settings(cluster, way) for number, way in enumerate(ways, 1)}
+    nodes = dict.fromkeys(hosts, replace(GOOD, mig=TWO, gpus=SMI))
+    return list(drift_cluster.findings(Path("none.py"), hosts, nodes).values())
+
+
+def _applied(cluster: SimulatedCluster, way: str) -> dict[str, Any]:
+    objects = wanted_objects({"gpu-1": _settings(cluster, way)})
+    return {f"{each['kind'].lower()}/{each['metadata']['name']}": each for each in objects}
+
+
+@pytest.mark.parametrize("way", ["manifest", "gpushare"])
+def test_drift_finds_gpunode_s_objects_as_asked_or_what_was_changed_by_hand(tmp_path: Path, way: str) -> None:
+    cluster = _cluster(tmp_path, way)
+    own = _applied(cluster, way)
+    cluster.write(own=own)
+    (found,) = _drift(cluster, way)
+    assert _bad(found) == []
+    name = next(each for each in own if each.startswith("daemonset/"))
+    own[name]["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.invalid/other:1"
+    cluster.write(own=own)
+    (found,) = _drift(cluster, way)
+    (wrong,) = (each for each in found if each.finding_class is not FindingClass.OK)
+    assert wrong.what == "gpunode's objects" and "image" in (wrong.cause or "") and wrong.remedy
+    cluster.write(own={})
+    (found,) = _drift(cluster, way)
+    assert [each.what for each in found if each.finding_class is not FindingClass.OK] == ["gpunode's objects"]
+    assert cluster.called("kubectl apply") == 0
+
+
+def test_drift_tells_of_the_extender_and_the_objects_with_the_first_node_alone(tmp_path: Path) -> None:
+    cluster = _cluster(tmp_path, "gpushare")
+    cluster.write(objects={**THERE["gpushare"], IN_GPUSHARE_S: []}, own={})
+    first, second = _drift(cluster, "gpushare", "gpushare")
+    assert {EXTENDER, "gpunode's objects"} <= {each.what for each in first}
+    # There is no such node.
+    assert [each.what for each in second] == ["node of the cluster"]
+
+
+def test_drift_tells_of_the_operator_s_release_beside_the_plugin_s(tmp_path: Path) -> None:
+    (found,) = _drift(_cluster(tmp_path, "gpu-operator"), "gpu-operator")
+    wrong = {each.what: each.cause for each in found if each.finding_class is not FindingClass.OK}
+    assert wrong.keys() == {"helm release nvidia-device-plugin/nvdp", "helm release gpu-operator/gpu-operator"}
+
+
+@pytest.fixture
+def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """Return the host that operations see, on which two GPUs are, and let no time pass."""
+    host.readings[MigFact], host.readings[GpusFact] = TWO, SMI
+    clock = iter(range(0, 100_000, 5))
+    monkeypatch.setattr(verify_cluster, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(verify_cluster, "sleep", lambda _: None)
+    return host
+
+
+def _verified(node: Host, settings: Settings) -> str:
+    shared = settings.device_plugin.way == "gpushare"
+    for command in verify_cluster.verified._inner(settings=settings, gpus=(), with_gpushare=shared):
+        assert command.function(node.state, node) is False
+    return "\n".join(node.refusals or node.noops)
+
+
+def test_the_verdict_is_good_where_all_is_as_asked(cluster: SimulatedCluster, way: str, node: Host) -> None:
+    assert "things are as asked in the cluster" in _verified(node, _settings(cluster, way)) and not node.refusals
+
+
+def test_the_verdict_fails_with_what_the_way_s_own_plugin_said(cluster: SimulatedCluster, way: str, node: Host) -> None:
+    _change(cluster, allocatable=dict.fromkeys(OFFERED[way], "0"))
+    said = _verified(node, _settings(cluster, way))
+    pod = {"manifest": STATIC, "gpu-operator": DAEMON_SET, "gpushare": SHARE}[way]
+    assert f"{pod}-x said: " in said and "allocatable" in said and "Remedy" in said
