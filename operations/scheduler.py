@@ -16,7 +16,7 @@ from pyinfra import host
 
 from facts.scheduler import Scheduler
 from gpunode.gpushare.configuration import FOLDER, Extender, SchedulerError
-from gpunode.gpushare.manifest import is_untouched
+from gpunode.gpushare.patch import is_untouched
 from gpunode.gpushare.state import SchedulerState, wanted
 from operations.failure import OperationRefused, known, node_operation
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpunode.gpushare.configuration import Configuration, Extender, configuration
-from gpunode.gpushare.manifest import parse_manifest, patched, unpatched
+from gpunode.gpushare.manifest import parse_manifest
+from gpunode.gpushare.patch import patched, unpatched
 from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError, Reading
 

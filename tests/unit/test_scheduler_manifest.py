@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode.gpushare.configuration import Extender, SchedulerError, api_version, configuration
-from gpunode.gpushare.manifest import parse_manifest, patched, unpatched
+from gpunode.gpushare.manifest import parse_manifest
+from gpunode.gpushare.patch import patched, unpatched
 
 pytestmark = pytest.mark.pure
 PATH = "/etc/kubernetes/gpunode/scheduler-0123456789ab.yaml"
