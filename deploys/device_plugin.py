@@ -8,6 +8,7 @@ from gpunode.device_plugin.ways import class_alone, extender, schedulers, wanted
 from gpunode.gpu_operator import operator
 from operations import device_plugin as plugin
 from operations import gpushare, helm, scheduler, ways
+from operations.taking_part import takes_part
 
 
 @component("Device plugin")
@@ -21,7 +22,7 @@ def device_plugin() -> None:
     hosts = everyone()
     if cluster_of is None or not (settings().kubernetes.enabled or host.name in schedulers(hosts)):
         return
-    plugin.takes_part(settings())
+    takes_part(settings(), cluster_of)
     ways.alone(name="Refuse a second device plugin", settings=settings(), everyone=hosts, cluster_of=cluster_of)
     # Before the RuntimeClass, which goes with an operator that had it.
     if (beside := operator(hosts)) is not None:
@@ -61,7 +62,6 @@ def device_plugin() -> None:
         )
     if settings().mig.config is not None and settings().device_plugin.way in BY_CHART:
         plugin.current(name="Have the plugin know the node's MIG devices", settings=settings())
-    plugin.failed_nodes(name="Label the nodes that failed in the cluster", cluster_of=cluster_of)
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.device_plugin.device_plugin` import it.

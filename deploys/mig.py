@@ -17,5 +17,6 @@ def mig() -> None:
         allowed=disruption.allow,
         timeout=disruption.reboot_timeout,
         drain=drain(),
+        node_of=settings() if settings().kubernetes.enabled else None,
         _parallel=disruption.max_parallel,
     )

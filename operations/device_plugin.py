@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
-from pyinfra.context import ctx_host
 
 from facts.mig import Mig
 from facts.mig_boot import MigBoot as MigBootFact
 from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.labels import LabelChange, given_up, label_change, labels_of_failed, wanted_labels
+from gpunode.device_plugin.labels import LabelChange, given_up, label_change, wanted_labels
 from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.rollout import Rollout, node_name
@@ -25,28 +23,8 @@ from gpunode.settings import Settings
 from gpunode.settings.proxy import ProxySettings
 from operations.control_plane import runner
 from operations.failure import OperationRefused, known, node_operation
-from operations.once import asked_once, is_executing, once_per_run
-
-_taking_part: WeakKeyDictionary[Host, Settings] = WeakKeyDictionary()
-
-
-def takes_part(settings: Settings) -> None:
-    """Note that this run has work to do on the host, by these settings: where it fails, the cluster is told."""
-    _taking_part[ctx_host.get()] = settings
-
-
-def relabelled(everyone: Mapping[str, Settings]) -> frozenset[str]:
-    """Return the nodes whose labels this run brings about: their hosts take part, and have not failed so far.
-
-    While a run is prepared it is not known yet who takes part: every host that it reaches.
-    """
-    state = host.state
-    taking = {
-        each.name
-        for each in state.active_hosts
-        if state.is_host_in_limit(each) and (each in _taking_part or not is_executing())
-    }
-    return frozenset(node_name(name, settings) for name, settings in everyone.items() if name in taking)
+from operations.once import asked_once, once_per_run
+from operations.taking_part import labelled
 
 
 def nodes(cluster: Cluster, name: str = "the cluster's nodes") -> dict[str, ClusterNode]:
@@ -112,9 +90,15 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
     for label, value in change.conflicts.items():
         host.log(f"conflict: label {label} is {value!r}, and somebody else's; {wanted[label]!r} is wanted")
     if change.is_none:
+        labelled()
         host.noop(f"labels of {name} as asked" if not change.conflicts else f"labels of {name} left to somebody else")
         return
-    yield told(partial(cluster.label, name, change))
+    yield told(partial(_label, cluster, name, change))
+
+
+def _label(cluster: Cluster, name: str, change: LabelChange) -> None:
+    cluster.label(name, change)
+    labelled()
 
 
 @node_operation
@@ -137,32 +121,6 @@ def current(settings: Settings) -> Iterator[Any]:
     names = [pod.name for pod in stale]
     host.log(f"{', '.join(names)} began before the MIG layout changed: to begin anew")
     yield told(partial(cluster.remove_pods, plugin.namespace, names))
-
-
-@node_operation
-@once_per_run("labels of nodes that failed")
-def failed_nodes(cluster_of: Settings) -> Iterator[Any]:
-    """Say in the labels of nodes on which this run failed what became of their MIG configuration.
-
-    They get no other label, and lose none. A node that was refused, or not reached, keeps what it has.
-
-    + cluster_of: settings of a node of the cluster, which say where it is
-    """
-    failed = {each.name: _taking_part[each] for each in host.state.failed_hosts if each in _taking_part}
-    changes: dict[str, LabelChange] = {}
-    cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
-    if any(settings.mig.config is not None for settings in failed.values()):
-        there = nodes(cluster)
-        for name, settings in failed.items():
-            node = there.get(node_name(name, settings))
-            if node is not None:
-                wanted = labels_of_failed(settings, node.labels, node.ours)
-                changes[node.name] = label_change(wanted, node.labels, node.ours, given_up(settings))
-    changes = {name: change for name, change in changes.items() if not change.is_none}
-    if not changes:
-        host.noop("no node whose labels were to be told of a failure")
-    for name, change in changes.items():
-        yield told(partial(cluster.label, name, change))
 
 
 def told(change: Callable[[], Any]) -> FunctionCommand:

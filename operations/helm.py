@@ -28,9 +28,9 @@ from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.proxy import ProxySettings
 from operations.control_plane import runner
-from operations.device_plugin import relabelled
 from operations.failure import OperationRefused, node_operation
 from operations.once import asked_once, is_executing, once_per_run
+from operations.taking_part import relabelled
 
 # The chart that a release must be of to be taken away.
 CHART = "nvidia-device-plugin"

@@ -24,11 +24,13 @@ from gpunode.mig.state import Mig
 from gpunode.mig.target import Target, TargetError, targets
 from gpunode.pci import PciGpu
 from gpunode.reboot import RECORD as REBOOTS
+from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
 from operations.drain import emptied
 from operations.driver import driver_state
 from operations.failure import OperationRefused, known, node_operation
 from operations.files import rendered
+from operations.mig_in_cluster import set_aside
 from operations.mig_shell import FUNCTIONS
 from operations.reboot import FORGET, new_boot
 from operations.script import script_command
@@ -151,7 +153,12 @@ systemctl reset-failed "$name" 2>/dev/null || true
 
 @node_operation
 def layout(
-    asked: MigSettings, gpus: Sequence[PciGpu], allowed: str, timeout: int = 900, drain: Drain | None = None
+    asked: MigSettings,
+    gpus: Sequence[PciGpu],
+    allowed: str,
+    timeout: int = 900,
+    drain: Drain | None = None,
+    node_of: Settings | None = None,
 ) -> Iterator[Any]:
     """Bring the GPUs to the layout that is asked for, and keep it over reboots; no configuration: what does that goes.
 
@@ -161,6 +168,7 @@ def layout(
       booted where a mode waits for that alone
     + timeout: seconds within which it must then answer from its new boot
     + drain: how the node is emptied before anything is taken from its GPUs; None where it is not
+    + node_of: the host's settings where it is a node of a cluster, whose device plugin would hold its GPUs
     """
     nobody_asks = asked.config is None and not asked.config_from_label
     yield from settled(TRANSACTION, gives_up=nobody_asks)
@@ -184,13 +192,13 @@ def layout(
     if (boot.booted_for or "").startswith(BOOTED) and not any(each.waits for each in wanted):
         # It helped, and the run that asked for it did not live to see that.
         yield script_command(FORGET, record=REBOOTS)
-    yield from _change(wanted, asked, allowed, boot, drain)
+    yield from _change(wanted, asked, allowed, boot, drain, node_of)
     # Where instances may stand is known of some GPUs only when their mode is on: they take a second transaction.
     if any(each.learns for each in wanted):
         wanted = _targets(asked, gpus)
         if not any(each.learns for each in wanted):
             boot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
-            yield from _change(wanted, asked, allowed, boot, drain)
+            yield from _change(wanted, asked, allowed, boot, drain, node_of)
     if allowed == "reboot" and any(each.waits for each in _targets(asked, gpus)):
         yield from new_boot(f"{BOOTED}{target_digest(*(each.goal for each in wanted))[:16]}", timeout, drain=drain)
         if waiting := [each for each in _targets(asked, gpus) if not each.is_reached]:
@@ -203,8 +211,9 @@ def layout(
 
 
 def _change(
-    wanted: Sequence[Target], asked: MigSettings, allowed: str, boot: MigBoot, drain: Drain | None
-) -> Iterator[Any]:
+    wanted: Sequence[Target], asked: MigSettings, allowed: str, boot: MigBoot, drain: Drain | None,
+    node_of: Settings | None,
+) -> Iterator[Any]:  # fmt: skip
     """Yield the transaction that is needed; tell why where there is none, or it has to wait."""
     ahead = [each for each in wanted if not each.is_reached]
     files, text = _files(), "\n".join(each.record for each in wanted)
@@ -226,6 +235,8 @@ def _change(
         host.log(said)
     if takes:
         yield from emptied(drain, f"the GPUs are to be divided anew: {said}")
+    if ahead:
+        yield from set_aside(node_of, takes)
     yield transaction_command(
         TRANSACTION, target,
         goal="\n".join(each.record for each in ahead),

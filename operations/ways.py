@@ -21,9 +21,10 @@ from gpunode.helm.manifest import Identity
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from operations.control_plane import runner
-from operations.device_plugin import nodes, relabelled, told
+from operations.device_plugin import nodes, told
 from operations.failure import OperationRefused, node_operation
 from operations.once import asked_once, once_per_run
+from operations.taking_part import relabelled
 
 
 def _cluster(cluster_of: Settings) -> Cluster:

@@ -37,6 +37,10 @@ class Cluster:
         """Return every node by name, in one question."""
         return parse_nodes(self.told("kubectl get nodes", listing(self.kubernetes)))
 
+    def node(self, name: str) -> ClusterNode | None:
+        """Return one node; None where the cluster has no such node."""
+        return parse_nodes(self.told(f"kubectl get node {name}", listing(self.kubernetes, name))).get(name)
+
     def view(self, namespace: str, with_gpushare: bool = False) -> View:
         """Return nodes, and the namespace's DaemonSets and pods, in two questions; gpushare's take a third one."""
         nodes = self.nodes()

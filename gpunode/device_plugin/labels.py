@@ -22,6 +22,8 @@ MIG_STATE = "nvidia.com/mig.config.state"
 # By which a node is taken by the static manifest's DaemonSets, and by no chart's; and who is the GPU Operator's.
 SERVED_BY = "gpunode/way"
 GPUSHARE = "gpushare"
+# Those by which DaemonSets take a node, with the values that they have there; the release's, then the manifest's.
+SELECTING: Mapping[str, str] = {PRESENT: "true", MPS_CAPABLE: "true", SERVED_BY: "manifest"}
 # As nvidia-mig-parted's manager has them.
 MIG_STATES = ("pending", "rebooting", "success", "failed")
 _ALL = (CONFIG, PRESENT, MPS_CAPABLE, MIG_CONFIG, MIG_STATE, SERVED_BY, GPUSHARE)
@@ -59,12 +61,13 @@ def _by_helm(settings: Settings) -> dict[str, str]:
 
 
 def labels_of_failed(settings: Settings, labels: Mapping[str, str], annotation: str | None) -> dict[str, str]:
-    """Return the labels that a node is to have by gpunode after a run that failed on it: what it has of them already.
+    """Return the labels that a node is to have by gpunode after a run that failed on it: what it had of them before.
 
-    It is not labelled for what nobody saw it do, and loses nothing either: pods may be at work there. Where MIG is
-    asked for, its state says that it failed.
+    It is not labelled for what nobody saw it do, and loses nothing either: pods may be at work there, and what a change
+    of MIG had taken off comes back. Where MIG is asked for, its state says that it failed.
     """
-    kept = {name: labels[name] for name in owned(annotation) if name in labels}
+    there = {**SELECTING, **labels}
+    kept = {name: there[name] for name in owned(annotation) if name in there}
     if not wanted_labels(settings):
         return kept
     # By the settings of the inventory, where no label has been looked up.
@@ -105,6 +108,21 @@ class LabelChange:
 def given_up(settings: Settings) -> tuple[str, ...]:
     """Return the labels that are people's to set, whoever set them before: they stay, and are gpunode's no more."""
     return (MIG_CONFIG,) if settings.mig.config_from_label else ()
+
+
+def before_mig(settings: Settings, labels: Mapping[str, str], annotation: str | None, clears: bool) -> LabelChange:
+    """Return what a node's labels are to say while its MIG layout changes: that this is pending.
+
+    + clears: pods that hold its GPUs are to leave it: gpunode's labels by which DaemonSets take the node go. The
+      annotation goes on naming them, so that whichever run is the next one sets them again
+    """
+    ours = owned(annotation)
+    gone = tuple(sorted(name for name in SELECTING if name in ours and name in labels)) if clears else ()
+    theirs = MIG_STATE in labels and MIG_STATE not in ours
+    tells = bool(wanted_labels(settings)) and not theirs and labels.get(MIG_STATE) != "pending"
+    names = sorted(ours | {MIG_STATE}) if tells else sorted(ours)
+    text = json.dumps(names, separators=(",", ":")) if names else None
+    return LabelChange({MIG_STATE: "pending"} if tells else {}, gone, text, {}, tells and MIG_STATE not in ours)
 
 
 def label_change(

@@ -39,9 +39,10 @@ class ClusterNode:
         return self.unschedulable and isinstance(note, dict) and note.get("cordon") == MANAGER
 
 
-def listing(kubernetes: KubernetesSettings) -> tuple[str, ...]:
-    """Return the command that asks for every node at once."""
-    return kubectl(kubernetes, "get", "nodes", "--output", "json")
+def listing(kubernetes: KubernetesSettings, name: str | None = None) -> tuple[str, ...]:
+    """Return the command that asks for every node at once, or for the one of this name, which need not be there."""
+    only = () if name is None else ("--field-selector", f"metadata.name={name}")
+    return kubectl(kubernetes, "get", "nodes", *only, "--output", "json")
 
 
 def kubectl(kubernetes: KubernetesSettings, *words: str) -> tuple[str, ...]:

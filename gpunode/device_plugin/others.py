@@ -47,7 +47,7 @@ class Plugin:
 
     def takes(self, labels: Mapping[str, str]) -> bool:
         """Say whether it goes to a node with these labels."""
-        return _selected(self.pod, labels)
+        return selected(self.pod, labels)
 
     @property
     def removal(self) -> str:
@@ -104,7 +104,7 @@ def _program(container: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _selected(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def selected(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Say whether a node with these labels is one that the pods may go to, as the scheduler sees it."""
     if any(labels.get(name) != value for name, value in (pod.get("nodeSelector") or {}).items()):
         return False

@@ -183,6 +183,24 @@ def test_a_mig_configuration_that_people_label_stays_theirs_and_a_failed_node_s_
     assert json.loads(annotations["gpunode/labels"]) == [MIG_STATE]
 
 
+def test_where_all_nodes_fail_the_mig_state_of_each_says_so(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    hosts = {
+        name: data(cluster, name, mig={"config": "all-balanced"}, sharing={"mig_strategy": "mixed"})
+        for name in ("gpu-1", "gpu-2")
+    }
+    state = cluster.state()
+    for name in hosts:
+        metadata = state["nodes"][name]["metadata"]
+        metadata["labels"] |= {PRESENT: "true", MIG_STATE: "success"}
+        metadata["annotations"] = {"gpunode/labels": json.dumps([PRESENT, MIG_STATE])}
+    cluster.write(nodes=state["nodes"])
+    # pyinfra ends such a run: nothing that comes behind is carried out by anybody.
+    assert run(tmp_path, {name: {**each, "x_fails": True} for name, each in hosts.items()}).code == 1
+    for name in hosts:
+        assert cluster.labels(name) == {PRESENT: "true", MIG_CONFIG: "all-balanced", MIG_STATE: "failed"}
+    assert not cluster.state()["revisions"]
+
+
 def test_hosts_that_limit_leaves_out_keep_their_labels_and_their_configuration(
     cluster: SimulatedCluster, tmp_path: Path
 ) -> None:

@@ -1,0 +1,77 @@
+"""What a change of a node's MIG layout is to its cluster: the plugin's pods are away meanwhile, a label says so.
+
+NVIDIA's plugin holds the GPUs that it offers, and so do the daemons beside it: nothing can be taken from a GPU while
+they are there. Their DaemonSets take a node by labels of gpunode's, which go for the change, and come back with all
+others at the end of the run (operations/device_plugin.py), or at once where it fails (operations/taking_part.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import partial
+from time import monotonic, sleep
+from typing import Any
+
+from pyinfra import host
+
+from gpunode.device_plugin.cluster import Cluster, ClusterError
+from gpunode.device_plugin.labels import LabelChange, before_mig
+from gpunode.device_plugin.others import asking
+from gpunode.device_plugin.rollout import node_name
+from gpunode.device_plugin.set_aside import DaemonSet, leaving, left, pods_on, taking
+from gpunode.reading import ParseError
+from gpunode.settings import Settings
+from operations.control_plane import runner
+from operations.device_plugin import told
+from operations.once import is_executing
+from operations.taking_part import is_taking_part
+
+_PAUSE = 1.0
+
+
+def set_aside(node_of: Settings | None, clears: bool) -> Iterator[Any]:
+    """Yield what tells the cluster of a change of the node's MIG layout, and takes off the node what would hold it up.
+
+    A cluster that does not answer, or has no such node, keeps nothing from the node: the change itself finds out who
+    holds a GPU. Nothing is taken off by a run that does not set the node's labels again.
+
+    + node_of: the host's settings; None where it is in no cluster
+    + clears: whether anything is taken from a GPU
+    """
+    if node_of is None or (is_executing() and not is_taking_part()):
+        return
+    cluster = Cluster(node_of.kubernetes, node_of.proxy, runner(node_of.kubernetes))
+    sets: frozenset[DaemonSet] = frozenset()
+    try:
+        node = cluster.node(node_name(host.name, node_of))
+        if node is None:
+            return
+        change = before_mig(node_of, node.labels, node.ours, clears)
+        by = taking(node.ours) if clears else {}
+        if by:
+            kept = {name: value for name, value in node.labels.items() if name not in by}
+            every = cluster.told("kubectl get daemonsets", asking(cluster.kubernetes))
+            sets = leaving(every, {**kept, **by}, kept)
+    except (ClusterError, ParseError) as error:
+        host.log(f"the cluster is told of no change of MIG, and no pod is taken off: {' '.join(str(error).split())}")
+        return
+    if sets:
+        host.log(f"takes off node {node.name} until the run ends: {', '.join(map(str, sorted(sets)))}")
+    if sets or not change.is_none:
+        yield told(partial(_carried_out, cluster, node.name, change, sets))
+
+
+def _carried_out(cluster: Cluster, name: str, change: LabelChange, sets: Collection[DaemonSet]) -> None:
+    if not change.is_none:
+        cluster.label(name, change)
+    seconds, began = cluster.kubernetes.timeout, monotonic()
+    while sets and (pods := left(cluster.told("kubectl get pods", pods_on(cluster.kubernetes, name)), sets)):
+        if monotonic() - began >= seconds:
+            raise ClusterError(
+                f"{', '.join(pods)}: still on node {name} {seconds} s (kubernetes.timeout) after the labels went by "
+                f"which it was there; MIG was not changed. Look at `kubectl describe node {name}` and at its kubelet"
+            )
+        sleep(_PAUSE)
+
+
+__all__ = ["set_aside"]

@@ -1,0 +1,99 @@
+"""Which hosts a run brings into their cluster, and what the cluster is told of one on which the run fails.
+
+pyinfra asks an operation that failed nothing more, and ends the run where no host is left: so a failure is told at
+once, by a callback, and by no operation behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary, WeakSet
+
+from pyinfra import host
+from pyinfra.api import Host, State
+from pyinfra.api.state import BaseStateCallback
+from pyinfra.context import ctx_host
+
+from gpunode.device_plugin.cluster import Cluster, ClusterError
+from gpunode.device_plugin.labels import given_up, label_change, labels_of_failed
+from gpunode.device_plugin.rollout import node_name
+from gpunode.reading import ParseError
+from gpunode.settings import Settings
+from operations.control_plane import runner
+from operations.once import is_executing
+
+
+@dataclass
+class _Part:
+    """Hold the settings of a host, its cluster, and whether its labels have been brought about in this run."""
+
+    settings: Settings
+    cluster: Cluster
+    labelled: bool = False
+
+
+_parts: WeakKeyDictionary[Host, _Part] = WeakKeyDictionary()
+_told: WeakSet[State] = WeakSet()
+
+
+class _Failures(BaseStateCallback):
+    @staticmethod
+    def operation_host_error(
+        state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
+    ) -> None:
+        """Have the node's labels say that its MIG configuration failed, until they have been brought about."""
+        part = _parts.get(host)
+        if part is not None and not part.labelled and part.settings.mig.config is not None:
+            _tell(host, part)
+
+
+def _tell(host: Host, part: _Part) -> None:
+    settings = part.settings
+    try:
+        node = part.cluster.node(node_name(host.name, settings))
+        if node is None:
+            return
+        wanted = labels_of_failed(settings, node.labels, node.ours)
+        change = label_change(wanted, node.labels, node.ours, given_up(settings))
+        if not change.is_none:
+            part.cluster.label(node.name, change)
+    except (ClusterError, ParseError) as error:
+        host.log(f"the node's labels do not tell that the run failed on it: {' '.join(str(error).split())[:300]}")
+
+
+def takes_part(settings: Settings, cluster_of: Settings) -> None:
+    """Note that this run has work to do on the host, by these settings: where it fails, the cluster is told.
+
+    + cluster_of: settings of a node of the cluster, which say where it is
+    """
+    if host.state not in _told:
+        _told.add(host.state)
+        host.state.add_callback_handler(_Failures())
+    cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
+    _parts[ctx_host.get()] = _Part(settings, cluster)
+
+
+def is_taking_part() -> bool:
+    """Say whether the labels of the host are brought about in this run; known once it is carried out."""
+    return ctx_host.get() in _parts
+
+
+def labelled() -> None:
+    """Note that the host's labels have been brought about."""
+    if is_executing() and is_taking_part():
+        _parts[ctx_host.get()].labelled = True
+
+
+def relabelled(everyone: Mapping[str, Settings]) -> frozenset[str]:
+    """Return the nodes whose labels this run brings about: their hosts take part, and have not failed so far.
+
+    While a run is prepared it is not known yet who takes part: every host that it reaches.
+    """
+    state = host.state
+    taking = {
+        each.name
+        for each in state.active_hosts
+        if state.is_host_in_limit(each) and (each in _parts or not is_executing())
+    }
+    return frozenset(node_name(name, settings) for name, settings in everyone.items() if name in taking)
