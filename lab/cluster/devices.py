@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lab import nodes
@@ -16,6 +17,7 @@ _MODE = re.compile(r"(\d+), (GPU-[0-9A-Za-z-]+), (Enabled|Disabled|\[N/A\])")
 _GPU = re.compile(r"GPU (\d+): .*\(UUID: (GPU-[0-9A-Za-z-]+)\)")
 _MIG = re.compile(r"MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[0-9A-Za-z/-]+)\)")
 _BOOT = "systemctl show -p UserspaceTimestampMonotonic --value"
+_UNITS = "gpunode-lab-device-plugin-"
 _RUNTIME = "containerd config dump 2>/dev/null | sed -n 's/^ *default_runtime_name = .\\(.*\\).$/\\1/p'"
 
 
@@ -50,6 +52,24 @@ def health(node: Node) -> tuple[str, frozenset[str]]:
     except NoDevicesError:
         return "", frozenset()
     return boot, frozenset(match[2] for form in (_GPU, _MIG) for match in form.finditer(text))
+
+
+def hold(node: Node, count: int) -> None:
+    """Have a process on the node hold each of its GPUs, as the plugin does that offers them."""
+    let_go(node)
+    start = "systemd-run --quiet --collect --unit={unit}{gpu} gpunode-lab-hold {gpu} --name nvidia-device-plugin"
+    _done(node, "; ".join(start.format(unit=_UNITS, gpu=gpu) for gpu in range(count)))
+
+
+def let_go(node: Node) -> None:
+    """End these processes; fine where there are none."""
+    _done(node, f"systemctl stop '{_UNITS}*.service'")
+
+
+def _done(node: Node, command: str) -> None:
+    # A node that does not answer, or is going down, holds nothing.
+    with suppress(LabError):
+        nodes.run(node, command, timeout=20)
 
 
 def without_gpus(node: Node, runtime_class: str | None) -> str:

@@ -32,6 +32,7 @@ class NodePlugin:
     _outcome: Outcome | None = None
     _looked: float = 0.0
     _boot: str = ""
+    _holds: bool = False
 
     def look(
         self, own: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], labels: Mapping[str, str]
@@ -41,11 +42,11 @@ class NodePlugin:
         + own: the plugin's pods on the node; others: all pods of the node
         """
         if not own:
-            self.resources, self._started_as, self._outcome = {}, None, None
+            self.end()
             return None
         pod = own[0]
         if (pulled := outcome(pod, None)).waits:
-            self.resources, self._started_as, self._outcome = {}, None, None
+            self.end()
             return pulled
         if (unit := plugin.memory_unit(pod)) is not None:
             return self._share(pod, unit)
@@ -54,7 +55,7 @@ class NodePlugin:
         try:
             config = plugin.config(pod, entries, labels)
         except plugin.PluginError as error:
-            self.resources, self._started_as, self._outcome = {}, None, None
+            self.end()
             return plugin.failure(str(error))
         now = time.monotonic()
         started_as = (pod["metadata"]["uid"], config, daemon)
@@ -77,7 +78,9 @@ class NodePlugin:
         if self._outcome is None or started_as != self._started_as or (
             not self._is_well and now - self._looked >= _AGAIN_S
         ):  # fmt: skip
-            self._started_as, self._looked, self.resources = started_as, now, {}
+            # NVIDIA's plugin may have been here before it.
+            self.end()
+            self._started_as, self._looked = started_as, now
             try:
                 if runtime := devices.without_gpus(self.node, pod["spec"].get("runtimeClassName")):
                     raise devices.NoDevicesError(f"ERROR_LIBRARY_NOT_FOUND; it runs by {runtime}")
@@ -89,6 +92,13 @@ class NodePlugin:
                 offers = ", ".join(f"{name}: {count}" for name, count in found.items())
                 self._outcome = Outcome("Running", True, f"SIMULATED device plugin: it offers {offers}\n")
         return self._outcome
+
+    def end(self) -> None:
+        """End the plugin, which lets the GPUs go that it held."""
+        self.resources, self._started_as, self._outcome = {}, None, None
+        if self._holds:
+            devices.let_go(self.node)
+            self._holds = False
 
     @property
     def _is_well(self) -> bool:
@@ -116,6 +126,8 @@ class NodePlugin:
             if config.by_mps and not daemon:
                 raise plugin.PluginError("error waiting for MPS daemon: no pod of it is on this node")
             self._count(None)
+            devices.hold(self.node, len(self._gpus))
+            self._holds = True
         except devices.NoDevicesError as error:
             return plugin.failure(f"Failed to initialize NVML: {error}", plugin.waits_for_gpus(pod))
         except plugin.PluginError as error:

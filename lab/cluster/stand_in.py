@@ -45,6 +45,9 @@ class StandIn:
         objects = {item["metadata"]["name"]: item for item in self.api.get("/api/v1/nodes")["items"]}
         for pod in every:
             if pod["metadata"].get("deletionTimestamp"):
+                if plugin.is_plugin(pod) and (own := self.plugins.get(pod["spec"]["nodeName"])):
+                    # A pod has gone once its programs have ended.
+                    own.end()
                 self._remove(pod)
         alive = [pod for pod in every if not pod["metadata"].get("deletionTimestamp")]
         for name, node in nodes.items():

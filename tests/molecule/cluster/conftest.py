@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpunode.device_plugin.labels import PRESENT
 from lab.cluster.cluster import kubeconfig_of
 from lab.kubernetes_programs import WHEELS, programs
 from tests.molecule.cluster.releases import NAME, KeptRelease
@@ -29,5 +30,8 @@ HELMS = sorted(WHEELS) if ALL else [max(WHEELS)]
 def release(request: pytest.FixtureRequest, kubeconfig: Path) -> Iterator[KeptRelease]:
     """Return a release that is not there yet, of helm 3 and then of helm 4; it goes in the end."""
     found = KeptRelease(kubeconfig, programs(request.param), f"of-helm-{request.param}")
+    # The chart's DaemonSets go nowhere else.
+    found.kubectl("label", "nodes", "--all", f"{PRESENT}=true", "--overwrite")
     yield found
     found.helm("uninstall", NAME, "--ignore-not-found", "--wait")
+    found.kubectl("label", "nodes", "--all", f"{PRESENT}-")
