@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.device_plugin.labels import CONFIG, OURS, LabelChange
-from gpunode.drain.cordon import ANNOTATION, MANAGER
+from gpunode.drain.cordon import ANNOTATION, MANAGER, Note, parse_note
 from gpunode.reading import ParseError
 from gpunode.settings.kubernetes import KubernetesSettings
 
@@ -17,8 +17,8 @@ from gpunode.settings.kubernetes import KubernetesSettings
 class ClusterNode:
     """Hold what the API server says of a node.
 
-    `ours` is the annotation that names gpunode's labels, `allocatable` resource -> quantity as text, `cordon` what
-    gpunode noted of its own cordon.
+    `ours` is the annotation that names gpunode's labels, `allocatable` resource -> quantity as text, `note` what
+    gpunode noted of its drain.
     """
 
     name: str
@@ -27,16 +27,12 @@ class ClusterNode:
     allocatable: Mapping[str, str]
     unschedulable: bool
     ready: bool
-    cordon: str | None = None
+    note: Note | None = None
 
     @property
     def is_held_back(self) -> bool:
         """Say whether no pods come to the node by a cordon of gpunode's; somebody else's is his to lift."""
-        try:
-            note = json.loads(self.cordon or "{}")
-        except (ValueError, RecursionError):
-            return False
-        return self.unschedulable and isinstance(note, dict) and note.get("cordon") == MANAGER
+        return self.unschedulable and self.note is not None and self.note.cordon == MANAGER
 
 
 def listing(kubernetes: KubernetesSettings, name: str | None = None) -> tuple[str, ...]:
@@ -71,7 +67,7 @@ def _node(item: Mapping[str, Any]) -> ClusterNode:
         allocatable={str(name): str(count) for name, count in (status.get("allocatable") or {}).items()},
         unschedulable=spec.get("unschedulable") is True,
         ready=bool(ready) and ready[0].get("status") == "True",
-        cordon=(metadata.get("annotations") or {}).get(ANNOTATION),
+        note=parse_note((metadata.get("annotations") or {}).get(ANNOTATION)),
     )
 
 

@@ -105,14 +105,14 @@ def _cordon(node: Mapping[str, Any]) -> Cordon:
         name=str(metadata["name"]),
         version=str(metadata["resourceVersion"]),
         unschedulable=(node.get("spec") or {}).get("unschedulable") is True,
-        note=_note((metadata.get("annotations") or {}).get(ANNOTATION)),
+        note=parse_note((metadata.get("annotations") or {}).get(ANNOTATION)),
         set_by_others=bool(owners - {MANAGER}),
         ready=conditions.get("Ready") == "True",
         boot_id=str((status.get("nodeInfo") or {}).get("bootID") or ""),
     )
 
 
-def _note(text: str | None) -> Note | None:
+def parse_note(text: str | None) -> Note | None:
     """Return what the annotation says; a person who writes there something else has no cordon of gpunode's."""
     try:
         found = json.loads(text or "")
