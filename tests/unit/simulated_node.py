@@ -6,10 +6,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from gpunode.drain.commands import drain_of
 from gpunode.drain.cordon import ANNOTATION
+from gpunode.drain.session import Session
 from gpunode.helm.commands import Command
 from gpunode.helm.session import Output
+from gpunode.settings import settings_from
 
+NOW = "2026-01-31T12:00:00Z"
 BUDGET = {
     "apiVersion": "policy/v1beta1",
     "metadata": {"namespace": "shop", "name": "web"},
@@ -116,3 +120,11 @@ class Cluster:
         stuck = [each for each in self.pods if spent and each["metadata"]["labels"] == {"app": "web"}]
         self.pods = stuck
         return Output(1, "", "error when evicting pods\nerror: timed out") if stuck else Output(0, "drained", "")
+
+
+def session(cluster: Cluster, host: str = "gpu-1", **drain: object) -> Session:
+    """Return the drain of a cluster's node, whose clock goes a minute with each look."""
+    found = drain_of(host, settings_from({"kubernetes": {"enabled": True, "drain": drain}}))
+    assert found is not None
+    minutes = iter(range(0, 600_000, 60))
+    return Session(found.commands, cluster, lambda: NOW, lambda: float(next(minutes)), lambda _: None)

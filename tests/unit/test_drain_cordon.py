@@ -1,0 +1,75 @@
+"""Whose cordon is on a node, and what gpunode notes of its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.drain.cordon import ANNOTATION, Cordon, Note, lifted, parse_cordon, parse_cordons, taken
+from gpunode.drain.pods import parse_budgets, parse_pods
+from gpunode.reading import ParseError
+from tests.unit.simulated_node import NOW, Cluster
+
+pytestmark = [pytest.mark.pure, pytest.mark.simulated]
+
+
+def test_a_person_who_writes_into_the_annotation_makes_no_cordon_ours() -> None:
+    for text in ("hands off", "[1]", "{", '{"cordon": "me"}'):
+        cluster = Cluster()
+        cluster.node["metadata"]["annotations"][ANNOTATION] = text
+        cluster.by_hand(True)
+        found = parse_cordon(json.dumps(cluster.node))
+        assert not found.is_ours
+
+
+def test_an_answer_that_is_no_node_is_refused_as_that() -> None:
+    for text in ("", "[]", "{}", '{"metadata": {}}', "null"):
+        with pytest.raises(ParseError):
+            parse_cordon(text)
+        with pytest.raises(ParseError):
+            parse_cordons(text)
+        with pytest.raises(ParseError):
+            parse_pods(text)
+        with pytest.raises(ParseError):
+            parse_budgets(text)
+
+
+notes = st.builds(
+    Note, state=st.sampled_from(["draining", "drained", "drain blocked"]), reason=st.text(), since=st.just(NOW),
+    cordon=st.sampled_from(["gpunode", "other"]), message=st.text(),
+)  # fmt: skip
+held = st.builds(
+    Cordon, name=st.just("gpu-1"), version=st.just("7"), unschedulable=st.booleans(), note=st.none() | notes,
+    set_by_others=st.booleans(), ready=st.booleans(), boot_id=st.sampled_from(["", "a"]),
+)  # fmt: skip
+
+
+@given(held)
+def test_nothing_but_our_own_cordon_is_ever_lifted(cordon: Cordon) -> None:
+    patch = lifted(cordon)
+    lifts = patch is not None and "spec" in patch
+    assert lifts == cordon.is_ours
+    assert not (cordon.unschedulable and (cordon.note is None or cordon.set_by_others) and lifts)
+    # Also where an API server tells nobody who set what.
+    assert not lifts or (cordon.note is not None and cordon.note.cordon == "gpunode")
+
+
+@given(held, st.text())
+def test_a_cordon_is_taken_only_where_nobody_else_has_one_and_always_with_its_note(cordon: Cordon, reason: str) -> None:
+    note, patch = taken(cordon, reason, NOW)
+    theirs = cordon.unschedulable and not cordon.is_ours
+    assert ("spec" in patch) is not theirs and (note.cordon == "gpunode") is not theirs
+    assert patch["metadata"]["resourceVersion"] == cordon.version
+    assert json.loads(patch["metadata"]["annotations"][ANNOTATION])["cordon"] == note.cordon
+
+
+@given(notes)
+def test_a_note_is_read_as_it_was_written(note: Note) -> None:
+    cluster = Cluster()
+    short = replace(note, reason=note.reason[:2000], message=note.message[:2000])
+    cluster.node["metadata"]["annotations"][ANNOTATION] = note.text
+    assert parse_cordon(json.dumps(cluster.node)).note == short

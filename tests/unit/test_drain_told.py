@@ -1,0 +1,101 @@
+"""What drift, a plan and a rollout's waves say of drains."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpunode import cordons
+from gpunode.cli.plan import as_text
+from gpunode.disturbance import Disturbance
+from gpunode.drain import WAVE
+from gpunode.drain.cordon import Cordon, parse_cordon
+from gpunode.drain.judgement import judged
+from gpunode.drain.session import DrainError
+from gpunode.findings import FindingClass
+from gpunode.helm.commands import Command
+from gpunode.helm.session import Output
+from gpunode.plan import plan
+from gpunode.rollout import wave_run
+from gpunode.settings import check_hosts, settings_from
+from tests.unit.simulated_node import BUDGET, NOW, Cluster, pod, session
+from tests.unit.test_verify import GOOD
+
+pytestmark = [pytest.mark.pure, pytest.mark.simulated]
+
+
+def _node(cluster: Cluster) -> Cordon:
+    return parse_cordon(json.dumps(cluster.node))
+
+
+def test_drift_tells_of_a_node_that_gpunode_holds_back_and_of_no_other_cordon() -> None:
+    cluster = Cluster()
+    assert judged(_node(cluster)).finding_class is FindingClass.OK
+    cluster.by_hand(True)
+    assert judged(_node(cluster)).finding_class is FindingClass.OK
+    cluster.by_hand(False)
+    cluster.pods, cluster.budgets = [pod("web-1")], [BUDGET]
+    with pytest.raises(DrainError):
+        session(cluster).empty("a reboot")
+    found = judged(_node(cluster))
+    assert found.finding_class is FindingClass.DRIFT
+    assert found.found == f"drain blocked since {NOW}, for: a reboot"
+    assert "budget web" in (found.cause or "") and "run deploys/gpu_node.py" in (found.remedy or "")
+
+
+def _inventory(**kubernetes: object) -> dict[str, Any]:
+    return check_hosts({name: {"kubernetes": {"enabled": True, **kubernetes}} for name in ("gpu-1", "gpu-2", "gpu-3")})
+
+
+def test_drift_asks_the_cluster_once_for_all_nodes_and_not_at_all_without_a_drain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clusters = [Cluster("gpu-1"), Cluster("gpu-2")]
+    session(clusters[1], "gpu-2").empty("a reboot")
+    asked: list[Command] = []
+
+    def here(command: Command) -> Output:
+        asked.append(command)
+        return Output(0, json.dumps({"items": [each.node for each in clusters]}), "")
+
+    monkeypatch.setattr(cordons, "reached", lambda *_: nullcontext(here))
+    found = cordons.findings(Path("x"), _inventory())
+    assert {name: item.finding_class for name, item in found.items()} == {
+        "gpu-1": FindingClass.OK, "gpu-2": FindingClass.DRIFT,
+    }  # fmt: skip
+    assert len(asked) == 1
+    assert cordons.findings(Path("x"), _inventory(drain={"enabled": False})) == {} and len(asked) == 1
+
+
+@pytest.mark.parametrize("answer", [Output(1, "", "refused"), Output(0, "<html>", "")])
+def test_drift_says_that_it_does_not_know_where_the_cluster_does_not_answer(
+    answer: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cordons, "reached", lambda *_: nullcontext(lambda _: answer))
+    found = cordons.findings(Path("x"), _inventory())
+    assert {item.finding_class for item in found.values()} == {FindingClass.ERROR} and len(found) == 3
+
+
+@pytest.mark.parametrize(("enabled", "drained"), [(True, True), (False, False)])
+def test_a_plan_says_before_which_steps_the_node_is_drained(enabled: bool, drained: bool) -> None:
+    asked = {"driver": {"branch": "580"}, "disruption": {"allow": "reboot"}, "kubernetes": {"enabled": enabled}}
+    node = replace(GOOD, driver=replace(GOOD.driver, loaded_version="580.82.07"))
+    found = plan(settings_from(asked), node)
+    assert found.drains is drained
+    assert all(step.drains is (drained and step.disturbs > Disturbance.nothing) for step in found.steps)
+    assert ("; drains the node" in as_text({"gpu-1": found})) is drained
+    waits = plan(settings_from({**asked, "disruption": {"allow": "restart"}}), node)
+    assert any(step.pending for step in waits.steps) and not waits.drains
+
+
+def test_a_wave_tells_its_run_how_many_nodes_it_has(tmp_path: Path) -> None:
+    script = f"import os; print(os.environ['{WAVE}'])"
+    with (tmp_path / "printed").open("wb") as printed, (tmp_path / "lock").open("wb") as lock:
+        assert wave_run._code([sys.executable, "-c", script], printed, printed, lock.fileno(), 3) == 0
+    assert (tmp_path / "printed").read_text() == "3\n"
