@@ -12,8 +12,8 @@ from pathlib import Path
 from gpunode.fleet import connected
 from gpunode.helm.session import Run
 from gpunode.inventory import load_inventory
+from gpunode.run_on import here, over_ssh
 from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
-from operations.control_plane import here, over_ssh
 
 
 @contextmanager

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpunode.control_plane import reached
-from gpunode.device_plugin.cluster import Cluster
+from gpunode.device_plugin.cluster import Cluster, nodes_or_unknown
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.fleet import Answer
 from gpunode.mig.label import asks, by_label
 from gpunode.preflight.verdicts import Refusal
 from gpunode.reading import Reading, Unknown
 from gpunode.settings import Settings
-from operations.control_plane import nodes_by
 
 T = TypeVar("T", bound=Reading)
 
@@ -44,4 +43,4 @@ def _labelled(answers: tuple[Answer[T], ...], nodes: Mapping[str, ClusterNode] |
 
 def _nodes(inventory: Path, asked: Settings) -> Mapping[str, ClusterNode] | Unknown:
     with reached(inventory, asked.kubernetes) as run:
-        return nodes_by(Cluster(asked.kubernetes, asked.proxy, run))
+        return nodes_or_unknown(Cluster(asked.kubernetes, asked.proxy, run))

@@ -50,9 +50,6 @@ def is_executing() -> bool:
 
 def _task(name: str) -> tuple[Task, bool]:
     """Return the task of this phase of the run, and whether this host is the one to do it."""
-    if is_announcing(ctx_host.get()):
-        # No node is asked, so that nothing is announced.
-        raise Announced
     tasks = _tasks.setdefault(host.state, {})
     key = (is_executing(), name)
     mine = key not in tasks
@@ -64,6 +61,10 @@ def asked_once(name: str, ask: Callable[[], T]) -> T:
 
     + name: of the question; a phase asks it once
     """
+    answer = _tasks.get(host.state, {}).get((is_executing(), name))
+    if is_announcing(ctx_host.get()) and (answer is None or not answer.done.is_set()):
+        # No node is asked, so that nothing is announced.
+        raise Announced
     task, mine = _task(name)
     if mine:
         try:
@@ -89,6 +90,8 @@ def once_per_run(what: str) -> Callable[[Callable[P, Iterator[Any]]], Callable[P
     def decorate(function: Callable[P, Iterator[Any]]) -> Callable[P, Iterator[Any]]:
         @wraps(function)
         def once(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:
+            if is_announcing(ctx_host.get()):
+                raise Announced
             task, mine = _task(f"{function.__module__}.{function.__name__}")
             if mine:
                 yield from _carried_out(task, function(*args, **kwargs))

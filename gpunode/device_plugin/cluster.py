@@ -15,6 +15,7 @@ from gpunode.device_plugin.view import View, asking, asking_gpushare, parse_obje
 from gpunode.helm.commands import Command
 from gpunode.helm.errors import explained
 from gpunode.helm.session import Run
+from gpunode.reading import ParseError, Unknown
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.proxy import ProxySettings
 
@@ -88,3 +89,11 @@ class Cluster:
         if output.status != 0:
             raise ClusterError(explained(what, output.err))
         return output.out
+
+
+def nodes_or_unknown(cluster: Cluster) -> Mapping[str, ClusterNode] | Unknown:
+    """Return name -> node of the whole cluster; Unknown says why it does not answer."""
+    try:
+        return cluster.nodes()
+    except (ClusterError, ParseError) as error:
+        return Unknown(f"the cluster does not tell its nodes: {' '.join(str(error).split())[:500]}")

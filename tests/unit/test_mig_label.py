@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyinfra.context import ctx_host
 
 import deploys.component
 import gpunode.control_plane
@@ -27,6 +30,7 @@ from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.drift import contained_report
 from gpunode.findings import FindingClass
 from gpunode.fleet import Answer
+from gpunode.hooks import snapshot
 from gpunode.labelled import labelled
 from gpunode.mig.boot import MigBoot
 from gpunode.mig.label import by_label
@@ -35,8 +39,8 @@ from gpunode.plan import Plan
 from gpunode.preflight import Refusal, cautions
 from gpunode.reading import Unknown
 from gpunode.settings import Settings, SettingsError, settings_from
+from gpunode.snapshot import Announced
 from gpunode.verify.mig import mig as judged
-from operations import control_plane
 from tests.unit.simulated_host import Host
 from tests.unit.test_preflight import TODAY, machine
 from tests.unit.test_verify import GOOD
@@ -190,6 +194,21 @@ def test_a_run_asks_the_cluster_once_for_all_its_hosts(kubectl: Kubectl, patched
     assert len(kubectl.asked) == 2
 
 
+def test_what_the_cluster_said_is_known_where_operations_are_announced_and_is_not_asked_for_there(
+    kubectl: Kubectl, patched: Any
+) -> None:
+    kubectl.prints(**{"gpu-1": "all-balanced"})
+    run, seen = _Run(), []
+    for _ in range(2):
+        patched.announces = True
+        with suppress(Announced):
+            seen.append(patched("gpu-1", kubectl.data(), run).mig.config)
+        patched.announces = False
+        assert len(kubectl.asked) == len(seen)
+        assert patched("gpu-1", kubectl.data(), run).mig.config == "all-balanced"
+    assert seen == ["all-balanced"] and kubectl.asked == [ASKED]
+
+
 def test_a_run_that_leaves_nothing_to_labels_asks_no_cluster(kubectl: Kubectl, patched: Any) -> None:
     data = kubectl.data()
     data["mig"] = {"config": "all-balanced"}
@@ -249,30 +268,33 @@ def test_the_cluster_is_asked_by_its_control_plane_host_where_that_runs_kubectl(
     inventory = tmp_path / "inventory.py"
     inventory.write_text('nodes = ["@local"]\n')
     # pyinfra's own connector to this machine stands for a control-plane host: it is one of the inventory then.
-    for module in (gpunode.control_plane, control_plane):
-        monkeypatch.setattr(module, "LOCAL", "elsewhere")
+    monkeypatch.setattr(gpunode.control_plane, "LOCAL", "elsewhere")
     (found,) = labelled(inventory, (Answer("gpu-1", settings_from(kubectl.data()), GOOD, None),))
     assert found.settings.mig.config == "all-balanced" and kubectl.asked == [ASKED]
 
 
 class _Run:
-    """Stand for pyinfra's state, of which there is one in a run."""
+    """Stand for pyinfra's state, of which there is one in a run: it is being prepared."""
+
+    is_executing = False
 
 
 class _Patched:
     """Ask deploys.component for a host's settings, as a run does; or for the reasons why it refuses the host."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.patch, self.refused = patch, False
+        self.patch, self.refused, self.announces = patch, False, False
 
     def __call__(self, name: str, data: dict[str, Any], run: Any) -> Any:
         host = Host({MachineFact: machine()}, name=name, state=run)
         host.data = SimpleNamespace(dict=lambda: data)  # type: ignore[attr-defined]
         self.patch.setattr(deploys.component, "host", host)
-        self.patch.setattr(control_plane, "host", host)
+        ctx_host.set(host)
+        snapshot(host).announcing = self.announces  # type: ignore[arg-type]
         return deploys.component._judged()[1] if self.refused else deploys.component.settings()
 
 
 @pytest.fixture
-def patched(monkeypatch: pytest.MonkeyPatch) -> _Patched:
-    return _Patched(monkeypatch)
+def patched(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Patched]:
+    yield _Patched(monkeypatch)
+    ctx_host.reset()

@@ -91,7 +91,7 @@ def _change(cluster: SimulatedCluster, **node: Any) -> None:
 
 def _findings(cluster: SimulatedCluster, mig: Mig = TWO, name: str = "gpu-1", **more: Any) -> tuple[Finding, ...]:
     from gpunode.device_plugin.cluster import Cluster
-    from operations.control_plane import here
+    from gpunode.run_on import here
 
     settings = _settings(cluster, **more)
     view = Cluster(settings.kubernetes, settings.proxy, here).view("nvidia-device-plugin")
