@@ -19,13 +19,15 @@ from pyinfra.api.state import BaseStateCallback
 from facts.reboot import RunningBoot as RunningBootFact
 from gpunode.drain import WAVE
 from gpunode.drain.commands import Drain
+from gpunode.drain.cordon import Cordon
 from gpunode.drain.session import DrainError, Session
 from operations.control_plane import runner
 from operations.failure import OperationRefused, fail, known, node_operation
+from operations.once import is_executing
 
 
 class _Run(BaseStateCallback):
-    """Hold the hosts whose nodes a run had to empty, and note in the cluster what failed on one of them."""
+    """Hold the nodes that a run had to empty, and note in the cluster what failed on one of them."""
 
     def __init__(self) -> None:
         self.emptied: set[str] = set()
@@ -68,13 +70,13 @@ def emptied(drain: Drain | None, reason: str) -> Iterator[Any]:
     try:
         cordon = session.cordon()
         leaving = session.leaving() if cordon is not None else ()
+        if leaving and cordon is not None and is_executing():
+            _count(drain, reason, session, cordon)
     except DrainError as error:
         raise OperationRefused(f"not drained, and nothing was changed: {reason}, but {error}") from None
     if cordon is None:
         host.log(f"nothing is drained: the cluster has no node {session.node}")
         return
-    if leaving:
-        _count(drain, reason)
     host.log(f"drains node {session.node}, {len(leaving)} pods: {reason}")
     yield FunctionCommand(_empty, [session, reason], {})
 
@@ -104,21 +106,27 @@ def _session(drain: Drain) -> Session:
     return Session(drain.commands, runner(drain.commands.kubernetes))
 
 
-def _count(drain: Drain, reason: str) -> None:
-    """Take the node for one of those that this run holds empty; refuse one more than may be."""
-    if not host.state.is_executing:
-        return
+def _count(drain: Drain, reason: str, session: Session, cordon: Cordon) -> None:
+    """Take the node for one of those that are held empty; refuse one more than may be.
+
+    Those count that an earlier run left cordoned, but for the node itself, which is none more. A wave of a rollout
+    bounds this by itself: its nodes are unavailable together anyway, and those that failed before it have a budget.
+    """
     held = _run(host.state).emptied
-    # The nodes of a wave are unavailable together anyway.
+    if session.node in held:
+        return
     wave = os.environ.get(WAVE, "")
     most = max(drain.at_once, int(wave) if wave.isdecimal() else 0)
-    if host.name not in held and len(held) >= most:
+    left = set() if wave or cordon.is_ours else session.held_back() - held - {session.node}
+    if len(held) + len(left) >= most:
+        told = [f"{', '.join(sorted(held))} of this run, until its verdict"] if held else []
+        told += [f"{', '.join(sorted(left))} since an earlier run, which did not give it back"] if left else []
         raise OperationRefused(
-            f"not drained, and nothing was changed: {reason}, but {', '.join(sorted(held))} of this run is drained "
-            f"until its verdict, and disruption.max_parallel is {drain.at_once}. Take the nodes in waves (`gpunode "
-            "rollout`), or run again"
+            f"not drained, and nothing was changed: {reason}, but gpunode holds empty {'; '.join(told)}, and "
+            f"disruption.max_parallel is {drain.at_once}. Run again when these are well (`kubectl uncordon` gives one "
+            "back as it is), take the nodes in waves (`gpunode rollout`), or allow more"
         )
-    held.add(host.name)
+    held.add(session.node)
 
 
 def _empty(state: State, host: Host, session: Session, reason: str) -> bool:
@@ -135,7 +143,7 @@ def _give_back(state: State, host: Host, session: Session, boot_id: str) -> bool
         lifted = session.give_back(boot_id)
     except DrainError as error:
         return bool(fail(str(error)).function(state, host))
-    _run(state).emptied.discard(host.name)
+    _run(state).emptied.discard(session.node)
     _run(state).sessions.pop(host.name, None)
     host.log(f"node {session.node} takes pods again" if lifted else f"the cordon of {session.node} is not gpunode's")
     return True

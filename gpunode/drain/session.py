@@ -22,6 +22,7 @@ from gpunode.drain.cordon import (
     lifted,
     noted,
     parse_cordon,
+    parse_cordons,
     taken,
 )
 from gpunode.drain.pods import Pod, blocking, parse_budgets, parse_pods
@@ -72,6 +73,16 @@ class Session:
             return parse_cordon(output.out)
         except ParseError as error:
             raise DrainError(f"node {self.node}: {error}") from None
+
+    def held_back(self) -> set[str]:
+        """Return the nodes of the cluster that gpunode has cordoned, in whichever run."""
+        output = self.run(self.commands.every_node())
+        if output.status != 0:
+            raise DrainError(f"the cluster does not tell of its nodes: {_words(output.err)}")
+        try:
+            return {name for name, cordon in parse_cordons(output.out).items() if cordon.is_ours}
+        except ParseError as error:
+            raise DrainError(str(error)) from None
 
     def empty(self, reason: str) -> bool:
         """Cordon the node and evict its pods; return False where the cluster has no such node.

@@ -51,6 +51,8 @@ class Cluster:
         self.asked: list[str] = []
         self.words: list[tuple[str, ...]] = []
         self.silent = False
+        # The cluster's other nodes.
+        self.others: list[dict[str, Any]] = []
         # What happens right before a request is answered, once.
         self.meanwhile: dict[str, Callable[[], None]] = {}
 
@@ -100,6 +102,8 @@ class Cluster:
             return self._patched(command.words)
         if command.words[1] == "drain":
             return self._drained(command.words)
+        if command.words[2:] == ("--raw", "/api/v1/nodes", "--request-timeout", "30s"):
+            return Output(0, json.dumps({"items": [self.node, *self.others]}), "")
         if command.words[2] == "--raw":
             if not command.words[3].endswith(f"/{self.node['metadata']['name']}"):
                 return Output(1, "", 'Error from server (NotFound): nodes "x" not found')

@@ -33,7 +33,7 @@ from operations.failure import OperationRefused
 from tests.unit import test_driver_packages as packages
 from tests.unit import test_driver_removal as removal
 from tests.unit.simulated_host import Host
-from tests.unit.simulated_node import BUDGET, Cluster, pod
+from tests.unit.simulated_node import BUDGET, Cluster, pod, session
 from tests.unit.test_containerd_merged import TAKEN_FOR_GRANTED, right, said
 from tests.unit.test_docker_change import RIGHT
 from tests.unit.test_mig_target import DECLARATION, H100, gpu
@@ -241,8 +241,63 @@ def test_a_run_empties_no_more_nodes_at_once_than_it_may(
     host: Host, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert _second_node(host, monkeypatch) == ["failed"]
-    assert "gpu-1 of this run is drained until its verdict" in host.refusals[0]
+    assert "gpunode holds empty gpu-1 of this run, until its verdict, and" in host.refusals[0]
     assert "gpunode rollout" in host.refusals[0]
+
+
+def _left(name: str, by_hand: bool = False) -> dict[str, Any]:
+    """Return a node that an earlier run left cordoned, or that an admin cordoned since."""
+    left = Cluster(name)
+    session(left, name).empty("a reboot")
+    if by_hand:
+        left.by_hand(False)
+        left.by_hand(True)
+    return left.node
+
+
+def _drained(host: Host, cluster: Cluster, **settings: Any) -> bool:
+    cluster.pods = [pod("web-1")]
+    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
+    return "failed" not in done(containerd.configuration._inner(**ASKED, drain=drain(**settings)), host)
+
+
+def test_a_node_that_an_earlier_run_left_cordoned_is_one_of_those_that_may_be_empty(
+    host: Host, cluster: Cluster
+) -> None:
+    cluster.others = [_left("gpu-7"), Cluster("gpu-8").node]
+    assert not _drained(host, cluster) and not cluster.cordoned
+    assert "gpunode holds empty gpu-7 since an earlier run, which did not give it back" in host.refusals[0]
+    assert "kubectl uncordon" in host.refusals[0]
+    assert _drained(host, cluster, disruption={"max_parallel": 2}) and cluster.cordoned
+
+
+def test_an_admin_s_cordon_on_another_node_holds_up_no_drain(host: Host, cluster: Cluster) -> None:
+    cluster.others = [_left("gpu-7", by_hand=True)]
+    assert _drained(host, cluster)
+
+
+def test_nodes_that_earlier_runs_left_cordoned_do_not_hold_each_other_up(host: Host, cluster: Cluster) -> None:
+    cluster.node = _left("gpu-1")
+    cluster.others = [_left("gpu-7")]
+    assert _drained(host, cluster)
+
+
+def test_a_wave_counts_its_own_nodes_alone_for_those_that_failed_before_have_a_budget(
+    host: Host, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(WAVE, "1")
+    cluster.others = [_left("gpu-7")]
+    assert _drained(host, cluster)
+
+
+def test_a_node_is_not_drained_where_the_cluster_does_not_tell_which_others_are(host: Host, cluster: Cluster) -> None:
+    def silent() -> None:
+        cluster.silent = True
+
+    # The question for all nodes is the second one that goes past kubectl's own `get`.
+    cluster.meanwhile["get pods"] = lambda: cluster.meanwhile.update({"get --raw": silent})
+    assert not _drained(host, cluster) and not cluster.cordoned
+    assert "not drained, and nothing was changed" in host.refusals[0] and "tell of its nodes" in host.refusals[0]
 
 
 @pytest.mark.parametrize(
