@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from facts.applied import Applied
 from facts.apt_sources import AptSources
 from facts.base import NodeFact
 from facts.boot import Boot
@@ -48,6 +49,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "mig": Mig,
     "mig_boot": MigBoot,
     "sysctls": KubernetesSysctls,
+    "applied": Applied,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gpunode.applied import Applied
 from gpunode.apt_sources import AptSources
 from gpunode.boot import Boot
 from gpunode.containerd.state import Containerd
@@ -48,6 +49,7 @@ class Node(Reading):
     mig: Mig = field(default_factory=lambda: Mig("absent"))
     mig_boot: MigBoot = field(default_factory=MigBoot)
     sysctls: KubernetesSysctls = field(default_factory=KubernetesSysctls)
+    applied: Applied = field(default_factory=Applied)
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
 

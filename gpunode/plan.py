@@ -22,6 +22,7 @@ from gpunode.reading import Reading
 from gpunode.settings import Settings
 from gpunode.sysctl import KUBERNETES
 from gpunode.verify import judge
+from gpunode.verify.cuda import lost_nvcc
 from gpunode.verify.subject import Subject
 
 SCHEMA = 1
@@ -115,9 +116,10 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         ("toolkit", _toolkit),
         ("containerd", _containerd),
         ("docker", _docker),
+        ("node", _by_hand),
     ):
         found = bad.pop(component, {})
-        for step in (*steps(settings, node, found), *_by_hand(settings, node, found)):
+        for step in (*_own_files(found), *steps(settings, node, found), *_by_hand(settings, node, found)):
             # What no container feels is done in any case, but for a boot: a first provisioning is exempt.
             felt = step.disturbs > Disturbance.reset or _containers(node, component) > 0
             pending = (step.disturbs > allowed and felt) or step.pending
@@ -141,6 +143,12 @@ def _take(found: Bad, *subjects: str) -> Finding | None:
     """Take out all of `subjects`; return the first that is there."""
     taken = [found.pop(subject) for subject in subjects if subject in found]
     return taken[0] if taken else None
+
+
+def _own_files(found: Bad) -> Iterator[Step]:
+    for what in tuple(found):
+        if path := Subject.FILE.named(what):
+            yield _step(f"write {path} anew", found.pop(what))
 
 
 def _repositories(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
@@ -264,7 +272,7 @@ def _cuda(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     by_runfile = f" by its runfile ({asked.release})" if asked.source == "runfile" else ""
     default = found.get(Subject.CUDA_DEFAULT)
     # Which nvcc answers is a matter of the link, unless the link is right.
-    own = () if default else (Subject.NVCC,)
+    own = () if default or lost_nvcc(settings, node) else (Subject.NVCC,)
     if item := _take(found, Subject.CUDA_TOOLKIT, Subject.CUDA_RELEASE, *own):
         yield _step(f"install CUDA toolkit {asked.version}{by_runfile}", item)
         if node.cuda.default_path is None:

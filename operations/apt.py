@@ -15,6 +15,7 @@ from operations.apt_shell import APT_GET, READ_LISTS
 from operations.apt_trust import commands
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known, node_operation
+from operations.own_files import keeps
 from operations.script import script_command
 
 KEYRINGS = "/usr/share/keyrings"
@@ -94,6 +95,7 @@ def repository(
     """
     keyring, source, stamp = _paths(label)
     text = source_text(uri, keyring, suite, components)
+    keeps(source, text)
     retired = tables.drivers().retired_key_ids
     fact = host.get_fact(
         AptRepository, keyring=keyring, source=source, stamp=stamp, uri=uri, distrusted=[*retired, key_fingerprint]

@@ -13,6 +13,7 @@ from gpunode.apt_archive import ArchiveError, more_components
 from operations.apt_shell import APT_GET, READ_LISTS, REFRESH
 from operations.failure import OperationRefused, known, node_operation
 from operations.files import write_command
+from operations.own_files import keeps
 from operations.script import script_command
 
 _REMOVE = 'rm -f "$path"'
@@ -36,6 +37,7 @@ def components(origin: str, wanted: Collection[str]) -> Iterator[Any]:
         text = more_components(archive, origin, wanted)
     except ArchiveError as error:
         raise OperationRefused(f"the archive of {origin}: {error}; nothing was changed") from error
+    keeps(SOURCE, text)
     if text == archive.own:
         enabled = "by an entry of gpunode's" if text else "by the node's own entries"
         host.noop(f"apt reads {', '.join(wanted)} of {origin}, {enabled}")

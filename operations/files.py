@@ -17,6 +17,7 @@ from pyinfra.api import QuoteString, StringCommand
 
 from facts.file import File
 from operations.failure import known, node_operation
+from operations.own_files import keeps
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent.parent / "templates"),
@@ -56,6 +57,7 @@ def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
     + text: the whole content
     + mode: octal digits without a leading zero
     """
+    keeps(path, text, mode)
     present = known(host.get_fact(File, path=path), path)
     wanted = hashlib.sha256(text.encode()).hexdigest()
     if (present.sha256, present.mode, present.owner, present.group) == (wanted, mode, "root", "root"):
@@ -82,6 +84,7 @@ def absent(path: str) -> Iterator[Any]:
 
     + path: absolute path
     """
+    keeps(path, None)
     present = known(host.get_fact(File, path=path), path)
     if present.sha256 is None:
         host.noop(f"{path} is absent")

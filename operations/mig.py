@@ -32,6 +32,7 @@ from operations.failure import OperationRefused, known, node_operation
 from operations.files import rendered
 from operations.mig_in_cluster import set_aside
 from operations.mig_shell import FUNCTIONS
+from operations.own_files import keeps
 from operations.reboot import FORGET, new_boot
 from operations.script import script_command
 from operations.toolkit import OWN_SPECIFICATION
@@ -217,6 +218,8 @@ def _change(
     """Yield the transaction that is needed; tell why where there is none, or it has to wait."""
     ahead = [each for each in wanted if not each.is_reached]
     files, text = _files(), "\n".join(each.record for each in wanted)
+    for path, content in files.items():
+        keeps(path, content)
     if lines_of(text) is None:
         raise OperationRefused(f"mig: a GPU gives a name that is none: {text[:200]!r}; nothing was changed")
     if not ahead and _comes_back(boot, files, text):

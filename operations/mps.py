@@ -26,6 +26,7 @@ from gpunode.settings.mps import MpsSettings
 from operations.drain import emptied
 from operations.failure import OperationRefused, known, node_operation
 from operations.files import rendered
+from operations.own_files import keeps
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 _CHANGE = Transaction(
@@ -151,6 +152,8 @@ def daemons(
     if wanted and (reason := without_room(asked, {gpu.index: gpu.memory_mib for gpu in gpus})):
         raise OperationRefused(f"mps: {reason}; nothing was changed")
     texts = _files(wanted, asked, state.program or "")
+    for path, text in texts.items():
+        keeps(path, text)
     work = _work(wanted, asked, state, texts, gpus)
     if work.is_none:
         host.noop(f"MPS: {', '.join(daemon.unit for daemon in wanted)} as asked" if wanted else "no MPS of gpunode's")

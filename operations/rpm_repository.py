@@ -14,6 +14,7 @@ from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS
 from operations.apt_trust import commands
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known
+from operations.own_files import keeps
 from operations.script import script_command
 
 
@@ -99,6 +100,7 @@ def trusted(
     address = f"{uri.rstrip('/')}/{suite}/$basearch/{components}" if components else uri
     proxy = (proxies or {}).get(f"{address.partition(':')[0]}_proxy")
     text = manager.text(label, address, key, packages_signed, proxy)
+    keeps(source, text)
     fact = host.get_fact(manager.fact, keyring=key, source=source, stamp=stamp, uri=address)
     present = known(fact, f"the package repository {label}")
     try:

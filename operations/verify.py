@@ -12,6 +12,7 @@ from gpunode.findings import FindingClass
 from gpunode.settings import Settings
 from gpunode.verify import judge
 from operations.failure import fail, known, node_operation
+from operations.own_files import is_executing, kept
 
 _PENDING = (FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING)
 
@@ -22,7 +23,9 @@ def verified(settings: Settings) -> Iterator[Any]:
 
     + settings: the host's settings
     """
-    findings = judge(settings, known(host.get_fact(Node), "the node's state"))
+    # Before it is carried out, a run is judged as drift judges the node: by the record of the run before.
+    files = kept() if is_executing() else None
+    findings = judge(settings, known(host.get_fact(Node), "the node's state"), files)
     bad = [item for item in findings if item.finding_class not in (FindingClass.OK, *_PENDING)]
     pending = [item for item in findings if item.finding_class in _PENDING]
     for item in pending:

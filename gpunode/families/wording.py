@@ -15,13 +15,14 @@ from gpunode.operating_system import OperatingSystem
 class Wording:
     """Hold what people of one family type.
 
-    It is what lists installed packages, installs, removes, shows the versions that the repositories have, tells of and
-    ends what was interrupted, and makes initial file systems; `elsewhere` says where packages are that the distribution
-    itself lacks.
+    It is what lists installed packages, installs, installs again, removes, shows the versions that the repositories
+    have, tells of and ends what was interrupted, and makes initial file systems; `elsewhere` says where packages are
+    that the distribution itself lacks.
     """
 
     installed: str
     install: str
+    again: str
     remove: str
     offered: str
     unfinished: str
@@ -37,27 +38,32 @@ class Wording:
 _WORDS: Mapping[str, Wording] = MappingProxyType(
     {
         "apt": Wording(
-            installed="dpkg-query -W", install="apt-get install", remove="apt-get remove", offered="apt-cache policy",
+            installed="dpkg-query -W", install="apt-get install", again="apt-get install --reinstall",
+            remove="apt-get remove", offered="apt-cache policy",
             unfinished="`dpkg --audit` and `dpkg --configure -a`", initramfs="update-initramfs -u",
         ),
         "dnf": Wording(
-            installed="rpm -qa", install="dnf install", remove="dnf remove", offered="dnf list --showduplicates",
+            installed="rpm -qa", install="dnf install", again="dnf reinstall", remove="dnf remove",
+            offered="dnf list --showduplicates",
             unfinished="`dnf check`", initramfs="dracut --force",
             elsewhere=MappingProxyType({"dkms": "EPEL, whose repository has to be enabled first"}),
         ),
         "zypper": Wording(
-            installed="rpm -qa", install="zypper install", remove="zypper remove", offered="zypper search -s",
+            installed="rpm -qa", install="zypper install", again="zypper install --force",
+            remove="zypper remove", offered="zypper search -s",
             unfinished="`zypper verify`", initramfs="dracut --force",
         ),
         "pacman": Wording(
-            installed="pacman -Q", install="pacman -S", remove="pacman -R", offered="pacman -Si",
+            installed="pacman -Q", install="pacman -S", again="pacman -S", remove="pacman -R",
+            offered="pacman -Si",
             unfinished="`pacman -Dk`", initramfs="mkinitcpio -P",
         ),
     }
 )  # fmt: skip
 # Of a system that is in no table, and is refused as such.
 _ANY = Wording(
-    installed="the list of installed packages", install="install", remove="remove", offered="the repositories have",
+    installed="the list of installed packages", install="install", again="install again", remove="remove",
+    offered="the repositories have",
     unfinished="the package manager's log", initramfs="its maker",
 )  # fmt: skip
 

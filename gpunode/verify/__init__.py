@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from gpunode.applied import OwnFile
 from gpunode.driver_packages import on_system
 from gpunode.findings import Finding
 from gpunode.health import health
@@ -15,13 +18,17 @@ from gpunode.verify.mig import mig
 from gpunode.verify.mps import mps
 from gpunode.verify.next_boot import next_boot
 from gpunode.verify.no_driver import no_driver
+from gpunode.verify.own_files import own_files
 from gpunode.verify.repositories import repositories
 from gpunode.verify.toolkit import toolkit
 
 
-def judge(settings: Settings, node: Node) -> tuple[Finding, ...]:
-    """Return one finding per thing that the settings ask of a node, good ones included."""
-    settings = on_system(settings, node.operating_system)
+def judge(settings: Settings, node: Node, kept: Mapping[str, OwnFile] | None = None) -> tuple[Finding, ...]:
+    """Return one finding per thing that the settings ask of a node, good ones included.
+
+    kept: the own files that the run under way keeps; None outside of one, where the node's record tells
+    """
+    asked, settings = settings, on_system(settings, node.operating_system)
     findings: list[Finding] = []
     if settings.driver.removes:
         findings += no_driver(settings, node)
@@ -39,6 +46,7 @@ def judge(settings: Settings, node: Node) -> tuple[Finding, ...]:
     if settings.docker.enabled:
         findings += docker(settings, node)
     findings += repositories(settings, node)
+    findings += own_files(asked, node, tuple(findings), kept)
     return tuple(findings)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode import versions
+from gpunode.families.wording import wording
 from gpunode.findings import Finding
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.verify.comparison import compared
+from gpunode.verify.comparison import RUN, compared
 from gpunode.verify.subject import Subject
 
 
@@ -22,6 +23,20 @@ def cuda(settings: Settings, node: Node) -> Iterator[Finding]:
     default = node.cuda.default_version
     yield compared("cuda", Subject.CUDA_DEFAULT, default, wanted, default == wanted)
     nvcc = node.cuda.nvcc_version
-    yield compared("cuda", Subject.NVCC, nvcc, wanted, nvcc is not None and versions.in_branch(nvcc, wanted))
+    # Whose package the manager holds for installed, a run does not install again.
+    by_hand, again = lost_nvcc(settings, node), wording(node.operating_system).again
+    package = "cuda" if settings.cuda.source == "distribution" else f"cuda-nvcc-{wanted.replace('.', '-')}"
+    yield compared(
+        "cuda", Subject.NVCC, nvcc, wanted, nvcc is not None and versions.in_branch(nvcc, wanted),
+        remedy=f"install its package again: `{again} {package}` on the node, or whichever has it" if by_hand else RUN,
+        cause="the toolkit is there, and its compiler is gone or does not run" if by_hand else None,
+    )  # fmt: skip
     if settings.cuda.profile:
         yield compared("cuda", Subject.CUDA_PROFILE, "yes" if node.cuda.profile else None, "yes", node.cuda.profile)
+
+
+def lost_nvcc(settings: Settings, node: Node) -> bool:
+    """Say whether a toolkit that packages brought has lost its compiler, which only a person brings back."""
+    wanted, cuda = settings.cuda.version, node.cuda
+    there = wanted in cuda.versions and cuda.default_version == wanted
+    return there and cuda.nvcc_version is None and settings.cuda.source != "runfile"

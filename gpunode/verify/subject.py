@@ -9,6 +9,7 @@ class Subject(StrEnum):
     """Name what is compared. What there are several of has its own name behind: `key of cuda`."""
 
     CORDON = "cordon"
+    FILE = "file"
     MODULE_ON_DISK = "module on disk"
     LOADED_MODULE = "loaded module"
     FLAVOUR = "flavour"

@@ -18,6 +18,7 @@ from operations.explained import explained_command
 from operations.failure import known
 from operations.families.family import DriverChange
 from operations.files import rendered, write_command
+from operations.own_files import keeps
 from operations.script import script_command
 
 _FUNCTIONS = r"""
@@ -167,20 +168,24 @@ class _Apt:
         """Hold by apt-mark, preferences and unattended-upgrades; NVIDIA's pinning package pins as well."""
         hold_now = sorted(set(keep) - set(state.held))
         let_go = sorted(set(state.held_by_us) & set(state.held) - set(keep))
-        # What is let go is known by the file of before, which is therefore written last.
-        if hold_now or let_go:
-            yield explained_command(script_command(HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go)))
-        files = {
-            PREFERENCES: (state.preferences, "driver-preferences"),
-            UNATTENDED: (state.unattended, "driver-unattended-upgrades.conf"),
-        }
         by_version: dict[str, list[str]] = {}
         for name, version in keep.items():
             by_version.setdefault(version, []).append(name)
         # As regular expressions, of which a package's name holds these two signs at most.
         names = [name.replace(".", "[.]").replace("+", "[+]") for name in keep]
-        for path, (there, template) in files.items():
-            text = rendered(template, by_version=by_version, names=names) if keep else None
+        files = {
+            path: (there, rendered(template, by_version=by_version, names=names) if keep else None)
+            for path, there, template in (
+                (PREFERENCES, state.preferences, "driver-preferences"),
+                (UNATTENDED, state.unattended, "driver-unattended-upgrades.conf"),
+            )
+        }
+        for path, (_, text) in files.items():
+            keeps(path, text)
+        # What is let go is known by the file of before, which is therefore written last.
+        if hold_now or let_go:
+            yield explained_command(script_command(HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go)))
+        for path, (there, text) in files.items():
             if there != text:
                 yield write_command(path, text) if text is not None else script_command('rm -f "$path"', path=path)
 

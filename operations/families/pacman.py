@@ -24,6 +24,7 @@ from gpunode.packages import InstalledPackages
 from operations.failure import OperationRefused, known
 from operations.families.family import DriverChange
 from operations.files import write_command
+from operations.own_files import keeps
 from operations.script import script_command
 
 # A lock that nobody has open was left behind. While a pacman runs it is waited for, and never taken away.
@@ -288,6 +289,7 @@ class _Pacman:
                 f"{error}, where the driver's packages are to be held; mend it, or set driver.hold = False"
             ) from error
         text = ignored_text(keep)
+        keeps(IGNORED, text if keep else None)
         # pacman refuses to work where a file is missing that is to be read: first there, and last away.
         if keep and state.ignored != text:
             yield write_command(IGNORED, text)

@@ -14,6 +14,7 @@ from operations.apt_shell import HOLD
 from operations.explained import explained_command
 from operations.failure import OperationRefused
 from operations.files import rendered, write_command
+from operations.own_files import keeps
 from operations.script import script_command
 
 
@@ -23,10 +24,11 @@ def _by_apt(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:
     ours = {line.removeprefix("Package: ") for line in lines if line.startswith("Package: ")}
     hold_now = sorted(set(keep) - set(state.held))
     let_go = sorted((ours & set(state.held)) - set(keep))
+    text = rendered("toolkit-preferences", packages=keep) if keep else None
+    keeps(PREFERENCES, text)
     # What is let go is known by the file of before, which is therefore written last.
     if hold_now or let_go:
         yield explained_command(script_command(HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go)))
-    text = rendered("toolkit-preferences", packages=keep) if keep else None
     if state.hold_text != text:
         yield (
             write_command(PREFERENCES, text) if text is not None else script_command('rm -f "$path"', path=PREFERENCES)

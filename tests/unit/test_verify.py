@@ -22,6 +22,7 @@ from gpunode.kubelet import Kubelet
 from gpunode.node import Node
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpu, PciGpus
+from gpunode.plan import plan
 from gpunode.settings import settings_from
 from gpunode.toolkit import PACKAGES, ContainerToolkit
 from gpunode.verify import judge
@@ -113,6 +114,28 @@ def test_each_difference_is_one_finding_of_drift(part: str, change: dict[str, An
     node = replace(GOOD, **{part: replace(getattr(GOOD, part), **change)})
     assert bad(node) == [(what, FindingClass.DRIFT)]
     assert verdict(judge(SETTINGS, node)) is ExitCode.NEGATIVE
+
+
+def nvcc_lost(source: str, **changes: Any) -> str:
+    """Return the remedy for a missing nvcc."""
+    runfile = {"release": "12.9.1", "runfile_sha256": "0" * 64}
+    asked = {"source": source, "version": "12.9", **(runfile if source == "runfile" else {})}
+    node = replace(GOOD, cuda=replace(GOOD.cuda, nvcc_version=None, **changes))
+    found = judge(settings_from({"driver": {"version": "580.95.05"}, "cuda": asked}), node)
+    return str(next(item.remedy for item in found if item.what == "nvcc"))
+
+
+def test_a_deleted_nvcc_of_packages_is_for_a_person_to_bring_back_and_no_run_is_promised_to() -> None:
+    assert nvcc_lost("cuda-repository") == (
+        "install its package again: `apt-get install --reinstall cuda-nvcc-12-9` on the node, or whichever has it"
+    )
+    # What a run does mend: a toolkit that is not there, a link to another one, and what NVIDIA's installer brought.
+    assert nvcc_lost("cuda-repository", versions=()) == "run deploys/gpu_node.py again"
+    assert nvcc_lost("cuda-repository", default_path=None) == "run deploys/gpu_node.py again"
+    assert nvcc_lost("runfile", by_runfile=("12.9",)) == "run deploys/gpu_node.py again"
+    node = replace(GOOD, cuda=replace(GOOD.cuda, nvcc_version=None))
+    (step,) = plan(SETTINGS, node).steps
+    assert (step.pending, "--reinstall" in step.action) == (True, True)
 
 
 def test_a_key_that_is_not_the_pinned_one_is_named() -> None:

@@ -1,4 +1,4 @@
-"""Some forty ways to make a converged node stray: each is found by name, alone, and healed by the next run.
+"""Some fifty ways to make a converged node stray: each is found by name, alone, and healed by the next run.
 
 Each node strays in one way at a time; five nodes do so together. SIMULATED: GPUs, driver, nvidia-smi, NVIDIA's
 packages.

@@ -76,6 +76,12 @@ END
 systemctl restart docker"""
 
 
+def _own_file(component: str, path: str, repair: str, change: str) -> Way:
+    """Return a way in which an own file is changed by the command `change`, to which its path is added."""
+    harm = f'before=$(cat {path})\n{change} {path}\n[ "$before" != "$(cat {path} 2>/dev/null)" ]'
+    return Way(harm, drifts(f"{component}: file {path}"), (repair,))
+
+
 CONTAINERS = {
     # The toolkit's packages and its own files.
     "toolkit: all packages downgraded": Way(
@@ -234,7 +240,33 @@ CONTAINERS = {
         drifts("driver: service nvidia-persistenced"),
         ("Run the persistence daemon, now and at boot",),
     ),
-}
+    # Own files of which nothing is felt yet.
+    "containerd: what modules it has loaded at boot, edited": _own_file(
+        "containerd", "/etc/modules-load.d/gpunode-containerd.conf", "Persist the kernel modules that containers need",
+        "sed -i /overlay/d",
+    ),
+    "repositories: a comment in a source": _own_file(
+        "repositories", "/etc/apt/sources.list.d/gpunode-toolkit.sources", TOOLKIT_KEY, "sed -i '1s/$/, and by hand/'"
+    ),
+    "containerd: the kernel parameters of the next boot edited": _own_file(
+        "containerd", "/etc/sysctl.d/90-gpunode-kubernetes.conf", "Persist what Kubernetes needs of the kernel",
+        "sed -i /ip_forward/s/1/0/",
+    ),
+    "driver: its parameters of the next boot edited": _own_file(
+        "driver", "/etc/modprobe.d/gpunode-nvidia.conf", "Set the NVIDIA module's parameters",
+        "sed -i s/=[0-9]*$/=7/",
+    ),
+    "toolkit: its udev rule edited": _own_file(
+        "toolkit", "/etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules",
+        "Link NVIDIA's devices in /dev/char whenever the driver is loaded", "sed -i s/add/change/",
+    ),
+    "driver: its pins gone": _own_file(
+        "driver", "/etc/apt/preferences.d/gpunode-driver", "Hold the NVIDIA driver", "rm"
+    ),
+    "node: its record is none": _own_file(
+        "node", "/var/lib/gpunode/applied.json", "Record what was applied", "truncate -s 9"
+    ),
+}  # fmt: skip
 _ASK = f"CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps {PROGRAM}"
 SHARED = {
     "mps: stopped": Way(
@@ -263,6 +295,9 @@ SHARED = {
         (MPS,),
         ("nvidia-mps.service",),
     ),
+    "mps: the settings that it starts with edited": _own_file(
+        "mps", "/etc/nvidia-mps/node.settings", MPS, "sed -i s/50/10/"
+    ),
 }
 _LAYOUT = {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}
 DIVIDED = {
@@ -288,6 +323,14 @@ DIVIDED = {
         drifts("mig: starts at boot: gpunode-mig-layout.service"),
         (MIG,),
     ),
+    # Which is any node's, and this one has room for it in make test.
+    "driver: what keeps nouveau out, edited": _own_file(
+        "driver", "/etc/modprobe.d/gpunode-nouveau.conf", "Keep nouveau out, from the next boot on",
+        "sed -i s/^blacklist/#blacklist/",
+    ),
+    "mig: what brings it back at boot edited": _own_file(
+        "mig", "/usr/local/lib/gpunode/mig-layout", MIG, "sed -i s/^set/#set/"
+    ),
 }  # fmt: skip
 
 
@@ -299,7 +342,7 @@ def asked(folder: Path) -> dict[str, dict[str, object]]:
     # A group of that name has no data of the lab's.
     driver = {"version": "580.95.05", "flavour": "open"}
     containers: dict[str, object] = {
-        "driver": driver,
+        "driver": {**driver, "module_parameters": {"NVreg_RestrictProfilingToAdminUsers": "0"}},
         "cuda": {"version": "12.9"},
         "toolkit": {"version": "1.17.8", "hold": True, "preset": "shared", "cdi": "generate"},
         "containerd": {"source": "distribution", "default_runtime": "nvidia", "kubernetes_sysctls": True},

@@ -1,0 +1,42 @@
+"""The own files that the operations of this run keep on each host, for the verdict and for the record of the run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from weakref import WeakKeyDictionary
+
+from pyinfra.api import Host
+from pyinfra.context import ctx_host
+
+from gpunode.applied import OwnFile
+
+# Preparation and execution apart: what a step before it brings may decide on a file's text.
+_kept: WeakKeyDictionary[Host, dict[bool, dict[str, OwnFile]]] = WeakKeyDictionary()
+
+
+def keeps(path: str, text: str | None, mode: str | None = None) -> None:
+    """Note that this run keeps a file at a text; None: that it keeps none there.
+
+    + mode: octal digits, where the operation keeps the mode, too
+    """
+    current = ctx_host.get()
+    if current is None:
+        return
+    files = _kept.setdefault(current, {}).setdefault(is_executing(), {})
+    if text is None:
+        files.pop(path, None)
+    else:
+        files[path] = OwnFile(hashlib.sha256(text.encode()).hexdigest(), mode)
+
+
+def kept() -> Mapping[str, OwnFile] | None:
+    """Return path -> file of what this run keeps on the host, in this phase; None where nothing of it was run."""
+    current = ctx_host.get()
+    return None if current is None else _kept.get(current, {}).get(is_executing())
+
+
+def is_executing() -> bool:
+    """Say whether the operations are carried out now, not only prepared."""
+    current = ctx_host.get()
+    return current is not None and current.state is not None and bool(current.state.is_executing)

@@ -1,0 +1,277 @@
+"""Own files that a hand was at: recorded by a run, read by the one probe, told by drift and verdict, each alone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facts.applied import Applied as AppliedFact
+from facts.file import File as FileFact
+from facts.node import Node as NodeFact
+from gpunode import applied as record
+from gpunode.applied import PATH, Applied, OwnFile, PresentFile, parse_applied, record_text
+from gpunode.disturbance import Disturbance
+from gpunode.file import File
+from gpunode.findings import Finding, FindingClass
+from gpunode.node import Node
+from gpunode.plan import plan
+from gpunode.verify import judge
+from operations import applied, files
+from operations import verify as verdict
+from operations.own_files import kept
+from tests.unit.simulated_host import Host, commands
+from tests.unit.test_verify import GOOD, SETTINGS
+
+pytestmark = pytest.mark.pure
+
+NOUVEAU = "/etc/modprobe.d/gpunode-nouveau.conf"
+SOURCE = "/etc/apt/sources.list.d/gpunode-toolkit.sources"
+RULE = "/etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules"
+PROXY = "/etc/systemd/system/containerd.service.d/80-gpunode-proxy.conf"
+AS_LEFT = PresentFile("644 root:root", "a" * 64)
+LEFT = OwnFile("a" * 64, "644")
+
+
+def node(became: dict[str, PresentFile | None] | None = None, of: Node = GOOD, settings: str = "") -> Node:
+    """Return a node whose record names four files; `became` is what became of some of them."""
+    paths = (NOUVEAU, SOURCE, RULE, PROXY)
+    found = dict.fromkeys((*paths, PATH), AS_LEFT) | (became or {})
+    recorded = tuple((path, LEFT if path != SOURCE else OwnFile("a" * 64)) for path in paths)
+    there = tuple((path, file) for path, file in found.items() if file is not None)
+    return replace(of, applied=Applied(True, "0.1", settings or SETTINGS.digest(), recorded, there))
+
+
+def bad(found: tuple[Finding, ...]) -> list[Finding]:
+    return [item for item in found if item.finding_class is not FindingClass.OK]
+
+
+def told(of: Node, **more: Any) -> list[tuple[str, str, str | None, str | None]]:
+    """Return component, what, found and wanted of all that is not good."""
+    return [(item.component, item.what, item.found, item.wanted) for item in bad(judge(SETTINGS, of, **more))]
+
+
+def test_files_as_the_last_run_left_them_are_good_findings() -> None:
+    assert told(node()) == []
+    assert f"file {NOUVEAU}" in {item.what for item in judge(SETTINGS, node())}
+
+
+@pytest.mark.parametrize(
+    "path, file, expected",
+    [
+        (NOUVEAU, replace(AS_LEFT, sha256="b" * 64), ("driver", f"file {NOUVEAU}", "another text")),
+        (NOUVEAU, None, ("driver", f"file {NOUVEAU}", "none")),
+        (NOUVEAU, replace(AS_LEFT, sha256=None), ("driver", f"file {NOUVEAU}", "unreadable")),
+        (SOURCE, replace(AS_LEFT, sha256="b" * 64), ("repositories", f"file {SOURCE}", "another text")),
+    ],
+)
+def test_a_file_that_is_gone_or_another_is_told_by_name_and_alone(
+    path: str, file: PresentFile | None, expected: tuple[str, str, str]
+) -> None:
+    assert told(node({path: file})) == [(*expected, "as the last run left it")]
+    (item,) = bad(judge(SETTINGS, node({path: file})))
+    assert (item.finding_class, item.cause) == (FindingClass.DRIFT, "it was changed after the last run")
+    assert (item.remedy, item.disturbs) == ("run deploys/gpu_node.py again", Disturbance.nothing)
+
+
+def test_a_mode_counts_where_a_run_keeps_it_and_only_there() -> None:
+    opened = replace(AS_LEFT, permissions="666 root:root")
+    assert told(node({NOUVEAU: opened})) == [("driver", f"file {NOUVEAU}", "666 root:root", "644 root:root")]
+    assert told(node({SOURCE: opened})) == []
+
+
+def test_a_drop_in_of_a_daemon_s_unit_costs_the_restart_that_its_repair_brings() -> None:
+    (item,) = bad(judge(SETTINGS, node({PROXY: None})))
+    assert (item.component, item.disturbs) == ("containerd", Disturbance.restart)
+
+
+def test_what_its_effect_tells_already_is_told_once() -> None:
+    without_rule = replace(GOOD, toolkit=replace(GOOD.toolkit, link_rule=False))
+    assert [what for _, what, *_ in told(node({RULE: None}, without_rule))] == ["device links"]
+    other = replace(AS_LEFT, sha256="b" * 64)
+    cuda, (_, _) = GOOD.keyrings.keys
+    wrong_key = replace(GOOD, keyrings=replace(GOOD.keyrings, keys=(cuda, ("toolkit", "A" * 40))))
+    assert [what for _, what, *_ in told(node({SOURCE: other}, wrong_key))] == ["key of toolkit"]
+    # Another repository's key says nothing of it.
+    _, toolkit = GOOD.keyrings.keys
+    wrong_key = replace(GOOD, keyrings=replace(GOOD.keyrings, keys=(("cuda", "A" * 40), toolkit)))
+    assert [what for _, what, *_ in told(node({SOURCE: other}, wrong_key))] == ["key of cuda", f"file {SOURCE}"]
+
+
+def test_where_the_settings_were_changed_since_an_untouched_file_is_no_finding_and_another_says_why() -> None:
+    assert told(node(settings="other")) == []
+    (item,) = bad(judge(SETTINGS, node({NOUVEAU: None}, settings="other")))
+    assert "by other settings" in str(item.cause) and "a run that did not end" in str(item.cause)
+
+
+def test_a_node_without_a_record_or_with_one_of_before_has_no_finding_of_files() -> None:
+    for there in (Applied(), Applied(True, "0.1", "digest", (), ((PATH, AS_LEFT),))):
+        assert told(replace(GOOD, applied=there)) == []
+
+
+def test_a_record_that_is_none_or_open_to_others_is_a_finding() -> None:
+    broken = replace(GOOD, applied=Applied(readable=False, present=((PATH, AS_LEFT),)))
+    assert [item.cause for item in bad(judge(SETTINGS, broken))] == ["it was changed after the last run"]
+    assert told(broken) == [("node", f"file {PATH}", "unreadable", "as the last run left it")]
+    opened = replace(GOOD, applied=Applied(present=((PATH, replace(AS_LEFT, permissions="666 root:root")),)))
+    assert told(opened) == [("node", f"file {PATH}", "666 root:root", "644 root:root")]
+    # The verdict of a run comes before the run writes it anew.
+    assert told(broken, kept={}) == told(opened, kept={}) == []
+
+
+def test_in_a_run_what_it_keeps_counts_and_not_what_the_run_before_recorded() -> None:
+    changed = node({NOUVEAU: replace(AS_LEFT, sha256="b" * 64), RULE: None})
+    assert told(changed, kept={NOUVEAU: OwnFile("b" * 64, "644")}) == []
+    assert [what for _, what, *_ in told(changed, kept={NOUVEAU: LEFT})] == [f"file {NOUVEAU}"]
+
+
+def test_the_plan_writes_it_anew() -> None:
+    (step,) = plan(SETTINGS, node({NOUVEAU: None})).steps
+    assert (step.component, step.action, step.pending) == ("driver", f"write {NOUVEAU} anew", False)
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_shell: Callable[[str], tuple[int, list[str]]]) -> Any:
+    """Return a function that writes a record, runs the probe of it here, and returns the reading."""
+
+    def read(text: str) -> Applied:
+        path = tmp_path / "applied.json"
+        path.write_text(text)
+        probe = AppliedFact.probe.replace(PATH, str(path)).replace("(/etc/|", f"({tmp_path}/|/etc/|")
+        monkeypatch.setattr(record, "PATH", str(path))
+        monkeypatch.setattr(record, "FOLDERS", (f"{tmp_path}/",))
+        code, lines = run_shell(probe)
+        assert code == 0
+        return parse_applied(lines)
+
+    return read
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_the_probe_reads_each_file_of_the_record(on_disk: Callable[[str], Applied], tmp_path: Path) -> None:
+    there = {
+        str(tmp_path / name): OwnFile(digest(name), "644") for name in ("one", "two", "gone", "link", "with space")
+    }
+    for name in ("one", "two", "with space"):
+        (tmp_path / name).write_text(name if name != "two" else "by hand")
+        (tmp_path / name).chmod(0o640)
+    (tmp_path / "link").symlink_to("one")
+    found = on_disk(record_text("0.1", "digest", there))
+    assert (found.readable, found.gpunode, found.settings) == (True, "0.1", "digest")
+    assert dict(found.files) == there
+    present = {Path(path).name: file for path, file in found.present}
+    assert set(present) == {"applied.json", "one", "two", "with space"}
+    assert {name: file.sha256 for name, file in present.items() if name != "applied.json"} == {
+        "one": digest("one"), "two": digest("by hand"), "with space": digest("with space"),
+    }  # fmt: skip
+    assert str(present["one"].permissions).startswith("640 ")
+
+
+def test_a_record_that_somebody_wrote_runs_nothing_and_reads_nothing_but_own_places(
+    on_disk: Callable[[str], Applied], tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    (tmp_path / "one").write_text("one")
+    hostile = [
+        f"{tmp_path}/$(touch {mark})", f"{tmp_path}/`touch {mark}`", f"{tmp_path}/; touch {mark}", f"{tmp_path}/*",
+        f"{tmp_path}/' touch {mark} '", "--help", "/dev/zero", "/proc/kcore", f"{tmp_path}/one",
+    ]  # fmt: skip
+    text = json.dumps({"settings": "x", "files": {path: {"sha256": "0"} for path in hostile}}, indent=2)
+    found = on_disk(text)
+    assert not mark.exists()
+    assert {Path(path).name for path, _ in found.present} == {"applied.json", "one"}
+    assert not {path for path, _ in found.files} & {"/dev/zero", "/proc/kcore", "--help"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"files": 1}', "[" * 100_000, '{"settings": 1}'])
+def test_a_record_that_is_no_record_is_unreadable(on_disk: Callable[[str], Applied], text: str) -> None:
+    found = on_disk(text)
+    assert (found.readable, found.files) == (False, ())
+
+
+@pytest.mark.parametrize("found", [1, [], "x", {"/etc/a": 1}, {"/etc/a": {"sha256": 1}}, {"/etc/a": {"mode": "644"}}])
+def test_entries_that_no_gpunode_wrote_say_nothing(on_disk: Callable[[str], Applied], found: object) -> None:
+    assert on_disk(json.dumps({"settings": "x", "files": found})).files == ()
+
+
+def test_the_record_is_the_same_text_in_whatever_order_files_were_put() -> None:
+    one, two = OwnFile("1", "644"), OwnFile("2")
+    assert record_text("0.1", "x", {"/etc/a": one, "/etc/b": two}) == record_text(
+        "0.1", "x", {"/etc/b": two, "/etc/a": one}
+    )
+
+
+NO_RECORD = Applied()
+
+
+def run(host: Host, there: Applied = NO_RECORD, executing: bool = True) -> list[str]:
+    """Return the commands of the record's operation, behind two files' operations."""
+    host.state.is_executing = executing
+    host.readings |= {FileFact: File(None, None, None, None), AppliedFact: there}
+    commands(files.content, host, path="/etc/a", text="one")
+    commands(files.content, host, path="/etc/b", text="two")
+    commands(files.absent, host, path="/etc/b")
+    return commands(applied.recorded, host, settings=SETTINGS)
+
+
+def as_recorded(host: Host, **changes: Any) -> Applied:
+    """Return the reading of a node after such a run."""
+    (command,) = run(host)
+    text = record_text(version("gpunode"), SETTINGS.digest(), kept() or {})
+    assert base64.b64encode(text.encode()).decode() in command
+    files_there = tuple((kept() or {}).items())
+    present = ((PATH, PresentFile("644 root:root", digest(text))),)
+    return replace(Applied(True, "", "", files_there, present), **changes)
+
+
+def test_a_run_records_the_files_that_it_keeps_and_none_that_it_took_away(host: Host) -> None:
+    run(host)
+    assert dict(kept() or {}) == {"/etc/a": OwnFile(digest("one"), "644")}
+
+
+def test_a_second_run_records_nothing(host: Host) -> None:
+    there = as_recorded(host)
+    assert run(host, there) == run(host, there, executing=False) == []
+
+
+def test_a_record_that_others_may_write_is_written_anew(host: Host) -> None:
+    there = as_recorded(host)
+    opened = tuple((path, replace(file, permissions="666 root:root")) for path, file in there.present)
+    assert len(run(host, replace(there, present=opened))) == 1
+
+
+def test_a_dry_run_forecasts_no_other_text_of_a_file_before_the_run_comes_to_it(host: Host) -> None:
+    there = as_recorded(host)
+    host.state.is_executing = False
+    host.readings[AppliedFact] = there
+    commands(files.content, host, path="/etc/a", text="pinned to what is installed now")
+    assert commands(applied.recorded, host, settings=SETTINGS) == []
+
+
+def test_the_verdict_run_alone_forgets_no_file(host: Host) -> None:
+    text = record_text(version("gpunode"), SETTINGS.digest(), {"/etc/a": LEFT})
+    host.readings[AppliedFact] = Applied(
+        True, "", "", (("/etc/a", LEFT),), ((PATH, PresentFile("644 root:root", digest(text))),)
+    )
+    assert commands(applied.recorded, host, settings=SETTINGS) == []
+
+
+def test_the_verdict_of_a_run_goes_by_its_own_files_and_that_of_a_dry_run_by_the_record(host: Host) -> None:
+    now = PresentFile("644 root:root", digest("one"))
+    there = Applied(True, "0.1", SETTINGS.digest(), (("/etc/a", LEFT),), (("/etc/a", now),))
+    host.readings[NodeFact] = replace(GOOD, applied=there)
+    run(host)
+    assert (commands(verdict.verified, host, settings=SETTINGS), host.refusals) == ([], [])
+    host.state.is_executing = False
+    assert (commands(verdict.verified, host, settings=SETTINGS), len(host.refusals)) == ([], 1)
+    assert "file /etc/a is another text" in host.refusals[0]
