@@ -18,9 +18,9 @@ from gpunode.device_plugin.verdict import comes_by_itself, judge_extender, judge
 from gpunode.device_plugin.ways import wanted_objects
 from gpunode.findings import Finding, FindingClass
 from gpunode.gpu import Gpus
+from gpunode.run_on import here
 from gpunode.settings import Settings, settings_from
 from operations import verify_cluster
-from operations.control_plane import here
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.simulated_host import Host
 from tests.unit.test_verify import GOOD, GPU
