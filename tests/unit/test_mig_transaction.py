@@ -25,8 +25,8 @@ from gpunode.mig.placement import Impossible, layout_of
 from lab.hardware.simulated.machine import Machine
 from lab.hardware.simulated.smi.main import call
 from operations.files import rendered
-from operations.mig import TRANSACTION
 from operations.mig_shell import FUNCTIONS
+from operations.mig_transaction import TRANSACTION
 from operations.script import script
 from operations.transaction import transaction_text
 from tests.unit.lab.test_nvidia_smi import A100, machine_with
