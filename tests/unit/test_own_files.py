@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from facts.applied import Applied as AppliedFact
+from facts.deb import AptRepository as AptRepositoryFact
+from facts.families.dnf import DnfRepository
 from facts.file import File as FileFact
 from facts.node import Node as NodeFact
+from facts.toolkit import HOLD as PINS
 from gpunode import applied as record
 from gpunode.applied import PATH, Applied, OwnFile, PresentFile, parse_applied, record_text
 from gpunode.disturbance import Disturbance
@@ -24,10 +27,13 @@ from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.plan import plan
 from gpunode.verify import judge
-from operations import applied, files
+from operations import applied, apt, dnf, files
 from operations import verify as verdict
+from operations.families.toolkit_hold import TOOLKIT_HOLDS
 from operations.own_files import kept
+from tests.unit import test_dnf
 from tests.unit.simulated_host import Host, commands
+from tests.unit.test_operations import REPOSITORY, TRUSTED
 from tests.unit.test_verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
@@ -182,6 +188,7 @@ def test_a_record_that_somebody_wrote_runs_nothing_and_reads_nothing_but_own_pla
 ) -> None:
     mark = tmp_path / "mark"
     (tmp_path / "one").write_text("one")
+    (tmp_path / "nobody's").write_text("of no concern")
     hostile = [
         f"{tmp_path}/$(touch {mark})", f"{tmp_path}/`touch {mark}`", f"{tmp_path}/; touch {mark}", f"{tmp_path}/*",
         f"{tmp_path}/' touch {mark} '", "--help", "/dev/zero", "/proc/kcore", f"{tmp_path}/one",
@@ -239,6 +246,20 @@ def test_a_run_records_the_files_that_it_keeps_and_none_that_it_took_away(host: 
     assert dict(kept() or {}) == {"/etc/a": OwnFile(digest("one"), "644")}
 
 
+def test_a_repository_s_entry_and_the_toolkit_s_pins_are_recorded_too(host: Host) -> None:
+    run(host)
+    host.readings[AptRepositoryFact] = TRUSTED
+    assert commands(apt.repository, host, **REPOSITORY) == []
+    host.readings[DnfRepository] = test_dnf.TRUSTED
+    assert commands(dnf.repository, host, **test_dnf.ASKED) == []
+    state = GOOD.toolkit
+    list(TOOLKIT_HOLDS["apt"](state, True))
+    sources = {"/etc/apt/sources.list.d/gpunode-cuda.sources", "/etc/yum.repos.d/gpunode-cuda.repo"}
+    assert set(kept() or {}) == {"/etc/a", *sources, PINS}
+    list(TOOLKIT_HOLDS["apt"](state, False))
+    assert PINS not in (kept() or {})
+
+
 def test_a_second_run_records_nothing(host: Host) -> None:
     there = as_recorded(host)
     assert run(host, there) == run(host, there, executing=False) == []
@@ -263,7 +284,7 @@ def test_the_verdict_run_alone_forgets_no_file(host: Host) -> None:
     host.readings[AppliedFact] = Applied(
         True, "", "", (("/etc/a", LEFT),), ((PATH, PresentFile("644 root:root", digest(text))),)
     )
-    assert commands(applied.recorded, host, settings=SETTINGS) == []
+    assert (commands(applied.recorded, host, settings=SETTINGS), host.refusals) == ([], [])
 
 
 def test_the_verdict_of_a_run_goes_by_its_own_files_and_that_of_a_dry_run_by_the_record(host: Host) -> None:
