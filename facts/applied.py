@@ -19,11 +19,11 @@ if [ -f {PATH} ]; then (
   IFS='
 '
   set -f; set -- {PATH}
-  for path in $(sed -n -E 's@^    "(({_PLACES})[^"\\]*)": .*@\1@p' {PATH}); do
+  for path in $(sed -n -E -e '/\/\.{{1,2}}[\/"]/d' -e 's@^    "(({_PLACES})[^"\\]*)": .*@\1@p' {PATH}); do
     if [ -f "$path" ] && [ ! -L "$path" ]; then set -- "$@" "$path"; fi
   done
   stat -c 'file=%a %U:%G %n' -- "$@"
-  sha256sum -- "$@" | while IFS=' ' read -r digest path; do echo "sha256=$digest $path"; done
+  timeout 20 sha256sum -- "$@" | while IFS=' ' read -r digest path; do echo "sha256=$digest $path"; done
 ) fi
 """
     parse = staticmethod(parse_applied)

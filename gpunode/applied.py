@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from posixpath import normpath
 from typing import Any
 
 from gpunode.probe_output import decoded, repeated, values
@@ -99,7 +100,8 @@ def _files(found: Any) -> list[tuple[str, OwnFile]]:
     return sorted(
         (path, OwnFile(_text(entry, "sha256"), _text(entry, "mode")))
         for path, entry in entries
-        if path.startswith(FOLDERS) and path.isascii() and path.isprintable() and not set(path) & set('"\\')
+        if path.startswith(FOLDERS) and normpath(path) == path
+        if path.isascii() and path.isprintable() and not set(path) & set('"\\')
         if isinstance(entry, dict) and _text(entry, "sha256")
     )
 

@@ -33,7 +33,7 @@ from operations.files import rendered
 from operations.mig_in_cluster import set_aside
 from operations.mig_shell import FUNCTIONS
 from operations.mig_transaction import TRANSACTION
-from operations.own_files import keeps
+from operations.own_files import keeps_all
 from operations.reboot import FORGET, new_boot
 from operations.script import script_command
 from operations.toolkit import OWN_SPECIFICATION
@@ -116,11 +116,10 @@ def _change(
     """Yield the transaction that is needed; tell why where there is none, or it has to wait."""
     ahead = [each for each in wanted if not each.is_reached]
     files, text = _files(), "\n".join(each.record for each in wanted)
-    for path, content in files.items():
-        keeps(path, content)
     if lines_of(text) is None:
         raise OperationRefused(f"mig: a GPU gives a name that is none: {text[:200]!r}; nothing was changed")
     if not ahead and _comes_back(boot, files, text):
+        keeps_all(files)
         host.noop(f"MIG: {len(wanted)} GPU(s) as asked")
         return
     said = "; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in ahead)
@@ -129,7 +128,9 @@ def _change(
     if takes and not may_reset:
         host.noop(f"reset pending: containers run, and disruption.allow is {allowed} ({said})")
         host.log(f"reset pending: {said}, but containers run and disruption.allow is {allowed}")
+        keeps_all(files, dict(boot.files))
         return
+    keeps_all(files)
     target = target_digest(*(each.goal for each in wanted), *asked.stop_units, allowed)
     refuse_failed(TRANSACTION, target)
     if ahead:

@@ -26,7 +26,7 @@ from gpunode.settings.mps import MpsSettings
 from operations.drain import emptied
 from operations.failure import OperationRefused, known, node_operation
 from operations.files import rendered
-from operations.own_files import keeps
+from operations.own_files import keeps_all
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 _CHANGE = Transaction(
@@ -152,10 +152,9 @@ def daemons(
     if wanted and (reason := without_room(asked, {gpu.index: gpu.memory_mib for gpu in gpus})):
         raise OperationRefused(f"mps: {reason}; nothing was changed")
     texts = _files(wanted, asked, state.program or "")
-    for path, text in texts.items():
-        keeps(path, text)
     work = _work(wanted, asked, state, texts, gpus)
     if work.is_none:
+        keeps_all(texts)
         host.noop(f"MPS: {', '.join(daemon.unit for daemon in wanted)} as asked" if wanted else "no MPS of gpunode's")
         return
     felt = [each for each in state.daemons if each.unit in (*work.restart, *work.gone) and each.clients != 0]
@@ -163,7 +162,9 @@ def daemons(
         counts = ", ".join(f"{'?' if each.clients is None else each.clients} of {each.unit}" for each in felt)
         host.noop(f"restart pending: MPS clients run ({counts}) and disruption.allow is nothing")
         host.log("restart pending: the MPS daemon is to change, but disruption.allow is nothing")
+        keeps_all(texts, _there(state))
         return
+    keeps_all(texts)
     target = target_digest(*(f"{path}\0{text}" for path, text in sorted(texts.items())), *work.gone)
     refuse_failed(_CHANGE, target)
     if felt:
@@ -192,12 +193,17 @@ def _files(wanted: Sequence[Daemon], asked: MpsSettings, program: str) -> dict[s
     return {UNITS[each]: unit, APPLY: rendered("nvidia-mps-settings", program=program), **settings}
 
 
+def _there(state: Mps) -> dict[str, str]:
+    """Return path -> SHA-256 of what is there of the daemons' files."""
+    return dict(state.files) | {
+        f"{FOLDER}/{_name(each.unit)}.settings": each.settings for each in state.daemons if each.settings
+    }
+
+
 def _work(
     wanted: Sequence[Daemon], asked: MpsSettings, state: Mps, texts: Mapping[str, str], gpus: Sequence[Gpu]
 ) -> _Work:
-    there = dict(state.files) | {
-        f"{FOLDER}/{_name(each.unit)}.settings": each.settings for each in state.daemons if each.settings
-    }
+    there = _there(state)
     written = {path: text for path, text in texts.items() if there.get(path) != _digest(text)}
     units = {daemon.unit for daemon in wanted}
     restart, told = [], []

@@ -30,6 +30,17 @@ def keeps(path: str, text: str | None, mode: str | None = None) -> None:
         files[path] = OwnFile(hashlib.sha256(text.encode()).hexdigest(), mode)
 
 
+def keeps_all(texts: Mapping[str, str], there: Mapping[str, str] | None = None) -> None:
+    """Note that this run keeps these files at these texts.
+
+    + there: path -> SHA-256 (hex) as the node has it, where the run has to wait before it may write: what is another
+      one there stays so for the time being, and is noted as nothing
+    """
+    for path, text in texts.items():
+        if there is None or there.get(path) == hashlib.sha256(text.encode()).hexdigest():
+            keeps(path, text)
+
+
 def kept() -> Mapping[str, OwnFile] | None:
     """Return path -> file of what this run keeps on the host, in this phase; None where nothing of it was run."""
     current = ctx_host.get()

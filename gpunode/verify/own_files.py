@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 
 from gpunode.applied import OWNED, PATH, OwnFile, PresentFile
 from gpunode.disturbance import Disturbance
@@ -15,8 +16,11 @@ from gpunode.verify.subject import Subject
 
 _AS_LEFT = "as the last run left it"
 _MODE = "644"
-_CHANGED = "it was changed after the last run"
-_OTHER_SETTINGS = "the last whole run was by other settings; changed since, by hand or by a run that did not end"
+_CHANGED = "it was changed after the last whole run, by hand or by a deploy that was run alone"
+_OTHER_RUN = (
+    "the last whole run was by other settings or by another gpunode; changed since, by hand, by a deploy that was run "
+    "alone, or by a run that did not end"
+)
 _REPOSITORY = (Subject.KEY, Subject.KEYRING)
 
 
@@ -87,10 +91,11 @@ def own_files(
         found, asked = ("unreadable", _AS_LEFT) if garbage else _sides(wanted, present.get(path))
         if found is None or not any(_tells(place, path, item) for item in bad):
             # Seldom asked, and not for nothing.
-            same = found is None or not applied.readable or applied.settings == settings.digest()
+            last = (applied.settings, applied.gpunode)
+            same = found is None or not applied.readable or last == (settings.digest(), version("gpunode"))
             yield compared(
                 place.component, Subject.FILE.of(path), found or asked, asked, found is None,
-                cause=_CHANGED if same else _OTHER_SETTINGS, disturbs=place.disturbs,
+                cause=_CHANGED if same else _OTHER_RUN, disturbs=place.disturbs,
             )  # fmt: skip
 
 

@@ -57,6 +57,7 @@ def machine() -> dict[str, Any]:
         "device": model,
         "cores": os.cpu_count(),
         "memory_gib": round(memory),
-        "kernel": platform.release(),
+        # Its version; what else a release's name has is the machine's own affair.
+        "kernel": ".".join(platform.release().split(".")[:2]),
         "python": platform.python_version(),
     }

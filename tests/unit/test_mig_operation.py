@@ -109,6 +109,17 @@ def test_what_takes_from_containers_waits_until_the_settings_allow_it(ask: Ask) 
     assert len(ask(gpu(0, ENABLED, "3g.40gb:4"), shims=1)) == 1, "what only comes disturbs nobody"
 
 
+def test_while_a_layout_waits_the_record_names_no_file_that_is_not_there_yet(ask: Ask) -> None:
+    there = gpu(0, ENABLED, "3g.40gb:4", "2g.20gb:0", "2g.20gb:2")
+    for boot, expected in ((MigBoot(), set()), (SETTLED, {path for path, _ in FILES})):
+        kept_of: dict[str, str] = {}
+        ask.patched.setattr("operations.own_files.keeps", kept_of.__setitem__)
+        assert ask(there, shims=1, boot=boot) == []
+        assert set(kept_of) == expected
+    ask(there, shims=0, boot=MigBoot())
+    assert set(kept_of) == {path for path, _ in FILES}
+
+
 def test_a_mode_that_waits_for_a_boot_gets_one_where_that_is_allowed(ask: Ask) -> None:
     boots: list[str] = []
 

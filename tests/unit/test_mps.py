@@ -240,6 +240,19 @@ def test_a_daemon_that_is_not_well_is_restarted_unless_its_clients_must_not_be_d
 
 
 @pytest.mark.pure
+def test_while_a_restart_waits_the_record_names_no_text_that_is_not_there_yet(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_of: dict[str, str] = {}
+    monkeypatch.setattr("operations.own_files.keeps", kept_of.__setitem__)
+    there = settled(asked(), clients=2)
+    older = replace(there, files=tuple((path, "0" * 64) for path, _ in there.files))
+    assert run(host, older, asked(), allowed=False) == [] and "restart pending" in host.noops[-1]
+    assert set(kept_of) == {each.settings_path for each in daemons(asked(), [0])}
+    assert run(host, older, asked()) and {path for path, _ in there.files} <= set(kept_of)
+
+
+@pytest.mark.pure
 def test_one_daemon_becomes_two_and_nothing_of_the_one_is_left(host: Host) -> None:
     (script,) = run(host, settled(asked(), gpus=2), asked(daemons="gpu"), gpus=2)
     assert "\ngone=nvidia-mps.service\n" in script

@@ -44,15 +44,19 @@ RULE = "/etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules"
 PROXY = "/etc/systemd/system/containerd.service.d/80-gpunode-proxy.conf"
 AS_LEFT = PresentFile("644 root:root", "a" * 64)
 LEFT = OwnFile("a" * 64, "644")
+CHANGED = "it was changed after the last whole run, by hand or by a deploy that was run alone"
 
 
-def node(became: dict[str, PresentFile | None] | None = None, of: Node = GOOD, settings: str = "") -> Node:
+def node(
+    became: dict[str, PresentFile | None] | None = None, of: Node = GOOD, settings: str = "", gpunode: str = ""
+) -> Node:
     """Return a node whose record names four files; `became` is what became of some of them."""
     paths = (NOUVEAU, SOURCE, RULE, PROXY)
     found = dict.fromkeys((*paths, PATH), AS_LEFT) | (became or {})
     recorded = tuple((path, LEFT if path != SOURCE else OwnFile("a" * 64)) for path in paths)
     there = tuple((path, file) for path, file in found.items() if file is not None)
-    return replace(of, applied=Applied(True, "0.1", settings or SETTINGS.digest(), recorded, there))
+    by = (gpunode or version("gpunode"), settings or SETTINGS.digest())
+    return replace(of, applied=Applied(True, *by, recorded, there))
 
 
 def bad(found: tuple[Finding, ...]) -> list[Finding]:
@@ -83,7 +87,7 @@ def test_a_file_that_is_gone_or_another_is_told_by_name_and_alone(
 ) -> None:
     assert told(node({path: file})) == [(*expected, "as the last run left it")]
     (item,) = bad(judge(SETTINGS, node({path: file})))
-    assert (item.finding_class, item.cause) == (FindingClass.DRIFT, "it was changed after the last run")
+    assert (item.finding_class, item.cause) == (FindingClass.DRIFT, CHANGED)
     assert (item.remedy, item.disturbs) == ("run deploys/gpu_node.py again", Disturbance.nothing)
 
 
@@ -115,6 +119,8 @@ def test_where_the_settings_were_changed_since_an_untouched_file_is_no_finding_a
     assert told(node(settings="other")) == []
     (item,) = bad(judge(SETTINGS, node({NOUVEAU: None}, settings="other")))
     assert "by other settings" in str(item.cause) and "a run that did not end" in str(item.cause)
+    (item,) = bad(judge(SETTINGS, node({NOUVEAU: None}, gpunode="0.0.1")))
+    assert "another gpunode" in str(item.cause)
 
 
 def test_a_node_without_a_record_or_with_one_of_before_has_no_finding_of_files() -> None:
@@ -124,7 +130,7 @@ def test_a_node_without_a_record_or_with_one_of_before_has_no_finding_of_files()
 
 def test_a_record_that_is_none_or_open_to_others_is_a_finding() -> None:
     broken = replace(GOOD, applied=Applied(readable=False, present=((PATH, AS_LEFT),)))
-    assert [item.cause for item in bad(judge(SETTINGS, broken))] == ["it was changed after the last run"]
+    assert [item.cause for item in bad(judge(SETTINGS, broken))] == [CHANGED]
     assert told(broken) == [("node", f"file {PATH}", "unreadable", "as the last run left it")]
     opened = replace(GOOD, applied=Applied(present=((PATH, replace(AS_LEFT, permissions="666 root:root")),)))
     assert told(opened) == [("node", f"file {PATH}", "666 root:root", "644 root:root")]
@@ -192,12 +198,14 @@ def test_a_record_that_somebody_wrote_runs_nothing_and_reads_nothing_but_own_pla
     hostile = [
         f"{tmp_path}/$(touch {mark})", f"{tmp_path}/`touch {mark}`", f"{tmp_path}/; touch {mark}", f"{tmp_path}/*",
         f"{tmp_path}/' touch {mark} '", "--help", "/dev/zero", "/proc/kcore", f"{tmp_path}/one",
+        f"{tmp_path}/../{tmp_path.name}/nobody's", f"{tmp_path}/./nobody's",
     ]  # fmt: skip
     text = json.dumps({"settings": "x", "files": {path: {"sha256": "0"} for path in hostile}}, indent=2)
     found = on_disk(text)
     assert not mark.exists()
     assert {Path(path).name for path, _ in found.present} == {"applied.json", "one"}
     assert not {path for path, _ in found.files} & {"/dev/zero", "/proc/kcore", "--help"}
+    assert not [path for path, _ in found.files if "/../" in path or "/./" in path]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"files": 1}', "[" * 100_000, '{"settings": 1}'])
