@@ -33,7 +33,7 @@ def log_of(scenario: str) -> Path:
     return REPORTS / f"{scenario}.log"
 
 
-def tests_of(scenario: str) -> Path:
+def words_of(scenario: str) -> Path:
     """Return the file with what the scenario's tests printed; playbooks/verify.yml writes it."""
     return REPORTS / f"{scenario}.tests"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lives import log_of, status_of, tests_of
+from tests.lives import log_of, status_of, words_of
 
 # Those that take long as a whole, whatever is asked of them.
 SLOW = ("vm",)
@@ -27,5 +27,5 @@ def test_scenario(scenario: str, lives: subprocess.Popen[bytes]) -> None:
         time.sleep(0.5)
     # The tests' words last: a job's output is often kept from its end backwards, and they name what failed.
     said = "\n".join(path.read_text(errors="replace")[-12000:]
-                     for path in (log_of(scenario), tests_of(scenario)) if path.exists())  # fmt: skip
+                     for path in (log_of(scenario), words_of(scenario)) if path.exists())  # fmt: skip
     assert status_of(scenario).read_text() == "0", said
