@@ -47,7 +47,7 @@ def set_aside(node_of: Settings | None, clears: bool) -> Iterator[Any]:
         if node is None:
             return
         change = before_mig(node_of, node.labels, node.ours, clears)
-        by = taking(node.ours) if clears else {}
+        by = taking(node.labels, node.ours) if clears else {}
         if by:
             kept = {name: value for name, value in node.labels.items() if name not in by}
             every = cluster.told("kubectl get daemonsets", asking(cluster.kubernetes))

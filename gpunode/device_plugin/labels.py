@@ -22,7 +22,8 @@ MIG_STATE = "nvidia.com/mig.config.state"
 # By which a node is taken by the static manifest's DaemonSets, and by no chart's; and who is the GPU Operator's.
 SERVED_BY = "gpunode/way"
 GPUSHARE = "gpushare"
-# Those by which DaemonSets take a node, with the values that they have there; the release's, then the manifest's.
+# Those by which DaemonSets take a node, with the values that they have there; the release's, then the manifest's. With
+# another value a label selects nothing: SERVED_BY is the GPU Operator's, too.
 SELECTING: Mapping[str, str] = {PRESENT: "true", MPS_CAPABLE: "true", SERVED_BY: "manifest"}
 # As nvidia-mig-parted's manager has them.
 MIG_STATES = ("pending", "rebooting", "success", "failed")
@@ -66,9 +67,10 @@ def labels_of_failed(settings: Settings, labels: Mapping[str, str], annotation: 
     It is not labelled for what nobody saw it do, and loses nothing either: pods may be at work there, and what a change
     of MIG had taken off comes back. Where MIG is asked for, its state says that it failed.
     """
-    there = {**SELECTING, **labels}
+    wanted = wanted_labels(settings)
+    there = {**{name: wanted.get(name, value) for name, value in SELECTING.items()}, **labels}
     kept = {name: there[name] for name in owned(annotation) if name in there}
-    if not wanted_labels(settings):
+    if not wanted:
         return kept
     # By the settings of the inventory, where no label has been looked up.
     if settings.mig.config_from_label and labels.get(MIG_CONFIG):
@@ -117,7 +119,8 @@ def before_mig(settings: Settings, labels: Mapping[str, str], annotation: str | 
       annotation goes on naming them, so that whichever run is the next one sets them again
     """
     ours = owned(annotation)
-    gone = tuple(sorted(name for name in SELECTING if name in ours and name in labels)) if clears else ()
+    there = sorted(name for name, value in SELECTING.items() if name in ours and labels.get(name) == value)
+    gone = tuple(there) if clears else ()
     theirs = MIG_STATE in labels and MIG_STATE not in ours
     tells = bool(wanted_labels(settings)) and not theirs and labels.get(MIG_STATE) != "pending"
     names = sorted(ours | {MIG_STATE}) if tells else sorted(ours)

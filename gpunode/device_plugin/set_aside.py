@@ -29,9 +29,10 @@ class DaemonSet:
         return f"{self.namespace}/{self.name}"
 
 
-def taking(annotation: str | None) -> dict[str, str]:
+def taking(labels: Mapping[str, str], annotation: str | None) -> dict[str, str]:
     """Return the labels of gpunode's by which DaemonSets take a node, those that are off it for now included."""
-    return {name: value for name, value in SELECTING.items() if name in owned(annotation)}
+    ours = owned(annotation)
+    return {name: value for name, value in SELECTING.items() if name in ours and labels.get(name, value) == value}
 
 
 def pods_on(kubernetes: KubernetesSettings, node: str) -> tuple[str, ...]:

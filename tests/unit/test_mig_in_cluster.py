@@ -44,6 +44,7 @@ NODE: dict[str, Any] = {
 }  # fmt: skip
 ASKED = settings_from(NODE)
 MANIFEST = settings_from({**NODE, "device_plugin": {"way": "manifest"}})
+OPERATOR = settings_from({**NODE, "device_plugin": {"way": "gpu-operator", "nfd": "chart"}})
 CHART = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
     {"matchExpressions": [{"key": key, "operator": "In", "values": ["true"]}]}
     for key in ("feature.node.kubernetes.io/pci-10de.present", PRESENT)
@@ -231,6 +232,17 @@ def test_a_pod_that_takes_the_node_by_somebody_else_s_label_is_not_waited_for(as
     cluster.labels["feature.node.kubernetes.io/pci-10de.present"] = "true"
     assert ask(cluster, gpu(0, DISABLED)) == ["cluster", "transaction"]
     assert cluster.pods == ["nvdp-x"] and "get pods" not in cluster.asked
+
+
+def test_the_label_of_the_operator_s_nodes_stays_for_no_daemonset_takes_a_node_by_it(ask: Ask) -> None:
+    cluster = Cluster(OPERATOR, PLUGIN, OWN)
+    assert ask(cluster, gpu(0, DISABLED), OPERATOR) == ["cluster", "transaction"]
+    assert cluster.asked == ["get nodes", "patch node"]
+    assert cluster.labels[SERVED_BY] == "gpu-operator" and cluster.labels[MIG_STATE] == "pending"
+    # Where it has gone in another way, the manifest's plugin does not come in its place.
+    del cluster.labels[SERVED_BY]
+    ask.host.state.fail(ask.host)
+    assert cluster.labels[SERVED_BY] == "gpu-operator" and cluster.labels[MIG_STATE] == "failed"
 
 
 def test_a_label_of_somebody_else_s_stays(ask: Ask) -> None:
