@@ -27,10 +27,14 @@ from operations.once import is_executing
 
 
 class _Run(BaseStateCallback):
-    """Hold the nodes that a run had to empty, and note in the cluster what failed on one of them."""
+    """Hold the nodes that a run had to empty, and those that it cordoned, and note in the cluster what failed on one.
+
+    A node whose pods all stay is cordoned, too, and is none of those that are held empty.
+    """
 
     def __init__(self) -> None:
         self.emptied: set[str] = set()
+        self.cordoned: set[str] = set()
         self.sessions: dict[str, Session] = {}
 
     def operation_host_error(  # type: ignore[override]
@@ -78,7 +82,7 @@ def emptied(drain: Drain | None, reason: str) -> Iterator[Any]:
         host.log(f"nothing is drained: the cluster has no node {session.node}")
         return
     host.log(f"drains node {session.node}, {len(leaving)} pods: {reason}")
-    yield FunctionCommand(_empty, [session, reason], {})
+    yield FunctionCommand(_empty, [session, reason, cordon.is_ours], {})
 
 
 @node_operation
@@ -112,12 +116,12 @@ def _count(drain: Drain, reason: str, session: Session, cordon: Cordon) -> None:
     Those count that an earlier run left cordoned, but for the node itself, which is none more. A wave of a rollout
     bounds this by itself: its nodes are unavailable together anyway, and those that failed before it have a budget.
     """
-    held = _run(host.state).emptied
+    held, cordoned = _run(host.state).emptied, _run(host.state).cordoned
     if session.node in held:
         return
     wave = os.environ.get(WAVE, "")
     most = max(drain.at_once, int(wave) if wave.isdecimal() else 0)
-    left = set() if wave or cordon.is_ours else session.held_back() - held - {session.node}
+    left = set() if wave or cordon.is_ours else session.held_back() - held - cordoned - {session.node}
     if len(held) + len(left) >= most:
         told = [f"{', '.join(sorted(held))} of this run, until its verdict"] if held else []
         told += [f"{', '.join(sorted(left))} since an earlier run, which did not give it back"] if left else []
@@ -129,8 +133,11 @@ def _count(drain: Drain, reason: str, session: Session, cordon: Cordon) -> None:
     held.add(session.node)
 
 
-def _empty(state: State, host: Host, session: Session, reason: str) -> bool:
+def _empty(state: State, host: Host, session: Session, reason: str, by_earlier: bool) -> bool:
     _run(state).sessions[host.name] = session
+    # Before the request: another host may ask at once which nodes are cordoned.
+    if not by_earlier:
+        _run(state).cordoned.add(session.node)
     try:
         session.empty(reason)
     except DrainError as error:
@@ -144,6 +151,7 @@ def _give_back(state: State, host: Host, session: Session, boot_id: str) -> bool
     except DrainError as error:
         return bool(fail(str(error)).function(state, host))
     _run(state).emptied.discard(session.node)
+    _run(state).cordoned.discard(session.node)
     _run(state).sessions.pop(host.name, None)
     host.log(f"node {session.node} takes pods again" if lifted else f"the cordon of {session.node} is not gpunode's")
     return True

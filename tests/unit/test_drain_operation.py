@@ -222,12 +222,14 @@ def test_what_failed_on_a_drained_node_is_noted_and_on_another_one_nothing(host:
     assert cluster.note["state"] == "failed" and "Reboot into the driver on disk" in cluster.note["message"]
 
 
-def _second_node(host: Host, monkeypatch: pytest.MonkeyPatch, pods: int = 1, **settings: Any) -> list[str]:
-    """Drain gpu-1, then gpu-2 with so many pods, in one run; return what is done to gpu-2."""
-    found = Cluster("gpu-2")
-    found.pods = [pod(f"web-{number}") for number in range(pods)]
-    clusters = {"gpu-1": Cluster(), "gpu-2": found}
-    clusters["gpu-1"].pods = [pod("web-1")]
+def _second_node(
+    host: Host, monkeypatch: pytest.MonkeyPatch, pods: tuple[int, int] = (1, 1), **settings: Any
+) -> list[str]:
+    """Drain gpu-1, then gpu-2 with so many pods each, in one run on one cluster; return what is done to gpu-2."""
+    clusters = {"gpu-1": Cluster(), "gpu-2": (found := Cluster("gpu-2"))}
+    for each, other, count in zip(clusters.values(), reversed(clusters.values()), pods, strict=True):
+        each.pods = [pod(f"web-{number}") for number in range(count)]
+        each.others = [other.node]
     monkeypatch.setattr(operation, "runner", lambda _: clusters[host.name])
     host.readings[ContainerdFact] = replace(SPARE, loaded="other")
     for name in ("gpu-1", "gpu-2"):
@@ -271,6 +273,21 @@ def test_a_node_that_an_earlier_run_left_cordoned_is_one_of_those_that_may_be_em
     assert _drained(host, cluster, disruption={"max_parallel": 2}) and cluster.cordoned
 
 
+def test_a_node_that_an_earlier_run_left_cordoned_counts_when_this_run_has_come_to_it_too(
+    host: Host, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = Cluster("gpu-7")
+    left.node = _left("gpu-7")
+    cluster.others, left.others = [left.node], [cluster.node]
+    clusters = {"gpu-1": cluster, "gpu-7": left}
+    monkeypatch.setattr(operation, "runner", lambda _: clusters[host.name])
+    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
+    host.name = "gpu-7"
+    assert "failed" not in done(containerd.configuration._inner(**ASKED, drain=drain("gpu-7")), host)
+    host.name = "gpu-1"
+    assert not _drained(host, cluster) and "gpu-7 since an earlier run" in host.refusals[0]
+
+
 def test_an_admin_s_cordon_on_another_node_holds_up_no_drain(host: Host, cluster: Cluster) -> None:
     cluster.others = [_left("gpu-7", by_hand=True)]
     assert _drained(host, cluster)
@@ -302,11 +319,11 @@ def test_a_node_is_not_drained_where_the_cluster_does_not_tell_which_others_are(
 
 @pytest.mark.parametrize(
     ("pods", "wave", "most"),
-    [(0, "", 1), (1, "2", 1), (1, "", 2)],
-    ids=["an empty node", "a wave of two", "max_parallel"],
+    [((1, 0), "", 1), ((0, 1), "", 1), ((1, 1), "2", 1), ((1, 1), "", 2)],
+    ids=["an empty node", "after an empty node", "a wave of two", "max_parallel"],
 )
 def test_a_second_node_is_drained_where_that_is_bounded_otherwise(
-    host: Host, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, pods: int, wave: str, most: int
+    host: Host, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, pods: tuple[int, int], wave: str, most: int
 ) -> None:
     monkeypatch.setenv(WAVE, wave)
     assert len(_second_node(host, monkeypatch, pods, disruption={"max_parallel": most})) == 1
