@@ -6,6 +6,7 @@ import base64
 import hashlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pyinfra import host
@@ -30,12 +31,13 @@ from operations.drain import emptied
 from operations.driver import driver_state
 from operations.failure import OperationRefused, known, node_operation
 from operations.files import rendered
-from operations.mig_in_cluster import set_aside
+from operations.mig_in_cluster import followed, set_aside, unsettled
 from operations.mig_shell import FUNCTIONS
 from operations.mig_transaction import TRANSACTION
 from operations.own_files import keeps_all
 from operations.reboot import FORGET, new_boot
 from operations.script import script_command
+from operations.taking_part import mig_at_work
 from operations.toolkit import OWN_SPECIFICATION
 from operations.transaction import refuse_failed, settled, target_digest, transaction_command
 
@@ -70,7 +72,8 @@ def layout(
     + node_of: the host's settings where it is a node of a cluster, whose device plugin would hold its GPUs
     """
     nobody_asks = asked.config is None and not asked.config_from_label
-    yield from settled(TRANSACTION, gives_up=nobody_asks)
+    yield from settled(TRANSACTION, gives_up=nobody_asks, meanwhile=partial(unsettled, node_of))
+    mig_at_work(False)
     boot: MigBoot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
     if nobody_asks:
         if boot.is_there:
@@ -139,7 +142,7 @@ def _change(
         yield from emptied(drain, f"the GPUs are to be divided anew: {said}")
     if ahead:
         yield from set_aside(node_of, takes)
-    yield transaction_command(
+    yield from followed(transaction_command(
         TRANSACTION, target,
         goal="\n".join(each.record for each in ahead),
         rest="\n".join(each.record for each in wanted if each not in ahead),
@@ -147,7 +150,7 @@ def _change(
         boot="yes" if allowed == "reboot" else "", unit_path=UNIT, script_path=SCRIPT, record_path=RECORD,
         name_of_unit=NAME, unit_text=_encoded(files[UNIT]), script_text=_encoded(files[SCRIPT]),
         cdi=OWN_SPECIFICATION, mark=CDI_MARK,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _comes_back(boot: MigBoot, files: Mapping[str, str], text: str) -> bool:

@@ -13,6 +13,8 @@ from time import monotonic, sleep
 from typing import Any
 
 from pyinfra import host
+from pyinfra.api import Host, State, StringCommand
+from pyinfra.connectors.util import CommandOutput
 
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.labels import LabelChange, before_mig
@@ -23,8 +25,10 @@ from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from operations.control_plane import runner
 from operations.device_plugin import told
+from operations.explained import ExplainedCommand
 from operations.once import is_executing
-from operations.taking_part import is_taking_part
+from operations.taking_part import is_taking_part, mig_at_work
+from operations.transaction import ENDED
 
 _PAUSE = 1.0
 
@@ -74,4 +78,28 @@ def _carried_out(cluster: Cluster, name: str, change: LabelChange, sets: Collect
         sleep(_PAUSE)
 
 
-__all__ = ["set_aside"]
+def unsettled(node_of: Settings | None) -> Iterator[Any]:
+    """Yield what goes before an earlier change of the layout is brought to its end: that takes free GPUs, too."""
+    yield from set_aside(node_of, clears=True)
+    mig_at_work(True)
+
+
+class _Followed(ExplainedCommand):
+    """A change of the MIG layout; where it fails, it is known whether it has ended."""
+
+    def execute(self, state: State, host: Host, connector_arguments: Any) -> tuple[bool, CommandOutput]:
+        """Run the command on the host; return whether it succeeded, and its output."""
+        succeeded, output = super().execute(state, host, connector_arguments)
+        if any(ENDED in line.line for line in output):
+            mig_at_work(False)
+        return succeeded, output
+
+
+def followed(command: StringCommand) -> Iterator[StringCommand]:
+    """Yield the command of MIG's transaction: while nobody knows of its end, no pod is let to the node again."""
+    mig_at_work(True)
+    yield _Followed(*command.bits, _separator=command.separator, **command.connector_arguments)
+    mig_at_work(False)
+
+
+__all__ = ["followed", "set_aside", "unsettled"]

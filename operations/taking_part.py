@@ -7,7 +7,7 @@ once, by a callback, and by no operation behind it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary, WeakSet
 
 from pyinfra import host
@@ -16,7 +16,7 @@ from pyinfra.api.state import BaseStateCallback
 from pyinfra.context import ctx_host
 
 from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.labels import given_up, label_change, labels_of_failed
+from gpunode.device_plugin.labels import SELECTING, given_up, label_change, labels_of_failed
 from gpunode.device_plugin.rollout import node_name
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
@@ -26,11 +26,16 @@ from operations.once import is_executing
 
 @dataclass
 class _Part:
-    """Hold the settings of a host, its cluster, and whether its labels have been brought about in this run."""
+    """Hold the settings of a host, its cluster, and how far this run is with it.
+
+    labelled: its labels have been brought about
+    at_work: a change of its MIG layout has begun, and not reported its end
+    """
 
     settings: Settings
     cluster: Cluster
     labelled: bool = False
+    at_work: bool = False
 
 
 _parts: WeakKeyDictionary[Host, _Part] = WeakKeyDictionary()
@@ -56,6 +61,9 @@ def _tell(host: Host, part: _Part) -> None:
             return
         wanted = labels_of_failed(settings, node.labels, node.ours)
         change = label_change(wanted, node.labels, node.ours, given_up(settings))
+        if part.at_work:
+            # Pods that come back would hold GPUs in the midst of it. The annotation names the labels for the next run.
+            change = replace(change, to_set={name: to for name, to in change.to_set.items() if name not in SELECTING})
         if not change.is_none:
             part.cluster.label(node.name, change)
     except (ClusterError, ParseError) as error:
@@ -83,6 +91,12 @@ def labelled() -> None:
     """Note that the host's labels have been brought about."""
     if is_executing() and is_taking_part():
         _parts[ctx_host.get()].labelled = True
+
+
+def mig_at_work(begun: bool) -> None:
+    """Note that a change of the host's MIG layout has begun, or that it has reported its end."""
+    if is_taking_part() and is_executing():
+        _parts[ctx_host.get()].at_work = begun
 
 
 def relabelled(everyone: Mapping[str, Settings]) -> frozenset[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,12 +121,17 @@ cat "$folder/$name.log"
 if [ "$code" -eq 0 ]; then
   grep -qF '"state": "done", "target": "'"$target" "$folder/$name.json" 2>/dev/null || code=143
 fi
+[ "$code" -eq 0 ] || grep -qF '"state": "began"' "$folder/$name.json" 2>/dev/null || echo "$ended $name" >&2
 if [ "$code" -eq 143 ]; then
   echo "gpunode: cause: the unit gpunode-$name was stopped from outside: the node goes down, or somebody stopped it" >&2
   echo "gpunode: remedy: run again when the node answers; what was changed is put back, then or by now" >&2
 fi
 exit "$code"
 """
+
+# What a transaction that failed says, and its name, where its journal says that nothing is left to put back; one that
+# is cut off from the run says nothing.
+ENDED = "gpunode: ended: the transaction"
 
 _WAIT = """
 tries=0
@@ -169,9 +174,8 @@ def transaction_command(transaction: Transaction, target: str, **variables: str)
     """
     encoded = base64.b64encode(script(transaction_text(transaction, target, variables)).encode()).decode()
     # By standard input: it holds a daemon's configuration, and that may hold registry credentials.
-    return explained_command(
-        command_with_input(script_command(_RUN, folder=FOLDER, name=transaction.name, target=target), encoded)
-    )
+    run = script_command(_RUN, folder=FOLDER, name=transaction.name, target=target, ended=ENDED)
+    return explained_command(command_with_input(run, encoded))
 
 
 # What cannot be put back stays missing, and nothing waits for it any more; what was begun can still be looked up.
@@ -183,16 +187,21 @@ sh "$folder/$name.sh" undo || {
 """
 
 
-def settled(transaction: Transaction, gives_up: bool = False) -> Iterator[Any]:
+def settled(
+    transaction: Transaction, gives_up: bool = False, meanwhile: Callable[[], Iterator[Any]] = lambda: iter(())
+) -> Iterator[Any]:
     """Bring an earlier transaction of that name to its end: wait for a running one, undo an interrupted one.
 
     gives_up: where it cannot be undone, go on without that
+    meanwhile: what is to be done before either
     Facts that the transaction changes are to be read after this.
     """
     if _journal(transaction).running:
+        yield from meanwhile()
         yield script_command(_WAIT, name=transaction.name)
     if _journal(transaction).interrupted:
         host.log(f"the transaction {transaction.name} of an earlier run was interrupted; it is undone first")
+        yield from meanwhile()
         undo = _GIVE_UP if gives_up else 'sh "$folder/$name.sh" undo'
         yield explained_command(script_command(undo, folder=FOLDER, name=transaction.name))
 
@@ -216,4 +225,6 @@ def _journal(transaction: Transaction) -> Journal:
     return journal
 
 
-__all__ = ["Transaction", "refuse_failed", "settled", "target_digest", "transaction_command", "transaction_text"]
+__all__ = [
+    "ENDED", "Transaction", "refuse_failed", "settled", "target_digest", "transaction_command", "transaction_text",
+]  # fmt: skip

@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from facts.containerd import Containerd as ContainerdFact
 from facts.docker import Docker as DockerFact
 from facts.mig import Mig as MigFact
 from facts.mig_boot import MigBoot as MigBootFact
+from facts.transaction import TransactionJournal
 from gpunode.device_plugin.labels import (
     CONFIG,
     MIG_CONFIG,
@@ -31,8 +33,11 @@ from gpunode.helm.commands import Command
 from gpunode.helm.session import Output
 from gpunode.mig.boot import MigBoot
 from gpunode.mig.state import DISABLED, ENABLED, Mig, MigGpu
+from gpunode.mig.target import TargetError
 from gpunode.settings import Settings, settings_from
+from gpunode.transaction import Journal
 from operations import mig, mig_in_cluster, taking_part
+from operations.transaction import ENDED
 from tests.unit.simulated_host import Host
 from tests.unit.test_mig_target import DECLARATION, H100, MIXED, gpu
 from tests.unit.test_verify import GOOD
@@ -101,6 +106,7 @@ class State:
 
     def __init__(self) -> None:
         self.is_executing = True
+        self.print_output = self.print_input = False
         self.handlers: list[Any] = []
 
     def add_callback_handler(self, handler: Any) -> None:
@@ -118,8 +124,11 @@ class Ask:
     def __init__(self, host: Host, patch: pytest.MonkeyPatch) -> None:
         self.host, self.patch = host, patch
         self.said: list[str] = []
+        # What the connection says of the transaction, and whether it succeeded; it does, where nothing is here.
+        self.answers: tuple[bool, str] = (True, "")
         host.state = State()
         host.log = self.said.append  # type: ignore[method-assign,assignment]
+        host.run_shell_command = self._executed  # type: ignore[attr-defined]
 
     def __call__(self, cluster: Cluster, there: MigGpu, settings: Settings = ASKED, part: bool = True) -> list[str]:
         for module in (mig_in_cluster, taking_part):
@@ -136,13 +145,21 @@ class Ask:
     def _done(self, commands: Iterator[Any]) -> Iterator[str]:
         for command in commands:
             if hasattr(command, "function"):
-                if command.function(self.host.state, self.host, *command.args) is False:
-                    self.host.state.fail(self.host)
-                    yield "failed"
-                    return
-                yield "cluster"
+                kind, well = "cluster", command.function(self.host.state, self.host, *command.args) is not False
             else:
-                yield "transaction" if "name=mig" in command.get_raw_value() else "other"
+                kind = "transaction" if "name=mig" in command.get_raw_value() else "other"
+                well, _ = command.execute(self.host.state, self.host, {})
+            if not well:
+                self.host.state.fail(self.host)
+                yield "failed"
+                return
+            yield kind
+
+    def _executed(self, *_: Any, **__: Any) -> tuple[bool, CommandOutput]:
+        well, said = self.answers
+        if said == "cut":
+            raise ConnectionResetError(said)
+        return well, CommandOutput([OutputLine("stderr", line) for line in said.splitlines()])
 
 
 @pytest.fixture
@@ -217,6 +234,44 @@ def test_what_fails_once_the_labels_are_there_says_nothing_of_mig(ask: Ask) -> N
     before = dict(cluster.labels)
     ask.host.state.fail(ask.host)
     assert cluster.labels == before
+
+
+@pytest.mark.parametrize(
+    ("said", "comes_back"),
+    [("cut", False), ("gpunode: that did not succeed either", False), (f"{ENDED} mig", True)],
+    ids=["the connection broke", "nothing could be put back", "the former layout is back"],
+)
+def test_the_pods_come_back_after_a_change_that_failed_only_where_it_has_ended(
+    ask: Ask, said: str, comes_back: bool
+) -> None:
+    cluster = Cluster(ASKED, PLUGIN)
+    note = cluster.note
+    ask.answers = (False, said)
+    assert ask(cluster, gpu(0, DISABLED)) == ["cluster", "failed"]
+    assert (PRESENT in cluster.labels) is comes_back and cluster.labels[MIG_STATE] == "failed"
+    # By it the next run that reaches the labels sets them.
+    assert json.loads(cluster.note) == json.loads(note)
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_the_pods_leave_before_an_earlier_change_is_undone_or_waited_for(ask: Ask, running: bool) -> None:
+    cluster = Cluster(ASKED, PLUGIN)
+    ask.host.readings[TransactionJournal] = Journal("began", "target", None, running)
+    ask.answers = (False, "gpunode: that did not succeed either")
+    assert ask(cluster, gpu(0, DISABLED)) == ["cluster", "failed"]
+    assert PRESENT not in cluster.labels and cluster.labels[MIG_STATE] == "failed" and cluster.pods == []
+
+
+def test_what_fails_once_an_earlier_change_is_undone_has_the_labels_come_back(ask: Ask) -> None:
+    cluster = Cluster(ASKED, PLUGIN)
+    ask.host.readings[TransactionJournal] = Journal("began", "target", None, False)
+
+    def refuse(*_: Any) -> None:
+        raise TargetError("no place")
+
+    ask.patch.setattr(mig, "targets", refuse)
+    assert ask(cluster, gpu(0, DISABLED)) == ["cluster", "transaction", "failed"]
+    assert cluster.pods == [] and cluster.labels[PRESENT] == "true"
 
 
 def test_a_run_that_was_killed_in_between_is_gone_on_with_by_the_next_one(ask: Ask) -> None:

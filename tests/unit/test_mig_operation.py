@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyinfra.api import StringCommand
 
 from facts.containerd import Containerd as ContainerdFact
 from facts.docker import Docker as DockerFact
@@ -231,11 +232,11 @@ def test_where_nobody_knows_the_places_the_mode_comes_first_and_the_instances_by
 ) -> None:
     seen: list[str] = []
 
-    def transaction_command(_: object, __: str, **variables: str) -> str:
+    def transaction_command(_: object, __: str, **variables: str) -> StringCommand:
         seen.append(variables["goal"])
         turned_on = Mig("ok", None, (gpu(0, ENABLED),))
         ask.host.readings[MigFact] = turned_on
-        return "true"
+        return StringCommand("true")
 
     ask(gpu(0, ENABLED, *MIXED))
     monkeypatch.setattr(operation, "transaction_command", transaction_command)

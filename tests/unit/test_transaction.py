@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from operations.script import script
-from operations.transaction import Transaction, transaction_command, transaction_text
+from operations.transaction import ENDED, Transaction, transaction_command, transaction_text
 
 
 def begin(folder: Path, change: str) -> subprocess.Popen[str]:
@@ -100,6 +100,8 @@ def test_a_unit_that_is_called_a_success_is_one_only_where_its_journal_says_so(
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (ends, "changed\n"), done.stderr
     assert ("was stopped from outside" in done.stderr) == bool(ends)
+    # Where it failed, and what it began is neither at work nor left half done.
+    assert (f"{ENDED} t\n" in done.stderr) == (journal in ("restored", None))
 
 
 @pytest.mark.real
