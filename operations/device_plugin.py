@@ -24,7 +24,7 @@ from gpunode.settings.proxy import ProxySettings
 from operations.control_plane import runner
 from operations.failure import OperationRefused, known, node_operation
 from operations.once import asked_once, once_per_run
-from operations.taking_part import labelled
+from operations.taking_part import are_labels_changed, labelled
 
 
 def nodes(cluster: Cluster, name: str = "the cluster's nodes") -> dict[str, ClusterNode]:
@@ -78,7 +78,7 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
         state = mig_state(settings, gpus, known(host.get_fact(Mig), "MIG"))
     cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
     wanted, name = wanted_labels(settings, state), node_name(host.name, settings)
-    node = nodes(cluster).get(name)
+    node = _node(cluster, name)
     if node is None:
         if not wanted:
             host.noop("no node of the cluster")
@@ -94,6 +94,16 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
         host.noop(f"labels of {name} as asked" if not change.conflicts else f"labels of {name} left to somebody else")
         return
     yield told(partial(_label, cluster, name, change))
+
+
+def _node(cluster: Cluster, name: str) -> ClusterNode | None:
+    """Return a node as it is now: with `--serial` another host may have asked for all before this one's MIG changed."""
+    if not are_labels_changed():
+        return nodes(cluster).get(name)
+    try:
+        return cluster.node(name)
+    except (ClusterError, ParseError) as error:
+        raise OperationRefused(f"node {name}: {error}") from None
 
 
 def _label(cluster: Cluster, name: str, change: LabelChange) -> None:

@@ -27,7 +27,7 @@ from operations.control_plane import runner
 from operations.device_plugin import told
 from operations.explained import ExplainedCommand
 from operations.once import is_executing
-from operations.taking_part import is_taking_part, mig_at_work
+from operations.taking_part import is_taking_part, labels_changed, mig_at_work
 from operations.transaction import ENDED
 
 _PAUSE = 1.0
@@ -66,6 +66,7 @@ def set_aside(node_of: Settings | None, clears: bool) -> Iterator[Any]:
 
 
 def _carried_out(cluster: Cluster, name: str, change: LabelChange, sets: Collection[DaemonSet]) -> None:
+    labels_changed()
     if not change.is_none:
         cluster.label(name, change)
     seconds, began = cluster.kubernetes.timeout, monotonic()

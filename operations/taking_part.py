@@ -29,12 +29,14 @@ class _Part:
     """Hold the settings of a host, its cluster, and how far this run is with it.
 
     labelled: its labels have been brought about
+    changed: its labels have been changed since the run began: what was asked of all nodes may be older
     at_work: a change of its MIG layout has begun, and not reported its end
     """
 
     settings: Settings
     cluster: Cluster
     labelled: bool = False
+    changed: bool = False
     at_work: bool = False
 
 
@@ -91,6 +93,17 @@ def labelled() -> None:
     """Note that the host's labels have been brought about."""
     if is_executing() and is_taking_part():
         _parts[ctx_host.get()].labelled = True
+
+
+def labels_changed() -> None:
+    """Note that a step of the run has changed the host's labels."""
+    if is_taking_part() and is_executing():
+        _parts[ctx_host.get()].changed = True
+
+
+def are_labels_changed() -> bool:
+    """Say whether a step of the run has changed the host's labels."""
+    return is_taking_part() and _parts[ctx_host.get()].changed
 
 
 def mig_at_work(begun: bool) -> None:

@@ -15,6 +15,7 @@ from facts.docker import Docker as DockerFact
 from facts.mig import Mig as MigFact
 from facts.mig_boot import MigBoot as MigBootFact
 from facts.transaction import TransactionJournal
+from gpunode.device_plugin.cluster import Cluster as KubectlCluster
 from gpunode.device_plugin.labels import (
     CONFIG,
     MIG_CONFIG,
@@ -36,7 +37,7 @@ from gpunode.mig.state import DISABLED, ENABLED, Mig, MigGpu
 from gpunode.mig.target import TargetError
 from gpunode.settings import Settings, settings_from
 from gpunode.transaction import Journal
-from operations import mig, mig_in_cluster, taking_part
+from operations import device_plugin, mig, mig_in_cluster, taking_part
 from operations.transaction import ENDED
 from tests.unit.simulated_host import Host
 from tests.unit.test_mig_target import DECLARATION, H100, MIXED, gpu
@@ -155,6 +156,11 @@ class Ask:
                 return
             yield kind
 
+    def label(self, cluster: Cluster, settings: Settings = ASKED) -> list[str]:
+        """Bring about the node's labels, at the end of the run."""
+        self.patch.setattr(device_plugin, "runner", lambda _: cluster)
+        return list(self._done(device_plugin.labels._inner(settings, (H100,), settings)))
+
     def _executed(self, *_: Any, **__: Any) -> tuple[bool, CommandOutput]:
         well, said = self.answers
         if said == "cut":
@@ -272,6 +278,20 @@ def test_what_fails_once_an_earlier_change_is_undone_has_the_labels_come_back(as
     ask.patch.setattr(mig, "targets", refuse)
     assert ask(cluster, gpu(0, DISABLED)) == ["cluster", "transaction", "failed"]
     assert cluster.pods == [] and cluster.labels[PRESENT] == "true"
+
+
+def test_the_labels_come_back_where_the_nodes_were_asked_for_before_the_layout_changed(ask: Ask) -> None:
+    cluster = Cluster(ASKED, PLUGIN)
+    # Another host's step, as with `--serial`.
+    device_plugin.nodes(KubectlCluster(ASKED.kubernetes, ASKED.proxy, cluster))
+    ask(cluster, gpu(0, DISABLED))
+    assert PRESENT not in cluster.labels
+    assert ask.label(cluster) == ["cluster"] and cluster.labels[PRESENT] == "true"
+    # A node whose layout stays is asked for with all others.
+    cluster.asked.clear()
+    taking_part.takes_part(ASKED, ASKED)
+    ask.label(cluster)
+    assert "get nodes" not in cluster.asked
 
 
 def test_a_run_that_was_killed_in_between_is_gone_on_with_by_the_next_one(ask: Ask) -> None:
