@@ -49,9 +49,12 @@ class _Failures(BaseStateCallback):
     def operation_host_error(
         state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
     ) -> None:
-        """Have the node's labels say that its MIG configuration failed, until they have been brought about."""
+        """Have the node's labels say that its MIG configuration failed, until they have been brought about.
+
+        Where none is asked for, a run that was killed may have taken labels off for an earlier one.
+        """
         part = _parts.get(host)
-        if part is not None and not part.labelled and part.settings.mig.config is not None:
+        if part is not None and not part.labelled:
             _tell(host, part)
 
 
@@ -63,13 +66,17 @@ def _tell(host: Host, part: _Part) -> None:
             return
         wanted = labels_of_failed(settings, node.labels, node.ours)
         change = label_change(wanted, node.labels, node.ours, given_up(settings))
+        if settings.mig.config is None and not SELECTING.keys() & change.to_set.keys():
+            return
         if part.at_work:
             # Pods that come back would hold GPUs in the midst of it. The annotation names the labels for the next run.
             change = replace(change, to_set={name: to for name, to in change.to_set.items() if name not in SELECTING})
         if not change.is_none:
             part.cluster.label(node.name, change)
     except (ClusterError, ParseError) as error:
-        host.log(f"the node's labels do not tell that the run failed on it: {' '.join(str(error).split())[:300]}")
+        # Without MIG nothing had to be told, and most likely no label is off.
+        if settings.mig.config is not None:
+            host.log(f"the node's labels do not tell that the run failed on it: {' '.join(str(error).split())[:300]}")
 
 
 def takes_part(settings: Settings, cluster_of: Settings) -> None:

@@ -367,14 +367,26 @@ def test_a_node_that_failed_gets_the_labels_back_that_a_change_had_taken_off_and
     assert found == {PRESENT: "true", MIG_CONFIG: "all-balanced", MIG_STATE: "failed"}
 
 
-def test_a_failure_is_told_of_hosts_alone_that_take_part_in_bringing_a_mig_configuration(ask: Ask) -> None:
-    cluster = Cluster(ASKED, PLUGIN)
+def _fails_without_mig(ask: Ask, cluster: Cluster) -> None:
     whole = settings_from({"kubernetes": {"enabled": True}})
     ask.patch.setattr(taking_part, "runner", lambda _: cluster)
     taking_part.takes_part(whole, whole)
     ask.host.state.fail(ask.host)
+
+
+def test_a_failure_is_told_of_hosts_alone_that_take_part_in_bringing_a_mig_configuration(ask: Ask) -> None:
+    cluster = Cluster(ASKED, PLUGIN)
+    _fails_without_mig(ask, cluster)
     ask.host.state.fail(replace(ask.host, name="gpu-2"))
-    assert cluster.asked == []
+    assert cluster.asked == ["get nodes"]
+
+
+def test_labels_that_a_killed_run_took_off_come_back_where_no_mig_is_asked_for_any_more(ask: Ask) -> None:
+    cluster = Cluster(ASKED, PLUGIN)
+    del cluster.labels[PRESENT]
+    before = dict(cluster.labels)
+    _fails_without_mig(ask, cluster)
+    assert cluster.labels == {**before, PRESENT: "true"}
 
 
 def test_a_cluster_that_does_not_answer_after_a_failure_is_told_of_and_ends_nothing(ask: Ask) -> None:
