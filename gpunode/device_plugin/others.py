@@ -21,9 +21,13 @@ from gpunode.settings.kubernetes import KubernetesSettings
 # Programs of the same image that are no device plugin.
 _BESIDE = ("gpu-feature-discovery", "mps-control-daemon", "config-manager")
 PLUGIN = "device plugin"
+# The custom resources of which an operator makes its DaemonSets.
+_KINDS = {"ClusterPolicy", "NVIDIADriver"}
 # How the DaemonSets of an operator begin by which it does gpunode's work -> what that is, and the value that ends it.
 _OF_OPERATOR = {
     "nvidia-driver-daemonset": ("driver", "driver.enabled"),
+    # nvidia-gpu-driver-OS-HASH, one for each NVIDIADriver and system (driver.nvidiaDriverCRD.enabled).
+    "nvidia-gpu-driver-": ("driver", "driver.enabled"),
     "nvidia-container-toolkit-daemonset": ("container toolkit", "toolkit.enabled"),
     "nvidia-mig-manager": ("MIG manager", "migManager.enabled"),
 }
@@ -33,7 +37,8 @@ _OF_OPERATOR = {
 class Plugin:
     """Hold a device plugin's DaemonSet: its way, its name, the release it is of, whose it is, and where it goes.
 
-    `program` is another one where it is a GPU Operator's, and does work of gpunode's; `value` is what ends it there.
+    `program` is another one where it is a GPU Operator's, and does work of gpunode's; `value` is what ends it there;
+    `driver` is the NVIDIADriver that it was made of.
     """
 
     way: str
@@ -44,6 +49,7 @@ class Plugin:
     pod: Mapping[str, Any]
     program: str = PLUGIN
     value: str = "devicePlugin.enabled"
+    driver: str | None = None
 
     def takes(self, labels: Mapping[str, str]) -> bool:
         """Say whether it goes to a node with these labels."""
@@ -55,7 +61,8 @@ class Plugin:
         if self.release is not None:
             return f"helm -n {self.namespace} uninstall {self.release}"
         if self.way == "gpu-operator":
-            return f"set {self.value} to false in its values"
+            also = f", and `kubectl delete nvidiadriver {self.driver}` where that stays" if self.driver else ""
+            return f"set {self.value} to false in its values{also}"
         return f"kubectl -n {self.namespace} delete daemonset {self.name}"
 
 
@@ -78,10 +85,11 @@ def _plugin(item: Mapping[str, Any]) -> Plugin | None:
     labels = metadata.get("labels") or {}
     programs = {kind for each in pod.get("containers") or [] if (kind := _program(each))}
     name, namespace = str(metadata["name"]), str(metadata["namespace"])
-    of_operator = "ClusterPolicy" in [each.get("kind") for each in metadata.get("ownerReferences") or []]
+    owners = {each.get("kind"): each.get("name") for each in metadata.get("ownerReferences") or []}
+    of_operator = bool(_KINDS & owners.keys())
     operand = next((said for begins, said in _OF_OPERATOR.items() if name.startswith(begins)), None)
     if of_operator and operand is not None:
-        return Plugin("gpu-operator", namespace, name, None, False, pod, *operand)
+        return Plugin("gpu-operator", namespace, name, None, False, pod, *operand, owners.get("NVIDIADriver"))
     if not programs:
         return None
     # By helm itself, whatever the chart's own labels are.

@@ -106,6 +106,17 @@ def test_an_operator_of_somebody_else_s_that_does_gpunode_s_work_is_refused_by_n
     assert f"theirs/{name}" in told and f"set {value} to false in its values" in told
 
 
+def test_a_driver_that_an_operator_brings_by_an_nvidiadriver_is_refused_with_its_name_in_the_remedy() -> None:
+    name, owner = "nvidia-gpu-driver-ubuntu22.04-7c6d7bd86b", {"kind": "NVIDIADriver", "name": "demo-gold"}
+    driver = {"namespace": "theirs", "ownerReferences": [owner]}
+    plugins = parse_plugins(_listed(_daemon_set(name, "nvcr.io/nvidia/driver:525.85.03-ubuntu22.04", None, **driver)))
+    (told,) = in_the_way(settings_from(NODE), {}, plugins)
+    assert f"theirs/{name}" in told and "set driver.enabled to false in its values, and " in told
+    assert "`kubectl delete nvidiadriver demo-gold`" in told
+    # A DaemonSet of that name that no operator made is none of its driver.
+    assert not parse_plugins(_listed(_daemon_set(name, "own/x:1", None, namespace="theirs")))
+
+
 def test_the_mig_manager_of_an_operator_is_in_the_way_where_gpunode_applies_layouts_alone() -> None:
     manager = parse_plugins(_listed(_daemon_set("nvidia-mig-manager", "nvcr.io/x/y:1", None, **ON_POLICY)))
     sliced = {"mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}}
