@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from pyinfra import host
 from pyinfra.api import Host
@@ -29,8 +29,10 @@ from gpunode.preflight import Refusal, cautions, refusals
 from gpunode.reading import Unknown
 from gpunode.settings import Settings, settings_from
 from gpunode.tables import Distribution
+from operations import applied
 from operations.announcement import announcing
 from operations.control_plane import cluster_nodes
+from operations.own_files import noted
 from operations.refusal import refuse
 
 # Only what the run itself does not change is read from it: system, architecture, GPUs.
@@ -38,6 +40,18 @@ _seen: WeakKeyDictionary[Host, Machine | None] = WeakKeyDictionary()
 _announced: WeakKeyDictionary[Host, set[Callable[..., Any]]] = WeakKeyDictionary()
 _clusters: WeakKeyDictionary[Inventory, tuple[Settings | None, Rollout | None]] = WeakKeyDictionary()
 _bodies: dict[Callable[..., Any], Callable[[], None]] = {}
+# Hosts of a run that brings everything about, and records it at its end.
+_whole: WeakSet[Host] = WeakSet()
+
+
+def begin_whole_run() -> None:
+    """Have it known that this host's deploys are not run alone."""
+    _whole.add(ctx_host.get())
+
+
+def is_whole_run() -> bool:
+    """Say whether this run brings everything about on this host."""
+    return ctx_host.get() in _whole
 
 
 def accepted() -> bool:
@@ -152,6 +166,8 @@ def component(title: str) -> Callable[[Callable[[], None]], Callable[..., Any]]:
                 if accepted():
                     announce(function)
                     function()
+                    if noted() and not is_whole_run():
+                        applied.brought_up_to_date(name="Record what was applied")
             except Exception as error:
                 refuse(name=f"Give up on {title}", reasons=[f"{type(error).__name__}: {error}"])
 

@@ -1,8 +1,9 @@
 """Decide before anything is touched: can this node become what its settings ask?"""
 
-from deploys.component import accepted
+from deploys.component import accepted, begin_whole_run
 
 
 def preflight() -> bool:
     """Judge settings, node and tables; a refused node gets one operation, the refusal."""
+    begin_whole_run()
     return accepted()

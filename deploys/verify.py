@@ -1,6 +1,6 @@
 """The verdict."""
 
-from deploys.component import component, settings
+from deploys.component import component, is_whole_run, settings
 from operations import applied
 from operations import smoke as container_test
 from operations import verify as verdict
@@ -12,7 +12,7 @@ def verify() -> None:
     verdict.verified(name="Verify the node", settings=settings())
     if settings().verify.smoke:
         _containers()
-    applied.recorded(name="Record what was applied", settings=settings())
+    applied.recorded(name="Record what was applied", settings=settings(), whole=is_whole_run())
 
 
 @component("Smoke test")

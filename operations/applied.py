@@ -16,19 +16,35 @@ from gpunode.applied import OWNED, PATH, Applied, OwnFile, PresentFile, record_t
 from gpunode.settings import Settings
 from operations.failure import known, node_operation
 from operations.files import write_command
-from operations.own_files import is_executing, kept
+from operations.own_files import is_executing, noted
 
 _MODE = "644"
 
 
 @node_operation
-def recorded(settings: Settings) -> Iterator[Any]:
+def recorded(settings: Settings, whole: bool = True) -> Iterator[Any]:
     """Keep the record at gpunode's version, the settings' digest and the own files that this run keeps.
 
     + settings: the host's settings
+    + whole: whether the run keeps all own files that the settings ask for; else what it says nothing of stays recorded
     """
     there: Applied = known(host.get_fact(AppliedFact), "the record of what was applied")
-    text = record_text(version("gpunode"), settings.digest(), _files(there))
+    yield from _written(there, record_text(version("gpunode"), settings.digest(), _files(there, whole)))
+
+
+@node_operation
+def brought_up_to_date() -> Iterator[Any]:
+    """Keep what the record says of the files that this deploy keeps or took away; no record where there is none."""
+    there: Applied = known(host.get_fact(AppliedFact), "the record of what was applied")
+    before = dict(there.files)
+    files = {path: file for path, file in _files(there, whole=False).items() if path in before}
+    if files == before or not (there.gpunode and there.settings):
+        host.noop(f"{PATH} says nothing of what was done")
+        return
+    yield from _written(there, record_text(there.gpunode, there.settings, files))
+
+
+def _written(there: Applied, text: str) -> Iterator[Any]:
     wanted = PresentFile(f"{_MODE} {OWNED}", hashlib.sha256(text.encode()).hexdigest())
     if dict(there.present).get(PATH) == wanted:
         host.noop(f"{PATH} is as it should be")
@@ -36,15 +52,16 @@ def recorded(settings: Settings) -> Iterator[Any]:
     yield write_command(PATH, text, _MODE)
 
 
-def _files(there: Applied) -> dict[str, OwnFile]:
-    before, now = dict(there.files), kept()
+def _files(there: Applied, whole: bool) -> dict[str, OwnFile]:
+    before, now = dict(there.files), noted()
     if now is None:
         # The verdict alone was run: what the deploys want is as it was.
         return before
-    if is_executing():
-        return dict(now)
-    # What stands in a file may follow from what is installed, which a run may change before it comes to the file.
-    return {path: before.get(path, file) for path, file in now.items()}
+    if not is_executing():
+        # What stands in a file may follow from what is installed, which a run may change before it comes to the file.
+        now = {path: file and before.get(path, file) for path, file in now.items()}
+    found = now if whole else {**before, **now}
+    return {path: file for path, file in found.items() if file is not None}
 
 
-__all__ = ["PATH", "recorded"]
+__all__ = ["PATH", "brought_up_to_date", "recorded"]

@@ -34,7 +34,7 @@ from operations.files import rendered
 from operations.mig_in_cluster import followed, set_aside, unsettled
 from operations.mig_shell import FUNCTIONS
 from operations.mig_transaction import TRANSACTION
-from operations.own_files import keeps_all
+from operations.own_files import keeps, keeps_all
 from operations.reboot import FORGET, new_boot
 from operations.script import script_command
 from operations.taking_part import mig_at_work
@@ -76,6 +76,8 @@ def layout(
     mig_at_work(False)
     boot: MigBoot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
     if nobody_asks:
+        for path in (UNIT, SCRIPT):
+            keeps(path, None)
         if boot.is_there:
             yield _forget()
         else:

@@ -26,7 +26,7 @@ from gpunode.settings.mps import MpsSettings
 from operations.drain import emptied
 from operations.failure import OperationRefused, known, node_operation
 from operations.files import rendered
-from operations.own_files import keeps_all
+from operations.own_files import keeps, keeps_all
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 _CHANGE = Transaction(
@@ -165,6 +165,8 @@ def daemons(
         keeps_all(texts, _there(state))
         return
     keeps_all(texts)
+    for path in work.removed:
+        keeps(path, None)
     target = target_digest(*(f"{path}\0{text}" for path, text in sorted(texts.items())), *work.gone)
     refuse_failed(_CHANGE, target)
     if felt:

@@ -12,7 +12,7 @@ from pyinfra.context import ctx_host
 from gpunode.applied import OwnFile
 
 # Preparation and execution apart: what a step before it brings may decide on a file's text.
-_kept: WeakKeyDictionary[Host, dict[bool, dict[str, OwnFile]]] = WeakKeyDictionary()
+_noted: WeakKeyDictionary[Host, dict[bool, dict[str, OwnFile | None]]] = WeakKeyDictionary()
 
 
 def keeps(path: str, text: str | None, mode: str | None = None) -> None:
@@ -23,11 +23,8 @@ def keeps(path: str, text: str | None, mode: str | None = None) -> None:
     current = ctx_host.get()
     if current is None:
         return
-    files = _kept.setdefault(current, {}).setdefault(is_executing(), {})
-    if text is None:
-        files.pop(path, None)
-    else:
-        files[path] = OwnFile(hashlib.sha256(text.encode()).hexdigest(), mode)
+    files = _noted.setdefault(current, {}).setdefault(is_executing(), {})
+    files[path] = None if text is None else OwnFile(hashlib.sha256(text.encode()).hexdigest(), mode)
 
 
 def keeps_all(texts: Mapping[str, str], there: Mapping[str, str] | None = None) -> None:
@@ -43,8 +40,14 @@ def keeps_all(texts: Mapping[str, str], there: Mapping[str, str] | None = None) 
 
 def kept() -> Mapping[str, OwnFile] | None:
     """Return path -> file of what this run keeps on the host, in this phase; None where nothing of it was run."""
+    found = noted()
+    return None if found is None else {path: file for path, file in found.items() if file is not None}
+
+
+def noted() -> Mapping[str, OwnFile | None] | None:
+    """Return path -> file of what was noted on the host in this phase, None where this run keeps none there."""
     current = ctx_host.get()
-    return None if current is None else _kept.get(current, {}).get(is_executing())
+    return None if current is None else _noted.get(current, {}).get(is_executing())
 
 
 def is_executing() -> bool:

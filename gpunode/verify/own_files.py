@@ -16,10 +16,10 @@ from gpunode.verify.subject import Subject
 
 _AS_LEFT = "as the last run left it"
 _MODE = "644"
-_CHANGED = "it was changed after the last whole run, by hand or by a deploy that was run alone"
+_CHANGED = "it was changed after the last run"
 _OTHER_RUN = (
-    "the last whole run was by other settings or by another gpunode; changed since, by hand, by a deploy that was run "
-    "alone, or by a run that did not end"
+    "the last whole run was by other settings or by another gpunode; changed since, by hand or by a run that did not "
+    "end"
 )
 _REPOSITORY = (Subject.KEY, Subject.KEYRING)
 

@@ -44,7 +44,7 @@ RULE = "/etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules"
 PROXY = "/etc/systemd/system/containerd.service.d/80-gpunode-proxy.conf"
 AS_LEFT = PresentFile("644 root:root", "a" * 64)
 LEFT = OwnFile("a" * 64, "644")
-CHANGED = "it was changed after the last whole run, by hand or by a deploy that was run alone"
+CHANGED = "it was changed after the last run"
 
 
 def node(
@@ -266,6 +266,34 @@ def test_a_repository_s_entry_and_the_toolkit_s_pins_are_recorded_too(host: Host
     assert set(kept() or {}) == {"/etc/a", *sources, PINS}
     list(TOOLKIT_HOLDS["apt"](state, False))
     assert PINS not in (kept() or {})
+
+
+def _alone(host: Host, there: Applied) -> list[str]:
+    """Return the commands of the record behind a deploy run alone, which keeps /etc/a and takes /etc/b away."""
+    run(host, there)
+    return commands(applied.brought_up_to_date, host)
+
+
+def test_a_deploy_that_is_run_alone_brings_its_own_files_of_the_record_up_to_date_and_no_others(host: Host) -> None:
+    files_there = {path: OwnFile("0" * 64, "644") for path in ("/etc/a", "/etc/b", "/etc/c")}
+    there = Applied(True, "0.0.1", "digest", tuple(files_there.items()))
+    (command,) = _alone(host, there)
+    updated = {"/etc/a": OwnFile(digest("one"), "644"), "/etc/c": files_there["/etc/c"]}
+    assert base64.b64encode(record_text("0.0.1", "digest", updated).encode()).decode() in command
+    assert _alone(host, replace(there, files=tuple(updated.items()))) == []
+
+
+@pytest.mark.parametrize("there", [Applied(), Applied(readable=False), Applied(True, "0.1", "digest")])
+def test_a_deploy_that_is_run_alone_makes_no_record_and_no_entry(host: Host, there: Applied) -> None:
+    assert _alone(host, there) == []
+
+
+def test_the_verdict_behind_a_deploy_alone_keeps_what_the_record_says_of_other_files(host: Host) -> None:
+    other = {"/etc/c": OwnFile("0" * 64, "644")}
+    run(host, Applied(True, "0.1", "digest", tuple(other.items())))
+    (command,) = commands(applied.recorded, host, settings=SETTINGS, whole=False)
+    both = {"/etc/a": OwnFile(digest("one"), "644"), **other}
+    assert base64.b64encode(record_text(version("gpunode"), SETTINGS.digest(), both).encode()).decode() in command
 
 
 def test_a_second_run_records_nothing(host: Host) -> None:
