@@ -32,7 +32,6 @@ from gpunode.tables import Distribution
 from operations import applied
 from operations.announcement import announcing
 from operations.control_plane import cluster_nodes
-from operations.own_files import noted
 from operations.refusal import refuse
 
 # Only what the run itself does not change is read from it: system, architecture, GPUs.
@@ -155,8 +154,11 @@ def announce(*components: Callable[..., Any]) -> None:
                 body()
 
 
-def component(title: str) -> Callable[[Callable[[], None]], Callable[..., Any]]:
-    """Make a deploy of a function that names one component's operations."""
+def component(title: str, own_files: bool = False) -> Callable[[Callable[[], None]], Callable[..., Any]]:
+    """Make a deploy of a function that names one component's operations.
+
+    own_files: whether they keep files of gpunode's, which a deploy that is run alone brings up to date in the record
+    """
 
     def decorate(function: Callable[[], None]) -> Callable[..., Any]:
         @deploy(title)
@@ -166,7 +168,7 @@ def component(title: str) -> Callable[[Callable[[], None]], Callable[..., Any]]:
                 if accepted():
                     announce(function)
                     function()
-                    if noted() and not is_whole_run():
+                    if own_files and not is_whole_run():
                         applied.brought_up_to_date(name="Record what was applied")
             except Exception as error:
                 refuse(name=f"Give up on {title}", reasons=[f"{type(error).__name__}: {error}"])

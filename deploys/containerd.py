@@ -11,7 +11,7 @@ SYSCTLS = "/etc/sysctl.d/90-gpunode-kubernetes.conf"
 PROXY = "/etc/systemd/system/containerd.service.d/80-gpunode-proxy.conf"
 
 
-@component("containerd")
+@component("containerd", own_files=True)
 def containerd() -> None:
     """Install containerd, give it the nvidia runtime, and restart it only if what runs is not what is asked."""
     asked = settings().containerd

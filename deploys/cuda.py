@@ -14,7 +14,7 @@ PROFILE = "/etc/profile.d/cuda.sh"
 ARCH_PROFILE = "/etc/profile.d/gpunode-cuda.sh"
 
 
-@component("CUDA")
+@component("CUDA", own_files=True)
 def cuda() -> None:
     """Install the CUDA toolkit and the profile script that puts it on the PATH."""
     asked = on_system(settings(), node().operating_system).cuda

@@ -9,7 +9,7 @@ from operations import systemd
 _OF_DISTRIBUTION = {"apt": "docker.io"}
 
 
-@component("docker")
+@component("docker", own_files=True)
 def docker() -> None:
     """Install docker, give it the nvidia runtime, and restart it only where a reload is not enough."""
     asked = settings().docker

@@ -32,7 +32,7 @@ UMAD = "/etc/modules-load.d/gpunode-nvlink.conf"
 _BY_DRACUT = ("dnf", "zypper")
 
 
-@component("Driver")
+@component("Driver", own_files=True)
 def driver() -> None:
     """Install the driver, pinned to its version or branch, hold it there, load its module and run its services."""
     resolved = on_system(settings(), node().operating_system)

@@ -4,7 +4,7 @@ from deploys.component import component, drain, node, settings
 from operations import mig as instances
 
 
-@component("MIG")
+@component("MIG", own_files=True)
 def mig() -> None:
     """Divide the GPUs as the configuration says, now and after every boot; none: they are left as they are."""
     asked, disruption = settings().mig, settings().disruption

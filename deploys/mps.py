@@ -5,7 +5,7 @@ from gpunode.mps import daemons
 from operations import mps as control
 
 
-@component("MPS")
+@component("MPS", own_files=True)
 def mps() -> None:
     """Run the MPS control daemons that are asked for, with their settings; none: what gpunode set up of them goes."""
     asked = settings().mps

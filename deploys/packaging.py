@@ -7,7 +7,7 @@ from operations.families import FAMILIES
 PROXY = "/etc/apt/apt.conf.d/80gpunode-proxy"
 
 
-@component("Packaging")
+@component("Packaging", own_files=True)
 def packaging() -> None:
     """Set apt's proxy and install what fetching and checking a repository key takes."""
     family = distribution().family

@@ -10,7 +10,7 @@ from operations import files, packages
 from operations import toolkit as container_toolkit
 
 
-@component("Container toolkit")
+@component("Container toolkit", own_files=True)
 def toolkit() -> None:
     """Install the container toolkit's four packages at one version, and bring about what else is asked of it."""
     asked = settings().toolkit

@@ -35,6 +35,9 @@ def recorded(settings: Settings, whole: bool = True) -> Iterator[Any]:
 @node_operation
 def brought_up_to_date() -> Iterator[Any]:
     """Keep what the record says of the files that this deploy keeps or took away; no record where there is none."""
+    if not noted():
+        host.noop("this deploy keeps no own file")
+        return
     there: Applied = known(host.get_fact(AppliedFact), "the record of what was applied")
     before = dict(there.files)
     files = {path: file for path, file in _files(there, whole=False).items() if path in before}
