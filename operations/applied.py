@@ -16,7 +16,8 @@ from gpunode.applied import OWNED, PATH, Applied, OwnFile, PresentFile, record_t
 from gpunode.settings import Settings
 from operations.failure import known, node_operation
 from operations.files import write_command
-from operations.own_files import is_executing, noted
+from operations.own_files import noted
+from operations.phase import is_executing
 
 _MODE = "644"
 

@@ -23,7 +23,7 @@ from gpunode.drain.cordon import Cordon
 from gpunode.drain.session import DrainError, Session
 from operations.control_plane import runner
 from operations.failure import OperationRefused, fail, known, node_operation
-from operations.once import is_executing
+from operations.phase import is_executing
 
 
 class _Run(BaseStateCallback):

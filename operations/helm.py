@@ -29,7 +29,8 @@ from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.proxy import ProxySettings
 from operations.control_plane import runner
 from operations.failure import OperationRefused, node_operation
-from operations.once import asked_once, is_executing, once_per_run
+from operations.once import asked_once, once_per_run
+from operations.phase import is_executing
 from operations.taking_part import relabelled
 
 # The chart that a release must be of to be taken away.

@@ -123,8 +123,8 @@ def _change(
     files, text = _files(), "\n".join(each.record for each in wanted)
     if lines_of(text) is None:
         raise OperationRefused(f"mig: a GPU gives a name that is none: {text[:200]!r}; nothing was changed")
+    keeps_all(files, dict(boot.files))
     if not ahead and _comes_back(boot, files, text):
-        keeps_all(files)
         host.noop(f"MIG: {len(wanted)} GPU(s) as asked")
         return
     said = "; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in ahead)
@@ -133,7 +133,6 @@ def _change(
     if takes and not may_reset:
         host.noop(f"reset pending: containers run, and disruption.allow is {allowed} ({said})")
         host.log(f"reset pending: {said}, but containers run and disruption.allow is {allowed}")
-        keeps_all(files, dict(boot.files))
         return
     keeps_all(files)
     target = target_digest(*(each.goal for each in wanted), *asked.stop_units, allowed)

@@ -26,7 +26,7 @@ from gpunode.settings import Settings
 from operations.control_plane import runner
 from operations.device_plugin import told
 from operations.explained import ExplainedCommand
-from operations.once import is_executing
+from operations.phase import is_executing
 from operations.taking_part import is_taking_part, labels_changed, mig_at_work
 from operations.transaction import ENDED
 

@@ -152,9 +152,9 @@ def daemons(
     if wanted and (reason := without_room(asked, {gpu.index: gpu.memory_mib for gpu in gpus})):
         raise OperationRefused(f"mps: {reason}; nothing was changed")
     texts = _files(wanted, asked, state.program or "")
+    keeps_all(texts, _there(state))
     work = _work(wanted, asked, state, texts, gpus)
     if work.is_none:
-        keeps_all(texts)
         host.noop(f"MPS: {', '.join(daemon.unit for daemon in wanted)} as asked" if wanted else "no MPS of gpunode's")
         return
     felt = [each for each in state.daemons if each.unit in (*work.restart, *work.gone) and each.clients != 0]
@@ -162,7 +162,6 @@ def daemons(
         counts = ", ".join(f"{'?' if each.clients is None else each.clients} of {each.unit}" for each in felt)
         host.noop(f"restart pending: MPS clients run ({counts}) and disruption.allow is nothing")
         host.log("restart pending: the MPS daemon is to change, but disruption.allow is nothing")
-        keeps_all(texts, _there(state))
         return
     keeps_all(texts)
     for path in work.removed:

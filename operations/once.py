@@ -20,6 +20,7 @@ from pyinfra.context import ctx_host
 from gpunode.snapshot import Announced
 from operations.announcement import is_announcing
 from operations.failure import OperationRefused
+from operations.phase import is_executing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,11 +42,6 @@ class Task:
 
 
 _tasks: WeakKeyDictionary[State, dict[tuple[bool, str], Task]] = WeakKeyDictionary()
-
-
-def is_executing() -> bool:
-    """Say whether the run's operations are carried out; else they are prepared."""
-    return host.state is not None and bool(host.state.is_executing)
 
 
 def _task(name: str) -> tuple[Task, bool]:

@@ -10,6 +10,7 @@ from pyinfra.api import Host
 from pyinfra.context import ctx_host
 
 from gpunode.applied import OwnFile
+from operations.phase import is_executing
 
 # Preparation and execution apart: what a step before it brings may decide on a file's text.
 _noted: WeakKeyDictionary[Host, dict[bool, dict[str, OwnFile | None]]] = WeakKeyDictionary()
@@ -30,8 +31,8 @@ def keeps(path: str, text: str | None, mode: str | None = None) -> None:
 def keeps_all(texts: Mapping[str, str], there: Mapping[str, str] | None = None) -> None:
     """Note that this run keeps these files at these texts.
 
-    + there: path -> SHA-256 (hex) as the node has it, where the run has to wait before it may write: what is another
-      one there stays so for the time being, and is noted as nothing
+    + there: path -> SHA-256 (hex) as the node has it, before it is known whether the run may write: what is another one
+      there may have to stay so for the time being, and is not noted
     """
     for path, text in texts.items():
         if there is None or there.get(path) == hashlib.sha256(text.encode()).hexdigest():
@@ -48,9 +49,3 @@ def noted() -> Mapping[str, OwnFile | None] | None:
     """Return path -> file of what was noted on the host in this phase, None where this run keeps none there."""
     current = ctx_host.get()
     return None if current is None else _noted.get(current, {}).get(is_executing())
-
-
-def is_executing() -> bool:
-    """Say whether the operations are carried out now, not only prepared."""
-    current = ctx_host.get()
-    return current is not None and current.state is not None and bool(current.state.is_executing)

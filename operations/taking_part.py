@@ -21,7 +21,7 @@ from gpunode.device_plugin.rollout import node_name
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from operations.control_plane import runner
-from operations.once import is_executing
+from operations.phase import is_executing
 
 
 @dataclass

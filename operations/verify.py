@@ -12,7 +12,8 @@ from gpunode.findings import FindingClass
 from gpunode.settings import Settings
 from gpunode.verify import judge
 from operations.failure import fail, known, node_operation
-from operations.own_files import is_executing, kept
+from operations.own_files import kept
+from operations.phase import is_executing
 
 _PENDING = (FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING)
 

@@ -36,7 +36,7 @@ from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from operations.control_plane import runner
 from operations.failure import OperationRefused, known, node_operation
-from operations.once import is_executing
+from operations.phase import is_executing
 
 # Seconds: between two readings of the cluster, and between two lines about what is waited for.
 _PAUSE, _PROGRESS = 2.0, 30.0

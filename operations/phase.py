@@ -1,0 +1,11 @@
+"""The two phases of a pyinfra run: operations are prepared for every host, and carried out then."""
+
+from __future__ import annotations
+
+from pyinfra.context import ctx_host
+
+
+def is_executing() -> bool:
+    """Say whether the run's operations are carried out; else they are prepared."""
+    current = ctx_host.get()
+    return current is not None and current.state is not None and bool(current.state.is_executing)
