@@ -27,11 +27,14 @@ RUN = (
     "-o -path /run/nvidia-mps/log "
     "-o -printf '%p %y %s %m %T@\\n' | LC_ALL=C sort"
 )
-# A login brings units and processes of its own, and takes them away.
+# What is enabled, and what runs since when. systemd forgets idle units that nothing refers to whenever it likes, and
+# units have unlike numbers of properties: so only what is not inactive, a unit a line. A login brings units and
+# processes of its own, and takes them away.
 SERVICES = (
-    "systemctl show -p Id,MainPID,ActiveState,UnitFileState,ExecMainStartTimestampMonotonic,NRestarts --all "
-    "'*.service' '*.socket' '*.timer' | grep -v '^$' | paste -d ' ' - - - - - - "
-    "| grep -vE 'user(-runtime-dir)?@|ssh@' | sort"
+    "systemctl list-unit-files --no-legend --no-pager --full; "
+    "systemctl show -p Id,MainPID,ActiveState,ExecMainStartTimestampMonotonic,NRestarts --all "
+    "'*.service' '*.socket' '*.timer' | awk -v RS= '{ gsub(/\\n/, \" \"); print }' "
+    "| grep -v 'ActiveState=inactive' | grep -vE 'user(-runtime-dir)?@|ssh@' | sort"
 )
 PROCESSES = "ps -e -o pid,lstart,args --no-headers | grep -vE 'sshd|ps -e|grep -|sd-pam|systemd --user|sh -c|bash -c'"
 MODULES = "cat /proc/modules 2>/dev/null; sysctl -a 2>/dev/null | grep -E '^net[.](ipv4.ip_forward|bridge)'"
