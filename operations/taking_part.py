@@ -96,16 +96,21 @@ def is_taking_part() -> bool:
     return ctx_host.get() in _parts
 
 
+def _part() -> _Part | None:
+    """Return the host's part in a run that is carried out; None where it has none."""
+    return _parts.get(ctx_host.get()) if is_executing() else None
+
+
 def labelled() -> None:
     """Note that the host's labels have been brought about."""
-    if is_executing() and is_taking_part():
-        _parts[ctx_host.get()].labelled = True
+    if (part := _part()) is not None:
+        part.labelled = True
 
 
 def labels_changed() -> None:
     """Note that a step of the run has changed the host's labels."""
-    if is_taking_part() and is_executing():
-        _parts[ctx_host.get()].changed = True
+    if (part := _part()) is not None:
+        part.changed = True
 
 
 def are_labels_changed() -> bool:
@@ -115,8 +120,8 @@ def are_labels_changed() -> bool:
 
 def mig_at_work(begun: bool) -> None:
     """Note that a change of the host's MIG layout has begun, or that it has reported its end."""
-    if is_taking_part() and is_executing():
-        _parts[ctx_host.get()].at_work = begun
+    if (part := _part()) is not None:
+        part.at_work = begun
 
 
 def relabelled(everyone: Mapping[str, Settings]) -> frozenset[str]:

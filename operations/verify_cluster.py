@@ -20,11 +20,10 @@ from facts.gpu import Gpus as GpusFact
 from facts.mig import Mig as MigFact
 from gpunode.device_plugin import vector_add
 from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.mig_state import mig_state, offered
-from gpunode.device_plugin.promise import promised, promised_memory
+from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.rollout import BY_CHART, node_name
 from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class
-from gpunode.device_plugin.verdict import comes_by_itself, judge_extender, judge_node, own_daemon_set
+from gpunode.device_plugin.verdict import comes_by_itself, judge_extender, judge_node, own_daemon_set, promise_of
 from gpunode.device_plugin.view import View
 from gpunode.findings import Finding, FindingClass
 from gpunode.gpu import Gpus
@@ -188,12 +187,8 @@ class _Node:
 
         The pod is removed, and whatever of the kind a run that was cut off left on the node.
         """
-        if self.is_shared:
-            wanted = promised_memory(self.by_smi, "MiB") if self.by_smi else None
-            resource = GPU_MEMORY if wanted else None
-        else:
-            there = offered(self.mig, self.settings.sharing.mig_strategy)
-            resource = min(promised(self.settings.sharing, *there), default=None) if there else None
+        wanted, _ = promise_of(self.settings, self.mig, self.by_smi)
+        resource = None if not wanted else GPU_MEMORY if self.is_shared else min(wanted)
         if resource is None:
             return "; it has no GPU to add vectors on"
         name = f"gpunode-vector-add-{secrets.token_hex(4)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,13 +40,18 @@ class Rollout:
         return {**self.release.to_json(), "runtime_class": self.runtime_class, "labels": self.labels}
 
 
-def nodes_of(hosts: Mapping[str, Settings]) -> dict[str, Settings]:
-    """Return the hosts that get their GPUs into the cluster by NVIDIA's chart."""
+def hosts_by(ways: Collection[str], hosts: Mapping[str, Settings]) -> dict[str, Settings]:
+    """Return the hosts that get their GPUs into the cluster in one of these ways."""
     return {
         host: settings
         for host, settings in hosts.items()
-        if settings.kubernetes.enabled and settings.device_plugin.way in BY_CHART
+        if settings.kubernetes.enabled and settings.device_plugin.way in ways
     }
+
+
+def nodes_of(hosts: Mapping[str, Settings]) -> dict[str, Settings]:
+    """Return the hosts that get their GPUs into the cluster by NVIDIA's chart."""
+    return hosts_by(BY_CHART, hosts)
 
 
 def node_name(host: str, settings: Settings) -> str:

@@ -45,7 +45,7 @@ def judge_node(
         _ready(node),
         *_labels(settings, node, state),
         *(_pods if settings.device_plugin.way in BY_CHART else _own_pods)(settings, node, view),
-        *_allocatable(node, *_promised(settings, mig, gpus)),
+        *_allocatable(node, *promise_of(settings, mig, gpus)),
     )
 
 
@@ -111,7 +111,7 @@ def _pod(name: str, namespace: str, node: ClusterNode, view: View) -> Finding:
     return compared(COMPONENT, Subject.POD.of(name), found, "ready", found == "ready", remedy, cause)
 
 
-def _promised(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[dict[str, int] | None, str]:
+def promise_of(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[dict[str, int] | None, str]:
     """Return what the node is to offer, None where nobody can say; and what nvidia-smi said."""
     if settings.device_plugin.way == "gpushare":
         status = "not asked" if gpus is None else gpus.status

@@ -8,7 +8,7 @@ from typing import Any
 from gpunode.device_plugin.labels import CONFIG, PRESENT, SERVED_BY, owned, wanted_labels
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.own_objects import SELECTED_BY
-from gpunode.device_plugin.rollout import Rollout, node_name, nodes_of
+from gpunode.device_plugin.rollout import BY_CHART, Rollout, hosts_by, node_name, nodes_of
 from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class, runtime_class
 from gpunode.device_plugin.static_manifest import static_manifest
 from gpunode.gpushare.configuration import Extender
@@ -22,20 +22,12 @@ WITH_OBJECTS = ("manifest", "gpushare")
 
 def nodes_by(way: str, hosts: Mapping[str, Settings]) -> dict[str, Settings]:
     """Return the hosts that get their GPUs into the cluster in one way."""
-    return {
-        host: settings
-        for host, settings in hosts.items()
-        if settings.kubernetes.enabled and settings.device_plugin.way == way
-    }
+    return hosts_by((way,), hosts)
 
 
 def members(hosts: Mapping[str, Settings]) -> dict[str, Settings]:
     """Return the hosts whose GPUs get into the cluster by gpunode, in whichever way."""
-    return {
-        host: settings
-        for host, settings in hosts.items()
-        if settings.kubernetes.enabled and settings.device_plugin.way != "none"
-    }
+    return hosts_by((*BY_CHART, *WITH_OBJECTS), hosts)
 
 
 def wanted_objects(hosts: Mapping[str, Settings]) -> list[dict[str, Any]]:

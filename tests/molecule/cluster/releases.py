@@ -26,6 +26,12 @@ CONFIG_MAP = f"{NAME}-nvidia-device-plugin-configs"
 SHORT = 15
 
 
+def by(kubeconfig: Path, programs: Path, timeout: int, **more: Any) -> dict[str, object]:
+    """Return settings `kubernetes`: the cluster told by the helm and kubectl in a folder, from this machine."""
+    found = {"helm": str(programs / "helm"), "kubectl": str(programs / "kubectl")}
+    return {"enabled": True, "kubeconfig": str(kubeconfig), **found, "timeout": timeout, **more}
+
+
 @dataclass(frozen=True)
 class Kept:
     """Hold what the operation did: steps as it named them, what it refused or failed with, why it did nothing."""
@@ -53,13 +59,7 @@ class KeptRelease:
 
     def asked(self, timeout: int, plugin: dict[str, Any]) -> tuple[Rollout, Settings]:
         """Return what the cluster is to get: a plugin that waits for GPUs, which these nodes need not have yet."""
-        kubernetes = {
-            "enabled": True,
-            "kubeconfig": str(self.kubeconfig),
-            "helm": str(self.programs / "helm"),
-            "kubectl": str(self.programs / "kubectl"),
-            "timeout": timeout,
-        }
+        kubernetes = by(self.kubeconfig, self.programs, timeout)
         data = {"chart": str(CHART), "namespace": self.namespace, "fail_on_init_error": False, **plugin}
         found = check_hosts({"gpu-1": {"kubernetes": kubernetes, "device_plugin": data}})
         asked = rollout(found)

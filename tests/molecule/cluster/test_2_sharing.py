@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lab.kubernetes_programs import programs
-from tests.molecule.cluster.releases import CHART, NAME, KeptRelease
+from tests.molecule.cluster.releases import CHART, NAME, KeptRelease, by
 from tests.molecule.conftest import Run, command, converge, inventory_with
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
@@ -44,15 +44,8 @@ class Life:
         return KeptRelease(self.kubeconfig, programs(major), NAMESPACE)
 
     def inventory(self, major: int) -> str:
-        found = programs(major)
         both: dict[str, object] = {
-            "kubernetes": {
-                "enabled": True,
-                "kubeconfig": str(self.kubeconfig),
-                "helm": str(found / "helm"),
-                "kubectl": str(found / "kubectl"),
-                "timeout": 120,
-            },
+            "kubernetes": by(self.kubeconfig, programs(major), 120),
             "device_plugin": {"chart": str(CHART)},
         }
         return inventory_with(self.folder, {name: {**both, **own} for name, own in NODES.items()})

@@ -14,7 +14,7 @@ import pytest
 
 from lab import nodes as lab_nodes
 from lab.kubernetes_programs import programs
-from tests.molecule.cluster.releases import CHART, KeptRelease
+from tests.molecule.cluster.releases import CHART, KeptRelease, by
 from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
@@ -32,12 +32,8 @@ class Operated:
         self.names = [node.name for node in lab_nodes.nodes(LAB)]
 
     def inventory(self, way: str, **gpu_operator: Any) -> str:
-        found = programs(3)
         data: dict[str, object] = {
-            "kubernetes": {
-                "enabled": True, "kubeconfig": str(self.release.kubeconfig), "helm": str(found / "helm"),
-                "kubectl": str(found / "kubectl"), "timeout": 60,
-            },
+            "kubernetes": by(self.release.kubeconfig, programs(3), 60),
             # There is no node feature discovery in a lab, and the fixture's plugin takes every node without it.
             "device_plugin": {"way": way, "nfd": "present", "chart": str(CHART)},
             "gpu_operator": {"chart": str(OPERATOR), **gpu_operator},

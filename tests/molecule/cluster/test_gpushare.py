@@ -17,7 +17,7 @@ from lab import nodes as lab_nodes
 from lab.kubernetes_programs import programs
 from tests.molecule.cluster import control_plane_node
 from tests.molecule.cluster.control_plane_node import MANIFEST, TEXT, command_lines, manifest
-from tests.molecule.cluster.releases import CHART, KeptRelease
+from tests.molecule.cluster.releases import CHART, KeptRelease, by
 from tests.molecule.conftest import LAB, Run, command, inventory_with
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
@@ -60,12 +60,8 @@ class Ways:
         }
 
     def inventory(self, way: str, **gpushare: Any) -> str:
-        found = programs(3)
         data: dict[str, object] = {
-            "kubernetes": {
-                "enabled": True, "kubeconfig": str(self.cluster.kubeconfig), "helm": str(found / "helm"),
-                "kubectl": str(found / "kubectl"), "timeout": 45,
-            },
+            "kubernetes": by(self.cluster.kubeconfig, programs(3), 45),
             "device_plugin": {"way": way, "chart": str(CHART)},
             "gpushare": {"schedulers": [self.names[0]], **gpushare},
             # Whichever the tests before left there.

@@ -15,7 +15,7 @@ import pytest
 from gpunode.device_plugin.labels import MIG_CONFIG, MIG_STATE, OURS, PRESENT
 from lab import nodes as lab_nodes
 from lab.kubernetes_programs import programs
-from tests.molecule.cluster.releases import CHART
+from tests.molecule.cluster.releases import CHART, by
 from tests.molecule.cluster.test_2_sharing import NAMESPACE, Life
 from tests.molecule.conftest import LAB, Run, command, converge, inventory_with
 
@@ -33,12 +33,8 @@ class Labelled(Life):
     """Leave the node's MIG configuration to its label, and set that as a person does."""
 
     def inventory(self, major: int = 3) -> str:
-        found = programs(major)
         both: dict[str, object] = {
-            "kubernetes": {
-                "enabled": True, "kubeconfig": str(self.kubeconfig), "helm": str(found / "helm"),
-                "kubectl": str(found / "kubectl"), "timeout": 120, "drain": {"timeout": 60, "force": True},
-            },
+            "kubernetes": by(self.kubeconfig, programs(major), 120, drain={"timeout": 60, "force": True}),
             "device_plugin": {"chart": str(CHART)},
             # Whichever the tests before left there.
             "driver": {"source": "present"}, "cuda": {"enabled": False},
