@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +69,14 @@ class _Parts:
 
 def up(
     lab: str, count: int, gpu: str, gpus: int, report: Report = lambda line: None, *, renew: bool = False,
-    family: str = APT,
+    family: str = APT, root: Path | None = None,
 ) -> tuple[Node, ...]:  # fmt: skip
     """Bring `count` nodes with `gpus` GPUs of model `gpu` up, and return all nodes of the lab.
 
     Nodes that are up are kept; what is missing is started; `renew` makes nodes anew that have other GPUs or another
-    package manager (`family`) than asked or were made from an older image. Raises LabError for impossible demands, a
-    machine that lacks something, or a node that does not become ready.
+    package manager (`family`) than asked or were made from an older image. New nodes have the files under `root`, such
+    as `copies.root_of` returned, in place of the image's. Raises LabError for impossible demands, a machine that lacks
+    something, or a node that does not become ready.
     """
     lab = lab_name(lab)
     _check_demand(count, gpu, gpus)
@@ -90,13 +91,14 @@ def up(
         _check_hardware(lab, existing, count, (gpu, gpus, family), renew)
         make_room(max(count, len(existing)), report)
         parts = _parts(report, family)
+        from_which = parts if root is None else replace(parts, image=root)
         base = _network(lab)
         folder = lab_folder(lab)
         access.client_key(folder)
         for number in range(1, count + 1):
             node = _node(lab, f"gpu-{number}", base, number, gpu, gpus, family)
             if reason := _reason_to_make(node, existing.get(node.name), parts, renew):
-                _make(node, parts)
+                _make(node, from_which)
                 report(f"{node.name}: started at {node.address} with {gpus} × {gpu} SIMULATED ({reason})")
             elif _is_running(existing[node.name]):
                 report(f"{node.name}: is up already, kept{_age_note(existing[node.name], parts)}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab import access, nodes
+from lab import access, copies, nodes
 from lab.errors import LabError
 from lab.nodes import Node
 from lab.state import lab_folder, read_json
@@ -136,6 +136,23 @@ def test_a_node_made_anew_has_lost_its_files_but_is_the_same_host(node: Node) ->
     assert read_json(fresh.folder / "faults.json") == {}
     assert nodes.nodes(LAB) == (fresh,)
     nodes.recreate(fresh, gpus=2)
+
+
+def test_a_copy_has_a_node_s_files_and_an_identity_of_its_own(node: Node) -> None:
+    over_ssh(node, "echo done > /etc/done && systemctl mask tmp.mount")
+    try:
+        copy = nodes.up(OTHER, 1, "h100-80gb", 2, root=copies.root_of(node))[0]
+        asked = "cat /etc/done; systemctl is-enabled tmp.mount; systemctl is-system-running"
+        assert over_ssh(copy, asked).stdout == "done\nmasked\nrunning\n"
+        for identity in ("cat /etc/machine-id", "ssh-keyscan -t ed25519 127.0.0.1 2>/dev/null"):
+            mine, other = over_ssh(copy, identity).stdout, over_ssh(node, identity).stdout
+            assert mine and mine != other, identity
+        over_ssh(copy, "echo other > /etc/done")
+        assert over_ssh(node, "cat /etc/done").stdout == "done\n"
+    finally:
+        nodes.down(OTHER)
+    with pytest.raises(LabError, match=f"gpu-1 of lab {OTHER} is not up"):
+        copies.root_of(copy)
 
 
 def test_one_lab_taken_down_leaves_the_other_alone_and_twice_is_nothing(node: Node) -> None:
