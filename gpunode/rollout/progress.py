@@ -31,10 +31,14 @@ class Wave:
 
 @dataclass(frozen=True)
 class Stop:
-    """Hold why no further wave comes; `finished` where none is left to come."""
+    """Hold why no further wave comes.
+
+    finished: none is left to come. for_good: going on changes nothing, for the rollout began with it
+    """
 
     finished: bool
     reason: str | None = None
+    for_good: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,8 @@ def next_step(progress: Progress) -> Wave | Stop:
         return Stop(True)
     capacity = policy.max_unavailable - len(progress.away) - len(failed)
     if capacity <= 0:
-        return Stop(False, _no_room(progress))
+        # Who was away is what the rollout was begun with: the nodes are read again by another one alone.
+        return Stop(False, _no_room(progress), for_good=policy.max_unavailable <= len(progress.away))
     number = len(progress.waves) + 1
     canaries = tuple(name for name in policy.canaries if name in remaining)
     if canaries:

@@ -241,6 +241,15 @@ def test_only_a_rollout_of_this_inventory_that_is_not_at_its_end_can_be_gone_on_
         resumable(journal, "x.py", asked_by(journal), "1")
 
 
+def test_a_rollout_that_no_wave_can_come_of_is_not_gone_on_with_and_the_remedy_named(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    journal.append(rollout(3, most=1, away=1).begun)
+    assert not conduct(journal, Nodes().hands()).passed
+    with pytest.raises(JournalError, match=r"away-0 \(left out\).*Begin another one.*--max-unavailable"):
+        resumable(journal, "x.py", asked_by(journal), "1")
+    refuse_beside(journal)
+
+
 def test_another_rollout_is_not_begun_beside_one_that_was_broken_off(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     with pytest.raises(JournalError, match=r"begun 2026-01-02 00:00 UTC, was broken off: .*--resume.*--anew"):

@@ -99,6 +99,16 @@ def test_no_wave_comes_where_as_many_nodes_are_away_as_may_be_unavailable() -> N
     assert {len(wave.nodes) for wave in waves} == {1}
 
 
+def test_only_nodes_that_were_away_from_the_beginning_stop_a_rollout_for_good() -> None:
+    end = next_step(resumed(stopped(rollout(3, most=1, away=1))))
+    assert isinstance(end, Stop) and end.for_good
+    progress, _ = step(rollout(6, most=2, budget=3, away=1))
+    progress, _ = step(progress, "gpu-2")
+    end = next_step(progress)
+    assert isinstance(end, Stop) and not end.for_good
+    assert isinstance(next_step(resumed(stopped(progress))), Wave)
+
+
 def test_an_interrupted_wave_is_repeated_with_its_own_nodes() -> None:
     progress, _ = step(rollout(5, most=2))
     wave = next_step(progress)
