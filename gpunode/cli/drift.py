@@ -95,13 +95,20 @@ def write_reports(reports: tuple[NodeReport, ...], junit: Path | None, prometheu
     from gpunode.reports.junit import write_junit
     from gpunode.reports.prometheus import write_metrics
 
-    try:
-        if junit is not None:
+    if junit is not None:
+        with _written(junit):
             write_junit(reports, junit)
-        if prometheus is not None:
+    if prometheus is not None:
+        with _written(prometheus):
             write_metrics(reports, prometheus, time.time())
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        click.echo(f"{error.filename or junit or prometheus}: the report was not written: {error.strerror}", err=True)
+        click.echo(f"{path}: the report was not written: {error.strerror}", err=True)
         sys.exit(ExitCode.ERROR)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from gpunode.cli.drift import write_reports
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass, NodeReport
+from gpunode.reports import prometheus
 from gpunode.reports.document import document, schema
 from gpunode.reports.junit import write_junit
 from gpunode.reports.prometheus import metrics, write_metrics
@@ -160,3 +164,37 @@ def test_what_is_no_file_is_written_to_and_never_replaced(tmp_path: Path) -> Non
     finally:
         os.close(reader)
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_what_the_program_has_open_is_written_to_be_it_a_pipe_or_a_file(name: str, tmp_path: Path) -> None:
+    program = (
+        "import pathlib, sys\n"
+        "from gpunode.reports.whole_file import write_whole\n"
+        "print('before', flush=True)\n"
+        f"write_whole(pathlib.Path({name!r}), 'a report\\n')\n"
+        "print('after')\n"
+    )
+    piped = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (piped.stdout, piped.stderr) == ("before\na report\nafter\n", "")
+    with (tmp_path / "output").open("w") as output:
+        filed = subprocess.run([sys.executable, "-c", program], stdout=output, check=False)
+    assert filed.returncode == 0
+    assert (tmp_path / "output").read_text() == "before\na report\nafter\n"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["output"]
+
+
+def test_a_report_that_was_not_written_is_named_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written, full = tmp_path / "gpunode.xml", tmp_path / "gpunode.prom"
+
+    def no_space(reports: object, path: Path, now: float) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(prometheus, "write_metrics", no_space)
+    with pytest.raises(SystemExit) as ended:
+        write_reports(REPORTS, written, full)
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == f"{full}: the report was not written: No space left on device\n"
+    assert written.exists()
