@@ -48,13 +48,20 @@ class Job:
         (lab,) = (data for name, data in runpy.run_path(str(CHECKOUT / "inventories" / "lab.py"))["nodes"])
         settings = self.folder / "inventories" / "group_data" / "ci.py"
         settings.write_text(settings.read_text() + f"\nrepositories = {lab['repositories']!r}\n")
-        outputs = {"gpu_nodes": {"sensitive": False, "type": ["tuple"], "value": {node.name: node.address}}}
-        self._program("terraform", f"[ \"$1\" != output ] || cat <<'END'\n{json.dumps(outputs)}\nEND\n")
+        self.outputs = {"gpu_nodes": {"sensitive": False, "type": ["tuple"], "value": {node.name: node.address}}}
         self._program(
             "vagrant",
             f"[ \"$1\" != ssh-config ] || cat <<'END'\nHost {node.name}\n  HostName {node.address}\n  User root\n"
             f"  Port 22\n  UserKnownHostsFile /dev/null\n  StrictHostKeyChecking no\n  IdentityFile {KEY}\nEND\n",
         )
+
+    def use(self, action: str, options: dict[str, Any]) -> None:
+        """SIMULATED: bring what a step's action brings; a runner of GitHub's has no terraform of its own."""
+        if action.startswith("hashicorp/setup-terraform@"):
+            said = json.dumps(self.outputs)
+            if options.get("terraform_wrapper", True):
+                said = f"[command]/usr/bin/terraform\n{said}"
+            self._program("terraform", f"[ \"$1\" != output ] || cat <<'END'\n{said}\nEND\n")
 
     def _program(self, name: str, text: str) -> None:
         self.programs.mkdir(exist_ok=True)
@@ -108,7 +115,10 @@ def test_githubs_steps_wait_for_ssh_and_cloud_init_then_provision_and_verify(job
     assert started.returncode == 0, started.stderr
     gpu = _example("github-actions.yml")["gpu"]
     printed = ""
-    for one in (step for step in gpu["steps"] if "run" in step):
+    for one in gpu["steps"]:
+        if "uses" in one:
+            job.use(one["uses"], one.get("with", {}))
+            continue
         assert set(re.findall(r"\$\{\{(.*?)\}\}", str(one))) <= {" secrets.SSH_KEY "}
         secrets = {name: KEY.read_text().rstrip("\n") for name in one.get("env", {})}
         done = job.step(one["run"], {**gpu["env"], **secrets})
