@@ -101,7 +101,8 @@ def up(
                 _make(node, from_which)
                 report(f"{node.name}: started at {node.address} with {gpus} × {gpu} SIMULATED ({reason})")
             elif _is_running(existing[node.name]):
-                report(f"{node.name}: is up already, kept{_age_note(existing[node.name], parts)}")
+                note = _age_note(existing[node.name], parts) if root is None else ""
+                report(f"{node.name}: is up already, kept{note}")
             else:
                 podman("start", node.container)
                 report(f"{node.name}: was stopped, started again")
