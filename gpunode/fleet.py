@@ -41,7 +41,8 @@ class Answer(Generic[T]):
     """Hold one host's settings and what it answered; `reason` says why it was not reached, or not understood.
 
     `reading` is None where the host was not reached, and Unknown where its answer cannot be used. `refusal` is what the
-    cluster's label of it asks for and nobody can have (gpunode/labelled.py).
+    cluster's label of it asks for and nobody can have (gpunode/labelled.py). `lasting`: no later attempt reaches it,
+    for what is wrong is on this side.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Answer(Generic[T]):
     reading: T | Unknown | None
     reason: str | None
     refusal: Refusal | None = None
+    lasting: bool = False
 
 
 # Seconds within which a node answers everything that is asked of it. Each command of a probe ends sooner; this is for a
@@ -66,10 +68,13 @@ def unwatched(hosts: int, done: int) -> None:
 class _ConnectErrors(BaseStateCallback):
     def __init__(self, step: Callable[[], None]) -> None:
         self.reasons: dict[str, str] = {}
+        self.lasting: set[str] = set()
         self._step = step
 
     def host_connect_error(self, state: State, host: Host, error: Exception) -> None:  # type: ignore[override]
         self.reasons[host.name] = str(error)
+        if isinstance(error, hooks.Unconnectable):
+            self.lasting.add(host.name)
         self._step()
 
 
@@ -126,8 +131,13 @@ def read(
         rows = shards.read(inventory_path, fact, names, min(many, len(names)), seconds, step)
     else:
         rows = _rows(inventory, fact, names, seconds, step)
-    found = {name: (reading, reason) for name, reading, reason in rows}
-    return tuple(Answer(name, settings[name], *found[name]) for name in names)
+    found = {row[0]: row for row in rows}
+    return tuple(_answer(settings[name], found[name]) for name in names)
+
+
+def _answer(settings: Settings, row: shards.Row) -> Answer[Any]:
+    name, reading, reason, lasting = row
+    return Answer(name, settings, reading, reason, lasting=lasting)
 
 
 def read_here(
@@ -185,12 +195,12 @@ def connected(
 
 def _row(name: str, reading: Any, connect_errors: _ConnectErrors, fact_errors: _FactErrors) -> shards.Row:
     if isinstance(reading, _Silent):
-        return name, None, f"no answer within {reading.seconds:g} s"
+        return name, None, f"no answer within {reading.seconds:g} s", False
     if reading is None:
-        return name, None, connect_errors.reasons.get(name, "no connection")
+        return name, None, connect_errors.reasons.get(name, "no connection"), name in connect_errors.lasting
     if isinstance(reading, Unknown):
-        return name, reading, fact_errors.reason(name) or reading.reason
-    return name, reading, None
+        return name, reading, fact_errors.reason(name) or reading.reason, False
+    return name, reading, None, False
 
 
 @dataclass(frozen=True)

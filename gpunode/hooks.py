@@ -1,7 +1,8 @@
-"""Hooks into pyinfra 3.10, where it offers no place of its own; without them everything works the same, only slower.
+"""Hooks into pyinfra 3.10, where it offers no place of its own; without them what goes well goes the same, only slower.
 
 - `connect`: no Nagle delay on SSH connections (paramiko never sets TCP_NODELAY, which costs about 40 ms per command),
-  and a node that fell silent is noticed: a run would wait for its answer for ever.
+  and a node that fell silent is noticed: a run would wait for its answer for ever. A key file that cannot be used is
+  its host's failure to connect: pyinfra would print a traceback for each host, keep the reason, and end the run.
 - `settings`: settings are judged before the first connection; config.py cannot add an inventory callback.
 - `parallel`: as many hosts at once as there are, within the limit of open files.
 - `snapshot`: one reading of a node serves many operations, see gpunode.snapshot.
@@ -25,7 +26,7 @@ from weakref import WeakKeyDictionary
 from pyinfra.api import arguments
 from pyinfra.api import state as pyinfra_state
 from pyinfra.api.command import FunctionCommand
-from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
@@ -55,6 +56,10 @@ class SettingsRefused(PyinfraError):
     """Carry every mistake of every host in one message; pyinfra prints it without a traceback and exits 1."""
 
 
+class Unconnectable(ConnectError):
+    """Say why no attempt connects to a host, whatever becomes of it: what is wrong is on this side, a key file, say."""
+
+
 def install() -> None:
     """Install the hooks; a second call changes nothing."""
     logging.getLogger("paramiko").addHandler(_NOBODY)
@@ -63,6 +68,7 @@ def install() -> None:
         return
     _wrap(State, "init", _parallel, "_parallel")
     _wrap(SSHConnector, "connect", _without_delay)
+    _wrap(SSHConnector, "connect", _contained, "_contained")
     _wrap(Host, "run_shell_command", _snapshot)
     for owner, name in ((Host, "put_file"), (Host, "rsync"), (Host, "disconnect"), (FunctionCommand, "execute")):
         _wrap(owner, name, _changing)
@@ -103,6 +109,26 @@ def _without_delay(connect: Method) -> Method:
         return result
 
     return connect_without_delay
+
+
+def _contained(connect: Method) -> Method:
+    def connect_contained(self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return connect(self, *args, **kwargs)
+        except ConnectError as error:
+            # A socket's error names no file; that of a key that may not be read does.
+            cause = error.__context__
+            if isinstance(cause, OSError) and cause.filename is not None:
+                raise Unconnectable(str(error)) from error
+            raise
+        except PyinfraError as error:
+            raise Unconnectable(str(error)) from error
+        except ValueError as error:
+            # Of a key file that is no text, a certificate that is none, or a port that is no number.
+            used = f"ssh_key {self.data['ssh_key']}, ssh_port {self.data['ssh_port']}"
+            raise Unconnectable(f"Unusable connection data: {error} ({used})") from error
+
+    return connect_contained
 
 
 def _validated(init: Method) -> Method:

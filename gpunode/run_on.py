@@ -12,6 +12,7 @@ from typing import Any
 from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from paramiko import SSHException
 from pyinfra.api import Host, QuoteString, StringCommand
+from pyinfra.api.exceptions import PyinfraError
 
 from gpunode.helm.commands import Command
 from gpunode.helm.session import Output
@@ -44,8 +45,12 @@ def here(command: Command) -> Output:
 
 def over_ssh(name: str, there: Host | None, command: Command) -> Output:
     """Run a command on a host of the inventory, which need not be the one whose operation asks."""
-    if there is None or not _connected(there):
+    if there is None:
         return Output(255, "", f"Error: {name} (kubernetes.run_on) is not connected")
+    try:
+        _connect(there)
+    except PyinfraError as error:
+        return Output(255, "", f"Error: {name} (kubernetes.run_on) is not connected: {error}")
     unset = (QuoteString(f"--unset={each}") for each in command.unset)
     environment = (QuoteString(f"{each}={value}") for each, value in command.environment.items())
     words = (QuoteString(word) for word in command.words)
@@ -66,10 +71,8 @@ def _turn(command: Command) -> Any:
     return _WAITS if command.seconds > _LONG_SECONDS else _QUESTIONS
 
 
-def _connected(there: Host) -> bool:
-    """Say whether a host can be asked; one that `--limit` leaves out of the run is connected to now."""
+def _connect(there: Host) -> None:
+    """Connect to a host that `--limit` leaves out of the run, or that was not reached before; raise PyinfraError."""
     with _CONNECTING:
         if not there.connected:
-            # What is wrong is told by pyinfra.
-            there.connect(reason="for the cluster")
-        return bool(there.connected)
+            there.connect(reason="for the cluster", raise_exceptions=True)

@@ -19,8 +19,8 @@ from typing import Any
 
 # Below this many hosts for each, another process costs more than it saves: it takes a second to start.
 HOSTS_EACH = 32
-# (host, reading or None, reason or None)
-Row = tuple[str, Any, str | None]
+# (host, reading or None, reason or None, whether it stays so, see gpunode.fleet.Answer)
+Row = tuple[str, Any, str | None, bool]
 
 
 def count(hosts: int, processors: int) -> int:
@@ -83,7 +83,7 @@ def _shard(
         status = child.returncode
         how = f"signal {-status}" if status < 0 else f"exit {status}"
         why = f"the process that was reading it ended ({how}){': ' + error[-1] if error else ''}"
-        return [(name, None, why) for name in names]
+        return [(name, None, why, False) for name in names]
     finally:
         if child.poll() is None:
             child.kill()

@@ -13,6 +13,11 @@ from gpunode.reading import Reading, Unknown
 # What `cloud-init status` calls the time before its end; `not run` is what it says before its first stage.
 _UNDER_WAY = ("running", "not started", "not run", "silent")
 _STARTING = ("initializing", "starting")
+_KEY = (
+    "give GPUNODE_CI_KEY, or the machine's ssh_key, the path of a private key that can be read; one that is encrypted "
+    "needs ssh_key_password"
+)
+_CLOUD_INIT = "look at /var/log/cloud-init-output.log on the machine"
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,17 @@ class Readiness(Reading):
     cloud_init: str | None
     told: tuple[str, ...] = ()
     system: str | None = None
+
+
+@dataclass(frozen=True)
+class Unconnectable:
+    """Hold why no attempt connects to a machine, however long one waits: what is wrong is on this side."""
+
+    why: str
+
+
+# What a machine said, or a text: why it was not reached.
+Answer = Readiness | Unknown | Unconnectable | str
 
 
 class Stage(StrEnum):
@@ -34,10 +50,11 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Hold how far a machine is, and why."""
+    """Hold how far a machine is, and why; `remedy` is for what no waiting mends."""
 
     stage: Stage
     why: str
+    remedy: str | None = None
 
 
 def parse_readiness(lines: list[str]) -> Readiness:
@@ -51,14 +68,16 @@ def parse_readiness(lines: list[str]) -> Readiness:
     return Readiness(status, told, values(lines).get("system"))
 
 
-def judged(answer: Readiness | Unknown | str) -> Outcome:
-    """Return how far a machine is; a text is why it was not reached."""
+def judged(answer: Answer) -> Outcome:
+    """Return how far a machine is."""
+    if isinstance(answer, Unconnectable):
+        return Outcome(Stage.FAILED, f"no connection can be made: {answer.why}", _KEY)
     if isinstance(answer, str):
         return Outcome(Stage.WAITING, f"no connection: {answer}")
     if isinstance(answer, Unknown):
         return Outcome(Stage.WAITING, f"no answer: {answer.reason}")
     if answer.cloud_init == "error":
-        return Outcome(Stage.FAILED, "cloud-init failed: " + "; ".join(answer.told))
+        return Outcome(Stage.FAILED, "cloud-init failed: " + "; ".join(answer.told), _CLOUD_INIT)
     if answer.cloud_init in _UNDER_WAY:
         return Outcome(Stage.WAITING, f"cloud-init is {answer.cloud_init}")
     if answer.system in _STARTING:
@@ -67,7 +86,7 @@ def judged(answer: Readiness | Unknown | str) -> Outcome:
 
 
 def awaited(
-    read: Callable[[], Mapping[str, Readiness | Unknown | str]],
+    read: Callable[[], Mapping[str, Answer]],
     seconds: float,
     tell: Callable[[str, Outcome], None],
     *,

@@ -14,7 +14,7 @@ from gpunode.cli.errors import told
 from gpunode.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
 
 if TYPE_CHECKING:
-    from gpunode.ci.readiness import Outcome
+    from gpunode.ci.readiness import Outcome, Readiness
 
 _DEPLOY = Path("deploys/gpu_node.py")
 
@@ -61,17 +61,18 @@ def _came_up(inventory: Path, seconds: int) -> dict[str, Outcome]:
     from facts.readiness import Readiness as ReadinessFact
     from gpunode import fleet
     from gpunode.ci.machines import known_hosts_made
-    from gpunode.ci.readiness import Readiness, awaited
+    from gpunode.ci.readiness import Answer, Unconnectable, awaited
     from gpunode.inventory import host_data
-    from gpunode.reading import Unknown
 
     known_hosts_made(host_data(inventory).values())
 
-    def read() -> dict[str, Readiness | Unknown | str]:
-        return {
-            answer.name: str(answer.reason) if answer.reading is None else answer.reading
-            for answer in fleet.read(inventory, ReadinessFact)
-        }
+    def answered(answer: fleet.Answer[Readiness]) -> Answer:
+        if answer.reading is not None:
+            return answer.reading
+        return Unconnectable(str(answer.reason)) if answer.lasting else str(answer.reason)
+
+    def read() -> dict[str, Answer]:
+        return {answer.name: answered(answer) for answer in fleet.read(inventory, ReadinessFact)}
 
     return awaited(read, seconds, lambda name, outcome: click.echo(f"{name}: {outcome.stage}: {outcome.why}", err=True))
 
@@ -88,7 +89,7 @@ def _up(outcome: Outcome, seconds: int) -> Finding:
         return Finding("machine", FindingClass.OK, "came up", outcome.why, "ready")
     return Finding(
         "machine", FindingClass.UNREACHABLE, "came up", outcome.stage, f"ready in {seconds} s", outcome.why,
-        "look at the machine's console, or give it more time by --wait",
+        outcome.remedy or "look at the machine's console, or give it more time by --wait",
     )  # fmt: skip
 
 

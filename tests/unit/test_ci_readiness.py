@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpunode.ci.readiness import Outcome, Readiness, Stage, awaited, judged, parse_readiness
+from gpunode.ci.readiness import Answer, Outcome, Readiness, Stage, Unconnectable, awaited, judged, parse_readiness
 from gpunode.reading import Unknown
 
 pytestmark = pytest.mark.pure
@@ -41,24 +41,28 @@ def test_cloud_inits_status_is_read_and_its_absence_is_not_its_silence(printed: 
         (Readiness("error", ("status: error", "detail: no datasource"), "running"), Stage.FAILED, "no datasource"),
         (Unknown("truncated"), Stage.WAITING, "truncated"),
         ("Connection refused", Stage.WAITING, "Connection refused"),
+        (Unconnectable("No such private key file: /k"), Stage.FAILED, "No such private key file: /k"),
     ],
 )
-def test_a_machine_is_ready_waiting_or_failed(answer: Readiness | Unknown | str, stage: Stage, why: str) -> None:
+def test_a_machine_is_ready_waiting_or_failed_and_what_no_waiting_mends_has_a_remedy(
+    answer: Answer, stage: Stage, why: str
+) -> None:
     found = judged(answer)
     assert found.stage is stage
     assert why in found.why
+    assert bool(found.remedy) is (stage is Stage.FAILED)
 
 
 class Life:
     """Answer as machines do one after the other, and let time pass only by sleeping."""
 
-    def __init__(self, *answers: dict[str, Readiness | Unknown | str]) -> None:
-        self.answers: Iterator[dict[str, Readiness | Unknown | str]] = iter(answers)
-        self.last: dict[str, Readiness | Unknown | str] = {}
+    def __init__(self, *answers: dict[str, Answer]) -> None:
+        self.answers: Iterator[dict[str, Answer]] = iter(answers)
+        self.last: dict[str, Answer] = {}
         self.now, self.reads = 0.0, 0
         self.told: list[tuple[str, Stage]] = []
 
-    def read(self) -> dict[str, Readiness | Unknown | str]:
+    def read(self) -> dict[str, Answer]:
         self.reads += 1
         self.last = next(self.answers, self.last)
         return self.last

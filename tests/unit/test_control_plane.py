@@ -9,7 +9,7 @@ import gevent  # type: ignore[import-untyped]
 import pytest
 from paramiko import SSHException
 from pyinfra.api import QuoteString, StringCommand
-from pyinfra.api.exceptions import NoHostError
+from pyinfra.api.exceptions import ConnectError, NoHostError
 
 from gpunode.helm.commands import Command
 from gpunode.helm.session import Run
@@ -30,8 +30,10 @@ class _ControlPlane:
         self.breaks: Exception | None = None
         self.seen: list[tuple[StringCommand, dict[str, Any]]] = []
 
-    def connect(self, **_: Any) -> None:
+    def connect(self, *, raise_exceptions: bool = False, **_: Any) -> None:
         self.connected = self.answers
+        if raise_exceptions and not self.answers:
+            raise ConnectError("Could not connect (refused)")
 
     def run_shell_command(self, command: StringCommand, **arguments: Any) -> tuple[bool, Any]:
         self.seen.append((command, arguments))
@@ -103,11 +105,15 @@ def test_a_control_plane_host_that_limit_leaves_out_is_connected_to(host: Host) 
 
 
 @pytest.mark.parametrize(
-    "there", [None, _ControlPlane(connected=False, answers=False)], ids=["not in the inventory", "unreachable"]
+    ("there", "why"),
+    [(None, ""), (_ControlPlane(connected=False, answers=False), ": Could not connect (refused)")],
+    ids=["not in the inventory", "unreachable"],
 )
-def test_a_control_plane_host_that_is_not_connected_is_said_to_be_so(host: Host, there: _ControlPlane | None) -> None:
+def test_a_control_plane_host_that_is_not_connected_is_said_to_be_so_with_the_cause(
+    host: Host, there: _ControlPlane | None, why: str
+) -> None:
     output = _runner(host, "cp-1", there)(Command(("kubectl", "version"), {}, 7))
-    assert output.status != 0 and output.err == "Error: cp-1 (kubernetes.run_on) is not connected"
+    assert output.status != 0 and output.err == f"Error: cp-1 (kubernetes.run_on) is not connected{why}"
 
 
 def test_a_command_that_hangs_here_is_ended(host: Host) -> None:

@@ -6,7 +6,7 @@ import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 from pyinfra.api import Config, Inventory, State, StringCommand, arguments
 from pyinfra.api import util as pyinfra_util
 from pyinfra.api.command import FunctionCommand
+from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.context import ctx_host
@@ -144,6 +145,52 @@ def test_a_connection_through_a_jump_host_is_left_alone(monkeypatch: pytest.Monk
     monkeypatch.setattr(SSHConnector, "connect", lambda self: "connected")
     hooks.install()
     assert SSHConnector.connect(SimpleNamespace(client=client)) == "connected"  # type: ignore[arg-type]
+
+
+def _unreadable(_: Any) -> None:
+    # As pyinfra's connector does.
+    try:
+        raise PermissionError(13, "Permission denied", "/keys/ci")
+    except OSError as error:
+        raise ConnectError(f"Could not connect ({error})")  # noqa: B904
+
+
+def _refused(_: Any) -> None:
+    try:
+        raise ConnectionRefusedError(111, "Connection refused")
+    except OSError as error:
+        raise ConnectError(f"Could not connect ({error})")  # noqa: B904
+
+
+def _raising(error: Exception) -> Callable[[Any], None]:
+    def connect(_: Any) -> None:
+        raise error
+
+    return connect
+
+
+@pytest.mark.parametrize(
+    ("connect", "lasting", "said"),
+    [
+        (_raising(PyinfraError("No such private key file: /keys/ci")), True, "No such private key file: /keys/ci"),
+        (_raising(UnicodeDecodeError("utf-8", b"\x80", 0, 1, "invalid start byte")), True, "ssh_key /keys/ci"),
+        (_unreadable, True, "'/keys/ci'"),
+        (_refused, False, "Connection refused"),
+        (_raising(ConnectError("Authentication error")), False, "Authentication error"),
+    ],
+    ids=["absent", "no text", "unreadable", "refused", "not accepted"],
+)
+def test_what_stops_a_connection_is_that_hosts_alone_and_a_key_that_cannot_be_used_is_told_from_the_rest(
+    connect: Callable[[Any], None], lasting: bool, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SSHConnector, "connect", connect)
+    hooks.install()
+    connector: Any = SimpleNamespace(client=None, data={"ssh_key": "/keys/ci", "ssh_port": 22})
+    with pytest.raises(ConnectError) as raised:
+        SSHConnector.connect(connector)
+    assert isinstance(raised.value, hooks.Unconnectable) is lasting
+    # pyinfra tells its first argument.
+    assert said in raised.value.args[0]
 
 
 def test_a_connection_that_is_never_answered_prints_no_traceback() -> None:
