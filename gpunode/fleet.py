@@ -141,15 +141,18 @@ def _answer(settings: Settings, row: shards.Row) -> Answer[Any]:
 
 
 def read_here(
-    inventory_path: Path,
-    fact: type[NodeFact[Any]],
-    chosen: Callable[[list[str]], list[str]],
-    seconds: float,
-    step: Callable[[], None],
+    inventory_path: Path, fact: type[NodeFact[Any]], names: list[str], seconds: float, step: Callable[[], None]
 ) -> list[shards.Row]:
-    """Return a row for each of the chosen hosts of an inventory, read by this process."""
+    """Return a row for each of the named hosts, read by this process; a row says so where its inventory lacks one."""
     inventory = load_inventory(inventory_path)
-    return _rows(inventory, fact, chosen([host.name for host in inventory]), seconds, step)
+    hosts = {host.name for host in inventory}
+    there = [name for name in names if name in hosts]
+    rows = _rows(inventory, fact, there, seconds, step) if there else []
+    for name in names:
+        if name not in hosts:
+            rows.append((name, None, "the inventory had no such host when it was read once more", False))
+            step()
+    return rows
 
 
 def _rows(

@@ -1,13 +1,15 @@
 """Read a large inventory by several processes at once: one process keeps one processor busy, however many hosts it has.
 
-A child is `python -m gpunode.shards DESCRIPTOR INVENTORY FACT NUMBER COUNT SECONDS`. It reads every COUNTth host from
-NUMBER on, and writes pickles to the open file DESCRIPTOR: how many hosts it has just done with, and at last what they
-answered. Its standard output is the inventory's own, which may print what it likes.
+A child is `python -m gpunode.shards DESCRIPTOR INVENTORY FACT SECONDS`. It reads the hosts whose names its standard
+input has as a JSON list, for an inventory need not have the same order, nor the same hosts, in each process. It writes
+pickles to the open file DESCRIPTOR: how many hosts it has just done with, and at last what they answered. Its standard
+output is the inventory's own, which may print what it likes.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import pickle
 import subprocess
@@ -39,10 +41,7 @@ def read(
     """Return a row for each of `names`; a child that ends before its time leaves rows that say so."""
     import gevent  # type: ignore[import-untyped]
 
-    jobs = [
-        gevent.spawn(_shard, inventory, fact, of(names, number, shards), number, shards, seconds, step)
-        for number in range(shards)
-    ]
+    jobs = [gevent.spawn(_shard, inventory, fact, of(names, number, shards), seconds, step) for number in range(shards)]
     try:
         gevent.joinall(jobs, raise_error=True)
     finally:
@@ -50,20 +49,21 @@ def read(
     return [row for job in jobs for row in job.value]
 
 
-def _shard(
-    inventory: Path, fact: type[Any], names: list[str], number: int, shards: int, seconds: float,
-    step: Callable[[], None],
-) -> list[Row]:  # fmt: skip
+def _shard(inventory: Path, fact: type[Any], names: list[str], seconds: float, step: Callable[[], None]) -> list[Row]:
     from gevent.fileobject import FileObject  # type: ignore[import-untyped]
 
     readable, writable = os.pipe()
     # A file, for nobody reads it before the end: a pipe would be full after some sixty hosts that fail.
     complaints = tempfile.TemporaryFile()  # noqa: SIM115 (closed below, on every way out)
     told = f"{fact.__module__}:{fact.__qualname__}"
-    child = subprocess.Popen(
-        [sys.executable, "-m", __name__, str(writable), str(inventory), told, str(number), str(shards), str(seconds)],
-        pass_fds=(writable,), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaints,
-    )  # fmt: skip
+    # A file again: the names of a large inventory would wait in a pipe for a child that is still starting.
+    with tempfile.TemporaryFile() as asked:
+        asked.write(json.dumps(names).encode())
+        asked.seek(0)
+        child = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(writable), str(inventory), told, str(seconds)],
+            pass_fds=(writable,), stdin=asked, stdout=subprocess.DEVNULL, stderr=complaints,
+        )  # fmt: skip
     os.close(writable)
     done = 0
     try:
@@ -93,7 +93,9 @@ def _shard(
 
 def main(arguments: list[str]) -> int:
     """Be a child: read one shard, and write what its hosts answered."""
-    descriptor, inventory, told, number, shards, seconds = arguments
+    descriptor, inventory, told, seconds = arguments
+    # To its end, so that an inventory that reads its standard input finds none.
+    names = json.loads(sys.stdin.buffer.read())
     # Late: the parent has its own, and the child's first act is to have its sockets patched.
     from gpunode import fleet
 
@@ -105,10 +107,7 @@ def main(arguments: list[str]) -> int:
             pickle.dump(what, answers)
             answers.flush()
 
-        rows = fleet.read_here(
-            Path(inventory), fact, lambda names: of(names, int(number), int(shards)), float(seconds), lambda: said(1)
-        )
-        said(rows)
+        said(fleet.read_here(Path(inventory), fact, names, float(seconds), lambda: said(1)))
     return 0
 
 

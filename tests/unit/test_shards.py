@@ -19,11 +19,13 @@ pytestmark = pytest.mark.pure
 # Nothing listens on port 1 of this machine: every connection is refused at once.
 INVENTORY = """
 import os, sys
-{more}
 print("an inventory may print")
 gpu_nodes = [(f"gpu-{{number}}", {{"ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_connect_retries": 0}})
              for number in range(7)]
+{more}
 """
+NAMES = [f"gpu-{number}" for number in range(7)]
+IN_A_CHILD = 'if sys.argv[0].endswith("shards.py"): '
 
 
 def drift(folder: Path, processes: int, more: str = "") -> dict[str, Any]:
@@ -51,20 +53,45 @@ def test_each_host_is_in_one_shard_and_no_process_has_few(hosts: int, processors
 
 def test_several_processes_find_what_one_finds(tmp_path: Path) -> None:
     one = drift(tmp_path, 1)
-    assert list(one) == [f"gpu-{number}" for number in range(7)]
+    assert list(one) == NAMES
     assert {finding["class"] for finding in one.values()} == {"unreachable"}
     assert drift(tmp_path, 3) == one
 
 
 def test_a_process_that_ends_early_leaves_its_own_hosts_alone_unread(tmp_path: Path) -> None:
-    killed = 'if sys.argv[0].endswith("shards.py") and sys.argv[4] == "1": os.kill(os.getpid(), 9)'
-    found = drift(tmp_path, 3, killed)
+    first = f"""
+    try:
+        os.mkdir({str(tmp_path / "taken by the first")!r})
+        os.kill(os.getpid(), 9)
+    except FileExistsError:
+        pass
+"""
+    found = drift(tmp_path, 3, IN_A_CHILD + first)
     assert len(found) == 7
-    lost = {name for name, finding in found.items() if "reading it ended (signal 9)" in finding["cause"]}
-    assert lost == {"gpu-1", "gpu-4"}
+    lost = [name for name, finding in found.items() if "reading it ended (signal 9)" in finding["cause"]]
+    assert lost in [shards.of(NAMES, number, 3) for number in range(3)]
+    assert all("Unable to connect" in finding["cause"] for name, finding in found.items() if name not in lost), found
+
+
+def test_an_inventory_may_have_another_order_in_each_process(tmp_path: Path) -> None:
+    # As one that is made of a set has.
+    found = drift(tmp_path, 3, IN_A_CHILD + "gpu_nodes.append(gpu_nodes.pop(0))")
+    assert list(found) == NAMES
+    assert all("Unable to connect" in finding["cause"] for finding in found.values()), found
+
+
+def test_a_host_that_a_process_does_not_have_is_told_so_and_the_others_are_read(tmp_path: Path) -> None:
+    found = drift(tmp_path, 3, IN_A_CHILD + "del gpu_nodes[1:]")
+    assert "Unable to connect" in found.pop("gpu-0")["cause"]
+    assert list(found) == NAMES[1:]
+    assert all("no such host" in finding["cause"] for finding in found.values()), found
+
+
+def test_an_inventory_that_reads_its_standard_input_finds_nothing_there(tmp_path: Path) -> None:
+    found = drift(tmp_path, 2, IN_A_CHILD + "sys.stdin.read() and gpu_nodes.clear()")
+    assert all("Unable to connect" in finding["cause"] for finding in found.values()), found
 
 
 def test_a_process_that_complains_at_length_holds_nothing_up(tmp_path: Path) -> None:
     # More than a pipe holds: paramiko wrote a traceback for each host that failed.
-    loud = 'if sys.argv[0].endswith("shards.py"): sys.stderr.write("x" * 300_000)'
-    assert len(drift(tmp_path, 2, loud)) == 7
+    assert len(drift(tmp_path, 2, IN_A_CHILD + 'sys.stderr.write("x" * 300_000)')) == 7
