@@ -33,31 +33,29 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     not as asked afterwards, 3 on wrong settings.
     """
     # Imported here: pyinfra patches the process's sockets when it is imported.
-    from gpunode.ci.readiness import Stage
+    from gpunode.ci.judgement import came_up
     from gpunode.drift import inspect
 
     if not _DEPLOY.is_file():
         raise click.UsageError(f"there is no {_DEPLOY} here: run `gpunode ci` in the checkout of gpunode")
     with told():
-        outcomes = _came_up(inventory, seconds)
-    late = {name: outcome for name, outcome in outcomes.items() if outcome.stage is not Stage.READY}
+        up = came_up(_awaited(inventory, seconds), seconds)
+    late = {name: item for name, item in up.items() if item.finding_class is not FindingClass.OK}
     if late:
-        for name, outcome in late.items():
-            click.echo(f"{name}: did not come up in {seconds} s: {outcome.why}", err=True)
-        write_reports(tuple(NodeReport(name, (_up(one, seconds),)) for name, one in outcomes.items()), junit)
+        for name, item in late.items():
+            click.echo(f"{name}: {item.cause}. Remedy: {item.remedy}", err=True)
+        write_reports(tuple(NodeReport(name, (item,)) for name, item in up.items()), junit)
         sys.exit(ExitCode.ERROR)
     status = _provisioned(inventory)
     with told():
         reports = inspect(inventory)
     print_reports(reports, show_all=False)
-    reports = tuple(
-        NodeReport(one.name, (_up(outcomes[one.name], seconds), _run(status), *one.findings)) for one in reports
-    )
+    reports = tuple(NodeReport(one.name, (up[one.name], _run(status), *one.findings)) for one in reports)
     write_reports(reports, junit)
     sys.exit(ExitCode.ERROR if status else verdict(item for one in reports for item in one.findings))
 
 
-def _came_up(inventory: Path, seconds: int) -> dict[str, Outcome]:
+def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
     from facts.readiness import Readiness as ReadinessFact
     from gpunode import fleet
     from gpunode.ci.machines import known_hosts_made
@@ -82,15 +80,6 @@ def _provisioned(inventory: Path) -> int:
     program = Path(sys.executable).with_name("pyinfra")
     done = subprocess.run([program, "-y", str(inventory), str(_DEPLOY)], stdin=subprocess.DEVNULL, check=False)
     return done.returncode
-
-
-def _up(outcome: Outcome, seconds: int) -> Finding:
-    if outcome.stage == "ready":
-        return Finding("machine", FindingClass.OK, "came up", outcome.why, "ready")
-    return Finding(
-        "machine", FindingClass.UNREACHABLE, "came up", outcome.stage, f"ready in {seconds} s", outcome.why,
-        outcome.remedy or "look at the machine's console, or give it more time by --wait",
-    )  # fmt: skip
 
 
 def _run(status: int) -> Finding:

@@ -1,0 +1,108 @@
+"""What `gpunode ci` says of machines that did not come up: each its own truth, on the terminal and in JUnit.
+
+How the machines answer is SIMULATED.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpunode import fleet
+from gpunode.ci.judgement import came_up
+from gpunode.ci.readiness import Outcome, Readiness, Stage
+from gpunode.cli.ci import ci
+from gpunode.findings import FindingClass
+from gpunode.settings import Settings
+
+pytestmark = pytest.mark.pure
+
+CHECKOUT = Path(__file__).parents[2]
+READY = Readiness("done", ("status: done",), "running")
+BROKEN = Readiness("error", ("status: error", "detail: no datasource"), "running")
+
+
+def answer(name: str, said: Readiness | str, lasting: bool = False) -> fleet.Answer[Readiness]:
+    settings = Settings.model_validate({})
+    if isinstance(said, str):
+        return fleet.Answer(name, settings, None, said, lasting=lasting)
+    return fleet.Answer(name, settings, said, None)
+
+
+class Machines:
+    """Stand in for the machines of a job, and note how many seconds each look at them may take."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *answers: fleet.Answer[Readiness]) -> None:
+        self.inventory = folder / "ci.py"
+        self.inventory.write_text(f"machines = {[each.name for each in answers]!r}\n")
+        self.junit = folder / "ci.xml"
+        self.answers = answers
+        self.seconds: list[float] = []
+        monkeypatch.chdir(CHECKOUT)
+        monkeypatch.setattr(fleet, "read", self.read)
+
+    def read(self, *_: Any, seconds: float = fleet.ANSWER_SECONDS, **__: Any) -> tuple[fleet.Answer[Readiness], ...]:
+        self.seconds.append(seconds)
+        return self.answers
+
+    def ci(self, *options: str) -> Result:
+        return CliRunner().invoke(ci, [*options, "--junit", str(self.junit), str(self.inventory)])
+
+    def errors(self) -> dict[str | None, str]:
+        """Return machine -> what JUnit says is wrong with it."""
+        suites = ElementTree.parse(self.junit).getroot().iter("testsuite")
+        return {
+            suite.get("name"): f"{error.get('message')}\n{error.text}"
+            for suite in suites
+            for error in suite.iter("error")
+        }
+
+
+def test_a_machine_that_fails_early_is_told_as_failed_and_the_others_as_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = Machines(
+        tmp_path, monkeypatch, answer("booting", "refused"), answer("broken", BROKEN), answer("up", READY)
+    )
+    done = machines.ci("--wait", "600")
+    assert done.exit_code == 1 and len(machines.seconds) == 1
+    told, errors = done.stderr, machines.errors()
+    assert "600" not in told + str(errors) and "--wait" not in told + str(errors)
+    assert set(errors) == {"booting", "broken"}
+    for said in (told, errors["broken"]):
+        assert "no datasource" in said and "cloud-init-output.log" in said
+    for said in (told, errors["booting"]):
+        assert "not waited for: another machine failed (broken)" in said and "refused" in said
+    assert [line for line in told.splitlines() if line.startswith("up: ")] == ["up: ready: cloud-init: done"]
+
+
+def test_a_machine_that_is_late_is_told_how_long_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines(tmp_path, monkeypatch, answer("booting", "refused"), answer("up", READY))
+    done = machines.ci("--wait", "0")
+    assert done.exit_code == 1
+    assert set(machines.errors()) == {"booting"}
+    for said in (done.stderr, machines.errors()["booting"]):
+        assert "did not come up in 0 s: no connection: refused" in said and "--wait" in said
+
+
+def test_a_key_that_cannot_be_used_ends_the_waiting_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = Machines(tmp_path, monkeypatch, answer("gpu-1", "No such private key file: /k", lasting=True))
+    done = machines.ci("--wait", "600")
+    assert done.exit_code == 1 and len(machines.seconds) == 1
+    for said in (done.stderr, machines.errors()["gpu-1"]):
+        assert "No such private key file: /k" in said and "GPUNODE_CI_KEY" in said
+
+
+@pytest.mark.parametrize("stage", Stage)
+def test_each_stage_has_its_own_class_and_whatever_is_wrong_has_cause_and_remedy(stage: Stage) -> None:
+    remedy = "do this" if stage is Stage.FAILED else None
+    (item,) = came_up({"gpu-1": Outcome(stage, "because", remedy)}, 60).values()
+    classes = {Stage.READY: FindingClass.OK, Stage.FAILED: FindingClass.ERROR, Stage.WAITING: FindingClass.UNREACHABLE}
+    assert item.finding_class is classes[stage]
+    assert (item.cause is not None and item.remedy is not None) is (stage is not Stage.READY)
