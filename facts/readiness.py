@@ -6,13 +6,18 @@ from facts.base import NodeFact
 from gpunode.ci.readiness import Readiness as Reading
 from gpunode.ci.readiness import parse_readiness
 
+# Seconds that systemd and cloud-init are given, and what does not end then until it is killed.
+_SYSTEM, _CLOUD_INIT, _KILL = 10, 20, 2
+# Within which the probe is answered by any machine, with some for its shell and the way there.
+LONGEST = _SYSTEM + _CLOUD_INIT + 2 * _KILL + 5
+
 
 class Readiness(NodeFact[Reading]):
     """Read cloud-init's status and systemd's state."""
 
-    probe = r"""
-echo "system=$(timeout -k 2 10 systemctl is-system-running)"
+    probe = rf"""
+echo "system=$(timeout -k {_KILL} {_SYSTEM} systemctl is-system-running)"
 command -v cloud-init >/dev/null && echo cloud_init= &&
-  timeout -k 2 20 cloud-init status --long 2>&1 | sed 's/^/cloud_init=/'
+  timeout -k {_KILL} {_CLOUD_INIT} cloud-init status --long 2>&1 | sed 's/^/cloud_init=/'
 """
     parse = staticmethod(parse_readiness)

@@ -86,7 +86,7 @@ def judged(answer: Answer) -> Outcome:
 
 
 def awaited(
-    read: Callable[[], Mapping[str, Answer]],
+    read: Callable[[float], Mapping[str, Answer]],
     seconds: float,
     tell: Callable[[str, Outcome], None],
     *,
@@ -96,12 +96,13 @@ def awaited(
 ) -> dict[str, Outcome]:
     """Read all machines again and again, until none is waiting, one has failed, or `seconds` are over.
 
-    `tell` is given a machine and its outcome each time that it differs from the one before.
+    `read` is given the seconds that are left. `tell` is given a machine and its outcome each time that it differs from
+    the one before.
     """
     deadline = clock() + seconds
     known: dict[str, Outcome] = {}
     while True:
-        now = {name: judged(answer) for name, answer in read().items()}
+        now = {name: judged(answer) for name, answer in read(max(0, deadline - clock())).items()}
         for name, outcome in now.items():
             if known.get(name) != outcome:
                 tell(name, outcome)

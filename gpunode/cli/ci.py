@@ -22,7 +22,8 @@ _DEPLOY = Path("deploys/gpu_node.py")
 @click.command()
 @click.argument("inventory", type=click.Path(path_type=Path), default=Path("inventories/ci.py"))
 @click.option("--wait", "seconds", type=click.IntRange(0, 86400), default=600, show_default=True,
-              help="Seconds that the machines may take to come up.")  # fmt: skip
+              help="Seconds that the machines may take to come up. The last look at them is finished, which takes "
+              "up to a minute and a half more where one accepts a connection and falls silent.")  # fmt: skip
 @click.option("--junit", type=REPORT, callback=writable, help="Write a JUnit report to this file.")
 def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     """Wait for ssh and cloud-init on every machine of INVENTORY, provision them, and verify them.
@@ -56,6 +57,7 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
 
 
 def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
+    from facts.readiness import LONGEST
     from facts.readiness import Readiness as ReadinessFact
     from gpunode import fleet
     from gpunode.ci.machines import known_hosts_made
@@ -69,8 +71,10 @@ def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
             return answer.reading
         return Unconnectable(str(answer.reason)) if answer.lasting else str(answer.reason)
 
-    def read() -> dict[str, Answer]:
-        return {answer.name: answered(answer) for answer in fleet.read(inventory, ReadinessFact)}
+    def read(left: float) -> dict[str, Answer]:
+        # A look at a machine that is up must not fail for want of time.
+        limit = min(fleet.ANSWER_SECONDS, max(left, LONGEST))
+        return {answer.name: answered(answer) for answer in fleet.read(inventory, ReadinessFact, seconds=limit)}
 
     return awaited(read, seconds, lambda name, outcome: click.echo(f"{name}: {outcome.stage}: {outcome.why}", err=True))
 

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
+from facts.readiness import LONGEST
 from gpunode import fleet
 from gpunode.ci.judgement import came_up
 from gpunode.ci.readiness import Outcome, Readiness, Stage
@@ -97,6 +98,15 @@ def test_a_key_that_cannot_be_used_ends_the_waiting_with_what_to_do(
     assert done.exit_code == 1 and len(machines.seconds) == 1
     for said in (done.stderr, machines.errors()["gpu-1"]):
         assert "No such private key file: /k" in said and "GPUNODE_CI_KEY" in said
+
+
+@pytest.mark.parametrize(("wait", "seconds"), [(0, LONGEST), (60, 60), (600, fleet.ANSWER_SECONDS)])
+def test_a_machine_that_hangs_has_no_longer_than_is_left_and_as_long_as_it_takes_to_answer(
+    wait: int, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = Machines(tmp_path, monkeypatch, answer("gpu-1", "", lasting=True))
+    machines.ci("--wait", str(wait))
+    assert machines.seconds == [pytest.approx(seconds, abs=1)]
 
 
 @pytest.mark.parametrize("stage", Stage)

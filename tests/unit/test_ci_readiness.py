@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
+from facts.readiness import LONGEST
+from facts.readiness import Readiness as Probed
 from gpunode.ci.readiness import Answer, Outcome, Readiness, Stage, Unconnectable, awaited, judged, parse_readiness
 from gpunode.reading import Unknown
 
@@ -61,9 +64,11 @@ class Life:
         self.last: dict[str, Answer] = {}
         self.now, self.reads = 0.0, 0
         self.told: list[tuple[str, Stage]] = []
+        self.left: list[float] = []
 
-    def read(self) -> dict[str, Answer]:
+    def read(self, left: float) -> dict[str, Answer]:
         self.reads += 1
+        self.left.append(left)
         self.last = next(self.answers, self.last)
         return self.last
 
@@ -92,6 +97,18 @@ def test_one_waits_no_longer_than_asked() -> None:
     once = Life({"a": "refused"})
     assert once.awaited(0) == {"a": Stage.WAITING}
     assert once.reads == 1
+
+
+def test_each_look_at_the_machines_is_told_how_long_it_has() -> None:
+    life = Life({"a": "refused"})
+    life.awaited(10)
+    assert life.left == [10, 7, 4, 1]
+
+
+def test_the_probe_ends_within_the_time_that_it_is_given() -> None:
+    limits = re.findall(r"timeout -k (\d+) (\d+) ", Probed.probe)
+    assert len(limits) == 2
+    assert sum(int(kill) + int(end) for kill, end in limits) < LONGEST
 
 
 def test_a_machine_whose_cloud_init_failed_ends_the_waiting_for_all() -> None:
