@@ -1,7 +1,8 @@
 """Hooks into pyinfra 3.10, where it offers no place of its own; without them what goes well goes the same, only slower.
 
 - `connect`: no Nagle delay on SSH connections (paramiko never sets TCP_NODELAY, which costs about 40 ms per command),
-  and a node that fell silent is noticed: a run would wait for its answer for ever. A key file that cannot be used is
+  and a node that fell silent is noticed: a run would wait for its answer for ever. A key exchange that ran out of time
+  is tried once more: a hundred at once take longer than pyinfra waits for one. A key file that cannot be used is
   its host's failure to connect: pyinfra would print a traceback for each host, keep the reason, and end the run.
 - `settings`: settings are judged before the first connection; config.py cannot add an inventory callback.
 - `parallel`: as many hosts at once as there are, within the limit of open files.
@@ -46,6 +47,9 @@ _TCP_OPTIONS = {"TCP_NODELAY": 1, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_
 # paramiko tells of each connection that fails by a traceback, where nobody listens; pyinfra tells the reason.
 _NOBODY = logging.NullHandler()
 
+# What paramiko says where a key exchange did not end within pyinfra's CONNECT_TIMEOUT, or was broken off.
+_NOT_AGREED = "No existing session"
+
 Method = Callable[..., Any]
 
 _changes = Changes()
@@ -68,6 +72,7 @@ def install() -> None:
         return
     _wrap(State, "init", _parallel, "_parallel")
     _wrap(SSHConnector, "connect", _without_delay)
+    _wrap(SSHConnector, "connect", _patient, "_patient")
     _wrap(SSHConnector, "connect", _contained, "_contained")
     _wrap(Host, "run_shell_command", _snapshot)
     for owner, name in ((Host, "put_file"), (Host, "rsync"), (Host, "disconnect"), (FunctionCommand, "execute")):
@@ -109,6 +114,21 @@ def _without_delay(connect: Method) -> Method:
         return result
 
     return connect_without_delay
+
+
+def _patient(connect: Method) -> Method:
+    def connect_patiently(self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return connect(self, *args, **kwargs)
+        except ConnectError as error:
+            if _NOT_AGREED not in str(error):
+                raise
+            # Of many hosts at once, the last wait for processor time; by now most of the others are through.
+            if self.client is not None:
+                self.client.close()
+            return connect(self, *args, **kwargs)
+
+    return connect_patiently
 
 
 def _contained(connect: Method) -> Method:

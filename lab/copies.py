@@ -20,7 +20,7 @@ def root_of(node: Node) -> Path:
     """Return a folder with a copy of a running node's files, for `nodes.up(root=…)`; it goes with the lab.
 
     What is mounted into a node (the mirror, its hardware, /run, /proc) is left out. A node from it is one after a
-    reboot, with a machine-id and host keys of its own. Raises LabError if the node is down or the disk full.
+    reboot, with host keys of its own. Raises LabError if the node is down or the disk full.
     """
     found = inspect_containers(f"name=^{node.container}$")
     process = int(found[0]["State"].get("Pid") or 0) if found else 0

@@ -193,6 +193,34 @@ def test_what_stops_a_connection_is_that_hosts_alone_and_a_key_that_cannot_be_us
     assert said in raised.value.args[0]
 
 
+def test_a_key_exchange_that_ran_out_of_time_is_tried_once_more() -> None:
+    # By paramiko's and pyinfra's own words: a server that takes connections, and says nothing.
+    code = """
+import socket
+from threading import Thread
+from gpunode import hooks
+from pyinfra.api import Config, Inventory, State
+from pyinfra.api.connect import connect_all
+from pyinfra.api.exceptions import PyinfraError
+server = socket.create_server(("127.0.0.1", 0))
+taken = []
+def take():
+    while True:
+        taken.append(server.accept())
+Thread(target=take, daemon=True).start()
+data = {"ssh_port": server.getsockname()[1], "ssh_password": "x", "ssh_allow_agent": False,
+        "ssh_look_for_keys": False, "ssh_strict_host_key_checking": "no"}
+hooks.install()
+state = State(Inventory(([("127.0.0.1", data)], {})), Config(CONNECT_TIMEOUT=1))
+try:
+    connect_all(state)
+except PyinfraError:
+    print(len(taken))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout.strip(), done.returncode) == ("2", 0), done.stderr
+
+
 def test_a_connection_that_is_never_answered_prints_no_traceback() -> None:
     # A banner that does not come is what a node under load gives; paramiko's thread tells of it by its logger.
     code = (
