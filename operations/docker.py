@@ -9,7 +9,7 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from facts.docker import Docker
-from gpunode.docker.change import change
+from gpunode.docker.change import change, waits
 from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused
 from gpunode.docker.state import Docker as State
 from gpunode.drain.commands import Drain
@@ -71,8 +71,9 @@ def configuration(
             raise OperationRefused(_missing(state))
         yield StringCommand("true")  # a forecast: the package comes with an operation before this one
         return
+    asked = Daemon(default_runtime, systemd_cgroup, nvidia, cdi)
     try:
-        wanted = change(state, Daemon(default_runtime, systemd_cgroup, nvidia, cdi))
+        wanted = change(state, asked)
     except DaemonRefused as refusal:
         raise OperationRefused(f"{state.config_path}: {refusal}") from refusal
     if state.active and not state.answers:
@@ -83,7 +84,7 @@ def configuration(
     if wanted is None:
         host.noop(f"docker runs with default runtime {state.default_runtime}" if state.active else "its file is right")
         return
-    if wanted.act == "restart" and state.containers and not (restart_allowed or state.live_restore):
+    if waits(state, asked, restart_allowed):
         pending(f"{state.containers} containers run and disruption.allow is nothing", "docker's daemon.json changes")
         return
     host.log(_told(state, wanted.act))

@@ -62,6 +62,17 @@ def change(state: Docker, asked: Daemon) -> RuntimeChange | None:
     )
 
 
+def act(state: Docker, asked: Daemon) -> Act:
+    """Return what brings the daemon to what is asked."""
+    return _act(state, list(_differences(state, asked)))
+
+
+def waits(state: Docker, asked: Daemon, restart_allowed: bool) -> bool:
+    """Say whether the whole change waits: it takes a restart that containers would feel, and none is allowed."""
+    felt = state.containers > 0 and not state.live_restore
+    return felt and not restart_allowed and act(state, asked) == "restart"
+
+
 def _differences(state: Docker, asked: Daemon) -> Iterator[tuple[str, str | None, str]]:
     """Yield (key, what the daemon says, what is asked)."""
     said = effective(state)

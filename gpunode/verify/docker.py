@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from gpunode import versions
 from gpunode.disturbance import Disturbance
-from gpunode.docker.change import effective, wanted
+from gpunode.docker.change import act, effective, waits, wanted
 from gpunode.docker.editor import Daemon
+from gpunode.docker.state import Docker
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.settings import Settings
@@ -33,29 +34,31 @@ def docker(settings: Settings, node: Node) -> Iterator[Finding]:
     yield compared("docker", Subject.SERVICE, running, "running", there.active)
     yield compared("docker", Subject.STARTS_AT_BOOT, "yes" if there.enabled else "no", "yes", there.enabled)
     daemon = Daemon(asked.default_runtime, asked.systemd_cgroup, settings.toolkit.enabled, asked.cdi)
+    # One transaction brings all of it, and where one thing of it waits for a restart, so does the rest.
+    to_come = waits(there, daemon, settings.disruption.allow != "nothing")
+    disturbs = restart if act(there, daemon) == "restart" else Disturbance.nothing
+    for item in _answers(daemon, there, disturbs):
+        yield _pending(there, item) if to_come and item.finding_class is FindingClass.DRIFT else item
+
+
+def _answers(daemon: Daemon, there: Docker, disturbs: Disturbance) -> Iterator[Finding]:
+    """Compare what the daemon says of itself with what is asked of its file."""
     said = effective(there)
     for key, value in wanted(daemon).items():
-        disturbs = restart if key == "CgroupDriver" else Disturbance.nothing
-        item = compared("docker", _SUBJECTS[key], said[key], value, said[key] == value, disturbs=disturbs)
-        yield _pending(settings, node, item) if disturbs else item
-    if asked.cdi is not None and there.cdi is not None:
+        yield compared("docker", _SUBJECTS[key], said[key], value, said[key] == value, disturbs=disturbs)
+    if daemon.cdi is not None and there.cdi is not None:
         switch = {True: "on", False: "off"}
-        item = compared(
-            "docker", Subject.CDI, switch[there.cdi], switch[asked.cdi], there.cdi is asked.cdi, disturbs=restart
+        yield compared(
+            "docker", Subject.CDI, switch[there.cdi], switch[daemon.cdi], there.cdi is daemon.cdi, disturbs=disturbs
         )
-        yield _pending(settings, node, item)
 
 
 def _restart(node: Node) -> Disturbance:
     return Disturbance.restart if node.docker.active else Disturbance.nothing
 
 
-def _pending(settings: Settings, node: Node, item: Finding) -> Finding:
+def _pending(there: Docker, item: Finding) -> Finding:
     """Return what waits for a restart that the settings do not allow as pending: it was not forgotten."""
-    there = node.docker
-    waits = settings.disruption.allow == "nothing" and there.containers and not there.live_restore
-    if not waits or item.finding_class is not FindingClass.DRIFT:
-        return item
     return replace(
         item,
         finding_class=FindingClass.RESTART_PENDING,

@@ -10,14 +10,18 @@ from typing import Any
 import pytest
 
 from facts.docker import Docker as DockerFact
+from facts.node import Node as NodeFact
+from gpunode.disturbance import Disturbance
 from gpunode.docker.change import change
 from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused, render
 from gpunode.docker.state import Docker, parse_docker
-from gpunode.findings import FindingClass
+from gpunode.findings import FindingClass, NodeReport
 from gpunode.plan import plan
+from gpunode.rollout.choice import left_out
 from gpunode.settings import SettingsError, settings_from
 from gpunode.verify import judge
 from operations import docker
+from operations.verify import verified
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 
@@ -158,6 +162,59 @@ def test_verdict_and_plan_name_what_docker_lacks_and_what_that_disturbs(
     assert (bad.component, bad.what) == ("docker", what)
     (step,) = plan(SETTINGS, node).steps
     assert (step.component, step.disturbs.name) == ("docker", disturbs)
+
+
+QUIET = settings_from({
+    "driver": {"version": "580.95.05"}, "toolkit": {"version": "1.17.8"}, "docker": {"enabled": True, "cdi": False},
+    "disruption": {"allow": "nothing"},
+})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "differs",
+    [
+        {"cgroup_driver": "cgroupfs"},
+        {"cgroup_driver": "cgroupfs", "default_runtime": "runc", "runtimes": ()},
+        {"cdi": True, "default_runtime": "runc"},
+    ],
+)
+def test_all_that_comes_with_a_restart_that_waits_is_pending_to_verdict_plan_and_rollout_as_to_the_run(
+    differs: dict[str, Any], host: Host
+) -> None:
+    node = replace(GOOD, docker=replace(RIGHT, **differs, containers=2))
+    host.readings |= {DockerFact: node.docker, NodeFact: node}
+    assert commands(docker.configuration, host, **{**ASKED, "restart_allowed": False, "cdi": False}) == []
+    assert host.noops == ["restart pending: 2 containers run and disruption.allow is nothing"]
+    assert commands(verified, host, settings=QUIET) == [] and not host.refusals
+    findings = judge(QUIET, node)
+    bad = [item for item in findings if item.finding_class is not FindingClass.OK]
+    assert len(bad) == len(differs)
+    assert {(item.finding_class, item.disturbs) for item in bad} == {
+        (FindingClass.RESTART_PENDING, Disturbance.restart)
+    }
+    (step,) = plan(QUIET, node).steps
+    assert step.pending and step.disturbs is Disturbance.restart
+    left = left_out(NodeReport("gpu-1", findings), everyone=False, allowed=Disturbance.nothing)
+    assert left is not None and left.finding_class is FindingClass.RESTART_PENDING
+
+
+@pytest.mark.parametrize(
+    "differs",
+    [
+        # A reload is enough; live-restore keeps the containers; there are none.
+        {"default_runtime": "runc", "containers": 2},
+        {"default_runtime": "runc", "cgroup_driver": "cgroupfs", "containers": 2, "live_restore": True},
+        {"default_runtime": "runc", "cgroup_driver": "cgroupfs"},
+    ],
+)
+def test_what_no_container_of_docker_s_feels_is_drift_that_the_run_mends(differs: dict[str, Any], host: Host) -> None:
+    node = replace(GOOD, docker=replace(RIGHT, **differs))
+    host.readings[DockerFact] = node.docker
+    assert len(commands(docker.configuration, host, **{**ASKED, "restart_allowed": False, "cdi": False})) == 1
+    findings = judge(QUIET, node)
+    assert {item.finding_class for item in findings} == {FindingClass.OK, FindingClass.DRIFT}
+    assert not [step for step in plan(QUIET, node).steps if step.pending]
+    assert left_out(NodeReport("gpu-1", findings), everyone=False, allowed=Disturbance.nothing) is None
 
 
 @pytest.mark.parametrize(
