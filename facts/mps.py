@@ -5,10 +5,9 @@ from __future__ import annotations
 from facts.base import NodeFact
 from gpunode.mps import Mps as Reading
 from gpunode.mps import parse_mps
-from gpunode.mps.daemon import FOLDER
+from gpunode.mps.daemon import FOLDER, UNITS
 
 APPLY = "/usr/local/lib/gpunode/nvidia-mps-settings"
-UNITS = ("/etc/systemd/system/nvidia-mps.service", "/etc/systemd/system/nvidia-mps@.service")
 
 
 class Mps(NodeFact[Reading]):
@@ -58,12 +57,16 @@ for name in $names; do
     # By ctime: any mtime can be set.
     awk -v a="$(date -d "$started" +%s.%6N)" -v b="$(stat -c %.6Z "$fragment")" 'BEGIN {{exit !(b > a)}}' && stale=yes
   fi
+  exclusive=''
+  if ours "$fragment"; then
+    exclusive=no; ! grep -q '^ExecStartPre=.*EXCLUSIVE_PROCESS' "$fragment" || exclusive=yes
+  fi
   digest=''; [ ! -f "$settings" ] || digest=$(sha256sum < "$settings" | cut -d' ' -f1)
   failures=$(awk '/Starting control daemon/ {{n = 0; last = ""}}
     /[Ff]ail|[Ee]rror|exited with status [1-9]/ {{n++; last = $0; gsub(/\t/, " ", last)}}
     END {{print n + 0 "\t" last}}' "$log/control.log" 2>/dev/null)
-  printf 'daemon=%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$unit" "$(of ActiveState)" "$(of UnitFileState)" "$answers" \
-    "$stale" "$digest" "$servers" "$clients" "${{failures:-0$tab}}"
+  printf 'daemon=%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$unit" "$(of ActiveState)" "$(of UnitFileState)" \
+    "$answers" "$stale" "$exclusive" "$digest" "$servers" "$clients" "${{failures:-0$tab}}"
 done
 """
     parse = staticmethod(parse_mps)

@@ -16,6 +16,7 @@ from gpunode.driver_packages import driver_source, further_groups, on_system, pa
 from gpunode.findings import Finding, FindingClass
 from gpunode.mig import boot as mig_boot
 from gpunode.mig.target import TargetError, targets
+from gpunode.mps.change import felt_by_clients
 from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
 from gpunode.reading import Reading
@@ -120,10 +121,12 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
     ):
         found = bad.pop(component, {})
         for step in (*_own_files(found), *steps(settings, node, found), *_by_hand(settings, node, found)):
-            # What no container feels is done in any case, but for a boot: a first provisioning is exempt.
-            felt = step.disturbs > Disturbance.reset or _containers(node, component) > 0
+            # What no workload feels is done in any case, but for a boot: a first provisioning is exempt.
+            workloads = _workloads(settings, node, component)
+            felt = step.disturbs > Disturbance.reset or workloads > 0
             pending = (step.disturbs > allowed and felt) or step.pending
-            drains = settings.kubernetes.drains and step.disturbs > Disturbance.nothing and not pending
+            disturbs = step.disturbs > Disturbance.nothing and (workloads > 0 or component != "mps")
+            drains = settings.kubernetes.drains and disturbs and not pending
             yield replace(step, pending=pending, drains=drains)
 
 
@@ -344,7 +347,8 @@ def _mps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         elif name := Subject.MPS_SETTING.named(what):
             yield _step(f"tell the MPS daemon of {name} {item.wanted}", item)
         elif index := Subject.COMPUTE_MODE.named(what):
-            yield _step(f"set the compute mode of GPU {index}", item)
+            restart = ", which takes a restart of the MPS daemon" if item.disturbs else ""
+            yield _step(f"set the compute mode of GPU {index}{restart}", item)
         elif Subject.RUNNING_CONFIGURATION.named(what):
             yield _step("restart the MPS daemon", item)
         else:
@@ -376,8 +380,13 @@ def _mig(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         yield _step("bring the MIG layout back at every boot", item)
 
 
-def _containers(node: Node, component: str) -> int:
-    """Return how many containers would feel a restart: docker's own may be kept by live-restore."""
+def _workloads(settings: Settings, node: Node, component: str) -> int:
+    """Return how many containers would feel a restart: docker's own may be kept by live-restore.
+
+    Of MPS, how many daemons with clients are to be restarted or to go; a node is drained for those alone.
+    """
+    if component == "mps":
+        return len(felt_by_clients(settings.mps, len(node.pci.gpus), node.mps))
     if component == "mig":
         return node.containerd.shims + node.docker.containers
     if component == "docker":

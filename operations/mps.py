@@ -15,12 +15,13 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from facts.gpu import Gpus
-from facts.mps import APPLY, UNITS
+from facts.mps import APPLY
 from facts.mps import Mps as MpsFact
 from gpunode.drain.commands import Drain
 from gpunode.gpu import Gpu
-from gpunode.mps import Daemon, Mps, control_text
-from gpunode.mps.daemon import FOLDER, NODE
+from gpunode.mps import Daemon, Mps, MpsDaemon, control_text
+from gpunode.mps.change import counted, effect
+from gpunode.mps.daemon import FOLDER, NODE, UNITS
 from gpunode.mps.memory import without_room
 from gpunode.settings.mps import MpsSettings
 from operations.drain import emptied
@@ -108,7 +109,7 @@ true
 
 @dataclass(frozen=True)
 class _Work:
-    """Hold what is to be done: files to write (path -> text) and remove, and units by what they need."""
+    """Hold what is to be done: files to write (path -> text) and remove, units by what they need, who feels it."""
 
     written: Mapping[str, str]
     removed: Sequence[str]
@@ -116,6 +117,7 @@ class _Work:
     restart: Sequence[str]
     told: Sequence[str]
     modes: Sequence[int]
+    felt: Sequence[MpsDaemon]
 
     @property
     def is_none(self) -> bool:
@@ -157,10 +159,8 @@ def daemons(
     if work.is_none:
         host.noop(f"MPS: {', '.join(daemon.unit for daemon in wanted)} as asked" if wanted else "no MPS of gpunode's")
         return
-    felt = [each for each in state.daemons if each.unit in (*work.restart, *work.gone) and each.clients != 0]
-    if felt and not restart_allowed:
-        counts = ", ".join(f"{'?' if each.clients is None else each.clients} of {each.unit}" for each in felt)
-        host.noop(f"restart pending: MPS clients run ({counts}) and disruption.allow is nothing")
+    if work.felt and not restart_allowed:
+        host.noop(f"restart pending: MPS clients run ({counted(work.felt)}) and disruption.allow is nothing")
         host.log("restart pending: the MPS daemon is to change, but disruption.allow is nothing")
         return
     keeps_all(texts)
@@ -168,8 +168,8 @@ def daemons(
         keeps(path, None)
     target = target_digest(*(f"{path}\0{text}" for path, text in sorted(texts.items())), *work.gone)
     refuse_failed(_CHANGE, target)
-    if felt:
-        yield from emptied(drain, f"{', '.join(each.unit for each in felt)} is to be restarted or to go")
+    if work.felt:
+        yield from emptied(drain, f"{', '.join(each.unit for each in work.felt)} is to be restarted or to go")
     modes = {path: "755" if path == APPLY else "644" for path in work.written}
     yield transaction_command(
         _CHANGE, target,
@@ -206,25 +206,24 @@ def _work(
 ) -> _Work:
     there = _there(state)
     written = {path: text for path, text in texts.items() if there.get(path) != _digest(text)}
-    units = {daemon.unit for daemon in wanted}
-    restart, told = [], []
+    done = effect(wanted, state, other_unit=bool(set(UNITS) & set(written)))
+    told = []
     for daemon in wanted:
         found = state.daemon(daemon.unit)
-        if found is None or not (found.active and found.answers) or found.stale or set(UNITS) & set(written):
-            restart.append(daemon.unit)
-        elif daemon.settings_path in written or any(
+        if found is None or daemon.unit in done.restart:
+            continue
+        if daemon.settings_path in written or any(
             found.reads(item.question) != item.answer for item in daemon.controls
         ):
             told.append(daemon.unit)
         elif not found.enabled:
             # Enabled on the way; being told once more harms nobody.
             told.append(daemon.unit)
-    gone = [each.unit for each in state.daemons if each.unit not in units]
     removed = [path for path in there if path not in texts]
     shown = _shown(asked)
-    restarted = bool(restart) and asked.compute_mode == "exclusive-process"
+    restarted = bool(done.restart) and asked.compute_mode == "exclusive-process"
     modes = [gpu.index for gpu in gpus if wanted and not restarted and gpu.compute_mode != shown]
-    return _Work(written, removed, gone, restart, told, modes)
+    return _Work(written, removed, done.gone, done.restart, told, modes, done.felt)
 
 
 def _name(unit: str) -> str:

@@ -1,4 +1,4 @@
-"""The Multi-Process Service: which daemons there shall be and what they are told (`daemon`), and what is (`state`)."""
+"""The Multi-Process Service: which daemons shall be (`daemon`), what is (`state`), what a run does to it (`change`)."""
 
 from gpunode.mps.daemon import Control, Daemon, control_text, daemons
 from gpunode.mps.state import Mps, MpsDaemon, parse_mps

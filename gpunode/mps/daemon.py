@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from gpunode.settings.mps import MpsSettings
 
 FOLDER = "/etc/nvidia-mps"
+# Of the one daemon of a node, and of those of single GPUs.
+UNITS = ("/etc/systemd/system/nvidia-mps.service", "/etc/systemd/system/nvidia-mps@.service")
 NODE = "node"
 
 
@@ -37,6 +39,11 @@ class Daemon:
     def unit(self) -> str:
         """Return the name of its unit."""
         return "nvidia-mps.service" if self.name == NODE else f"nvidia-mps@{self.name}.service"
+
+    @property
+    def unit_path(self) -> str:
+        """Return where its unit stands on the node; those of single GPUs have one between them."""
+        return UNITS[self.name != NODE]
 
     @property
     def settings_path(self) -> str:

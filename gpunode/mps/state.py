@@ -21,7 +21,8 @@ class MpsDaemon(Reading):
     (question, answer) of its settings; `servers` and `clients` count its processes (clients: None where it runs and
     does not answer); `errors` counts what its log calls a failure since it was started, `last_error` is the last of
     them. `stale`: it runs since before its unit was written. `settings` is the digest (SHA-256) of the file that its
-    unit applies at a start; None where there is none.
+    unit applies at a start; None where there is none. `exclusive`: whether its unit sets the compute mode
+    EXCLUSIVE_PROCESS; None where there is no unit of gpunode's.
     """
 
     unit: str
@@ -35,6 +36,7 @@ class MpsDaemon(Reading):
     clients: int | None
     errors: int = 0
     last_error: str | None = None
+    exclusive: bool | None = None
 
     def reads(self, question: str) -> str | None:
         """Return what it answers to a question; None where it was not asked or does not answer."""
@@ -61,8 +63,8 @@ class Mps(Reading):
 def parse_mps(lines: list[str]) -> Mps:
     """Parse the probe of facts/mps.py: `file=PATH DIGEST`, `foreign=PATH`, and `daemon=` with cells divided by tabs.
 
-    The cells: unit, ActiveState, UnitFileState, answers (yes or no), stale (yes or no), digest, servers, clients,
-    errors, last error. Beside it stands `reading=UNIT\tQUESTION\tANSWER`.
+    The cells: unit, ActiveState, UnitFileState, answers (yes or no), stale (yes or no), exclusive (yes, no or
+    nothing), digest, servers, clients, errors, last error. Beside it stands `reading=UNIT\tQUESTION\tANSWER`.
     """
     found = values(lines)
     readings: dict[str, list[tuple[str, str]]] = {}
@@ -71,7 +73,7 @@ def parse_mps(lines: list[str]) -> Mps:
         readings.setdefault(unit, []).append((question, answer))
     every = []
     for line in repeated(lines, "daemon"):
-        unit, active, enabled, answers, stale, digest, servers, clients, errors, last = _cells(line, 10)
+        unit, active, enabled, answers, stale, exclusive, digest, servers, clients, errors, last = _cells(line, 11)
         every.append(
             MpsDaemon(
                 unit=unit,
@@ -85,6 +87,7 @@ def parse_mps(lines: list[str]) -> Mps:
                 clients=None if clients == "?" else _number(clients),
                 errors=_number(errors),
                 last_error=last or None,
+                exclusive=exclusive == "yes" if exclusive else None,
             )
         )
     program = found.get("program")

@@ -15,7 +15,7 @@ from gpunode.verify.cuda import cuda
 from gpunode.verify.docker import docker
 from gpunode.verify.driver import driver
 from gpunode.verify.mig import mig
-from gpunode.verify.mps import mps
+from gpunode.verify.mps import as_allowed, mps
 from gpunode.verify.next_boot import next_boot
 from gpunode.verify.no_driver import no_driver
 from gpunode.verify.own_files import own_files
@@ -46,7 +46,7 @@ def judge(settings: Settings, node: Node, kept: Mapping[str, OwnFile] | None = N
     if settings.docker.enabled:
         findings += docker(settings, node)
     findings += repositories(settings, node)
-    findings += own_files(asked, node, tuple(findings), kept)
+    findings += as_allowed(settings, node, own_files(asked, node, tuple(findings), kept))
     return tuple(findings)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.mps import Daemon, MpsDaemon, daemons
+from gpunode.mps.change import counted, felt_by_clients, other_mode
 from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.verify.comparison import RUN, compared
@@ -17,6 +19,29 @@ _MODES = {"exclusive-process": "Exclusive_Process", "default": "Default"}
 
 def mps(settings: Settings, node: Node) -> Iterator[Finding]:
     """Judge the daemons, their settings as they read them back, and the GPUs' compute mode."""
+    return as_allowed(settings, node, _as_asked(settings, node))
+
+
+def as_allowed(settings: Settings, node: Node, found: Iterable[Finding]) -> Iterator[Finding]:
+    """Return what is found of MPS as pending where the settings do not allow what its clients would feel.
+
+    A run is one transaction: while a restart waits it leaves all of MPS as it is, down to a percentage.
+    """
+    felt = felt_by_clients(settings.mps, len(node.pci.gpus), node.mps)
+    waits = bool(felt) and settings.disruption.allow == "nothing"
+    for item in found:
+        if waits and item.component == "mps" and item.finding_class is not FindingClass.OK:
+            item = replace(
+                item,
+                finding_class=FindingClass.RESTART_PENDING,
+                cause=f"MPS clients run ({counted(felt)}) and disruption.allow is nothing",
+                remedy="end its clients, or set disruption.allow = 'restart', and " + RUN,
+                disturbs=Disturbance.restart,
+            )
+        yield item
+
+
+def _as_asked(settings: Settings, node: Node) -> Iterator[Finding]:
     asked = settings.mps
     wanted = daemons(asked, range(len(node.pci.gpus))) if asked.enabled else ()
     for daemon in wanted:
@@ -24,16 +49,23 @@ def mps(settings: Settings, node: Node) -> Iterator[Finding]:
     for extra in node.mps.daemons:
         if extra.unit not in {daemon.unit for daemon in wanted}:
             yield compared("mps", Subject.SERVICE.of(extra.unit), "there", "none", False, disturbs=Disturbance.restart)
+    # The unit sets the mode, and brings it back at each start: another unit is a restart.
+    by_unit = other_mode(asked, wanted, node.mps)
+    disturbs = Disturbance.restart if by_unit else Disturbance.nothing
     for gpu in node.gpus.gpus if asked.enabled else ():
-        mode = _MODES[asked.compute_mode]
-        yield compared("mps", Subject.COMPUTE_MODE.of(str(gpu.index)), gpu.compute_mode, mode, gpu.compute_mode == mode)
+        mode, found = _MODES[asked.compute_mode], gpu.compute_mode
+        good = found == mode and not by_unit
+        found = f"{mode}, until the daemon starts again" if found == mode and by_unit else found
+        yield compared("mps", Subject.COMPUTE_MODE.of(str(gpu.index)), found, mode, good, disturbs=disturbs)
 
 
 def _daemon(daemon: Daemon, found: MpsDaemon | None) -> Iterator[Finding]:
     answers = found is not None and found.active and found.answers
     state = "none" if found is None else "answers" if answers else "does not answer" if found.active else "stopped"
     cause = f"its log: {found.last_error}" if found is not None and found.last_error else None
-    yield compared("mps", Subject.SERVICE.of(daemon.unit), state, "answers", answers, cause=cause)
+    # One that runs and does not answer may have clients.
+    disturbs = Disturbance.restart if found is not None and found.active else Disturbance.nothing
+    yield compared("mps", Subject.SERVICE.of(daemon.unit), state, "answers", answers, cause=cause, disturbs=disturbs)
     if found is None or not answers:
         return
     at_boot = "yes" if found.enabled else "no"

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from facts.gpu import Gpus as GpusFact
-from facts.mps import APPLY, UNITS
+from facts.mps import APPLY
 from facts.mps import Mps as MpsFact
 from facts.transaction import TransactionJournal
 from gpunode.findings import FindingClass
 from gpunode.gpu import Gpu, Gpus, MigMode
 from gpunode.mps import Daemon, Mps, MpsDaemon, control_text, daemons, parse_mps
+from gpunode.mps.daemon import FOLDER, UNITS
 from gpunode.mps.memory import mebibytes, without_room
 from gpunode.pci import PciGpu
 from gpunode.plan import plan
@@ -51,7 +52,8 @@ def asked(**more: Any) -> MpsSettings:
 
 def running(daemon: Daemon, **more: Any) -> MpsDaemon:
     readings = tuple((item.question, item.answer) for item in daemon.controls)
-    found = MpsDaemon(daemon.unit, True, True, True, False, _digest(control_text(daemon.controls)), readings, 0, 0)
+    digest = _digest(control_text(daemon.controls))
+    found = MpsDaemon(daemon.unit, True, True, True, False, digest, readings, 0, 0, exclusive=True)
     return replace(found, **more)
 
 
@@ -183,18 +185,19 @@ def test_the_probe_s_lines_become_daemons() -> None:
             "program=/usr/bin/nvidia-cuda-mps-control",
             "file=/etc/systemd/system/nvidia-mps.service abc",
             "reading=nvidia-mps.service\tget_default_active_thread_percentage\t50.0",
-            "daemon=nvidia-mps.service\tactive\tenabled\tyes\tno\tdef\t1\t3\t2\tServer 1 exited with status 1",
+            "daemon=nvidia-mps.service\tactive\tenabled\tyes\tno\tyes\tdef\t1\t3\t2\tServer 1 exited with status 1",
         ]
     )
     (daemon,) = found.daemons
     assert (daemon.clients, daemon.errors, daemon.stale, daemon.settings) == (3, 2, False, "def")
+    assert daemon.exclusive is True
     assert daemon.reads("get_default_active_thread_percentage") == "50.0"
     assert parse_mps([]) == Mps()
 
 
 @pytest.mark.pure
 @pytest.mark.parametrize(
-    "line", ["daemon=one", "daemon=" + "\t".join("abcdefghij"), "reading=x", "file=alone", "program=/x y"]
+    "line", ["daemon=one", "daemon=" + "\t".join("abcdefghijk"), "reading=x", "file=alone", "program=/x y"]
 )
 def test_other_lines_are_an_error(line: str) -> None:
     with pytest.raises(ParseError):
@@ -415,3 +418,34 @@ def test_what_is_left_of_mps_is_drift_where_it_is_not_asked_for() -> None:
     off = settings_from({"driver": {"version": "580.95.05"}})
     (item,) = judged(off, replace(GOOD, mps=settled(asked())))
     assert (item.finding_class, item.what, item.wanted) == (FindingClass.DRIFT, "service nvidia-mps.service", "none")
+
+
+# As far as the probe asks systemd: one unit that runs, and whose file is where the test put it.
+ONE_UNIT = """#!/bin/sh
+case "$1" in
+  list-units) echo "nvidia-mps.service loaded active running x";;
+  show) printf 'ActiveState=active\\nUnitFileState=enabled\\nFragmentPath=%s\\n' "$FRAGMENT";;
+esac
+"""
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    ("mode", "by", "exclusive"),
+    [("exclusive-process", "gpunode", True), ("default", "gpunode", False), ("exclusive-process", "hand", None)],
+)
+def test_the_probe_tells_which_compute_mode_the_unit_of_a_daemon_sets(
+    tmp_path: Path, mode: str, by: str, exclusive: bool | None
+) -> None:
+    (daemon,) = daemons(asked(compute_mode=mode), [0])
+    unit, settings = tmp_path / "nvidia-mps.service", tmp_path / "node.settings"
+    text = _files([daemon], asked(compute_mode=mode), PROGRAM)[daemon.unit_path]
+    unit.write_text(text.replace("gpunode", by, 1))
+    settings.write_text(control_text(daemon.controls))
+    (tmp_path / "systemctl").write_text(ONE_UNIT)
+    (tmp_path / "systemctl").chmod(0o755)
+    probe = MpsFact.probe.replace(str(Path(UNITS[0]).parent), str(tmp_path)).replace(FOLDER, str(tmp_path))
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "FRAGMENT": str(unit)}
+    done = subprocess.run(["sh", "-c", probe], env=environment, capture_output=True, text=True, check=False)
+    (found,) = parse_mps(done.stdout.splitlines()).daemons
+    assert (found.unit, found.exclusive, found.clients) == ("nvidia-mps.service", exclusive, None)
