@@ -285,6 +285,25 @@ BREAKS = [
         "",
         "test_drain.py::test_nothing_is_drained_for_a_change_that_takes_no_restart",
     ),
+    (
+        "gpunode/verify/docker.py",
+        "_pending(there, item) if to_come and",
+        '_pending(there, item) if to_come and item.what == "cgroup driver" and',
+        "test_docker_change.py::test_all_that_comes_with_a_restart_that_waits_is_pending_to_verdict_plan_and_rollout_as_to_"
+        "the_run",
+    ),
+    (
+        "gpunode/verify/mps.py",
+        "waits = bool(felt) and",
+        "waits = False and",
+        "test_mps_pending.py::test_what_waits_for_clients_is_pending_to_verdict_plan_and_rollout_as_to_the_run",
+    ),
+    (
+        "gpunode/verify/mps.py",
+        "Disturbance.restart if by_unit else Disturbance.nothing",
+        "Disturbance.nothing",
+        "test_mps_pending.py::test_a_compute_mode_costs_a_restart_where_the_unit_sets_another_one_and_nothing_where_it_strayed",
+    ),
 ]
 
 
