@@ -280,10 +280,10 @@ BREAKS = [
         "test_containerd_merged.py::test_a_key_that_goes_may_change_anything",
     ),
     (
-        "operations/runtime.py",
-        " if restarts else [command]",
-        "",
-        "test_drain.py::test_nothing_is_drained_for_a_change_that_takes_no_restart",
+        "operations/containerd.py",
+        "drain=drain if restarts else None",
+        "drain=drain",
+        "test_drain_operation.py::test_nothing_is_asked_of_the_cluster_for_a_change_that_takes_no_restart",
     ),
     (
         "gpunode/verify/docker.py",
