@@ -23,7 +23,7 @@ _DEPLOY = Path("deploys/gpu_node.py")
 @click.argument("inventory", type=click.Path(path_type=Path), default=Path("inventories/ci.py"))
 @click.option("--wait", "seconds", type=click.IntRange(0, 86400), default=600, show_default=True,
               help="Seconds that the machines may take to come up. The last look at them is finished, which takes "
-              "up to a minute and a half more where one accepts a connection and falls silent.")  # fmt: skip
+              "up to two minutes more where one accepts a connection and falls silent.")  # fmt: skip
 @click.option("--junit", type=REPORT, callback=writable, help="Write a JUnit report to this file.")
 def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     """Wait for ssh and cloud-init on every machine of INVENTORY, provision them, and verify them.
