@@ -22,7 +22,7 @@ from gpunode.drain.commands import Drain
 from gpunode.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
 from gpunode.mig.record import lines_of
 from gpunode.mig.state import Mig
-from gpunode.mig.target import Target, TargetError, targets
+from gpunode.mig.target import Target, TargetError, held_back, targets
 from gpunode.pci import PciGpu
 from gpunode.reboot import RECORD as REBOOTS
 from gpunode.settings import Settings
@@ -128,9 +128,9 @@ def _change(
         host.noop(f"MIG: {len(wanted)} GPU(s) as asked")
         return
     said = "; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in ahead)
-    takes = any(each.disturbs >= Disturbance.reset for each in ahead)
-    may_reset = Disturbance[allowed] >= Disturbance.reset or not _containers()
-    if takes and not may_reset:
+    # Nobody asks for them where it is all the same.
+    containers = 0 if Disturbance[allowed] >= Disturbance.reset else _containers()
+    if held_back(ahead, Disturbance[allowed], containers):
         host.noop(f"reset pending: containers run, and disruption.allow is {allowed} ({said})")
         host.log(f"reset pending: {said}, but containers run and disruption.allow is {allowed}")
         return
@@ -139,6 +139,7 @@ def _change(
     refuse_failed(TRANSACTION, target)
     if ahead:
         host.log(said)
+    takes = any(each.disturbs >= Disturbance.reset for each in ahead)
     if takes:
         yield from emptied(drain, f"the GPUs are to be divided anew: {said}")
     if ahead:
@@ -147,7 +148,7 @@ def _change(
         TRANSACTION, target,
         goal="\n".join(each.record for each in ahead),
         rest="\n".join(each.record for each in wanted if each not in ahead),
-        layout=text, stop_units=" ".join(asked.stop_units), reset="yes" if may_reset else "",
+        layout=text, stop_units=" ".join(asked.stop_units), reset="" if containers else "yes",
         boot="yes" if allowed == "reboot" else "", unit_path=UNIT, script_path=SCRIPT, record_path=RECORD,
         name_of_unit=NAME, unit_text=_encoded(files[UNIT]), script_text=_encoded(files[SCRIPT]),
         cdi=OWN_SPECIFICATION, mark=CDI_MARK,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.mig.boot import NAME
-from gpunode.mig.target import Target, TargetError, instance, targets
+from gpunode.mig.target import Target, TargetError, held_back, instance, targets
 from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.verify.comparison import RUN, compared
@@ -34,15 +34,16 @@ def mig(settings: Settings, node: Node) -> Iterator[Finding]:
         yield item
         return
     containers = node.containerd.shims + node.docker.containers
-    waiting = False
+    waits = held_back(every, Disturbance[settings.disruption.allow], containers)
+    for item in _as_asked(every, node):
+        yield _waiting(item, containers) if waits else item
+
+
+def _as_asked(every: tuple[Target, ...], node: Node) -> Iterator[Finding]:
     for target in every:
-        waits = target.disturbs > max(Disturbance[settings.disruption.allow], Disturbance.restart) and containers > 0
-        waiting = waiting or waits
-        for item in (_mode(target), _instances(target)):
-            yield _waiting(item, containers) if waits else item
-    # One transaction brings all of it.
-    for item in _next_boot(every, node):
-        yield _waiting(item, containers) if waiting else item
+        yield _mode(target)
+        yield _instances(target)
+    yield from _next_boot(every, node)
 
 
 def _mode(target: Target) -> Finding:
@@ -73,7 +74,7 @@ def _waiting(item: Finding, containers: int) -> Finding:
     return replace(
         item, finding_class=FindingClass.RESTART_PENDING,
         cause=f"{item.cause or 'instances or modes are to change'}, and {containers} containers run",
-        remedy="set disruption.allow to 'reset', or run when the node is drained",
+        remedy="set disruption.allow to 'reset', or run when the node is drained", disturbs=Disturbance.reset,
     )  # fmt: skip
 
 

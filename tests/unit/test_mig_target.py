@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpunode.disturbance import Disturbance
-from gpunode.findings import FindingClass
+from gpunode.findings import FindingClass, NodeReport
 from gpunode.mig.boot import NAME, MigBoot, parse_mig_boot
 from gpunode.mig.geometry import product_geometry
 from gpunode.mig.record import lines_of
@@ -19,6 +19,7 @@ from gpunode.node import Node
 from gpunode.pci import PciGpu, PciGpus
 from gpunode.plan import Step, plan
 from gpunode.reading import ParseError
+from gpunode.rollout.choice import left_out
 from gpunode.settings import settings_from
 from gpunode.verify.mig import mig as judged
 from tests.unit.test_verify import GOOD
@@ -35,6 +36,8 @@ mig-configs:
     - {devices: [0], mig-enabled: true, mig-devices: {3g.40gb: 1, 2g.20gb: 2}}
   pair:
     - {devices: [0], mig-enabled: true, mig-devices: {3g.40gb: 1, 2g.20gb: 1}}
+  both:
+    - {devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1, 2g.20gb: 1}}
   unverified:
     - {devices: all, mig-enabled: true, mig-devices: {2g.48gb: 1, 1g.24gb: 2}}
 """
@@ -173,7 +176,7 @@ RECORD = "GPU-0 on 3g.40gb:4=3 2g.20gb:2=2 1g.10gb:0=1 1g.10gb:1=1"
 
 
 def verdicts(file: str, node: Node, **more: Any) -> dict[str, FindingClass]:
-    settings = settings_from({"mig": {"config": "mixed", "file": file}, **more})
+    settings = settings_from({"mig": {"config": "mixed", "file": file}} | more)
     return {
         item.what: item.finding_class for item in judged(settings, node) if item.finding_class is not FindingClass.OK
     }
@@ -216,6 +219,28 @@ def test_what_takes_from_containers_waits_until_the_settings_allow_it(file: str)
     assert verdicts(file, idle) == {"MIG instances of GPU 0": FindingClass.DRIFT}
 
 
+def test_what_takes_from_containers_on_one_gpu_holds_back_the_others_for_they_come_in_one_transaction(
+    file: str,
+) -> None:
+    node = node_with(gpu(0, ENABLED, "1g.10gb:0"), gpu(1, ENABLED), boot=boot_of("GPU-0 on", "GPU-1 on"), shims=3)
+    pair = {"mig": {"config": "both", "file": file}}
+    assert verdicts(file, node, **pair) == {
+        "MIG instances of GPU 0": FindingClass.RESTART_PENDING,
+        "MIG instances of GPU 1": FindingClass.RESTART_PENDING,
+        "layout for the next boot": FindingClass.RESTART_PENDING,
+    }
+    first, second = steps(file, node, **pair)
+    assert second.action == "GPU 1: create 3g.40gb:4 2g.20gb:2" and first.pending and second.pending
+    found = NodeReport("gpu-1", tuple(judged(settings_from(pair), node)))
+    assert left_out(found, everyone=False, allowed=Disturbance.restart) is not None, "no rollout takes the node for it"
+    allowed = steps(file, node, **pair, disruption={"allow": "reset"})
+    assert [(step.disturbs, step.pending) for step in allowed] == [
+        (Disturbance.reset, False), (Disturbance.nothing, False),
+    ]  # fmt: skip
+    idle = verdicts(file, replace(node, containerd=GOOD.containerd), **pair)
+    assert set(idle.values()) == {FindingClass.DRIFT}
+
+
 def test_what_brings_a_layout_back_goes_with_the_configuration() -> None:
     none = settings_from({})
     assert [item.found for item in judged(none, node_with(gpu(), boot=boot_of(RECORD)))] == ["there"]
@@ -223,7 +248,7 @@ def test_what_brings_a_layout_back_goes_with_the_configuration() -> None:
 
 
 def steps(file: str, node: Node, **more: Any) -> list[Step]:
-    settings = settings_from({"mig": {"config": "mixed", "file": file}, **more})
+    settings = settings_from({"mig": {"config": "mixed", "file": file}} | more)
     return [step for step in plan(settings, node).steps if step.component == "mig"]
 
 
