@@ -221,8 +221,12 @@ def _work(
             told.append(daemon.unit)
     removed = [path for path in there if path not in texts]
     shown = _shown(asked)
-    restarted = bool(done.restart) and asked.compute_mode == "exclusive-process"
-    modes = [gpu.index for gpu in gpus if wanted and not restarted and gpu.compute_mode != shown]
+    # A unit that starts sets the mode of its own daemon's GPUs.
+    by_unit = {
+        index for daemon in wanted if daemon.unit in done.restart and asked.compute_mode == "exclusive-process"
+        for index in daemon.gpus
+    }  # fmt: skip
+    modes = [gpu.index for gpu in gpus if wanted and gpu.index not in by_unit and gpu.compute_mode != shown]
     return _Work(written, removed, done.gone, done.restart, told, modes, done.felt)
 
 

@@ -383,6 +383,17 @@ def test_a_compute_mode_that_strays_is_set_again_alone(host: Host) -> None:
 
 
 @pytest.mark.pure
+@pytest.mark.parametrize(("daemons_of", "modes"), [("gpu", "1"), ("node", "''")])
+def test_a_restart_sets_the_mode_of_its_own_gpus_alone(host: Host, daemons_of: str, modes: str) -> None:
+    settings = asked(daemons=daemons_of)
+    there = settled(settings, gpus=2)
+    first, *others = there.daemons
+    down = replace(there, daemons=(replace(first, active=False, answers=False), *others))
+    (script,) = run(host, down, settings, gpus=2, compute_mode="Default")
+    assert f"\nrestart={first.unit}\n" in script and f"\nmodes={modes}\n" in script
+
+
+@pytest.mark.pure
 def test_clients_beyond_a_gpu_s_real_memory_and_a_missing_program_are_refused(host: Host) -> None:
     host.readings |= {
         MpsFact: settled(asked()), GpusFact: Gpus("ok", 0, None, (ROW,)),
