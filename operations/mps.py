@@ -53,7 +53,12 @@ for unit in $units $gone; do
 done
 """,
     change=r"""
-for unit in $gone; do systemctl disable --now --quiet "$unit"; done
+for unit in $gone; do
+  # Its file may be gone: then systemd disables nothing, and stops only what still runs.
+  case "$(systemctl show "$unit" -p ActiveState)" in *=inactive|*=failed) ;; *) systemctl stop "$unit";; esac
+  systemctl disable --quiet "$unit" 2>/dev/null || ! systemctl cat "$unit" > /dev/null 2>&1 ||
+    reject "$unit cannot be disabled"
+done
 printf '%s\n' "$written" | while read -r path mode text; do
   [ -n "$path" ] || continue
   mkdir -p "${path%/*}"

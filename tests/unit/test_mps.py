@@ -288,8 +288,12 @@ for unit in "$@"; do :; done
 case "$1" in
   is-active) grep -qx "$unit" "$STATE/active";;
   is-enabled) false;;
+  show) if grep -qx "$2" "$STATE/active"; then echo ActiveState=active; else echo ActiveState=inactive; fi;;
+  cat) [ -e "$STATE/units/$unit" ];;
+  disable) [ -e "$STATE/units/$unit" ] && ! grep -qx "$unit" "$STATE/broken";;
   restart) ! grep -qx "$unit" "$STATE/broken" || exit 1; echo "$unit" >> "$STATE/active";;
-  stop) [ -e "$STATE/units/$unit" ] || echo "no ExecStopPost" >> "$STATE/log"
+  stop) grep -qx "$unit" "$STATE/active" || [ -e "$STATE/units/$unit" ] || exit 5
+    [ -e "$STATE/units/$unit" ] || echo "no ExecStopPost" >> "$STATE/log"
     sed -i "/^$unit$/d" "$STATE/active";;
 esac
 """,
@@ -320,7 +324,7 @@ class Systemd:
         for name in ("active", "broken", "log"):
             (folder / name).touch()
 
-    def change(self, **variables: str) -> str:
+    def change(self, fails: bool = True, **variables: str) -> str:
         """Run a change that writes the units' files; return what was done."""
         units = {f"nvidia-mps@{number}.service" for number in "01"}
         paths = [str(self.folder / "units" / unit) for unit in sorted(units)]
@@ -336,7 +340,7 @@ class Systemd:
         path.write_text(script(text))
         environment = {"PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "STATE": str(self.folder)}
         done = subprocess.run(["sh", path, "change"], env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode != 0, "the change was to fail"
+        assert (done.returncode != 0) is fails, done.stderr
         return (self.folder / "log").read_text()
 
 
@@ -368,6 +372,33 @@ def test_a_gpu_that_does_not_take_the_compute_mode_fails_the_change(tmp_path: Pa
     (tmp_path / "modes").write_text("0, Exclusive_Process\n1, Default\n")
     machine.change(restart="nvidia-mps@0.service nvidia-mps@1.service")
     assert (tmp_path / "active").read_text() == ""
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_daemon_goes_whether_or_not_it_runs_and_its_unit_is_there(tmp_path: Path, there: bool, active: bool) -> None:
+    machine = Systemd(tmp_path)
+    unit = tmp_path / "units" / "nvidia-mps.service"
+    if there:
+        unit.write_text("before")
+    (tmp_path / "active").write_text("nvidia-mps.service\n" if active else "")
+    settings = tmp_path / "node.settings"
+    settings.write_text("before")
+    files = f"{unit} {settings}" if there else str(settings)
+    log = machine.change(fails=False, units="", written="", gone="nvidia-mps.service", paths=files, removed=files)
+    assert (tmp_path / "active").read_text() == "" and not unit.exists() and not settings.exists()
+    assert ("\nstop nvidia-mps.service\n" in log) is active and "disable" in log
+
+
+@pytest.mark.simulated
+def test_a_daemon_whose_unit_is_there_and_stays_enabled_is_not_called_gone(tmp_path: Path) -> None:
+    machine = Systemd(tmp_path)
+    for name in ("active", "broken", "units/nvidia-mps.service"):
+        (tmp_path / name).write_text("nvidia-mps.service\n")
+    unit = str(tmp_path / "units" / "nvidia-mps.service")
+    log = machine.change(units="", written="", gone="nvidia-mps.service", paths=unit, removed=unit)
+    assert Path(unit).exists() and "restart nvidia-mps.service" in log
 
 
 @pytest.mark.pure
