@@ -24,6 +24,12 @@ written() {
   mkdir -p "${1%/*}"
   cat > "$1.gpunode-new" && chmod "$2" "$1.gpunode-new" && sync "$1.gpunode-new" && mv -f "$1.gpunode-new" "$1"
 }
+# recorded LAYOUT: by the time of the record the device plugin's pods are begun anew, so that it stays where it says so.
+recorded() {
+  if [ ! -e "$record_path" ] || [ "$(cat "$record_path")" != "$1" ]; then
+    printf '%s\n' "$1" | written "$record_path" 644
+  fi
+}
 """,
     checkpoint=r"""
 while read -r uuid wanted <&3; do
@@ -44,7 +50,7 @@ done
 printf '%s' "$unit_text" | base64 -d | written "$unit_path" 644
 printf '%s' "$script_text" | base64 -d | written "$script_path" 755
 if [ -e "$checkpoint/layout" ]; then
-  { cat "$checkpoint/layout"; [ -z "$rest" ] || printf '%s\n' "$rest"; } | written "$record_path" 644
+  recorded "$(cat "$checkpoint/layout"; printf '%s' "$rest")"
 fi
 systemctl daemon-reload
 systemctl is-enabled --quiet "$name_of_unit" 2>/dev/null || systemctl enable --quiet "$name_of_unit"
@@ -66,7 +72,7 @@ GOAL
 start_stopped || gave_up
 systemctl reset-failed "$name_of_unit" 2>/dev/null || true
 # The last step: whoever undoes this after a loss of power knows by it that nothing was left to do.
-printf '%s\n' "$layout" | written "$record_path" 644
+recorded "$layout"
 """,
     restore=r"""
 if [ -e "$checkpoint/layout" ] && [ "$(cat "$record_path" 2>/dev/null)" = "$layout" ]; then

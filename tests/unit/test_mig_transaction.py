@@ -242,6 +242,35 @@ def test_a_gpu_is_turned_on_and_divided_and_the_other_is_left_alone(lab: Lab) ->
     assert lab.record.read_text() == f"{MIXED}\n"
 
 
+def test_the_record_is_as_old_as_the_layout_whatever_else_is_written(lab: Lab) -> None:
+    assert lab.run(MIXED).returncode == 0
+    os.utime(lab.record, (1000, 1000))
+    done = lab.run(layout=MIXED, rest=MIXED, unit_text="bmV3")
+    assert done.returncode == 0 and (lab.folder / "unit").read_text() == "new", done.stderr
+    assert lab.record.stat().st_mtime == 1000
+    # An instance that went by hand, and that comes back by another UUID.
+    lab.smi("mig -i 0 -dci")
+    lab.smi("mig -i 0 -dgi")
+    assert lab.run(MIXED).returncode == 0
+    assert lab.record.stat().st_mtime > 1000 and lab.record.read_text() == f"{MIXED}\n"
+
+
+def test_a_record_of_no_gpu_is_written(lab: Lab) -> None:
+    assert lab.run().returncode == 0
+    assert lab.record.read_text() == "\n"
+
+
+def test_the_record_of_a_loss_of_power_has_the_former_layout_of_every_gpu(lab: Lab) -> None:
+    assert lab.run(MIXED).returncode == 0
+    noted = lab.folder / "noted"
+    text = (lab.folder / "bin" / "systemctl").read_text()
+    copy = f'[ "$1" != daemon-reload ] || [ -e {noted} ] || cp {lab.record} {noted}\n'
+    (lab.folder / "bin" / "systemctl").write_text(text.replace("#!/bin/sh\n", f"#!/bin/sh\n{copy}", 1))
+    lab.run(WIDER, rest="GPU-1 off")
+    former, other = noted.read_text().splitlines()
+    assert (set(former.split()), other) == (set(MIXED.split()), "GPU-1 off")
+
+
 def test_what_fits_keeps_its_uuid(lab: Lab) -> None:
     assert lab.run(MIXED).returncode == 0
     before = set(lab.devices())
