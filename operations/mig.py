@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -96,16 +96,17 @@ def layout(
     if (boot.booted_for or "").startswith(BOOTED) and not any(each.waits for each in wanted):
         # It helped, and the run that asked for it did not live to see that.
         yield script_command(FORGET, record=REBOOTS)
-    yield from _change(wanted, asked, allowed, boot, drain, node_of)
+    done = yield from _change(wanted, asked, allowed, boot, drain, node_of)
     # Where instances may stand is known of some GPUs only when their mode is on: they take a second transaction.
     if any(each.learns for each in wanted):
-        wanted = _targets(asked, gpus)
+        wanted = _targets(asked, gpus, done)
         if not any(each.learns for each in wanted):
             boot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
-            yield from _change(wanted, asked, allowed, boot, drain, node_of)
-    if allowed == "reboot" and any(each.waits for each in _targets(asked, gpus)):
+            then = yield from _change(wanted, asked, allowed, boot, drain, node_of)
+            done = "; ".join(filter(None, (done, then)))
+    if allowed == "reboot" and any(each.waits for each in _targets(asked, gpus, done)):
         yield from new_boot(f"{BOOTED}{target_digest(*(each.goal for each in wanted))[:16]}", timeout, drain=drain)
-        if waiting := [each for each in _targets(asked, gpus) if not each.is_reached]:
+        if waiting := [each for each in _targets(asked, gpus, f"{done}; a boot") if not each.is_reached]:
             said = "; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in waiting)
             raise OperationRefused(
                 f"mig: the node has rebooted, and still there is to do: {said}. It is not rebooted for that again; see "
@@ -117,8 +118,8 @@ def layout(
 def _change(
     wanted: Sequence[Target], asked: MigSettings, allowed: str, boot: MigBoot, drain: Drain | None,
     node_of: Settings | None,
-) -> Iterator[Any]:  # fmt: skip
-    """Yield the transaction that is needed; tell why where there is none, or it has to wait."""
+) -> Generator[Any, Any, str]:  # fmt: skip
+    """Yield the transaction that is needed, return what it did to GPUs; tell why where there is none, or it waits."""
     ahead = [each for each in wanted if not each.is_reached]
     files, text = _files(), "\n".join(each.record for each in wanted)
     if lines_of(text) is None:
@@ -126,14 +127,14 @@ def _change(
     keeps_all(files, dict(boot.files))
     if not ahead and _comes_back(boot, files, text):
         host.noop(f"MIG: {len(wanted)} GPU(s) as asked")
-        return
+        return ""
     said = "; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in ahead)
     # Nobody asks for them where it is all the same.
     containers = 0 if Disturbance[allowed] >= Disturbance.reset else _containers()
     if held_back(ahead, Disturbance[allowed], containers):
         host.noop(f"reset pending: containers run, and disruption.allow is {allowed} ({said})")
         host.log(f"reset pending: {said}, but containers run and disruption.allow is {allowed}")
-        return
+        return ""
     keeps_all(files)
     target = target_digest(*(each.goal for each in wanted), *asked.stop_units, allowed)
     refuse_failed(TRANSACTION, target)
@@ -153,6 +154,7 @@ def _change(
         name_of_unit=NAME, unit_text=_encoded(files[UNIT]), script_text=_encoded(files[SCRIPT]),
         cdi=OWN_SPECIFICATION, mark=CDI_MARK,
     ))  # fmt: skip
+    return said
 
 
 def _comes_back(boot: MigBoot, files: Mapping[str, str], text: str) -> bool:
@@ -161,12 +163,18 @@ def _comes_back(boot: MigBoot, files: Mapping[str, str], text: str) -> bool:
     return ours and boot.record == tuple(text.splitlines()) and boot.enabled and not boot.failed
 
 
-def _targets(asked: MigSettings, gpus: Sequence[PciGpu]) -> tuple[Target, ...]:
+def _targets(asked: MigSettings, gpus: Sequence[PciGpu], done: str = "") -> tuple[Target, ...]:
+    """Return the targets by the GPUs as they are now; done: what this run has done to them before."""
     state: Mig = known(host.get_fact(MigFact), "the state of MIG")
     try:
         return targets(asked, gpus, state)
     except TargetError as error:
-        raise OperationRefused(f"mig: {error}; nothing was changed") from None
+        if not done:
+            raise OperationRefused(f"mig: {error}; nothing was changed") from None
+        raise OperationRefused(
+            f"mig: {error}. What this run has done before stays as it is ({done}). Where a layout has no place, ask "
+            "for one by `nvidia-smi mig -lgipp` on the node, or for MIG off there, and run again"
+        ) from None
 
 
 def _is_forecast() -> bool:

@@ -29,7 +29,7 @@ from gpunode.verify.mig import mig as judged
 from operations import mig as operation
 from operations.mig import _digest, _files
 from tests.unit.simulated_host import Host, commands
-from tests.unit.test_mig_target import DECLARATION, H100, MIXED, RECORD, gpu
+from tests.unit.test_mig_target import DECLARATION, H100, MIXED, OWN, RECORD, gpu
 from tests.unit.test_verify import GOOD
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
@@ -246,3 +246,24 @@ def test_where_nobody_knows_the_places_the_mode_comes_first_and_the_instances_by
     for _ in operation.layout._inner(asked=asked, gpus=(H100,), allowed="restart"):
         pass
     assert seen == ["GPU-0 on", RECORD]
+
+
+def test_a_layout_that_the_gpu_s_own_list_has_no_place_for_is_refused_with_what_was_done_to_find_out(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = tuple(each for each in OWN if each.name != "3g.40gb")
+    without = Mig("ok", None, (gpu(0, ENABLED, profiles=lacking),))
+
+    def transaction_command(*_: object, **__: str) -> StringCommand:
+        ask.host.readings[MigFact] = without
+        return StringCommand("true")
+
+    monkeypatch.setattr(operation, "transaction_command", transaction_command)
+    monkeypatch.setattr("gpunode.mig.target.product_geometry", lambda _: None)
+    ask(gpu(0, DISABLED))
+    (said,) = ask.host.refusals
+    assert "has no place on GPU 0" in said and "no profile 3g.40gb" in said
+    assert "What this run has done before stays as it is (GPU 0: turn MIG on, then see" in said
+    assert "nothing was changed" not in said
+    # The next run knows it before.
+    assert ask(mig=without) == [] and ask.host.refusals[0].endswith("; nothing was changed")
