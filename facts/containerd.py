@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from facts.base import NodeFact
+from facts.started import STARTED
 from gpunode.containerd.state import Containerd as Reading
 from gpunode.containerd.state import parse_containerd
 
@@ -11,16 +12,17 @@ class Containerd(NodeFact[Reading]):
     """Read the running unit's own binary and file: a node may have two containerd binaries.
 
     Files and texts travel as base64, since they may hold any byte. Times have microseconds: a file written in the
-    second in which the daemon started would else look older than it is.
+    second in which the daemon started would else look newer or older than it is (facts/started.py).
     """
 
-    probe = r"""
-unit=$(systemctl show containerd.service --timestamp=us+utc \
-  -p ActiveState,UnitFileState,ActiveEnterTimestamp,ExecStart)
+    probe = (
+        STARTED
+        + r"""
+unit=$(show_unit containerd.service -p ActiveState,UnitFileState,ActiveEnterTimestamp,ExecStart)
 printf '%s\n' "$unit" | grep -E '^(ActiveState|UnitFileState)='
 started=$(printf '%s\n' "$unit" | sed -n 's/^ActiveEnterTimestamp=//p')
 if printf '%s\n' "$unit" | grep -q '^ActiveState=active' && [ -n "$started" ]; then
-  echo "started=$(date -d "$started" +%s.%6N)"
+  echo "started=$(seconds "$started")"
 fi
 binary=$(printf '%s\n' "$unit" | sed -n 's/^ExecStart={ path=\([^ ;]*\).*/\1/p' | tail -n 1)
 config=$(printf '%s\n' "$unit" | sed -n 's/^ExecStart=.* \(-c\|--config\)[ =]\([^ ;]*\).*/\2/p' | tail -n 1)
@@ -55,4 +57,5 @@ if [ -x "$binary" ]; then
   echo "shims=$(ps -eo comm= | grep -c '^containerd-shim')"
 fi
 """
+    )
     parse = staticmethod(parse_containerd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from facts.base import NodeFact
+from facts.started import STARTED
 from gpunode.mps import Mps as Reading
 from gpunode.mps import parse_mps
 from gpunode.mps.daemon import FOLDER, UNITS
@@ -16,7 +17,7 @@ class Mps(NodeFact[Reading]):
     What a daemon is asked are the questions of the file that its unit applies.
     """
 
-    probe = rf"""
+    probe = rf"""{STARTED}
 program=$(command -v nvidia-cuda-mps-control) && echo "program=$program"
 ours() {{ [ -f "$1" ] && grep -q '^# Written by gpunode' "$1"; }}
 for file in {" ".join(UNITS)} {APPLY}; do
@@ -32,8 +33,7 @@ names=$({{ for settings in {FOLDER}/*.settings; do
 for name in $names; do
   case "$name" in node) unit=nvidia-mps.service;; *[!0-9]*) continue;; *) unit=nvidia-mps@$name.service;; esac
   settings={FOLDER}/$name.settings
-  shown=$(systemctl show "$unit" --timestamp=us+utc \
-    -p ActiveState,UnitFileState,ActiveEnterTimestamp,Environment,FragmentPath)
+  shown=$(show_unit "$unit" -p ActiveState,UnitFileState,ActiveEnterTimestamp,Environment,FragmentPath)
   of() {{ printf '%s\n' "$shown" | sed -n "s/^$1=//p"; }}
   [ -f "$settings" ] || ours "$(of FragmentPath)" || continue
   environment=$(of Environment | tr ' ' '\n')
@@ -55,7 +55,7 @@ for name in $names; do
   stale=no; started=$(of ActiveEnterTimestamp); fragment=$(of FragmentPath)
   if [ "$(of ActiveState)" = active ] && [ -n "$started" ] && [ -f "$fragment" ]; then
     # By ctime: any mtime can be set.
-    awk -v a="$(date -d "$started" +%s.%6N)" -v b="$(stat -c %.6Z "$fragment")" 'BEGIN {{exit !(b > a)}}' && stale=yes
+    awk -v a="$(seconds "$started")" -v b="$(stat -c %.6Z "$fragment")" 'BEGIN {{exit !(b > a)}}' && stale=yes
   fi
   exclusive=''
   if ours "$fragment"; then

@@ -1,0 +1,78 @@
+"""When a daemon started, by what systemd of several releases prints; systemd is SIMULATED."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from facts.containerd import Containerd as ContainerdFact
+from facts.mps import Mps as MpsFact
+from facts.started import STARTED
+from gpunode.containerd.state import parse_containerd
+from gpunode.mps import parse_mps
+from gpunode.mps.daemon import UNITS
+
+pytestmark = pytest.mark.simulated
+
+# 2026-01-15 12:00:05 UTC
+SECOND = 1768478405
+PRECISE = "Thu 2026-01-15 12:00:05.250000 UTC"
+# The client formats: systemctl of these releases heeds TZ.
+WHOLE = "Thu 2026-01-15 12:00:05 UTC"
+_SYSTEMCTL = """#!/bin/sh
+[ "$1" != list-units ] || { echo "nvidia-mps.service loaded active running x"; exit; }
+for argument in "$@"; do
+  case "$argument $HEEDS" in --timestamp=*' no option') echo "unrecognized option '$argument'" >&2; exit 1;; esac
+done
+time=$WHOLE; case "$* $HEEDS" in *--timestamp=us+utc*' yes') time=$PRECISE;; esac
+[ "$LC_ALL $TZ" = "C UTC" ] || time='Do 2026-01-15 13:00:05 CET'
+printf 'ActiveState=active\\nUnitFileState=enabled\\nActiveEnterTimestamp=%s\\nFragmentPath=%s\\n' "$time" "$FRAGMENT"
+"""
+# 239 of RHEL 8, 249 of Ubuntu 22.04, 252 of Debian 12.
+RELEASES = pytest.mark.parametrize(
+    ("heeds", "started"), [("no option", "05.999999"), ("no", "05.999999"), ("yes", "05.250000")]
+)
+
+
+def printed(folder: Path, probe: str, heeds: str) -> list[str]:
+    (folder / "systemctl").write_text(_SYSTEMCTL)
+    (folder / "systemctl").chmod(0o755)
+    environment = {
+        "PATH": f"{folder}:/usr/bin:/bin", "HEEDS": heeds, "PRECISE": PRECISE, "WHOLE": WHOLE, "TZ": "Europe/Berlin",
+        "FRAGMENT": str(folder / "nvidia-mps.service"),
+    }  # fmt: skip
+    done = subprocess.run(["sh", "-c", probe], env=environment, capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()
+
+
+@RELEASES
+def test_every_systemd_tells_when_a_unit_started_and_of_whole_seconds_the_end_counts(
+    tmp_path: Path, heeds: str, started: str
+) -> None:
+    probe = f'{STARTED}\nseconds "$(show_unit x -p ActiveEnterTimestamp | sed -n s/^ActiveEnterTimestamp=//p)"'
+    assert printed(tmp_path, probe, heeds) == [f"{SECOND // 100}{started}"]
+
+
+@RELEASES
+def test_containerd_runs_and_its_start_is_known_by_every_systemd(tmp_path: Path, heeds: str, started: str) -> None:
+    found = parse_containerd(printed(tmp_path, ContainerdFact.probe, heeds))
+    assert found.active and found.started_at == float(f"{SECOND // 100}{started}")
+
+
+@RELEASES
+def test_an_mps_daemon_runs_and_no_unit_written_right_before_its_start_makes_it_stale(
+    tmp_path: Path, heeds: str, started: str
+) -> None:
+    unit = tmp_path / "nvidia-mps.service"
+    unit.write_text("# Written by gpunode\n")
+    stat = tmp_path / "stat"
+    stat.write_text('#!/bin/sh\necho "$WRITTEN"\n')
+    stat.chmod(0o755)
+    probe = MpsFact.probe.replace(str(Path(UNITS[0]).parent), str(tmp_path))
+    for written, stale in (("05.200000", False), (started, False), ("06.000000", True)):
+        (found,) = parse_mps(
+            printed(tmp_path, f"WRITTEN={SECOND // 100}{written}; export WRITTEN\n{probe}", heeds)
+        ).daemons
+        assert (found.active, found.stale) == (True, stale), written
