@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from gpunode.gpu import Gpus
@@ -10,6 +11,9 @@ from gpunode.settings.sharing import WHOLE_GPU, SharingSettings
 
 _VENDOR = "nvidia.com/"
 _GPU_COUNT = "aliyun.com/gpu-count"
+# What NVIDIA's device plugin offers. Others have names with the same prefix: the network operator's nvidia.com/hostdev,
+# KubeVirt's nvidia.com/GRID_T4-2Q.
+_OF_PLUGIN = re.compile(r"nvidia\.com/(gpu(\.shared)?|mig-.+)")
 
 
 def promised(sharing: SharingSettings, whole_gpus: int, mig_devices: Mapping[str, int]) -> dict[str, int]:
@@ -60,10 +64,10 @@ def promised_memory(gpus: Gpus, unit: str) -> dict[str, int] | None:
 def missing(wanted: Mapping[str, int], allocatable: Mapping[str, str]) -> dict[str, tuple[str | None, int]]:
     """Return resource -> (found, wanted) where a node's allocatable resources are not what was promised.
 
-    Beside those, NVIDIA's are looked at; one that nobody promised is wanted 0 times, and one at 0 is as good as none.
-    gpushare's count stays with a node that it has left, and is no matter.
+    Beside those, what NVIDIA's device plugin offers is looked at; one of its resources that nobody promised is wanted 0
+    times, and one at 0 is as good as none. gpushare's count stays with a node that it has left, and is no matter.
     """
-    names = {*wanted, *(name for name, count in allocatable.items() if name.startswith(_VENDOR) and count != "0")}
+    names = {*wanted, *(name for name in allocatable if _OF_PLUGIN.fullmatch(name))}
     return {
         name: (allocatable.get(name), wanted.get(name, 0))
         for name in sorted(names)

@@ -72,6 +72,16 @@ def test_what_a_node_lacks_or_has_too_much_is_told() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["nvidia.com/hostdev", "nvidia.com/GRID_T4-2Q", "nvidia.com/gpu_direct_rdma"])
+def test_resources_of_nvidia_s_that_its_device_plugin_does_not_offer_are_no_matter(name: str) -> None:
+    assert missing({"nvidia.com/gpu": 8}, {"nvidia.com/gpu": "8", name: "8"}) == {}
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-1g.10gb.shared"])
+def test_what_the_device_plugin_offers_and_nobody_promised_is_told(name: str) -> None:
+    assert missing({"nvidia.com/gpu": 8}, {"nvidia.com/gpu": "8", name: "7"}) == {name: ("7", 0)}
+
+
 NODES = {
     "items": [
         {
