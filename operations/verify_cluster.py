@@ -23,11 +23,16 @@ from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.rollout import BY_CHART, node_name
 from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class
-from gpunode.device_plugin.verdict import comes_by_itself, judge_extender, judge_node, own_daemon_set, promise_of
+from gpunode.device_plugin.verdict import (
+    comes_by_itself,
+    judge_extender,
+    judge_node,
+    own_daemon_set,
+    resource_to_ask_for,
+)
 from gpunode.device_plugin.view import View
 from gpunode.findings import Finding, FindingClass
 from gpunode.gpu import Gpus
-from gpunode.gpushare.configuration import RESOURCE as GPU_MEMORY
 from gpunode.gpushare.objects import APP
 from gpunode.mig.state import Mig
 from gpunode.pci import PciGpu
@@ -187,8 +192,8 @@ class _Node:
 
         The pod is removed, and whatever of the kind a run that was cut off left on the node.
         """
-        wanted, _ = promise_of(self.settings, self.mig, self.by_smi)
-        resource = None if not wanted else GPU_MEMORY if self.is_shared else min(wanted)
+        node = self.view().nodes.get(self.name)
+        resource = resource_to_ask_for(self.settings, self.mig, self.by_smi, node)
         if resource is None:
             return "; it has no GPU to add vectors on"
         name = f"gpunode-vector-add-{secrets.token_hex(4)}"

@@ -86,7 +86,9 @@ def _mig(settings: Settings) -> Iterator[Problem]:
         message = "makes MIG devices, of which gpushare knows nothing; leave it out, or set another device_plugin.way"
         yield _problem("mig.config", name, message)
         return
-    if sharing.mig_strategy == "none" and sharing.strategy != "mps":
+    # A ConfigMap of the user's own says the strategy itself.
+    hides = sharing.mig_strategy == "none" and settings.device_plugin.config_name is None
+    if hides and sharing.strategy != "mps":
         message = f"hides the MIG devices of mig.config {name!r} from pods; set 'mixed', or 'single' for one profile"
         yield _problem("sharing.mig_strategy", "none", message)
     if sharing.mig_strategy == "single" and (several := _several_profiles(settings)):

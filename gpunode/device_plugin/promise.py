@@ -61,6 +61,12 @@ def promised_memory(gpus: Gpus, unit: str) -> dict[str, int] | None:
     return {_GPU_COUNT: len(gpus.gpus), GPU_MEMORY: len(gpus.gpus) * each}
 
 
+def gpus_of(allocatable: Mapping[str, str]) -> dict[str, str]:
+    """Return resource -> count of what a node offers of GPUs, MIG devices, and parts of them under whatever name."""
+    ours = (WHOLE_GPU, f"{_VENDOR}mig-")
+    return {name: count for name, count in sorted(allocatable.items()) if name.startswith(ours) and count != "0"}
+
+
 def missing(wanted: Mapping[str, int], allocatable: Mapping[str, str]) -> dict[str, tuple[str | None, int]]:
     """Return resource -> (found, wanted) where a node's allocatable resources are not what was promised.
 

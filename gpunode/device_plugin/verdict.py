@@ -8,12 +8,13 @@ from gpunode.device_plugin.configuration import configuration
 from gpunode.device_plugin.labels import given_up, owned, wanted_labels
 from gpunode.device_plugin.mig_state import offered
 from gpunode.device_plugin.nodes import ClusterNode
-from gpunode.device_plugin.promise import missing, promised, promised_memory
+from gpunode.device_plugin.promise import gpus_of, missing, promised, promised_memory
 from gpunode.device_plugin.rollout import BY_CHART
 from gpunode.device_plugin.static_manifest import daemon_set_name
 from gpunode.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.findings import Finding, FindingClass
 from gpunode.gpu import Gpus
+from gpunode.gpushare.configuration import RESOURCE as GPU_MEMORY
 from gpunode.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
 from gpunode.mig.state import Mig
 from gpunode.settings import Settings
@@ -45,7 +46,7 @@ def judge_node(
         _ready(node),
         *_labels(settings, node, state),
         *(_pods if settings.device_plugin.way in BY_CHART else _own_pods)(settings, node, view),
-        *_allocatable(node, *promise_of(settings, mig, gpus)),
+        *_allocatable(settings, node, mig, gpus),
     )
 
 
@@ -111,8 +112,21 @@ def _pod(name: str, namespace: str, node: ClusterNode, view: View) -> Finding:
     return compared(COMPONENT, Subject.POD.of(name), found, "ready", found == "ready", remedy, cause)
 
 
-def promise_of(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[dict[str, int] | None, str]:
-    """Return what the node is to offer, None where nobody can say; and what nvidia-smi said."""
+def resource_to_ask_for(settings: Settings, mig: Mig, gpus: Gpus | None, node: ClusterNode | None) -> str | None:
+    """Return the resource by which a pod gets a GPU of the node, or a part of one; None where there is none."""
+    if settings.device_plugin.config_name is not None:
+        return min(gpus_of(node.allocatable) if node is not None else (), default=None)
+    wanted, _ = _promise(settings, mig, gpus)
+    if not wanted:
+        return None
+    return GPU_MEMORY if settings.device_plugin.way == "gpushare" else min(wanted)
+
+
+def _promise(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[dict[str, int] | None, str]:
+    """Return what the node is to offer, None where nobody can say; and what nvidia-smi said.
+
+    Not for a ConfigMap of the user's own (device_plugin.config_name), which gpunode does not read.
+    """
     if settings.device_plugin.way == "gpushare":
         status = "not asked" if gpus is None else gpus.status
         return (None if gpus is None else promised_memory(gpus, settings.gpushare.memory_unit)), status
@@ -120,16 +134,36 @@ def promise_of(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[dict[st
     return (None if there is None else promised(settings.sharing, *there)), mig.status
 
 
-def _allocatable(node: ClusterNode, wanted: dict[str, int] | None, status: str) -> Iterator[Finding]:
+def _allocatable(settings: Settings, node: ClusterNode, mig: Mig, gpus: Gpus | None) -> Iterator[Finding]:
+    if settings.device_plugin.config_name is not None:
+        yield from _by_own_config_map(node, mig)
+        return
+    wanted, status = _promise(settings, mig, gpus)
     if wanted is None:
-        cause = f"nvidia-smi: {status}"
-        yield Finding(COMPONENT, FindingClass.ERROR, Subject.ALLOCATABLE, "unknown", "known", cause, "see the driver")
+        yield _unknown(status)
         return
     wrong = missing(wanted, node.allocatable)
     for name in sorted({*wanted, *wrong}):
         found, count = wrong.get(name, (str(wanted.get(name)), wanted.get(name, 0)))
         remedy = "see the log of the plugin's pod on the node"
         yield compared(COMPONENT, Subject.ALLOCATABLE.of(name), found or "0", count, name not in wrong, remedy)
+
+
+def _by_own_config_map(node: ClusterNode, mig: Mig) -> Iterator[Finding]:
+    """Yield whether a node offers anything of what it has, under whatever name and as often as it may."""
+    there = offered(mig, "mixed")
+    if there is None:
+        yield _unknown(mig.status)
+    elif any(there):
+        found = gpus_of(node.allocatable)
+        said = ", ".join(f"{name}: {count}" for name, count in found.items()) or None
+        remedy = "see the node's entry of your ConfigMap (sharing.config), and the log of the plugin's pod on the node"
+        yield compared(COMPONENT, Subject.ALLOCATABLE, said, "GPUs or MIG devices", bool(found), remedy)
+
+
+def _unknown(status: str) -> Finding:
+    cause = f"nvidia-smi: {status}"
+    return Finding(COMPONENT, FindingClass.ERROR, Subject.ALLOCATABLE, "unknown", "known", cause, "see the driver")
 
 
 def comes_by_itself(finding: Finding) -> bool:

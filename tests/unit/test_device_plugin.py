@@ -75,6 +75,11 @@ def test_every_node_names_an_entry_that_there_is(file: Path) -> None:
         assert {labels[CONFIG] for labels in found.labels.values()} | {config["default"]} <= set(config["map"])
 
 
+def test_mig_devices_may_be_offered_by_a_config_map_of_the_user_s_own() -> None:
+    own = {"mig": {"config": "all-balanced"}, "device_plugin": {"config_name": "own"}, "sharing": {"config": "sliced"}}
+    assert _rollout({"gpu-1": {**NODE, **own}}).labels["gpu-1"][CONFIG] == "sliced"
+
+
 def test_no_node_in_a_cluster_is_no_rollout() -> None:
     assert rollout(check_hosts({"gpu-1": {}, "gpu-2": {**NODE, "device_plugin": {"way": "none"}}})) is None
 

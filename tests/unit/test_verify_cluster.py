@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from gpunode import drift_cluster
 from gpunode.device_plugin import vector_add
 from gpunode.device_plugin.labels import CONFIG, PRESENT
 from gpunode.device_plugin.mig_state import offered
-from gpunode.device_plugin.verdict import comes_by_itself, judge_node
+from gpunode.device_plugin.nodes import parse_nodes
+from gpunode.device_plugin.verdict import comes_by_itself, judge_node, resource_to_ask_for
 from gpunode.device_plugin.view import parse_objects
 from gpunode.findings import Finding, FindingClass
+from gpunode.gpu import Gpus
 from gpunode.mig.boot import MigBoot
 from gpunode.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
 from gpunode.reading import ParseError
@@ -25,7 +28,7 @@ from gpunode.settings import Settings, settings_from
 from operations import device_plugin, verify_cluster
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.simulated_host import Host
-from tests.unit.test_verify import GOOD
+from tests.unit.test_verify import GOOD, GPU
 
 pytestmark = pytest.mark.pure
 
@@ -176,6 +179,39 @@ def test_what_nvidia_smi_does_not_tell_is_no_promise(cluster: SimulatedCluster) 
     assert ("allocatable", "unknown", "known") in _bad(_findings(cluster, Mig("no driver")))
 
 
+OWN: dict[str, Any] = {"device_plugin": {"config_name": "mine"}, "sharing": {"config": "sliced"}}
+NOTHING = [("allocatable", "none", "GPUs or MIG devices")]
+SLICED = Mig("ok", None, (_gpu(0, "1g.10gb", "1g.10gb"), _gpu(1)))
+
+
+@pytest.mark.parametrize(
+    ("mig", "allocatable", "found", "by"),
+    [
+        (TWO, {"nvidia.com/gpu": "8"}, [], "nvidia.com/gpu"),
+        (TWO, {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "8"}, [], "nvidia.com/gpu.shared"),
+        (SLICED, {"nvidia.com/mig-1g.10gb": "2"}, [], "nvidia.com/mig-1g.10gb"),
+        (TWO, {"nvidia.com/gpu": "0", "nvidia.com/hostdev": "8"}, NOTHING, None),
+        (Mig("ok", None, ()), {}, [], None),
+        (Mig("no driver"), {"nvidia.com/gpu": "2"}, [("allocatable", "unknown", "known")], "nvidia.com/gpu"),
+    ],
+    ids=["as often as the entry says", "renamed", "by MIG device", "nothing", "no GPU", "no driver"],
+)  # fmt: skip
+def test_by_a_config_map_of_the_user_s_own_a_node_is_to_offer_anything_and_vectors_are_added_on_what_it_does(
+    cluster: SimulatedCluster, mig: Mig, allocatable: dict[str, str], found: list[Any], by: str | None
+) -> None:
+    _change(cluster, labels={CONFIG: "sliced"}, allocatable={"cpu": "64", **allocatable})
+    assert _bad(_findings(cluster, mig, **OWN)) == found
+    node = parse_nodes(json.dumps({"items": list(cluster.state()["nodes"].values())}))["gpu-1"]
+    assert resource_to_ask_for(_settings(cluster, **OWN), mig, None, node) == by
+
+
+def test_vectors_are_added_on_what_gpunode_s_own_configuration_promises(cluster: SimulatedCluster) -> None:
+    assert resource_to_ask_for(_settings(cluster), TWO, None, None) == "nvidia.com/gpu.shared"
+    share = {"device_plugin": {"way": "gpushare"}, "gpushare": {"scheduler": "theirs"}, "sharing": {}}
+    gpus = Gpus("ok", 0, None, (replace(GPU, memory_mib=81559),))
+    assert resource_to_ask_for(_settings(cluster, **share), TWO, gpus, None) == "aliyun.com/gpu-mem"
+
+
 def test_mig_devices_are_counted_by_profile_and_whole_gpus_beside_them() -> None:
     mig = Mig("ok", None, (_gpu(0, "1g.10gb", "1g.10gb", "3g.40gb"), _gpu(1)))
     assert offered(mig, "mixed") == (1, {"1g.10gb": 2, "3g.40gb": 1})
@@ -278,6 +314,15 @@ def test_the_verdict_does_not_wait_for_what_does_not_come_by_itself(cluster: Sim
 def test_the_verdict_is_good_where_all_is_as_asked_and_starts_no_pod(cluster: SimulatedCluster, node: Host) -> None:
     assert _verified(node, _settings(cluster)) == "5 things are as asked in the cluster"
     assert cluster.called("kubectl create") == 0
+
+
+def test_the_pod_that_adds_vectors_asks_for_what_the_node_offers_by_a_config_map_of_the_user_s_own(
+    cluster: SimulatedCluster, node: Host
+) -> None:
+    _change(cluster, labels={CONFIG: "sliced"}, allocatable={"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "2"})
+    # No pod runs in the simulation: which one was asked for is told by what became of it.
+    said = _verified(node, _settings(cluster, **OWN, verify={"vector_add": "registry.invalid/add:1"}))
+    assert "on one nvidia.com/mig-1g.10gb did not pass: nothing became of it" in said
 
 
 def test_a_dry_run_asks_nothing(cluster: SimulatedCluster, node: Host) -> None:
