@@ -60,7 +60,7 @@ def device_plugin() -> None:
         helm.leftovers(
             name="Take configurations away that no node is labelled for", asked=asked.release, proxy=cluster_of.proxy
         )
-    if settings().mig.config is not None and settings().device_plugin.way in BY_CHART:
+    if settings().mig.config is not None and settings().device_plugin.way in (*BY_CHART, "manifest"):
         plugin.current(name="Have the plugin know the node's MIG devices", settings=settings())
 
 

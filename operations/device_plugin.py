@@ -16,6 +16,7 @@ from gpunode.device_plugin.labels import LabelChange, given_up, label_change, wa
 from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.rollout import Rollout, node_name
+from gpunode.device_plugin.verdict import daemon_sets_of
 from gpunode.mig.boot import MigBoot
 from gpunode.pci import PciGpu
 from gpunode.reading import ParseError
@@ -124,7 +125,7 @@ def current(settings: Settings) -> Iterator[Any]:
         view = asked_once("the plugin's pods", lambda: cluster.view(plugin.namespace))
     except (ClusterError, ParseError) as error:
         raise OperationRefused(str(error)) from None
-    stale = view.stale_plugins(plugin.release, name, boot.recorded_at or 0)
+    stale = view.stale_plugins(daemon_sets_of(settings, view), name, boot.recorded_at or 0)
     if not stale:
         host.noop(f"the plugin's pods on {name} know its MIG devices")
         return

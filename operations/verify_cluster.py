@@ -25,6 +25,7 @@ from gpunode.device_plugin.rollout import BY_CHART, node_name
 from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class
 from gpunode.device_plugin.verdict import (
     comes_by_itself,
+    daemon_sets_of,
     judge_extender,
     judge_node,
     own_daemon_set,
@@ -176,8 +177,7 @@ class _Node:
     def plugin_log(self) -> list[str]:
         """Return the last lines of the plugin's pods on the node, for people; nothing where there are none."""
         view = self.view()
-        plugin = self.settings.device_plugin
-        sets = view.plugin_sets(plugin.release) if plugin.way in BY_CHART else (own_daemon_set(self.settings)[1],)
+        sets = daemon_sets_of(self.settings, view)
         pods = [pod.name for each in sets if (pod := view.pod(each, self.name)) is not None]
         return [f"{name} said: {line}" for name in pods for line in self._log(name).splitlines()]
 

@@ -97,6 +97,13 @@ def _own_pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Fin
         yield compared(COMPONENT, Subject.DAEMON_SET.of(f"{namespace}/{name}"), None, _THERE, False, _RUN)
 
 
+def daemon_sets_of(settings: Settings, view: View) -> tuple[str, ...]:
+    """Return the names of the DaemonSets that a node of these settings has its plugin's pods of."""
+    if settings.device_plugin.way in BY_CHART:
+        return view.plugin_sets(settings.device_plugin.release)
+    return (own_daemon_set(settings)[1],)
+
+
 def own_daemon_set(settings: Settings) -> tuple[str, str]:
     """Return namespace and name of the DaemonSet of gpunode's own that a node of these settings has its pod of."""
     if settings.device_plugin.way == "gpushare":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -82,9 +82,9 @@ class View:
         found = [each for each in self.pods if (each.daemon_set, each.node) == (daemon_set, node)]
         return max(found, key=lambda each: each.ready, default=None)
 
-    def stale_plugins(self, release: str, node: str, changed: float) -> tuple[Pod, ...]:
-        """Return the release's pods on a node that began before its MIG devices `changed`, and know the former ones."""
-        pods = (self.pod(each, node) for each in self.plugin_sets(release))
+    def stale_plugins(self, sets: Sequence[str], node: str, changed: float) -> tuple[Pod, ...]:
+        """Return DaemonSets' pods on a node that began before its MIG devices `changed`, and know the former ones."""
+        pods = (self.pod(each, node) for each in sets)
         return tuple(pod for pod in pods if pod is not None and pod.started is not None and pod.started <= changed)
 
 

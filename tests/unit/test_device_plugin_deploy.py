@@ -183,6 +183,16 @@ def test_a_mig_configuration_that_people_label_stays_theirs_and_a_failed_node_s_
     assert json.loads(annotations["gpunode/labels"]) == [MIG_STATE]
 
 
+@pytest.mark.parametrize("way", ["helm", "manifest"])
+def test_the_plugin_of_each_way_that_offers_mig_devices_is_to_know_them(
+    cluster: SimulatedCluster, tmp_path: Path, way: str
+) -> None:
+    sliced = {"mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}, "device_plugin": {"way": way}}
+    hosts = {"gpu-1": data(cluster, "gpu-1", **sliced), "gpu-2": data(cluster, "gpu-2", device_plugin={"way": way})}
+    names = [row["name"] for row in run(tmp_path, hosts, "--dry").found["plan"]]
+    assert names.count("Device plugin | Have the plugin know the node's MIG devices") == 1, names
+
+
 def test_where_all_nodes_fail_the_mig_state_of_each_says_so(cluster: SimulatedCluster, tmp_path: Path) -> None:
     hosts = {
         name: data(cluster, name, mig={"config": "all-balanced"}, sharing={"mig_strategy": "mixed"})

@@ -237,6 +237,9 @@ def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 
 
 @pytest.mark.parametrize(
+    ("way", "name"), [("helm", DAEMON_SET), ("manifest", "gpunode-device-plugin-mig-mixed")], ids=["helm", "manifest"]
+)
+@pytest.mark.parametrize(
     ("recorded_at", "began", "anew"),
     [
         (1_000, "1970-01-01T00:16:39Z", True),
@@ -246,17 +249,18 @@ def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     ids=["changed since", "began since", "nothing recorded"],
 )
 def test_the_plugin_begins_anew_where_the_mig_layout_changed_after_it_did(
-    cluster: SimulatedCluster, host: Host, recorded_at: int | None, began: str, anew: bool
+    cluster: SimulatedCluster, host: Host, recorded_at: int | None, began: str, anew: bool, way: str, name: str
 ) -> None:
-    pods = [_pod(startTime=began), _pod(node="gpu-2", startTime="1970-01-01T00:00:01Z")]
+    pods = [_pod(name, startTime=began), _pod(name, node="gpu-2", startTime="1970-01-01T00:00:01Z")]
     pods[1]["metadata"]["name"] = "of-another-node"
     cluster.write(objects={"daemonsets.apps,pods": [_set(), *pods]})
     host.readings[MigBootFact] = MigBoot(recorded_at=recorded_at)
-    asked = _settings(cluster, mig={"config": "all-balanced"}, sharing={"mig_strategy": "mixed"})
+    sliced = {"mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}}
+    asked = _settings(cluster, **sliced, device_plugin={"way": way})
     for command in device_plugin.current._inner(settings=asked):
         assert command.function(host.state, host, *command.args) is True
     left = {each["metadata"]["name"] for each in cluster.state()["objects"]["daemonsets.apps,pods"]}
-    assert (f"{DAEMON_SET}-x" not in left) is anew and "of-another-node" in left
+    assert (f"{name}-x" not in left) is anew and "of-another-node" in left
     assert not host.refusals and len(host.noops) == (0 if anew else 1)
 
 
