@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
@@ -46,10 +48,8 @@ def inspect_plugin(asked: GpushareSettings, proxy: ProxySettings) -> Iterator[An
 def _fetched(state: State, host: Host, url: str, digest: str, path: Path, proxies: dict[str, str]) -> bool:
     """Fetch the program, check it, and put it in its place at once or not at all."""
     beside = path.with_name(f".{path.name}.gpunode-new")
-    by = {name.lower().removesuffix("_proxy"): value for name, value in proxies.items()}
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler(by) if by else urllib.request.ProxyHandler())
     try:
-        with opener.open(url, timeout=_SECONDS) as answer:
+        with urllib.request.build_opener(_proxies(url, proxies)).open(url, timeout=_SECONDS) as answer:
             content = answer.read(_LONGEST)
         found = hashlib.sha256(content).hexdigest()
         if found != digest:
@@ -59,9 +59,22 @@ def _fetched(state: State, host: Host, url: str, digest: str, path: Path, proxie
         beside.write_bytes(content)
         beside.chmod(0o755)
         beside.replace(path)
-    except OSError as error:
+    # The last is of a name that none can have: http://a..b
+    except (OSError, HTTPException, UnicodeError) as error:
         beside.unlink(missing_ok=True)
-        host.log_styled(f"kubectl-inspect-gpushare: {error}", fg="red")
+        # What such a server said is all of its text.
+        said = repr(error) if isinstance(error, HTTPException) else str(error)
+        host.log_styled(f"kubectl-inspect-gpushare: {said}", fg="red")
         host.log_styled("look at gpushare.inspect_url and gpushare.inspect_path (may you write there?)", fg="red")
         return False
     return True
+
+
+def _proxies(url: str, proxies: Mapping[str, str]) -> urllib.request.ProxyHandler:
+    """Return the proxies that an address is fetched by; where the settings name none, those of this machine."""
+    if not proxies:
+        return urllib.request.ProxyHandler()
+    by = {name.removesuffix("_proxy"): value for name, value in proxies.items()}
+    # The handler itself looks for no_proxy in this machine's environment alone.
+    direct = urllib.request.proxy_bypass_environment(urlsplit(url).netloc, by)  # type: ignore[attr-defined]
+    return urllib.request.ProxyHandler({} if direct else by)
