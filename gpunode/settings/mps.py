@@ -24,7 +24,10 @@ MemoryLimit = Annotated[
         )
     ),
 ]
-_Device = Annotated[str, AfterValidator(matching(r"\d{1,2}", "the index of a GPU such as '0'"))]
+# It is looked up as it is written: '01' would be nobody's.
+_Device = Annotated[
+    str, AfterValidator(matching(r"0|[1-9]\d?", "the index of a GPU such as '0' or '10', without a leading zero"))
+]
 # The most that any GPU takes; which one a node has, preflight knows.
 MOST_CLIENTS = 48
 

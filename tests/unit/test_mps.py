@@ -76,6 +76,8 @@ def settled(settings: MpsSettings, gpus: int = 1, **more: Any) -> Mps:
         ({"memory_limit": "8"}, "whole gigabytes"),
         ({"memory_limit": "0G"}, "whole gigabytes"),
         ({"memory_limits": {"first": "8G"}}, "the index of a GPU"),
+        ({"memory_limits": {"01": "8G"}}, "without a leading zero"),
+        ({"memory_limits": {"00": "8G"}}, "without a leading zero"),
         ({"clients": 49}, "more than the 48"),
         ({"clients": 0}, "must be 1 or more"),
     ],
@@ -98,6 +100,12 @@ def test_a_percentage_is_proven_by_what_the_daemon_prints_of_it(percentage: str)
 def test_a_memory_limit_reads_back_as_it_was_written(limit: str) -> None:
     (daemon,) = daemons(asked(memory_limit=limit), [0])
     assert daemon.controls[1].answer == limit and mebibytes(limit) > 0
+
+
+@pytest.mark.pure
+@given(st.integers(0, 99))
+def test_a_limit_of_one_gpu_counts_for_that_gpu_whatever_its_index(index: int) -> None:
+    assert asked(memory_limits={str(index): "16G"}).limit_of(index) == "16G"
 
 
 @pytest.mark.pure
