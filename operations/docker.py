@@ -71,9 +71,8 @@ def configuration(
             raise OperationRefused(_missing(state))
         yield StringCommand("true")  # a forecast: the package comes with an operation before this one
         return
-    asked = Daemon(default_runtime, systemd_cgroup, nvidia, cdi)
     try:
-        wanted = change(state, asked)
+        wanted = change(state, Daemon(default_runtime, systemd_cgroup, nvidia, cdi))
     except DaemonRefused as refusal:
         raise OperationRefused(f"{state.config_path}: {refusal}") from refusal
     if state.active and not state.answers:
@@ -84,7 +83,7 @@ def configuration(
     if wanted is None:
         host.noop(f"docker runs with default runtime {state.default_runtime}" if state.active else "its file is right")
         return
-    if waits(state, asked, restart_allowed):
+    if waits(state, wanted.act, restart_allowed):
         pending(f"{state.containers} containers run and disruption.allow is nothing", "docker's daemon.json changes")
         return
     host.log(_told(state, wanted.act))

@@ -245,7 +245,7 @@ def _header(progress: Progress, tell: Tell) -> None:
 def _finish(inventory: Path, progress: Progress, files: Path | None, tell: Tell, as_json: bool) -> NoReturn:
     from gpunode.rollout.document import document, exit_code
     from gpunode.rollout.opening import ANOTHER
-    from gpunode.rollout.progress import Stop, next_step
+    from gpunode.rollout.progress import stopped_for_good
 
     ended = progress.ended
     if files is not None and ended is not None:
@@ -255,8 +255,7 @@ def _finish(inventory: Path, progress: Progress, files: Path | None, tell: Tell,
         if progress.untouched:
             tell(f"  not touched: {', '.join(progress.untouched)}")
         tell(f"  journal and logs: {files}")
-        step = next_step(progress)
-        if isinstance(step, Stop) and step.for_good:
+        if stopped_for_good(progress):
             tell(f"  {ANOTHER}: gpunode rollout {inventory}")
         elif ended.how != "finished":
             tell(f"  go on: gpunode rollout --resume {inventory}")

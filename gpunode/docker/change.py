@@ -67,10 +67,10 @@ def act(state: Docker, asked: Daemon) -> Act:
     return _act(state, list(_differences(state, asked)))
 
 
-def waits(state: Docker, asked: Daemon, restart_allowed: bool) -> bool:
-    """Say whether the whole change waits: it takes a restart that containers would feel, and none is allowed."""
+def waits(state: Docker, by: Act, restart_allowed: bool) -> bool:
+    """Say whether the whole change waits: it is made by a restart that containers would feel, and none is allowed."""
     felt = state.containers > 0 and not state.live_restore
-    return felt and not restart_allowed and act(state, asked) == "restart"
+    return by == "restart" and felt and not restart_allowed
 
 
 def _differences(state: Docker, asked: Daemon) -> Iterator[tuple[str, str | None, str]]:

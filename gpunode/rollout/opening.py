@@ -12,7 +12,7 @@ from gpunode.rollout.choice import canaries, sorted_out
 from gpunode.rollout.clock import now
 from gpunode.rollout.entries import Begun, Policy
 from gpunode.rollout.journal import Journal, JournalError
-from gpunode.rollout.progress import Progress, Stop, next_step
+from gpunode.rollout.progress import Progress, stopped_for_good
 
 # What is to be done where a rollout stopped for good.
 ANOTHER = "Begin another one when they answer again, or with a larger --max-unavailable: it reads all nodes anew"
@@ -76,9 +76,8 @@ def resumable(last: Journal | None, inventory: str, asked: Asked, gpunode: str) 
         raise JournalError(
             f"the last rollout of {inventory} came to its end: begin another one, which takes what is not as asked"
         )
-    step = next_step(progress)
-    if isinstance(step, Stop) and step.for_good:
-        raise JournalError(f"the last rollout of {inventory} cannot be gone on with: {step.reason}. {ANOTHER}")
+    if reason := stopped_for_good(progress):
+        raise JournalError(f"the last rollout of {inventory} cannot be gone on with: {reason}. {ANOTHER}")
     changes = [difference(progress.begun.hosts, asked.hosts)]
     if progress.begun.gpunode != gpunode:
         changes.insert(0, f"gpunode is {gpunode}, and was {progress.begun.gpunode}")

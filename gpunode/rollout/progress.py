@@ -154,6 +154,12 @@ def next_step(progress: Progress) -> Wave | Stop:
     return Wave(number, "wave", remaining[:capacity])
 
 
+def stopped_for_good(progress: Progress) -> str | None:
+    """Return why no wave ever comes, however often it is gone on with; None where one may."""
+    step = next_step(progress)
+    return step.reason if isinstance(step, Stop) and step.for_good else None
+
+
 def _nodes(count: int) -> str:
     return f"{count} node{'' if count == 1 else 's'}"
 

@@ -35,8 +35,9 @@ def docker(settings: Settings, node: Node) -> Iterator[Finding]:
     yield compared("docker", Subject.STARTS_AT_BOOT, "yes" if there.enabled else "no", "yes", there.enabled)
     daemon = Daemon(asked.default_runtime, asked.systemd_cgroup, settings.toolkit.enabled, asked.cdi)
     # One transaction brings all of it, and where one thing of it waits for a restart, so does the rest.
-    to_come = waits(there, daemon, settings.disruption.allow != "nothing")
-    disturbs = restart if act(there, daemon) == "restart" else Disturbance.nothing
+    by = act(there, daemon)
+    to_come = waits(there, by, settings.disruption.allow != "nothing")
+    disturbs = restart if by == "restart" else Disturbance.nothing
     for item in _answers(daemon, there, disturbs):
         yield _pending(there, item) if to_come and item.finding_class is FindingClass.DRIFT else item
 
