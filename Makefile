@@ -11,7 +11,9 @@ LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap 
 VM_PACKAGES := qemu-system-x86 grub-pc-bin grub-common e2fsprogs
 # The tests start hundreds of short programs; where nothing may be cached, each of them compiles gpunode anew.
 CACHED := env -u PYTHONDONTWRITEBYTECODE
-PYTEST := $(CACHED) GPUNODE_TEST_EXAMPLES=1000 .venv/bin/pytest
+# The unit tests in parts side by side, then the scenarios, which are side by side by themselves.
+UNIT := $(SUDO) $(CACHED) .venv/bin/python -m tests.fast
+SCENARIOS := $(SUDO) $(CACHED) .venv/bin/pytest
 TIMED = date +"==> %H:%M:%S $(1)"
 
 .PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow lint docs audit
@@ -68,7 +70,11 @@ test-fast: setup
 	@$(CACHED) .venv/bin/python -m tests.fast
 
 test: setup lab-tools
-	@$(SUDO) $(PYTEST) -m "not slow" tests/unit tests/test_scenarios.py
+	@$(UNIT) -m "not slow"
+	@$(SCENARIOS) -m "not slow" tests/test_scenarios.py
 
+test-slow: export GPUNODE_TEST_ALL = 1
+test-slow: export GPUNODE_TEST_EXAMPLES = 1000
 test-slow: setup lab-vm-tools
-	@$(SUDO) GPUNODE_TEST_ALL=1 $(PYTEST) tests/unit tests/test_scenarios.py
+	@$(UNIT) -m "slow or not slow"
+	@$(SCENARIOS) tests/test_scenarios.py

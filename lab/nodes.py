@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lab import access
+from lab import access, inside
 from lab.cache import cache_dir, locked
 from lab.errors import LabError
 from lab.families import APT, family_named
@@ -33,6 +33,8 @@ MAX_GPUS = 16
 # The first addresses of the network are the bridge's; the node's number is added to this one.
 _FIRST_ADDRESS = 10
 _READY_SECONDS = 90.0
+# It waits for the boot's end, and tells how far it is after some seconds at the latest.
+_BOOTED = "timeout 5 systemctl is-system-running --wait > /dev/null 2>&1; systemctl is-system-running"
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,9 @@ class _Parts:
     build: str
     mirror: Path
     key_fingerprint: str
+
+
+_known: dict[str, _Parts] = {}
 
 
 def up(
@@ -168,7 +173,7 @@ def run(node: Node, command: str, timeout: float = 60) -> subprocess.CompletedPr
 
     Raises LabError if it takes longer than `timeout` seconds.
     """
-    return attempt("exec", node.container, "sh", "-c", command, timeout=timeout)
+    return inside.run(node.container, _first_process(node), node.name, command, timeout)
 
 
 def states(lab: str) -> dict[str, str]:
@@ -262,6 +267,14 @@ def _check_hardware(
 
 
 def _parts(report: Report, family_name: str) -> _Parts:
+    """Return what nodes of a family are made from, found or built by this process once: to look takes seconds."""
+    known = _known.get(family_name)
+    if known is None or build_id(known.image) != known.build or not known.mirror.is_dir():
+        known = _known[family_name] = _built(report, family_name)
+    return known
+
+
+def _built(report: Report, family_name: str) -> _Parts:
     of = family_named(family_name)
     root = image(report, of)
     try:
@@ -297,8 +310,14 @@ def _age_note(found: dict[str, Any], parts: _Parts) -> str:
     return " (made from an older image; --recreate renews it)"
 
 
+def _first_process(node: Node) -> Path:
+    """Return the file with the number of the node's first process; podman writes it at each of its starts."""
+    return lab_folder(node.lab) / f"{node.name}.pid"
+
+
 def _make(node: Node, parts: _Parts) -> None:
     attempt("rm", "--force", "--volumes", "--time", "0", node.container)
+    _first_process(node).unlink(missing_ok=True)
     folder = lab_folder(node.lab)
     access.prepare_host(node.folder, node.name, folder / "id_ed25519")
     write_json(node.folder / "hardware.json", {"gpu": node.gpu, "count": node.gpus})
@@ -320,7 +339,7 @@ def _make(node: Node, parts: _Parts) -> None:
         *("run", "--detach", "--name", node.container, "--hostname", node.name),
         *(part for key, value in labels.items() for part in ("--label", f"gpunode.{key}={value}")),
         *("--network", _network_name(node.lab), "--ip", node.address),
-        *("--systemd=always", "--privileged", "--restart=always"),
+        *("--systemd=always", "--privileged", "--restart=always", "--pidfile", str(_first_process(node))),
         *("--ulimit", "nofile=20000:20000", "--ulimit", "nproc=6000:6000"),
         *("--volume", f"{node.folder}:/etc/gpunode-lab:rw"),
         *("--volume", f"{parts.mirror}:/srv/gpunode-lab/mirror:ro"),
@@ -332,7 +351,7 @@ def _wait(node: Node, report: Report) -> None:
     started = last = time.monotonic()
     state, sshd = "starting", "not tried"
     while time.monotonic() - started < _READY_SECONDS:
-        state = attempt("exec", node.container, "systemctl", "is-system-running", timeout=30).stdout.strip()
+        state = run(node, _BOOTED, timeout=30).stdout.strip()
         if state == "degraded":
             failed = run(node, "systemctl list-units --state=failed --plain --no-legend").stdout.split("\n")
             units = ", ".join(line.split()[0] for line in failed if line.split())

@@ -1,4 +1,4 @@
-"""Scenarios begin with the first test, and run beside the unit tests."""
+"""Scenarios begin with the first test; how long each took stands at the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lives import forget
+from tests.lives import TIMES, forget, taken
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,3 +27,13 @@ def lives(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes] | 
     yield process
     process.terminate()
     process.wait()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the scenarios that ran by how long they took, the longest first."""
+    session = terminalreporter._session
+    if session is None or not any(item.path.name == "test_scenarios.py" for item in session.items):
+        return
+    terminalreporter.section("scenarios by seconds (side by side; what each of its tests took: .reports/scenarios)")
+    for line in taken(TIMES):
+        terminalreporter.write_line(line)

@@ -1,8 +1,8 @@
-"""Run molecule's scenarios side by side, one per processor, each with a lab of its own: `python -m tests.lives NAME...`
+"""Run molecule's scenarios side by side, each with a lab of its own: `python -m tests.lives NAME...`
 
-A process of its own, so that the unit tests run meanwhile: much of a scenario is waiting. What a scenario prints goes
-to .reports/scenarios/NAME.log, its tests' own words to NAME.tests, and its exit status, once it has ended, to
-NAME.status beside them.
+A process of its own: pytest awaits one scenario after the other meanwhile. What a scenario prints goes to
+.reports/scenarios/NAME.log, its tests' own words to NAME.tests, and its exit status, once it has ended, to NAME.status
+beside them.
 """
 
 from __future__ import annotations
@@ -72,6 +72,12 @@ def live(scenario: str) -> None:
     partial = status_of(scenario).with_suffix(".partial")
     partial.write_text(str(status))
     partial.replace(status_of(scenario))
+
+
+def taken(times: Path) -> list[str]:
+    """Return what TIMES says of each scenario, the one that took longest first."""
+    lines = times.read_text().splitlines() if times.exists() else []
+    return sorted(lines, key=lambda line: -int(line.split()[-2]))
 
 
 def in_order(scenarios: list[str]) -> list[str]:

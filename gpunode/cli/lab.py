@@ -60,6 +60,7 @@ def _reporter() -> Callable[[str], None]:
     metavar="NAME",
     help="Package manager: apt; or dnf, zypper, pacman, on Debian that says it is another distribution (SIMULATED).",
 )
+@click.option("--converged", is_flag=True, help="New nodes are copies of one that a run has made a GPU node.")
 @click.option("--recreate", is_flag=True, help="Make nodes anew that have other GPUs, or come from an older image.")
 @click.option("--cluster", is_flag=True, help="A real Kubernetes control plane, too; kubelets and pods are SIMULATED.")
 @click.option("--cluster-programs", metavar="DIR", type=_Folder, help="Its four programs, instead of building them.")
@@ -67,19 +68,23 @@ def _reporter() -> Callable[[str], None]:
 @_lab_option
 @_readable_errors
 def up(
-    count: int, gpu: str, gpus: int, family: str, recreate: bool, cluster: bool, cluster_programs: Path | None,
-    kubeconfig: Path | None, lab_asked: str | None,
+    count: int, gpu: str, gpus: int, family: str, converged: bool, recreate: bool, cluster: bool,
+    cluster_programs: Path | None, kubeconfig: Path | None, lab_asked: str | None,
 ) -> None:  # fmt: skip
     """Bring nodes up; those that are up already are kept."""
+    from lab import converged as copied
     from lab import nodes
     from lab.cluster import cluster as clusters
     from lab.state import lab_name
 
+    if converged and family != "apt":
+        raise click.UsageError(f"--converged copies a node whose package manager is apt, not {family}")
     if not cluster and (cluster_programs or kubeconfig):
         raise click.UsageError("--cluster-programs and --kubeconfig say which cluster: give --cluster, too")
     name = lab_name(lab_asked)
     report = _reporter()
-    every = nodes.up(name, count, gpu, gpus, report, renew=recreate, family=family)
+    root = copied.root(report, gpu, gpus) if converged else None
+    every = nodes.up(name, count, gpu, gpus, report, renew=recreate, family=family, root=root)
     nodes_are = "node is" if len(every) == 1 else "nodes are"
     report(f"lab {name}: {len(every)} {nodes_are} up; `gpunode lab ssh {every[0].name}` enters one")
     if cluster:

@@ -50,6 +50,13 @@ def test_what_an_earlier_run_left_is_no_answer(molecule: Path) -> None:
     assert not lives.status_of("0").exists() and not lives.TIMES.exists()
 
 
+def test_the_table_at_the_end_has_the_longest_first(tmp_path: Path) -> None:
+    times = tmp_path / "times"
+    assert lives.taken(times) == []
+    times.write_text("mig: passed, 9 s\nvm: FAILED, 100 s\ndkms: passed, 20 s\n")
+    assert lives.taken(times) == ["vm: FAILED, 100 s", "dkms: passed, 20 s", "mig: passed, 9 s"]
+
+
 def test_the_longest_begin_first_and_none_is_left_out() -> None:
     names = ["containerd", "mig", "zypper", "interruption"]
     assert lives.in_order(names) == ["interruption", "mig", "containerd", "zypper"]

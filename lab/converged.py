@@ -1,0 +1,79 @@
+"""A node's files after a run of the main job, made once and kept in the cache, for nodes that begin as GPU nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from lab import copies, nodes
+from lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
+from lab.errors import LabError
+from lab.nodes import Report
+from lab.podman import podman
+from lab.state import CHECKOUT
+
+# All that decides what a run makes of a node: each change of it makes another one.
+_ROOMS = ("gpunode", "facts", "operations", "deploys", "templates", "inventories", "lab")
+_FILES = ("config.py", "uv.lock")
+_KEPT_SECONDS = 86400
+_SECONDS = 900
+
+
+def root(report: Report, gpu: str, gpus: int) -> Path:
+    """Return a folder with the files of a node with these GPUs after `deploys/gpu_node.py` with the lab's settings.
+
+    Where the cache has none of this code, a lab of its own is brought up for it, converged and copied. Raises LabError
+    where the run fails.
+    """
+    folder = cache_dir() / "converged"
+    wanted = folder / _digest(gpu, gpus)
+    with locked(folder / "lock"):
+        if not wanted.is_dir():
+            remove_partial(folder)
+            started = time.monotonic()
+            _make(wanted, gpu, gpus)
+            report(
+                f"converged node: a run made one, and its files are in the cache, {time.monotonic() - started:.0f} s"
+            )
+        mark_used(wanted)
+        _remove_unused(folder, wanted)
+    return wanted
+
+
+def _make(wanted: Path, gpu: str, gpus: int) -> None:
+    lab = f"converged-{os.getpid()}"
+    try:
+        (node,) = nodes.up(lab, 1, gpu, gpus)
+        done = subprocess.run(
+            [Path(sys.executable).with_name("pyinfra"), "-y", "inventories/lab.py", "deploys/gpu_node.py"],
+            cwd=CHECKOUT, env={**os.environ, "GPUNODE_LAB": lab, "NO_COLOR": "1"}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise LabError(f"the node to be copied could not be converged: {(done.stdout + done.stderr)[-3000:]}")
+        with complete_or_nothing(wanted) as folder:
+            copies.copy(node, folder)
+    finally:
+        nodes.down(lab)
+
+
+def _digest(gpu: str, gpus: int) -> str:
+    digest = hashlib.sha256(f"{gpu}\0{gpus}\0".encode())
+    files = [path for room in _ROOMS for path in (CHECKOUT / room).rglob("*") if path.is_file()]
+    for path in sorted((*files, *(CHECKOUT / name for name in _FILES))):
+        if "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(CHECKOUT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def _remove_unused(folder: Path, wanted: Path) -> None:
+    """Remove those that no node stands on and that nobody asked for within a day: each is as large as a system."""
+    used = set(podman("ps", "--all", "--format", '{{index .Labels "gpunode.image"}}').split())
+    for path in folder.iterdir():
+        unasked = path.is_dir() and time.time() - path.stat().st_mtime > _KEPT_SECONDS
+        if path != wanted and unasked and str(path) not in used:
+            remove(path)
