@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lab import apt_lists
 from lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
 from lab.chroot import run, within, write
 from lab.errors import LabError
@@ -96,6 +97,9 @@ def image(report: Report, family: Family | None = None) -> Path:
         with complete_or_nothing(wanted) as folder:
             run(["cp", "-a", "--reflink=auto", f"{base}/.", str(folder)], "copying the base image")
             _add_node_files(folder)
+            if family is None:
+                before, after = apt_lists.cut_down(folder)
+                report(f"base image: Debian's package lists cut from {before >> 20} MiB to {after >> 10} KiB")
             write(folder / _BUILD_ID, f"{uuid.uuid4()}\n")
             try:
                 install_hardware(folder)
@@ -201,7 +205,8 @@ def _with_tools(base: Path, digest: str, family: Family, report: Report) -> Path
 
 
 def _image_digest(base_digest: str, family: Family | None) -> str:
-    digest = hashlib.sha256(f"{base_digest}\0{hardware_digest()}\0".encode())
+    lists = Path(apt_lists.__file__).read_bytes()
+    digest = hashlib.sha256(f"{base_digest}\0{hardware_digest()}\0".encode() + lists)
     for name, place, mode in _PLACES:
         digest.update(f"{place}\0{mode}\0".encode())
         digest.update((_NODE_FILES / name).read_bytes())
