@@ -1,9 +1,9 @@
 """Debian's package lists in the nodes' image, cut down to what a node may ask for.
 
 apt goes through all that is listed at each of its commands: with Debian's 60,000 packages that takes a second of
-processor time, and a run has a dozen such commands. `apt-get update` leaves a list alone as long as the archive's is the
-same, and fetches it whole afterwards: then a node is slower, and not another one. What the lists say of a package that
-is left, and all that is fetched by them, is Debian's own.
+processor time, and a run has a dozen such commands. `apt-get update` leaves a list alone as long as the archive's is
+the same, and fetches it whole afterwards: then a node is slower, and not another one. What the lists say of a package
+that is left, and all that is fetched by them, is Debian's own.
 """
 
 from __future__ import annotations
