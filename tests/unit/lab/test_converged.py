@@ -1,0 +1,88 @@
+"""When a converged node is made, and when the one in the cache does. The nodes are SIMULATED: none is brought up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gpunode.cli.lab import lab
+from lab import converged
+
+pytestmark = pytest.mark.pure
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Have a checkout of two files and a cache of its own, and note what is made."""
+    checkout = tmp_path / "checkout"
+    for room in converged._ROOMS:
+        (checkout / room).mkdir(parents=True)
+    for name in (*converged._FILES, "gpunode/tables.py"):
+        (checkout / name).write_text(name)
+    found: list[Path] = []
+
+    def make(wanted: Path, gpu: str, gpus: int) -> None:
+        wanted.mkdir()
+        found.append(wanted)
+
+    monkeypatch.setattr(converged, "CHECKOUT", checkout)
+    monkeypatch.setattr(converged, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(converged, "_make", make)
+    monkeypatch.setattr(converged, "podman", lambda *_: "")
+    return found
+
+
+def ignored(line: str) -> None:
+    pass
+
+
+def root() -> Path:
+    return converged.root(ignored, "h100-80gb", 2)
+
+
+def test_it_is_made_once_for_one_code_and_kind_of_gpu(made: list[Path], tmp_path: Path) -> None:
+    assert root() == root()
+    compiled = tmp_path / "checkout" / "gpunode" / "__pycache__"
+    compiled.mkdir()
+    (compiled / "tables.pyc").write_text("compiled")
+    root()
+    assert len(made) == 1
+    converged.root(ignored, "t4", 2)
+    assert len(made) == 2
+
+
+def changed(path: str, text: str) -> Callable[[Path], Any]:
+    return lambda checkout: (checkout / path).write_text(text)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [changed("gpunode/tables.py", "other"), changed("templates/new.conf", ""), changed("uv.lock", "other")],
+    ids=["other code", "a new template", "another library"],
+)
+def test_another_code_makes_another_one(change: Callable[[Path], Any], made: list[Path], tmp_path: Path) -> None:
+    first = root()
+    change(tmp_path / "checkout")
+    assert root() != first
+
+
+def test_one_that_nobody_asked_for_in_a_day_goes_unless_a_node_stands_on_it(
+    made: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, used = root().parent / "old", root().parent / "used"
+    for folder in (old, used):
+        folder.mkdir()
+        os.utime(folder, (1_000_000, 1_000_000))
+    monkeypatch.setattr(converged, "podman", lambda *_: f"{used}\n")
+    kept = root()
+    assert (old.exists(), used.exists(), kept.exists()) == (False, True, True)
+
+
+def test_the_command_refuses_it_for_another_package_manager() -> None:
+    found = CliRunner().invoke(lab, ["up", "--converged", "--family", "dnf"])
+    assert found.exit_code == 2 and "--converged copies a node whose package manager is apt, not dnf" in found.output
