@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import shutil
 import subprocess
 from pathlib import Path
 
 from lab.errors import LabError
+from lab.hardware.compiled import compiled
 
 _HERE = Path(__file__).parent
 _LIBRARY = "usr/lib/gpunode-lab"
 _UNIT = "gpunode-lab-hardware.service"
 _PCI_UNIT = "gpunode-lab-pci.service"
-_LAUNCHER = """#!/usr/bin/python3 -B
+_LAUNCHER = """#!/usr/bin/python3 -ISB
 # SIMULATED hardware of gpunode's lab.
 import sys
 
@@ -23,11 +25,18 @@ from simulated.{module} import {function}
 sys.exit({function}({arguments}))
 """
 _LAUNCHERS = {
-    "usr/sbin/modprobe": ("kmod", "main", "sys.argv"),
-    "usr/sbin/rmmod": ("kmod", "main", "sys.argv"),
-    "usr/sbin/modinfo": ("kmod", "main", "sys.argv"),
+    f"{_LIBRARY}/kmod": ("kmod", "main", "sys.argv[1:]"),
     f"{_LIBRARY}/boot": ("boundary", "main", ""),
 }
+# A shell starts in a tenth of Python's time, and most modules that a node asks for are not NVIDIA's. kmod goes by the
+# name that it is started by: hence a folder of links.
+_WRAPPER = f"""#!/bin/sh
+# SIMULATED hardware of gpunode's lab: nvidia* is simulated, all else goes to the real kmod.
+case "$*" in
+    *nvidia*) exec /usr/bin/python3 -ISB /{_LIBRARY}/kmod "${{0##*/}}" "$@" ;;
+    *) exec "/{_LIBRARY}/real/${{0##*/}}" "$@" ;;
+esac
+"""
 _FOR_TESTS = {"usr/sbin/gpunode-lab-fault": "fault", "usr/sbin/gpunode-lab-hold": "hold"}
 _PCI = f"{_LIBRARY}/pci"
 _DIVERTED = ("modprobe", "rmmod", "modinfo")
@@ -46,7 +55,7 @@ def _sources() -> list[Path]:
 def hardware_digest() -> str:
     """Return a SHA-256 (hex) over everything that `install_hardware` puts into an image."""
     digest = hashlib.sha256(Path(__file__).read_bytes())
-    for path in (*_sources(), _HERE / _UNIT, _HERE / _PCI_UNIT):
+    for path in (_HERE / "compiled.py", *_sources(), _HERE / _UNIT, _HERE / _PCI_UNIT):
         digest.update(str(path.relative_to(_HERE)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
@@ -62,6 +71,10 @@ def install_hardware(rootfs: Path) -> None:
     _copy_programs(rootfs)
     for program in _DIVERTED:
         _divert(rootfs, program)
+        _program(rootfs / "usr/sbin" / program, _WRAPPER)
+        real = rootfs / _LIBRARY / "real" / program
+        real.parent.mkdir(exist_ok=True)
+        real.symlink_to("/usr/bin/kmod")
     for path, launched in _LAUNCHERS.items():
         _launcher(rootfs / path, *launched)
     _enable(rootfs, _UNIT)
@@ -81,15 +94,28 @@ def _copy_programs(rootfs: Path) -> None:
         target = library / source.relative_to(_HERE)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
+        if source.suffix == ".py":
+            _compile(source, target)
     for path, module in _FOR_TESTS.items():
         _launcher(rootfs / path, module, "main", "sys.argv[1:]")
 
 
+def _compile(source: Path, target: Path) -> None:
+    """Put a module's compiled form where Python looks for it."""
+    cached = target.parent / "__pycache__" / Path(importlib.util.cache_from_source(target.name)).name
+    cached.parent.mkdir(exist_ok=True)
+    cached.write_bytes(compiled(f"/{_LIBRARY}/{source.relative_to(_HERE).as_posix()}", source.read_bytes()))
+
+
 def _launcher(target: Path, module: str, function: str, arguments: str) -> None:
+    _program(target, _LAUNCHER.format(module=module, function=function, arguments=arguments))
+
+
+def _program(target: Path, text: str) -> None:
     # kmod's programs are links to /usr/bin/kmod: writing through one would overwrite kmod itself.
     target.unlink(missing_ok=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(_LAUNCHER.format(module=module, function=function, arguments=arguments))
+    target.write_text(text)
     target.chmod(0o755)
 
 

@@ -1,6 +1,8 @@
 #!/bin/sh
 # SIMULATED nvidia-ctk of gpunode's lab: --version, `cdi generate` and `system create-dev-char-symlinks`.
 log() { echo "$(date +%Y-%m-%dT%H:%M:%S) SIMULATED nvidia-ctk: $*" >> /var/log/gpunode-lab.log 2>/dev/null || true; }
+# The folder that a file is to lie in.
+folder() { case "$1" in */*) [ -d "${1%/*}" ] || mkdir -p "${1%/*}" ;; esac; }
 
 cdi_generate() {
     output=${NVIDIA_CTK_CDI_OUTPUT_FILE_PATH:-}
@@ -12,7 +14,7 @@ cdi_generate() {
         esac
         shift
     done
-    loaded=$(cat /sys/module/nvidia/version 2>/dev/null) || {
+    { read -r loaded < /sys/module/nvidia/version; } 2>/dev/null || {
         echo "level=error msg=\"failed to generate CDI spec: failed to initialize NVML: Driver Not Loaded\"" >&2; exit 1; }
     library=$(readlink -f /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 || readlink -f /usr/lib64/libnvidia-ml.so.1)
     case "$library" in
@@ -20,7 +22,7 @@ cdi_generate() {
         *) echo "level=error msg=\"failed to initialize NVML: Driver/library version mismatch\"" >&2; exit 1 ;;
     esac
     log "cdi generate of driver $loaded to ${output:-stdout}"
-    [ -z "$output" ] || { mkdir -p "$(dirname "$output")"; exec > "$output"; }
+    [ -z "$output" ] || { folder "$output"; exec > "$output"; }
     echo '---'
     echo 'cdiVersion: 0.5.0'
     echo 'kind: nvidia.com/gpu'
@@ -45,10 +47,11 @@ case "$1 $2" in
     "cdi generate")
         shift 2; cdi_generate "$@" ;;
     "system create-dev-char-symlinks")
-        mkdir -p /dev/char
-        for device in /dev/nvidia*; do
-            [ -c "$device" ] || continue
-            ln -sfn "$device" "/dev/char/$((0x$(stat -c %t "$device"))):$((0x$(stat -c %T "$device")))"
+        folder /dev/char/
+        # One program for all devices, and none for a link that is there.
+        stat -c '%t %T %n' /dev/nvidia* 2>/dev/null | while read -r major minor device; do
+            link="/dev/char/$((0x$major)):$((0x$minor))"
+            [ ! -c "$device" ] || [ "$link" -ef "$device" ] || ln -sfn "$device" "$link"
         done
         log "$*" ;;
     *)

@@ -7,12 +7,14 @@ each GPU, with 8 compute instances for each of them.
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterable, Mapping
-from typing import Any
 
 from .device import make_node
 from .machine import Machine, SimulatedGpu
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
 
 DEVICES = "/dev/nvidia-caps"
 _FOLDER = "/proc/driver/nvidia/capabilities"
@@ -43,18 +45,21 @@ def publish(machine: Machine, gpu: SimulatedGpu, instances: Iterable[Mapping[str
 
 
 def _publish(machine: Machine, gpu: SimulatedGpu, instances: Iterable[Mapping[str, Any]]) -> None:
+    from shutil import rmtree
+
     wanted = {}
     for row in instances:
         wanted[f"gi{row['id']}"] = minor(gpu, row["id"])
         for compute in row["compute"]:
             wanted[f"gi{row['id']}/ci{compute['id']}"] = minor(gpu, row["id"], compute["id"])
-    folder = machine.path(f"{_FOLDER}/gpu{gpu.index}/mig")
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = f"{_FOLDER}/gpu{gpu.index}/mig"
+    rmtree(machine.at(folder), ignore_errors=True)
     for name, number in wanted.items():
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        (folder / name / "access").write_text(f"DeviceFileMinor: {number}\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
+        machine.write(
+            f"{folder}/{name}/access", f"DeviceFileMinor: {number}\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
+        )
         make_node(machine, f"nvidia-caps/nvidia-cap{number}", _MAJOR, number)
-    for device in machine.path(DEVICES).glob("nvidia-cap[0-9]*"):
-        number = int(device.name.removeprefix("nvidia-cap"))
-        if instance_of(gpu, number) is not None and number not in wanted.values():
-            device.unlink()
+    for device in machine.names_in(DEVICES):
+        digits = device.removeprefix("nvidia-cap")
+        if digits.isdigit() and instance_of(gpu, int(digits)) is not None and int(digits) not in wanted.values():
+            machine.remove(f"{DEVICES}/{device}")

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
 
 from .machine import Machine
 
 
 def make_node(machine: Machine, name: str, major: int, minor: int) -> None:
     """Make the device /dev/NAME, which everybody may open; on a folder that stands for a machine, a file."""
-    path = machine.path(f"/dev/{name}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
+    if machine.exists(f"/dev/{name}"):
         return
-    if machine.root != Path("/"):
-        path.touch()
+    if not machine.is_node:
+        machine.write(f"/dev/{name}", "")
         return
+    path = machine.at(f"/dev/{name}")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(major, minor))
-    path.chmod(0o666)
+    os.chmod(path, 0o666)

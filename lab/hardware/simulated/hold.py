@@ -40,7 +40,7 @@ def main(arguments: list[str], machine: Machine | None = None) -> int:
     if asked.name and os.environ.get("GPUNODE_LAB_HOLD") != asked.name:
         # Its first argument is what people see of a process.
         environment = {**os.environ, "GPUNODE_LAB_HOLD": asked.name}
-        os.execve("/usr/bin/python3", [asked.name, "-B", _PROGRAM, *arguments], environment)
+        os.execve("/usr/bin/python3", [asked.name, "-ISB", _PROGRAM, *arguments], environment)
     _hold(machine, devices, asked.name)
     return 0
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 from . import module
 from .machine import HardwareError, Machine
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _KMOD = "/usr/bin/kmod"
 _WITH_VALUE = {"-F", "--field", "-k", "--set-version", "-S", "-d", "--dirname", "-C", "--config", "-b", "--basedir"}
@@ -17,9 +18,12 @@ _SHORT_FIELDS = {"-a": "author", "-d": "description", "-l": "license", "-p": "pa
 
 
 def main(arguments: list[str], machine: Machine | None = None) -> int:
-    """Act as the program that argument 0 names; return its exit status."""
+    """Act as the program that argument 0 names; return its exit status.
+
+    What names no nvidia* at all the launcher has handed to the real kmod already (lab/hardware/image.py).
+    """
     machine = machine or Machine()
-    program = Path(arguments[0]).name
+    program = os.path.basename(arguments[0])
     names = _names(program, arguments[1:])
     if not names or not all(name.replace("-", "_").startswith("nvidia") for name in names):
         sys.stdout.flush()
@@ -97,34 +101,39 @@ def insert(machine: Machine, name: str) -> None:
     What comes after is not needed: as with the real modprobe, its absence is no error.
     """
     module.load(machine, name)
-    for file in sorted(machine.path("/etc/modprobe.d").glob("*.conf")):
-        for line in file.read_text(errors="replace").replace("-", "_").splitlines():
-            words = line.split("#")[0].split()
-            if words[:3] == ["softdep", name.replace("-", "_"), "post:"]:
-                for later in words[3:]:
-                    with contextlib.suppress(LookupError, module.ModuleError):
-                        module.load(machine, later)
+    for words in _configured(machine, "/etc/modprobe.d"):
+        if words[:3] == ["softdep", name.replace("-", "_"), "post:"]:
+            for later in words[3:]:
+                try:
+                    module.load(machine, later)
+                except (LookupError, module.ModuleError):
+                    continue
     _rules_of_udev(machine)
 
 
 def _rules_of_udev(machine: Machine) -> None:
     """Do what udev, which a container has not, would do by a rule that links the devices: run nvidia-ctk."""
-    program = machine.path("/usr/bin/nvidia-ctk")
-    rules = [file.read_text(errors="replace") for file in machine.path("/etc/udev/rules.d").glob("*.rules")]
-    if program.exists() and any("create-dev-char-symlinks" in text for text in rules):
+    program, folder = "/usr/bin/nvidia-ctk", "/etc/udev/rules.d"
+    files = [name for name in machine.names_in(folder) if name.endswith(".rules")]
+    rules = [machine.read(f"{folder}/{name}", errors="replace") for name in files]
+    if machine.exists(program) and any("create-dev-char-symlinks" in text for text in rules):
         machine.log("udev", "a rule runs nvidia-ctk system create-dev-char-symlinks")
-        subprocess.run([program, "system", "create-dev-char-symlinks", "--create-all"], check=False)
+        os.spawnv(os.P_WAIT, machine.at(program), ["nvidia-ctk", "system", "create-dev-char-symlinks", "--create-all"])
 
 
 def blacklisted(machine: Machine, name: str) -> bool:
     """Say whether a file in /etc/modprobe.d or /usr/lib/modprobe.d blacklists the module."""
     wanted = ["blacklist", name.replace("-", "_")]
-    for folder in ("/etc/modprobe.d", "/usr/lib/modprobe.d"):
-        for file in machine.path(folder).glob("*.conf"):
-            lines = file.read_text(errors="replace").replace("-", "_").splitlines()
-            if any(line.split("#")[0].split() == wanted for line in lines):
-                return True
-    return False
+    folders = ("/etc/modprobe.d", "/usr/lib/modprobe.d")
+    return any(words == wanted for folder in folders for words in _configured(machine, folder))
+
+
+def _configured(machine: Machine, folder: str) -> Iterator[list[str]]:
+    """Go through the words of each line in a folder of modprobe's configuration, `-` written as `_`."""
+    for file in machine.names_in(folder):
+        if file.endswith(".conf"):
+            for line in machine.read(f"{folder}/{file}", errors="replace").replace("-", "_").splitlines():
+                yield line.split("#")[0].split()
 
 
 def _rmmod(machine: Machine, arguments: list[str], names: list[str]) -> int:
@@ -162,7 +171,7 @@ def _modinfo(machine: Machine, arguments: list[str], names: list[str]) -> int:
             continue
         kernel_name = kernel or machine.kernel
         fields = {
-            "filename": "/" + str(found.path.relative_to(machine.root)),
+            "filename": found.path,
             "version": found.version,
             "license": found.license,
             "description": "SIMULATED NVIDIA kernel module of gpunode's lab",

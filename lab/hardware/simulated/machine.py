@@ -1,28 +1,32 @@
-"""What the simulated machine is: its GPUs, its faults, its places on disk and its log."""
+"""What the simulated machine is: its GPUs, its faults, its places on disk and its log.
+
+These programs start hundreds of times in a test run, so that each import counts: pathlib, dataclasses, typing, json,
+re, uuid and subprocess each take as long as all that a call does. What needs one of them imports it where it needs it.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import time
-import uuid
-from dataclasses import dataclass
-from importlib import resources
-from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+
+from .plain import data_file, name_uuid, parse_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
 
 # Where the faults that are set stand.
 FAULTS = "/etc/gpunode-lab/faults.json"
-_NAMESPACE = uuid.UUID("8c5d9a52-7a4f-4f0b-9f43-2d1b6f2f5a11")
+_NAMESPACE = bytes.fromhex("8c5d9a527a4f4f0b9f432d1b6f2f5a11")
 
 
 class HardwareError(Exception):
     """Say that hardware.json or faults.json cannot be used, and why."""
 
 
-@dataclass(frozen=True)
-class GpuModel:
+class GpuModel(SimpleNamespace):
     """Hold what a GPU product always is; memory in MiB, power in W, ids in lower-case hex without 0x.
 
     `mig` is its product in mig.json (None: it has no MIG), `nvswitches` are the PCI buses of NVSwitches on its board.
@@ -42,14 +46,14 @@ class GpuModel:
     nvswitches: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
 class SimulatedGpu:
     """Hold one GPU of the machine; `bus_id` is written as nvidia-smi writes it: 00000000:1A:00.0."""
 
-    index: int
-    model: GpuModel
-    uuid: str
-    bus_id: str
+    def __init__(self, index: int, model: GpuModel, uuid: str, bus_id: str) -> None:
+        self.index = index
+        self.model = model
+        self.uuid = uuid
+        self.bus_id = bus_id
 
     @property
     def sysfs_address(self) -> str:
@@ -59,29 +63,79 @@ class SimulatedGpu:
 
 def gpu_models() -> dict[str, GpuModel]:
     """Return the table of GPU products by the lab's name for them (h100-80gb, t4 ...)."""
-    table = json.loads(resources.files(__package__).joinpath("gpus.json").read_text())
-    return {
-        key: GpuModel(
-            **{
-                **row,
-                "modules": tuple(row["modules"]),
-                "buses": tuple(row["buses"]),
-                "nvswitches": tuple(row.get("nvswitches", ())),
-            }
-        )
-        for key, row in table.items()
-    }
+    return {key: _model(row) for key, row in _table().items()}
 
 
-@dataclass(frozen=True)
+def _table() -> dict[str, dict[str, Any]]:
+    table: dict[str, dict[str, Any]] = parse_json(data_file("gpus.json"))
+    return table
+
+
+def _model(row: dict[str, Any]) -> GpuModel:
+    lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
+    return GpuModel(**{**row, **lists})
+
+
 class Machine:
     """Find everything of a simulated machine below `root`, which is / in a node and a folder in unit tests."""
 
-    root: Path = Path("/")
+    def __init__(self, root: str | Path = "/") -> None:
+        # Empty for /, so that a path of the node may be put right behind it.
+        self._below = str(root).rstrip("/")
+
+    @property
+    def is_node(self) -> bool:
+        """Say whether it is the machine that this runs on, and no folder that stands for one."""
+        return not self._below
+
+    @property
+    def root(self) -> Path:
+        """Return the folder that is its root."""
+        return self.path("/")
+
+    def at(self, absolute: str) -> str:
+        """Return where an absolute path of the node lies."""
+        return f"{self._below}/{absolute.lstrip('/')}"
 
     def path(self, absolute: str) -> Path:
-        """Return where an absolute path of the node lies."""
-        return self.root / absolute.lstrip("/")
+        """Return the same as a Path, for those who have the time to import it."""
+        from pathlib import Path
+
+        return Path(self.at(absolute))
+
+    def exists(self, absolute: str) -> bool:
+        """Say whether there is a file or folder of that path."""
+        return os.path.exists(self.at(absolute))
+
+    def read(self, absolute: str, errors: str = "strict") -> str:
+        """Return a file's text; OSError where there is none."""
+        with open(self.at(absolute), errors=errors) as file:
+            return file.read()
+
+    def make_folder(self, absolute: str) -> None:
+        """Make a folder and those that it lies in, where there is none."""
+        os.makedirs(self.at(absolute), exist_ok=True)
+
+    def write(self, absolute: str, text: str) -> None:
+        """Write a file, and the folders that it lies in."""
+        path = self.at(absolute)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+
+    def remove(self, absolute: str) -> None:
+        """Remove a file, where there is one."""
+        try:
+            os.unlink(self.at(absolute))
+        except FileNotFoundError:
+            return
+
+    def names_in(self, absolute: str) -> list[str]:
+        """Return what a folder holds, sorted; of a folder that is not there, or not for our eyes, nothing."""
+        try:
+            return sorted(os.listdir(self.at(absolute)))
+        except OSError:
+            return []
 
     @property
     def kernel(self) -> str:
@@ -93,24 +147,24 @@ class Machine:
 
         Raises HardwareError naming the file if it is not a JSON object.
         """
-        path = self.path(absolute)
         try:
-            content = json.loads(path.read_text() or "{}")
+            content = parse_json(self.read(absolute) or "{}")
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            raise HardwareError(f"cannot read {path}: {error}") from None
+            raise HardwareError(f"cannot read {self.at(absolute)}: {error}") from None
         if not isinstance(content, dict):
-            raise HardwareError(f"{path} must hold a JSON object such as {{}}, not {type(content).__name__}")
+            kind = type(content).__name__
+            raise HardwareError(f"{self.at(absolute)} must hold a JSON object such as {{}}, not {kind}")
         return content
 
     def write_json(self, absolute: str, content: dict[str, Any]) -> None:
         """Write a JSON object so that a reader sees the old one or the new one, never half of it."""
-        path = self.path(absolute)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{os.getpid()}")
-        draft.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
-        draft.replace(path)
+        import json
+
+        draft = f"{absolute}.{os.getpid()}"
+        self.write(draft, json.dumps(content, indent=1, sort_keys=True) + "\n")
+        os.replace(self.at(draft), self.at(absolute))
 
     @property
     def faults(self) -> dict[str, Any]:
@@ -126,11 +180,11 @@ class Machine:
         count = hardware.get("count", 0)
         if not count:
             return ()
-        models = gpu_models()
+        table = _table()
         key = hardware.get("gpu")
-        if key not in models:
-            raise HardwareError(f"hardware.json: gpu is {key!r}; allowed: {', '.join(models)}")
-        model = models[key]
+        if key not in table:
+            raise HardwareError(f"hardware.json: gpu is {key!r}; allowed: {', '.join(table)}")
+        model = _model(table[key])
         if not isinstance(count, int) or not 0 < count <= len(model.buses):
             raise HardwareError(f"hardware.json: count is {count!r}; allowed: 0 to {len(model.buses)}")
         uuids = hardware.get("uuids") or [self._uuid(key, index) for index in range(count)]
@@ -140,15 +194,19 @@ class Machine:
 
     def _uuid(self, key: str, index: int) -> str:
         # The machine id, not the host name: a renamed node keeps its GPUs' names.
-        with contextlib.suppress(OSError):
-            return f"GPU-{uuid.uuid5(_NAMESPACE, self.path('/etc/machine-id').read_text().strip() + f'/{key}/{index}')}"
-        return f"GPU-{uuid.uuid5(_NAMESPACE, f'{key}/{index}')}"
+        try:
+            name = f"{self.read('/etc/machine-id').strip()}/{key}/{index}"
+        except OSError:
+            name = f"{key}/{index}"
+        return f"GPU-{name_uuid(_NAMESPACE, name)}"
 
     def log(self, program: str, text: str) -> None:
         """Add a line with the word SIMULATED to the lab's log; a reader without rights to it goes on unlogged."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S")
-        path = self.path("/var/log/gpunode-lab.log")
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a") as log:
+        path = self.at("/var/log/gpunode-lab.log")
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "a") as log:
                 log.write(f"{stamp} SIMULATED {program}: {text}\n")
+        except OSError:
+            return

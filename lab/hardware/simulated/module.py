@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
-import shutil
-from dataclasses import dataclass
-from pathlib import Path
-
 from .capabilities import DEVICES
 from .device import make_node
+from .holders import open_devices
 from .machine import Machine, SimulatedGpu
 
 STATE = "/run/gpunode-lab/module.json"
 PERSISTENT_STATE = "/var/lib/gpunode-lab/gpus.json"
 RUNTIME_STATE = "/run/gpunode-lab/gpus.json"
-_DEVICES = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 # In depmod's order: what DKMS built comes before what NVIDIA's installer built by itself.
 _FOLDERS = ("updates/dkms", "kernel/drivers/video")
 _UVM_MAJOR = 511
@@ -26,41 +21,40 @@ class ModuleError(Exception):
     """Carry the reason in the kernel's or kmod's own words."""
 
 
-@dataclass(frozen=True)
 class ModuleFile:
-    """Hold the fixture module on disk."""
+    """Hold the fixture module on disk; `path` is the node's own."""
 
-    path: Path
-    version: str
-    license: str
-    flavour: str
-    loads: bool = True
+    def __init__(self, path: str, fields: dict[str, str]) -> None:
+        self.path = path
+        self.version = fields.get("version", "")
+        self.license = fields.get("license", "")
+        self.flavour = fields.get("flavour", "")
+        self.loads = fields.get("loads") != "no"
 
 
 def module_file(machine: Machine, name: str = "nvidia", kernel: str | None = None) -> ModuleFile | None:
     """Return the module on disk for a kernel (the running one by default), or None."""
     path = _path(machine, name, kernel)
     try:
-        lines = path.read_text().splitlines()
+        lines = machine.read(path).splitlines()
     except (OSError, UnicodeDecodeError):
         return None
-    fields = dict(line.split("=", 1) for line in lines if "=" in line)
-    version, license_name, flavour = (fields.get(key, "") for key in ("version", "license", "flavour"))
-    return ModuleFile(path, version, license_name, flavour, fields.get("loads") != "no")
+    return ModuleFile(path, dict(line.split("=", 1) for line in lines if "=" in line))
 
 
 def is_real(machine: Machine, name: str, kernel: str | None = None) -> bool:
     """Say whether the module on disk is one that a compiler made, about which the real modinfo can be asked."""
     try:
-        return _path(machine, name, kernel).read_bytes()[:4] == b"\x7fELF"
+        with open(machine.at(_path(machine, name, kernel)), "rb") as file:
+            return file.read(4) == b"\x7fELF"
     except OSError:
         return False
 
 
-def _path(machine: Machine, name: str, kernel: str | None) -> Path:
-    root, file = machine.path(f"/lib/modules/{kernel or machine.kernel}"), f"{name.replace('_', '-')}.ko"
-    places = [root / folder / file for folder in _FOLDERS]
-    return next((path for path in places if path.exists()), places[0])
+def _path(machine: Machine, name: str, kernel: str | None) -> str:
+    root, file = f"/lib/modules/{kernel or machine.kernel}", f"{name.replace('_', '-')}.ko"
+    places = [f"{root}/{folder}/{file}" for folder in _FOLDERS]
+    return next((path for path in places if machine.exists(path)), places[0])
 
 
 def loaded_modules(machine: Machine) -> tuple[str, ...]:
@@ -70,14 +64,15 @@ def loaded_modules(machine: Machine) -> tuple[str, ...]:
 
 def loaded_version(machine: Machine) -> str | None:
     """Return what /sys/module/nvidia/version says, or None if no nvidia module is loaded."""
-    with contextlib.suppress(OSError):
-        return machine.path("/sys/module/nvidia/version").read_text().strip()
-    return None
+    try:
+        return machine.read("/sys/module/nvidia/version").strip()
+    except OSError:
+        return None
 
 
 def real_driver_loaded(machine: Machine) -> bool:
     """Say whether a driver is loaded that this simulation did not load: then it must keep its hands off."""
-    return loaded_version(machine) is not None and not machine.path(STATE).exists()
+    return loaded_version(machine) is not None and not machine.exists(STATE)
 
 
 def version_text(version: str, flavour: str) -> str:
@@ -112,7 +107,7 @@ def load(machine: Machine, name: str) -> None:
     else:
         module = {"version": found.version, "flavour": found.flavour, "modules": []}
         _require_device(machine, found)
-    machine.path(f"/sys/module/{name}").mkdir(parents=True, exist_ok=True)
+    machine.make_folder(f"/sys/module/{name}")
     machine.write_json(STATE, {**module, "modules": [*module["modules"], name]})
     _publish(machine, name, found)
     machine.log("module", f"loaded {name} {found.version} ({found.flavour})")
@@ -120,7 +115,11 @@ def load(machine: Machine, name: str) -> None:
 
 def _kernel_name(name: str) -> str:
     """Return what the kernel calls a module: Debian renames the files alone."""
-    return re.sub(r"^nvidia_current(_open)?", "nvidia", name.replace("-", "_"))
+    name = name.replace("-", "_")
+    for renamed in ("nvidia_current_open", "nvidia_current"):
+        if name.startswith(renamed):
+            return "nvidia" + name.removeprefix(renamed)
+    return name
 
 
 def _file_to_load(machine: Machine, name: str) -> ModuleFile | None:
@@ -142,30 +141,26 @@ def _require_device(machine: Machine, found: ModuleFile) -> None:
 
 
 def _publish(machine: Machine, name: str, found: ModuleFile) -> None:
-    folder = machine.path(f"/sys/module/{name}")
     for file, content in (("version", found.version), ("refcnt", "0"), ("initstate", "live")):
-        (folder / file).write_text(content + "\n")
+        machine.write(f"/sys/module/{name}/{file}", content + "\n")
     if name == "nvidia_uvm":
         make_node(machine, "nvidia-uvm", _UVM_MAJOR, 0)
         make_node(machine, "nvidia-uvm-tools", _UVM_MAJOR, 1)
     if name == "nvidia":
-        proc = machine.path("/proc/driver/nvidia")
-        proc.mkdir(parents=True, exist_ok=True)
-        (proc / "version").write_text(version_text(found.version, found.flavour))
-        machine.path(RUNTIME_STATE).unlink(missing_ok=True)
+        machine.write("/proc/driver/nvidia/version", version_text(found.version, found.flavour))
+        machine.remove(RUNTIME_STATE)
         for gpu in machine.gpus():
-            _information(proc, gpu)
+            _information(machine, gpu)
             make_node(machine, f"nvidia{gpu.index}", _GPU_MAJOR, gpu.index)
         make_node(machine, "nvidiactl", _GPU_MAJOR, 255)
     else:
-        (machine.path("/sys/module/nvidia/refcnt")).write_text(f"{len(loaded_modules(machine)) - 1}\n")
+        machine.write("/sys/module/nvidia/refcnt", f"{len(loaded_modules(machine)) - 1}\n")
 
 
-def _information(proc: Path, gpu: SimulatedGpu) -> None:
-    folder = proc / "gpus" / gpu.sysfs_address
-    folder.mkdir(parents=True, exist_ok=True)
+def _information(machine: Machine, gpu: SimulatedGpu) -> None:
     text = f"Model: \t\t {gpu.model.name}\nGPU UUID: \t {gpu.uuid}\nBus Location: \t {gpu.sysfs_address}\n"
-    (folder / "information").write_text(f"{text}Device Minor: \t {gpu.index}\n")
+    file = f"/proc/driver/nvidia/gpus/{gpu.sysfs_address}/information"
+    machine.write(file, f"{text}Device Minor: \t {gpu.index}\n")
 
 
 def unload(machine: Machine, name: str) -> None:
@@ -173,6 +168,8 @@ def unload(machine: Machine, name: str) -> None:
 
     Raises ModuleError if it is not loaded, another one stands on it, or a process has its device open.
     """
+    from shutil import rmtree
+
     name = name.replace("-", "_")
     modules = list(loaded_modules(machine))
     if name not in modules:
@@ -182,28 +179,25 @@ def unload(machine: Machine, name: str) -> None:
         raise ModuleError(f"Module nvidia is in use by: {' '.join(others)}")
     if _open_devices(machine, name):
         raise ModuleError(f"Module {name} is in use")
-    shutil.rmtree(machine.path(f"/sys/module/{name}"), ignore_errors=True)
+    rmtree(machine.at(f"/sys/module/{name}"), ignore_errors=True)
     if name == "nvidia":
-        shutil.rmtree(machine.path("/proc/driver/nvidia"), ignore_errors=True)
-        for pattern in _DEVICES:
-            for node in machine.path("/dev").glob(pattern):
-                node.unlink()
-        shutil.rmtree(machine.path(DEVICES), ignore_errors=True)
-        machine.path(STATE).unlink(missing_ok=True)
-        machine.path(RUNTIME_STATE).unlink(missing_ok=True)
+        rmtree(machine.at("/proc/driver/nvidia"), ignore_errors=True)
+        for node in machine.names_in("/dev"):
+            if node in _DEVICES or (node.startswith("nvidia") and node[6:7].isdigit()):
+                machine.remove(f"/dev/{node}")
+        rmtree(machine.at(DEVICES), ignore_errors=True)
+        machine.remove(STATE)
+        machine.remove(RUNTIME_STATE)
     else:
         machine.write_json(STATE, {**machine.read_json(STATE), "modules": others})
-        machine.path("/sys/module/nvidia/refcnt").write_text(f"{len(others) - 1}\n")
+        machine.write("/sys/module/nvidia/refcnt", f"{len(others) - 1}\n")
         if name == "nvidia_uvm":
-            for node in machine.path("/dev").glob("nvidia-uvm*"):
-                node.unlink()
+            for node in machine.names_in("/dev"):
+                if node.startswith("nvidia-uvm"):
+                    machine.remove(f"/dev/{node}")
     machine.log("module", f"unloaded {name}")
 
 
 def _open_devices(machine: Machine, name: str) -> bool:
     prefix = "/dev/nvidia-uvm" if name == "nvidia_uvm" else "/dev/nvidia"
-    for descriptor in machine.path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):
-            if str(descriptor.readlink()).startswith(prefix):
-                return True
-    return False
+    return any(device.startswith(prefix) for _, device in open_devices(machine))

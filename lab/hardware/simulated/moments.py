@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import time
-from pathlib import Path
 
 from .machine import FAULTS, HardwareError, Machine
 
@@ -30,12 +27,16 @@ def struck(machine: Machine, fault: str) -> bool:
 
 def kill_self() -> None:
     """End this process as kill -9 does: what it has printed so far is lost."""
-    os.kill(os.getpid(), signal.SIGKILL)
+    from signal import SIGKILL
+
+    os.kill(os.getpid(), SIGKILL)
 
 
 def cut_power(machine: Machine) -> None:
     """Let the node lose its power: no shutdown, everything in /run is gone. Refused on what is no lab node."""
-    if machine.root != Path("/") or not Path(_LAB_NODE).exists():
+    import subprocess
+
+    if not machine.is_node or not os.path.exists(_LAB_NODE):
         raise HardwareError("power_cut_at strikes only in a lab node")
     subprocess.run(["systemctl", "reboot", "--force", "--force"], check=False)
     time.sleep(60)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
+import os
 import sys
 import time
 
 from .. import module
 from ..machine import HardwareError, Machine
 from . import arguments as command_line
-from . import modify, query, table
-from .mig import main as mig
 from .session import Failure, Session
 
 _LIBRARIES = tuple(f"/usr/{lib}/libnvidia-ml.so.1" for lib in ("lib/x86_64-linux-gnu", "lib64", "lib"))
@@ -59,35 +57,37 @@ def _run(session: Session, arguments: list[str]) -> None:
         return
     _initialise(session)
     session.gpus = session.machine.gpus()
+    # Each imports what it needs, and no other call has to wait for it.
     if arguments and arguments[0] == "mig":
+        from .mig import main as mig
+
         mig.run(session, arguments[1:])
         return
     command, options = command_line.parse(arguments)
-    if command == "list":
-        table.print_list(session)
-    elif command == "version":
-        table.print_version(session)
-    elif command == "help":
+    if command == "help":
         session.say(f"NVIDIA System Management Interface -- v{session.version} (SIMULATED, gpunode's lab)")
-    elif command == "help-query-gpu":
-        session.say(query.help_text())
-    elif command == "log":
-        table.print_compute_log(session, options)
-    elif command in ("query-gpu", "query-compute-apps", "query-remapped-rows"):
+    elif command in ("list", "version", "log", "table"):
+        from . import table
+
+        table.run(session, command, options)
+    elif command in ("help-query-gpu", "query-gpu", "query-compute-apps", "query-remapped-rows"):
+        from . import query
+
         query.run(session, command, options)
-    elif command == "table":
-        table.print_table(session, options.get("id"))
     else:
+        from . import modify
+
         modify.run(session, command, options)
 
 
 def _initialise(session: Session) -> None:
     """Do what nvmlInit does: find the library, reach the driver, compare the two."""
-    places = [session.machine.path(place) for place in _LIBRARIES]
-    library = next((place for place in places if place.exists()), places[0])
-    if not library.exists():
+    library = next((place for place in _LIBRARIES if session.machine.exists(place)), None)
+    if library is None:
         raise Failure(_NO_LIBRARY, 12)
     if session.machine.faults.get("hang"):
+        import signal
+
         # A process that waits for a wedged GPU sits in the kernel: no signal but KILL ends the wait.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
@@ -96,7 +96,7 @@ def _initialise(session: Session) -> None:
     loaded = module.loaded_version(session.machine)
     if loaded is None:
         raise Failure(_NO_DRIVER, 9)
-    version = library.resolve().name.partition(".so.")[2]
+    version = os.path.basename(os.path.realpath(session.machine.at(library))).partition(".so.")[2]
     if version != loaded:
         short = ".".join(version.split(".")[:2])
         text = f"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {short}\n"

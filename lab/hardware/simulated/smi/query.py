@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from ..holders import holders
 from ..machine import SimulatedGpu
 from .session import Failure, Session
 
-_Value = Callable[[Session, SimulatedGpu], str]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    _Value = Callable[[Session, SimulatedGpu], str]
 
 
 def _always(text: str) -> _Value:
@@ -110,6 +113,9 @@ def _mode(enabled: object) -> str:
 
 def run(session: Session, command: str, options: dict[str, str]) -> None:
     """Print the query; Failure 2 for an unknown field or format, 6 without a GPU, 15 for a lost one."""
+    if command == "help-query-gpu":
+        session.say(help_text())
+        return
     if "format" not in options:
         raise Failure("\"--format=\" switch is missing. Please run 'nvidia-smi -h' for help.\n\n", 2)
     modifiers = [item.strip() for item in options["format"].split(",")]

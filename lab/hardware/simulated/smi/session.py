@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
-from collections.abc import Iterator
+# What runs a zip archive has contextlib imported already.
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 from .. import capabilities, module, moments
 from ..holders import holders
 from ..machine import Machine, SimulatedGpu
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 # What a driver branch's libcuda offers (data/cuda.yaml of the field: the CUDA version that nvidia-smi prints).
 _CUDA = {535: "12.2", 550: "12.4", 570: "12.8", 575: "12.9", 580: "13.0", 590: "13.1"}
@@ -25,14 +27,14 @@ class Failure(Exception):
         self.exit_code = exit_code
 
 
-@dataclass
 class Session:
     """Hold a call; `version` is that of the nvidia-smi package."""
 
-    machine: Machine
-    version: str
-    gpus: tuple[SimulatedGpu, ...]
-    printed: bytearray = field(default_factory=bytearray)
+    def __init__(self, machine: Machine, version: str, gpus: tuple[SimulatedGpu, ...]) -> None:
+        self.machine = machine
+        self.version = version
+        self.gpus = gpus
+        self.printed = bytearray()
 
     def say(self, line: str = "") -> None:
         """Add a line to what is printed."""
@@ -104,9 +106,10 @@ class Session:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keep other calls from changing anything for as long as this one does."""
-        path = self.machine.path("/run/gpunode-lab/nvidia-smi.lock")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as lock:
+        import fcntl
+
+        self.machine.make_folder("/run/gpunode-lab")
+        with open(self.machine.at("/run/gpunode-lab/nvidia-smi.lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

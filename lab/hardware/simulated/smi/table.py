@@ -6,13 +6,28 @@ import time
 
 from ..holders import holders
 from ..machine import SimulatedGpu
-from .mig.instances import mig_devices
 from .session import LOST, Failure, Session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .mig.instances import ComputeInstance, GpuInstance
 
 _WIDTH = 89
 _COLUMNS = "-----------------------------------------+------------------------+----------------------"
 _MIG_RULE = "+------------------+----------------------------------+-----------+-----------------------+"
 _SHORT_COMPUTE = {"Default": "Default", "Exclusive_Process": "E. Process", "Prohibited": "Prohibited"}
+
+
+def run(session: Session, command: str, options: dict[str, str]) -> None:
+    """Print what a command asks for: list, version, log or table."""
+    if command == "list":
+        print_list(session)
+    elif command == "version":
+        print_version(session)
+    elif command == "log":
+        print_compute_log(session, options)
+    else:
+        print_table(session, options.get("id"))
 
 
 def print_list(session: Session) -> None:
@@ -30,7 +45,16 @@ def print_list(session: Session) -> None:
 
 def _devices(session: Session, gpu: SimulatedGpu) -> list[tuple[str, str]]:
     """Return name and UUID of each MIG device."""
-    return [(of.compute_name(each.size), each.uuid) for of, each in mig_devices(session, gpu)]
+    return [(of.compute_name(each.size), each.uuid) for of, each in _mig_devices_of(session, gpu)]
+
+
+def _mig_devices_of(session: Session, gpu: SimulatedGpu) -> list[tuple[GpuInstance, ComputeInstance]]:
+    """Return the MIG devices of a GPU; most have none, for which nothing of MIG need be imported."""
+    if session.mig_modes(gpu)[0] != "Enabled":
+        return []
+    from .mig.instances import mig_devices
+
+    return mig_devices(session, gpu)
 
 
 def print_version(session: Session) -> None:
@@ -106,7 +130,7 @@ def _mig_devices(session: Session, gpus: list[SimulatedGpu], edge: str) -> None:
     session.say("|      ID  ID  Dev |                       BAR1-Usage | SM     Unc| CE ENC DEC OFA JPG    |")
     session.say("|                  |                                  |        ECC|                       |")
     session.say("|==================+==================================+===========+=======================|")
-    found = [(gpu, *device) for gpu in gpus for device in mig_devices(session, gpu)]
+    found = [(gpu, *device) for gpu in gpus for device in _mig_devices_of(session, gpu)]
     if not found:
         session.say("|  No MIG devices found                                                                   |")
         session.say(edge)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 
 from ..session import Failure, Session
 from .instances import GpuInstance, Instances
@@ -19,8 +18,8 @@ def create(session: Session, gpus: list[Instances], options: dict[str, str]) -> 
                 _require_root()
                 name, _, place = asked.partition(":")
                 # As the real program does: what does not begin with a number is no place, and the driver chooses.
-                start = re.match("[0-9]+", place)
-                instance = gpu.create(gpu.profile(name), int(start[0]) if start else None)
+                start = place[: len(place) - len(place.lstrip("0123456789"))]
+                instance = gpu.create(gpu.profile(name), int(start) if start else None)
             except NvmlError as error:
                 session.say(
                     f"Unable to create a GPU instance on GPU {gpu.gpu.index:>2} using profile {asked}: {error.words}"
@@ -106,3 +105,6 @@ def _require_root() -> None:
 
 def _failed(what: str, error: NvmlError) -> Failure:
     return Failure(f"Failed to {what}: {error.words}\n", error.exit_code)
+
+
+CHANGES = {"cgi": create, "cci": create_compute, "dgi": destroy, "dci": destroy_compute}

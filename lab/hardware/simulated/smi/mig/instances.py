@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
 
 from ...holders import holders
 from ...machine import SimulatedGpu
+from ...plain import name_uuid
 from ..session import Session
 from .nvml import in_use, insufficient_resources, invalid_argument, unknown_error
 from .table import Profile, profiles
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
 # Sizes of compute instances that a GPU instance of so many slices may hold, and their profiles' ids.
 _COMPUTE_SIZES = {1: (1,), 2: (1, 2), 3: (1, 2, 3), 4: (1, 2, 4), 7: (1, 2, 3, 4, 7)}
 _COMPUTE_IDS = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
-_NAMESPACE = uuid.UUID("3f6e3f0e-9a57-4f0c-8b1b-0a4c2d9b7a61")
+_NAMESPACE = bytes.fromhex("3f6e3f0e9a574f0c8b1b0a4c2d9b7a61")
 
 
-@dataclass(frozen=True)
-class ComputeInstance:
+class ComputeInstance(SimpleNamespace):
     """Hold a compute instance: slices `start` to `start + size - 1` of its GPU instance's."""
 
     id: int
@@ -30,14 +32,14 @@ class ComputeInstance:
     uuid: str
 
 
-@dataclass(frozen=True)
 class GpuInstance:
     """Hold a GPU instance: memory slices `start` to `start + profile.size - 1`."""
 
-    id: int
-    profile: Profile
-    start: int
-    compute: tuple[ComputeInstance, ...]
+    def __init__(self, id: int, profile: Profile, start: int, compute: tuple[ComputeInstance, ...]) -> None:
+        self.id = id
+        self.profile = profile
+        self.start = start
+        self.compute = compute
 
     def compute_name(self, size: int) -> str:
         """Return what a compute instance of so many slices is called."""
@@ -144,8 +146,8 @@ class Instances:
         number = next(number for number in range(8) if number not in used)
         profile_id = next(key for key, slices in instance.compute_profiles().items() if slices == size)
         # Each creation gives a new one, so that whoever destroys what was to be kept is found out.
-        name = uuid.uuid5(_NAMESPACE, f"{self.gpu.uuid}/{instance.id}/{number}/{self._session.next_serial(self.gpu)}")
-        made = ComputeInstance(number, profile_id, free[0], size, f"MIG-{name}")
+        name = name_uuid(_NAMESPACE, f"{self.gpu.uuid}/{instance.id}/{number}/{self._session.next_serial(self.gpu)}")
+        made = ComputeInstance(id=number, profile_id=profile_id, start=free[0], size=size, uuid=f"MIG-{name}")
         rows = self._rows()
         next(row for row in rows if row["id"] == instance.id)["compute"].append(vars(made))
         self._keep(rows, f"created compute instance {number} of GPU instance {instance.id}, {made.uuid}")

@@ -114,3 +114,13 @@ def compute_instances(session: Session, gpus: list[Instances], options: dict[str
 
 def _rule(head: str) -> str:
     return head.partition("\n")[0]
+
+
+LISTS = {
+    "lgip": profiles,
+    "lgipp": placements,
+    "lgi": gpu_instances,
+    "lcip": compute_profiles,
+    "lcipp": compute_placements,
+    "lci": compute_instances,
+}

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..session import Failure, Session
-from . import changes, lists
 from .arguments import parse
 from .instances import Instances
 from .select import chosen
 
 # Those that change something: one at a time on the machine.
-CHANGES: dict[str, Callable[[Session, list[Instances], dict[str, str]], None]] = {
-    "cgi": changes.create,
-    "cci": changes.create_compute,
-    "dgi": changes.destroy,
-    "dci": changes.destroy_compute,
-}
-_LISTS: dict[str, Callable[[Session, list[Instances], dict[str, str]], None]] = {
-    "lgip": lists.profiles,
-    "lgipp": lists.placements,
-    "lgi": lists.gpu_instances,
-    "lcip": lists.compute_profiles,
-    "lcipp": lists.compute_placements,
-    "lci": lists.compute_instances,
-}
+_CHANGES = ("cgi", "cci", "dgi", "dci")
 
 
 def run(session: Session, arguments: list[str]) -> None:
@@ -44,8 +28,12 @@ def run(session: Session, arguments: list[str]) -> None:
         if "gi" in options:
             chosen(enabled, options)
         return
-    if action in CHANGES:
+    if action in _CHANGES:
+        from .changes import CHANGES
+
         with session.alone():
             CHANGES[action](session, enabled, options)
     else:
-        _LISTS[action](session, enabled, options)
+        from .lists import LISTS
+
+        LISTS[action](session, enabled, options)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
+from types import SimpleNamespace
+
+from ...plain import data_file, parse_json
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(SimpleNamespace):
     """Hold a GPU instance profile.
 
     `tries` are its starts in the order in which the driver tries them, `order` is NVML's number of the profile, in
@@ -41,14 +39,11 @@ class Profile:
 
 
 _ENGINES = ("dec", "enc", "ce", "jpeg", "ofa")
-# The package that holds mig.json, under whichever name it runs: in a node it is a zip archive's.
-_PACKAGE = __package__.rpartition(".smi.")[0]
 
 
-@cache
 def profiles(product: str) -> tuple[Profile, ...]:
     """Return the product's profiles in the order of nvidia-smi's list."""
-    table = json.loads(resources.files(_PACKAGE).joinpath("mig.json").read_text())
+    table = parse_json(data_file("mig.json"))
     row = table["products"][product]
     found = []
     for shape, rule in table["geometries"][row["geometry"]].items():
@@ -56,5 +51,5 @@ def profiles(product: str) -> tuple[Profile, ...]:
         # The first 3g stands at 0 on one machine and at 4 on another.
         tries = (0, 4) if shape == "3g" and row.get("first_3g") == 0 else tuple(rule["tries"])
         columns = dict(zip(_ENGINES, engines, strict=True))
-        found.append(Profile(name, **{**rule, "tries": tries}, memory=memory, sm=int(sm), **columns))
+        found.append(Profile(name=name, **{**rule, "tries": tries}, memory=memory, sm=int(sm), **columns))
     return tuple(found)
