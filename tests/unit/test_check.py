@@ -4,13 +4,13 @@ import json
 import os
 import runpy
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gpunode.inventory import foreign_names
 from gpunode.settings import settings_from
+from tests.unit import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,11 +18,8 @@ pytestmark = pytest.mark.pure
 
 
 def _check(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from gpunode.cli import main; main()", "check", *arguments]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GPUNODE_")}
-    return subprocess.run(
-        command, cwd=ROOT, env={**kept, **environment}, capture_output=True, text=True, timeout=60, check=False
-    )
+    return warm.run("gpunode", "check", *arguments, env={**kept, **environment}, timeout=60)
 
 
 def _inventory(folder: Path, hosts: str, **group_data: str) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit import warm
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin import CONTRADICTIONS
 
@@ -73,13 +73,7 @@ def run(folder: Path, hosts: Mapping[str, Mapping[str, Any]], *options: str) -> 
     listed = [(f"@fake/{name}", dict(data)) for name, data in hosts.items()]
     (folder / "inventory.py").write_text(f"hosts = {listed!r}\n")
     words = ["--json", *(options or ("-y",)), str(folder / "inventory.py"), str(folder / "deploy.py")]
-    environment = {"NO_COLOR": "1", "PYINFRA_FAKE_DELAY": "0", "PYINFRA_FAKE_DELAY_JITTER": "0"}
-    return Run(
-        subprocess.run(
-            [Path(sys.executable).parent / "pyinfra", *words],
-            cwd=CHECKOUT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False,
-        )
-    )  # fmt: skip
+    return Run(warm.run("pyinfra", *words, env={**os.environ, "NO_COLOR": "1"}))
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from gpunode.fleet import Answer
 from gpunode.node import Node
 from gpunode.settings import Settings, settings_from
 from gpunode.verify import judge
+from tests.unit import warm
 from tests.unit.test_verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
@@ -53,10 +52,7 @@ def test_a_node_that_cannot_become_what_is_asked_is_unsupported() -> None:
 
 @pytest.mark.parametrize("inventory", ["nowhere.py", "."])
 def test_an_inventory_that_cannot_be_read_is_an_error_without_a_traceback(inventory: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [Path(sys.executable).parent / "gpunode", "drift", inventory],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = warm.run("gpunode", "drift", inventory, cwd=tmp_path, timeout=60)
     assert done.returncode == 1
     assert inventory in done.stderr
     assert "Traceback" not in done.stderr

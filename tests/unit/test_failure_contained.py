@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.unit import warm
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -92,12 +93,7 @@ def converge(folder: Path, how: str) -> subprocess.CompletedProcess[str]:
     (folder / "inventory.py").write_text(f"hosts = {hosts!r}\n")
     (folder / "config.py").write_text("")
     files = [str(folder / name) for name in ("config.py", "inventory.py", "deploy.py")]
-    return subprocess.run(
-        [Path(sys.executable).parent / "pyinfra", "-y", "--json", "--config", *files],
-        cwd=CHECKOUT,
-        env={**os.environ, "NO_COLOR": "1", "PYINFRA_FAKE_DELAY": "0", "PYINFRA_FAKE_DELAY_JITTER": "0"},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    return warm.run("pyinfra", "-y", "--json", "--config", *files, env={**os.environ, "NO_COLOR": "1"})
 
 
 @pytest.mark.pure

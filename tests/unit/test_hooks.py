@@ -27,6 +27,7 @@ from facts.kernel import KernelFeatures
 from gpunode import call_order, hooks
 from operations import files
 from operations.announcement import announcing, is_announcing
+from tests.unit import warm
 
 pytestmark = pytest.mark.pure
 
@@ -360,13 +361,6 @@ body()
 def test_each_operation_of_a_run_sees_what_the_one_before_it_did(tmp_path: Path, switch: str) -> None:
     target, deploy = tmp_path / "target", tmp_path / "deploy.py"
     deploy.write_text(_DEPLOY.replace("{path}", str(target)))
-    done = subprocess.run(
-        [str(Path(sys.executable).parent / "pyinfra"), "-y", "@local", str(deploy)],
-        cwd=CHECKOUT,
-        env={"PATH": "/usr/bin:/bin", "GPUNODE_HOOKS": switch},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = warm.run("pyinfra", "-y", "@local", deploy, env={"PATH": "/usr/bin:/bin", "GPUNODE_HOOKS": switch})
     assert done.returncode == 0, done.stdout + done.stderr
     assert target.read_text() == "xx"

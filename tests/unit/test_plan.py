@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from gpunode.recorded import _BARE, FactsError, facts_json, read_facts, read_set
 from gpunode.reference import plan as reference
 from gpunode.settings import settings_from
 from gpunode.verify import judge
+from tests.unit import warm
 from tests.unit.test_verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
@@ -267,10 +267,7 @@ def test_whatever_stands_in_a_file_of_facts_is_read_or_refused(
 
 
 def _command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).parent / "gpunode"
-    return subprocess.run(
-        [program, "plan", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
-    )
+    return warm.run("gpunode", "plan", *arguments, timeout=60)
 
 
 def test_the_command_decides_offline_and_its_exit_code_says(files: tuple[Path, Path], tmp_path: Path) -> None:

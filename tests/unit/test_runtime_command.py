@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.unit import warm
 
 pytestmark = pytest.mark.pure
 DATA = Path(__file__).parent / "data"
 
 
 def command(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    program = Path(sys.executable).parent / "gpunode"
-    return subprocess.run(
-        [program, "runtime", "render", *arguments], input=stdin, capture_output=True, timeout=60, check=False
-    )
+    return warm.run_bytes("gpunode", "runtime", "render", *arguments, stdin=stdin, timeout=60)
 
 
 def test_the_root_file_is_printed_and_nothing_is_written(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode import shards
+from tests.unit import warm
 
 pytestmark = pytest.mark.pure
 
@@ -32,10 +31,7 @@ def drift(folder: Path, processes: int, more: str = "") -> dict[str, Any]:
     """Return host -> its only finding."""
     path = folder / "inventory.py"
     path.write_text(INVENTORY.format(more=more))
-    done = subprocess.run(
-        [Path(sys.executable).with_name("gpunode"), "drift", "--json", "--processes", str(processes), str(path)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    done = warm.run("gpunode", "drift", "--json", "--processes", processes, path)
     assert done.returncode == 1, done.stdout + done.stderr
     hosts = json.loads(done.stdout.splitlines()[-1])["hosts"]
     return {name: host["findings"][0] for name, host in hosts.items() if len(host["findings"]) == 1}
@@ -66,22 +62,22 @@ def test_a_process_that_ends_early_leaves_its_own_hosts_alone_unread(tmp_path: P
     except FileExistsError:
         pass
 """
-    found = drift(tmp_path, 3, IN_A_CHILD + first)
+    found = drift(tmp_path, 2, IN_A_CHILD + first)
     assert len(found) == 7
     lost = [name for name, finding in found.items() if "reading it ended (signal 9)" in finding["cause"]]
-    assert lost in [shards.of(NAMES, number, 3) for number in range(3)]
+    assert lost in [shards.of(NAMES, number, 2) for number in range(2)]
     assert all("Unable to connect" in finding["cause"] for name, finding in found.items() if name not in lost), found
 
 
 def test_an_inventory_may_have_another_order_in_each_process(tmp_path: Path) -> None:
     # As one that is made of a set has.
-    found = drift(tmp_path, 3, IN_A_CHILD + "import random; random.Random(os.getpid()).shuffle(gpu_nodes)")
+    found = drift(tmp_path, 2, IN_A_CHILD + "import random; random.Random(os.getpid()).shuffle(gpu_nodes)")
     assert list(found) == NAMES
     assert all("Unable to connect" in finding["cause"] for finding in found.values()), found
 
 
 def test_a_host_that_a_process_does_not_have_is_told_so_and_the_others_are_read(tmp_path: Path) -> None:
-    found = drift(tmp_path, 3, IN_A_CHILD + "del gpu_nodes[1:]")
+    found = drift(tmp_path, 2, IN_A_CHILD + "del gpu_nodes[1:]")
     assert "Unable to connect" in found.pop("gpu-0")["cause"]
     assert list(found) == NAMES[1:]
     assert all("no such host" in finding["cause"] for finding in found.values()), found

@@ -119,7 +119,9 @@ def _faults(source: str, name: str) -> Iterator[str]:
         scope: ast.AST = function or tree
         if function is not None and (name, function.name) in _CONTRACT:
             continue
-        judge = judges.setdefault(scope, _Function(list(ast.walk(scope))))
+        if scope not in judges:
+            judges[scope] = _Function(list(ast.walk(scope)))
+        judge = judges[scope]
         called = _called(node)
         unsafe: list[ast.expr] = []
         if isinstance(node, ast.Call) and called in _COMMANDS:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,11 +15,10 @@ from xml.etree import ElementTree
 import pytest
 
 from gpunode.findings import FindingClass
+from tests.unit import warm
 
 pytestmark = pytest.mark.pure
 
-CHECKOUT = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
 NOBODY: dict[str, Any] = {"ssh_hostname": "127.0.0.1", "ssh_port": 1}
 
 
@@ -31,10 +29,7 @@ def inventory(folder: Path, hosts: dict[str, dict[str, Any]]) -> Path:
 
 
 def run(program: str, *words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [BIN / program, *words], cwd=CHECKOUT, env={**os.environ, "NO_COLOR": "1", **environment}, text=True,
-        capture_output=True, stdin=subprocess.DEVNULL, timeout=120, check=False, start_new_session=True,
-    )  # fmt: skip
+    done = warm.run(program, *words, env={**os.environ, "NO_COLOR": "1", **environment})
     assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
     return done
 
