@@ -1,32 +1,8 @@
 """Initial file systems: the programs that list and make them, in one place for all who ask."""
 
+from gpunode.probe import shell_text
+
 # "RELEASE TIME" of each image that was looked into and does not load nouveau: to look takes a second per image.
 LOOKED_INTO = "/var/lib/gpunode/initramfs-without-nouveau"
 
-# One branch per maker. mkinitcpio goes by its presets, which are named after the kernel's package; dracut writes into
-# the file that is there, which may have a second name. A list counts only as a whole: an image that is cut off fails.
-# lsinitrd, a script of bash's, sorts its list: pipefail keeps that from hiding a cpio that fails.
-INITRAMFS = """
-initramfs_of() {
-  for image in "/boot/initrd.img-$1" "/boot/initramfs-$1.img" "/boot/initrd-$1"; do
-    [ ! -e "$image" ] || { printf '%s' "$image"; return 0; }
-  done
-  package=$(cat "/usr/lib/modules/$1/pkgbase" 2>/dev/null) && [ -e "/boot/initramfs-$package.img" ] &&
-    printf '%s' "/boot/initramfs-$package.img"
-}
-list_initramfs() {
-  if command -v lsinitramfs > /dev/null; then timeout -k 2 20 lsinitramfs "$1"
-  elif command -v lsinitcpio > /dev/null; then timeout -k 2 20 lsinitcpio "$1"
-  elif command -v lsinitrd > /dev/null; then timeout -k 2 60 bash -o pipefail "$(command -v lsinitrd)" "$1"
-  else return 127; fi
-}
-make_initramfs() {
-  if command -v update-initramfs > /dev/null; then update-initramfs -u -k "$1"
-  elif command -v mkinitcpio > /dev/null; then mkinitcpio -p "$(cat "/usr/lib/modules/$1/pkgbase")"
-  elif command -v dracut > /dev/null; then
-    image=$(initramfs_of "$1")
-    dracut --quiet --force "$image.gpunode-new" "$1" && mv -f "$image.gpunode-new" "$image" ||
-      { rm -f "$image.gpunode-new"; return 1; }
-  else echo "gpunode: nothing is known here that makes initial file systems" >&2; return 127; fi
-}
-"""
+INITRAMFS = f"{shell_text('initramfs')}\n"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from facts.base import NodeFact
 from gpunode.kubelet import Kubelet as Reading
 from gpunode.kubelet import parse_kubelet
+from gpunode.probe import shell_text
 
 
 class Kubelet(NodeFact[Reading]):
     """Read the kubelet's version."""
 
-    probe = 'command -v kubelet >/dev/null && echo "kubelet=$(timeout -k 2 10 kubelet --version)"'
+    probe = shell_text("kubelet")
     parse = staticmethod(parse_kubelet)

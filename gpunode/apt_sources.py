@@ -41,7 +41,7 @@ def parse_apt_sources(lines: list[str]) -> AptSources:
         if not path:
             raise ParseError(f"not a trusted key: {line[:80]!r}")
         keyrings[path] = (*keyrings.get(path, ()), fingerprint)
-    archives = (line.partition("|")[::2] for line in repeated(lines, "archive"))
+    archives = (line.partition("|")[::2] for line in sorted(repeated(lines, "archive")))
     # apt leaves a field that it does not know as it is: a flat repository has no component, one never read no origin.
     known = dict.fromkeys((origin, component) for origin, component in archives if origin and "$(" not in origin)
     levels = ((name, tuple(rest)) for name, *rest in (line.split() for line in repeated(lines, "siglevel")))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from gpunode.probe_output import repeated
 from gpunode.reading import ParseError, Reading
+
+# Size, used, available, used in percent, mount point; before them stands the device, whose name may hold anything.
+_LINE = re.compile(r"\s\d+\s+\d+\s+(\d+)\s+(?:\d+%|-)\s+(/.*)$", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -20,11 +24,14 @@ class Disk(Reading):
 
 
 def parse_disk(lines: list[str]) -> Disk:
-    """Parse `free=FOLDER KIB MOUNT` lines."""
+    """Parse `folder=FOLDER` lines, and as many `df=LINE` in the same order, of what `df -Pk` prints below its title."""
+    folders, told = repeated(lines, "folder"), repeated(lines, "df")
+    if len(folders) != len(told):
+        raise ParseError(f"df told of {len(told)} file systems, and not of {len(folders)} folders")
     found = []
-    for line in repeated(lines, "free"):
-        words = line.split(" ", 2)
-        if len(words) != 3 or not words[1].isdigit():
+    for folder, line in zip(folders, told, strict=True):
+        match = _LINE.search(line)
+        if match is None:
             raise ParseError(f"not a file system's free space: {line[:80]!r}")
-        found.append((words[0], words[2], int(words[1]) * 1024))
+        found.append((folder, match[2], int(match[1]) * 1024))
     return Disk(tuple(found))

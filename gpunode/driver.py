@@ -150,6 +150,16 @@ def _flavour(proc_version: str | None) -> str | None:
     return "open" if "Open Kernel Module" in proc_version else "proprietary"
 
 
+def module_fields(lines: list[str]) -> dict[str, str]:
+    """Return field -> value of what modinfo prints of a module; the first one counts, an empty one is none."""
+    found: dict[str, str] = {}
+    for line in lines:
+        field, _, value = line.partition(":")
+        if value.strip():
+            found.setdefault(field, value.strip())
+    return found
+
+
 def parse_driver(lines: list[str]) -> DriverState:
     """Parse the driver probe's lines; a module is loaded if /sys/module/nvidia/version or /proc tells its version."""
     found = values(lines)
@@ -159,7 +169,9 @@ def parse_driver(lines: list[str]) -> DriverState:
         loaded = match[1]
     library = found.get("library")
     library_version = library.rpartition(".so.")[2] if library else None
-    versions = {found.get("module_version"), library_version} - {None}
+    module = module_fields(repeated(lines, "modinfo"))
+    module_version = module.get("version")
+    versions = {module_version, library_version} - {None}
     sources = set(repeated(lines, "dkms"))
     packages, kernels = [], []
     for line in repeated(lines, "package"):
@@ -176,8 +188,8 @@ def parse_driver(lines: list[str]) -> DriverState:
         services.append(Service(name, active in ("active", "activating", "reloading"), starts_at_boot(enabled)))
     return DriverState(
         packages=tuple(sorted(packages)),
-        module_version=found.get("module_version"),
-        module_license=found.get("module_license"),
+        module_version=module_version,
+        module_license=module.get("license"),
         loaded_version=loaded,
         loaded_flavour=_flavour(proc_version),
         library_version=library_version,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,16 +11,16 @@ from gpunode import tables
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.probe_output import repeated, values
-from gpunode.reading import ParseError, Reading
+from gpunode.reading import Reading
+from gpunode.smi import REMAPPED, address, exit_code_of, parse_answer, rows
 
 if TYPE_CHECKING:
     from gpunode.node import Node
 
-ECC_QUERY = ("pci.bus_id", "ecc.errors.uncorrected.volatile.total", "ecc.errors.uncorrected.aggregate.total")
-ROWS_QUERY = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure")
-
 # NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus. Older drivers leave PCI: out.
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([^)]{1,40})\): (\d{1,4})(?:, ?(.*))?$")
+# The words of a driver that does not know the query of remapped rows, and of GPUs that have no row remapper.
+_NO_REMAPPER = re.compile(r"not recognized|not supported|not a valid", re.IGNORECASE)
 _FLAGS = {"1": True, "yes": True, "0": False, "no": False}
 _REMEDIES = {
     "reset": "drain the node and reset the GPU (`nvidia-smi --gpu-reset -i {address}`) or reboot; "
@@ -58,8 +57,9 @@ class Xid(Reading):
 class Health(Reading):
     """Hold what nvidia-smi and the kernel log say of the GPUs' health.
 
-    `exit_code` is that of nvidia-smi's memory query, None where there is no nvidia-smi. `log_read` says whether the
-    kernel log could be read: where not, that there is no Xid means nothing.
+    `exit_code` is that of nvidia-smi's queries: of the first one that failed, of that of remapped rows only where it
+    failed otherwise than because the driver or the GPU has no row remapper; None where nvidia-smi was not asked.
+    `log_read` says whether the kernel log could be read: where not, that there is no Xid means nothing.
     """
 
     exit_code: int | None = None
@@ -68,56 +68,46 @@ class Health(Reading):
     log_read: bool = False
 
 
-def _address(text: str) -> str:
-    """Return a PCI address as everywhere else: 00000000:1A:00.0 is 0000:1a:00.0."""
-    lowered = text.strip().lower()
-    return lowered.removeprefix("0000") if len(lowered.split(":")[0]) == 8 else lowered
-
-
-def _rows(lines: list[str], query: tuple[str, ...]) -> Iterator[list[str]]:
-    for line in lines:
-        if not line.strip() or line.startswith("No devices were found"):
-            continue
-        cells = [cell.strip() for cell in next(csv.reader([line]))]
-        if len(cells) != len(query):
-            raise ParseError(f"nvidia-smi printed {len(cells)} of {len(query)} columns: {line[:120]!r}")
-        yield cells
-
-
 def _number(cell: str) -> int | None:
     return int(cell) if cell.isascii() and cell.isdigit() else None
 
 
 def _xid(line: str) -> Xid | None:
     match = _XID.search(line)
-    return Xid(_address(match[1]), int(match[2]), (match[3] or "").strip()) if match else None
+    return Xid(address(match[1]), int(match[2]), (match[3] or "").strip()) if match else None
 
 
 def parse_health(lines: list[str]) -> Health:
-    """Parse the health probe's lines (facts/health.py).
+    """Parse nvidia-smi's answer (gpunode.smi.parse_answer), that on remapped rows, and the kernel log's Xids.
 
     What follows a failed query is an error's words and no rows. A line of the log that is no Xid is left out: anything
     may stand in a kernel log.
     """
     found = values(lines)
-    code = found.get("ecc.rc", "")
-    if code and not code.isdigit():
-        raise ParseError(f"not an exit code of nvidia-smi: {code[:40]!r}")
+    asked = parse_answer(lines) if found.keys() & {"absent", "unloaded", "gpu.rc"} else None
+    exit_code = asked.exit_code if asked else None
     gpus: dict[str, GpuHealth] = {}
-    for address, recent, ever in _rows(repeated(lines, "ecc"), ECC_QUERY) if code == "0" else ():
+    for row in asked.rows if asked else ():
+        recent, ever = row["ecc.errors.uncorrected.volatile.total"], row["ecc.errors.uncorrected.aggregate.total"]
         requires_reset = any("requires reset" in cell.lower() for cell in (recent, ever))
-        gpus[_address(address)] = GpuHealth(
-            _address(address), _number(recent), _number(ever), requires_reset=requires_reset
-        )
-    # A driver or a GPU without the row remapper refuses this query or answers [N/A]: then nothing is known of it.
-    for address, pending, failed in _rows(repeated(lines, "rows"), ROWS_QUERY) if found.get("rows.rc") == "0" else ():
-        gpu = gpus.get(_address(address), GpuHealth(_address(address)))
-        gpus[gpu.pci_address] = replace(
-            gpu, remap_pending=_FLAGS.get(pending.lower()), remap_failed=_FLAGS.get(failed.lower())
-        )
-    xids = (_xid(line) for line in repeated(lines, "xid"))
+        gpu = GpuHealth(address(row["pci.bus_id"]), _number(recent), _number(ever), requires_reset=requires_reset)
+        gpus[gpu.pci_address] = gpu
+    if "remapped.rc" in found:
+        code = exit_code_of(found, "remapped")
+        printed = [line for line in repeated(lines, "remapped") if line.strip()]
+        if code == 0:
+            told = [line for line in printed if not line.startswith("No devices were found")]
+            for row in rows(told, REMAPPED):
+                gpu = gpus.get(address(row["gpu_bus_id"]), GpuHealth(address(row["gpu_bus_id"])))
+                pending, failed = row["remapped_rows.pending"].lower(), row["remapped_rows.failure"].lower()
+                # A GPU without the row remapper answers [N/A]: then nothing is known of it.
+                gpus[gpu.pci_address] = replace(gpu, remap_pending=_FLAGS.get(pending), remap_failed=_FLAGS.get(failed))
+        elif exit_code == 0 and not _NO_REMAPPER.search(" ".join(printed)):
+            exit_code = code
+    lines_of_xids = sorted(repeated(lines, "xid"), key=lambda line: line.partition(",")[0])
+    xids = map(_xid, lines_of_xids)
     return Health(
-        exit_code=int(code) if code else None,
+        exit_code=exit_code,
         gpus=tuple(gpus.values()),
         xids=tuple(dict.fromkeys(xid for xid in xids if xid is not None)),
         log_read=found.get("log") == "read",

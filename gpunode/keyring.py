@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpunode.probe import shell_text
 from gpunode.probe_output import repeated
 from gpunode.reading import ParseError, Reading
 
-# Shell: `primary_keys FILE...` prints the fingerprint of each primary key, one a line. Subkeys are left out: who trusts
-# a key trusts them with it, and they change. Who only asks leaves no ~/.gnupg behind, nor a lock in it.
-PRIMARY_KEYS = """
-primary_keys() {
-  gpg --lock-never --no-keyring --trust-model always --batch --show-keys --with-colons "$@" 2>/dev/null |
-    awk -F: '$1=="pub"{p=1} $1=="fpr"&&p{print $10; p=0}'
-}
-"""
+# The function `primary_keys` for whoever asks by shell.
+PRIMARY_KEYS = f"{shell_text('keyring')}\n"
 
 # Mode, owner and group of a keyring, as `stat -c '%a %U:%G'` prints them: whoever may write it decides what is
 # installed, and apt reads it as its own user _apt.

@@ -88,7 +88,7 @@ class Snapshot(Generic[T]):
         known = {text for kept, text in self._answers if kept == arguments}
         if known.issuperset(probe.texts):
             return True, answer_of(probe.lines(self._selected(arguments)))
-        texts = [text for text in dict.fromkeys(probe.texts) if text not in known]
+        texts: list[str] = [text for text in dict.fromkeys(probe.texts) if text not in known]
         if self._settled:
             texts += [
                 text

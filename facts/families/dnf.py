@@ -8,35 +8,11 @@ from facts.base import NodeFact, probe_command
 from facts.families.rpm import VERSION, RpmRepository
 from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
 from gpunode.families.dnf import LOCKLIST, nevra, parse_offers, parse_simulation
-from gpunode.probe import Probe
+from gpunode.probe import Probe, shell_text
+from gpunode.toolkit.state import NAMES as TOOLKIT
 
-# Functions: `locking` says whether the node has the plugin, and it is switched on; `lock_of NEVRA` whether an entry of
-# its list is for that; `of_driver` prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT
-# is hold or install.
-DRIVER_PACKAGES = rf"""
-locking() {{
-  for plugin in /usr/lib/python3*/*-packages/dnf-plugins/versionlock.py; do
-    [ -f "$plugin" ] && grep -qiE '^enabled *= *(1|true|yes|on)' /etc/dnf/plugins/versionlock.conf && return 0
-  done
-  return 1
-}}
-lock_of() {{
-  while read -r entry; do
-    case "$entry" in ''|'#'*) continue;; esac
-    case "$1" in $entry) return 0;; esac
-  done < {LOCKLIST}
-  return 1
-}}
-of_driver() {{
-  locks=no; locking && [ -f {LOCKLIST} ] && locks=yes
-  rpm -qa --qf '%{{NAME}} {VERSION} %{{NAME}}-%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}.%{{ARCH}}\n' |
-    awk -v own='{OWN}' -v foreign='{FOREIGN}' '($1 ~ own && $1 !~ foreign) || $1 ~ /^kernel(-|$)/' | sort |
-    while read -r name version nevra; do
-      want=install; [ "$locks" = yes ] && lock_of "$nevra" && want=hold
-      echo "$want $name $version"
-    done
-}}
-"""
+# The functions of that file, `of_driver` above all.
+DRIVER_PACKAGES = shell_text("families/dnf", LOCKLIST=LOCKLIST, EVR=VERSION, OWN=OWN, FOREIGN=FOREIGN, TOOLKIT=TOOLKIT)
 
 # A foreign repository that cannot be read is passed over; ours is read by itself before, and must answer.
 SKIPPING = "'--setopt=*.skip_if_unavailable=1'"

@@ -8,7 +8,8 @@ from facts.base import NodeFact, probe_command
 from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
 from gpunode.families.pacman import CONFIGURATION, IGNORED, parse_installed, parse_offers, parse_simulation
 from gpunode.packages import InstalledPackages
-from gpunode.probe import Probe
+from gpunode.probe import Probe, shell_text
+from gpunode.toolkit.state import NAMES as TOOLKIT
 
 # The repositories as they are now, beside the node's own lists: to refresh those and to install from them would be the
 # partial upgrade that Arch forbids, and the next person's `pacman -S` would be one, too. Newer pacmans download as a
@@ -30,23 +31,8 @@ lock_state() {
 }
 """
 
-# Functions: `ignored NAME` says whether an upgrade passes over a package; `of_driver` prints WANT NAME VERSION of every
-# package of the driver, and of kernels, where WANT is hold or install.
-DRIVER_PACKAGES = rf"""
-ignored() {{
-  pacman-conf IgnorePkg | {{
-    while read -r pattern; do case "$1" in $pattern) return 0;; esac; done
-    return 1
-  }}
-}}
-of_driver() {{
-  pacman -Q | awk -v own='{OWN}' -v foreign='{FOREIGN}' '($1 ~ own && $1 !~ foreign) || $1 ~ /^linux(-|$)/' |
-    while read -r name version; do
-      want=install; if ignored "$name"; then want=hold; fi
-      echo "$want $name $version"
-    done
-}}
-"""
+# The functions of that file, `of_driver` above all.
+DRIVER_PACKAGES = shell_text("families/pacman", OWN=OWN, FOREIGN=FOREIGN, TOOLKIT=TOOLKIT)
 
 DRIVER_STATE = rf"""
 {LOCK.strip()}

@@ -8,57 +8,16 @@ from facts.base import NodeFact, probe_command
 from facts.families.rpm import VERSION, RpmRepository
 from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
 from gpunode.families.zypper import LOCKS, OURS, parse_offers, parse_simulation
-from gpunode.probe import Probe
+from gpunode.probe import Probe, shell_text
+from gpunode.toolkit.state import NAMES as TOOLKIT
 
 # zypper waits for its own lock where it is told how long; 300 seconds are what apt's lock is waited for, too.
 WAITS = """
 export ZYPP_LOCK_TIMEOUT="${ZYPP_LOCK_TIMEOUT:-300}"
 """
 
-# Functions: `patterns_of_locks` prints NUMBER REGULAR-EXPRESSION NAME of each lock that keeps whole packages as they
-# are; `of_driver` prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold or
-# install; `unlocking NAME...` prints the file of locks without the entries that one of the names fits, or that name a
-# package of the driver: zypper takes a lock of what is not there for a ban on it.
-DRIVER_PACKAGES = rf"""
-patterns_of_locks() {{
-  awk 'BEGIN {{RS = ""; FS = "\n"}} {{
-    kind = "package"; match_type = "substring"; partly = 0; count = 0
-    for (i = 1; i <= NF; i++) {{
-      key = $i; sub(/:.*/, "", key); value = $i; sub(/^[^:]*: */, "", value)
-      if (key == "type") kind = value
-      else if (key == "match_type") match_type = value
-      else if (key == "solvable_name") names[++count] = value
-      else if (key == "version" || key == "repo" || key == "install_status" || key == "query_string") partly = 1
-    }}
-    if (kind != "package" || partly || match_type !~ /^(glob|exact|substring)$/) next
-    for (i = 1; i <= count; i++) {{
-      text = names[i]
-      if (text !~ /^[A-Za-z0-9._+~*?-]+$/) continue
-      gsub(/[.+]/, "[&]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text)
-      if (match_type == "substring") text = ".*" text ".*"
-      print NR, "^" text "$", names[i]
-    }}
-  }}' {LOCKS} 2>/dev/null
-}}
-of_driver() {{
-  {{ patterns_of_locks | sed 's/^[0-9]* /lock /'
-    rpm -qa --qf 'have %{{NAME}} {VERSION}\n' | sort; }} |
-    awk -v own='{OWN}' -v foreign='{FOREIGN}' '
-      $1 == "lock" {{locks[++count] = $2; next}}
-      ($2 ~ own && $2 !~ foreign) || $2 ~ /^kernel(-|$)/ {{
-        want = "install"; for (i = 1; i <= count; i++) if ($2 ~ locks[i]) want = "hold"
-        print want, $2, $3
-      }}'
-}}
-unlocking() {{
-  [ -f {LOCKS} ] || return 0
-  fitting=$(patterns_of_locks | awk -v names="$*" -v own='{OWN}' -v foreign='{FOREIGN}' '
-    BEGIN {{count = split(names, all, " ")}}
-    $3 ~ own && $3 !~ foreign {{printf " %s ", $1; next}}
-    {{for (i = 1; i <= count; i++) if (all[i] ~ $2) {{printf " %s ", $1; break}}}}')
-  awk -v fitting="$fitting" 'BEGIN {{RS = ""}} index(fitting, " " NR " ") == 0 {{printf "\n%s\n\n", $0}}' {LOCKS}
-}}
-"""
+# The functions of that file, `of_driver` above all.
+DRIVER_PACKAGES = shell_text("families/zypper", LOCKS=LOCKS, EVR=VERSION, OWN=OWN, FOREIGN=FOREIGN, TOOLKIT=TOOLKIT)
 
 DRIVER_STATE = rf"""
 rpm -qa >/dev/null; echo "rpm=$?"

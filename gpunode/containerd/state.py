@@ -10,6 +10,7 @@ from typing import Any
 
 from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError, Reading
+from gpunode.started import seconds
 from gpunode.unit import starts_at_boot
 from gpunode.versions import program_version
 
@@ -244,12 +245,12 @@ def _latest(times: list[str]) -> float | None:
 
 
 def parse_containerd(lines: list[str]) -> Containerd:
-    """Parse the containerd probe's lines (facts/containerd.py)."""
+    """Parse the containerd probe's lines (gpunode/containerd/state.sh)."""
     found = values(lines)
     merged = decoded(found, "merged")
     default, runtimes = effective_runtimes(merged) if merged else (None, ())
     cdi = cri_settings(tomllib.loads(merged)).get("enable_cdi") if merged else None
-    started = _seconds(found.get("started"))
+    started = seconds(found["started"]) if "started" in found else None
     return Containerd(
         version=program_version(found.get("version", "").partition("containerd ")[2] or found.get("version")),
         binary=found.get("binary"),

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from gpunode.gpu import STATUS
 from gpunode.mig.own_list import parse_placements, parse_profile_rows
 from gpunode.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu, OwnProfile
 from gpunode.probe_output import repeated, values
 from gpunode.reading import ParseError
+from gpunode.smi import STATUS, address, exit_code_of, parse_answer
 
-QUERY = ("index", "uuid", "pci.bus_id", "pci.device_id", "name", "mig.mode.current", "mig.mode.pending")
 # What is asked where MIG mode is on: key in the probe's answer -> arguments of nvidia-smi.
 LISTS = {"devices": "-L", "lgip": "mig -lgip", "lgipp": "mig -lgipp", "lgi": "mig -lgi", "lci": "mig -lci"}
 # Exit code 6 of -lgi and -lci: there are none.
@@ -32,23 +30,18 @@ _DEVICE = re.compile(r"MIG (?P<name>\S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MIG-[0
 
 
 def parse_mig(lines: list[str]) -> Mig:
-    """Parse `absent=yes`; or `rc=N` with `gpu=` lines, and for each of LISTS `KEY.rc=N` with `KEY=` lines.
+    """Parse nvidia-smi's answer (gpunode.smi.parse_answer), and for each of LISTS `KEY.rc=N` with `KEY=` lines.
 
     `lost=ADDRESS` names a GPU that does not answer for itself.
     """
     found = values(lines)
-    if found.get("absent") == "yes":
-        return Mig("absent", "nvidia-smi is not installed")
-    exit_code = _exit_code(found, "rc")
-    printed = _printed(lines, "gpu")
-    status = STATUS.get(exit_code, "error")
-    if status != "ok":
+    answer = parse_answer(lines)
+    if answer.status != "ok":
         gone = ", ".join(repeated(lines, "lost"))
-        said = printed[0] if printed else None
-        return Mig(status, f"GPU {gone} does not answer; a boot may bring it back" if gone else said)
-    if printed and printed[0].startswith("No devices were found"):
-        return Mig("ok", printed[0])
-    gpus = tuple(map(_gpu, printed))
+        return Mig(answer.status, f"GPU {gone} does not answer; a boot may bring it back" if gone else answer.message)
+    if answer.message is not None:
+        return Mig("ok", answer.message)
+    gpus = tuple(map(_gpu, answer.rows))
     if not any(gpu.enabled for gpu in gpus):
         return Mig("ok", None, gpus)
     if trouble := _trouble(lines, found):
@@ -75,16 +68,10 @@ def _printed(lines: Iterable[str], key: str) -> list[str]:
     return [line.strip() for line in repeated(lines, key) if line.strip()]
 
 
-def _exit_code(found: dict[str, str], key: str) -> int:
-    if not found.get(key, "").isdigit():
-        raise ParseError(f"the probe did not say nvidia-smi's exit code ({key})")
-    return int(found[key])
-
-
 def _trouble(lines: list[str], found: dict[str, str]) -> str | None:
     """Return which list could not be read and why; None: all of them were."""
     for key, arguments in LISTS.items():
-        exit_code = _exit_code(found, f"{key}.rc")
+        exit_code = exit_code_of(found, key)
         said = _printed(lines, key)
         none = exit_code == 6 and key in ("lgi", "lci") and bool(said) and said[0].startswith(_NONE)
         if exit_code and not none:
@@ -93,15 +80,11 @@ def _trouble(lines: list[str], found: dict[str, str]) -> str | None:
     return None
 
 
-def _gpu(line: str) -> MigGpu:
-    cells = [cell.strip() for cell in next(csv.reader([line]))]
-    if len(cells) != len(QUERY) or not cells[0].isdigit():
-        raise ParseError(f"not a row of {', '.join(QUERY)}: {line[:120]!r}")
-    row = dict(zip(QUERY, cells, strict=True))
+def _gpu(row: dict[str, str]) -> MigGpu:
     return MigGpu(
         index=int(row["index"]),
         uuid=row["uuid"],
-        pci_address=row["pci.bus_id"].lower().removeprefix("0000"),
+        pci_address=address(row["pci.bus_id"]),
         device_id=row["pci.device_id"].removeprefix("0x").upper()[:4],
         name=row["name"],
         current=row["mig.mode.current"],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gpunode.probe_output import repeated, values
 from gpunode.reading import ParseError, Reading
+from gpunode.started import seconds
 from gpunode.unit import starts_at_boot
 
 # It becomes a part of a unit and of a script.
@@ -61,10 +62,11 @@ class Mps(Reading):
 
 
 def parse_mps(lines: list[str]) -> Mps:
-    """Parse the probe of facts/mps.py: `file=PATH DIGEST`, `foreign=PATH`, and `daemon=` with cells divided by tabs.
+    """Parse the probe's lines: `file=PATH DIGEST`, `foreign=PATH`, and `daemon=` with cells divided by tabs.
 
-    The cells: unit, ActiveState, UnitFileState, answers (yes or no), stale (yes or no), exclusive (yes, no or
-    nothing), digest, servers, clients, errors, last error. Beside it stands `reading=UNIT\tQUESTION\tANSWER`.
+    The cells: unit, ActiveState, UnitFileState, answers (yes or no), when it started and when its unit was written
+    (nothing where it does not run), exclusive (yes, no or nothing), digest, servers, clients, errors, last error.
+    Beside it stands `reading=UNIT\tQUESTION\tANSWER`.
     """
     found = values(lines)
     readings: dict[str, list[tuple[str, str]]] = {}
@@ -72,15 +74,17 @@ def parse_mps(lines: list[str]) -> Mps:
         unit, question, answer = _cells(line, 3)
         readings.setdefault(unit, []).append((question, answer))
     every = []
-    for line in repeated(lines, "daemon"):
-        unit, active, enabled, answers, stale, exclusive, digest, servers, clients, errors, last = _cells(line, 11)
+    for line in sorted(repeated(lines, "daemon"), key=_name):
+        unit, active, enabled, answers, started, written, exclusive, digest, servers, clients, errors, last = _cells(
+            line, 12
+        )
         every.append(
             MpsDaemon(
                 unit=unit,
                 active=active == "active",
                 enabled=starts_at_boot(enabled),
                 answers=answers == "yes",
-                stale=stale == "yes",
+                stale=bool(started) and _time(written) > seconds(started),
                 settings=digest or None,
                 readings=tuple(readings.get(unit, ())),
                 servers=_number(servers),
@@ -101,11 +105,23 @@ def parse_mps(lines: list[str]) -> Mps:
     )
 
 
+def _name(line: str) -> str:
+    """Return the name of a daemon by its unit, by which they are told: a GPU's index, or behind these the node's."""
+    return line.partition("\t")[0].removeprefix("nvidia-mps@").removesuffix(".service")
+
+
 def _cells(line: str, count: int) -> list[str]:
     cells = line.split("\t")
     if len(cells) != count:
         raise ParseError(f"{len(cells)} cells and not {count}: {line[:120]!r}")
     return cells
+
+
+def _time(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ParseError(f"not a time: {text[:40]!r}") from error
 
 
 def _number(text: str) -> int:

@@ -17,6 +17,8 @@ PACKAGES = (
     "libnvidia-container-tools",
     "libnvidia-container1",
 )
+# What belongs to it by its name, as awk takes it.
+NAMES = "^(nvidia-container-|libnvidia-container|nvidia-docker)"
 # As Arch divides them.
 PACMAN_PACKAGES = ("nvidia-container-toolkit", "libnvidia-container")
 # What the toolkit took the place of: docker's wrapper, and the runtime as a package of its own.

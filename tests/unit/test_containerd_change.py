@@ -152,7 +152,8 @@ def test_a_drop_in_that_is_read_before_ours_or_not_at_all_shadows_nothing() -> N
 
 
 PROBE = [
-    "ActiveState=active", "UnitFileState=enabled", "started=1000.000000", "binary=/usr/bin/containerd",
+    "ActiveState=active", "UnitFileState=enabled", "started=Thu 1970-01-01 00:16:40.000000 UTC",
+    "binary=/usr/bin/containerd",
     f"config={CONFIG}", "version=containerd github.com/containerd/containerd 1.7.24~ds1", "written=1001.000000",
     "merged=" + base64.b64encode(b"version = 2\n").decode(), "shims=0",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 
 from facts.cuda import CudaToolkits as CudaFact
 from gpunode.cuda import CudaToolkits, parse_cuda
+from gpunode.probe_output import checked
 from operations.cuda import _LINK, CUDA
 from operations.script import script
 from operations.transaction import transaction_text
@@ -78,10 +79,10 @@ class Machine:
     def reading(self) -> CudaToolkits:
         """Return the node's reading, by the fact's own probe."""
         (self.root / "state/cuda.sh").write_text(script(self.script))
-        text = CudaFact.probe.replace("/usr/local", f"{self.root}/usr/local")
+        text = CudaFact().command().replace("/usr/local", f"{self.root}/usr/local")
         text = text.replace("/var/lib/gpunode/transactions", str(self.root / "state"))
         said = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False).stdout
-        return parse_cuda(said.replace(str(self.root), "").splitlines())
+        return parse_cuda(checked(said.replace(str(self.root), "").splitlines()))
 
     def run(self, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a script's text."""

@@ -15,22 +15,31 @@ from hypothesis import strategies as st
 
 from facts.gpu import Gpus as GpusFact
 from facts.health import Health as HealthFact
+from facts.mig import Mig as MigFact
 from gpunode import tables
 from gpunode.findings import ExitCode, Finding, FindingClass, verdict
 from gpunode.gpu import Gpus, parse_gpus
 from gpunode.health import GpuHealth, Health, Xid, parse_health
+from gpunode.mig.smi import parse_mig
 from gpunode.node import Node
 from gpunode.probe import Probe, batch_answers, batch_command
 from gpunode.probe_output import checked, sections
 from gpunode.reading import ParseError
 from gpunode.settings import settings_from
 from gpunode.verify import judge
+from tests.unit.smi_rows import memory
 from tests.unit.test_verify import GOOD, SETTINGS, bad
 
 pytestmark = pytest.mark.pure
 
 (WELL,) = GOOD.health.gpus
-ANSWER = ["ecc=00000000:1A:00.0, 0, 3", "ecc.rc=0", "rows=00000000:1A:00.0, 0, 0", "rows.rc=0", "log=read"]
+ANSWER = [
+    memory("00000000:1A:00.0", "0", "3"),
+    "gpu.rc=0",
+    "remapped=00000000:1A:00.0, 0, 0",
+    "remapped.rc=0",
+    "log=read",
+]
 
 
 def sick(change: dict[str, object]) -> Node:
@@ -47,28 +56,29 @@ def test_the_two_queries_are_one_gpu_s_health() -> None:
 
 @pytest.mark.parametrize(
     "cells, errors_since, requires_reset",
-    [("7, 9", 7, False), ("[N/A], [N/A]", None, False), ("[GPU requires reset], [GPU requires reset]", None, True)],
+    [("7 9", 7, False), ("[N/A] [N/A]", None, False), ("[GPU requires reset]", None, True)],
 )
 def test_a_count_that_is_not_told_is_unknown_and_not_zero(
     cells: str, errors_since: int | None, requires_reset: bool
 ) -> None:
-    (gpu,) = parse_health([f"ecc=00000000:1A:00.0, {cells}", "ecc.rc=0"]).gpus
+    told = [cells, cells] if "requires" in cells else cells.split()
+    (gpu,) = parse_health([memory("00000000:1A:00.0", *told), "gpu.rc=0"]).gpus
     assert (gpu.uncorrected_errors, gpu.requires_reset) == (errors_since, requires_reset)
 
 
 @pytest.mark.parametrize("yes, no", [("1", "0"), ("Yes", "No")])
 def test_row_remapping_is_read_in_either_spelling(yes: str, no: str) -> None:
     for pending, failed in ((yes, no), (no, yes)):
-        (gpu,) = parse_health([*ANSWER[:2], f"rows=00000000:1A:00.0, {pending}, {failed}", "rows.rc=0"]).gpus
+        (gpu,) = parse_health([*ANSWER[:2], f"remapped=00000000:1A:00.0, {pending}, {failed}", "remapped.rc=0"]).gpus
         assert (gpu.remap_pending, gpu.remap_failed) == (pending == yes, failed == yes)
 
 
 @pytest.mark.parametrize(
     "lines",
     [
-        ["rows=00000000:1A:00.0, [N/A], [N/A]", "rows.rc=0"],
-        ["rows=ERROR: Option --query-remapped-rows is not recognized.", "rows.rc=255"],
-        ["rows=Not Supported", "rows.rc=3"],
+        ["remapped=00000000:1A:00.0, [N/A], [N/A]", "remapped.rc=0"],
+        ["remapped=ERROR: Option --query-remapped-rows is not recognized.", "remapped.rc=255"],
+        ["remapped=Not Supported", "remapped.rc=3"],
     ],
 )
 def test_a_gpu_without_a_row_remapper_is_well_all_the_same(lines: list[str]) -> None:
@@ -78,13 +88,13 @@ def test_a_gpu_without_a_row_remapper_is_well_all_the_same(lines: list[str]) -> 
 
 
 def test_what_a_failed_query_prints_is_no_row() -> None:
-    found = parse_health(["ecc=Failed to initialize NVML: Driver/library version mismatch", "ecc.rc=18"])
+    found = parse_health(["gpu=Failed to initialize NVML: Driver/library version mismatch", "gpu.rc=18"])
     assert (found.exit_code, found.gpus) == (18, ())
 
 
 def test_a_row_with_too_few_columns_is_refused() -> None:
-    with pytest.raises(ParseError, match="1 of 3 columns"):
-        parse_health(["ecc=00000000:1A:00.0", "ecc.rc=0"])
+    with pytest.raises(ParseError, match="1 of 13 columns"):
+        parse_health(["gpu=00000000:1A:00.0", "gpu.rc=0"])
 
 
 @pytest.mark.parametrize(
@@ -122,10 +132,12 @@ def cell(value: int | None) -> str:
 def test_whatever_nvidia_smi_says_of_any_number_of_gpus_is_read_back(
     rows: list[tuple[str, int | None, int | None, bool | None, bool | None]],
 ) -> None:
-    lines = ["ecc.rc=0", "rows.rc=0"]
-    lines += [f"ecc={address}, {cell(since)}, {cell(ever)}" for address, since, ever, _, _ in rows]
+    lines = ["gpu.rc=0", "remapped.rc=0"]
+    lines += [memory(address, cell(since), cell(ever)) for address, since, ever, _, _ in rows]
     # The two queries run at the same time: their lines come in any order.
-    lines += [f"rows={address}, {cell(pending)}, {cell(failed)}" for address, _, _, pending, failed in reversed(rows)]
+    lines += [
+        f"remapped={address}, {cell(pending)}, {cell(failed)}" for address, _, _, pending, failed in reversed(rows)
+    ]
     wanted = tuple(
         GpuHealth(address.lower()[4:], since, ever, pending, failed) for address, since, ever, pending, failed in rows
     )
@@ -141,10 +153,16 @@ def test_any_kernel_log_is_survived_and_makes_no_xid_out_of_nothing(lines: list[
     assert len(found.xids) <= sum("NVRM: Xid (" in line for line in lines)
 
 
-@given(st.lists(st.tuples(st.sampled_from(["ecc", "ecc.rc", "rows", "rows.rc", "xid", "log"]), PRINTABLE)))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["gpu", "gpu.rc", "remapped", "remapped.rc", "absent", "unloaded", "xid", "log"]), PRINTABLE
+        )
+    )
+)
 def test_garbage_is_a_reading_or_a_parse_error(pairs: list[tuple[str, str]]) -> None:
     with contextlib.suppress(ParseError):
-        lines = ["ecc.rc=0", "rows.rc=0", *(f"{key}={value}" for key, value in pairs)]
+        lines = ["gpu.rc=0", "remapped.rc=0", *(f"{key}={value}" for key, value in pairs)]
         assert isinstance(parse_health(lines), Health)
 
 
@@ -221,13 +239,18 @@ def programs(tmp_path: Path) -> Callable[..., str]:
     return put
 
 
+def loaded(command: str) -> str:
+    """Return a command for a machine whose kernel module nvidia is loaded, as far as it looks."""
+    return command.replace("/sys/module/nvidia", "/tmp")
+
+
 # Each call waits for the other one: had they to run one after the other, neither would answer.
 TOGETHER = """
-cd "$(dirname "$0")"; case $1 in *remapped*) mine=rows other=ecc;; *) mine=ecc other=rows;; esac
+cd "$(dirname "$0")"; case $1 in *remapped*) mine=rows other=all;; *) mine=all other=rows;; esac
 : > "$mine.up"; tries=0
 while [ ! -e "$other.up" ]; do tries=$((tries + 1)); [ "$tries" -lt 100 ] || exit 1; sleep 0.1; done
-[ "$mine" = ecc ] && echo '00000000:1A:00.0, 0, 3' || echo '00000000:1A:00.0, 0, 0'
-"""
+[ "$mine" = all ] && echo 'ROW' || echo '00000000:1A:00.0, 0, 0'
+""".replace("ROW", memory("00000000:1A:00.0", "0", "3").removeprefix("gpu="))
 
 
 def test_the_probe_asks_both_at_once_and_finds_each_kind_of_xid_once(
@@ -240,7 +263,7 @@ def test_the_probe_asks_both_at_once_and_finds_each_kind_of_xid_once(
         journalctl="echo 'NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.'\n"
         "echo 'NVRM: Xid (PCI:0000:5e:00): 48, from before the ring buffer went round'",
     )
-    code, lines = run_shell(path + HealthFact().command())
+    code, lines = run_shell(path + loaded(HealthFact().command()))
     found = parse_health(checked(lines))
     assert (code, found.exit_code, found.log_read) == (0, 0, True)
     assert found.gpus == (GpuHealth("0000:1a:00.0", 0, 3, False, False),)
@@ -261,27 +284,63 @@ def test_a_remap_that_worked_and_a_gpu_of_another_machine_are_no_errors(xid: Xid
     assert not errors(replace(GOOD, health=replace(GOOD.health, xids=(xid,))))
 
 
-@pytest.mark.parametrize(("code", "calls"), [(124, 1), (137, 1), (0, 3), (9, 3)])
+@pytest.mark.parametrize("code", [124, 137, 0, 9])
 @pytest.mark.parametrize("batched", [False, True])
-def test_a_wedged_gpu_is_waited_for_once_in_a_reading(tmp_path: Path, code: int, calls: int, batched: bool) -> None:
+def test_a_wedged_gpu_is_waited_for_once_in_a_reading(tmp_path: Path, code: int, batched: bool) -> None:
     """nvidia-smi is SIMULATED, and so is `timeout`, which says that it hung."""
     (tmp_path / "timeout").write_text(
-        f'#!/bin/sh\ncase "$*" in *nvidia-smi*) echo >> {tmp_path}/calls; exit {code};; esac\n'
+        f'#!/bin/sh\ncase "$*" in *nvidia-smi*) echo "$5" >> {tmp_path}/calls; exit {code};; esac\n'
     )
     for name in ("nvidia-smi", "dmesg"):
         (tmp_path / name).write_text("#!/bin/sh\n")
     for name in ("timeout", "nvidia-smi", "dmesg"):
         (tmp_path / name).chmod(0o755)
-    texts = [GpusFact.probe.strip(), HealthFact.probe.strip()]
-    command = batch_command(texts, "m") if batched else Probe([("gpus", texts[0]), ("health", texts[1])])
+    texts = [GpusFact.probe, HealthFact.probe, MigFact.probe]
+    names = ["gpus", "health", "mig"]
+    command = loaded(batch_command(texts, "m") if batched else Probe(list(zip(names, texts, strict=True))))
     done = subprocess.run(
         ["sh", "-c", command], env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         capture_output=True, text=True, timeout=30, check=True,
     )  # fmt: skip
-    assert len((tmp_path / "calls").read_text()) == calls
+    # Two, and at the same time (above): what hung is not asked again by any part.
+    calls = [line.partition("=")[0] for line in (tmp_path / "calls").read_text().splitlines()]
+    assert sorted(calls) == ["--query-gpu", "--query-remapped-rows"]
     lines = done.stdout.splitlines()
     answers = batch_answers(texts, "m", lines) if batched else None
-    of_gpus = answers[texts[0]] if answers else sections(lines[: lines.index("gpunode:end")])["gpus"]
-    of_health = answers[texts[1]] if answers else sections(lines[: lines.index("gpunode:end")])["health"]
-    assert parse_gpus(of_gpus).status == {124: "hangs", 137: "hangs", 0: "ok", 9: "no driver"}[code]
-    assert parse_health(of_health).exit_code == (124 if code == 137 else code)
+    parts = answers or dict(zip(texts, sections(lines[: lines.index("gpunode:end")]).values(), strict=True))
+    status = {124: "hangs", 137: "hangs", 0: "ok", 9: "no driver"}[code]
+    assert parse_gpus(parts[texts[0]]).status == status
+    assert parse_health(parts[texts[1]]).exit_code == code
+    assert parse_mig(parts[texts[2]]).status == status
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_nvidia_smi_is_not_started_where_no_module_is_loaded(tmp_path: Path, installed: bool) -> None:
+    """nvidia-smi is SIMULATED: the real one would load the module, and a reading changes nothing."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho >> {tmp_path}/calls\n")
+    program.chmod(0o755 if installed else 0o644)
+    parts = [("gpus", GpusFact.probe), ("health", HealthFact.probe), ("mig", MigFact.probe)]
+    command = Probe(parts).replace("/sys/module/nvidia", f"{tmp_path}/none")
+    done = subprocess.run(
+        ["sh", "-c", command], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
+    )
+    assert not (tmp_path / "calls").exists()
+    told = sections(done.stdout.splitlines())
+    gpus, mig = parse_gpus(told["gpus"]), parse_mig(told["mig"][: told["mig"].index("")])
+    assert gpus.status == mig.status == ("no driver" if installed else "absent")
+    assert (gpus.exit_code, parse_health(told["health"]).exit_code) == (None, None)
+    if installed:
+        assert gpus.message == mig.message and gpus.message is not None and "was not asked" in gpus.message
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "told"), [("Unknown Error", 255, True), ("", 124, True), ("Not Supported", 3, False)]
+)
+def test_a_query_of_remapped_rows_that_fails_is_told_where_it_is_no_word_on_the_gpu(
+    said: str, code: int, told: bool
+) -> None:
+    found = parse_health([*ANSWER[:2], f"remapped={said}", f"remapped.rc={code}", "log=read"])
+    assert found.gpus == (GpuHealth("0000:1a:00.0", 0, 3, None, None),)
+    what = [(item.what, item.found) for item in errors(replace(GOOD, health=found))]
+    assert what == ([("memory errors by nvidia-smi", f"exit code {code}")] if told else [])

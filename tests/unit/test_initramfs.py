@@ -230,7 +230,7 @@ def probed(machine: Machine, *blacklists: tuple[str, str]) -> Boot:
         if moment == "before":
             for image in machine.boot.glob("initrd*"):
                 os.utime(image, (file.stat().st_ctime + 10, file.stat().st_ctime + 10))
-    text = BootFact.probe.replace(LOOKED_INTO, str(machine.folder / "looked-into"))
+    text = BootFact().command().replace(LOOKED_INTO, str(machine.folder / "looked-into"))
     for place in ("/etc/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d", "/boot"):
         text = text.replace(f" {place}/", f" {machine.folder}{place}/").replace(
             f'"{place}/', f'"{machine.folder}{place}/'
@@ -268,7 +268,8 @@ def test_an_image_that_is_newer_than_a_blacklist_is_not_looked_into(machine: Mac
 @pytest.mark.real
 @pytest.mark.parametrize("names", [("a-old.conf", "b-new.conf"), ("a-new.conf", "b-old.conf")])
 def test_an_image_that_is_newer_than_the_oldest_blacklist_has_one(machine: Machine, names: tuple[str, str]) -> None:
-    machine.install("stat", 'case "$2 $3" in "%Z "*old.conf) echo 10;; "%Z "*) echo 30;; *) echo 20;; esac')
+    times = 'case "$how $file" in "%Z "*old.conf) echo 10;; "%Z "*) echo 30;; *) echo 20;; esac'
+    machine.install("stat", f'how=$2; shift 2; for file in "$@"; do {times}; done')
     found = probed(machine, *((f"etc/modprobe.d/{name}", "after") for name in names))
     assert (found.with_nouveau, found.blacklist_written) == ((), 10.0)
 

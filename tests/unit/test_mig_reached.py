@@ -13,8 +13,9 @@ import pytest
 
 from gpunode.mig.change import Change, Instance, Wanted, change
 from gpunode.mig.placement import Placement
-from gpunode.mig.smi import LISTS, QUERY, parse_mig
+from gpunode.mig.smi import LISTS, parse_mig
 from gpunode.mig.state import MigGpu
+from gpunode.smi import QUERY
 from lab.hardware.simulated.machine import Machine
 from lab.hardware.simulated.smi.main import call
 from tests.unit.lab.test_nvidia_smi import VERSION, machine_with
@@ -34,7 +35,7 @@ def _smi(machine: Machine, line: str) -> str:
 def _read(machine: Machine) -> MigGpu:
     """Return the GPU as the fact would read it."""
     rows = _smi(machine, f"--query-gpu={','.join(QUERY)} --format=csv,noheader").splitlines()
-    lines = ["rc=0", *(f"gpu={row}" for row in rows)]
+    lines = ["gpu.rc=0", *(f"gpu={row}" for row in rows)]
     for key, arguments in LISTS.items():
         printed, status = call(arguments.split(), VERSION, machine)
         lines += [f"{key}.rc={status}", *(f"{key}={line}" for line in printed.decode().splitlines())]

@@ -21,18 +21,24 @@ from gpunode.mig.smi import LISTS, parse_mig
 from gpunode.mig.state import GpuInstance, Mig, MigGpu
 from gpunode.reading import ParseError
 from tests.unit.recorded_smi import last, recorded
+from tests.unit.smi_rows import cells, row
 
 H100 = "h100-80gb-x2.nvidia-smi-550.txt"
 A100 = "a100-40gb-x2.nvidia-smi-550.txt"
-ROWS = (
-    "0, GPU-01000100-0000-0000-0000-000000000000, 00000000:1A:00.0, 0x233010DE, NVIDIA H100 80GB HBM3, {}, {}",
-    "1, GPU-01000100-0000-0000-0000-000000000001, 00000000:40:00.0, 0x233010DE, NVIDIA H100 80GB HBM3, {}, {}",
-)
+UUIDS = tuple(f"GPU-01000100-0000-0000-0000-00000000000{index}" for index in range(2))
+
+
+def rows(modes: tuple[str, str]) -> list[str]:
+    """Return nvidia-smi's rows of two H100, the first of them with these modes."""
+    return [
+        cells(uuid=UUIDS[0], mig__mode__current=modes[0], mig__mode__pending=modes[1], persistence_mode="Enabled"),
+        cells(index="1", uuid=UUIDS[1], pci__bus_id="00000000:40:00.0", persistence_mode="Enabled"),
+    ]
 
 
 def answer(modes: tuple[str, str], printed: dict[str, str], codes: dict[str, int] | None = None) -> list[str]:
     """Return the probe's answer of two H100, the first of them with these modes."""
-    lines = ["rc=0", f"gpu={ROWS[0].format(*modes)}", f"gpu={ROWS[1].format('Disabled', 'Disabled')}"]
+    lines = ["gpu.rc=0", *(f"gpu={line}" for line in rows(modes))]
     for key, text in printed.items():
         lines.append(f"{key}.rc={(codes or {}).get(key, 0)}")
         lines.extend(f"{key}={line}" for line in text.split("\n"))
@@ -136,8 +142,8 @@ def test_a_pending_mode_is_told_and_nothing_is_listed() -> None:
 
 @pytest.mark.pure
 def test_a_gpu_without_mig_is_not_capable() -> None:
-    row = "gpu=0, GPU-1, 00000000:3B:00.0, 0x1EB810DE, Tesla T4, [N/A], [N/A]"
-    (gpu,) = parse_mig(["rc=0", row]).gpus
+    told = row(pci__device_id="0x1EB810DE", name="Tesla T4", mig__mode__current="[N/A]", mig__mode__pending="[N/A]")
+    (gpu,) = parse_mig(["gpu.rc=0", told]).gpus
     assert not gpu.capable
 
 
@@ -199,7 +205,7 @@ def test_a_recorded_reading_is_read_back_as_it_was() -> None:
 
 @pytest.mark.pure
 def test_a_lost_gpu_is_named() -> None:
-    reading = parse_mig(["rc=15", "gpu=Unable to determine the device handle for GPU(?", "lost=0000:40:00.0"])
+    reading = parse_mig(["gpu.rc=15", "gpu=Unable to determine the device handle for GPU(?", "lost=0000:40:00.0"])
     assert (reading.status, reading.message) == (
         "lost",
         "GPU 0000:40:00.0 does not answer; a boot may bring it back",
@@ -221,13 +227,14 @@ class Smi:
         program = folder / "nvidia-smi"
         program.write_text(_PROGRAM.format(folder=folder))
         program.chmod(0o755)
-        (folder / "rows").write_text(f"{ROWS[0].format(*modes)}\n{ROWS[1].format('Disabled', 'Disabled')}\n")
+        (folder / "rows").write_text("".join(f"{line}\n" for line in rows(modes)))
         for key, text in mixed().items():
             (folder / LISTS[key]).write_text(text)
 
     def read(self) -> Mig:
         environment = os.environ | {"PATH": f"{self.folder}:{os.environ['PATH']}"}
-        done = subprocess.run(["sh", "-c", MigFact().command()], env=environment, capture_output=True, text=True)
+        command = MigFact().command().replace("/sys/module/nvidia", str(self.folder))
+        done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True)
         assert done.returncode == 0
         return MigFact().process(done.stdout.splitlines())
 

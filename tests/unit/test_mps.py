@@ -24,6 +24,7 @@ from gpunode.mps.memory import mebibytes, without_room
 from gpunode.pci import PciGpu
 from gpunode.plan import plan
 from gpunode.preflight.mps import mps_refusals
+from gpunode.probe_output import checked
 from gpunode.reading import ParseError
 from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.mps import MpsSettings
@@ -193,7 +194,7 @@ def test_the_probe_s_lines_become_daemons() -> None:
             "program=/usr/bin/nvidia-cuda-mps-control",
             "file=/etc/systemd/system/nvidia-mps.service abc",
             "reading=nvidia-mps.service\tget_default_active_thread_percentage\t50.0",
-            "daemon=nvidia-mps.service\tactive\tenabled\tyes\tno\tyes\tdef\t1\t3\t2\tServer 1 exited with status 1",
+            "daemon=nvidia-mps.service\tactive\tenabled\tyes\t\t\tyes\tdef\t1\t3\t2\tServer 1 exited with status 1",
         ]
     )
     (daemon,) = found.daemons
@@ -205,7 +206,7 @@ def test_the_probe_s_lines_become_daemons() -> None:
 
 @pytest.mark.pure
 @pytest.mark.parametrize(
-    "line", ["daemon=one", "daemon=" + "\t".join("abcdefghijk"), "reading=x", "file=alone", "program=/x y"]
+    "line", ["daemon=one", "daemon=" + "\t".join("abcdefghijkl"), "reading=x", "file=alone", "program=/x y"]
 )
 def test_other_lines_are_an_error(line: str) -> None:
     with pytest.raises(ParseError):
@@ -473,8 +474,8 @@ def test_what_is_left_of_mps_is_drift_where_it_is_not_asked_for() -> None:
 # As far as the probe asks systemd: one unit that runs, and whose file is where the test put it.
 ONE_UNIT = """#!/bin/sh
 case "$1" in
-  list-units) echo "nvidia-mps.service loaded active running x";;
-  show) printf 'ActiveState=active\\nUnitFileState=enabled\\nFragmentPath=%s\\n' "$FRAGMENT";;
+  show) printf 'Names=nvidia-mps.service\\nActiveState=active\\nUnitFileState=enabled\\nFragmentPath=%s\\n' \
+    "$FRAGMENT";;
 esac
 """
 
@@ -494,8 +495,8 @@ def test_the_probe_tells_which_compute_mode_the_unit_of_a_daemon_sets(
     settings.write_text(control_text(daemon.controls))
     (tmp_path / "systemctl").write_text(ONE_UNIT)
     (tmp_path / "systemctl").chmod(0o755)
-    probe = MpsFact.probe.replace(str(Path(UNITS[0]).parent), str(tmp_path)).replace(FOLDER, str(tmp_path))
+    probe = MpsFact().command().replace(str(Path(UNITS[0]).parent), str(tmp_path)).replace(FOLDER, str(tmp_path))
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "FRAGMENT": str(unit)}
     done = subprocess.run(["sh", "-c", probe], env=environment, capture_output=True, text=True, check=False)
-    (found,) = parse_mps(done.stdout.splitlines()).daemons
+    (found,) = parse_mps(checked(done.stdout.splitlines())).daemons
     assert (found.unit, found.exclusive, found.clients) == ("nvidia-mps.service", exclusive, None)

@@ -27,7 +27,7 @@ NVLINK_5 = replace(GOOD, pci=replace(GOOD.pci, switch_managers=2))
 
 
 def reading(folder: Path) -> PciGpus:
-    probe = PciGpusFact.probe
+    probe: str = PciGpusFact.probe
     for place in ("/sys/", "/dev/infiniband"):
         probe = probe.replace(place, f"{folder}{place}")
     done = subprocess.run(["sh", "-c", probe], capture_output=True, text=True, check=False)

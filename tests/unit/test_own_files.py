@@ -26,6 +26,7 @@ from gpunode.file import File
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.plan import plan
+from gpunode.probe_output import checked
 from gpunode.verify import judge
 from operations import applied, apt, dnf, files
 from operations import verify as verdict
@@ -156,12 +157,14 @@ def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_shell: Callable
     def read(text: str) -> Applied:
         path = tmp_path / "applied.json"
         path.write_text(text)
-        probe = AppliedFact.probe.replace(PATH, str(path)).replace("(/etc/|", f"({tmp_path}/|/etc/|")
+        probe = (
+            AppliedFact().command().replace(PATH, str(path)).replace("FOLDERS='/etc/", f"FOLDERS='{tmp_path}/ /etc/")
+        )
         monkeypatch.setattr(record, "PATH", str(path))
         monkeypatch.setattr(record, "FOLDERS", (f"{tmp_path}/",))
         code, lines = run_shell(probe)
         assert code == 0
-        return parse_applied(lines)
+        return parse_applied(checked(lines))
 
     return read
 

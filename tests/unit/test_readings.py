@@ -26,15 +26,12 @@ from gpunode.packages import InstalledPackages, satisfies
 from gpunode.pci import parse_pci_gpus
 from gpunode.reading import ParseError
 from gpunode.versions import program_version
+from tests.unit.smi_rows import row
 
 pytestmark = pytest.mark.pure
 
 OPEN = "proc=NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@U22)"
 PROPRIETARY = "proc=NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23 10:11:16 UTC 2025"
-ROW = (
-    "smi=0, GPU-01000100-0000, NVIDIA H100 80GB HBM3, 00000000:1A:00.0, 580.95.05, 81559, "
-    "Disabled, Disabled, Default, Disabled"
-)
 
 
 def test_debian_and_its_kernel_are_read() -> None:
@@ -69,7 +66,9 @@ def test_the_loaded_flavour_is_told_by_the_kernel_s_own_line(line: str, flavour:
 
 
 def test_an_upgrade_under_a_loaded_module_is_a_reboot_pending() -> None:
-    driver = parse_driver(["loaded=570.172.08", "module_version=580.95.05", "module_license=Dual MIT/GPL"])
+    driver = parse_driver(
+        ["loaded=570.172.08", "modinfo=version:        580.95.05", "modinfo=license:        Dual MIT/GPL"]
+    )
     assert driver.reboot_pending
     assert driver.module_flavour == "open"
     assert driver.branch == "570"
@@ -86,7 +85,7 @@ def test_the_library_s_version_is_that_of_the_file_behind_the_link() -> None:
 
 
 def test_nvidia_smi_rows_become_gpus() -> None:
-    gpus = parse_gpus(["rc=0", ROW])
+    gpus = parse_gpus(["gpu.rc=0", row()])
     assert gpus.status == "ok"
     assert (gpus.gpus[0].memory_mib, gpus.gpus[0].pci_address, gpus.gpus[0].mig_mode.current) == (
         81559, "0000:1a:00.0", "Disabled",
@@ -106,13 +105,13 @@ def test_nvidia_smi_rows_become_gpus() -> None:
     ],
 )
 def test_each_way_in_which_nvidia_smi_fails_has_its_name(code: int, status: str) -> None:
-    gpus = parse_gpus([f"rc={code}", "smi=Failed to initialize NVML"])
+    gpus = parse_gpus([f"gpu.rc={code}", "gpu=Failed to initialize NVML"])
     assert (gpus.status, gpus.gpus, gpus.message) == (status, (), "Failed to initialize NVML")
 
 
 def test_a_row_with_too_few_columns_is_no_gpu() -> None:
     with pytest.raises(ParseError, match="columns"):
-        parse_gpus(["rc=0", "smi=0, GPU-1"])
+        parse_gpus(["gpu.rc=0", "gpu=0, GPU-1"])
 
 
 def test_nvcc_tells_the_patch_release() -> None:
@@ -141,8 +140,8 @@ BinaryName = "/usr/bin/nvidia-container-runtime"
 SystemdCgroup = true
 """
 CONTAINERD = [
-    "ActiveState=active", "UnitFileState=enabled", "started=1700000000.250000", "written=1700000000.500000",
-    "binary=/usr/bin/containerd", "config=/etc/containerd/config.toml",
+    "ActiveState=active", "UnitFileState=enabled", "started=Tue 2023-11-14 22:13:20.250000 UTC",
+    "written=1700000000.500000", "binary=/usr/bin/containerd", "config=/etc/containerd/config.toml",
     "version=containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1",
     f"merged={encoded(MERGED)}", f"text={encoded('version = 2')}",
     "plugin=io.containerd.grpc.v1  cri  linux/amd64  ok", "shims=0",
@@ -158,7 +157,7 @@ def test_containerd_is_read_as_the_running_unit_has_it() -> None:
 
 def test_a_file_written_in_the_second_of_the_start_makes_the_daemon_stale() -> None:
     assert parse_containerd(CONTAINERD).stale
-    assert not parse_containerd([line.replace("000.250000", "000.750000") for line in CONTAINERD]).stale
+    assert not parse_containerd([line.replace("20.250000", "20.750000") for line in CONTAINERD]).stale
 
 
 def test_the_worse_part_of_the_cri_plugin_counts() -> None:

@@ -304,7 +304,7 @@ def test_toolkits_of_a_runfile_and_their_releases_are_read() -> None:
     "left, dkms", [([], False), (["580.95.05"], True), (["550.54.15"], False), (["550.54.15", "580.95.05"], True)]
 )
 def test_sources_that_dkms_has_of_another_version_are_not_the_driver_s(left: list[str], dkms: bool) -> None:
-    lines = ["module_version=580.95.05", "library=/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05"]
+    lines = ["modinfo=version:        580.95.05", "library=/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05"]
     assert parse_driver([*lines, *(f"dkms={version}" for version in left)]).dkms == dkms
     assert parse_driver([f"dkms={version}" for version in left]).dkms == bool(left)
 
@@ -312,7 +312,7 @@ def test_sources_that_dkms_has_of_another_version_are_not_the_driver_s(left: lis
 def test_the_versions_that_dkms_has_sources_of_are_read(tmp_path: Path) -> None:
     (tmp_path / "nvidia/580.95.05/source").mkdir(parents=True)
     (tmp_path / "nvidia/550.54.15").mkdir()
-    text = DriverFact.probe.replace("/var/lib/dkms", str(tmp_path))
+    text = DriverFact().command().replace("/var/lib/dkms", str(tmp_path))
     said = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False).stdout
     assert [line for line in said.splitlines() if line.startswith("dkms=")] == ["dkms=580.95.05"]
 

@@ -19,6 +19,7 @@ from gpunode.findings import FindingClass
 from gpunode.packages import InstalledPackages
 from gpunode.plan import plan
 from gpunode.preflight import cautions, refusals
+from gpunode.probe_output import checked
 from gpunode.reading import ParseError, Unknown
 from gpunode.settings import settings_from
 from gpunode.toolkit import PACKAGES, CdiSpecification, ContainerToolkit, parse_toolkit
@@ -85,11 +86,9 @@ def test_an_answer_that_is_none_is_refused(line: str) -> None:
 
 def _probe(root: Path) -> ContainerToolkit:
     """Run the probe's part on CDI and links on a folder that stands for the node's root."""
-    probe = ToolkitFact.probe
-    part = probe[probe.index("for file in /etc/cdi") : probe.index("for folder in /etc")]
-    part = part.replace("/etc/cdi", f"{root}/etc/cdi").replace("/var/run/cdi", f"{root}/run")
+    part = ToolkitFact().command().replace("/etc/cdi", f"{root}/etc/cdi").replace("/var/run/cdi", f"{root}/run")
     done = subprocess.run(["sh", "-c", part], capture_output=True, text=True, check=True)
-    return parse_toolkit(done.stdout.splitlines())
+    return parse_toolkit(checked(done.stdout.splitlines()))
 
 
 @pytest.mark.real

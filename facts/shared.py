@@ -1,0 +1,28 @@
+"""What several components ask of a node, asked once in a command: its packages, units of systemd, and nvidia-smi."""
+
+from __future__ import annotations
+
+from facts.families import by_manager, dnf, pacman, zypper
+from gpunode.driver_packages import GLOBS, KERNEL_GLOBS
+from gpunode.probe import Shared, shell_text
+from gpunode.smi import QUERY, REMAPPED
+
+# $SHOWN, and the functions `unit` and `says`. A part says of which units it wants to know.
+UNITS = Shared(shell_text("unit"), variable="UNITS")
+
+# $SMI: what nvidia-smi answered. A part may want the query on remapped rows, too.
+SMI = Shared(shell_text("smi", QUERY=",".join(QUERY), REMAPPED=",".join(REMAPPED)), variable="ALSO")
+
+# dpkg's globs of the driver catch the container toolkit, too.
+_BY_DPKG = shell_text("families/dpkg", GLOBS=" ".join((*GLOBS, *KERNEL_GLOBS)))
+# $MANAGER: apt, dnf, zypper, pacman or nothing. $PACKAGES: WANT NAME VERSION of each package of the driver, of kernels
+# and of the container toolkit, where WANT is hold or install. $ARCHITECTURE: dpkg's. dnf brings `locking`.
+PACKAGES = Shared(
+    "MANAGER=; PACKAGES=; ARCHITECTURE=\n"
+    + by_manager(
+        apt=_BY_DPKG,
+        dnf=f"{dnf.DRIVER_PACKAGES}\nMANAGER=dnf; PACKAGES=$(of_all)",
+        zypper=f"{zypper.DRIVER_PACKAGES}\nMANAGER=zypper; PACKAGES=$(of_all)",
+        pacman=f"{pacman.DRIVER_PACKAGES}\nMANAGER=pacman; PACKAGES=$(of_all)",
+    )
+)

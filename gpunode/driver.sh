@@ -1,0 +1,47 @@
+# Prints every place where a driver's version shows, and whether nvidia_uvm is loaded. Takes RECORD, what gpunode booted
+# the node for; asks for the node's packages (facts/shared.py) and the units of SERVICES (gpunode/unit.sh).
+
+set -f; IFS=$NL
+for line in $PACKAGES; do
+  package=${line#* }
+  # What keeps the container toolkit still is the toolkit's own.
+  case "$MANAGER $package" in 'apt '*) ;; *' nvidia-container-'*|*' libnvidia-container'*|*' nvidia-docker'*) continue;; esac
+  echo "package=$package"
+  case "$line" in hold\ *) echo "held=${package%% *}";; esac
+done
+unset IFS; set +f
+if [ -f "$RECORD" ]; then attempt=; read -r attempt < "$RECORD"; echo "attempt=$attempt"; fi
+# Debian's own packages name the module nvidia-current or nvidia-current-open.
+for module in nvidia nvidia-current nvidia-current-open; do
+  about=$(modinfo "$module") || continue
+  set -f; IFS=$NL
+  for line in $about; do case "$line" in version:*|license:*) echo "modinfo=$line";; esac; done
+  unset IFS; set +f
+  break
+done
+if [ -r /sys/module/nvidia/version ]; then read -r version < /sys/module/nvidia/version; echo "loaded=$version"; fi
+[ ! -d /sys/module/nvidia_uvm ] || echo uvm=loaded
+if [ -r /proc/driver/nvidia/params ]; then
+  while IFS= read -r line; do
+    name=${line%%: *}
+    case "$name" in "$line"|*[!A-Za-z0-9_]*) continue;; esac
+    echo "parameter=$name ${line#*: }"
+  done < /proc/driver/nvidia/params
+fi
+if [ -r /proc/driver/nvidia/version ]; then IFS= read -r version < /proc/driver/nvidia/version; echo "proc=$version"; fi
+for library in /usr/lib/*-linux-gnu/libnvidia-ml.so.1 /usr/lib64/libnvidia-ml.so.1 /usr/lib/libnvidia-ml.so.1; do
+  [ ! -e "$library" ] || { echo "library=$(readlink -f "$library")"; break; }
+done
+# No package brings the uninstaller: only NVIDIA's own installer leaves it.
+[ ! -f /usr/bin/nvidia-uninstall ] && [ ! -f /usr/bin/nvidia-installer ] || echo runfile=yes
+for sources in /var/lib/dkms/nvidia/*/source; do
+  sources=${sources%/source}; [ ! -e "$sources/source" ] || echo "dkms=${sources##*/}"
+done
+[ ! -e /var/lib/gpunode/transactions/driver/unproven ] || echo unproven=yes
+[ ! -d /sys/module/nouveau ] || echo nouveau=yes
+for service in $SERVICES; do
+  [ -e "/lib/systemd/system/$service.service" ] || [ -e "/usr/lib/systemd/system/$service.service" ] || continue
+  unit "$service.service"
+  says ActiveState; active=$SAID
+  says UnitFileState; echo "service=$service $active $SAID"
+done

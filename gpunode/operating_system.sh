@@ -1,0 +1,11 @@
+# Prints the lines of /etc/os-release that tell the system as os.KEY=VALUE, architecture=, kernel=, and tegra=yes on such
+# a board.
+
+while IFS= read -r line || [ -n "$line" ]; do
+  case "$line" in ID=*|VERSION_ID=*|VERSION_CODENAME=*|ID_LIKE=*|PRETTY_NAME=*) printf 'os.%s\n' "$line";; esac
+done < /etc/os-release
+said=$(uname -mr)
+echo "architecture=${said#* }"
+echo "kernel=${said% *}"
+tree=/proc/device-tree/compatible
+if [ -e /etc/nv_tegra_release ] || { [ -e "$tree" ] && grep -qs tegra "$tree"; }; then echo tegra=yes; fi

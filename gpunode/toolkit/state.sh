@@ -1,0 +1,72 @@
+# Prints the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices. Asks for
+# the node's packages (facts/shared.py) and the unit nvidia-cdi-refresh.path (gpunode/unit.sh).
+# Takes NAMES of the packages that belong together; HOLD and LOCKLIST, the files that hold them by apt and by dnf;
+# CONFIGURATION, the toolkit's own; CDI_MARK, the first line of a specification of gpunode's; LINK_RULE, its udev rule.
+#
+# A specification names the libraries that it hands in by their version: libcuda's is the driver that it is of.
+
+locked=
+case "$MANAGER" in
+  apt) [ ! -f "$HOLD" ] || echo "hold_text=$(base64 -w0 "$HOLD")";;
+  dnf)
+    if locking; then
+      echo locking=yes
+      if [ -s "$LOCKLIST" ]; then locked=yes; echo "hold_text=$(base64 -w0 "$LOCKLIST")"; fi
+    fi;;
+  pacman) echo names=arch;;
+esac
+set -f; IFS=$NL
+for line in $PACKAGES; do
+  package=${line#* }; name=${package%% *}
+  case "$name" in nvidia-container-*|libnvidia-container*|nvidia-docker*) ;; *) continue;; esac
+  # rpm's epoch is none of this version's.
+  case "$MANAGER" in dnf|zypper) version=${package#* }; package="$name ${version#*:}";; esac
+  echo "package=$package"
+  case "$MANAGER $locked $line" in 'apt  hold '*) echo "held=$name";; 'dnf yes hold '*)
+    case " $NAMES " in *" $name "*) echo "held=$name";; esac;;
+  esac
+done
+unset IFS; set +f
+if command -v nvidia-ctk > /dev/null; then version=$(nvidia-ctk --version); echo "ctk=${version%%"$NL"*}"; fi
+echo "runtime=$(command -v nvidia-container-runtime)"
+[ ! -f "$CONFIGURATION" ] || echo "config=$(base64 -w0 "$CONFIGURATION")"
+
+set --
+for file in /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*.yaml /var/run/cdi/*.json; do
+  case "$file" in *[[:space:]]*) continue;; esac
+  [ ! -f "$file" ] || set -- "$@" "$file"
+done
+# What begins with a line `kind` is followed by what it says of libcuda: both by one program, in the order of the files.
+if [ "$#" -gt 0 ]; then
+  found=$NL$(grep -oE '"?kind"?: *"?nvidia\.com/gpu|libcuda\.so\.[0-9]{3}\.[0-9.]*[0-9]' "$@" /dev/null)$NL
+  for file in "$@"; do
+    case "$found" in *"$NL$file:"*kind*nvidia.com/gpu"$NL"*) ;; *) continue;; esac
+    of=; version=-
+    set -f; IFS=$NL
+    for line in $found; do
+      case "$line" in
+        "$file:libcuda.so."*) [ "$version" != - ] || version=${line##*libcuda.so.};;
+        "$file:"*) of=yes;;
+      esac
+    done
+    unset IFS; set +f
+    [ -n "$of" ] || continue
+    first=; read -r first < "$file"
+    ours=foreign; [ "$first" != "$CDI_MARK" ] || ours=ours
+    echo "cdi=$file $version $ours"
+  done
+fi
+
+for folder in /etc /run /usr/lib /lib; do
+  [ -e "$folder/systemd/system/nvidia-cdi-refresh.service" ] || continue
+  unit nvidia-cdi-refresh.path
+  says UnitFileState; echo "refresh=$SAID"; break
+done
+
+set --
+for device in /dev/nvidia* /dev/nvidia-caps/*; do [ ! -c "$device" ] || set -- "$@" "$device"; done
+[ "$#" -eq 0 ] || stat -c '%t %T %n' "$@" | while read -r major minor device; do
+  # shellcheck disable=SC3013  # Each sh knows it.
+  [ "$device" -ef "/dev/char/$((0x$major)):$((0x$minor))" ] || echo "unlinked=$device"
+done
+[ ! -f "$LINK_RULE" ] || echo link_rule=yes
