@@ -1,44 +1,161 @@
-"""Run the unit tests in as many processes as there are processors: `make test-fast`.
+"""Run the unit tests in as many processes as there are processors: `python -m tests.fast [-m MARKERS] [OPTIONS]`
 
-pytest-xdist cannot: its workers and pyinfra's gevent do not get along.
+OPTIONS are pytest's own. Without -m it is `make test-fast`: what needs no node, builds nothing and is not slow, with few
+generated examples.
+pytest-xdist cannot do this: its workers and pyinfra's gevent do not get along. Each process gets files of its own,
+so that together they take about as long as each other by tests/unit/seconds.tsv; `--measure` writes that table anew.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import resource
 import subprocess
 import sys
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 
-PARTS = min(os.cpu_count() or 1, 4)
+from junitparser import JUnitXml
+
+UNIT = Path(__file__).parent / "unit"
+SECONDS = UNIT / "seconds.tsv"
+FAST = "not node and not slow and not builds"
+FEW = "25"
+# They share one part: their nodes, and what is built for them, come from one place of this machine.
+TOGETHER = ("lab/test_nodes_live.py", "lab/test_pacman_repository.py", "lab/test_rpm_repository.py")
+# What a file costs that is not in the table, and each that is beside its tests: pytest imports it.
+_OTHERWISE = 0.1
+_WORTH_TELLING = 0.2
+_NOTHING_COLLECTED = 5
 
 
-def main() -> int:
-    """Run all parts at once, print what each of them says, and return 0 where all of them pass."""
-    begun = time.monotonic()
-    pytest = [
-        str(Path(sys.executable).with_name("pytest")),
-        "-m",
-        "not node and not slow and not builds",
-        "-p",
-        "no:cacheprovider",
-        "-q",
-    ]
-    running = [
-        subprocess.Popen(
-            [*pytest, "--part", f"{part}/{PARTS}", "tests/unit", *sys.argv[1:]],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
-        for part in range(1, PARTS + 1)
-    ]  # fmt: skip
-    for process in running:
-        print(process.communicate()[0], end="", flush=True)
-    failed = [part for part, process in enumerate(running, 1) if process.returncode != 0]
-    what = f"part {', '.join(map(str, failed))} FAILED" if failed else "all passed"
-    print(f"test-fast: {PARTS} parts side by side, {what}, {time.monotonic() - begun:.0f} s")
-    return 1 if failed else 0
+@dataclass(frozen=True)
+class Part:
+    """Hold how one process ended: its exit status, what it said, its tests by how they ended, and seconds.
+
+    seconds: of the clock, and of a processor (with all that it started)
+    """
+
+    number: int
+    status: int
+    said: str
+    passed: int
+    failed: int
+    skipped: int
+    seconds: tuple[float, float]
+
+    @property
+    def is_good(self) -> bool:
+        return self.failed == 0 and self.status in (0, _NOTHING_COLLECTED)
+
+
+def seconds_of(table: Path = SECONDS) -> dict[str, float]:
+    """Return file -> seconds of a processor, as they were measured; empty where nothing was."""
+    rows = [line.split("\t") for line in table.read_text().splitlines()] if table.exists() else []
+    return {name: float(seconds) for name, seconds in rows}
+
+
+def shared_out(files: list[str], seconds: dict[str, float], parts: int) -> list[list[str]]:
+    """Return the files of each part: the longest first, each to the part that has least to do."""
+    groups = [[file] for file in files if file not in TOGETHER]
+    groups += [together] if (together := [file for file in files if file in TOGETHER]) else []
+    costs = [(sum(seconds.get(file, 0) + _OTHERWISE for file in group), group) for group in groups]
+    found: list[list[str]] = [[] for _ in range(parts)]
+    loads = [0.0] * parts
+    for cost, group in sorted(costs, key=lambda each: (-each[0], each[1])):
+        least = loads.index(min(loads))
+        found[least] += group
+        loads[least] += cost
+    return [sorted(each) for each in found]
+
+
+def run_part(number: int, files: list[str], options: list[str], folder: Path, measured: bool) -> Part:
+    """Run pytest on these files to its end."""
+    begun, report = time.monotonic(), folder / f"{number}.xml"
+    measure = ["-p", "tests.measured", "--measure", str(folder / f"{number}.tsv")] if measured else []
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}",
+         *measure, *options, *(f"tests/unit/{file}" for file in files)],
+        cwd=UNIT.parents[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdout is not None
+    said = process.stdout.read().decode(errors="replace")
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    took = (time.monotonic() - begun, used.ru_utime + used.ru_stime)
+    return Part(number, process.returncode, said, *counts(report, process.returncode), took)
+
+
+def counts(report: Path, status: int) -> tuple[int, int, int]:
+    """Return how many tests passed, failed and were skipped by a report; a process without one, or that ended by itself
+    with no test to blame, is one that failed."""
+    found = JUnitXml.fromfile(str(report)) if report.exists() else JUnitXml()
+    failed = found.failures + found.errors
+    if failed == 0 and (status not in (0, _NOTHING_COLLECTED) or not report.exists()):
+        failed = 1
+    return found.tests - found.failures - found.errors - found.skipped, failed, found.skipped
+
+
+def write_seconds(measured: list[Path], table: Path = SECONDS) -> None:
+    """Write what the files took, the longest first, but for those that took next to nothing."""
+    took: dict[str, float] = {}
+    for path in measured:
+        for line in path.read_text().splitlines():
+            test, seconds, _ = line.rsplit("\t", 2)
+            file = test.partition("::")[0].removeprefix("tests/unit/")
+            took[file] = took.get(file, 0) + float(seconds)
+    rows = sorted(((seconds, file) for file, seconds in took.items() if seconds >= _WORTH_TELLING), reverse=True)
+    table.write_text("".join(f"{file}\t{seconds:.1f}\n" for seconds, file in rows))
+
+
+def told(part: Part, parts: int) -> str:
+    """Return what is said of a part that has ended: of a good one what was skipped, of another all that it said."""
+    clock, processor = part.seconds
+    head = f"part {part.number} of {parts}: {clock:.0f} s, {processor:.0f} s of a processor"
+    if part.is_good:
+        lines = part.said.splitlines()
+        return "\n".join([f"{head}: {part.passed} passed", *(line for line in lines if line.startswith("SKIPPED"))])
+    return f"==== {head}: FAILED (exit status {part.status}) ====\n{part.said.rstrip()}"
+
+
+def main(arguments: list[str]) -> int:
+    """Run all parts side by side, say how each of them ended, and return 0 where all is well."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fast", description=__doc__)
+    parser.add_argument("-m", dest="markers", help=f"which tests, as pytest's -m takes it; {FAST!r} unless given")
+    parser.add_argument("--parts", type=int, default=min(os.cpu_count() or 1, 4), help="how many processes")
+    parser.add_argument("--measure", action="store_true", help="write the table of seconds that the parts are made by")
+    asked, options = parser.parse_known_args(arguments)
+    if asked.markers is None:
+        os.environ.setdefault("GPUNODE_TEST_EXAMPLES", FEW)
+    files = sorted(str(path.relative_to(UNIT)) for path in UNIT.rglob("test_*.py"))
+    parts = shared_out(files, seconds_of(), asked.parts)
+    begun, ended = time.monotonic(), []
+    options = ["-m", asked.markers or FAST, *options]
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(asked.parts) as pool:
+        running = [
+            pool.submit(run_part, number, each, options, Path(name), asked.measure)
+            for number, each in enumerate(parts, 1)
+        ]
+        for done in as_completed(running):
+            ended.append(done.result())
+            if ended[-1].is_good:
+                print(told(ended[-1], asked.parts), flush=True)
+        if asked.measure:
+            write_seconds([Path(name) / f"{number}.tsv" for number in range(1, asked.parts + 1)])
+    bad = [part for part in ended if not part.is_good]
+    for part in bad:
+        print(told(part, asked.parts), flush=True)
+    passed, failed, skipped = (sum(getattr(part, how) for part in ended) for how in ("passed", "failed", "skipped"))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    clock = f"{time.monotonic() - begun:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of a processor"
+    print(f"unit tests: {asked.parts} parts side by side, {'FAILED' if bad else 'all is well'}, {clock}")
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

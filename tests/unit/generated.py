@@ -1,4 +1,5 @@
-"""How many inputs are generated for what has to hold for any: a thousand in `make test`, fewer while working."""
+"""How many inputs are generated for what has to hold for any: 100 in `make test`, 1,000 in `make test-slow`, few in
+`make test-fast` (tests/fast.py)."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_SCRIPT = """#!{python}
-import fcntl, hashlib, json, os, sys
-from pathlib import Path
-file = Path({file!r})
+# Started hundreds of times: without the site's packages and with few modules, it does so in half the time.
+_SCRIPT = """#!{python} -IS
+import fcntl, json, os, sys
 lock = open({file!r} + ".lock", "w")
 fcntl.flock(lock, fcntl.LOCK_EX)
-state = json.loads(file.read_text())
+with open({file!r}) as file:
+    state = json.load(file)
 program, words = os.path.basename(sys.argv[0]), sys.argv[1:]
 printed = None
 
@@ -111,7 +111,8 @@ else:
         state[live] = None
     else:
         failure = "unknown command"
-file.write_text(json.dumps(state))
+with open({file!r}, "w") as file:
+    json.dump(state, file)
 if failure is not None:
     sys.exit(f"Error: {{failure}}")
 print(printed if isinstance(printed, str) else json.dumps(printed))

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 from hypothesis import given
 
@@ -19,7 +18,6 @@ from gpunode.containerd.drop_in import PATH, drop_in, is_imported, with_import, 
 from gpunode.containerd.editor import NVIDIA_RUNTIME, ConfigurationRefused, Runtimes, render
 from gpunode.containerd.shadow import shadows
 from gpunode.containerd.state import Containerd, DropIn, Runtime, parse_containerd
-from tests.unit.generated import EXAMPLES
 from tests.unit.test_containerd_editor import FOREIGN
 
 pytestmark = pytest.mark.pure
@@ -93,7 +91,6 @@ def test_what_is_checked_leaves_out_the_drop_in_that_is_about_to_go_and_keeps_th
     assert tomllib.loads(wanted.staged or "")["imports"] == [other.path]
 
 
-@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
 @given(foreign=FOREIGN)
 def test_any_root_file_gets_one_import_and_loses_nothing_by_it(foreign: dict[str, Any]) -> None:
     import tomlkit
@@ -107,7 +104,6 @@ def test_any_root_file_gets_one_import_and_loses_nothing_by_it(foreign: dict[str
     assert tomllib.loads(without_import(after) or "") == tomllib.loads(before)
 
 
-@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
 @given(plugin=FOREIGN)
 def test_any_section_is_repeated_whole_where_a_drop_in_takes_its_place(plugin: dict[str, Any]) -> None:
     import tomlkit

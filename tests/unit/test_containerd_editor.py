@@ -6,7 +6,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 import tomlkit
 from hypothesis import given
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 from gpunode.containerd.editor import ConfigurationRefused, Runtimes, render
 from gpunode.containerd.state import effective_runtimes
-from tests.unit.generated import EXAMPLES
 
 pytestmark = pytest.mark.pure
 DATA = Path(__file__).parent / "data"
@@ -174,7 +172,6 @@ KEYS = st.from_regex(r"\A[a-z_][a-z0-9_.-]{0,12}\Z")
 FOREIGN = st.dictionaries(KEYS, st.one_of(SCALARS, st.dictionaries(KEYS, SCALARS, max_size=3)), max_size=4)
 
 
-@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
 @given(foreign=FOREIGN, plugin=FOREIGN, runtimes=st.sampled_from(["nvidia", "runc"]), cgroup=st.booleans())
 def test_any_file_keeps_its_foreign_keys_and_settles_after_one_edit(
     foreign: dict[str, Any], plugin: dict[str, Any], runtimes: str, cgroup: bool

@@ -6,13 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.docker.editor import Daemon, DaemonRefused, render
-from tests.unit.generated import EXAMPLES
 
 pytestmark = pytest.mark.pure
 EXISTING = (Path(__file__).parent / "data" / "in-docker-existing.json").read_text()
@@ -107,7 +105,6 @@ _JSON = st.recursive(
 _RUNTIMES = st.dictionaries(st.text(max_size=10), st.dictionaries(st.text(max_size=5), _JSON, max_size=2), max_size=2)
 
 
-@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
 @given(
     foreign=st.dictionaries(st.text(max_size=10), _JSON, max_size=4),
     runtimes=_RUNTIMES,

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from pyinfra.api import StringCommand
 from pyinfra.connectors.util import make_unix_command
 
@@ -52,15 +52,28 @@ def _folder() -> Iterator[Path]:
         assert not list(folder.rglob(CANARY)), "a value was run"
 
 
+# Each in a shell and a folder of its own, by one program: to start some hundred from here takes several times as long.
+_EACH = 'n=0; for line; do n=$((n + 1)); mkdir "$n"; (cd "$n"; eval "$line") || { echo "$n: $?" >&2; exit 1; }; done'
+
+
+def _line(command: StringCommand | str) -> str:
+    """Return a command as pyinfra's SSH connector hands it to the node's login shell."""
+    asked = command if isinstance(command, StringCommand) else StringCommand(command)
+    found: str = make_unix_command(asked).get_raw_value()
+    return found
+
+
 def _run(command: StringCommand | str, folder: Path) -> None:
-    """Run a command as pyinfra's SSH connector hands it to the node's login shell."""
-    line = make_unix_command(command if isinstance(command, StringCommand) else StringCommand(command)).get_raw_value()
+    _sh(folder, _line(command))
+
+
+def _sh(folder: Path, *words: str) -> None:
     if os.geteuid():
         # Only root may give a file to root; that is not what is shown here.
         (folder / "bin").mkdir(exist_ok=True)
         (folder / "bin" / "chown").symlink_to("/bin/true")
     done = subprocess.run(
-        ["sh", "-c", line], cwd=folder, capture_output=True, text=True, errors="replace", timeout=60, check=False,
+        ["sh", "-c", *words], cwd=folder, capture_output=True, text=True, errors="replace", timeout=60, check=False,
         env={**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -78,7 +91,6 @@ def test_a_value_arrives_in_a_script_to_the_letter(value: str) -> None:
     _arrives_in_a_script(value)
 
 
-@settings(max_examples=60, deadline=None)
 @given(hostile_text.filter(_can_travel))
 def test_any_value_arrives_in_a_script_to_the_letter(value: str) -> None:
     _arrives_in_a_script(value)
@@ -135,36 +147,48 @@ def test_disabling_a_file_takes_its_name_and_text_to_the_letter(value: str) -> N
         assert path.read_bytes() == value.encode()
 
 
+# What takes any number of names is asked about all of them at once.
+PROBES_OF_MANY: dict[str, Callable[[list[str]], str]] = {
+    "DebPackages": lambda values: DebPackages().command(names=[*values, *values]),
+    "RpmPackages": lambda values: RpmPackages().command(names=[*values, *values]),
+    "PacmanPackages": lambda values: PacmanPackages().command(names=[*values, *values]),
+    "PacmanOffers": lambda values: PacmanOffers().command(names=values),
+    "PacmanSimulation": lambda values: PacmanSimulation().command(coming={each: each for each in values}, going=values),
+    "ZypperOffers": lambda values: ZypperOffers().command(names=values),
+    "ZypperSimulation": lambda values: ZypperSimulation().command(coming={each: each for each in values}, going=values),
+}
 PROBES: dict[str, Callable[[str], str]] = {
     "File": lambda value: File().command(path=value),
     "Unit": lambda value: Unit().command(unit=value),
-    "DebPackages": lambda value: DebPackages().command(names=[value, value]),
     "AptRepository": lambda value: AptRepository().command(
         keyring=value, source=value, stamp=value, uri=f"http://{value}", distrusted=[value]
     ),
-    "RpmPackages": lambda value: RpmPackages().command(names=[value, value]),
     "DnfOffers": lambda value: DnfOffers().command(names=[value], stream=value),
     "DnfSimulation": lambda value: DnfSimulation().command(coming={value: value}, going=[value], stream=value),
-    "PacmanPackages": lambda value: PacmanPackages().command(names=[value, value]),
-    "PacmanOffers": lambda value: PacmanOffers().command(names=[value]),
-    "PacmanSimulation": lambda value: PacmanSimulation().command(coming={value: value}, going=[value]),
     "DnfRepository": lambda value: DnfRepository().command(
         keyring=value, source=value, stamp=value, uri=f"http://{value}"
     ),
-    "ZypperOffers": lambda value: ZypperOffers().command(names=[value]),
-    "ZypperSimulation": lambda value: ZypperSimulation().command(coming={value: value}, going=[value]),
     "ZypperRepository": lambda value: ZypperRepository().command(
         keyring=value, source=value, stamp=value, uri=f"http://{value}"
     ),
 }
 
 
-@pytest.mark.parametrize("fact", PROBES)
+@pytest.mark.parametrize("fact", [*PROBES, *PROBES_OF_MANY])
 def test_a_probe_reads_and_runs_nothing_whatever_it_is_asked_about(fact: str) -> None:
-    for value in ARGUMENTS:
-        with _folder() as folder:
-            _run(PROBES[fact](value), folder)
-            assert [item.name for item in folder.iterdir() if item.name != "bin"] == [], repr(value)
+    of_each = [PROBES[fact](value) for value in ARGUMENTS] if fact in PROBES else []
+    of_all = [PROBES_OF_MANY[fact](list(ARGUMENTS))] if fact in PROBES_OF_MANY else []
+    with _folder() as folder:
+        _sh(folder, _EACH, "sh", *map(_line, of_each + of_all))
+        for number, value in enumerate(ARGUMENTS if of_each else ["any"], 1):
+            assert list((folder / str(number)).iterdir()) == [], repr(value)
+
+
+def test_the_canary_dies_in_the_folder_of_the_one_command_of_many_that_lets_it() -> None:
+    with pytest.raises(AssertionError, match="a value was run"), _folder() as folder:
+        _sh(folder, _EACH, "sh", _line("true"), _line(StringCommand("echo", f"; touch {CANARY}")))
+    with pytest.raises(AssertionError, match="2: 3"), _folder() as folder:
+        _sh(folder, _EACH, "sh", _line("true"), _line("exit 3"), _line("true"))
 
 
 @pytest.mark.parametrize("value", ARGUMENTS)

@@ -40,7 +40,7 @@ def _proxy(**values: Any) -> Any:
 
 
 @pytest.mark.skipif(shutil.which("apt-config") is None, reason="apt's own reader is needed")
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(_PROXY, _DIRECT)
 def test_apt_reads_each_proxy_setting_as_one_value(url: str, direct: str) -> None:
     proxy = _proxy(http=url, no_proxy=[direct])
@@ -64,7 +64,7 @@ def test_apt_reads_each_proxy_setting_as_one_value(url: str, direct: str) -> Non
     assert len(ours) == 1 + 2 * len(proxy.direct_hosts), done.stdout
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(_PROXY, st.lists(_DIRECT, max_size=3))
 def test_systemd_reads_each_variable_as_one_value(url: str, direct: list[str]) -> None:
     proxy = _proxy(http=url, no_proxy=direct)
@@ -78,7 +78,7 @@ def test_systemd_reads_each_variable_as_one_value(url: str, direct: list[str]) -
 
 
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt's own reader is needed")
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(_PATH)
 def test_apt_reads_each_source_as_one_repository(url: str) -> None:
     try:
@@ -130,7 +130,7 @@ def test_every_template_that_takes_values_is_tested_here() -> None:
     assert with_values == {"modules-load.conf", "kubernetes-sysctl.conf"} | of_settings | of_packages
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(_RIGHT | _RIGHT | _ODD, _NAME, _RIGHT | _ODD, _NAME)
 def test_modprobe_reads_each_parameter_as_one_word(in_key: str, before: str, odd: str, after: str) -> None:
     try:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from gpunode.settings import SettingsError, ToolkitSettings, settings_from
 from gpunode.toolkit.configuration import ConfigurationRefused, Difference, asked_of, differences, render
-from tests.unit.generated import EXAMPLES
 
 pytestmark = pytest.mark.pure
 # As NVIDIA's packages write it, and as people change it.
@@ -145,7 +144,6 @@ def _stands_in_the_way(present: dict[str, Any], key: tuple[str, ...]) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict) for each in value))
 
 
-@hypothesis.settings(max_examples=EXAMPLES, deadline=None)
 @hypothesis.example(
     {"nvidia-container-runtime": {"mode": {}}}, {"mode": "auto", "no_cgroups": None, "debug": None, "preset": "none"}
 )

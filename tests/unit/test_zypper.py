@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from facts.driver_packages import DriverPackages as DriverPackagesFact
@@ -349,7 +349,6 @@ def test_what_is_no_answer_of_zypper_s_is_refused(lines: list[str]) -> None:
 versions = st.from_regex(r"[0-9][0-9.]{0,8}-[0-9]{1,3}", fullmatch=True)
 
 
-@settings(max_examples=60)
 @given(st.dictionaries(names, st.tuples(st.none() | versions, versions), max_size=8), st.dictionaries(names, versions))
 def test_whatever_would_come_and_go_is_read_back(
     comes: dict[str, tuple[str | None, str]], goes: dict[str, str]
@@ -363,7 +362,6 @@ def test_whatever_would_come_and_go_is_read_back(
     assert read.errors == ()
 
 
-@settings(max_examples=100)
 @given(st.binary(max_size=300), st.integers(0, 255))
 def test_whatever_arrives_is_an_answer_or_refused_and_nothing_else(text: bytes, status: int) -> None:
     lines = [f"status={status}", f"xml={base64.b64encode(b'<stream>' + text + b'</stream>').decode()}"]

@@ -73,7 +73,7 @@ def run_bytes(
 
 def _status(asked: str) -> int:
     global taken
-    process = _process()
+    process = started()
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(asked + "\n")
     process.stdin.flush()
@@ -83,7 +83,7 @@ def _status(asked: str) -> int:
 
 
 @cache
-def _process() -> subprocess.Popen[str]:
+def started() -> subprocess.Popen[str]:
     """Start the process that forks; it ends with this one, whose end of the pipe is gone then."""
     process = subprocess.Popen(
         [sys.executable, "-c", "from tests.unit import warm; warm.serve()"], cwd=CHECKOUT,
