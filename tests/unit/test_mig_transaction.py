@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,8 @@ from tests.unit.lab.test_nvidia_smi import A100, machine_with
 pytestmark = pytest.mark.simulated
 
 VERSION = "550.163.01"
-H100 = {"gpu": "h100-80gb", "count": 2, "uuids": ["GPU-0", "GPU-1"]}
+H100: dict[str, Any] = {"gpu": "h100-80gb", "count": 2, "uuids": ["GPU-0", "GPU-1"]}
+_PIPES = ("ask", "done")
 # The simulated nvidia-smi answers in this process: to start one for each of some hundred calls would take minutes.
 _SMI = """#!/bin/sh
 printf '%s\\n' "$*" > "$LAB/ask"
@@ -206,7 +208,7 @@ def lab_with(folder: Path, hardware: dict[str, object]) -> Lab:
     uuids = tuple(gpu.uuid for gpu in machine.gpus())
     for path in ("bin", "state"):
         (folder / path).mkdir()
-    for pipe in ("ask", "done"):
+    for pipe in _PIPES:
         os.mkfifo(folder / pipe)
     for name, text in (
         ("nvidia-smi", _SMI),
@@ -223,6 +225,28 @@ def lab_with(folder: Path, hardware: dict[str, object]) -> Lab:
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     return lab_with(tmp_path, H100)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return a folder where a lab has been brought to MIXED, and another that holds all of it, to begin from again."""
+    folder, copy = tmp_path_factory.mktemp("mixed"), tmp_path_factory.mktemp("kept") / "copy"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.geteuid", lambda: 0)
+        assert lab_with(folder, H100).run(MIXED).returncode == 0
+    shutil.copytree(folder, copy, symlinks=True, ignore=shutil.ignore_patterns(*_PIPES))
+    return folder, copy
+
+
+@pytest.fixture
+def mixed(kept: tuple[Path, Path]) -> Lab:
+    """Return a lab that has been brought to MIXED."""
+    folder, copy = kept
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder, symlinks=True)
+    for pipe in _PIPES:
+        os.mkfifo(folder / pipe)
+    return Lab(folder, Machine(folder / "root"), tuple(H100["uuids"]))
 
 
 MIXED = "GPU-0 on 3g.40gb:4=3 2g.20gb:2=2 1g.10gb:0=1 1g.10gb:1=1"
@@ -242,17 +266,16 @@ def test_a_gpu_is_turned_on_and_divided_and_the_other_is_left_alone(lab: Lab) ->
     assert lab.record.read_text() == f"{MIXED}\n"
 
 
-def test_the_record_is_as_old_as_the_layout_whatever_else_is_written(lab: Lab) -> None:
-    assert lab.run(MIXED).returncode == 0
-    os.utime(lab.record, (1000, 1000))
-    done = lab.run(layout=MIXED, rest=MIXED, unit_text="bmV3")
-    assert done.returncode == 0 and (lab.folder / "unit").read_text() == "new", done.stderr
-    assert lab.record.stat().st_mtime == 1000
+def test_the_record_is_as_old_as_the_layout_whatever_else_is_written(mixed: Lab) -> None:
+    os.utime(mixed.record, (1000, 1000))
+    done = mixed.run(layout=MIXED, rest=MIXED, unit_text="bmV3")
+    assert done.returncode == 0 and (mixed.folder / "unit").read_text() == "new", done.stderr
+    assert mixed.record.stat().st_mtime == 1000
     # An instance that went by hand, and that comes back by another UUID.
-    lab.smi("mig -i 0 -dci")
-    lab.smi("mig -i 0 -dgi")
-    assert lab.run(MIXED).returncode == 0
-    assert lab.record.stat().st_mtime > 1000 and lab.record.read_text() == f"{MIXED}\n"
+    mixed.smi("mig -i 0 -dci")
+    mixed.smi("mig -i 0 -dgi")
+    assert mixed.run(MIXED).returncode == 0
+    assert mixed.record.stat().st_mtime > 1000 and mixed.record.read_text() == f"{MIXED}\n"
 
 
 def test_a_record_of_no_gpu_is_written(lab: Lab) -> None:
@@ -260,24 +283,22 @@ def test_a_record_of_no_gpu_is_written(lab: Lab) -> None:
     assert lab.record.read_text() == "\n"
 
 
-def test_the_record_of_a_loss_of_power_has_the_former_layout_of_every_gpu(lab: Lab) -> None:
-    assert lab.run(MIXED).returncode == 0
-    noted = lab.folder / "noted"
-    text = (lab.folder / "bin" / "systemctl").read_text()
-    copy = f'[ "$1" != daemon-reload ] || [ -e {noted} ] || cp {lab.record} {noted}\n'
-    (lab.folder / "bin" / "systemctl").write_text(text.replace("#!/bin/sh\n", f"#!/bin/sh\n{copy}", 1))
-    lab.run(WIDER, rest="GPU-1 off")
+def test_the_record_of_a_loss_of_power_has_the_former_layout_of_every_gpu(mixed: Lab) -> None:
+    noted = mixed.folder / "noted"
+    text = (mixed.folder / "bin" / "systemctl").read_text()
+    copy = f'[ "$1" != daemon-reload ] || [ -e {noted} ] || cp {mixed.record} {noted}\n'
+    (mixed.folder / "bin" / "systemctl").write_text(text.replace("#!/bin/sh\n", f"#!/bin/sh\n{copy}", 1))
+    mixed.run(WIDER, rest="GPU-1 off")
     former, other = noted.read_text().splitlines()
     assert (set(former.split()), other) == (set(MIXED.split()), "GPU-1 off")
 
 
-def test_what_fits_keeps_its_uuid(lab: Lab) -> None:
-    assert lab.run(MIXED).returncode == 0
-    before = set(lab.devices())
-    done = lab.run(WIDER)
+def test_what_fits_keeps_its_uuid(mixed: Lab) -> None:
+    before = set(mixed.devices())
+    done = mixed.run(WIDER)
     assert done.returncode == 0, done.stderr
-    assert lab.layout() == ["2g.20gb:0", "2g.20gb:2", "3g.40gb:4"]
-    kept = before & set(lab.devices())
+    assert mixed.layout() == ["2g.20gb:0", "2g.20gb:2", "3g.40gb:4"]
+    kept = before & set(mixed.devices())
     assert sorted(each.split()[0] for each in kept) == ["2g.20gb", "3g.40gb"]
 
 
@@ -289,10 +310,9 @@ def test_compute_instances_of_other_sizes_are_created_and_read_back(lab: Lab) ->
     assert lab.run(goal).returncode == 0 and lab.devices() == before
 
 
-def test_what_nobody_asked_for_goes_and_off_is_off(lab: Lab) -> None:
-    assert lab.run(MIXED).returncode == 0
-    assert lab.run("GPU-0 off").returncode == 0
-    assert lab.mode() == "Disabled, Disabled"
+def test_what_nobody_asked_for_goes_and_off_is_off(mixed: Lab) -> None:
+    assert mixed.run("GPU-0 off").returncode == 0
+    assert mixed.mode() == "Disabled, Disabled"
 
 
 def test_a_holder_that_no_setting_lists_is_named_and_nothing_is_changed(lab: Lab) -> None:
@@ -314,15 +334,14 @@ def _number(lab: Lab, place: str) -> str:
 
 
 @pytest.mark.parametrize("within", ["", "/ci0"])
-def test_an_instance_in_use_that_stays_does_not_matter_and_keeps_its_process(lab: Lab, within: str) -> None:
-    assert lab.run(MIXED).returncode == 0
-    lab.hold(unit="training.service", instance=f"{_number(lab, '3g.40gb:4')}{within}")
-    before = lab.devices()
-    done = lab.run(WIDER)
+def test_an_instance_in_use_that_stays_does_not_matter_and_keeps_its_process(mixed: Lab, within: str) -> None:
+    mixed.hold(unit="training.service", instance=f"{_number(mixed, '3g.40gb:4')}{within}")
+    before = mixed.devices()
+    done = mixed.run(WIDER)
     assert done.returncode == 0, done.stderr
-    assert lab.layout() == ["2g.20gb:0", "2g.20gb:2", "3g.40gb:4"]
-    assert next(each for each in before if each.startswith("3g.40gb")) in lab.devices()
-    assert "stop" not in (lab.folder / "calls").read_text()
+    assert mixed.layout() == ["2g.20gb:0", "2g.20gb:2", "3g.40gb:4"]
+    assert next(each for each in before if each.startswith("3g.40gb")) in mixed.devices()
+    assert "stop" not in (mixed.folder / "calls").read_text()
 
 
 @pytest.mark.parametrize("within", ["", "/ci0"])
@@ -337,22 +356,20 @@ def test_an_instance_in_use_that_stays_does_not_matter_and_keeps_its_process(lab
     ],
 )
 def test_who_uses_an_instance_that_is_to_go_is_named_and_nothing_is_changed(
-    lab: Lab, unit: str, said: str, within: str
+    mixed: Lab, unit: str, said: str, within: str
 ) -> None:
-    assert lab.run(MIXED).returncode == 0
-    lab.hold(unit=unit, instance=f"{_number(lab, '1g.10gb:1')}{within}")
-    before = lab.devices()
-    done = lab.run(WIDER)
-    assert (done.returncode, lab.journal["state"]) == (1, "restored") and said in done.stderr, done.stderr
-    assert lab.devices() == before
+    mixed.hold(unit=unit, instance=f"{_number(mixed, '1g.10gb:1')}{within}")
+    before = mixed.devices()
+    done = mixed.run(WIDER)
+    assert (done.returncode, mixed.journal["state"]) == (1, "restored") and said in done.stderr, done.stderr
+    assert mixed.devices() == before
 
 
-def test_a_listed_unit_that_uses_an_instance_which_is_to_go_is_stopped_and_comes_back(lab: Lab) -> None:
-    assert lab.run(MIXED).returncode == 0
-    lab.hold(instance=_number(lab, "1g.10gb:1"))
-    assert lab.run(WIDER).returncode == 0
-    assert lab.layout() == ["2g.20gb:0", "2g.20gb:2", "3g.40gb:4"]
-    assert lab.active == {"dcgm.service", "dcgm-exporter.service", "sshd.service"}
+def test_a_listed_unit_that_uses_an_instance_which_is_to_go_is_stopped_and_comes_back(mixed: Lab) -> None:
+    mixed.hold(instance=_number(mixed, "1g.10gb:1"))
+    assert mixed.run(WIDER).returncode == 0
+    assert mixed.layout() == ["2g.20gb:0", "2g.20gb:2", "3g.40gb:4"]
+    assert mixed.active == {"dcgm.service", "dcgm-exporter.service", "sshd.service"}
 
 
 def test_gpunode_s_own_cdi_specification_is_made_anew_with_the_instances_and_nobody_else_s(lab: Lab) -> None:
@@ -405,51 +422,47 @@ def test_a_unit_that_does_not_start_again_is_told_and_tried_again_by_the_next_ru
         *(("smi_killed_at", number) for number in range(1, 9)),
     ],
 )
-def test_what_fails_at_any_step_leaves_the_former_layout(lab: Lab, fault: str, moment: int) -> None:
-    assert lab.run(MIXED).returncode == 0
+def test_what_fails_at_any_step_leaves_the_former_layout(mixed: Lab, fault: str, moment: int) -> None:
     goal = "GPU-0 on 4g.40gb:0=4 2g.20gb:4=2 1g.10gb:6=1"
-    lab.fault(**{fault: moment})
-    done = lab.run(goal)
+    mixed.fault(**{fault: moment})
+    done = mixed.run(goal)
     assert done.returncode == 1 and "putting back what was there before" in done.stderr
-    assert lab.layout() == BOTH and lab.journal["state"] in ("restored", "failed"), done.stderr
-    assert lab.record.read_text() == f"{MIXED}\n"
+    assert mixed.layout() == BOTH and mixed.journal["state"] in ("restored", "failed"), done.stderr
+    assert mixed.record.read_text() == f"{MIXED}\n"
 
 
-def test_a_gpu_that_is_lost_on_the_way_is_told_with_what_is_missing_and_the_next_run_heals_it(lab: Lab) -> None:
-    assert lab.run(MIXED).returncode == 0
-    lab.fault(mig_create_fails_at=1)
-    assert lab.run(WIDER).returncode == 1
-    lab.fault(lost_gpu=0)
-    done = lab.run(action="undo")
-    assert done.returncode == 1 and lab.journal["state"] == "began"
-    assert "GPU GPU-0 is not as before: missing its answer" in lab.journal["reason"]
-    lab.fault()
-    assert lab.run(action="undo").returncode == 0
-    assert lab.layout() == BOTH and lab.journal["state"] == "restored"
+def test_a_gpu_that_is_lost_on_the_way_is_told_with_what_is_missing_and_the_next_run_heals_it(mixed: Lab) -> None:
+    mixed.fault(mig_create_fails_at=1)
+    assert mixed.run(WIDER).returncode == 1
+    mixed.fault(lost_gpu=0)
+    done = mixed.run(action="undo")
+    assert done.returncode == 1 and mixed.journal["state"] == "began"
+    assert "GPU GPU-0 is not as before: missing its answer" in mixed.journal["reason"]
+    mixed.fault()
+    assert mixed.run(action="undo").returncode == 0
+    assert mixed.layout() == BOTH and mixed.journal["state"] == "restored"
 
 
-def test_what_cannot_be_put_back_is_named_instance_by_instance(lab: Lab) -> None:
-    assert lab.run(MIXED).returncode == 0
-    lab.fault(mig_create_fails=0)
-    done = lab.run(WIDER)
-    assert done.returncode == 1 and lab.journal["state"] == "began"
-    assert "missing 1g.10gb:0 1g.10gb:1 (" in lab.journal["reason"] and "1g.10gb:0 1g.10gb:1" in done.stderr
-    lab.fault()
-    assert lab.run(action="undo").returncode == 0 and lab.layout() == BOTH
+def test_what_cannot_be_put_back_is_named_instance_by_instance(mixed: Lab) -> None:
+    mixed.fault(mig_create_fails=0)
+    done = mixed.run(WIDER)
+    assert done.returncode == 1 and mixed.journal["state"] == "began"
+    assert "missing 1g.10gb:0 1g.10gb:1 (" in mixed.journal["reason"] and "1g.10gb:0 1g.10gb:1" in done.stderr
+    mixed.fault()
+    assert mixed.run(action="undo").returncode == 0 and mixed.layout() == BOTH
 
 
-def test_a_loss_of_power_after_the_last_step_leaves_the_new_layout_with_its_uuids(lab: Lab) -> None:
-    assert lab.run(MIXED).returncode == 0
-    assert lab.run(WIDER).returncode == 0
-    journal = lab.folder / "state" / "mig.json"
+def test_a_loss_of_power_after_the_last_step_leaves_the_new_layout_with_its_uuids(mixed: Lab) -> None:
+    assert mixed.run(WIDER).returncode == 0
+    journal = mixed.folder / "state" / "mig.json"
     # All but the journal's last word was written.
     journal.write_text(journal.read_text().replace('"done"', '"began"'))
-    assert lab.boot().returncode == 0
-    before = lab.devices()
-    done = lab.run(action="undo")
-    assert (done.returncode, lab.journal["state"]) == (0, "restored") and "was complete, and stays" in done.stderr
-    assert lab.layout() == ["2g.20gb:0", "2g.20gb:2", "3g.40gb:4"] and lab.devices() == before
-    assert lab.record.read_text() == f"{WIDER}\n"
+    assert mixed.boot().returncode == 0
+    before = mixed.devices()
+    done = mixed.run(action="undo")
+    assert (done.returncode, mixed.journal["state"]) == (0, "restored") and "was complete, and stays" in done.stderr
+    assert mixed.layout() == ["2g.20gb:0", "2g.20gb:2", "3g.40gb:4"] and mixed.devices() == before
+    assert mixed.record.read_text() == f"{WIDER}\n"
 
 
 @pytest.mark.parametrize("layout", ["GPU-0 on 3g.40gb:4=3 2g.20gb:2=2", "GPU-0 on 3g.40gb:4=2,1 3g.40gb:0=1,1,1"])
@@ -527,16 +540,15 @@ def test_where_a_boot_is_allowed_a_mode_that_waits_is_left_for_it_with_the_layou
     assert lab.layout() == ["3g.20gb:4"]
 
 
-def test_the_layout_is_back_after_a_boot_and_the_unit_may_run_again(lab: Lab) -> None:
-    assert lab.run(MIXED).returncode == 0
-    done = lab.boot()
-    assert done.returncode == 0 and lab.layout() == BOTH, done.stderr
-    before = lab.devices()
-    assert lab._sh(lab.folder / "boot.sh", str(lab.record)).returncode == 0
-    assert lab.devices() == before
+def test_the_layout_is_back_after_a_boot_and_the_unit_may_run_again(mixed: Lab) -> None:
+    done = mixed.boot()
+    assert done.returncode == 0 and mixed.layout() == BOTH, done.stderr
+    before = mixed.devices()
+    assert mixed._sh(mixed.folder / "boot.sh", str(mixed.record)).returncode == 0
+    assert mixed.devices() == before
     # What somebody created by hand is left alone, too.
-    lab.record.write_text("GPU-0 on 3g.40gb:4=3\n")
-    assert lab._sh(lab.folder / "boot.sh", str(lab.record)).returncode == 0 and lab.layout() == BOTH
+    mixed.record.write_text("GPU-0 on 3g.40gb:4=3\n")
+    assert mixed._sh(mixed.folder / "boot.sh", str(mixed.record)).returncode == 0 and mixed.layout() == BOTH
 
 
 def test_a_boot_in_the_middle_of_a_first_change_brings_back_what_was_made_by_hand(lab: Lab) -> None:

@@ -53,13 +53,27 @@ def _publish(machine: Machine, gpu: SimulatedGpu, instances: Iterable[Mapping[st
         for compute in row["compute"]:
             wanted[f"gi{row['id']}/ci{compute['id']}"] = minor(gpu, row["id"], compute["id"])
     folder = f"{_FOLDER}/gpu{gpu.index}/mig"
-    rmtree(machine.at(folder), ignore_errors=True)
+    # What stays is left as it is: to make all anew at each change is most of what a simulated change takes.
+    for name in _published(machine, folder):
+        if name not in wanted:
+            rmtree(machine.at(f"{folder}/{name}"), ignore_errors=True)
+    if not wanted:
+        rmtree(machine.at(folder), ignore_errors=True)
+    there = set(_published(machine, folder))
     for name, number in wanted.items():
-        machine.write(
-            f"{folder}/{name}/access", f"DeviceFileMinor: {number}\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
-        )
+        if name not in there:
+            machine.write(
+                f"{folder}/{name}/access", f"DeviceFileMinor: {number}\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
+            )
         make_node(machine, f"nvidia-caps/nvidia-cap{number}", _MAJOR, number)
     for device in machine.names_in(DEVICES):
         digits = device.removeprefix("nvidia-cap")
         if digits.isdigit() and instance_of(gpu, int(digits)) is not None and int(digits) not in wanted.values():
             machine.remove(f"{DEVICES}/{device}")
+
+
+def _published(machine: Machine, folder: str) -> list[str]:
+    """Return the names of what has a capability: gi1, and gi1/ci0 within it."""
+    found = [name for name in machine.names_in(folder) if name.startswith("gi")]
+    inner = [f"{name}/{one}" for name in found for one in machine.names_in(f"{folder}/{name}") if one.startswith("ci")]
+    return [*found, *inner]
