@@ -1,0 +1,102 @@
+"""The program that runs the unit tests side by side: who runs what, and what is said at the end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import fast
+
+pytestmark = pytest.mark.pure
+
+REPORT = '<testsuites><testsuite name="pytest" tests="5" failures="1" errors="1" skipped="1"/></testsuites>'
+GOOD = '<testsuites><testsuite name="pytest" tests="5" failures="0" errors="0" skipped="1"/></testsuites>'
+
+
+@given(
+    seconds=st.dictionaries(st.sampled_from([f"test_{n}.py" for n in range(20)]), st.floats(0, 60)),
+    parts=st.integers(1, 5),
+)
+def test_each_file_is_in_one_part_and_none_has_more_than_one_file_s_worth_above_another(
+    seconds: dict[str, float], parts: int
+) -> None:
+    files = [f"test_{number}.py" for number in range(20)]
+    found = fast.shared_out(files, seconds, parts)
+    assert sorted(file for part in found for file in part) == sorted(files) and len(found) == parts
+    loads = [sum(seconds.get(file, 0) + fast._OTHERWISE for file in part) for part in found]
+    assert max(loads) - min(loads) <= max(seconds.get(file, 0) for file in files) + fast._OTHERWISE + 1e-6
+
+
+def test_what_shares_nodes_of_this_machine_is_never_in_two_parts() -> None:
+    found = fast.shared_out([*fast.TOGETHER, "test_a.py", "test_b.py"], {}, 3)
+    assert [part for part in found if set(part) & set(fast.TOGETHER)] == [sorted(fast.TOGETHER)]
+
+
+def test_the_files_of_the_table_and_of_what_stays_together_are_there() -> None:
+    named = {*fast.seconds_of(), *fast.TOGETHER}
+    assert fast.seconds_of() and all((fast.UNIT / name).is_file() for name in named)
+
+
+@pytest.mark.parametrize(
+    ("report", "status", "expected"),
+    [
+        (REPORT, 1, (2, 2, 1)),
+        (GOOD, 0, (4, 0, 1)),
+        (None, -9, (0, 1, 0)),
+        (None, 0, (0, 1, 0)),
+        (GOOD, 3, (4, 1, 1)),
+        ('<testsuites><testsuite name="pytest" tests="0"/></testsuites>', 5, (0, 0, 0)),
+    ],
+)
+def test_a_process_that_ends_badly_of_itself_counts_as_one_that_failed(
+    tmp_path: Path, report: str | None, status: int, expected: tuple[int, int, int]
+) -> None:
+    path = tmp_path / "report.xml"
+    if report is not None:
+        path.write_text(report)
+    assert fast.counts(path, status) == expected
+
+
+@pytest.mark.parametrize("failed", [0, 1])
+def test_the_last_line_counts_all_parts_and_what_failed_is_said_in_full(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failed: int
+) -> None:
+    asked: list[list[str]] = []
+
+    def part(number: int, files: list[str], options: list[str], *_: Any) -> fast.Part:
+        asked.append(options)
+        bad = failed if number == 1 else 0
+        return fast.Part(number, bad, f"words of {number}\nSKIPPED [1] a: no podman\n", 10, bad, 2, (1.0, 2.0))
+
+    monkeypatch.setattr(fast, "run_part", part)
+    assert fast.main(["-m", "not slow", "--parts", "3", "-x"]) == failed
+    assert asked == [["-m", "not slow", "-x"]] * 3
+    said = capsys.readouterr().out
+    assert said.splitlines()[-1] == f"30 passed, {failed} failed, 6 skipped"
+    assert ("words of 1" in said) == bool(failed) and "words of 2" not in said and "no podman" in said
+
+
+def test_a_part_runs_its_files_alone_and_tells_what_failed(tmp_path: Path) -> None:
+    part = fast.run_part(1, ["test_rooms.py"], ["-m", "pure"], tmp_path, measured=False)
+    assert (part.passed, part.failed, part.is_good) == (1, 0, True), part.said
+    bad = fast.run_part(2, ["test_rooms.py"], ["--no-such-option"], tmp_path, measured=False)
+    assert (bad.failed, bad.is_good) == (1, False) and "--no-such-option" in fast.told(bad, 2)
+
+
+def test_files_go_to_memory_only_where_there_is_room_to_run_programs_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast, "_ROOM", 0)
+    assert fast.temporary_folder(tmp_path) == str(tmp_path)
+    assert fast.temporary_folder(tmp_path / "none") is None
+    monkeypatch.setattr(fast, "_ROOM", 1 << 80)
+    assert fast.temporary_folder(tmp_path) is None
+    monkeypatch.setattr(fast, "_ROOM", 0)
+    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    assert fast.temporary_folder(tmp_path) is None
