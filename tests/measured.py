@@ -1,7 +1,7 @@
 """A plugin of pytest's, `-p tests.measured`: what each unit test takes, and that only tests that say so start programs.
 
 `--measure FILE` writes a line for each test: its name, seconds of a processor (with all that it started), and how many
-programs it started. A test that starts one without the marker `starts_programs` fails. Not loaded always: Python tells
+programs it started. A test that starts one without a marker that says so fails. Not loaded always: Python tells
 of every file that it opens, too, to whoever asks it to tell of programs.
 """
 
@@ -17,6 +17,7 @@ import pytest
 
 from tests.unit import warm
 
+_SAY_SO = ("starts_programs", "builds", "node", "slow")
 _STARTS = {"subprocess.Popen", "os.system", "os.fork", "os.forkpty"}
 
 
@@ -43,7 +44,7 @@ class Measured:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        if self.started > self.before and item.get_closest_marker("starts_programs") is None:
+        if self.started > self.before and not any(item.get_closest_marker(name) for name in _SAY_SO):
             number = self.started - self.before
             pytest.fail(f"started {number} programs: run them in this process or by tests/unit/warm.py, share one for "
                         "many cases, or mark the test `starts_programs`", pytrace=False)  # fmt: skip

@@ -15,7 +15,7 @@ from gpunode.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet import Watch, unwatched
 
 # A program of its own, as pyinfra is; --limit by pyinfra's own rules for a host that is no group.
-PYINFRA = """#!{python}
+PYINFRA = """#!{python} -IS
 import fnmatch, json, pathlib, sys, time
 folder = pathlib.Path({folder!r})
 arguments = sys.argv[1:]

@@ -16,7 +16,7 @@ from operations.cuda import _LINK, CUDA
 from operations.script import script
 from operations.transaction import transaction_text
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
 
 _INSTALLER = r"""#!/bin/sh
 for word in "$@"; do case "$word" in --toolkitpath=*) toolkit=${word#*=};; esac; done

@@ -195,6 +195,7 @@ RPM = (
 )
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     "entry, plugin, held",
@@ -230,6 +231,7 @@ def test_a_package_is_held_by_the_entry_that_fits_it_where_the_plugin_is_there(
     assert sorted(name for want, name, _ in lines if want == "hold") == held
 
 
+@pytest.mark.starts_programs
 def test_the_manager_that_is_asked_keeps_the_node_s_packages_whatever_else_is_installed(tmp_path: Path) -> None:
     probes = {name: f"echo {name}" for name in ("apt", "dnf", "zypper", "pacman")}
     text = by_manager(**probes).replace("/var/lib", str(tmp_path))
@@ -407,6 +409,7 @@ def left_out(said: str) -> set[str]:
     return {each for word in words for each in word.split(",")}
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize("upstream", ["580.95.05", ""])
 def test_what_dnf_would_do_is_asked_without_the_driver_s_other_versions(tmp_path: Path, upstream: str) -> None:
@@ -415,6 +418,7 @@ def test_what_dnf_would_do_is_asked_without_the_driver_s_other_versions(tmp_path
     assert left_out(said) == (LEFT_OUT if upstream else set())
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_the_driver_s_packages_come_with_its_other_versions_out_of_dnf_s_sight(tmp_path: Path) -> None:
     asked = "own=x; foreign=y; upstream=580.95.05; arguments='nvidia-open=3:580.95.05-1.el10'; names=nvidia-open"
@@ -526,6 +530,7 @@ def test_without_the_plugin_a_hold_is_refused_with_the_remedy_and_no_hold_needs_
     assert host.refusals == []
 
 
+@pytest.mark.starts_programs
 def test_every_manager_gives_each_function_that_the_transaction_calls() -> None:
     called = (
         "unlocked", "driver_packages", "is_installed", "stated", "saved_file", "cached_file", "fetch", "save_choices",

@@ -20,7 +20,7 @@ from operations.families.dnf import REFRESH
 from operations.script import script
 from operations.transaction import transaction_text
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
 
 # SIMULATED: dnf cannot read the repositories in `gone`, and says so as it does.
 _REPOSITORIES = r"""

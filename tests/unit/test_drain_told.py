@@ -94,6 +94,7 @@ def test_a_plan_says_before_which_steps_the_node_is_drained(enabled: bool, drain
     assert any(step.pending for step in waits.steps) and not waits.drains
 
 
+@pytest.mark.starts_programs
 def test_a_wave_tells_its_run_how_many_nodes_it_has(tmp_path: Path) -> None:
     script = f"import os; print(os.environ['{WAVE}'])"
     with (tmp_path / "printed").open("wb") as printed, (tmp_path / "lock").open("wb") as lock:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.simulated_dpkg import SimulatedDpkg
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
 
 OLD, NEW = "580.82.07", "580.95.05"
 BEFORE = {"nvidia-open": f"{OLD}-1 hold", "nvidia-smi": f"{OLD}-1 hold"}

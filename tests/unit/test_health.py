@@ -253,6 +253,7 @@ while [ ! -e "$other.up" ]; do tries=$((tries + 1)); [ "$tries" -lt 100 ] || exi
 """.replace("ROW", memory("00000000:1A:00.0", "0", "3").removeprefix("gpu="))
 
 
+@pytest.mark.starts_programs
 def test_the_probe_asks_both_at_once_and_finds_each_kind_of_xid_once(
     programs: Callable[..., str], run_shell: Callable[[str], tuple[int, list[str]]]
 ) -> None:
@@ -272,6 +273,7 @@ def test_the_probe_asks_both_at_once_and_finds_each_kind_of_xid_once(
     ]  # fmt: skip
 
 
+@pytest.mark.starts_programs
 def test_a_kernel_log_that_is_refused_is_not_read(
     programs: Callable[..., str], run_shell: Callable[[str], tuple[int, list[str]]]
 ) -> None:
@@ -284,6 +286,7 @@ def test_a_remap_that_worked_and_a_gpu_of_another_machine_are_no_errors(xid: Xid
     assert not errors(replace(GOOD, health=replace(GOOD.health, xids=(xid,))))
 
 
+@pytest.mark.starts_programs
 @pytest.mark.parametrize("code", [124, 137, 0, 9])
 @pytest.mark.parametrize("batched", [False, True])
 def test_a_wedged_gpu_is_waited_for_once_in_a_reading(tmp_path: Path, code: int, batched: bool) -> None:

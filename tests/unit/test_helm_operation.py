@@ -43,6 +43,7 @@ def _yielded(asked: Rollout, settings: Settings) -> list[FunctionCommand]:
     return list(helm.release._inner(asked=asked.release, proxy=settings.proxy))
 
 
+@pytest.mark.starts_programs
 @pytest.mark.pure
 def test_where_there_is_no_helm_the_remedy_is_told(host: Host) -> None:
     (refusal,) = _yielded(*_settings({"helm": "/nonexistent/helm"}))

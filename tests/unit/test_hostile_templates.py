@@ -39,6 +39,7 @@ def _proxy(**values: Any) -> Any:
         return assume(False)
 
 
+@pytest.mark.starts_programs
 @pytest.mark.skipif(shutil.which("apt-config") is None, reason="apt's own reader is needed")
 @settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(_PROXY, _DIRECT)
@@ -77,6 +78,7 @@ def test_systemd_reads_each_variable_as_one_value(url: str, direct: list[str]) -
     assert [match.groups() for match in found if match] == list(environment.items())
 
 
+@pytest.mark.starts_programs
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt's own reader is needed")
 @settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(_PATH)

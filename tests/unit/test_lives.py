@@ -13,7 +13,7 @@ import pytest
 
 from tests import lives
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
 
 
 @pytest.fixture

@@ -169,6 +169,7 @@ esac
 """
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(("percentage", "code"), [("50", 0), ("100", 0), ("40", 1)])
 def test_settings_are_given_and_proven_by_reading_them_back(tmp_path: Path, percentage: str, code: int) -> None:
@@ -353,6 +354,7 @@ class Systemd:
         return (self.folder / "log").read_text()
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_failed_first_set_up_stops_its_daemons_while_their_units_still_say_how(tmp_path: Path) -> None:
     machine = Systemd(tmp_path)
@@ -362,6 +364,7 @@ def test_a_failed_first_set_up_stops_its_daemons_while_their_units_still_say_how
     assert (tmp_path / "active").read_text() == "" and not list((tmp_path / "units").iterdir())
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_setting_that_one_daemon_refuses_does_not_restart_the_others(tmp_path: Path) -> None:
     machine = Systemd(tmp_path)
@@ -375,6 +378,7 @@ def test_a_setting_that_one_daemon_refuses_does_not_restart_the_others(tmp_path:
     assert log.rstrip().endswith("smi -i 1 -c EXCLUSIVE_PROCESS")
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_gpu_that_does_not_take_the_compute_mode_fails_the_change(tmp_path: Path) -> None:
     machine = Systemd(tmp_path)
@@ -383,6 +387,7 @@ def test_a_gpu_that_does_not_take_the_compute_mode_fails_the_change(tmp_path: Pa
     assert (tmp_path / "active").read_text() == ""
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize("active", [True, False])
 @pytest.mark.parametrize("there", [True, False])
@@ -400,6 +405,7 @@ def test_a_daemon_goes_whether_or_not_it_runs_and_its_unit_is_there(tmp_path: Pa
     assert ("\nstop nvidia-mps.service\n" in log) is active and "disable" in log
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_daemon_whose_unit_is_there_and_stays_enabled_is_not_called_gone(tmp_path: Path) -> None:
     machine = Systemd(tmp_path)
@@ -480,6 +486,7 @@ esac
 """
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("mode", "by", "exclusive"),

@@ -213,6 +213,7 @@ def test_a_machine_whose_gpus_nouveau_has_waits_for_a_reboot(host: Host) -> None
     assert "nouveau is loaded" in host.noops[0]
 
 
+@pytest.mark.starts_programs
 @pytest.mark.parametrize(
     "before", ["packages nvidia-open 570.172.08-1 install installed", "runfile x 570.172.08 /x.run"]
 )

@@ -275,6 +275,7 @@ def test_a_node_s_reading_can_be_printed_as_json() -> None:
     assert json.loads(json.dumps(reading.to_json()))["operating_system"]["id"] == "debian"
 
 
+@pytest.mark.starts_programs
 def test_every_fact_prints_its_closing_line_and_exits_zero(run_shell: Callable[[str], tuple[int, list[str]]]) -> None:
     for fact in PARTS.values():
         code, lines = run_shell(fact().command())

@@ -25,7 +25,7 @@ from gpunode.rollout.document import schema
 from tests.unit.simulated_rollout import Lab
 from tests.unit.test_how_to import snippet
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
 SECONDS = 180
 
 

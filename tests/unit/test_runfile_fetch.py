@@ -14,7 +14,7 @@ import pytest
 from operations.runfile_shell import FETCH
 from operations.script import script
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
 
 
 class Server:

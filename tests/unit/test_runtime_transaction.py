@@ -19,7 +19,7 @@ from operations.script import script
 from operations.transaction import transaction_text
 from tests.unit.test_containerd_change import state
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
 _SYSTEMCTL = """#!/bin/sh
 echo "$*" >> "$LAB/calls"
 case "$1" in

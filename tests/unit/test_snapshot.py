@@ -11,7 +11,7 @@ import pytest
 from gpunode.probe import Probe, batch_answers, batch_command
 from gpunode.snapshot import MAX_AGE, Changes, Snapshot
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
 
 
 def shell(command: str) -> list[str]:

@@ -21,7 +21,7 @@ from gpunode.probe_output import checked
 from gpunode.reading import ParseError
 from gpunode.started import seconds
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
 
 # 2026-01-15 12:00:05 UTC
 SECOND = 1768478405

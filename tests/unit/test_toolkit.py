@@ -91,6 +91,7 @@ def _probe(root: Path) -> ContainerToolkit:
     return parse_toolkit(checked(done.stdout.splitlines()))
 
 
+@pytest.mark.starts_programs
 @pytest.mark.real
 def test_specifications_are_found_by_their_kind_and_dated_by_their_libcuda(tmp_path: Path) -> None:
     (tmp_path / "etc/cdi").mkdir(parents=True)
@@ -302,6 +303,7 @@ def _generated(root: Path, made: str, there: str | None) -> subprocess.Completed
     )  # fmt: skip
 
 
+@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize("there", [None, "kind: mine\n", f"{CDI_MARK}\nkind: ours\n"])
 def test_a_specification_takes_the_place_of_the_old_one_and_a_stranger_s_is_kept_aside(
@@ -314,6 +316,7 @@ def test_a_specification_takes_the_place_of_the_old_one_and_a_stranger_s_is_kept
     assert beside == ["nvidia.yaml", *(["nvidia.yaml.gpunode-before"] if there == "kind: mine\n" else [])]
 
 
+@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_specification_of_another_driver_does_not_take_the_place_of_what_is_there(tmp_path: Path) -> None:
     done = _generated(tmp_path, "535.261.03", "kind: mine\n")

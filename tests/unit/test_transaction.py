@@ -36,6 +36,7 @@ def state(folder: Path) -> tuple[str, str]:
     return journal["state"], (folder / "file").read_text()
 
 
+@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("change", "ends"),
@@ -53,6 +54,7 @@ def test_how_it_ends_is_in_the_journal(change: str, ends: tuple[str, str], tmp_p
     assert (process.returncode == 0) == (ends[0] == "done")
 
 
+@pytest.mark.starts_programs
 @pytest.mark.real
 def test_one_that_was_killed_is_undone_by_its_own_script_and_twice_is_as_once(tmp_path: Path) -> None:
     begin(tmp_path, 'printf new > "$file"; kill -9 $$').communicate(timeout=30)
@@ -62,6 +64,7 @@ def test_one_that_was_killed_is_undone_by_its_own_script_and_twice_is_as_once(tm
         assert state(tmp_path) == ("restored", "old")
 
 
+@pytest.mark.starts_programs
 @pytest.mark.real
 def test_one_that_ended_well_is_undone_with_the_reason_that_showed_later(tmp_path: Path) -> None:
     begin(tmp_path, 'printf new > "$file"').communicate(timeout=30)
@@ -72,6 +75,7 @@ def test_one_that_ended_well_is_undone_with_the_reason_that_showed_later(tmp_pat
     assert json.loads((tmp_path / "t.json").read_text())["reason"] == "it does not load"
 
 
+@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_checkpoint_that_fails_changes_nothing_and_journals_nothing(tmp_path: Path) -> None:
     process = begin(tmp_path, 'printf new > "$file"')
@@ -82,6 +86,7 @@ def test_a_checkpoint_that_fails_changes_nothing_and_journals_nothing(tmp_path: 
     assert not (tmp_path / "t.json").exists() and not (tmp_path / "file").exists()
 
 
+@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize(("journal", "ends"), [("done", 0), ("began", 143), ("restored", 143), (None, 143)])
 def test_a_unit_that_is_called_a_success_is_one_only_where_its_journal_says_so(
@@ -104,6 +109,7 @@ def test_a_unit_that_is_called_a_success_is_one_only_where_its_journal_says_so(
     assert (f"{ENDED} t\n" in done.stderr) == (journal in ("restored", None))
 
 
+@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_second_request_to_stop_does_not_stop_the_putting_back(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("new")
@@ -144,6 +150,7 @@ def content(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize("refuses", ["exit 1", "false; true", "kill -9 $$"])
 def test_a_change_that_refuses_to_begin_leaves_the_way_back_of_the_last_one(
@@ -167,6 +174,7 @@ def test_a_change_that_refuses_to_begin_leaves_the_way_back_of_the_last_one(
     assert (file.read_text(), json.loads((folder / "t.json").read_text())["state"]) == ("old", "failed")
 
 
+@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_change_that_began_is_undone_by_its_own_script_and_from_what_it_saved(
     tmp_path: Path, systemd_run: dict[str, str]

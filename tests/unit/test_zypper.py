@@ -107,6 +107,7 @@ def test_a_proxy_is_told_by_the_address_and_the_second_entry_is_the_same_without
     assert len(rpm.second_entries("https://host/cuda", [("/etc/zypp/repos.d/x.repo", other)])) == 1
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("os_release", "asked"),
@@ -178,6 +179,7 @@ def sh(folder: Path, text: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("entry", "held"),
@@ -202,6 +204,7 @@ def test_a_package_is_held_by_the_lock_that_fits_it(tmp_path: Path, entry: str |
     assert sorted(name for want, name, _ in lines if want == "hold") == held
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_what_the_driver_is_locked_by_is_lifted_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "locks").write_text(zypper.lock("nvidia-op*") + THEIRS + zypper.lock("cuda-drivers-x"))
@@ -398,6 +401,7 @@ def test_a_library_of_another_version_of_the_branch_is_refused_and_another_branc
         assert zypper.only_at("580.82.07", simulated(asked, fine)).errors == ()
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("imported", "other", "gone"),
@@ -436,6 +440,7 @@ def test_a_key_leaves_rpm_s_database_with_the_last_repository_that_brought_it(
 # --- exit codes, and what zypper says --------------------------------------------------------------------------------
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 5, 6, 7, 8, 100, 101, 102, 103, 104, 105, 106, 107, 255])
 def test_what_only_tells_of_more_to_do_is_a_success_and_all_else_a_failure(tmp_path: Path, code: int) -> None:
@@ -496,6 +501,7 @@ def test_the_family_says_what_it_keeps_and_needs() -> None:
     assert len({path.rpartition("/")[2] for path in ZYPPER.holding}) == 2
 
 
+@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_of_what_a_killed_zypper_left_twice_the_one_that_came_last_stays(tmp_path: Path, host: Host) -> None:
     listed = ("100 nvidia-open nvidia-open-580.82.07-1.x86_64", "200 nvidia-open nvidia-open-580.95.05-1.x86_64",

@@ -17,7 +17,7 @@ from lab.cluster.programs import NAMES, programs
 from lab.errors import LabError
 from lab.state import read_json, write_json
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
 
 # As the API server does when it starts first; it notes how it was called.
 PROGRAM = """#!/bin/sh

@@ -13,7 +13,7 @@ from lab import processes
 from lab.errors import LabError
 from lab.state import read_json, write_json
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
 
 SLEEP = ["sleep", "60"]
 

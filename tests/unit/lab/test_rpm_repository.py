@@ -55,6 +55,7 @@ def test_fabric_manager_has_the_names_that_the_table_of_drivers_gives_it() -> No
     assert rpm_of(deb("nvidia-fabricmanager"), RHEL9).nevra == "nvidia-fabricmanager-0:580.95.05-1.x86_64"
 
 
+@pytest.mark.starts_programs
 def test_a_script_hears_dpkg_s_words_from_rpm_s_numbers() -> None:
     sections = dict(rpm_of(Deb("x", "1-1", "x", scripts=(("prerm", '#!/bin/sh\necho "$1"\n'),)), RHEL9).scripts)
     said = [subprocess.run(["sh", "-c", sections["preun"], "-", count], capture_output=True, text=True).stdout

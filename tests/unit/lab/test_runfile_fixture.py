@@ -14,7 +14,7 @@ from lab.packages.driver import BROKEN_VERSION
 from lab.packages.nvidia_installer import InstallerError, parsed
 from lab.packages.runfile import RUNFILE_VERSIONS, archive, runfiles
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
 
 VERSION = "580.95.05"
 QUIET = ["--silent", "--skip-module-load"]
