@@ -25,7 +25,7 @@ help:
 	@echo "make test-fast  unit tests (no nodes, under a minute)"
 	@echo "make test       unit tests and scenarios on lab nodes"
 	@echo "make test-slow  what takes long"
-	@echo "make lint       ruff and mypy"
+	@echo "make lint       ruff, mypy, and shellcheck"
 	@echo "make audit      look for known vulnerabilities in uv.lock; says so where it could not"
 	@echo "make docs       generate the reference pages and the table of docs/support.md"
 
@@ -58,6 +58,7 @@ lint: setup
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
+	@.venv/bin/python -m tests.shell_files
 
 audit: setup
 	@.venv/bin/python -m tests.advisories

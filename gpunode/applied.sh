@@ -1,6 +1,5 @@
-# Prints the record of the last whole run as record=BASE64, and of each regular file in it file=MODE OWNER:GROUP PATH and
-# sha256=HEX PATH.
-# Takes RECORD, its path, and FOLDERS: files of no other are looked at, whatever the record says.
+# Prints the record of the last whole run as record=BASE64, and of each regular file in it file=MODE OWNER:GROUP PATH
+# and sha256=HEX PATH. Takes RECORD, its path, and FOLDERS: files of no other are looked at, whatever the record says.
 
 if [ -f "$RECORD" ]; then
   echo "record=$(base64 -w0 "$RECORD")"

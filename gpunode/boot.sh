@@ -28,8 +28,8 @@ if [ "$#" -gt 0 ]; then
 fi
 [ -z "$blacklist" ] || echo "blacklist=$blacklist"
 
-# compiler RELEASE sets $gcc to the major version of the compiler that built a kernel. Its configuration tells that in its
-# first lines, and is long.
+# compiler RELEASE sets $gcc to the major version of the compiler that built a kernel. Its configuration tells that in
+# its first lines, and is long.
 compiler() {
   gcc=
   [ -r "/boot/config-$1" ] || return

@@ -5,7 +5,10 @@ set -f; IFS=$NL
 for line in $PACKAGES; do
   package=${line#* }
   # What keeps the container toolkit still is the toolkit's own.
-  case "$MANAGER $package" in 'apt '*) ;; *' nvidia-container-'*|*' libnvidia-container'*|*' nvidia-docker'*) continue;; esac
+  case "$MANAGER $package" in
+    'apt '*) ;;
+    *' nvidia-container-'*|*' libnvidia-container'*|*' nvidia-docker'*) continue;;
+  esac
   echo "package=$package"
   case "$line" in hold\ *) echo "held=${package%% *}";; esac
 done

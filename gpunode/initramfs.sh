@@ -1,9 +1,9 @@
 # Functions for initial file systems: the programs that list and make them. It prints nothing.
 #
-# initramfs_of RELEASE prints the path of a kernel's, list_initramfs FILE what is in it, make_initramfs RELEASE makes it.
-# mkinitcpio goes by its presets, which are named after the kernel's package; dracut writes into the file that is there,
-# which may have a second name. A list counts only as a whole: an image that is cut off fails. lsinitrd, a script of
-# bash's, sorts its list: pipefail keeps that from hiding a cpio that fails.
+# initramfs_of RELEASE prints the path of a kernel's, list_initramfs FILE what is in it, make_initramfs RELEASE makes
+# it. mkinitcpio goes by its presets, which are named after the kernel's package; dracut writes into the file that is
+# there, which may have a second name. A list counts only as a whole: an image that is cut off fails. lsinitrd, a script
+# of bash's, sorts its list: pipefail keeps that from hiding a cpio that fails.
 
 initramfs_of() {
   for image in "/boot/initrd.img-$1" "/boot/initramfs-$1.img" "/boot/initrd-$1"; do

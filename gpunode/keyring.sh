@@ -7,7 +7,8 @@ primary_keys() (
   primary=; set -f
   IFS='
 '
-  for line in $(gpg --lock-never --no-keyring --trust-model always --batch --show-keys --with-colons "$@" 2> /dev/null); do
+  set -- --lock-never --no-keyring --trust-model always --batch --show-keys --with-colons "$@"
+  for line in $(gpg "$@" 2> /dev/null); do
     case "$line" in
       pub:*) primary=yes;;
       fpr:*)

@@ -1,5 +1,5 @@
-# Prints the lines of /etc/os-release that tell the system as os.KEY=VALUE, architecture=, kernel=, and tegra=yes on such
-# a board.
+# Prints the lines of /etc/os-release that tell the system as os.KEY=VALUE, architecture=, kernel=, and tegra=yes on
+# such a board.
 
 while IFS= read -r line || [ -n "$line" ]; do
   case "$line" in ID=*|VERSION_ID=*|VERSION_CODENAME=*|ID_LIKE=*|PRETTY_NAME=*) printf 'os.%s\n' "$line";; esac

@@ -2,5 +2,5 @@
 export CUDA_PATH=/usr/local/cuda
 case ":${PATH}:" in
   *:/usr/local/cuda/bin:*) ;;
-  *) export PATH=/usr/local/cuda/bin:${PATH} ;;
+  *) export PATH="/usr/local/cuda/bin:${PATH}" ;;
 esac

@@ -3,8 +3,8 @@
 # is not; TOOLKIT, what is the container toolkit's: regular expressions of names.
 #
 # locking says whether the node has the plugin, and it is switched on; lock_of NEVRA whether an entry of its list is for
-# that; of_driver prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold or install;
-# of_all these and the container toolkit's.
+# that; of_driver prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold or
+# install; of_all these and the container toolkit's.
 
 locking() {
   for plugin in /usr/lib/python3*/*-packages/dnf-plugins/versionlock.py; do

@@ -2,8 +2,8 @@
 # Takes OWN and FOREIGN, what is the driver's and what of that is not; TOOLKIT, what is the container toolkit's: regular
 # expressions of names.
 #
-# of_driver prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold (an upgrade passes
-# over it) or install; of_all these and the container toolkit's.
+# of_driver prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold (an upgrade
+# passes over it) or install; of_all these and the container toolkit's.
 
 of_those() {
   patterns=$(pacman-conf IgnorePkg) || patterns=

@@ -3,9 +3,9 @@
 # not; TOOLKIT, what is the container toolkit's: regular expressions of names.
 #
 # patterns_of_locks prints NUMBER REGULAR-EXPRESSION NAME of each lock that keeps whole packages as they are; of_driver
-# prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold or install; of_all these and
-# the container toolkit's; unlocking NAME... prints the file of locks without the entries that one of the names fits, or
-# that name a package of the driver: zypper takes a lock of what is not there for a ban on it.
+# prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold or install; of_all these
+# and the container toolkit's; unlocking NAME... prints the file of locks without the entries that one of the names
+# fits, or that name a package of the driver: zypper takes a lock of what is not there for a ban on it.
 
 patterns_of_locks() {
   awk 'BEGIN {RS = ""; FS = "\n"} {

@@ -1,6 +1,6 @@
-# Prints file=PATH SHA-256 of SERVICE and SCRIPT, the record as record=BASE64 with its time, recorded=, or empty=yes; what
-# gpunode booted the node for, attempt=; and how the unit NAME stands, active= and enabled=.
-# Takes also RECORD and REBOOTS, the paths of the two records.
+# Prints file=PATH SHA-256 of SERVICE and SCRIPT, the record as record=BASE64 with its time, recorded=, or empty=yes;
+# what gpunode booted the node for, attempt=; and how the unit NAME stands, active= and enabled=. Takes also RECORD and
+# REBOOTS, the paths of the two records.
 
 set --
 for file in "$SERVICE" "$SCRIPT"; do [ ! -f "$file" ] || set -- "$@" "$file"; done

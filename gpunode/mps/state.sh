@@ -1,7 +1,7 @@
 # Prints the daemons of gpunode's units; whether one lives is told by its answer alone, for its sockets stay behind.
 # Takes FOLDER of their settings; FILES, the paths of gpunode's own; asks for the units nvidia-mps.service and
-# nvidia-mps@*.service as far as systemd has loaded them (gpunode/unit.sh).
-# file=PATH SHA-256, foreign=PATH, reading=UNIT QUESTION ANSWER and daemon= with cells divided by tabs (gpunode/mps/state.py).
+# nvidia-mps@*.service as far as systemd has loaded them (gpunode/unit.sh). file=PATH SHA-256, foreign=PATH,
+# reading=UNIT QUESTION ANSWER and daemon= with cells divided by tabs (gpunode/mps/state.py).
 #
 # What a daemon is asked are the questions of the file that its unit applies.
 

@@ -1,7 +1,7 @@
-# Prints the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices. Asks for
-# the node's packages (facts/shared.py) and the unit nvidia-cdi-refresh.path (gpunode/unit.sh).
-# Takes NAMES of the packages that belong together; HOLD and LOCKLIST, the files that hold them by apt and by dnf;
-# CONFIGURATION, the toolkit's own; CDI_MARK, the first line of a specification of gpunode's; LINK_RULE, its udev rule.
+# Prints the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices. Asks
+# for the node's packages (facts/shared.py) and the unit nvidia-cdi-refresh.path (gpunode/unit.sh). Takes NAMES of the
+# packages that belong together; HOLD and LOCKLIST, the files that hold them by apt and by dnf; CONFIGURATION, the
+# toolkit's own; CDI_MARK, the first line of a specification of gpunode's; LINK_RULE, its udev rule.
 #
 # A specification names the libraries that it hands in by their version: libcuda's is the driver that it is of.
 

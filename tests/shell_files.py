@@ -1,0 +1,52 @@
+"""`python -m tests.shell_files`: shellcheck on every shell file that goes to nodes, and the grammar as each sh has it.
+
+A probe runs under whatever sh a node has. A sh that this machine lacks is named, and its look is left out.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[1]
+SHELLS = (("dash",), ("bash", "--posix"), ("busybox", "sh"))
+_WIDTH = 120
+
+
+def files(root: Path = CHECKOUT) -> list[Path]:
+    """Return every shell file of gpunode/ and templates/."""
+    return sorted(path for room in ("gpunode", "templates") for path in (root / room).rglob("*.sh"))
+
+
+def faults(path: Path, shells: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Yield what these shells, shellcheck and the rules of this project have against a file."""
+    for shell in shells:
+        done = subprocess.run([*shell, "-n", str(path)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            yield f"{path}: {' '.join(shell)}: {done.stderr.strip()}"
+    shellcheck = Path(sys.executable).parent / "shellcheck"
+    done = subprocess.run([shellcheck, "--shell=sh", str(path)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        yield done.stdout.strip() or done.stderr.strip()
+    lines = path.read_text(encoding="utf-8").splitlines()
+    yield from (f"{path}:{number}: longer than {_WIDTH}" for number, line in enumerate(lines, 1) if len(line) > _WIDTH)
+    if not lines or not lines[0].startswith("# "):
+        yield f"{path}: it does not begin with a comment that says what it prints and takes"
+
+
+def main() -> int:
+    """Print every fault; the exit status says whether there is one."""
+    shells = [shell for shell in SHELLS if shutil.which(shell[0])]
+    for shell in SHELLS:
+        if shell not in shells:
+            print(f"{shell[0]} is not on this machine: no shell file was shown to it")
+    found = [fault for path in files() for fault in faults(path, shells)]
+    print("\n".join(found) or f"{len(files())} shell files: nothing to be said against them")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

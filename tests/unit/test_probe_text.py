@@ -1,0 +1,183 @@
+"""Shell files of the probes: values that never become shell, and questions that several components ask once."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from facts.docker import Docker
+from facts.machine import Machine
+from facts.node import PARTS, Node
+from gpunode import shell_file as loader
+from gpunode.disk import parse_disk
+from gpunode.driver import module_fields
+from gpunode.probe import Probe, Shared, Text, batch_answers, batch_command, shell_text
+from gpunode.reading import ParseError
+from gpunode.shell_file import shell_file
+from gpunode.snapshot import Changes, Snapshot
+from tests.shell_files import SHELLS, faults, files
+
+pytestmark = pytest.mark.pure
+
+# Python takes a carriage return for the end of a line.
+SHELL_TEXT = st.text(st.characters(min_codepoint=1, max_codepoint=255, exclude_characters="\r"), max_size=40)
+
+
+def sh(command: str) -> str:
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(loader, "ROOM", tmp_path)
+    loader.shell_file.cache_clear()
+    yield tmp_path
+    loader.shell_file.cache_clear()
+
+
+def test_a_file_is_read_once_and_sent_without_its_comments(room: Path) -> None:
+    file = room / "x.sh"
+    file.write_text("# Prints b.\n\necho a  # c\n  # Why.\ncase x in '#'*) ;; esac\n")
+    assert shell_file("x") == "echo a  # c\ncase x in '#'*) ;; esac"
+    file.write_text("echo other\n")
+    assert "other" not in shell_file("x")
+
+
+@given(value=SHELL_TEXT)
+def test_a_value_is_a_variable_and_never_text_of_the_shell(value: str) -> None:
+    assert sh(f"{shell_text('disk', VALUE=value, FOLDERS='')}\nprintf '%s.' \"$VALUE\"") == f"{value}."
+
+
+def test_a_value_with_a_name_of_the_file_s_own_is_refused() -> None:
+    with pytest.raises(ValueError, match="upper-case name: folders"):
+        shell_text("disk", folders="/")
+
+
+def test_every_file_is_what_some_fact_asks_or_a_question_that_several_share() -> None:
+    command = str(Node().command())
+    asked = {path.stem for path in files() if path.parent.name == "gpunode" and shell_file(path.stem) in command}
+    assert asked == {path.stem for path in files() if path.parent.name == "gpunode"}
+
+
+def test_what_several_components_ask_is_asked_once_in_a_node_s_command() -> None:
+    command = str(Node().command())
+    for program in ("dpkg-query -W", "rpm -qa", "pacman -Q ", "--query-$2", "wait\n"):
+        assert command.count(program) == (2 if program == "rpm -qa" else 1), program
+    # Once with the option of newer systemd, and once without.
+    assert command.count("systemctl show") == 2
+    (units,) = [line for line in command.splitlines() if line.startswith("{ UNITS=")]
+    names = units.partition("=")[2].strip("'").split()
+    assert len(names) == len(set(names)) == 8 and {"containerd.service", "docker.service"} < set(names)
+
+
+def test_a_component_alone_asks_for_its_own_share_only() -> None:
+    command = str(Docker().command())
+    assert "{ UNITS=docker.service\n" in command
+    assert "dpkg-query" not in command and "nvidia-smi" not in command
+    assert "nvidia-smi" not in str(Machine().command())
+    assert "{ ALSO=''\n" in str(PARTS["gpus"]().command())
+
+
+ONE = Shared('echo noise; TOLD="$WANTED"; echo x >> "$CALLS"', variable="WANTED")
+PART_A, PART_B = Text('echo "a=$TOLD"; TOLD=spoilt', (ONE.of("1", "2"),)), Text('echo "b=$TOLD"', (ONE.of("2", "3"),))
+PLAIN = Text('echo "plain=$TOLD"')
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_parts_read_one_answer_to_all_that_they_want_and_spoil_none(tmp_path: Path, batched: bool) -> None:
+    calls = tmp_path / "calls"
+    texts = [PART_A, PART_B]
+    command = batch_command(texts, "m") if batched else Probe([("a", PART_A), ("b", PART_B)])
+    lines = sh(f"CALLS={calls}\n{command}").splitlines()
+    found = [line for line in lines if not line.startswith("gpunode:") and line]
+    assert found == ["a=1 2 3", "b=1 2 3"]
+    assert calls.read_text() == "x\n"
+    if batched:
+        assert batch_answers(texts, "m", lines) == {PART_A: ["a=1 2 3"], PART_B: ["b=1 2 3"]}
+
+
+def test_a_part_that_leaves_early_leaves_the_others() -> None:
+    assert "b=1" in sh(Probe([("a", "exit 3"), ("b", "echo b=1")])).splitlines()
+
+
+def test_what_a_snapshot_fetches_brings_the_shared_questions_of_what_was_announced(tmp_path: Path) -> None:
+    commands: list[str] = []
+
+    def run(command: str) -> tuple[bool, list[str]]:
+        commands.append(command)
+        return True, sh(f"CALLS={tmp_path}/calls\n{command}").splitlines()
+
+    known: Snapshot[list[str]] = Snapshot(Changes())
+    known.announce(Probe([(None, PART_B)]))
+    known.announce(Probe([(None, PLAIN)]))
+    for part, told in ((PART_A, "a=1 2 3"), (PART_B, "b=1 2 3"), (PLAIN, "plain=1 2 3")):
+        succeeded, lines = known.read(Probe([(None, part)]), "execute", "", run, list, list)
+        assert succeeded and told in lines
+    assert len(commands) == 1 and (tmp_path / "calls").read_text() == "x\n"
+
+
+FOLDERS = st.lists(st.sampled_from(["/usr", "/usr/local", "/var", "/boot"]), unique=True)
+NUMBERS = st.integers(0, 2**50)
+WORDS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=12)
+
+
+@given(st.lists(st.tuples(WORDS, NUMBERS, NUMBERS, NUMBERS, st.integers(0, 100), WORDS), max_size=4), st.data())
+def test_whatever_df_says_of_a_device_the_free_space_is_read_back(
+    rows: list[tuple[str, int, int, int, int, str]], data: st.DataObject
+) -> None:
+    folders = data.draw(st.lists(WORDS, min_size=len(rows), max_size=len(rows)))
+    lines = [f"folder={folder}" for folder in folders]
+    lines += [
+        f"df={device}   {size}  {used} {free}  {percent}% /{mount}" for device, size, used, free, percent, mount in rows
+    ]
+    wanted = tuple((folder, f"/{row[5]}", row[3] * 1024) for folder, row in zip(folders, rows, strict=True))
+    assert parse_disk(lines).free == wanted
+
+
+@pytest.mark.parametrize(
+    "lines", [["folder=/usr"], ["df=x 1 2 3 4% /"], ["folder=/usr", "df=df: /usr: Stale file handle"]]
+)
+def test_free_space_of_no_certain_folder_is_refused(lines: list[str]) -> None:
+    with pytest.raises(ParseError):
+        parse_disk(lines)
+
+
+def test_one_file_system_that_does_not_answer_leaves_the_others(tmp_path: Path) -> None:
+    (tmp_path / "df").write_text(
+        '#!/bin/sh\necho Filesystem; status=0; shift; for folder in "$@"; do case "$folder" in /var) status=1;; '
+        '*) echo "x 10 4 6 40% $folder";; esac; done; exit $status\n'
+    )
+    (tmp_path / "df").chmod(0o755)
+    lines = sh(f"PATH={tmp_path}:$PATH\n{PARTS['disk']().command()}").splitlines()[:-2]
+    assert [folder for folder, _, _ in parse_disk(lines).free] == [
+        folder for folder in ("/usr", "/usr/local", "/boot") if Path(folder).exists()
+    ]
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,12}", fullmatch=True), WORDS), st.integers(1, 9))
+def test_modinfo_s_fields_are_read_however_they_are_lined_up(fields: dict[str, str], blanks: int) -> None:
+    assert module_fields([f"{name}:{' ' * blanks}{text}" for name, text in fields.items()]) == fields
+
+
+def test_of_a_field_that_is_told_twice_the_first_counts_and_an_empty_one_is_none() -> None:
+    assert module_fields(["version:", "version: 1", "version: 2", "words that are none"]) == {"version": "1"}
+
+
+@pytest.mark.parametrize("text", ["echo $1\n", "# Prints a.\n\necho $1\n", "# Prints a.\n\nif\n", f"# {'x' * 120}\n"])
+def test_a_fault_in_a_shell_file_is_found(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "gpunode" / "x.sh"
+    path.parent.mkdir()
+    path.write_text(text)
+    assert files(tmp_path) == [path]
+    assert list(faults(path, [SHELLS[0]]))
+
+
+def test_a_good_shell_file_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.sh"
+    path.write_text('# Prints a.\n\necho "a=$VALUE"\n')
+    assert list(faults(path, [SHELLS[0]])) == []
