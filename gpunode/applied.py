@@ -64,7 +64,7 @@ def record_text(gpunode: str, settings: str, files: Mapping[str, OwnFile]) -> st
 
 
 def parse_applied(lines: list[str]) -> Applied:
-    """Parse `record=BASE64`, `file=MODE OWNER:GROUP PATH` and `sha256=HEX PATH` (facts/applied.py)."""
+    """Parse `record=BASE64`, `file=MODE OWNER:GROUP PATH` and `sha256=HEX PATH` (gpunode/applied.sh)."""
     found = values(lines)
     permissions: dict[str, str] = {}
     for line in repeated(lines, "file"):

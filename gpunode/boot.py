@@ -214,7 +214,7 @@ def _dkms(line: str) -> DkmsBuild:
 
 
 def parse_boot(lines: list[str]) -> Boot:
-    """Parse the boot probe's lines (facts/boot.py)."""
+    """Parse the boot probe's lines (gpunode/boot.sh)."""
     found = values(lines)
     if "running" not in found:
         raise ParseError("the node did not say which kernel runs")

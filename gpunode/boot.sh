@@ -47,22 +47,19 @@ compiler() {
 # of_module RELEASE sets $version and $signer of the nvidia module on a kernel's disk.
 of_module() {
   version=; signer=
-  for module in nvidia nvidia-current nvidia-current-open; do
-    about=$(modinfo -k "$1" "$module") || continue
-    set -f; IFS=$NL
-    for line in $about; do
-      case "$line" in version:*) version=$line;; signer:*) signer=$line;; esac
-    done
-    unset IFS; set +f
-    words "${version#version:}"; version=$WORDS
-    [ -n "$version" ] || continue
-    words "${signer#signer:}"; signer=
-    rest=$WORDS
-    while [ -n "$rest" ]; do
-      signer=$signer${signer:+_}${rest%% *}
-      case "$rest" in *' '*) rest=${rest#* };; *) rest=;; esac
-    done
-    break
+  set -f; IFS=$NL
+  for line in $(modinfo -k "$1" nvidia nvidia-current nvidia-current-open); do
+    case "$line" in
+      filename:*) [ -z "$version" ] || break; signer=;;
+      version:*) version=${line##* };;
+      signer:*) signer=${line#signer:};;
+    esac
+  done
+  unset IFS; set +f
+  words "$signer"; signer=
+  while [ -n "$WORDS" ]; do
+    signer=$signer${signer:+_}${WORDS%% *}
+    case "$WORDS" in *' '*) WORDS=${WORDS#* };; *) WORDS=;; esac
   done
 }
 # holds_nouveau LIST says whether an initial file system with these files would load it.

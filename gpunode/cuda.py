@@ -45,7 +45,7 @@ class CudaToolkits(Reading):
 
 
 def parse_cuda(lines: list[str]) -> CudaToolkits:
-    """Parse the CUDA probe's lines (facts/cuda.py)."""
+    """Parse the CUDA probe's lines (gpunode/cuda.sh)."""
     found = values(lines)
     known = tables.cuda().toolkit_driver
     releases = {version: release for version, release in _by_version(lines, "told") if release in known}

@@ -14,14 +14,16 @@ for line in $PACKAGES; do
 done
 unset IFS; set +f
 if [ -f "$RECORD" ]; then attempt=; read -r attempt < "$RECORD"; echo "attempt=$attempt"; fi
-# Debian's own packages name the module nvidia-current or nvidia-current-open.
-for module in nvidia nvidia-current nvidia-current-open; do
-  about=$(modinfo "$module") || continue
-  set -f; IFS=$NL
-  for line in $about; do case "$line" in version:*|license:*) echo "modinfo=$line";; esac; done
-  unset IFS; set +f
-  break
+# Debian's own packages name the module nvidia-current or nvidia-current-open; the first that is there counts.
+there=
+set -f; IFS=$NL
+for line in $(modinfo nvidia nvidia-current nvidia-current-open); do
+  case "$line" in
+    filename:*) [ -z "$there" ] || break; there=yes;;
+    version:*|license:*) echo "modinfo=$line";;
+  esac
 done
+unset IFS; set +f
 if [ -r /sys/module/nvidia/version ]; then read -r version < /sys/module/nvidia/version; echo "loaded=$version"; fi
 [ ! -d /sys/module/nvidia_uvm ] || echo uvm=loaded
 if [ -r /proc/driver/nvidia/params ]; then

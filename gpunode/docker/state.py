@@ -52,7 +52,7 @@ class Docker(Reading):
 
 
 def parse_docker(lines: list[str]) -> Docker:
-    """Parse the docker probe's lines (facts/docker.py)."""
+    """Parse the docker probe's lines (gpunode/docker/state.sh)."""
     found = values(lines)
     info = _info(decoded(found, "info"))
     runtimes = info.get("Runtimes") or {}

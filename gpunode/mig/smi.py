@@ -1,4 +1,4 @@
-"""What nvidia-smi prints of MIG, as the probe of facts/mig.py hands it on."""
+"""What nvidia-smi prints of MIG, as gpunode/mig/smi.sh hands it on."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class ContainerToolkit(Reading):
 
 
 def parse_toolkit(lines: list[str]) -> ContainerToolkit:
-    """Parse the probe of facts.toolkit.ContainerToolkit."""
+    """Parse the toolkit probe's lines (gpunode/toolkit/state.sh)."""
     found = values(lines)
     packages = [_package(line) for line in repeated(lines, "package")]
     match = _CTK.search(found.get("ctk", ""))

@@ -369,3 +369,17 @@ def test_what_was_looked_into_and_is_right_is_recorded_with_all_that_is_right(ho
     (command,) = commands(initramfs.without_nouveau, host, blacklist=BLACKLIST)
     words = command.replace("'", "").split()
     assert base64.b64encode(f"{OLD} 1\n{NEW} 9\n".encode()).decode() in words and LOOKED_INTO in words
+
+
+@pytest.mark.real
+def test_a_kernel_s_module_its_signer_and_its_compiler_are_read(machine: Machine) -> None:
+    """modinfo is SIMULATED."""
+    told = "filename: /nvidia.ko\\nversion:        580.95.05\\nsigner:         DKMS  module signing key\\n"
+    other = "filename: /nvidia-current.ko\\nversion: 535.1\\nsigner: other\\n"
+    machine.install("modinfo", f'[ "$2" = {NEW} ] || exit 1; printf "{told}{other}"; exit 1')
+    text = "#\n# Generated\n" + 'CONFIG_CC_VERSION_TEXT="gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"\nCONFIG_X=y\n'
+    (machine.boot / f"config-{NEW}").write_text(text)
+    (machine.boot / f"config-{OLD}").write_text('CONFIG_CC_VERSION_TEXT="clang version 19.1.0"\n')
+    old, new = sorted(probed(machine).kernels, key=lambda kernel: kernel.release, reverse=True)
+    assert (new.module_version, new.module_signer, new.compiler) == ("580.95.05", "DKMS module signing key", "12")
+    assert (old.release, old.module_version, old.module_signer, old.compiler) == (OLD, None, None, None)

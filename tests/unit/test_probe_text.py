@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from gpunode import shell_file as loader
 from gpunode.disk import parse_disk
 from gpunode.driver import module_fields
 from gpunode.probe import Probe, Shared, Text, batch_answers, batch_command, shell_text
+from gpunode.probe_output import checked, sections
 from gpunode.reading import ParseError
 from gpunode.shell_file import shell_file
 from gpunode.snapshot import Changes, Snapshot
@@ -181,3 +182,74 @@ def test_a_good_shell_file_has_none(tmp_path: Path) -> None:
     path = tmp_path / "x.sh"
     path.write_text('# Prints a.\n\necho "a=$VALUE"\n')
     assert list(faults(path, [SHELLS[0]])) == []
+
+
+def machine(folder: Path, **programs: str) -> dict[str, str]:
+    """Return the environment of a machine that has dpkg, and these SIMULATED programs before its own."""
+    for name, text in programs.items():
+        path = folder / name.replace("_", "-")
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+    (folder / "dpkg").mkdir(exist_ok=True)
+    (folder / "dpkg/status").write_text("x\n")
+    return {"PATH": f"{folder}:/usr/bin:/bin"}
+
+
+LIST = """echo >> "$0.calls"
+cat <<END
+installed install dpkg 1.21.22 amd64
+installed hold nvidia-open 580.95.05-1 amd64
+installed install libnvidia-container1 1.17.8-1 amd64
+installed hold nvidia-container-toolkit 1.17.8-1 amd64
+not-installed unknown nvidia-utils  all
+config-files deinstall nvidia-smi 1 amd64
+installed install linux-image-amd64 6.1-1 amd64
+END
+exit 1"""
+
+
+def test_one_list_of_dpkg_s_serves_driver_toolkit_and_apt(tmp_path: Path) -> None:
+    environment = machine(tmp_path, dpkg_query=LIST, apt_get="", modinfo="exit 1")
+    names = ("driver", "toolkit", "apt_sources")
+    command = Probe([(name, PARTS[name].probe) for name in names]).replace("/var/lib/dpkg", f"{tmp_path}/dpkg")
+    done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=True)
+    told = sections(checked(done.stdout.splitlines()))
+    driver, toolkit, apt = (PARTS[name].parse([line for line in told[name] if line]) for name in names)
+    assert driver.packages == (("nvidia-open", "580.95.05-1"),)
+    assert (driver.kernels, driver.held) == (("linux-image-amd64",), ("nvidia-container-toolkit", "nvidia-open"))
+    assert toolkit.packages == (("libnvidia-container1", "1.17.8-1"), ("nvidia-container-toolkit", "1.17.8-1"))
+    assert (toolkit.held, apt.architecture) == (("nvidia-container-toolkit",), "amd64")
+    assert (tmp_path / "dpkg-query.calls").read_text() == "\n"
+
+
+MODULE = "printf 'filename:       /{0}.ko\\nversion:        {1}\\nlicense:        {2}\\n'"
+
+
+@pytest.mark.parametrize(
+    ("printed", "found"),
+    [
+        (MODULE.format("nvidia", "580.95.05", "Dual MIT/GPL"), ("580.95.05", "open")),
+        # With Debian's own beside it, and an error for the third.
+        (f"{MODULE.format('nvidia', '580.95.05', 'NVIDIA')}; {MODULE.format('nvidia-current', '535.1', 'Dual MIT/GPL')}"
+         "; exit 1", ("580.95.05", "proprietary")),
+        ("exit 1", (None, None)),
+    ],
+)  # fmt: skip
+def test_modinfo_is_asked_once_and_the_first_module_that_is_there_counts(
+    tmp_path: Path, printed: str, found: tuple[str | None, str | None]
+) -> None:
+    environment = machine(tmp_path, modinfo=f'echo "$*" >> "$0.calls"; {printed}', dpkg_query="")
+    done = subprocess.run(
+        ["sh", "-c", PARTS["driver"]().command()], env=environment, capture_output=True, text=True, check=True
+    )
+    driver = PARTS["driver"].parse(checked(done.stdout.splitlines()))
+    assert (driver.module_version, driver.module_flavour) == found
+    assert (tmp_path / "modinfo.calls").read_text() == "nvidia nvidia-current nvidia-current-open\n"
+
+
+def test_parameters_of_the_kernel_are_read_whole(run_shell: Callable[[str], tuple[int, list[str]]]) -> None:
+    names = ["kernel.ostype", "kernel.pid_max", "net.none.such"]
+    _, lines = run_shell(Probe([(None, shell_text("sysctl", NAMES=" ".join(names)))]))
+    assert lines[:-2] == [
+        f"sysctl={name} {Path('/proc/sys', *name.split('.')).read_text().strip()}" for name in names[:2]
+    ]

@@ -1,0 +1,30 @@
+"""What it costs a node to be read. Real: sh, systemd, dpkg, containerd. SIMULATED: nvidia-smi, modinfo and nvcc."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+
+from facts.node import Node as NodeFact
+from gpunode.probe_output import END
+from lab import nodes as lab_nodes
+from lab.nodes import Node
+from tests.molecule.conftest import report
+
+# What drift asks starts about 45 programs on such a node.
+_MOST = 60
+
+
+def test_a_node_is_read_with_few_programs(nodes: tuple[Node, ...]) -> None:
+    node, *_ = nodes
+    installed = lab_nodes.run(node, "apt-get install -q -y --no-install-recommends strace", timeout=300)
+    assert installed.returncode == 0, installed.stderr
+    trace = "/run/gpunode-strace"
+    question = shlex.quote(str(NodeFact().command()))
+    answer = lab_nodes.run(node, f"strace -f -qq -z -e trace=execve -e signal=none -o {trace} sh -c {question}")
+    assert answer.stdout.endswith(f"{END}\n"), answer.stderr
+    lines = lab_nodes.run(node, f"cat {trace}; rm {trace}").stdout.splitlines()
+    started = Counter(line.partition('execve("')[2].partition('"')[0] for line in lines if line.endswith(" = 0"))
+    report("probe.programs").write_text("".join(f"{count} {program}\n" for program, count in started.most_common()))
+    assert started["/usr/bin/nvidia-smi"] == 2 and started["/usr/bin/systemctl"] == 1, started
+    assert sum(started.values()) <= _MOST, started
