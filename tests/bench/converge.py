@@ -39,14 +39,14 @@ def measure(count: int, rounds: int, before: Path | None, ansible_nodes: int) ->
                 each.run()
                 seconds[each.name].append(time.monotonic() - started)
             say(f"turn {turn}: " + ", ".join(f"{name} {taken[-1]:.2f}" for name, taken in seconds.items()))
-    floor = statistics.median(seconds["floor"])
+    reference = statistics.median(seconds[report.REFERENCE])
     figures = tuple(
         report.Figure(
             name=each.name,
             meaning=each.meaning,
             seconds=tuple(round(taken, 3) for taken in seconds[each.name]),
             median=round(statistics.median(seconds[each.name]), 3),
-            ratio=round(statistics.median(seconds[each.name]) / floor, 2),
+            ratio=round(statistics.median(seconds[each.name]) / reference, 2),
             sessions=sessions[each.name],
         )
         for each in found
@@ -77,7 +77,7 @@ def _sessions(run: Callable[[], object], every: tuple[nodes.Node, ...]) -> float
 def main(
     counts: tuple[int, ...], rounds: int, as_json: bool, before: Path | None, ansible_nodes: int, keep: bool
 ) -> None:
-    """Measure the no-change run and the dry run against the floor, stock pyinfra and ansible."""
+    """Measure the no-change run and the dry run against fixed work, stock pyinfra and ansible."""
     results: list[report.Result] = []
     problem = ""
     try:
