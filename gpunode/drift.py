@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+# Before anything of pyinfra's.
+from gpunode import patched  # noqa: F401  # isort: skip
 from facts.node import Node as NodeFact
 from gpunode import fleet
-from gpunode.cordons import findings
 from gpunode.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.fleet import Answer
 from gpunode.inventory import foreign_names, host_data
-from gpunode.labelled import labelled
 from gpunode.node import Node
 from gpunode.preflight import refusals
 from gpunode.reading import Unknown
@@ -29,6 +29,12 @@ def inspect(
 ) -> tuple[NodeReport, ...]:
     """Return a report per host of the inventory, read as by fleet.read; raise SettingsError before any connection."""
     answers = fleet.read(inventory_path, NodeFact, watch, seconds=seconds, processes=processes, only=only)
+    if not any(answer.settings.kubernetes.enabled for answer in answers):
+        return tuple(contained_report(answer) for answer in answers)
+    # Late: what is in no cluster needs none of it.
+    from gpunode.cordons import findings
+    from gpunode.labelled import labelled
+
     answers = tuple(labelled(inventory_path, answers))
     reports = tuple(contained_report(answer) for answer in answers)
     cordons = findings(inventory_path, {answer.name: answer.settings for answer in answers})

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpunode.importing import uncollected
+
 # Below this many hosts for each, another process costs more than it saves: it takes a second to start.
 HOSTS_EACH = 32
 # (host, reading or None, reason or None, whether it stays so, see gpunode.fleet.Answer)
@@ -97,7 +99,8 @@ def main(arguments: list[str]) -> int:
     # To its end, so that an inventory that reads its standard input finds none.
     names = json.loads(sys.stdin.buffer.read())
     # Late: the parent has its own, and the child's first act is to have its sockets patched.
-    from gpunode import fleet
+    with uncollected():
+        from gpunode import fleet
 
     module, _, name = told.partition(":")
     fact = getattr(importlib.import_module(module), name)

@@ -296,16 +296,17 @@ def _text(name: str) -> str:
     return resources.files("gpunode.data").joinpath(name).read_text(encoding="utf-8")
 
 
-def _yaml(name: str) -> dict[str, Any]:
+def content(name: str) -> dict[str, Any]:
+    """Return a table of gpunode/data as it stands there."""
     # libyaml's, where PyYAML has it: Python's own takes 0.08 s for these tables, in every command and run.
-    content: dict[str, Any] = yaml.load(_text(name), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return content
+    found: dict[str, Any] = yaml.load(_text(name), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return found
 
 
 @cache
 def drivers() -> Drivers:
     """Return drivers.yaml."""
-    table = _yaml("drivers.yaml")
+    table = content("drivers.yaml")
     flavours = table["flavours"]
     keys = {
         name: SigningKey(key["fingerprint"], key.get("verified", True))
@@ -330,7 +331,7 @@ def drivers() -> Drivers:
 @cache
 def cuda() -> Cuda:
     """Return cuda.yaml."""
-    table = _yaml("cuda.yaml")
+    table = content("cuda.yaml")
     return Cuda(
         minor_version_compatibility=MappingProxyType(table["minor_version_compatibility"]),
         toolkit_driver=MappingProxyType(table["toolkit_driver"]),
@@ -341,19 +342,19 @@ def cuda() -> Cuda:
 @cache
 def minimums() -> tuple[Minimum, ...]:
     """Return every stated minimum of minimums.yaml, in the file's order."""
-    return tuple(Minimum(**row) for row in _yaml("minimums.yaml")["minimums"])
+    return tuple(Minimum(**row) for row in content("minimums.yaml")["minimums"])
 
 
 @cache
 def mig_minimum_driver() -> Mapping[str, str]:
     """Return product (`H100`, `RTX PRO 6000`) -> oldest driver with MIG on it."""
-    return MappingProxyType(_yaml("minimums.yaml")["mig_minimum_driver"])
+    return MappingProxyType(content("minimums.yaml")["mig_minimum_driver"])
 
 
 @cache
 def mig() -> Mig:
     """Return mig.yaml."""
-    table = _yaml("mig.yaml")
+    table = content("mig.yaml")
     products = {
         name: MigProduct(name, tuple(row["device_ids"]), row["geometry"], MappingProxyType(row["profiles"]))
         for name, row in table["products"].items()
@@ -375,7 +376,7 @@ def mig() -> Mig:
 @cache
 def critical_xids() -> Mapping[int, CriticalXid]:
     """Return the Xids of health.yaml by their number."""
-    table = _yaml("health.yaml")
+    table = content("health.yaml")
     return MappingProxyType(
         {
             int(code): CriticalXid(int(code), row["name"], row["remedy"], table["source"], row.get("verified", True))
@@ -387,7 +388,7 @@ def critical_xids() -> Mapping[int, CriticalXid]:
 @cache
 def pci_rule() -> PciRule:
     """Return pci.yaml."""
-    table = _yaml("pci.yaml")
+    table = content("pci.yaml")
     examples = {
         product: PciExample(tuple(example["ids"]), example["generation"])
         for product, example in table["examples"].items()
@@ -409,7 +410,7 @@ def pci_device(device_id: str) -> PciDevice | None:
 @cache
 def disk_space(component: str) -> Mapping[str, int]:
     """Return folder -> bytes that a row of disk.yaml (driver, cuda, cuda_runfile) needs free before it is installed."""
-    needs = _yaml("disk.yaml")["needs_mib"][component]
+    needs = content("disk.yaml")["needs_mib"][component]
     return MappingProxyType({folder: size * 1024**2 for folder, size in needs.items()})
 
 
@@ -418,13 +419,13 @@ def distributions() -> tuple[Distribution, ...]:
     """Return the supported distributions of distributions.yaml."""
     return tuple(
         Distribution(**{**row, "architectures": MappingProxyType(row["architectures"])})
-        for row in _yaml("distributions.yaml")["distributions"]
+        for row in content("distributions.yaml")["distributions"]
     )
 
 
 def reason_to_refuse(os_id: str, version_id: str) -> str | None:
     """Return why a distribution that is known is not supported; None where nothing is known of it."""
-    rows = _yaml("distributions.yaml")["refused"]
+    rows = content("distributions.yaml")["refused"]
     return next(
         (row["reason"] for row in rows if row["id"] == os_id and version_id == row.get("version", version_id)), None
     )
@@ -464,7 +465,7 @@ def driver_sources() -> tuple[DriverSource, ...]:
             kernels=MappingProxyType(row.get("kernels", {})),
             moves_together=row.get("moves_together", False),
         )
-        for row in _yaml("driver_packages.yaml")["sources"]
+        for row in content("driver_packages.yaml")["sources"]
     )
 
 
@@ -486,7 +487,7 @@ def driver_source(source: str, os_id: str) -> DriverSource | None:
 @cache
 def repositories(family: str = "apt") -> Mapping[str, PublicRepository]:
     """Return the public repositories (cuda, toolkit, docker) of a family of distributions, with their pinned keys."""
-    table = _yaml("repositories.yaml")
+    table = content("repositories.yaml")
     found = {}
     for name, common in table["repositories"].items():
         own = table.get(family, {}).get(name, {}) if family != "apt" else {}
@@ -501,7 +502,7 @@ def repositories(family: str = "apt") -> Mapping[str, PublicRepository]:
 @cache
 def runfiles() -> Runfiles:
     """Return runfile.yaml."""
-    table = _yaml("runfile.yaml")
+    table = content("runfile.yaml")
     driver, toolkit = table["driver"], table["cuda"]
     return Runfiles(
         driver_url=driver["url"],
@@ -524,10 +525,10 @@ def containerd_schemas() -> tuple[ContainerdSchema, ...]:
             verified=row.get("verified", True),
             version_1_plugins=row.get("version_1_plugins", False),
         )
-        for row in _yaml("containerd.yaml")["schemas"]
+        for row in content("containerd.yaml")["schemas"]
     )
 
 
 def containerd_merges_drop_ins_since() -> str:
     """Return the first containerd version that merges a drop-in with the root file key by key."""
-    return str(_yaml("containerd.yaml")["drop_ins_merge_since"])
+    return str(content("containerd.yaml")["drop_ins_merge_since"])

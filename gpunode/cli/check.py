@@ -8,6 +8,7 @@ import sys
 import click
 
 from gpunode.findings import ExitCode
+from gpunode.importing import uncollected
 
 
 @click.command()
@@ -20,8 +21,9 @@ def check(inventory: str, as_json: bool) -> None:
     mistake), 64 usage.
     """
     # Late, because reading inventories imports pyinfra.
-    from gpunode.inventory import InventoryError, foreign_names, host_data
-    from gpunode.settings import SettingsError, check_hosts
+    with uncollected():
+        from gpunode.inventory import InventoryError, foreign_names, host_data
+        from gpunode.settings import SettingsError, check_hosts
 
     try:
         hosts = check_hosts(host_data(inventory), foreign_names())

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
-from rich.text import Text
 
 from gpunode.cli.errors import told
 from gpunode.findings import ExitCode, FindingClass, NodeReport, verdict, worst
+from gpunode.importing import uncollected
 
 if TYPE_CHECKING:
+    from gpunode.findings import Finding
     from gpunode.fleet import Watch
 
 _STYLES = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", FindingClass.REBOOT_PENDING: "yellow"}
@@ -59,7 +57,8 @@ def drift(
     settings.
     """
     # Imported here: pyinfra patches the process's sockets when it is imported.
-    from gpunode.drift import inspect
+    with uncollected():
+        from gpunode.drift import inspect
 
     with told(), watched() as watch:
         reports = inspect(inventory, watch, timeout, processes)
@@ -76,12 +75,17 @@ def drift(
 @contextmanager
 def watched() -> Iterator[Watch]:
     """Show on a terminal how many nodes have answered; the display is gone before anything else is printed."""
+    if not sys.stderr.isatty():
+        yield lambda hosts, done: None
+        return
+    # Late, as everything of rich's: it takes as long as a node's answer.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
     console = Console(stderr=True)
     columns = (TextColumn("Reading nodes"), BarColumn(), MofNCompleteColumn())
     # Refreshed by hand: rich's own thread and pyinfra's gevent do not get along.
-    with Progress(
-        *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
-    ) as progress:
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
         task = progress.add_task("", total=None)
 
         def watch(hosts: int, done: int) -> None:
@@ -114,25 +118,36 @@ def _written(path: Path) -> Iterator[None]:
 
 def print_reports(reports: tuple[NodeReport, ...], show_all: bool) -> None:
     """Print a table of what is not as asked (or of all), then a line per node and one per deviation."""
+    shown = [
+        (report.name, [item for item in report.findings if show_all or item.finding_class is not FindingClass.OK])
+        for report in reports
+    ]
+    if any(items for _, items in shown):
+        _print_table(shown)
+    for report in reports:
+        bad = [item for item in report.findings if item.finding_class is not FindingClass.OK]
+        count = f"{len(report.findings) - len(bad)} of {len(report.findings)} as asked"
+        click.echo(f"{report.name}: {worst(report.findings)}, {count}")
+        for item in bad:
+            why = f"  {item.component}: {item.what}: {item.cause or item.finding_class}"
+            remedy = f". Remedy: {item.remedy}" if item.remedy else ""
+            click.echo(why + remedy + (f". Disturbs: {item.disturbs.name}" if item.disturbs is not None else ""))
+
+
+def _print_table(shown: list[tuple[str, list[Finding]]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     # What a node said is text, never markup; where nobody looks at a terminal, lines are not cut to one.
     console = Console(markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
         console.width = 200
     table = Table("Node", "Component", "What", "Found", "Wanted", "Verdict", title="Asked and found")
-    for report in reports:
-        for item in report.findings:
-            if show_all or item.finding_class is not FindingClass.OK:
-                cells = (report.name, item.component, item.what, item.found or "", item.wanted or "")
-                verdict_text = Text(item.finding_class, style=_STYLES.get(item.finding_class, "red"))
-                table.add_row(*(Text(cell) for cell in cells), verdict_text)
+    for name, items in shown:
+        for item in items:
+            cells = (name, item.component, item.what, item.found or "", item.wanted or "")
+            verdict_text = Text(item.finding_class, style=_STYLES.get(item.finding_class, "red"))
+            table.add_row(*(Text(cell) for cell in cells), verdict_text)
         table.add_section()
-    if table.row_count:
-        console.print(table)
-    for report in reports:
-        bad = [item for item in report.findings if item.finding_class is not FindingClass.OK]
-        count = f"{len(report.findings) - len(bad)} of {len(report.findings)} as asked"
-        console.print(f"{report.name}: {worst(report.findings)}, {count}")
-        for item in bad:
-            why = f"  {item.component}: {item.what}: {item.cause or item.finding_class}"
-            remedy = f". Remedy: {item.remedy}" if item.remedy else ""
-            console.print(why + remedy + (f". Disturbs: {item.disturbs.name}" if item.disturbs is not None else ""))
+    console.print(table)

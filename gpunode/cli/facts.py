@@ -11,6 +11,7 @@ import click
 
 from gpunode.cli.errors import told
 from gpunode.findings import ExitCode
+from gpunode.importing import uncollected
 
 
 @click.command()
@@ -20,11 +21,12 @@ def facts(inventory: Path) -> None:
 
     Exits 0 where every node answered, 1 where one did not (its reason stands in the file), 3 on wrong settings.
     """
-    # Imported here: pyinfra patches the process's sockets when it is imported.
-    from facts.candidates import NodeWithCandidates
-    from gpunode import fleet
-    from gpunode.node import Node
-    from gpunode.recorded import facts_json
+    # Imported here, fleet first: pyinfra patches the process's sockets when it is imported.
+    with uncollected():
+        from gpunode import fleet  # isort: skip
+        from facts.candidates import NodeWithCandidates
+        from gpunode.node import Node
+        from gpunode.recorded import facts_json
 
     with told():
         answers = fleet.read(inventory, NodeWithCandidates)

@@ -11,6 +11,7 @@ import click
 
 from gpunode.cli.errors import told
 from gpunode.findings import ExitCode
+from gpunode.importing import uncollected
 
 if TYPE_CHECKING:
     from gpunode.fleet import Answer
@@ -44,10 +45,11 @@ def plan(inventory: Path | None, facts_file: Path | None, settings_file: Path | 
 
 
 def _live(inventory: Path) -> Plans:
-    # Imported here: pyinfra patches the process's sockets when it is imported.
-    from facts.candidates import NodeWithCandidates
-    from gpunode import fleet
-    from gpunode.labelled import labelled
+    # Imported here, fleet first: pyinfra patches the process's sockets when it is imported.
+    with uncollected():
+        from gpunode import fleet  # isort: skip
+        from facts.candidates import NodeWithCandidates
+        from gpunode.labelled import labelled
 
     return {answer.name: _of(answer) for answer in labelled(inventory, fleet.read(inventory, NodeWithCandidates))}
 

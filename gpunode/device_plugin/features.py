@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from types import MappingProxyType
 from typing import Any
-
-import yaml
 
 from gpunode import tables, versions
 
@@ -30,8 +27,7 @@ class Needs:
 
 @cache
 def _table() -> Mapping[str, Any]:
-    text = resources.files("gpunode.data").joinpath("device_plugin.yaml").read_text(encoding="utf-8")
-    return MappingProxyType(yaml.safe_load(text))
+    return MappingProxyType(tables.content("device_plugin.yaml"))
 
 
 def _rows(component: str) -> dict[str, Needs]:
