@@ -6,6 +6,7 @@ of the one host.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
@@ -27,7 +28,7 @@ from gpunode.machine import Machine
 from gpunode.mig.label import asks, by_label
 from gpunode.preflight import Refusal, cautions, refusals
 from gpunode.reading import Unknown
-from gpunode.settings import Settings, settings_from
+from gpunode.settings import Settings, component_models, settings_from
 from gpunode.tables import Distribution
 from operations import applied
 from operations.announcement import announcing
@@ -36,6 +37,7 @@ from operations.refusal import refuse
 
 # Only what the run itself does not change is read from it: system, architecture, GPUs.
 _seen: WeakKeyDictionary[Host, Machine | None] = WeakKeyDictionary()
+_read: WeakKeyDictionary[Host, tuple[dict[str, Any], Settings]] = WeakKeyDictionary()
 _announced: WeakKeyDictionary[Host, set[Callable[..., Any]]] = WeakKeyDictionary()
 _clusters: WeakKeyDictionary[Inventory, tuple[Settings | None, Rollout | None]] = WeakKeyDictionary()
 _bodies: dict[Callable[..., Any], Callable[[], None]] = {}
@@ -90,9 +92,21 @@ def settings() -> Settings:
 
 
 def _asked() -> Settings | Refusal | Unknown:
-    found = settings_from(host.data.dict())
+    found = _own()
     # The cluster is asked once in a run, and only where somebody leaves something to it.
     return by_label(host.name, found, cluster_nodes(found.kubernetes, found.proxy)) if asks(found) else found
+
+
+def _own() -> Settings:
+    """Return the settings in this host's data, validated anew where these changed; a run asks a hundred times."""
+    current, data = ctx_host.get(), host.data.dict()
+    ours = {name: data[name] for name in component_models() if name in data}
+    known = _read.get(current)
+    if known is None or known[0] != ours:
+        # Copied first: whoever changes a value within them has changed them.
+        known = copy.deepcopy(ours), settings_from(ours)
+        _read[current] = known
+    return known[1]
 
 
 def everyone() -> Mapping[str, Settings]:

@@ -8,6 +8,7 @@
 - `parallel`: as many hosts at once as there are, within the limit of open files.
 - `snapshot`: one reading of a node serves many operations, see gpunode.snapshot.
 - `order`: an operation's place in the deploy without `inspect.stack()`, and its type hints read once.
+- `connectors`: which of them are installed is looked up once.
 
 GPUNODE_HOOKS=off leaves all out but the settings, to tell whether a fault is theirs.
 """
@@ -24,7 +25,7 @@ from functools import cache, partial, wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyinfra.api import arguments
+from pyinfra.api import arguments, connectors
 from pyinfra.api import state as pyinfra_state
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.exceptions import ConnectError, PyinfraError
@@ -78,6 +79,7 @@ def install() -> None:
     for owner, name in ((Host, "put_file"), (Host, "rsync"), (Host, "disconnect"), (FunctionCommand, "execute")):
         _wrap(owner, name, _changing)
     _wrap(arguments, "all_global_arguments", lambda function: cache(function))
+    _wrap(connectors, "entry_points", lambda function: cache(function))
     # The name pyinfra.api.operation is the decorator, not the module. A partial adds no frame to the stack.
     _wrap(sys.modules["pyinfra.api.operation"], "get_operation_order_from_stack", lambda _: partial(operation_order))
 

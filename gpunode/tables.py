@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from types import MappingProxyType
 from typing import Any
@@ -67,7 +67,7 @@ class Cuda:
     toolkit_driver: Mapping[str, str]
     dropped: Mapping[str, frozenset[str]]
 
-    @property
+    @cached_property
     def versions(self) -> tuple[str, ...]:
         """Return every major.minor that the table knows, newest first."""
         known = {versions.major_minor(release) for release in self.toolkit_driver}

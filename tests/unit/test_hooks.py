@@ -14,7 +14,7 @@ from typing import Any
 import paramiko
 import pyinfra
 import pytest
-from pyinfra.api import Config, Inventory, State, StringCommand, arguments
+from pyinfra.api import Config, Inventory, State, StringCommand, arguments, connectors
 from pyinfra.api import util as pyinfra_util
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.exceptions import ConnectError, PyinfraError
@@ -42,6 +42,7 @@ _HOOKED: tuple[tuple[Any, str], ...] = (
     (Host, "disconnect"),
     (FunctionCommand, "execute"),
     (arguments, "all_global_arguments"),
+    (connectors, "entry_points"),
     (_OPERATION_MODULE, "get_operation_order_from_stack"),
 )
 
@@ -232,6 +233,21 @@ def test_a_connection_that_is_never_answered_prints_no_traceback() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout.strip(), done.stderr) == ("1", "")
+
+
+def test_which_connectors_are_installed_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[dict[str, str]] = []
+    asked = _original(connectors, "entry_points")
+
+    def noting(**chosen: str) -> Any:
+        looked_up.append(chosen)
+        return asked(**chosen)
+
+    monkeypatch.setattr(connectors, "entry_points", noting)
+    hooks.install()
+    first, second = connectors.get_all_connectors(), connectors.get_all_connectors()
+    assert first == second and first["ssh"] is SSHConnector
+    assert looked_up == [{"group": "pyinfra.connectors"}]
 
 
 def test_as_many_hosts_at_once_as_there_are() -> None:
