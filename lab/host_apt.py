@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -42,8 +43,12 @@ class HostApt:
         )
 
 
+@functools.cache
 def host_apt() -> HostApt:
-    """Read this machine's apt configuration; without apt, or on another distribution, Debian's public mirror."""
+    """Read this machine's apt configuration; without apt, or on another distribution, Debian's public mirror.
+
+    Once a process: apt takes a second to answer.
+    """
     mirrors = _output("apt-get", "indextargets", "--format", "$(REPO_URI)", "Identifier: Packages").split()
     return HostApt(
         mirror=_first(mirrors, r"/debian/?", _DEFAULT_MIRROR),

@@ -223,7 +223,7 @@ def _containerd(cache: Path, report: Report, name: str, release: str) -> Rpm | N
     return Rpm(
         name, shown.stdout.strip().rpartition("-")[0], "containerd and runc, REPACKAGED for gpunode's lab",
         release=release, files=files, scripts=(("post", script), ("postun", script)),
-        provides=tuple({"containerd", "runc"} - {name}), config=("etc/containerd/config.toml",),
+        provides=tuple(sorted({"containerd", "runc"} - {name})), config=("etc/containerd/config.toml",),
     )  # fmt: skip
 
 
@@ -238,7 +238,11 @@ def _digest(groups: Mapping[str, Sequence[Rpm]], fingerprint: str) -> str:
     for name, packages in groups.items():
         digest.update(name.encode())
         for package in packages:
-            digest.update(hashlib.sha256(repr(package).encode()).digest())
+            # Contents by themselves: those of containerd are many megabytes, four times as many when written as text.
+            bare = tuple(replace(file, content=b"") for file in package.files)
+            digest.update(hashlib.sha256(repr(replace(package, files=bare)).encode()).digest())
+            for file in package.files:
+                digest.update(hashlib.sha256(file.content).digest())
     return digest.hexdigest()
 
 

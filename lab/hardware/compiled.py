@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import marshal
 
 
+@functools.cache
 def compiled(name: str, source: bytes) -> bytes:
     """Return a module as the file that Python reads in place of its source, which it does not look at for it.
 

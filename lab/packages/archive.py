@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lab.packages.deb import Deb, Payload
 from lab.packages.driver import daemon
-from lab.packages.smi_archive import smi_archive
+from lab.packages.smi_archive import program
 
 DEBIAN_VERSIONS = ("535.247.01", "535.261.03", "550.163.01")
 # As in Debian 12 at times, whose open module comes from another source package than the rest.
@@ -197,9 +197,9 @@ def _library(name: str, full: str, file: str, depends: str = "", provides: str =
 
 
 def _smi(name: str, full: str, depends: str, provides: str = "") -> Deb:
-    program = Payload("usr/bin/nvidia-smi", smi_archive(full.split("-")[0]), 0o755)
+    contents = Payload("usr/bin/nvidia-smi", program(full.split("-")[0]), 0o755)
     return Deb(name, full, "NVIDIA driver: nvidia-smi", depends=depends, provides=provides, conflicts=provides,
-               replaces=provides, files=(program,))  # fmt: skip
+               replaces=provides, files=(contents,))  # fmt: skip
 
 
 def _module(name: str, full: str, module: str, flavour: str, version: str = "", kernel: str = "") -> Deb:

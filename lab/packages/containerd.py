@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import shutil
@@ -36,7 +37,7 @@ def build_containerd_io(cache: Path) -> Path:
 
     Raises DebError if apt cannot download the two.
     """
-    versions = {name: _candidate(name) for name in ("containerd", "runc")}
+    versions = dict(_candidates("containerd", "runc"))
     key = hashlib.sha256(f"{versions}{_CONFIG}{_SCRIPTS}{_RECIPE}".encode()).hexdigest()
     target = cache / f"{key}.deb"
     if target.exists():
@@ -77,12 +78,15 @@ def _write_control(tree: Path, version: str) -> None:
         (debian / name).chmod(0o755)
 
 
-def _candidate(package: str) -> str:
-    shown = _run(["apt-cache", "policy", package], Path("/"))
-    match = re.search(r"Candidate: (\S+)", shown)
-    if match is None or match[1] == "(none)":
-        raise DebError(f"apt knows no package {package} on this machine: run apt-get update, then try again")
-    return match[1]
+@functools.cache
+def _candidates(*packages: str) -> tuple[tuple[str, str], ...]:
+    """Return each package and the version that apt offers; asked once a process, for apt takes a second to answer."""
+    shown = _run(["apt-cache", "policy", *packages], Path("/"))
+    found = dict(re.findall(r"^(\S+):\n(?:  .*\n)*?  Candidate: (\S+)", shown, re.MULTILINE))
+    for package in packages:
+        if found.get(package, "(none)") == "(none)":
+            raise DebError(f"apt knows no package {package} on this machine: run apt-get update, then try again")
+    return tuple((package, found[package]) for package in packages)
 
 
 def _run(command: list[str], folder: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.packages.deb import Deb, Payload
-from lab.packages.smi_archive import smi_archive
+from lab.packages.smi_archive import program
 
 DRIVER_VERSIONS = (
     "570.124.06", "570.172.08", "575.57.08", "580.82.07", "580.95.05", "590.48.01", "595.45.04", "595.58.03",
@@ -123,7 +123,7 @@ def packages_of(version: str) -> list[Deb]:
             full,
             "NVIDIA driver, compute part: nvidia-smi",
             depends=f"libnvidia-ml1 (= {full}), python3",
-            files=(Payload("usr/bin/nvidia-smi", smi_archive(version), 0o755),),
+            files=(Payload("usr/bin/nvidia-smi", program(version), 0o755),),
         ),
         daemon("nvidia-persistenced", version, "nvidia-persistenced", "nvidia-persistenced", "persistence daemon"),
         _fabric_manager(version),

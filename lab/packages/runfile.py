@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lab.packages.cuda import RELEASES, nvcc_program, version_file
 from lab.packages.driver import BROKEN_VERSION
-from lab.packages.smi_archive import smi_archive
+from lab.packages.smi_archive import program
 
 # 550 and 535 for what older installers do not know.
 RUNFILE_VERSIONS = (
@@ -92,7 +92,7 @@ def _driver(version: str) -> RunfileFixture:
     members = {
         "nvidia-installer": ((_HERE / "nvidia_installer.py").read_bytes(), 0o755),
         "package.json": (json.dumps({"version": version, "loads": version != BROKEN_VERSION}).encode(), 0o644),
-        "nvidia-smi": (smi_archive(version), 0o755),
+        "nvidia-smi": (program(version), 0o755),
         f"libnvidia-ml.so.{version}": (f"SIMULATED libnvidia-ml {version}\n".encode(), 0o644),
         f"libcuda.so.{version}": (f"SIMULATED libcuda {version}\n".encode() + _bulk(version), 0o644),
     }

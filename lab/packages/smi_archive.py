@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import zipfile
 from pathlib import Path
@@ -28,3 +29,7 @@ def smi_archive(version: str) -> bytes:
             if name.endswith(".py"):
                 archive.writestr(zipfile.ZipInfo(f"{name}c", _DATE), compiled(name, content))
     return _FIRST_LINES + buffer.getvalue()
+
+
+# One for all packages that a process makes or compares: forty of them have it, of a handful of versions.
+program = functools.cache(smi_archive)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from lab.cache import cache_dir
 from lab.errors import LabError
 from lab.families import DNF, ZYPPER, family_named
 from lab.image import tools
-from lab.packages.deb import Deb
+from lab.packages.deb import Deb, Payload
 from lab.packages.driver import DRIVER_VERSIONS, driver_packages
+from lab.packages.rpm import Rpm
 from lab.packages.rpm_names import LEAP15, RHEL9, rpm_of
 from lab.rpm_repository import LEAP, RHEL, TOOLKIT
 from lab.signing import key_file, public_key
@@ -61,6 +63,46 @@ def test_a_script_hears_dpkg_s_words_from_rpm_s_numbers() -> None:
     said = [subprocess.run(["sh", "-c", sections["preun"], "-", count], capture_output=True, text=True).stdout
             for count in ("0", "1")]  # fmt: skip
     assert said == ["remove\n", "upgrade\n"]
+
+
+# A .deb that stands for containerd's, so that apt need not be asked.
+OF_ANOTHER_PROCESS = """
+import subprocess, sys
+from pathlib import Path
+from lab import rpm_repository
+folder = Path(sys.argv[1])
+rpm_repository.build_containerd_io = lambda cache: folder / "containerd.deb"
+print(rpm_repository._containerd(folder, print, "containerd.io", "1"))
+"""
+
+
+def test_a_package_is_the_same_in_every_process_lest_the_mirror_be_built_anew(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "DEBIAN/control").write_text(
+        "Package: containerd.io\nVersion: 1.6-1\nArchitecture: amd64\nMaintainer: x <x@example.org>\nDescription: x\n"
+    )
+    subprocess.run(
+        ["dpkg-deb", "--build", str(tree), str(tmp_path / "containerd.deb")], check=True, capture_output=True
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", OF_ANOTHER_PROCESS, str(tmp_path)],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)}, capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in range(5)
+    }  # fmt: skip
+    assert len(said) == 1, said
+    assert "provides=('containerd', 'runc')" in said.pop()
+
+
+def test_another_byte_in_a_file_is_another_digest() -> None:
+    def digest(content: bytes, path: str = "etc/x") -> str:
+        packages = {"base": [Rpm("x", "1", "x", files=(Payload(path, content),))]}
+        return rpm_repository._digest(packages, "A" * 40)
+
+    assert digest(b"1") == digest(b"1")
+    assert len({digest(b"1"), digest(b"2"), digest(b"1", "etc/y")}) == 3
 
 
 def test_every_stream_holds_its_branch_and_flavour_and_no_other() -> None:
