@@ -17,7 +17,13 @@ import pytest
 import testinfra
 
 from lab import nodes as lab_nodes
+from lab.renewal import renewed
 from tests.molecule.warm import PROGRAMS, Warm
+
+# What scenarios share says what it saw where it fails, as a test does.
+pytest.register_assert_rewrite(
+    *(f"tests.molecule.{name}" for name in ("driver_life", "driver_interruption", "driver_removal", "verified_node"))
+)
 
 CHECKOUT = Path(__file__).parent.parent.parent
 LAB = os.environ.get("GPUNODE_LAB", "default")
@@ -135,6 +141,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def node_host(request: pytest.FixtureRequest) -> Any:
     """Return a node by testinfra."""
     return connect(request.param)
+
+
+@pytest.fixture(scope="module")
+def plain() -> lab_nodes.Node:
+    """Return the lab's first node made anew, without NVSwitches."""
+    return renewed(lab_nodes.node(LAB, "gpu-1"), gpu="h100-80gb")
+
+
+@pytest.fixture(scope="module")
+def board() -> lab_nodes.Node:
+    """Return the lab's first node made anew, with NVSwitches: for the tests after those of `plain`."""
+    return renewed(lab_nodes.node(LAB, "gpu-1"), gpu="hgx-h100")
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Any:
+    """Return what asks for a driver on a node, and for nothing else (driver_alone.Driver)."""
+    # That module is made of this one.
+    from tests.molecule.driver_alone import Driver
+
+    return Driver(tmp_path)
 
 
 START_TIMES = "systemctl show -p Id,ExecMainStartTimestampMonotonic,MainPID '*.service' --state=running"

@@ -7,12 +7,10 @@ the package managers' own state, and what the files of /etc hold.
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 
 from lab import nodes as lab_nodes
 from lab.nodes import Node
-from tests.molecule.conftest import Run, command, inventory_with
-from tests.molecule.driver_alone import ALONE, LOADED, out
+from tests.molecule.driver_alone import LOADED, Driver, out
 
 _PACKAGES = {
     "apt": "dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\\n'; apt-mark showhold",
@@ -41,50 +39,36 @@ def has(node: Node) -> set[str]:
     return set(out(node, f"{{ {_PACKAGES[node.family]}; }} 2>/dev/null; {_FILES}").splitlines())
 
 
-def run(folder: Path, node: Node, asked: dict[str, object], allow: str = "restart", drift: bool = False) -> Run:
-    """Ask for a driver alone, at a level of disruption; or for the drift from that."""
-    data = {node.name: {**ALONE, "driver": asked, "disruption": {"allow": allow}}}
-    path = Path(inventory_with(folder, data))
-    path.write_text(path.read_text() + f"nodes = [entry for entry in nodes if entry[0] == {node.name!r}]\n")
-    if drift:
-        return command("gpunode", "drift", str(path))
-    return command("pyinfra", "-y", "--json", str(path), "deploys/gpu_node.py")
-
-
-def comes_and_goes(folder: Path, node: Node, asked: dict[str, object], stays: Collection[str] = ()) -> None:
+def comes_and_goes(node: Node, driver: Driver, asked: dict[str, object], stays: Collection[str] = ()) -> None:
     """Install a driver on a fresh node, take it away, and install it again; of it `stays` alone is left in between."""
     bare = has(node)
-    first = run(folder, node, asked)
+    first = driver.run(node, **asked)
     assert first.code == 0, first.printed
     installed, loaded = has(node), out(node, LOADED)
     assert installed - bare
 
-    absent: dict[str, object] = {"source": "absent"}
-    waits = run(folder, node, absent)
+    waits = driver.run(node, source="absent")
     assert waits.code == 0, waits.printed
     assert "reboot pending: installed by is" in waits.stderr
     assert (has(node), out(node, LOADED)) == (installed, loaded)
 
     out(node, _USES)
-    gone = run(folder, node, absent, "reboot")
+    gone = driver.run(node, source="absent", allow="reboot")
     assert gone.code == 0, gone.printed
     assert "answers from a new boot" in gone.stderr
     assert lab_nodes.run(node, LOADED).returncode != 0
     left = {line for line in has(node) ^ bare if not any(word in line for word in stays)}
     assert left == set(), sorted(left)
-    again = run(folder, node, absent, "reboot")
+    again = driver.run(node, source="absent", allow="reboot")
     assert (again.code, again.operations("success")) == (0, {}), again.printed
-    assert run(folder, node, absent, drift=True).code == 0
+    assert driver.drift(node, source="absent").code == 0
 
-    back = run(folder, node, asked)
+    back = driver.run(node, **asked)
     assert back.code == 0, back.printed
     assert out(node, LOADED) == loaded
-    assert run(folder, node, asked, drift=True).code == 0
+    assert driver.drift(node, **asked).code == 0
     # Nothing is in use now: there is nothing to boot for.
-    gone = run(folder, node, absent, "reboot")
+    gone = driver.run(node, source="absent", allow="reboot")
     assert gone.code == 0, gone.printed
     assert "answers from a new boot" not in gone.stderr
     assert lab_nodes.run(node, LOADED).returncode != 0
-
-
-__all__ = ["comes_and_goes", "has", "run"]

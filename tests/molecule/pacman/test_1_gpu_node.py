@@ -10,37 +10,30 @@ import pytest
 
 from lab import nodes as lab_nodes
 from lab.nodes import Node
+from tests.molecule import verified_node as verified
 from tests.molecule.conftest import command, converge, inventory_with
-from tests.molecule.deviations.straying import Deviation
+from tests.molecule.deviations.straying import Deviation, assert_healed, rounds
+from tests.molecule.driver_alone import out
+from tests.molecule.driver_packages import IGNORED, PACMAN
+from tests.molecule.verified_node import drift
 
 CONFIGURATION = "/etc/pacman.conf"
-IGNORED = "/etc/pacman.d/gpunode.conf"
 LOCK = "/var/lib/pacman/db.lck"
 SEPTEMBER = "http://127.0.0.1:8900/pacman/2025-09/extra/os/x86_64"
 
 
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
-
-
-def drift() -> int:
-    return command("gpunode", "drift", "--json", "inventories/lab.py").code
-
-
 def test_the_node_has_pacman_and_no_apt_and_its_own_lists_stay_as_they_were(nodes: tuple[Node, ...]) -> None:
     (node,) = nodes
-    assert lab_nodes.run(node, "command -v apt-get dpkg rpm").stdout == ""
-    assert out(node, "pacman -Q nvidia-open nvidia-utils") == "nvidia-open 580.95.05-1\nnvidia-utils 580.95.05-1"
+    driver = "nvidia-open 580.95.05-1\nnvidia-utils 580.95.05-1"
+    verified.the_node_has(node, "apt-get dpkg rpm", "pacman -Q nvidia-open nvidia-utils", driver)
     assert lab_nodes.run(node, "ls /var/lib/pacman/sync").stdout == ""
 
 
 def test_the_verdict_is_good_and_says_that_driver_and_kernel_are_held(nodes: tuple[Node, ...]) -> None:
-    assert drift() == 0
     (node,) = nodes
-    held = set(out(node, "pacman-conf IgnorePkg").split())
-    assert held == {"nvidia-open", "nvidia-utils", "linux", "linux-lts"}
+    held = ["linux", "linux-lts", "nvidia-open", "nvidia-utils"]
+    verified.the_verdict_is_good_and_names_are_held(node, PACMAN.held, held)
+    assert PACMAN.names_held(node) == held
     assert out(node, f"grep -c gpunode {CONFIGURATION}") == "1"
 
 
@@ -76,24 +69,14 @@ DEVIATIONS = {
 }
 
 
-@pytest.mark.parametrize("deviation", DEVIATIONS)
-def test_the_next_run_repairs_exactly_that(deviation: str, nodes: tuple[Node, ...]) -> None:
-    (node,) = nodes
-    strays = DEVIATIONS[deviation]
-    out(node, strays.harm)
-    assert drift() == 2
-    run = converge()
-    assert run.code == 0, run.printed
-    assert set(run.operations("success")) == {strays.repair}
+ROUNDS = rounds(DEVIATIONS)
 
 
-def test_after_all_repairs_a_run_changes_nothing(nodes: tuple[Node, ...], start_times: Callable[[Node], str]) -> None:
-    (node,) = nodes
-    settled = start_times(node)
-    again = converge()
-    assert (again.code, again.operations("success")) == (0, {}), again.printed
-    assert start_times(node) == settled
-    assert drift() == 0
+@pytest.mark.parametrize("deviations", ROUNDS)
+def test_the_next_run_repairs_exactly_that(
+    deviations: str, nodes: tuple[Node, ...], start_times: Callable[[Node], str]
+) -> None:
+    assert_healed(ROUNDS[deviations], nodes[0], converge, drift, start_times)
 
 
 @pytest.mark.parametrize("level", ["Never", "Optional TrustAll"])

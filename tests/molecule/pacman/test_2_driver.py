@@ -1,4 +1,4 @@
-"""The life of a driver on a rolling release, and the ways in which it must not end.
+"""The life of a driver on a rolling release, and the ways in which it must not end (driver_life has what others share).
 
 The tests follow each other. SIMULATED: the distribution, GPUs, the driver's modules and daemons; pacman, its
 signatures, IgnorePkg and systemd are real. The repositories move on by another day in the node's mirrorlist.
@@ -13,31 +13,27 @@ import pytest
 from lab import nodes as lab_nodes
 from lab.nodes import Node
 from lab.packages.driver import BROKEN_VERSION
-from tests.molecule.conftest import LAB, command, inventory_with, only_slow
-from tests.molecule.driver_alone import LOADED, ON_DISK, Driver, out
+from tests.molecule import driver_life as life
+from tests.molecule.conftest import command, inventory_with, only_slow
+from tests.molecule.driver_alone import LOADED, Driver, out
+from tests.molecule.driver_packages import IGNORED, PACMAN
 
 pytestmark = only_slow
 
 CONFIGURATION = "/etc/pacman.conf"
-IGNORED = "/etc/pacman.d/gpunode.conf"
 LOCK = "/var/lib/pacman/db.lck"
-DRIVER = "pacman -Q | grep nvidia"
+DRIVER = PACMAN.installed
+SOMEBODY_S = ["bash", "linux", "linux-lts"]
 
 
 @pytest.fixture(scope="module")
-def node() -> Node:
-    """Return the node made anew, of a day when the driver was older; its pacman.conf has a word of somebody's."""
-    made = lab_nodes.recreate(lab_nodes.node(LAB, "gpu-1"), gpu="h100-80gb")
-    move_to(made, "2025-09")
-    out(made, f"printf '# somebody says so\\n' >> {CONFIGURATION}")
-    out(made, f"sed -i 's/^CheckSpace/IgnorePkg = bash\\n&/' {CONFIGURATION}")
-    out(made, f"cp {CONFIGURATION} /root/before.conf")
-    return made
-
-
-@pytest.fixture
-def driver(tmp_path: Path) -> Driver:
-    return Driver(tmp_path)
+def node(plain: Node) -> Node:
+    """Return a fresh node, of a day when the driver was older; its pacman.conf has a word of somebody's."""
+    move_to(plain, "2025-09")
+    out(plain, f"printf '# somebody says so\\n' >> {CONFIGURATION}")
+    out(plain, f"sed -i 's/^CheckSpace/IgnorePkg = bash\\n&/' {CONFIGURATION}")
+    out(plain, f"cp {CONFIGURATION} /root/before.conf")
+    return plain
 
 
 def move_to(node: Node, day: str) -> None:
@@ -50,12 +46,7 @@ def move_to(node: Node, day: str) -> None:
 def test_a_version_that_the_repository_has_not_is_refused_with_the_one_there_is_and_the_ways_out(
     node: Node, driver: Driver
 ) -> None:
-    run = driver.run(node, version="580.95.05")
-    assert run.code == 1
-    assert "is not to be had at 580.95.05; the repositories have 580.82.07-1" in run.printed
-    assert "https://archive.archlinux.org/repos/YYYY/MM/DD" in run.printed
-    assert "driver.source = 'runfile'" in run.printed
-    assert lab_nodes.run(node, DRIVER).stdout == ""
+    life.a_version_that_is_not_there_is_refused(PACMAN, node, driver, "580.95.05")
 
 
 def test_what_nvidia_has_no_repository_for_is_refused_before_anything(node: Node, driver: Driver) -> None:
@@ -66,8 +57,9 @@ def test_what_nvidia_has_no_repository_for_is_refused_before_anything(node: Node
 
 
 def test_a_pacman_that_is_at_work_is_waited_for(node: Node, driver: Driver) -> None:
-    # Whoever has the lock open is at work: it is not taken away.
-    hold = f"exec 9> {LOCK}; sleep 40; touch /root/released; rm -f {LOCK}"
+    # Whoever has the lock open is at work, and it is not taken away: until the driver's change has come to wait for it.
+    comes = 'timeout 90 sh -c "until systemctl is-active --quiet gpunode-driver; do sleep 0.2; done"'
+    hold = f"exec 9> {LOCK}; {comes}; sleep 4; touch /root/released; rm -f {LOCK}"
     out(node, f"systemd-run --quiet sh -c '{hold}'; until test -e {LOCK}; do sleep 0.2; done")
     run = driver.run(node, branch="580")
     assert run.code == 0, run.printed
@@ -78,11 +70,8 @@ def test_a_pacman_that_is_at_work_is_waited_for(node: Node, driver: Driver) -> N
 def test_module_and_userland_come_at_one_version_and_are_held_with_the_kernel(node: Node, driver: Driver) -> None:
     assert out(node, DRIVER) == "nvidia-open 580.82.07-1\nnvidia-utils 580.82.07-1"
     assert out(node, LOADED) == "580.82.07"
-    assert set(out(node, "pacman-conf IgnorePkg").split()) == {
-        "bash", "linux", "linux-lts", "nvidia-open", "nvidia-utils",
-    }  # fmt: skip
-    second = driver.run(node, branch="580")
-    assert (second.code, second.operations("success")) == (0, {}), second.printed
+    assert PACMAN.names_held(node) == sorted([*PACMAN.names(node), *SOMEBODY_S])
+    life.a_run_changes_nothing(driver, node, branch="580")
 
 
 SLOW_HOOK = """[Trigger]
@@ -115,25 +104,15 @@ def test_an_upgrade_within_the_branch_moves_module_and_userland_and_waits_for_th
     node: Node, driver: Driver
 ) -> None:
     # A repository that has moved on is no reason to move.
-    assert set(driver.run(node, branch="580").operations("success")) <= {"Record what was applied"}
-    run = driver.run(node, version="580.95.05")
-    assert run.code == 0, run.printed
-    assert "reboot pending" in run.stderr
+    assert set(driver.run(node, branch="580").operations("success")) <= {life.RECORD}
+    life.an_upgrade_within_the_branch_waits_for_the_boot(PACMAN, node, driver, "580.82.07", version="580.95.05")
     assert out(node, DRIVER) == "nvidia-open 580.95.05-1\nnvidia-utils 580.95.05-1"
-    assert (out(node, LOADED), out(node, ON_DISK)) == ("580.82.07", "580.95.05")
-    saved = out(node, "cd /var/lib/gpunode/transactions/driver/packages.d && ls").split()
-    assert len(saved) == 2
-    assert all("580.82.07-1" in name for name in saved)
-    lab_nodes.reboot(node)
-    assert driver.run(node, version="580.95.05").code == 0
-    assert driver.drift(node, version="580.95.05").code == 0
+    life.the_boot_brings_it(node, driver, "580.95.05", version="580.95.05")
 
 
 def test_the_other_flavour_takes_the_place_of_the_one_that_is_there(node: Node, driver: Driver) -> None:
-    run = driver.run(node, version="580.95.05", flavour="proprietary")
-    assert run.code == 0, run.printed
+    life.the_other_flavour_takes_the_place(PACMAN, node, driver, "580.95.05", others=SOMEBODY_S)
     assert out(node, DRIVER) == "nvidia 580.95.05-1\nnvidia-utils 580.95.05-1"
-    assert "nvidia-open" not in out(node, "pacman-conf IgnorePkg").split()
 
 
 def test_another_kernel_than_arch_s_two_has_its_module_by_dkms(node: Node, driver: Driver) -> None:
@@ -191,42 +170,19 @@ def test_an_upgrade_of_the_system_does_not_move_what_is_held(node: Node) -> None
 def test_another_branch_is_refused_until_the_settings_allow_it(node: Node, driver: Driver) -> None:
     # Named, so that it comes though it is held; pacman leaves the driver as it is.
     out(node, "pacman -S --noconfirm linux")
-    refused = driver.run(node, branch="590")
-    assert refused.code == 1
-    assert "driver.allow_branch_change = True" in refused.printed
-    assert out(node, DRIVER) == "nvidia-open 580.95.05-1\nnvidia-utils 580.95.05-1"
-    run = driver.run(node, branch="590", allow_branch_change=True)
-    assert run.code == 0, run.printed
+    life.another_branch_is_refused_until_the_settings_allow_it(PACMAN, node, driver, branch="590")
     assert out(node, DRIVER) == "nvidia-open 590.48.01-1\nnvidia-utils 590.48.01-1"
-    lab_nodes.reboot(node)
-    assert out(node, LOADED) == "590.48.01"
-    assert driver.run(node, branch="590").code == 0
-    assert driver.drift(node, branch="590").code == 0
+    life.the_boot_brings_it(node, driver, "590.48.01", branch="590")
 
 
 def test_a_module_that_does_not_load_is_rolled_back_from_saved_files(node: Node, driver: Driver) -> None:
     move_to(node, "2026-01")
-    before = out(node, f"{DRIVER}; cat {IGNORED}; pacman -Qeq")
-    out(node, "systemctl stop nvidia-persistenced; rmmod nvidia_uvm; rmmod nvidia")
-    failed = driver.run(node, version=BROKEN_VERSION, allow_branch_change=True)
-    assert failed.code == 1
-    assert f"the module {BROKEN_VERSION} is installed and does not load" in failed.printed
-    assert out(node, f"{DRIVER}; cat {IGNORED}; pacman -Qeq") == before
-    assert out(node, LOADED) == "590.48.01"
-    assert out(node, "pacman -Dk && pacman -Qkq nvidia-open nvidia-utils").startswith("No database errors")
-    again = driver.run(node, version=BROKEN_VERSION, allow_branch_change=True)
-    assert "this was tried before and put back" in again.printed
+    life.a_module_that_does_not_load_is_rolled_back(PACMAN, node, driver, "590.48.01")
 
 
 def test_a_driver_that_could_not_come_back_is_not_changed(node: Node, driver: Driver) -> None:
-    out(
-        node,
-        "rm -rf /var/cache/pacman/pkg /var/lib/gpunode/transactions/driver.json /var/lib/gpunode/transactions/driver",
-    )
-    refused = driver.run(node, version=BROKEN_VERSION, allow_branch_change=True)
-    assert refused.code == 1
-    assert "rollback would not be possible" in refused.printed
-    assert "nvidia-utils=590.48.01-1" in refused.printed
+    asked = {"version": BROKEN_VERSION, "allow_branch_change": True}
+    life.a_driver_that_could_not_come_back_is_not_changed(PACMAN, node, driver, **asked)
     assert out(node, DRIVER) == "nvidia-open 590.48.01-1\nnvidia-utils 590.48.01-1"
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.molecule import driver_alone
 from tests.molecule.driver_removal import comes_and_goes
 from tests.molecule.runfile.test_runfile import Driver, with_tools
 
 
 def test_a_runfile_s_driver_that_is_to_be_absent_leaves_nothing_behind(tmp_path: Path) -> None:
     node = with_tools("gpu-1")
-    comes_and_goes(tmp_path, node, Driver(tmp_path).runfile(node, "580.95.05"))
+    comes_and_goes(node, driver_alone.Driver(tmp_path), Driver(tmp_path).runfile(node, "580.95.05"))
