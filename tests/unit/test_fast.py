@@ -82,7 +82,7 @@ def test_the_last_line_counts_all_parts_and_what_failed_is_said_in_full(
     assert ("words of 1" in said) == bool(failed) and "words of 2" not in said and "no podman" in said
 
 
-@pytest.mark.starts_programs
+@pytest.mark.builds
 def test_a_part_runs_its_files_alone_and_tells_what_failed(tmp_path: Path) -> None:
     part = fast.run_part(1, ["test_rooms.py"], ["-m", "pure"], tmp_path, measured=False)
     assert (part.passed, part.failed, part.is_good) == (1, 0, True), part.said

@@ -89,7 +89,7 @@ def _gpu(root: Path, product: str) -> Machine:
     return machine
 
 
-@pytest.mark.parametrize("product", MODELS)
+@pytest.mark.parametrize("product", [pytest.param(SEVEN, marks=pytest.mark.builds), FOUR])
 def test_every_layout_is_reached_from_empty(tmp_path: Path, product: str) -> None:
     machine = _gpu(tmp_path, product)
     for layout in plain_layouts(product):

@@ -298,6 +298,7 @@ def in_wave_two(lab: Lab, started: Callable[..., subprocess.Popen[str]]) -> tupl
     return controller, pyinfra_of(lab)
 
 
+@pytest.mark.builds
 def test_killed_in_wave_two_it_waits_for_the_run_that_is_left_and_repeats_that_wave_alone(
     lab: Lab, started: Callable[..., subprocess.Popen[str]]
 ) -> None:
@@ -319,6 +320,7 @@ def test_killed_in_wave_two_it_waits_for_the_run_that_is_left_and_repeats_that_w
     assert lab.runs == [["gpu-1"], ["gpu-2"], ["gpu-2"], ["gpu-3"], ["gpu-4"]]
 
 
+@pytest.mark.builds
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_ctrl_c_ends_pyinfra_and_leaves_what_can_be_gone_on_with(
     lab: Lab, started: Callable[..., subprocess.Popen[str]], number: signal.Signals

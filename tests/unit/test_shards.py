@@ -54,6 +54,7 @@ def test_several_processes_find_what_one_finds(tmp_path: Path) -> None:
     assert drift(tmp_path, 3) == one
 
 
+@pytest.mark.builds
 def test_a_process_that_ends_early_leaves_its_own_hosts_alone_unread(tmp_path: Path) -> None:
     first = f"""
     try:
