@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from tests.unit import warm
+from tests import warm
 
 _SAY_SO = ("starts_programs", "builds", "node", "slow")
 _STARTS = {"subprocess.Popen", "os.system", "os.fork", "os.forkpty"}
@@ -46,7 +46,7 @@ class Measured:
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
         if self.started > self.before and not any(item.get_closest_marker(name) for name in _SAY_SO):
             number = self.started - self.before
-            pytest.fail(f"started {number} programs: run them in this process or by tests/unit/warm.py, share one for "
+            pytest.fail(f"started {number} programs: run them in this process or by tests/warm.py, share one for "
                         "many cases, or mark the test `starts_programs`", pytrace=False)  # fmt: skip
 
 

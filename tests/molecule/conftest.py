@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ import testinfra
 
 from lab import nodes as lab_nodes
 from lab.renewal import renewed
-from tests.molecule.warm import PROGRAMS, Warm
+from tests import warm
 
 # What scenarios share says what it saw where it fails, as a test does.
 pytest.register_assert_rewrite(
@@ -69,23 +67,15 @@ class Run:
         return found
 
 
-@cache
-def _warm() -> Warm:
-    found = Warm()
-    atexit.register(found.end)
-    return found
-
-
 def command(*arguments: str, **environment: str) -> Run:
     """Run a program of the environment in the checkout; pyinfra and gpunode from a process that has imported them."""
-    if arguments[0] in PROGRAMS and os.environ.get("GPUNODE_TEST_COLD") != "1":
-        program = str(Path(sys.executable).parent / arguments[0])
-        told = {**os.environ, "NO_COLOR": "1", **environment}
-        lived = _warm().run([program, *arguments[1:]], told, CHECKOUT, SECONDS)
+    told = {**os.environ, "NO_COLOR": "1", **environment}
+    if arguments[0] in warm.PROGRAMS:
+        lived = warm.run(*arguments, env=told, timeout=SECONDS)
         return Run(lived.returncode, lived.stdout, lived.stderr)
     done = subprocess.run(
         [Path(sys.executable).parent / arguments[0], *arguments[1:]],
-        cwd=CHECKOUT, env={**os.environ, "NO_COLOR": "1", **environment}, stdin=subprocess.DEVNULL,
+        cwd=CHECKOUT, env=told, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip
     return Run(done.returncode, done.stdout, done.stderr)

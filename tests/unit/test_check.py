@@ -10,7 +10,7 @@ import pytest
 
 from gpunode.inventory import foreign_names
 from gpunode.settings import settings_from
-from tests.unit import warm
+from tests import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit import warm
+from tests import warm
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin import CONTRADICTIONS
 

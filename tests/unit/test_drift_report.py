@@ -15,7 +15,7 @@ from gpunode.fleet import Answer
 from gpunode.node import Node
 from gpunode.settings import Settings, settings_from
 from gpunode.verify import judge
-from tests.unit import warm
+from tests import warm
 from tests.unit.test_verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit import warm
+from tests import warm
 
 CHECKOUT = Path(__file__).parents[2]
 

@@ -27,7 +27,7 @@ from facts.kernel import KernelFeatures
 from gpunode import call_order, hooks
 from operations import files
 from operations.announcement import announcing, is_announcing
-from tests.unit import warm
+from tests import warm
 
 pytestmark = pytest.mark.pure
 

@@ -27,7 +27,7 @@ from gpunode.recorded import _BARE, FactsError, facts_json, read_facts, read_set
 from gpunode.reference import plan as reference
 from gpunode.settings import settings_from
 from gpunode.verify import judge
-from tests.unit import warm
+from tests import warm
 from tests.unit.test_verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode import shards
-from tests.unit import warm
+from tests import warm
 
 pytestmark = pytest.mark.pure
 

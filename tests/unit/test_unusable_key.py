@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gpunode.findings import FindingClass
-from tests.unit import warm
+from tests import warm
 
 pytestmark = pytest.mark.pure
 

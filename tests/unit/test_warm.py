@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.molecule.warm import CHECKOUT, Warm
+from tests import warm
+from tests.warm import CHECKOUT
 
 pytestmark = [pytest.mark.real, pytest.mark.builds]
 PROGRAMS = Path(sys.executable).parent
@@ -21,17 +21,8 @@ PROGRAMS = Path(sys.executable).parent
 ENDLESS = "import time\ntime.sleep(60)\nhosts = []\n"
 
 
-@pytest.fixture(scope="module")
-def warm() -> Iterator[Warm]:
-    """Return the process; to warm up takes seconds."""
-    found = Warm()
-    yield found
-    found.end()
-
-
-def run(warm: Warm, *words: str, seconds: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
-    told = {**os.environ, "NO_COLOR": "1", **environment}
-    return warm.run([str(PROGRAMS / words[0]), *words[1:]], told, CHECKOUT, seconds)
+def run(*words: str, seconds: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+    return warm.run(*words, env={**os.environ, "NO_COLOR": "1", **environment}, timeout=seconds)
 
 
 @pytest.mark.parametrize(
@@ -46,43 +37,43 @@ def run(warm: Warm, *words: str, seconds: float = 60, **environment: str) -> sub
     ],
     ids=" ".join,
 )
-def test_it_prints_and_ends_as_a_new_interpreter_does(words: tuple[str, ...], warm: Warm) -> None:
+def test_it_prints_and_ends_as_a_new_interpreter_does(words: tuple[str, ...]) -> None:
     cold = subprocess.run(
         [PROGRAMS / words[0], *words[1:]],
         cwd=CHECKOUT, env={**os.environ, "NO_COLOR": "1"}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    found = run(warm, *words)
+    found = run(*words)
     assert (found.returncode, found.stdout, found.stderr) == (cold.returncode, cold.stdout, cold.stderr)
 
 
-def test_each_run_has_an_environment_and_standard_streams_of_its_own(warm: Warm, tmp_path: Path) -> None:
+def test_each_run_has_an_environment_and_standard_streams_of_its_own(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.py"
     inventory.write_text(
         "import os, sys\nprint(os.environ.get('SAID'), repr(sys.stdin.read()), file=sys.stderr)\nhosts = ['@local']\n"
     )
     words = ("pyinfra", str(inventory), "debug-inventory")
     with ThreadPoolExecutor() as pool:
-        runs = list(pool.map(lambda said: run(warm, *words, SAID=said), ("one", "two", "three")))
+        runs = list(pool.map(lambda said: run(*words, SAID=said), ("one", "two", "three")))
     for said, found in zip(("one", "two", "three"), runs, strict=True):
         assert f"{said} ''" in found.stderr
-    assert "None ''" in run(warm, *words).stderr
+    assert "None ''" in run(*words).stderr
 
 
-def test_a_run_that_a_signal_ended_has_its_negative_number(warm: Warm, tmp_path: Path) -> None:
+def test_a_run_that_a_signal_ended_has_its_negative_number(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.py"
     inventory.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
-    assert run(warm, "pyinfra", str(inventory), "debug-inventory").returncode == -signal.SIGKILL
+    assert run("pyinfra", str(inventory), "debug-inventory").returncode == -signal.SIGKILL
 
 
-def test_a_run_that_takes_too_long_is_killed_with_all_that_it_started(warm: Warm, tmp_path: Path) -> None:
+def test_a_run_that_takes_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
     inventory, noted = tmp_path / "inventory.py", tmp_path / "child"
     inventory.write_text(
         "import subprocess\nchild = subprocess.Popen(['sleep', '60'])\n"
         f"open({str(noted)!r}, 'w').write(str(child.pid))\n{ENDLESS}"
     )
     with pytest.raises(subprocess.TimeoutExpired):
-        run(warm, "pyinfra", str(inventory), "debug-inventory", seconds=5)
+        run("pyinfra", str(inventory), "debug-inventory", seconds=5)
     child = Path("/proc") / noted.read_text()
     deadline = time.monotonic() + 10
     while child.exists() and "zombie" not in (child / "status").read_text():
