@@ -131,7 +131,13 @@ def print_reports(reports: tuple[NodeReport, ...], show_all: bool) -> None:
         for item in bad:
             why = f"  {item.component}: {item.what}: {item.cause or item.finding_class}"
             remedy = f". Remedy: {item.remedy}" if item.remedy else ""
-            click.echo(why + remedy + (f". Disturbs: {item.disturbs.name}" if item.disturbs is not None else ""))
+            disturbs = f". Disturbs: {item.disturbs.name}" if item.disturbs is not None else ""
+            click.echo(_printable(why + remedy + disturbs))
+
+
+def _printable(text: str) -> str:
+    # What a node said moves no cursor and rings no bell.
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
 
 
 def _print_table(shown: list[tuple[str, list[Finding]]]) -> None:
