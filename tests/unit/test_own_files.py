@@ -202,7 +202,7 @@ def test_a_record_that_somebody_wrote_runs_nothing_and_reads_nothing_but_own_pla
     (tmp_path / "nobody's").write_text("of no concern")
     hostile = [
         f"{tmp_path}/$(touch {mark})", f"{tmp_path}/`touch {mark}`", f"{tmp_path}/; touch {mark}", f"{tmp_path}/*",
-        f"{tmp_path}/' touch {mark} '", "--help", "/dev/zero", "/proc/kcore", f"{tmp_path}/one",
+        f"{tmp_path}/' touch {mark} '", "--help", "/dev/zero", "/proc/kcore", "/proc/version", f"{tmp_path}/one",
         f"{tmp_path}/../{tmp_path.name}/nobody's", f"{tmp_path}/./nobody's",
     ]  # fmt: skip
     text = json.dumps({"settings": "x", "files": {path: {"sha256": "0"} for path in hostile}}, indent=2)

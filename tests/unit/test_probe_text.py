@@ -190,8 +190,8 @@ def machine(folder: Path, **programs: str) -> dict[str, str]:
         path = folder / name.replace("_", "-")
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
-    (folder / "dpkg").mkdir(exist_ok=True)
-    (folder / "dpkg/status").write_text("x\n")
+    (folder / "state/dpkg").mkdir(parents=True)
+    (folder / "state/dpkg/status").write_text("x\n")
     return {"PATH": f"{folder}:/usr/bin:/bin"}
 
 
@@ -209,9 +209,9 @@ exit 1"""
 
 
 def test_one_list_of_dpkg_s_serves_driver_toolkit_and_apt(tmp_path: Path) -> None:
-    environment = machine(tmp_path, dpkg_query=LIST, apt_get="", modinfo="exit 1")
+    environment = machine(tmp_path, dpkg_query=LIST, dpkg="exit 1", apt_get="", modinfo="exit 1")
     names = ("driver", "toolkit", "apt_sources")
-    command = Probe([(name, PARTS[name].probe) for name in names]).replace("/var/lib/dpkg", f"{tmp_path}/dpkg")
+    command = Probe([(name, PARTS[name].probe) for name in names]).replace("/var/lib/dpkg", f"{tmp_path}/state/dpkg")
     done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=True)
     told = sections(checked(done.stdout.splitlines()))
     driver, toolkit, apt = (PARTS[name].parse([line for line in told[name] if line]) for name in names)
@@ -232,6 +232,8 @@ MODULE = "printf 'filename:       /{0}.ko\\nversion:        {1}\\nlicense:      
         # With Debian's own beside it, and an error for the third.
         (f"{MODULE.format('nvidia', '580.95.05', 'NVIDIA')}; {MODULE.format('nvidia-current', '535.1', 'Dual MIT/GPL')}"
          "; exit 1", ("580.95.05", "proprietary")),
+        (f"{MODULE.format('nvidia', '580.95.05', '')}; {MODULE.format('nvidia-current', '535.1', 'NVIDIA')}",
+         ("580.95.05", None)),
         ("exit 1", (None, None)),
     ],
 )  # fmt: skip

@@ -97,6 +97,7 @@ def test_specifications_are_found_by_their_kind_and_dated_by_their_libcuda(tmp_p
     (tmp_path / "etc/cdi").mkdir(parents=True)
     (tmp_path / "run").mkdir()
     body = "kind: {}\nmounts:\n- hostPath: /usr/lib/libcuda.so.580.95.05\n- hostPath: /usr/lib/libcuda.so.1\n"
+    body += "- hostPath: /opt/another/libcuda.so.535.1.2\n"
     (tmp_path / "etc/cdi/nvidia.yaml").write_text(f"{CDI_MARK}\n---\n" + body.format("nvidia.com/gpu"))
     (tmp_path / "etc/cdi/plugin.yaml").write_text(body.format("k8s.device-plugin.nvidia.com/gpu"))
     (tmp_path / "run/n.json").write_text('{"kind": "nvidia.com/gpu", "hostPath": "/lib/libcuda.so.570.172.08"}')
