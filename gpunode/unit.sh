@@ -1,35 +1,48 @@
 # Asks systemd once for all units that a question's parts tell of.
-# Takes UNITS: names, and globs of units that systemd has loaded. Sets $SHOWN: a block of PROPERTY=VALUE for each.
+# Takes UNITS: names, and globs of units that systemd has loaded. Sets $SHOWN: lines PROPERTY=VALUE of each unit, and
+# behind them a line of a dot.
 #
 # Timestamps are in UTC and with microseconds as far as systemd can: 246 and older know no such option, up to 250 `show`
 # does not heed it, and prints whole seconds (gpunode/started.py).
-# unit NAME sets $unit to its block; it fails where systemd said nothing of such a unit.
-# next_unit sets $unit to one block after the other, beginning where first_unit was called.
+#
+# show_units NAME... adds units to $SHOWN. unit NAME sets $unit to the lines of one, and fails where there are none.
 # says PROPERTY sets $SAID to the last value of a property in $unit, empty where there is none.
+# All go line by line: to cut a long text by ${x#*y} takes sh a time that grows by the square of its length.
+#
+# shellcheck disable=SC2034  # The parts read $SAID.
 
-show_units() {
+show() {
   properties=Names,LoadState,ActiveState,UnitFileState,ActiveEnterTimestamp,ExecStart,MainPID,Environment,FragmentPath
   set -- --all -p "$properties" "$@"
   LC_ALL=C TZ=UTC systemctl show "$@" --timestamp=us+utc || LC_ALL=C TZ=UTC systemctl show "$@"
 }
-first_unit() { left=$SHOWN; }
-next_unit() {
-  [ -n "$left" ] || return 1
-  unit=$NL${left%%"$NL$NL"*}$NL
-  case "$left" in *"$NL$NL"*) left=${left#*"$NL$NL"};; *) left=;; esac
+show_units() {
+  while IFS= read -r line; do SHOWN=$SHOWN${line:-.}$NL; done <<END
+$(show "$@")
+END
+  SHOWN=$SHOWN.$NL
 }
 unit() {
-  first_unit
-  while next_unit; do
-    says Names
-    case " $SAID " in *" $1 "*) return 0;; esac
+  unit=; found=
+  set -f; IFS=$NL
+  for line in $SHOWN; do
+    case "$line" in
+      .) [ -z "$found" ] || break; unit=; continue;;
+      Names=*) case " ${line#Names=} " in *" $1 "*) found=yes;; esac;;
+    esac
+    unit=$unit$line$NL
   done
-  unit=; return 1
+  unset IFS; set +f
+  [ -n "$found" ] || { unit=; return 1; }
 }
 says() {
-  case "$unit" in *"$NL$1="*) SAID=${unit##*"$NL$1="}; SAID=${SAID%%"$NL"*};; *) SAID=;; esac
+  SAID=
+  set -f; IFS=$NL
+  for line in $unit; do case "$line" in "$1="*) SAID=${line#*=};; esac; done
+  unset IFS; set +f
 }
+SHOWN=
 set -f
 # shellcheck disable=SC2086  # They are words, and no names of files.
-SHOWN=$(show_units $UNITS)
+show_units $UNITS
 set +f

@@ -35,9 +35,11 @@ echo "merged=$(printf %s "$merged" | base64 -w0)"
 # containerd 1 prints the files, containerd 2 the patterns.
 drop_ins=/etc/containerd/conf.d
 imports=
-case "$NL$merged" in *"${NL}imports = ["*)
-  imports=${merged##*"imports = ["}; imports=${imports%%"$NL"*}; imports=${imports%]};;
-esac
+set -f; IFS=$NL
+for line in $merged; do
+  case "$line" in 'imports = ['*']') imports=${line#'imports = ['}; imports=${imports%]}; break;; esac
+done
+unset IFS; set +f
 seen=" $config "; imported=yes; others=
 add() {
   case "$seen" in *" $1 "*) return;; esac

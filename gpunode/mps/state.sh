@@ -27,17 +27,16 @@ for file in "$FOLDER"/*.settings; do
   set -- "$@" "$file"; name=${file##*/}; names="$names${name%.settings} "
 done
 # By their settings and by systemd: a daemon may run whose settings' file is gone.
-first_unit
-while next_unit; do
-  says LoadState; [ "$SAID" != not-found ] || continue
-  says Names
-  case "$SAID" in
-    nvidia-mps.service) name=node;;
-    nvidia-mps@*.service) name=${SAID#nvidia-mps@}; name=${name%%.service*};;
+set -f; IFS=$NL
+for line in $SHOWN; do
+  case "$line" in
+    Names=nvidia-mps.service) name=node;;
+    Names=nvidia-mps@*.service) name=${line#Names=nvidia-mps@}; name=${name%%.service*};;
     *) continue;;
   esac
   case "$names" in *" $name "*) ;; *) names="$names$name ";; esac
 done
+unset IFS; set +f
 digests=
 if [ "$#" -gt 0 ]; then
   digests=$NL$(sha256sum -- "$@")$NL
@@ -55,7 +54,7 @@ for name in $names; do
   unit "$name" || set -- "$@" "$name"
 done
 # What has settings and was not loaded.
-[ "$#" -eq 0 ] || SHOWN=$SHOWN$NL$NL$(show_units "$@")
+[ "$#" -eq 0 ] || show_units "$@"
 
 ask() { printf '%s\n' "$1" | CUDA_MPS_PIPE_DIRECTORY="$pipe" timeout -k 2 5 "$program" 2> /dev/null; }
 known=

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from facts.docker import Docker
 from facts.machine import Machine
 from facts.node import PARTS, Node
+from facts.shared import UNITS
 from gpunode import shell_file as loader
 from gpunode.disk import parse_disk
 from gpunode.driver import module_fields
@@ -255,3 +256,24 @@ def test_parameters_of_the_kernel_are_read_whole(run_shell: Callable[[str], tupl
     assert lines[:-2] == [
         f"sysctl={name} {Path('/proc/sys', *name.split('.')).read_text().strip()}" for name in names[:2]
     ]
+
+
+def test_units_that_are_asked_for_later_are_told_from_those_before(tmp_path: Path) -> None:
+    """systemctl is SIMULATED."""
+    printed = "Names=%s other-%s\\nActiveState=%s\\nExecStart=one\\nExecStart=two\\n"
+    systemctl = f"""while [ "$1" != -p ]; do shift; done; shift 2; first=yes
+for name in "$@"; do
+  case "$name" in --*) continue;; esac
+  [ -n "$first" ] || echo; first=; printf '{printed}' "$name" "$name" "of-$name"
+done"""
+    told = 'says ActiveState; echo "$SAID"; says ExecStart; echo "$SAID"; says None; echo "$SAID"'
+    part = Text(
+        f"show_units c.service d.service; for n in a b other-c d; do unit $n.service; {told}; done\nunit e || echo no",
+        (UNITS.of("a.service", "b.service"),),
+    )
+    done = subprocess.run(
+        ["sh", "-c", Probe([(None, part)])], env=machine(tmp_path, systemctl=systemctl), capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    wanted = [line for name in "abcd" for line in (f"of-{name}.service", "two", "")]
+    assert checked(done.stdout.splitlines())[:-1] == [*wanted, "no"]
