@@ -20,7 +20,10 @@ from tests import warm
 
 # What scenarios share says what it saw where it fails, as a test does.
 pytest.register_assert_rewrite(
-    *(f"tests.molecule.{name}" for name in ("driver_life", "driver_interruption", "driver_removal", "verified_node"))
+    *(
+        f"tests.molecule.{name}"
+        for name in ("driver_life", "driver_interruption", "driver_removal", "verified_node", "deviations.straying")
+    )
 )
 
 CHECKOUT = Path(__file__).parent.parent.parent

@@ -104,7 +104,9 @@ def test_another_branch_is_refused_until_the_settings_allow_it_and_fabric_manage
 ) -> None:
     life.another_branch_is_refused_until_the_settings_allow_it(APT, board, driver, version="580.95.05")
     life.fabric_manager_has_moved_along(APT, board, "580.95.05")
-    life.the_boot_brings_it(board, driver, "580.95.05", version="580.95.05")
+    settled = life.the_boot_brings_it(board, driver, "580.95.05", version="580.95.05")
+    # That a change of branch is allowed is asked no more.
+    assert life.RECORD in settled.operations("success")
     assert life.daemons(board) == ["active", "active"]
 
 

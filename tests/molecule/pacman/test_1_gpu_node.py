@@ -53,7 +53,8 @@ DEVIATIONS = {
         "Install NVIDIA container toolkit 1.17.8",
     ),
     "the configuration edited by hand": Deviation(
-        'sed -i \'s/default_runtime_name = "nvidia"/default_runtime_name = "runc"/\' /etc/containerd/config.toml',
+        'sed -i \'s/default_runtime_name = "nvidia"/default_runtime_name = "runc"/\' /etc/containerd/config.toml; '
+        "systemctl restart containerd",
         "Configure containerd: default runtime nvidia",
         "containerd.service",
     ),
