@@ -188,7 +188,7 @@ def recreate(
     """Make the node anew from the base image: same name, address and host key, no faults, and return it when ready.
 
     `gpu` and `gpus` give it other simulated GPUs; 0 GPUs is a machine without any. `family` gives it another package
-    manager.
+    manager. A node that was made from a copy of another is bare afterwards.
     """
     model, number, manager = gpu or node.gpu, node.gpus if gpus is None else gpus, family or node.family
     _check_demand(1, model, number)

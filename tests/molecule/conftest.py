@@ -15,7 +15,6 @@ import pytest
 import testinfra
 
 from lab import nodes as lab_nodes
-from lab.renewal import renewed
 from tests import warm
 
 # What scenarios share says what it saw where it fails, as a test does.
@@ -139,13 +138,13 @@ def node_host(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture(scope="module")
 def plain() -> lab_nodes.Node:
     """Return the lab's first node made anew, without NVSwitches."""
-    return renewed(lab_nodes.node(LAB, "gpu-1"), gpu="h100-80gb")
+    return lab_nodes.recreate(lab_nodes.node(LAB, "gpu-1"), gpu="h100-80gb")
 
 
 @pytest.fixture(scope="module")
 def board() -> lab_nodes.Node:
     """Return the lab's first node made anew, with NVSwitches: for the tests after those of `plain`."""
-    return renewed(lab_nodes.node(LAB, "gpu-1"), gpu="hgx-h100")
+    return lab_nodes.recreate(lab_nodes.node(LAB, "gpu-1"), gpu="hgx-h100")
 
 
 @pytest.fixture

@@ -6,14 +6,13 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from lab import access, copies, nodes
 from lab.errors import LabError
 from lab.nodes import Node
-from lab.renewal import renewed
 from lab.state import lab_folder, read_json
 
 pytestmark = [
@@ -127,17 +126,16 @@ def test_a_reboot_keeps_files_address_and_host_key(node: Node) -> None:
     assert over_ssh(node, "cat /root/rebooted").stdout == "kept\n"
 
 
-@pytest.mark.parametrize("made_anew", [nodes.recreate, renewed])
-def test_a_node_made_anew_has_lost_its_files_but_is_the_same_host(node: Node, made_anew: Callable[..., Node]) -> None:
+def test_a_node_made_anew_has_lost_its_files_but_is_the_same_host(node: Node) -> None:
     nodes.run(node, "echo old > /root/old")
     nodes.set_fault(node, hang=True)
-    fresh = made_anew(node, gpus=0)
+    fresh = nodes.recreate(node, gpus=0)
     assert fresh.address == node.address
     assert over_ssh(fresh, "test -e /root/old || echo gone").stdout == "gone\n"
     assert read_json(fresh.folder / "hardware.json") == {"gpu": "h100-80gb", "count": 0}
     assert read_json(fresh.folder / "faults.json") == {}
     assert nodes.nodes(LAB) == (fresh,)
-    made_anew(fresh, gpus=2)
+    nodes.recreate(fresh, gpus=2)
 
 
 def test_a_copy_has_a_node_s_files_and_a_host_key_of_its_own(node: Node) -> None:
@@ -151,7 +149,7 @@ def test_a_copy_has_a_node_s_files_and_a_host_key_of_its_own(node: Node) -> None
         over_ssh(copy, "echo other > /etc/done")
         assert over_ssh(node, "cat /etc/done").stdout == "done\n"
         # What is made anew is bare: it begins from the image, and not from the copy.
-        copy = renewed(copy)
+        copy = nodes.recreate(copy)
         assert over_ssh(copy, "test -e /etc/done || echo gone").stdout == "gone\n"
     finally:
         nodes.down(OTHER)
