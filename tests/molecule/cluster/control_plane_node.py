@@ -111,6 +111,16 @@ def put(node: lab_nodes.Node, path: str, content: bytes, mode: str) -> None:
     subprocess.run([*ssh_command(folder, node.address), words], input=content, check=True, timeout=300)
 
 
+def mended(node: lab_nodes.Node, text: str) -> None:
+    """Write the scheduler's manifest by hand, and return once the kubelet has taken it and the scheduler is well."""
+    before = lab_nodes.run(node, "pgrep -x kube-scheduler").stdout
+    put(node, MANIFEST, text.encode(), "600")
+    well = 'now=$(pgrep -x kube-scheduler) && [ "$now" != "$before" ] && curl -ksf https://127.0.0.1:10259/healthz'
+    command = f"before='{before.strip()}'; for n in $(seq 150); do {well} && exit 0; sleep 0.2; done; exit 1"
+    done = lab_nodes.run(node, command, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def command_lines(node: lab_nodes.Node) -> list[str]:
     """Return the command lines of the schedulers that run on a node."""
     return lab_nodes.run(node, "pgrep -a -x kube-scheduler | cut -d' ' -f2-").stdout.splitlines()

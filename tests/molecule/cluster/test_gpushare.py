@@ -135,7 +135,7 @@ def test_a_scheduler_that_does_not_take_its_configuration_is_put_back_and_not_tr
     before = manifest(host)
     # The image is said to be newer than the program is: the file is then written in a version that it has not.
     newer = before.replace("kube-scheduler:v1.20.2", "kube-scheduler:v1.31.4")
-    control_plane_node.put(host, MANIFEST, newer.encode(), "600")
+    control_plane_node.mended(host, newer)
     run = ways.run("gpushare")
     assert run.code == 1 and 'no kind "KubeSchedulerConfiguration" is registered' in run.printed, run.printed[-3000:]
     assert manifest(host) == newer
@@ -144,7 +144,7 @@ def test_a_scheduler_that_does_not_take_its_configuration_is_put_back_and_not_tr
     assert lab_nodes.run(host, "curl -ksf https://127.0.0.1:10259/healthz").stdout == "ok"
     again = ways.run("gpushare")
     assert again.code == 1 and "this was tried before" in again.printed and manifest(host) == newer
-    control_plane_node.put(host, MANIFEST, before.encode(), "600")
+    control_plane_node.mended(host, before)
 
 
 def test_nvidia_s_plugin_comes_back_and_the_scheduler_is_as_it_was(ways: Ways, host: lab_nodes.Node) -> None:
