@@ -34,6 +34,6 @@ elif [ -s /var/lib/pacman/local/ALPM_DB_VERSION ]; then
   for repository in $(pacman-conf --repo-list); do
     # It says nothing of one that goes by [options].
     words "$(pacman-conf -r "$repository" SigLevel)"; [ -n "$WORDS" ] || words "$(pacman-conf SigLevel)"
-    echo "siglevel=$repository $WORDS"
+    printf 'siglevel=%s\n' "$repository $WORDS"
   done
 fi

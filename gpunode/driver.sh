@@ -20,7 +20,7 @@ set -f; IFS=$NL
 for line in $(modinfo nvidia nvidia-current nvidia-current-open); do
   case "$line" in
     filename:*) [ -z "$there" ] || break; there=yes;;
-    version:*|license:*) echo "modinfo=$line";;
+    version:*|license:*) printf 'modinfo=%s\n' "$line";;
   esac
 done
 unset IFS; set +f
@@ -30,10 +30,10 @@ if [ -r /proc/driver/nvidia/params ]; then
   while IFS= read -r line; do
     name=${line%%: *}
     case "$name" in "$line"|*[!A-Za-z0-9_]*) continue;; esac
-    echo "parameter=$name ${line#*: }"
+    printf 'parameter=%s\n' "$name ${line#*: }"
   done < /proc/driver/nvidia/params
 fi
-if [ -r /proc/driver/nvidia/version ]; then IFS= read -r version < /proc/driver/nvidia/version; echo "proc=$version"; fi
+if [ -r /proc/driver/nvidia/version ]; then IFS= read -r version < /proc/driver/nvidia/version; printf 'proc=%s\n' "$version"; fi
 for library in /usr/lib/*-linux-gnu/libnvidia-ml.so.1 /usr/lib64/libnvidia-ml.so.1 /usr/lib/libnvidia-ml.so.1; do
   [ ! -e "$library" ] || { echo "library=$(readlink -f "$library")"; break; }
 done

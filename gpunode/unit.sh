@@ -17,10 +17,8 @@ show() {
   LC_ALL=C TZ=UTC systemctl show "$@" --timestamp=us+utc || LC_ALL=C TZ=UTC systemctl show "$@"
 }
 show_units() {
-  while IFS= read -r line; do SHOWN=$SHOWN${line:-.}$NL; done <<END
-$(show "$@")
-END
-  SHOWN=$SHOWN.$NL
+  # No here-document: bash before 5.1 needs a file for one, and a full disk would make every unit one that is not there.
+  SHOWN=$SHOWN$(show "$@" | sed 's/^$/./')$NL.$NL
 }
 unit() {
   unit=; found=

@@ -30,7 +30,7 @@ def root(report: Report, gpu: str, gpus: int) -> Path:
     where the run fails.
     """
     folder = cache_dir() / "converged"
-    wanted = folder / _digest(gpu, gpus)
+    wanted = folder / _digest(nodes.made_from(report), gpu, gpus)
     with locked(folder / "lock"):
         if not wanted.is_dir():
             remove_partial(folder)
@@ -45,7 +45,9 @@ def root(report: Report, gpu: str, gpus: int) -> Path:
 
 
 def _make(wanted: Path, gpu: str, gpus: int) -> None:
-    lab = f"converged-{os.getpid()}"
+    # One name for this checkout: what a run left that was killed is taken down by the next.
+    lab = f"converged-{hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:8]}"
+    nodes.down(lab)
     try:
         (node,) = nodes.up(lab, 1, gpu, gpus)
         done = subprocess.run(
@@ -61,8 +63,8 @@ def _make(wanted: Path, gpu: str, gpus: int) -> None:
         nodes.down(lab)
 
 
-def _digest(gpu: str, gpus: int) -> str:
-    digest = hashlib.sha256(f"{gpu}\0{gpus}\0".encode())
+def _digest(made_from: str, gpu: str, gpus: int) -> str:
+    digest = hashlib.sha256(f"{made_from}\0{gpu}\0{gpus}\0".encode())
     files = [path for room in _ROOMS for path in (CHECKOUT / room).rglob("*") if path.is_file()]
     for path in sorted((*files, *(CHECKOUT / name for name in _FILES))):
         if "__pycache__" not in path.parts:

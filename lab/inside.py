@@ -28,7 +28,7 @@ def run(container: str, first: Path, name: str, command: str, timeout: float) ->
     environment = {"PATH": _PATH, "HOME": "/root", "TERM": "xterm", "HOSTNAME": name}
     try:
         return subprocess.run(
-            ["nsenter", "--target", process, *_NAMESPACES, "sh", "-c", command],
+            ["nsenter", "--target", process, *_NAMESPACES, "--kill-child", "sh", "-c", command],
             env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
             timeout=timeout, check=False,
         )  # fmt: skip

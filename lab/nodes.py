@@ -119,6 +119,12 @@ def up(
         return every
 
 
+def made_from(report: Report, family: str = APT) -> str:
+    """Return text that differs where new nodes come from another build of an image, or trust another key."""
+    parts = _parts(report, family)
+    return f"{parts.build} {parts.key_fingerprint}"
+
+
 def down(lab: str, report: Report = lambda line: None) -> None:
     """Remove the lab's containers, network and folder, and nothing of any other lab; fine if there is none."""
     lab = lab_name(lab)

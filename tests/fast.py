@@ -12,6 +12,7 @@ import argparse
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from junitparser import JUnitXml
 
@@ -34,6 +36,7 @@ _WORTH_TELLING = 0.2
 _NOTHING_COLLECTED = 5
 # Many times what the tests' files take; a container's own may be 64 MB.
 _ROOM = 4 << 30
+_running: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,12 @@ def run_part(number: int, files: list[str], options: list[str], folder: Path, me
         cwd=UNIT.parents[1], env={**os.environ, "TMPDIR": str(temporary)}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
+    _running.append(process)
     assert process.stdout is not None
     said = process.stdout.read().decode(errors="replace")
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
+    _running.remove(process)
     took = (time.monotonic() - begun, used.ru_utime + used.ru_stime)
     return Part(number, process.returncode, said, *counts(report, process.returncode), took)
 
@@ -147,6 +152,7 @@ def main(arguments: list[str]) -> int:
         os.environ.setdefault("GPUNODE_TEST_EXAMPLES", FEW)
     files = sorted(str(path.relative_to(UNIT)) for path in UNIT.rglob("test_*.py"))
     parts = shared_out(files, seconds_of(), asked.parts)
+    signal.signal(signal.SIGTERM, _terminate)
     begun, ended = time.monotonic(), []
     options = ["-m", asked.markers or FAST, *options]
     with tempfile.TemporaryDirectory(dir=temporary_folder()) as name, ThreadPoolExecutor(asked.parts) as pool:
@@ -166,9 +172,17 @@ def main(arguments: list[str]) -> int:
     passed, failed, skipped = (sum(getattr(part, how) for part in ended) for how in ("passed", "failed", "skipped"))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     clock = f"{time.monotonic() - begun:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of a processor"
-    print(f"unit tests: {asked.parts} parts side by side, {'FAILED' if bad else 'all is well'}, {clock}")
+    none = passed + failed + skipped == 0
+    word = "FAILED" if bad else "FAILED: no test was asked for by these options" if none else "all is well"
+    print(f"unit tests: {asked.parts} parts side by side, {word}, {clock}")
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-    return 1 if bad else 0
+    return 1 if bad or none else 0
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """End the parts, which then count as failed ones: they have nodes to take down."""
+    for process in _running:
+        process.terminate()
 
 
 if __name__ == "__main__":

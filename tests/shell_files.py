@@ -5,6 +5,7 @@ A probe runs under whatever sh a node has. A sh that this machine lacks is named
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
+SHELLCHECK = Path(sys.executable).parent / "shellcheck"
 SHELLS = (("dash",), ("bash", "--posix"), ("busybox", "sh"))
 _WIDTH = 120
+_HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?[A-Za-z_]")
 
 
 def files(root: Path = CHECKOUT) -> list[Path]:
@@ -27,11 +30,14 @@ def faults(path: Path, shells: Iterable[tuple[str, ...]]) -> Iterator[str]:
         done = subprocess.run([*shell, "-n", str(path)], capture_output=True, text=True, check=False)
         if done.returncode:
             yield f"{path}: {' '.join(shell)}: {done.stderr.strip()}"
-    shellcheck = Path(sys.executable).parent / "shellcheck"
-    done = subprocess.run([shellcheck, "--shell=sh", str(path)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        yield done.stdout.strip() or done.stderr.strip()
+    if SHELLCHECK.exists():
+        done = subprocess.run([SHELLCHECK, "--shell=sh", str(path)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            yield done.stdout.strip() or done.stderr.strip()
     lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        if _HERE_DOCUMENT.search(line):
+            yield f"{path}:{number}: a here-document: bash before 5.1 needs a file for it, which a full disk refuses"
     yield from (f"{path}:{number}: longer than {_WIDTH}" for number, line in enumerate(lines, 1) if len(line) > _WIDTH)
     if not lines or not lines[0].startswith("# "):
         yield f"{path}: it does not begin with a comment that says what it prints and takes"
@@ -43,6 +49,8 @@ def main() -> int:
     for shell in SHELLS:
         if shell not in shells:
             print(f"{shell[0]} is not on this machine: no shell file was shown to it")
+    if not SHELLCHECK.exists():
+        print("shellcheck is not on this machine: no shell file was shown to it")
     found = [fault for path in files() for fault in faults(path, shells)]
     print("\n".join(found) or f"{len(files())} shell files: nothing to be said against them")
     return 1 if found else 0

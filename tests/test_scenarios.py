@@ -1,4 +1,4 @@
-"""Molecule's scenarios, each a whole life of real nodes; pytest awaits them so that one closing line counts all."""
+"""Molecule's scenarios, each a whole life of real nodes; pytest awaits them so that one closing line counts them."""
 
 from __future__ import annotations
 

@@ -11,12 +11,12 @@ of_those() {
     '($1 ~ own && $1 !~ foreign) || $1 ~ /^linux(-|$)/ || (also != "" && $1 ~ also)' |
     while read -r name version; do
       want=install
-      while read -r pattern; do
+      set -f
+      for pattern in $patterns; do
         # shellcheck disable=SC2254  # What is ignored is a pattern.
-        case "$name" in $pattern) [ -z "$pattern" ] || want=hold;; esac
-      done <<END
-$patterns
-END
+        case "$name" in $pattern) want=hold;; esac
+      done
+      set +f
       echo "$want $name $version"
     done
 }

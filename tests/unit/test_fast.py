@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -101,3 +105,30 @@ def test_files_go_to_memory_only_where_there_is_room_to_run_programs_from(
     monkeypatch.setattr(fast, "_ROOM", 0)
     monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_flag=os.ST_NOEXEC))
     assert fast.temporary_folder(tmp_path) is None
+
+
+def test_a_selection_that_has_no_test_is_a_failure(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    nothing = fast.Part(1, 5, "", 0, 0, 0, (0.0, 0.0))
+    monkeypatch.setattr(fast, "run_part", lambda *_: nothing)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert fast.main(["-m", "misspelt", "--parts", "1"]) == 1
+    assert "FAILED: no test was asked for by these options" in capsys.readouterr().out
+
+
+@pytest.mark.starts_programs
+def test_told_to_terminate_it_ends_its_parts(tmp_path: Path) -> None:
+    """In a process of its own, as it is used; pytest is SIMULATED."""
+    code = (
+        "import subprocess, sys; from tests import fast; real = subprocess.Popen\n"
+        "told = f'echo $$ > {sys.argv[1]}; exec sleep 60'\n"
+        "fast.subprocess.Popen = lambda line, **more: real(['sh', '-c', told], **more)\n"
+        "sys.exit(fast.main(['--parts', '1']))"
+    )
+    noted = tmp_path / "part"
+    process = subprocess.Popen([sys.executable, "-c", code, str(noted)], cwd=fast.UNIT.parents[1])
+    while not noted.exists() or not noted.read_text().strip():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(timeout=30) == 1
+    assert not Path(f"/proc/{noted.read_text().strip()}").exists()

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from facts.docker import Docker
+from facts.driver import Driver
 from facts.machine import Machine
 from facts.node import PARTS, Node
 from facts.shared import UNITS
@@ -58,6 +59,22 @@ def test_a_value_is_a_variable_and_never_text_of_the_shell(value: str) -> None:
 def test_a_value_with_a_name_of_the_file_s_own_is_refused() -> None:
     with pytest.raises(ValueError, match="upper-case name: folders"):
         shell_text("disk", folders="/")
+
+
+def test_a_here_document_is_a_fault_and_a_shift_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "x.sh"
+    file.write_text("# Prints.\ncat <<END\nx\nEND\necho $((1 << 2))\n")
+    assert [fault for fault in faults(file, ()) if "here-document" in fault] == [
+        f"{file}:2: a here-document: bash before 5.1 needs a file for it, which a full disk refuses"
+    ]
+
+
+def test_a_module_s_parameter_with_a_backslash_is_told_as_it_stands(tmp_path: Path) -> None:
+    parameters = tmp_path / "params"
+    parameters.write_text('RegistryDwords: "a\\nb=c\\c"\nModifyDeviceFiles: 1\n')
+    command = str(Driver().command()).replace("/proc/driver/nvidia/params", str(parameters))
+    lines = [line for line in sh(command).splitlines() if line.startswith("parameter=")]
+    assert lines == ['parameter=RegistryDwords "a\\nb=c\\c"', "parameter=ModifyDeviceFiles 1"]
 
 
 def test_every_file_is_what_some_fact_asks_or_a_question_that_several_share() -> None:

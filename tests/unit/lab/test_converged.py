@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpunode.cli.lab import lab
-from lab import converged
+from lab import converged, nodes
 
 pytestmark = pytest.mark.pure
 
@@ -34,6 +34,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     monkeypatch.setattr(converged, "cache_dir", lambda: tmp_path)
     monkeypatch.setattr(converged, "_make", make)
     monkeypatch.setattr(converged, "podman", lambda *_: "")
+    monkeypatch.setattr(nodes, "made_from", lambda report: "one build")
     return found
 
 
@@ -68,6 +69,12 @@ def changed(path: str, text: str) -> Callable[[Path], Any]:
 def test_another_code_makes_another_one(change: Callable[[Path], Any], made: list[Path], tmp_path: Path) -> None:
     first = root()
     change(tmp_path / "checkout")
+    assert root() != first
+
+
+def test_another_image_or_key_makes_another_one(made: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = root()
+    monkeypatch.setattr(nodes, "made_from", lambda report: "another build")
     assert root() != first
 
 
