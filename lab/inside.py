@@ -26,9 +26,11 @@ def run(container: str, first: Path, name: str, command: str, timeout: float) ->
     if process is None:
         return attempt("exec", container, "sh", "-c", command, timeout=timeout)
     environment = {"PATH": _PATH, "HOME": "/root", "TERM": "xterm", "HOSTNAME": name}
+    # Within the node: whoever gives up waiting ends nsenter alone, and what it began would go on.
+    within = ("timeout", "--signal=KILL", f"{timeout + 1:.0f}")
     try:
         return subprocess.run(
-            ["nsenter", "--target", process, *_NAMESPACES, "--kill-child", "sh", "-c", command],
+            ["nsenter", "--target", process, *_NAMESPACES, *within, "sh", "-c", command],
             env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
             timeout=timeout, check=False,
         )  # fmt: skip

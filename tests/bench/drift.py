@@ -31,6 +31,7 @@ KEYS = {
 }  # fmt: skip
 # Model and number of each node's simulated GPUs.
 _GPUS = ("h100-80gb", 2)
+STOCK = "stock dry run"
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def converged() -> Path:
     return copies.root_of(first)
 
 
-def measure(count: int, rounds: int, ansible_nodes: int, root: Path) -> Result:
+def measure(count: int, rounds: int, ansible_nodes: int, stock_nodes: int, root: Path) -> Result:
     """Return the figures for `count` nodes: all ways in turns, after one turn that does not count.
 
     + root: a converged node's files
@@ -81,7 +82,10 @@ def measure(count: int, rounds: int, ansible_nodes: int, root: Path) -> Result:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="gpunode-bench-") as folder:
         contenders.prepare(every, Path(folder), ansible_nodes)
-        found = contenders.drift_contenders(every, Path(folder), ansible_nodes)
+        found = tuple(
+            each for each in contenders.drift_contenders(every, Path(folder), ansible_nodes)
+            if count <= stock_nodes or each.name != STOCK
+        )  # fmt: skip
         seconds: dict[str, list[float]] = {each.name: [] for each in found}
         for turn in range(rounds + 1):
             # Each turn begins with another one, so that none always comes right behind the one that loads most.
@@ -134,15 +138,22 @@ def as_markdown(results: list[Result], rounds: int) -> str:
     show_default=True,
     help="The most nodes that ansible is measured on: it takes minutes.",
 )
+@click.option(
+    "--stock-nodes",
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="The most nodes that pyinfra without gpunode's hooks is measured on.",
+)
 @click.option("--keep", is_flag=True, help="Leave the lab up, and docs/performance.md as it is.")
-def main(counts: tuple[int, ...], rounds: int, as_json: bool, ansible_nodes: int, keep: bool) -> None:
+def main(counts: tuple[int, ...], rounds: int, as_json: bool, ansible_nodes: int, stock_nodes: int, keep: bool) -> None:
     """Measure `gpunode drift` against fixed work, stock pyinfra and ansible."""
     results: list[Result] = []
     problem = ""
     try:
         root = converged()
         for count in sorted(set(counts)):
-            results.append(measure(count, rounds, ansible_nodes, root))
+            results.append(measure(count, rounds, ansible_nodes, stock_nodes, root))
     except (LabError, contenders.BenchError) as error:
         problem = str(error)
     finally:

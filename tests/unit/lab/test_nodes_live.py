@@ -166,3 +166,10 @@ def test_one_lab_taken_down_leaves_the_other_alone_and_twice_is_nothing(node: No
     nodes.down(OTHER, lines.append)
     assert lines[-1] == f"lab {OTHER}: nothing to remove"
     assert over_ssh(node, "true").returncode == 0
+
+
+def test_a_command_that_nobody_waits_for_any_more_ends_in_the_node(node: Node) -> None:
+    with pytest.raises(LabError, match="did not end within 1 seconds"):
+        nodes.run(node, "exec sleep 4711", timeout=1)
+    time.sleep(2)
+    assert nodes.run(node, "pgrep -f 'sleep 4711'").returncode != 0
