@@ -172,4 +172,4 @@ def test_a_command_that_nobody_waits_for_any_more_ends_in_the_node(node: Node) -
     with pytest.raises(LabError, match="did not end within 1 seconds"):
         nodes.run(node, "exec sleep 4711", timeout=1)
     time.sleep(2)
-    assert nodes.run(node, "pgrep -f 'sleep 4711'").returncode != 0
+    assert nodes.run(node, "pgrep -f '[s]leep 4711'").returncode != 0
