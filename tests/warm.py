@@ -201,7 +201,9 @@ def _attend(request: dict[str, Any], descriptors: list[int], programs: dict[str,
     os.write(tells, f"{run}\n".encode())
     _, status, used = _wait(run, 0)
     seconds = used.ru_utime + used.ru_stime
-    os.write(tells, f"{os.waitstatus_to_exitcode(status)} {seconds:.3f}\n".encode())
+    # Whoever waited may have given up.
+    with contextlib.suppress(BrokenPipeError):
+        os.write(tells, f"{os.waitstatus_to_exitcode(status)} {seconds:.3f}\n".encode())
     os._exit(0)
 
 

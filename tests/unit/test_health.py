@@ -317,6 +317,7 @@ def test_a_wedged_gpu_is_waited_for_once_in_a_reading(tmp_path: Path, code: int,
     assert parse_mig(parts[texts[2]]).status == status
 
 
+@pytest.mark.starts_programs
 @pytest.mark.parametrize("installed", [True, False])
 def test_nvidia_smi_is_not_started_where_no_module_is_loaded(tmp_path: Path, installed: bool) -> None:
     """nvidia-smi is SIMULATED: the real one would load the module, and a reading changes nothing."""

@@ -371,6 +371,7 @@ def test_what_was_looked_into_and_is_right_is_recorded_with_all_that_is_right(ho
     assert base64.b64encode(f"{OLD} 1\n{NEW} 9\n".encode()).decode() in words and LOOKED_INTO in words
 
 
+@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_kernel_s_module_its_signer_and_its_compiler_are_read(machine: Machine) -> None:
     """modinfo is SIMULATED."""

@@ -25,7 +25,7 @@ from gpunode.shell_file import shell_file
 from gpunode.snapshot import Changes, Snapshot
 from tests.shell_files import SHELLS, faults, files
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
 
 # Python takes a carriage return for the end of a line.
 SHELL_TEXT = st.text(st.characters(min_codepoint=1, max_codepoint=255, exclude_characters="\r"), max_size=40)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from gpunode.cli import gpunode
 from gpunode.importing import uncollected
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 COMMANDS = sorted(gpunode.list_commands(click.Context(gpunode)))

@@ -19,7 +19,7 @@ from lab.hardware.simulated.plain import name_uuid, parse_json
 from lab.packages.smi_archive import smi_archive
 from tests.unit.lab.installed_driver import install
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
 
 VERSION = "580.95.05"
 # Each takes as long to import as a whole call takes, or brings another one that does.

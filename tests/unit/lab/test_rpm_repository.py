@@ -76,6 +76,7 @@ print(rpm_repository._containerd(folder, print, "containerd.io", "1"))
 """
 
 
+@pytest.mark.starts_programs
 def test_a_package_is_the_same_in_every_process_lest_the_mirror_be_built_anew(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "DEBIAN").mkdir(parents=True)
