@@ -3,7 +3,8 @@
 OPTIONS are pytest's own. Without -m it is `make test-fast`: what needs no node, builds nothing and is not slow, with
 few generated examples.
 pytest-xdist cannot do this: its workers and pyinfra's gevent do not get along. Each process gets files of its own,
-so that together they take about as long as each other by tests/unit/seconds.tsv; `--measure` writes that table anew.
+so that together they take about as long as each other by tests/unit/seconds.tsv, with -m by seconds-all.tsv;
+`--measure` writes that table anew.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from types import FrameType
 from junitparser import JUnitXml
 
 UNIT = Path(__file__).parent / "unit"
-SECONDS = UNIT / "seconds.tsv"
+SECONDS, SECONDS_OF_ALL = UNIT / "seconds.tsv", UNIT / "seconds-all.tsv"
 FAST = "not node and not slow and not builds"
 FEW = "25"
 # They share one part: their nodes, and what is built for them, come from one place of this machine.
@@ -59,7 +60,7 @@ class Part:
         return self.failed == 0 and self.status in (0, _NOTHING_COLLECTED)
 
 
-def seconds_of(table: Path = SECONDS) -> dict[str, float]:
+def seconds_of(table: Path) -> dict[str, float]:
     """Return file -> seconds of a processor, as they were measured; empty where nothing was."""
     rows = [line.split("\t") for line in table.read_text().splitlines()] if table.exists() else []
     return {name: float(seconds) for name, seconds in rows}
@@ -119,7 +120,7 @@ def counts(report: Path, status: int) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
-def write_seconds(measured: list[Path], table: Path = SECONDS) -> None:
+def write_seconds(measured: list[Path], table: Path) -> None:
     """Write what the files took, the longest first, but for those that took next to nothing."""
     took: dict[str, float] = {}
     for path in measured:
@@ -151,7 +152,8 @@ def main(arguments: list[str]) -> int:
     if asked.markers is None:
         os.environ.setdefault("GPUNODE_TEST_EXAMPLES", FEW)
     files = sorted(str(path.relative_to(UNIT)) for path in UNIT.rglob("test_*.py"))
-    parts = shared_out(files, seconds_of(), asked.parts)
+    table = SECONDS if asked.markers is None else SECONDS_OF_ALL
+    parts = shared_out(files, seconds_of(table), asked.parts)
     signal.signal(signal.SIGTERM, _terminate)
     begun, ended = time.monotonic(), []
     options = ["-m", asked.markers or FAST, *options]
@@ -165,7 +167,7 @@ def main(arguments: list[str]) -> int:
             if ended[-1].is_good:
                 print(told(ended[-1], asked.parts), flush=True)
         if asked.measure:
-            write_seconds([Path(name) / f"{number}.tsv" for number in range(1, asked.parts + 1)])
+            write_seconds([Path(name) / f"{number}.tsv" for number in range(1, asked.parts + 1)], table)
     bad = [part for part in ended if not part.is_good]
     for part in bad:
         print(told(part, asked.parts), flush=True)

@@ -43,8 +43,8 @@ def test_what_shares_nodes_of_this_machine_is_never_in_two_parts() -> None:
 
 
 def test_the_files_of_the_table_and_of_what_stays_together_are_there() -> None:
-    named = {*fast.seconds_of(), *fast.TOGETHER}
-    assert fast.seconds_of() and all((fast.UNIT / name).is_file() for name in named)
+    named = {*fast.seconds_of(fast.SECONDS), *fast.seconds_of(fast.SECONDS_OF_ALL), *fast.TOGETHER}
+    assert all((fast.UNIT / name).is_file() for name in named)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from operations.script import script_command
 from operations.transaction import Transaction, transaction_text
 from tests.unit.hostile import CANARY, HOSTILE, hostile_text
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = [pytest.mark.real, pytest.mark.starts_programs, pytest.mark.builds]
 
 
 def _can_travel(text: str) -> bool:

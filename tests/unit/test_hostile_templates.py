@@ -18,7 +18,7 @@ from gpunode.settings import SettingsError, settings_from
 from operations.apt import source_text
 from operations.files import _TEMPLATES
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.builds]
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 
 _NAME = st.from_regex(r"[ab0][ab0._-]{0,8}", fullmatch=True)

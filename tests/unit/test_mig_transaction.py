@@ -32,7 +32,7 @@ from operations.script import script
 from operations.transaction import transaction_text
 from tests.unit.lab.test_nvidia_smi import A100, machine_with
 
-pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
+pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs, pytest.mark.builds]
 
 VERSION = "550.163.01"
 H100: dict[str, Any] = {"gpu": "h100-80gb", "count": 2, "uuids": ["GPU-0", "GPU-1"]}
