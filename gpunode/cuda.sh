@@ -37,7 +37,9 @@ fi
 [ ! -e /usr/local/cuda ] || echo "default=$(readlink -f /usr/local/cuda)"
 if [ -x /usr/local/cuda/bin/nvcc ]; then
   set -f; IFS=$NL
-  for line in $(/usr/local/cuda/bin/nvcc --version); do case "$line" in *release*) printf 'nvcc=%s\n' "$line";; esac; done
+  for line in $(/usr/local/cuda/bin/nvcc --version); do
+    case "$line" in *release*) printf 'nvcc=%s\n' "$line";; esac
+  done
   unset IFS; set +f
 fi
 script=/etc/profile.d/cuda.sh; [ ! -d /opt/cuda ] || script=/etc/profile.d/gpunode-cuda.sh

@@ -33,7 +33,9 @@ if [ -r /proc/driver/nvidia/params ]; then
     printf 'parameter=%s\n' "$name ${line#*: }"
   done < /proc/driver/nvidia/params
 fi
-if [ -r /proc/driver/nvidia/version ]; then IFS= read -r version < /proc/driver/nvidia/version; printf 'proc=%s\n' "$version"; fi
+if [ -r /proc/driver/nvidia/version ]; then
+  IFS= read -r version < /proc/driver/nvidia/version; printf 'proc=%s\n' "$version"
+fi
 for library in /usr/lib/*-linux-gnu/libnvidia-ml.so.1 /usr/lib64/libnvidia-ml.so.1 /usr/lib/libnvidia-ml.so.1; do
   [ ! -e "$library" ] || { echo "library=$(readlink -f "$library")"; break; }
 done
