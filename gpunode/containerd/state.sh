@@ -74,7 +74,9 @@ done
 ctr=${binary%/*}/ctr; [ -x "$ctr" ] || ctr=ctr
 set -f; IFS=$NL
 for line in $(timeout -k 2 10 "$ctr" plugins ls); do
-  case "$line" in io.containerd.grpc.v1\ *\ cri\ *|io.containerd.cri.v1\ *\ runtime\ *) printf 'plugin=%s\n' "$line";; esac
+  case "$line" in
+    io.containerd.grpc.v1\ *\ cri\ *|io.containerd.cri.v1\ *\ runtime\ *) printf 'plugin=%s\n' "$line";;
+  esac
 done
 unset IFS; set +f
 shims=0
