@@ -22,7 +22,7 @@ help:
 	@echo "make setup      make .venv, so that .venv/bin/pyinfra and .venv/bin/gpunode work"
 	@echo "make demo       boot two lab nodes with simulated H100s and turn them into GPU nodes"
 	@echo "make demo-down  take the demo's nodes down"
-	@echo "make test-fast  unit tests (no nodes, under a minute)"
+	@echo "make test-fast  unit tests (no nodes, about a minute)"
 	@echo "make test       unit tests and scenarios on lab nodes"
 	@echo "make test-slow  what takes long"
 	@echo "make lint       ruff, mypy, and shellcheck"
