@@ -60,6 +60,13 @@ def test_each_run_has_an_environment_and_standard_streams_of_its_own(tmp_path: P
     assert "None ''" in run(*words).stderr
 
 
+def test_a_run_has_nothing_of_the_environment_that_the_process_began_in(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.py"
+    inventory.write_text("import os, sys\nprint(sorted(os.environ), file=sys.stderr)\nhosts = ['@local']\n")
+    found = warm.run("pyinfra", inventory, "debug-inventory", env={"PATH": "/usr/bin:/bin", "SAID": "one"})
+    assert found.stderr.count("['PATH', 'SAID']") == 1 and "HOME" in os.environ, found.stderr
+
+
 def test_a_run_that_a_signal_ended_has_its_negative_number(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.py"
     inventory.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
