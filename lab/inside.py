@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 from lab.errors import LabError
@@ -10,7 +12,10 @@ from lab.podman import attempt
 
 # What podman gives to a command that it runs in a container.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd")
+_NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd", "--no-fork")
+# What `timeout` ends with where its time was over, and how much later its caller gives up.
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+_GRACE_SECONDS = 5
 
 
 def run(container: str, first: Path, name: str, command: str, timeout: float) -> subprocess.CompletedProcess[str]:
@@ -26,16 +31,26 @@ def run(container: str, first: Path, name: str, command: str, timeout: float) ->
     if process is None:
         return attempt("exec", container, "sh", "-c", command, timeout=timeout)
     environment = {"PATH": _PATH, "HOME": "/root", "TERM": "xterm", "HOSTNAME": name}
-    # Within the node: whoever gives up waiting ends nsenter alone, and what it began would go on.
-    within = ("timeout", "--signal=KILL", f"{timeout + 1:.0f}")
+    # `timeout` stays outside the node's processes, for two reasons. A node that goes down stops all of them for a
+    # moment, and nsenter would stop itself together with what it began, and never be woken. And nsenter, once killed,
+    # would leave behind what it began.
+    watched = ("timeout", "--signal=KILL", f"{timeout:.1f}", "sh", "-c", command)
+    begun = time.monotonic()
     try:
-        return subprocess.run(
-            ["nsenter", "--target", process, *_NAMESPACES, *within, "sh", "-c", command],
+        done = subprocess.run(
+            ["nsenter", "--target", process, *_NAMESPACES, *watched],
             env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=timeout, check=False,
+            timeout=timeout + _GRACE_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise LabError(f"a command in {container} did not end within {timeout:.0f} seconds: {command[:80]}") from error
+        raise LabError(_late(container, timeout, command)) from error
+    if done.returncode in _KILLED and time.monotonic() - begun >= timeout:
+        raise LabError(_late(container, timeout, command))
+    return done
+
+
+def _late(container: str, timeout: float, command: str) -> str:
+    return f"a command in {container} did not end within {timeout:.0f} seconds: {command[:80]}"
 
 
 def _process(first: Path) -> str | None:

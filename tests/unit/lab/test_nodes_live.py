@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -166,6 +167,15 @@ def test_one_lab_taken_down_leaves_the_other_alone_and_twice_is_nothing(node: No
     nodes.down(OTHER, lines.append)
     assert lines[-1] == f"lab {OTHER}: nothing to remove"
     assert over_ssh(node, "true").returncode == 0
+
+
+def test_a_command_goes_on_where_the_node_stops_its_processes_for_a_moment(node: Node) -> None:
+    # systemd does so when a node goes down.
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(nodes.run, node, "sleep 1; echo done", 20)
+        time.sleep(0.3)
+        nodes.run(node, "kill -STOP -1; sleep 0.2; kill -CONT -1")
+        assert asked.result().stdout == "done\n"
 
 
 def test_a_command_that_nobody_waits_for_any_more_ends_in_the_node(node: Node) -> None:
