@@ -206,7 +206,8 @@ class DriverSource:
     is the package of a kernel's headers, `installs_headers` whether gpunode installs it with the driver, and
     `headers_of_image` whether before it, by the version of the kernel's own package. `kernels` maps a flavour to the
     name of its package for each of the distribution's kernels (`other`: for the rest, by DKMS), which <module> stands
-    for; `moves_together`: whatever else there is of the driver has to come along to a new version.
+    for; `moves_together`: all packages of the driver are of one version, and what else there is of it has to be told to
+    come along to a new one.
     """
 
     source: str

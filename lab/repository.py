@@ -18,13 +18,15 @@ from lab.packages.archive import Archive, archives
 from lab.packages.built_driver import built_driver_packages
 from lab.packages.containerd import build_containerd_io
 from lab.packages.cuda import cuda_packages
+from lab.packages.cuda_driver import cuda_driver_packages
 from lab.packages.deb import Deb, DebError, build_deb
-from lab.packages.driver import driver_packages
 from lab.packages.runfile import RunfileFixture, runfiles
 from lab.packages.toolkit import legacy_packages, toolkit_packages
 from lab.signing import key_file, public_key, sign_releases
+from lab.world.apt import release_fields
 
-CUDA_DISTRIBUTIONS = ("debian12", "ubuntu2204", "ubuntu2404")
+# The lab's nodes are of Debian 12; NVIDIA's other repositories are tables alone (lab/world).
+CUDA_DISTRIBUTIONS = ("debian12",)
 # The CUDA repository of a node with a kernel of its own: modules that DKMS really builds.
 BUILT = "built/debian12/x86_64"
 _DOCKER_SUITE = "bookworm"
@@ -58,7 +60,7 @@ def build_mirror(cache: Path, report: Callable[[str], None]) -> Mirror:
         wrong = key_file(cache / "keys", "wrong")
         armored, fingerprint = public_key(key)
         mirror = Mirror(cache / "mirror", fingerprint)
-        cuda, toolkit = [*driver_packages(), *cuda_packages()], [*toolkit_packages(), *legacy_packages()]
+        cuda, toolkit = [*cuda_driver_packages(), *cuda_packages()], [*toolkit_packages(), *legacy_packages()]
         built = built_driver_packages()
         docker = _docker_package(cache, report)
         distributions = archives()
@@ -76,7 +78,7 @@ def build_mirror(cache: Path, report: Callable[[str], None]) -> Mirror:
             _fill(draft, cache / "packages", cuda, toolkit, docker)
             _place([*built, *cuda_packages()], cache / "packages", [draft / BUILT])
             report("package mirror: indexing and signing")
-            sign_releases(key, [index_flat(folder) for folder in _flat_folders(draft)])
+            sign_releases(key, [index_flat(folder, _fields_of(draft, folder)) for folder in _flat_folders(draft)])
             releases = [_index_archive(draft, archive, cache / "packages") for archive in distributions]
             sign_releases(key, releases)
             if docker is not None:
@@ -162,10 +164,15 @@ def _flat_folders(draft: Path) -> list[Path]:
     return [*cuda, draft / "toolkit/stable/deb/amd64", draft / BUILT]
 
 
-def index_flat(folder: Path) -> Path:
+def _fields_of(draft: Path, folder: Path) -> dict[str, str]:
+    """Return the fields of the Release file by which a repository is told from others."""
+    return release_fields() if folder.is_relative_to(draft / "cuda") else {}
+
+
+def index_flat(folder: Path, fields: dict[str, str]) -> Path:
     """Write Packages and Release of a flat repository; return the Release file."""
     (folder / "Packages").write_bytes(_ftparchive(folder, "packages", "."))
-    release = _ftparchive(folder, *_release_options("NVIDIA"), "release", ".")
+    release = _ftparchive(folder, *_release_options("NVIDIA", **fields), "release", ".")
     (folder / "Release").write_bytes(release)
     return folder / "Release"
 
@@ -203,7 +210,8 @@ def _index_archive(draft: Path, archive: Archive, store: Path) -> Path:
 
 
 def _release_options(whose: str, **more: str) -> list[str]:
-    fields = {"Origin": "gpunode lab", "Label": f"SIMULATED {whose} repository", **more}
+    said = f"SIMULATED {whose} repository"
+    fields = {"Origin": "gpunode lab", "Label": said, "Description": f"{said} of gpunode's lab", **more}
     return [part for key, value in fields.items() for part in ("-o", f"APT::FTPArchive::Release::{key}={value}")]
 
 

@@ -197,9 +197,7 @@ def fixture_groups(naming: Naming) -> dict[str, list[Rpm]]:
     """Return the packages of driver, CUDA and container toolkit under a distribution's names, by group."""
     groups: dict[str, list[Rpm]] = {}
     for deb in driver_packages():
-        # dnf has streams and versionlock for what apt needs a package with preferences for.
-        if not deb.name.startswith("nvidia-driver-pinning-"):
-            groups.setdefault(f"driver-{deb.version.rpartition('-')[0]}", []).append(rpm_of(deb, naming))
+        groups.setdefault(f"driver-{deb.version.rpartition('-')[0]}", []).append(rpm_of(deb, naming))
     groups["cuda"] = [rpm_of(deb, naming) for deb in cuda_packages()]
     for deb in [*toolkit_packages(), *legacy_packages()]:
         groups.setdefault(f"toolkit-{deb.version.rpartition('-')[0]}", []).append(rpm_of(deb, naming))

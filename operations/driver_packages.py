@@ -22,6 +22,7 @@ from gpunode.driver_packages import (
     NotInstallable,
     belongs,
     chosen,
+    driver_branch,
     gate,
     goes_along,
     leftovers,
@@ -72,7 +73,8 @@ def installed(
     if state.interrupted:
         yield from family.finish()
         state = family.state()
-    missing, obsolete = state.missing(wanted), leftovers(source, wanted, state.driver)
+    rule = next(filter(None, wanted.values()), None)
+    missing, obsolete = state.missing(wanted), leftovers(source, wanted, state.driver, rule)
     journal = known(host.get_fact(TransactionJournal, transaction=DRIVER.name), "the journal of the driver's change")
     # One that was interrupted and then finished by dpkg alone has not been proven to work.
     unproven = journal.state == "restored"
@@ -83,7 +85,7 @@ def installed(
         return
     if host.state is not None and not host.state.is_executing:
         # A forecast ends with the first command, and what comes of the lists is not known in it.
-        yield from emptied_for_driver(drain, next(filter(None, wanted.values()), None))
+        yield from emptied_for_driver(drain, rule)
     yield from family.refresh("cuda" if source.origin is None else "distribution")
     moved = of_another_source(source, state.driver)
     # Which module goes for another the package manager finds out: to ask for both flavours would be refused.
@@ -111,14 +113,17 @@ def installed(
     refuse_failed(transaction, target)
     along = moved_along(others, offers.available, upstream)
     if not moved:
-        along = {name: version for name, version in along.items() if version not in (None, others[name])}
+        # A package of another branch that the new one does not have would keep its files, which are the new one's, too.
+        stays = {name for name, version in others.items() if along.get(name) in (None, version)}
+        stays -= {name for name in stays if name in along and driver_branch(others[name]) != branch}
+        along = {name: version for name, version in along.items() if name not in stays}
     coming = dict(sorted(resolved.items())) | {name: version for name, version in along.items() if version is not None}
     going = dict.fromkeys([*obsolete, *(name for name, version in along.items() if version is None)])
     change = replace(change, coming=coming, going=tuple(going), upstream=upstream)
     unbound = [name for name, rule in wanted.items() if rule is None]
     refused = gate(
         family.simulation(change), resolved, branch, branch_change, moved, unbound,
-        leaving=obsolete, built=source.built_on_node,
+        leaving=change.going, built=source.built_on_node, upstream=upstream if source.moves_together else None,
     )  # fmt: skip
     if refused is not None:
         reason, remedy = refused

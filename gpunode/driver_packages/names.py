@@ -7,14 +7,15 @@ import re
 # Globs, as dpkg-query and apt's preferences take them, and what of their catch is not the driver, as grep -E takes it:
 # the container toolkit, and CUDA's own tools under Debian's names.
 GLOBS = (
-    "nvidia-*", "libnvidia-*", "cuda-drivers*", "libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvoptix1",
-    "libxnvctrl0", "xserver-xorg-video-nvidia*", "linux-modules-nvidia-*", "linux-objects-nvidia-*",
-    "linux-signatures-nvidia-*", "firmware-nvidia-*", "nvlsm",
+    "nvidia-*", "libnvidia-*", "lib*-nvidia*", "cuda-drivers*", "libcuda1", "libcudadebugger1", "libnvcuvid1",
+    "libnvoptix1", "libxnvctrl*", "libnvsdm*", "xserver-xorg-video-nvidia*", "linux-modules-nvidia-*",
+    "linux-objects-nvidia-*", "linux-signatures-nvidia-*", "firmware-nvidia-*", "nvlsm",
 )  # fmt: skip
 OWN = (
     "^(nvidia|nvidia-.*|opencl-nvidia|lib32-(nvidia-utils|opencl-nvidia)|libnvidia-.*|kmod-nvidia-.*|cuda-drivers.*|"
-    "libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|"
-    "libxnvctrl0|xserver-xorg-video-nvidia.*|linux-(modules|objects|signatures)-nvidia-.*|firmware-nvidia-.*|nvlsm|"
+    "lib(glx|egl|gl|gl1|gles|gles1|gles2)-nvidia.*|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|"
+    "libxnvctrl(0|-dev)|libnvsdm(-.*)?|xserver-xorg-video-nvidia.*|linux-(modules|objects|signatures)-nvidia-.*|"
+    "firmware-nvidia-.*|nvlsm|"
     "kernel-firmware-nvidia-gsp.*|nv-prefer-signed-open-driver)$"
 )
 FOREIGN = (

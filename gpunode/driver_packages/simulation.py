@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from gpunode import versions
 from gpunode.apt_errors import explained
 from gpunode.driver_packages.names import belongs, driver_branch
 from gpunode.probe_output import repeated, values
@@ -72,6 +73,7 @@ def gate(
     unbound: Collection[str] = (),
     leaving: Collection[str] = (),
     built: bool = True,
+    upstream: str | None = None,
 ) -> tuple[str, str] | None:
     """Judge what apt would do after the lists were refreshed; return (reason, remedy), None where it may go on.
 
@@ -81,6 +83,8 @@ def gate(
     + unbound: names of the driver's packages that are numbered otherwise, and so of no branch
     + leaving: names that were told to go
     + built: whether the node builds the module, rather than that it comes built for each kernel
+    + upstream: the one version of all packages of the driver that are numbered by it; None where the source numbers
+      some of them apart
     + moved: the driver that is there came from another source, which divides it into other packages
     """
     if simulation.refusal is not None:
@@ -121,6 +125,12 @@ def gate(
             return (
                 f"package {name} would come at {new} and not at {wanted[name]}",
                 f"look at `{simulation.trial}` on the node, and at its repositories and preferences",
+            )
+        if found is not None and upstream is not None and versions.upstream(new) != upstream:
+            return (
+                f"package {name} would come at {new}, and the driver at {upstream}: a driver of two versions does not "
+                "work",
+                f"look at `{simulation.trial}` on the node, and at what pins or holds {name} there",
             )
         before = driver_branch(old) if old and numbered else None
         if before is not None and before != branch and not branch_change:

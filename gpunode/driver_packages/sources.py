@@ -19,7 +19,7 @@ from gpunode.tables import DriverSource
 
 _PLACEHOLDERS = {
     "<branch>": r"(?P<branch>\d{3})",
-    "<rule>": r"\d{3}(\.\d+)*",
+    "<rule>": r"(?P<rule>\d{3}(\.\d+)*)",
     "<flavour>": "(?P<flavour>-open)?",
     "<kernel>": "(?P<kernel>[a-z0-9.+-]+)",
     "<fabric manager>": r"nvidia-fabric-?manager(-\d{3})?",
@@ -120,10 +120,13 @@ def module_stream(asked: DriverSettings, source: DriverSource, flavour: str) -> 
     return source.stream.get(flavour, "").replace("<branch>", versions.branch_of(rule)) if rule else ""
 
 
-def leftovers(source: DriverSource, wanted: Collection[str], installed: Iterable[str]) -> tuple[str, ...]:
+def leftovers(
+    source: DriverSource, wanted: Collection[str], installed: Iterable[str], rule: str | None = None
+) -> tuple[str, ...]:
     """Return installed packages that must be told to go when the wanted ones come: what else goes, apt finds out.
 
-    They are of another source, flavour or branch. Modules of the wanted driver for further kernels stay.
+    They are of another source, flavour or branch, or pin another version. Modules of the wanted driver for further
+    kernels stay, and so does a pinning package that lets every version come that fits `rule`, a branch or a version.
     """
     named = [name for row in _beside(source) for name in row.leaves]
     named += [name for group in ("open", "proprietary") for name in source.packages.get(group, {})]
@@ -139,7 +142,8 @@ def leftovers(source: DriverSource, wanted: Collection[str], installed: Iterable
                 continue
             same = kept.get(match.groupdict().get("branch"))
             further = "kernel" in match.groupdict() and same is not None and same["flavour"] == match["flavour"]
-            if not further:
+            pinned = match.groupdict().get("rule")
+            if not further and not (pinned and rule and versions.in_branch(rule, pinned)):
                 going.add(name)
     return tuple(sorted(going))
 

@@ -12,7 +12,7 @@ ssh_strict_host_key_checking = "yes"
 
 # --- what they shall have ------------------------------------------------------------------------------------------
 driver = {
-    "branch": "580",  # the newest version of the branch; or exactly: "version": "580.95.05"
+    "branch": "580",  # the newest version of the branch; or exactly: "version": "580.178.04"
     "flavour": "auto",  # open where the GPU allows it
 }
 cuda = {"version": "12.9"}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from importlib import resources
 
 from lab.packages.deb import Deb, Payload
-from lab.packages.driver import packages_of, pinning
+from lab.packages.driver import packages_of
 
 VERSIONS = ("580.82.07", "580.95.05")
 _SOURCES = ("nvidia.c", "nvidia-uvm.c", "Kbuild")
@@ -43,9 +43,8 @@ if [ "$(dkms status -m nvidia -v {version})" ]; then dkms remove -m nvidia -v {v
 
 
 def built_driver_packages() -> list[Deb]:
-    """Return every package of the driver that NVIDIA's repository would have, of a few versions of one branch."""
-    packages = [_built(deb, version) for version in VERSIONS for deb in packages_of(version)]
-    return packages + [pinning(version, f"{version}-*", f"{version}-1") for version in VERSIONS]
+    """Return the driver's packages of a few versions of one branch, in a simple form."""
+    return [_built(deb, version) for version in VERSIONS for deb in packages_of(version)]
 
 
 def _built(deb: Deb, version: str) -> Deb:

@@ -43,6 +43,9 @@ class Deb:
     provides: str = ""
     conflicts: str = ""
     replaces: str = ""
+    pre_depends: str = ""
+    recommends: str = ""
+    breaks: str = ""
     files: tuple[Payload, ...] = ()
     scripts: tuple[tuple[str, str], ...] = ()
     conffiles: tuple[str, ...] = ()
@@ -64,9 +67,12 @@ class Deb:
             "Version": self.version,
             "Architecture": self.architecture,
             "Maintainer": _MAINTAINER,
+            "Pre-Depends": self.pre_depends,
             "Depends": self.depends,
+            "Recommends": self.recommends,
             "Provides": self.provides,
             "Conflicts": self.conflicts,
+            "Breaks": self.breaks,
             "Replaces": self.replaces,
             "Section": "non-free/libs",
             "Priority": "optional",

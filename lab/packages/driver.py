@@ -14,6 +14,7 @@ BROKEN_VERSION = "595.45.04"
 TRANSITIONAL_VERSION = "575.64.05"
 _MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem")
 _LICENSES = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
+_MODULE_FLAVOURS = {f"module-{flavour}": flavour for flavour in _LICENSES}
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _POSTINST = """#!/bin/sh
 set -e
@@ -67,13 +68,14 @@ done
 
 
 def driver_packages() -> list[Deb]:
-    """Return every driver package of every version, and the pinning packages of versions and branches."""
+    """Return the driver's packages in a simple form, which other package managers' fixtures are made of."""
     packages = [package for version in DRIVER_VERSIONS for package in packages_of(version)]
-    newest = {version.split(".")[0]: version for version in DRIVER_VERSIONS}
-    packages += [pinning(branch, f"{branch}.*", f"{version}-1") for branch, version in newest.items()]
-    packages += [pinning(version, f"{version}-*", f"{version}-1") for version in DRIVER_VERSIONS]
-    transitional = pinning(TRANSITIONAL_VERSION, f"{TRANSITIONAL_VERSION}-*", f"{TRANSITIONAL_VERSION}-1")
-    return [*packages, *_transitional(TRANSITIONAL_VERSION), transitional]
+    return [*packages, *transitional()]
+
+
+def transitional() -> list[Deb]:
+    """Return metapackages that hold nothing and pull the newest driver there is, of another branch."""
+    return _transitional(TRANSITIONAL_VERSION)
 
 
 def _transitional(version: str) -> list[Deb]:
@@ -89,11 +91,34 @@ def _transitional(version: str) -> list[Deb]:
     ]
 
 
+def contents(payload: str, version: str) -> tuple[tuple[Payload, ...], tuple[tuple[str, str], ...]]:
+    """Return files and scripts of a SIMULATED content of the tables (lab/world/apt_driver.yaml: payload)."""
+    if payload in _MODULE_FLAVOURS:
+        return (), _module_scripts(version, _MODULE_FLAVOURS[payload])
+    if payload == "nvidia-smi-and-library":
+        return (*contents("nvidia-smi", version)[0], *contents("libnvidia-ml", version)[0]), ()
+    if payload == "nvidia-smi":
+        return (Payload("usr/bin/nvidia-smi", program(version), 0o755),), ()
+    if payload == "libnvidia-ml":
+        library = f"{_LIBRARIES}/libnvidia-ml.so"
+        return (
+            Payload(f"{library}.{version}", f"SIMULATED libnvidia-ml {version}\n".encode()),
+            Payload(f"{library}.1", link=f"libnvidia-ml.so.{version}"),
+        ), ()
+    if payload == "nvidia-persistenced":
+        like = daemon(payload, version, "nvidia-persistenced", payload, "persistence daemon")
+    elif payload == "nvidia-fabricmanager":
+        like = daemon(payload, version, "nv-fabricmanager", payload, "fabric manager")
+    else:
+        assert payload == "", payload
+        return (), ()
+    return like.files, like.scripts
+
+
 def packages_of(version: str) -> list[Deb]:
-    """Return the driver's packages of one version, the pinning ones apart."""
+    """Return the driver's packages of one version in a simple form, the pinning ones apart."""
     full = f"{version}-1"
     userspace = f"nvidia-driver-cuda (= {full}), libnvidia-ml1 (= {full}), nvidia-persistenced (= {full})"
-    library = f"{_LIBRARIES}/libnvidia-ml.so"
     return [
         Deb(
             "nvidia-open",
@@ -109,21 +134,13 @@ def packages_of(version: str) -> list[Deb]:
         ),
         _dkms("nvidia-kernel-open-dkms", "nvidia-kernel-dkms", version, "open"),
         _dkms("nvidia-kernel-dkms", "nvidia-kernel-open-dkms", version, "proprietary"),
-        Deb(
-            "libnvidia-ml1",
-            full,
-            "NVIDIA management library",
-            files=(
-                Payload(f"{library}.{version}", f"SIMULATED libnvidia-ml {version}\n".encode()),
-                Payload(f"{library}.1", link=f"libnvidia-ml.so.{version}"),
-            ),
-        ),
+        Deb("libnvidia-ml1", full, "NVIDIA management library", files=contents("libnvidia-ml", version)[0]),
         Deb(
             "nvidia-driver-cuda",
             full,
             "NVIDIA driver, compute part: nvidia-smi",
             depends=f"libnvidia-ml1 (= {full}), python3",
-            files=(Payload("usr/bin/nvidia-smi", program(version), 0o755),),
+            files=contents("nvidia-smi", version)[0],
         ),
         daemon("nvidia-persistenced", version, "nvidia-persistenced", "nvidia-persistenced", "persistence daemon"),
         _fabric_manager(version),
@@ -160,13 +177,6 @@ def daemon(
 
 
 def _dkms(name: str, other: str, version: str, flavour: str) -> Deb:
-    values = {
-        "modules": " ".join(_MODULES),
-        "version": version,
-        "license": _LICENSES[flavour],
-        "flavour": flavour,
-        "loads": "no" if version == BROKEN_VERSION else "yes",
-    }
     full = f"{version}-1"
     return Deb(
         name,
@@ -175,25 +185,16 @@ def _dkms(name: str, other: str, version: str, flavour: str) -> Deb:
         depends=f"libnvidia-ml1 (= {full})",
         conflicts=other,
         replaces=other,
-        scripts=(("postinst", _POSTINST.format(**values)), ("prerm", _PRERM.format(**values))),
+        scripts=_module_scripts(version, flavour),
     )
 
 
-def pinning(name: str, pattern: str, version: str) -> Deb:
-    """Return the package that keeps the driver at `pattern`; `name` is the branch or version that it is named after."""
-    packages = "nvidia-open* cuda-drivers* nvidia-kernel* nvidia-driver-cuda* libnvidia-* nvidia-persistenced* "
-    packages += "nvidia-fabricmanager*"
-    preferences = f"Package: {packages}\nPin: version {pattern}\nPin-Priority: 1001\n"
-    # Not a conffile: one that stayed behind after removal would go on pinning.
-    # apt reads a file with a dot in its name only if it ends in .pref: 580.95.05 alone would be passed over.
-    path = f"etc/apt/preferences.d/nvidia-driver-pinning-{name}.pref"
-    return Deb(
-        f"nvidia-driver-pinning-{name}",
-        version,
-        f"Keep the NVIDIA driver at {name}",
-        architecture="all",
-        provides="nvidia-driver-pinning",
-        conflicts="nvidia-driver-pinning",
-        replaces="nvidia-driver-pinning",
-        files=(Payload(path, preferences.encode()),),
-    )
+def _module_scripts(version: str, flavour: str) -> tuple[tuple[str, str], ...]:
+    values = {
+        "modules": " ".join(_MODULES),
+        "version": version,
+        "license": _LICENSES[flavour],
+        "flavour": flavour,
+        "loads": "no" if version == BROKEN_VERSION else "yes",
+    }
+    return ("postinst", _POSTINST.format(**values)), ("prerm", _PRERM.format(**values))

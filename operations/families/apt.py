@@ -56,7 +56,11 @@ install_driver() {
     only="-o Dir::Etc::sourcelist=$checkpoint/archive.sources -o Dir::Etc::sourceparts=-"
   fi
   apt_get -o Dir::Etc::Preferences="$checkpoint/preferences" $only install --no-install-recommends \
-    --allow-downgrades --allow-change-held-packages $arguments
+    --allow-downgrades --allow-change-held-packages $arguments || return 1
+  # What was named only so that it comes along had come for something else: it may go with that one day.
+  auto=$(cut -d' ' -f1 "$checkpoint/packages" | grep -vxF -f "$checkpoint/manual" |
+    grep -vxF "$(printf '%s\n' $names)") || true
+  [ -z "$auto" ] || apt-mark auto $auto > /dev/null || true
 }
 remove_driver() { apt_get remove "$@"; }
 forget() {
@@ -165,7 +169,7 @@ class _Apt:
         return {"pin": pin_text(change.upstream), "sources": change.sources}
 
     def hold(self, state: State, keep: Mapping[str, str]) -> Iterator[StringCommand]:
-        """Hold by apt-mark, preferences and unattended-upgrades; NVIDIA's pinning package pins as well."""
+        """Hold by apt-mark, preferences and unattended-upgrades."""
         hold_now = sorted(set(keep) - set(state.held))
         let_go = sorted(set(state.held_by_us) & set(state.held) - set(keep))
         by_version: dict[str, list[str]] = {}

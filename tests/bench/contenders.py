@@ -144,6 +144,7 @@ def prepare(every: tuple[Node, ...], wanted: Path, ansible_nodes: int = ANSIBLE_
     for path in (
         "/etc/apt/sources.list.d/gpunode-cuda.sources",
         "/etc/apt/sources.list.d/gpunode-toolkit.sources",
+        "/etc/apt/preferences.d/gpunode-driver",
         "/etc/containerd/config.toml",
         "/var/lib/gpunode/applied.json",
     ):

@@ -19,7 +19,8 @@ ZYPPER_LOCKS = "/etc/zypp/locks"
 IGNORED = "/etc/pacman.d/gpunode.conf"
 _SAVED = "/var/lib/gpunode/transactions/driver"
 _DEBS = (
-    "dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\\n' '*nvidia*' | grep '^installed ' | cut -d' ' -f2-"
+    "dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\\n' '*nvidia*' 'cuda-drivers*' 'libcuda1' "
+    "'libcudadebugger1' 'libnvcuvid1' 2>/dev/null | grep '^installed ' | cut -d' ' -f2-"
 )
 _RPMS = "rpm -qa --qf '%{NAME} %{VERSION}\\n' '*nvidia*' 'cuda-drivers*' | sort"
 # A package that no repository has.

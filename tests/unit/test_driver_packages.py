@@ -128,7 +128,8 @@ def test_fabric_manager_comes_under_its_branch_s_name_where_there_are_nvswitches
     settings = settings_from({"driver": asked})
     rule = asked.get("version") or asked.get("branch")
     wanted = package_set(settings.driver, CUDA, "open", ("nvswitch",), NO_KERNEL)
-    assert wanted == {f"nvidia-driver-pinning-{rule}": None, "nvidia-open": rule, name: rule}
+    # No pinning package beside them: NVIDIA publishes one for some versions only.
+    assert wanted == {"nvidia-open": rule, name: rule}
     assert name not in package_set(settings.driver, CUDA, "open", (), NO_KERNEL)
     assert "cuda-drivers" in package_set(settings.driver, CUDA, "proprietary", (), NO_KERNEL)
 
@@ -190,6 +191,17 @@ def test_packages_at_two_versions_are_not_as_asked() -> None:
     one = replace(there, packages=(*there.packages[:1], ("nvidia-fabricmanager", "580.95.05-1"), *there.packages[2:]))
     assert one.missing(WANTED) == ()
     assert one.missing({**WANTED, "nvidia-open": "580.105.08"}) == ("nvidia-open",)
+
+
+@pytest.mark.parametrize(
+    ("rule", "goes"),
+    [("580", ["570", "580.95.05"]), ("580.95.05", ["570"]), ("580.105.08", ["570", "580.95.05"]), (None, [])],
+)
+def test_a_pinning_package_stays_that_lets_the_driver_come(rule: str | None, goes: list[str]) -> None:
+    pins = [f"nvidia-driver-pinning-{item}" for item in ("570", "580", "580.95.05")]
+    wanted = {"nvidia-open": rule}
+    expected = [f"nvidia-driver-pinning-{item}" for item in goes] if rule else pins
+    assert list(leftovers(CUDA, wanted, [*pins, "nvidia-open"], rule)) == expected
 
 
 def test_a_fabric_manager_of_another_name_has_to_go() -> None:

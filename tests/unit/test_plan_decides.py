@@ -140,8 +140,8 @@ def test_it_can_be_done(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("branch", "packages"),
     [
-        ("575", ["nvidia-driver-pinning-575", "nvidia-fabricmanager-575 575", "nvidia-open 575"]),
-        ("580", ["nvidia-driver-pinning-580", "nvidia-fabricmanager 580", "nvidia-open 580"]),
+        ("575", ["nvidia-fabricmanager-575 575", "nvidia-open 575"]),
+        ("580", ["nvidia-fabricmanager 580", "nvidia-open 580"]),
     ],
 )
 def test_fabric_manager_comes_with_the_driver_under_its_branch_s_name_where_there_are_nvswitches(

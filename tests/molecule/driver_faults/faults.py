@@ -19,6 +19,7 @@ from lab.nodes import Node
 from lab.packages.driver import BROKEN_VERSION
 from lab.repository import index_flat
 from lab.signing import key_file, sign_releases
+from lab.world.apt import release_fields
 from tests.molecule.interruption.faults import CUT
 
 OLD, NEW = "580.82.07", "580.95.05"
@@ -141,7 +142,7 @@ def publish(node: Node, key: str = "repository", without: str = "") -> None:
         for package in source.glob("*.deb"):
             if package.name != without:
                 shutil.copyfile(package, folder / package.name)
-        sign_releases(key_file(cache_dir() / "keys", key), [index_flat(folder)])
+        sign_releases(key_file(cache_dir() / "keys", key), [index_flat(folder, release_fields())])
         shared = node.folder / "index"
         shutil.rmtree(shared, ignore_errors=True)
         shared.mkdir()

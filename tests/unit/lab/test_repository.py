@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from gpunode.driver_packages import driver_branch
 from lab import repository
 from lab.packages import container_runtime
+from lab.packages.cuda_driver import cuda_driver_packages
 from lab.packages.deb import Deb, Payload, build_deb
-from lab.packages.driver import BROKEN_VERSION, DRIVER_VERSIONS, TRANSITIONAL_VERSION, driver_packages
+from lab.packages.driver import BROKEN_VERSION, DRIVER_VERSIONS, TRANSITIONAL_VERSION
 from lab.packages.toolkit import toolkit_packages
 from lab.repository import Mirror, build_mirror
+from lab.world import apt
 
 pytestmark = pytest.mark.builds
 
@@ -38,7 +42,7 @@ def test_every_repository_is_signed_by_the_key_of_the_fingerprint(mirror: Mirror
     ring = tmp_path / "ring.gpg"
     subprocess.run(["gpg", "--dearmor", "-o", ring, mirror.path / "keys/gpunode-lab.asc"], check=True)
     releases = sorted(mirror.path.rglob("InRelease"))
-    assert len(releases) == 8
+    assert len(releases) == 6
     for release in releases:
         command = ["gpgv", "--status-fd", "1", "--keyring", str(ring), str(release)]
         result = subprocess.run(command, capture_output=True, text=True)
@@ -74,7 +78,7 @@ def test_all_versions_of_a_package_are_offered(mirror: Mirror) -> None:
         for block in index.split("\n\n")
     }
     for version in DRIVER_VERSIONS:
-        for name in ("nvidia-open", "cuda-drivers", "nvidia-driver-cuda", f"nvidia-driver-pinning-{version}"):
+        for name in ("nvidia-open", "cuda-drivers", "nvidia-driver-cuda"):
             assert (name, f"{version}-1") in offered
     assert ("cuda-toolkit-12-9", "12.9.1-1") in offered
 
@@ -127,25 +131,42 @@ def test_deb_holds_what_was_asked_and_is_built_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.pure
-def test_every_driver_package_is_bound_to_its_own_version() -> None:
-    for package in driver_packages():
-        if package.name.startswith("nvidia-driver-pinning") or package.version.startswith(TRANSITIONAL_VERSION):
-            continue
-        for dependency in package.depends.split(", "):
-            if dependency and dependency != "python3":
-                assert dependency.endswith(f"(= {package.version})"), package.name
-
-
-@pytest.mark.pure
 def test_a_transitional_package_pulls_another_branch() -> None:
-    transitional = [package for package in driver_packages() if package.version.startswith(TRANSITIONAL_VERSION)]
-    assert {package.name for package in transitional if package.depends} == {"nvidia-open", "cuda-drivers"}
-    assert all("(>= 580)" in package.depends for package in transitional if package.depends)
+    found = [package for package in cuda_driver_packages() if package.version.startswith(TRANSITIONAL_VERSION)]
+    assert {package.name for package in found if package.depends} == {"nvidia-open", "cuda-drivers"}
+    assert all("(>= 580)" in package.depends for package in found)
+
+
+@needs_tools
+@pytest.mark.real
+def test_the_index_says_what_the_table_says(mirror: Mirror) -> None:
+    folder = mirror.path / "cuda/debian12/x86_64"
+    built = {(row["Package"], row["Version"]): row for row in map(_fields, _stanzas(folder / "Packages"))}
+    rows = {(row.name, row.version): row for row in apt.driver_packages("debian12")}
+    of_driver = {each for each in built if not each[0].startswith("cuda-toolkit")}
+    known = {each for each in of_driver if not each[1].startswith(TRANSITIONAL_VERSION)}
+    assert known <= set(rows) and len(known) > 400
+    lacking = {name for name, version in set(rows) - known if driver_branch(version) is None}
+    assert lacking <= {f"nvidia-driver-pinning-{branch}" for branch in (550, 615)}
+    relations = {relation.title().replace("_", "-") for relation in apt.RELATIONS}
+    for each in known:
+        said = {key: value for key, value in built[each].items() if key in relations}
+        assert (said, built[each]["Architecture"]) == (rows[each].relations, rows[each].architecture), each
+    release = _fields((folder / "Release").read_text())
+    assert {key: release[key] for key in apt.release_fields()} == apt.release_fields()
+
+
+def _stanzas(index: Path) -> list[str]:
+    return [stanza for stanza in index.read_text().split("\n\n") if stanza.strip()]
+
+
+def _fields(stanza: str) -> dict[str, str]:
+    return dict(line.split(": ", 1) for line in stanza.splitlines() if re.match(r"[A-Z][A-Za-z-]+: ", line))
 
 
 @pytest.mark.pure
 def test_fabric_manager_is_there_in_both_naming_schemes() -> None:
-    offered = {(package.name, package.version) for package in driver_packages()}
+    offered = {(package.name, package.version) for package in cuda_driver_packages()}
     for version in DRIVER_VERSIONS:
         branch = version.split(".")[0]
         name = f"nvidia-fabricmanager-{branch}" if branch < "580" else "nvidia-fabricmanager"
@@ -154,29 +175,26 @@ def test_fabric_manager_is_there_in_both_naming_schemes() -> None:
 
 @pytest.mark.pure
 def test_one_version_alone_says_that_its_module_does_not_load() -> None:
-    modules = [package for package in driver_packages() if package.name == "nvidia-kernel-open-dkms"]
+    modules = [package for package in cuda_driver_packages() if package.name == "nvidia-kernel-open-dkms"]
     broken = [package.version for package in modules if "'loads=no'" in dict(package.scripts)["postinst"]]
     assert broken == [f"{BROKEN_VERSION}-1"]
 
 
 @pytest.mark.pure
 def test_flavours_exclude_each_other() -> None:
-    conflicts = {package.name: package.conflicts for package in driver_packages()}
+    conflicts = {package.name: package.conflicts for package in cuda_driver_packages()}
     assert conflicts["nvidia-kernel-open-dkms"] == "nvidia-kernel-dkms"
     assert conflicts["nvidia-kernel-dkms"] == "nvidia-kernel-open-dkms"
 
 
 @pytest.mark.pure
-def test_pinning_file_has_a_name_that_apt_reads() -> None:
-    pinning = [package for package in driver_packages() if package.name.startswith("nvidia-driver-pinning")]
-    branches = {version.split(".")[0] for version in DRIVER_VERSIONS}
-    assert {package.name.removeprefix("nvidia-driver-pinning-") for package in pinning} == {
-        *DRIVER_VERSIONS, *branches, TRANSITIONAL_VERSION,
-    }  # fmt: skip
+def test_a_pinning_package_leaves_its_preferences_behind_as_the_real_one_does() -> None:
+    pinning = [package for package in cuda_driver_packages() if package.name.startswith("nvidia-driver-pinning")]
+    assert {package.name for package in pinning} >= {"nvidia-driver-pinning-580", "nvidia-driver-pinning-570"}
+    # Not one for each version: of 580.95.05 there is none.
+    assert "nvidia-driver-pinning-580.95.05" not in {package.name for package in pinning}
     for package in pinning:
-        # apt passes over a dotted name without this ending, and a conffile would outlive the package.
-        assert package.files[0].path.endswith(".pref")
-        assert package.conffiles == ()
+        assert package.conffiles == ("etc/apt/preferences.d/nvidia-driver-pin",)
 
 
 @pytest.mark.pure

@@ -1,0 +1,137 @@
+"""The driver's packages in NVIDIA's repositories for apt: apt_driver.yaml, filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+# The fields of a control file that a row of the table may have.
+RELATIONS = ("pre_depends", "depends", "recommends", "provides", "conflicts", "breaks", "replaces")
+
+
+@dataclass(frozen=True)
+class Package:
+    """Hold one binary package as its repository's index tells it; relations are written as in debian/control.
+
+    `driver` is the version of the driver that it is of, empty for what is none of it; `payload` says which of the lab's
+    SIMULATED contents it has; `chosen` whether it comes only where it is asked for by name. `confidence` is the row's.
+    """
+
+    name: str
+    version: str
+    architecture: str = "amd64"
+    pre_depends: str = ""
+    depends: str = ""
+    recommends: str = ""
+    provides: str = ""
+    conflicts: str = ""
+    breaks: str = ""
+    replaces: str = ""
+    driver: str = ""
+    payload: str = ""
+    chosen: bool = False
+    confidence: str = ""
+    files: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def relations(self) -> dict[str, str]:
+        """Return the relations that there are, by the names of a control file's fields."""
+        return {relation.title().replace("_", "-"): getattr(self, relation) for relation in RELATIONS
+                if getattr(self, relation)}  # fmt: skip
+
+    def stanza(self) -> str:
+        """Return its stanza of an index, as far as apt resolves by it: nothing can be fetched from there."""
+        lines = {"Package": self.name, "Version": self.version, "Architecture": self.architecture, **self.relations}
+        lines |= {"Filename": f"./{self.name}_{self.version}.deb", "Size": "1", "SHA256": "0" * 64}
+        return "".join(f"{key}: {value}\n" for key, value in lines.items())
+
+
+@cache
+def _table() -> dict[str, Any]:
+    text = resources.files(__package__).joinpath("apt_driver.yaml").read_text()
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def repositories() -> tuple[str, ...]:
+    """Return the names of the repositories: debian12, ubuntu2404 …"""
+    return tuple(_table()["repositories"])
+
+
+def driver_versions(repository: str) -> tuple[str, ...]:
+    """Return the versions of the driver that a repository has, oldest first."""
+    return tuple(_table()["repositories"][repository]["versions"])
+
+
+def distribution_packages(repository: str) -> tuple[Package, ...]:
+    """Return what the distribution itself has of what decides whether the driver can be installed; none: not known."""
+    found = _table()["distributions"].get(repository, {})
+    return tuple(Package(name, version, "all", confidence="measured") for name, version in found.items())
+
+
+def release_fields() -> dict[str, str]:
+    """Return the fields of a Release file that tell NVIDIA's CUDA repositories from others."""
+    return {key: _table()["release"][key] for key in ("Origin", "Label")}
+
+
+@cache
+def driver_packages(repository: str) -> tuple[Package, ...]:
+    """Return everything of the driver's that a repository has, with what stands beside it: pinning, dkms, nvlsm."""
+    row = _table()["repositories"][repository]
+    found = [package for version in row["versions"] for package in _of_version(row, version)]
+    for branch, revisions in row["branch_pinning"].items():
+        found += [_pinning(str(branch), revision) for revision in revisions]
+    for name, version in row["beside"].items():
+        found.append(Package(name, version, chosen=True, confidence="index"))
+    if "dkms" in row:
+        said = row["dkms"]
+        found.append(Package("dkms", said["version"], "all", confidence=said["confidence"]))
+    # What is numbered apart comes with several versions of the driver.
+    return tuple({(package.name, package.version): package for package in reversed(found)}.values())[::-1]
+
+
+def _of_version(row: Mapping[str, Any], version: str) -> Iterator[Package]:
+    branch, said = int(version.split(".")[0]), row["versions"][version]
+    layout = _table()["layouts"][row["layouts"][max(key for key in row["layouts"] if key <= branch)]]
+    full = f"{version}{said['revision']}"
+    values = {"{V}": full, "{U}": version, "{B}": str(branch),
+              "{F}": f"{version}{said.get('fabric', said['revision'])}"}  # fmt: skip
+    known = {field.name for field in fields(Package)}
+    for name, entry in layout["packages"].items():
+        if not entry.get("from", branch) <= branch <= entry.get("to", branch):
+            continue
+        apart = set(entry) - known - {"from", "to", "all"}
+        assert not apart, f"{name}: the table has {sorted(apart)}, which nothing reads"
+        package = Package(
+            _filled(name, values), _filled(entry.get("version", "{V}"), values), "all" if entry.get("all") else "amd64",
+            driver=version, payload=entry.get("payload", ""), chosen=entry.get("chosen", False),
+            confidence=entry.get("confidence", layout["confidence"]),
+        )  # fmt: skip
+        relations = {key: _filled(str(entry[key]), values) for key in RELATIONS if key in entry}
+        yield replace(package, **relations)  # type: ignore[arg-type]
+    if "pinning" in said:
+        yield _pinning(version, f"{version}{said['pinning']}")
+
+
+def _pinning(rule: str, version: str) -> Package:
+    said = _table()["pinning"]
+    # The groups that its stanzas really name are not known; these are all that is the driver's there.
+    groups = "nvidia-* libnvidia-* lib*-nvidia* libcuda1 libcudadebugger1 libnvcuvid1 libnvoptix1 libxnvctrl0"
+    groups += " cuda-drivers* xserver-xorg-video-nvidia* firmware-nvidia-*"
+    text = f"Package: {groups}\nPin: version {rule}{'.*' if rule.isdigit() else '-*'}\n"
+    only = said["provides"]
+    return Package(
+        f"nvidia-driver-pinning-{rule}", version, "all", provides=only, conflicts=only, replaces=only, chosen=True,
+        confidence=said["confidence"], files=((said["file"], f"{text}Pin-Priority: {said['priority']}\n"),),
+    )  # fmt: skip
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    for placeholder, value in values.items():
+        text = text.replace(placeholder, value)
+    return text
