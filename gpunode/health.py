@@ -26,7 +26,10 @@ _REMEDIES = {
     "reset": "drain the node and reset the GPU (`nvidia-smi --gpu-reset -i {address}`) or reboot; "
     "where it comes back, have the GPU replaced",
     "reboot": "drain and reboot the node; where it comes back, have the GPU replaced",
+    "named": "drain the node, and do what the message names; where it comes back, have the GPU replaced",
 }
+# ... changed from 0x0 (None) to 0x2 (Node Reboot Required)
+_ACTION = re.compile(r"recovery action changed from \S+ .{0,60}? ?to (0x[0-9a-fA-F]{1,2})\b")
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,10 @@ class GpuHealth(Reading):
 
 @dataclass(frozen=True)
 class Xid(Reading):
-    """Hold one kind of Xid that a GPU reported since the boot, with the words of one such line."""
+    """Hold one kind of Xid that a GPU reported since the boot, with the words of one such line.
+
+    It is the first line, and of Xid 154, which takes back what an earlier one said, the last.
+    """
 
     pci_address: str
     code: int
@@ -131,8 +137,22 @@ def health(node: Node) -> Iterator[Finding]:
                 cause=f"{row.name}; it stays in the kernel log until the node boots",
                 source=row.source if row.verified else f"{row.source} (not looked up there)",
             )
-    if found.log_read and not any(xid.code in critical for xid in ours):
+    asked_for = [finding for xid in ours if xid.code == tables.recovery_xid().code for finding in _recovery(xid)]
+    yield from asked_for
+    if found.log_read and not asked_for and not any(xid.code in critical for xid in ours):
         yield Finding("health", FindingClass.OK, "Xids", "none that is critical", "none that is critical")
+
+
+def _recovery(xid: Xid) -> Iterator[Finding]:
+    row = tables.recovery_xid()
+    action = _ACTION.search(xid.message)
+    remedy = row.actions.get(action[1].lower(), "named") if action else "named"
+    if remedy != "none":
+        yield replace(
+            _sick(f"Xid {xid.code}", xid.message or row.name, "no recovery action", remedy, xid.pci_address),
+            cause=f"{row.name}, for another error of the GPU",
+            source=row.source,
+        )
 
 
 def _memory(gpu: GpuHealth) -> Iterator[Finding]:
@@ -162,5 +182,5 @@ def _sick(what: str, found: str, wanted: str, remedy: str | None, address: str |
         found=found,
         wanted=wanted,
         remedy=_REMEDIES[remedy].format(address=address) if remedy else "run nvidia-smi on the node",
-        disturbs=Disturbance[remedy] if remedy else None,
+        disturbs=Disturbance[remedy] if remedy in ("reset", "reboot") else None,
     )

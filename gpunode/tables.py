@@ -17,7 +17,10 @@ from gpunode import versions
 
 @dataclass(frozen=True)
 class Branch:
-    """Hold a driver branch: kind (production, long-term-support, new-feature) and end of life (YYYY-MM, or `past`)."""
+    """Hold a driver branch: kind (production, long-term-support, new-feature) and end of life (YYYY-MM, or `past`).
+
+    Both may be `unknown`.
+    """
 
     kind: str
     end_of_life: str
@@ -36,7 +39,8 @@ class Drivers:
     """Hold drivers.yaml: branches, which flavour each GPU generation takes, its last branch, and signing keys.
 
     `retired_key_ids` are long key ids (16 hex digits) of keys that a node must no longer trust. `fabric_manager` has
-    the names of its package, deb and rpm, before and from branch 580.
+    the names of its package, deb and rpm, before and from branch 580. `last_proprietary` is the last branch of which
+    NVIDIA's repositories have the proprietary module.
     """
 
     branches: Mapping[str, Branch]
@@ -48,6 +52,7 @@ class Drivers:
     signing_keys: Mapping[str, SigningKey]
     retired_key_ids: tuple[str, ...]
     fabric_manager: Mapping[str, Mapping[str, str]]
+    last_proprietary: str
 
     def fabric_manager_package(self, version: str, packaging: str = "deb") -> str:
         """Return the name of fabric manager's package (deb or rpm) for a driver's version or branch.
@@ -114,6 +119,16 @@ class CriticalXid:
 
 
 @dataclass(frozen=True)
+class RecoveryXid:
+    """Hold the Xid that says what the driver wants done; `actions`: number in it -> none, reset, reboot or named."""
+
+    code: int
+    name: str
+    source: str
+    actions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class PciExample:
     """Hold PCI device ids (upper-case hex) that are known to be of one generation."""
 
@@ -167,12 +182,14 @@ class Mig:
 
     `geometries` lack the name of a geometry that nobody verified. `instances_with` is attribute -> how many instances
     with it a GPU holds at most; `compute_instances` is slices of a GPU instance -> sizes of compute instances in it.
+    `without_profiles` is device id -> name of GPUs with MIG of which no table of profiles was found.
     """
 
     products: Mapping[str, MigProduct]
     geometries: Mapping[str, tuple[MigShape, ...]]
     instances_with: Mapping[str, int]
     compute_instances: Mapping[int, tuple[int, ...]]
+    without_profiles: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -326,6 +343,7 @@ def drivers() -> Drivers:
         fabric_manager=MappingProxyType(
             {packaging: table["fabric_manager"][packaging] for packaging in ("deb", "rpm")}
         ),
+        last_proprietary=table["proprietary_packages"]["last_branch"],
     )
 
 
@@ -371,6 +389,7 @@ def mig() -> Mig:
         compute_instances=MappingProxyType(
             {slices: tuple(sizes) for slices, sizes in table["compute_instances"].items()}
         ),
+        without_profiles=MappingProxyType(table["without_profiles"]),
     )
 
 
@@ -384,6 +403,14 @@ def critical_xids() -> Mapping[int, CriticalXid]:
             for code, row in table["critical_xids"].items()
         }
     )
+
+
+@cache
+def recovery_xid() -> RecoveryXid:
+    """Return the Xid of health.yaml that tells the recovery action."""
+    table = content("health.yaml")
+    row = table["recovery_xid"]
+    return RecoveryXid(int(row["code"]), row["name"], table["source"], MappingProxyType(row["actions"]))
 
 
 @cache

@@ -41,6 +41,7 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
         # A generation's last branch first: beyond it no flavour would help.
         found += flavour.last_branch_refusals(gpus, wanted)
         found += flavour.flavour_refusals(gpus, wanted)
+        found += driver.proprietary_refusals(settings, wanted)
         found += driver.minimum_refusals(wanted)
     found += runfile.runfile_refusals(settings, machine)
     found += trust.trust_refusals(machine.apt_sources)

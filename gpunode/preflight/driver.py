@@ -13,6 +13,7 @@ from gpunode.operating_system import OperatingSystem
 from gpunode.preflight.flavour import WantedDriver, installed_by_gpunode
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
+from gpunode.tables import Branch
 
 _READ_BACK = "/sys/module/nvidia and modinfo nvidia"
 # What NVIDIA calls its packages that carry a branch in their name.
@@ -100,22 +101,42 @@ def end_of_life(settings: Settings, wanted: WantedDriver, today: date) -> Iterat
     if not settings.driver.enabled or settings.driver.removes or wanted.branch is None:
         return
     known = tables.drivers().branches.get(wanted.branch)
-    if known is not None and known.end_of_life != "past" and known.end_of_life >= f"{today:%Y-%m}":
+    if known is not None and _is_maintained(known, today):
         return
     when = "" if known is None or known.end_of_life == "past" else f" ({known.end_of_life})"
     state = "is in no table" if known is None else f"has reached its end of life{when}"
+    told = f"driver branch {wanted.branch} {state}"
+    if known is not None and known.end_of_life == "unknown":
+        told = f"NVIDIA's page does not say how long driver branch {wanted.branch} is maintained"
     yield Caution(
         "driver",
-        f"driver branch {wanted.branch} {state}",
+        told,
         _LIFE_CYCLE,
         f"consider a branch that is maintained: {', '.join(_maintained(today)) or 'see the page'}",
     )
 
 
+def proprietary_refusals(settings: Settings, wanted: WantedDriver) -> Iterator[Refusal]:
+    """Refuse packages with the proprietary module of a branch for which NVIDIA says that it provides none."""
+    last = tables.drivers().last_proprietary
+    asked = settings.driver
+    if not asked.enabled or asked.source != "cuda-repository" or wanted.flavour != "proprietary":
+        return
+    if wanted.branch is not None and versions.parsed(wanted.branch) > versions.parsed(last):
+        first = min((name for name in tables.drivers().branches if name > last), default=wanted.branch)
+        yield Refusal(
+            "driver",
+            f"NVIDIA provides no packages with the proprietary kernel module from driver branch {first} on, and "
+            f"{wanted} is asked for",
+            "R615 release notes (gpunode/data/drivers.yaml, proprietary_packages)",
+            f"set driver.flavour = 'open', or driver.branch to {last} or older (580 is maintained longest)",
+        )
+
+
+def _is_maintained(branch: Branch, today: date) -> bool:
+    return branch.end_of_life not in ("past", "unknown") and branch.end_of_life >= f"{today:%Y-%m}"
+
+
 def _maintained(today: date) -> Sequence[str]:
     branches = tables.drivers().branches.items()
-    return [
-        name
-        for name, branch in branches
-        if branch.kind != "new-feature" and branch.end_of_life != "past" and branch.end_of_life >= f"{today:%Y-%m}"
-    ]
+    return [name for name, branch in branches if branch.kind != "new-feature" and _is_maintained(branch, today)]

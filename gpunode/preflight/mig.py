@@ -125,6 +125,8 @@ def mig_cautions(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Caution
 def _not_judged(chosen: Chosen) -> str | None:
     """Return why nobody can say whether a GPU can hold what is asked of it; None where somebody can."""
     if chosen.product is None:
+        if chosen.gpu.device_id in tables.mig().without_profiles:
+            return "it has MIG, and no table of its profiles was found"
         return "it is in no table of products with MIG"
     if chosen.entry is None:
         return None

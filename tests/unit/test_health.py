@@ -189,7 +189,7 @@ def test_errors_of_the_past_that_are_over_are_no_finding() -> None:
     assert bad(sick({"uncorrected_errors_ever": 12})) == []
 
 
-@pytest.mark.parametrize("code", [48, 64, 74, 79, 95, 119, 120])
+@pytest.mark.parametrize("code", [46, 48, 64, 74, 79, 95, 119, 120])
 def test_a_critical_xid_is_an_error_with_its_meaning_remedy_and_source(code: int) -> None:
     node = replace(GOOD, health=replace(GOOD.health, xids=(Xid("0000:1a:00", code, ""), Xid("0000:1a:00", 13, "app"))))
     (item,) = errors(node)
@@ -199,6 +199,31 @@ def test_a_critical_xid_is_an_error_with_its_meaning_remedy_and_source(code: int
     assert item.source is not None and item.source.startswith("NVIDIA Xid errors documentation")
     assert ("not looked up" in item.source) is not row.verified
     assert item.remedy is not None and row.remedy in ("reset", "reboot") and row.remedy in item.remedy
+
+
+@pytest.mark.parametrize(
+    ("to", "remedy"),
+    [
+        ("0x1 (GPU Reset Required)", "reset the GPU"),
+        ("0x2 (Node Reboot Required)", "reboot the node"),
+        ("0x3 (Drain P2P)", "do what the message names"),
+        ("0x4 (Drain and Reset)", "reset the GPU"),
+        ("0x9 (Of Tomorrow)", "do what the message names"),
+    ],
+)
+def test_the_recovery_action_that_the_driver_asks_for_is_the_remedy(to: str, remedy: str) -> None:
+    said = f"GPU recovery action changed from 0x0 (None) to {to}"
+    (item,) = errors(replace(GOOD, health=replace(GOOD.health, xids=(Xid("0000:1a:00", 154, said),))))
+    assert (item.what, item.found) == ("Xid 154 of 0000:1a:00", said)
+    assert item.remedy is not None and remedy in item.remedy
+    assert item.source is not None and item.source.startswith("NVIDIA Xid errors documentation")
+
+
+def test_a_recovery_action_that_was_taken_back_is_no_finding() -> None:
+    over = Xid("0000:1a:00", 154, "GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)")
+    node = replace(GOOD, health=replace(GOOD.health, xids=(over,), log_read=True))
+    assert bad(node) == []
+    assert "Xids" in {item.what for item in judge(SETTINGS, node)}
 
 
 def test_an_application_s_own_xid_is_no_finding() -> None:
@@ -271,6 +296,22 @@ def test_the_probe_asks_both_at_once_and_finds_each_kind_of_xid_once(
     assert [(xid.pci_address, xid.code) for xid in found.xids] == [
         ("0000:3b:00", 31), ("0000:3b:00", 79), ("0000:5e:00", 48),
     ]  # fmt: skip
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize("ring_buffer", [True, False])
+def test_the_last_recovery_action_of_a_gpu_counts(
+    programs: Callable[..., str], run_shell: Callable[[str], tuple[int, list[str]]], ring_buffer: bool
+) -> None:
+    action = "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from"
+    asked, over = f"{action} 0x0 (None) to 0x2 (Node Reboot Required)", f"{action} 0x2 (x) to 0x0 (None)"
+    log = f"echo '{asked}'; echo '{over}'; echo '{asked}'; echo '{over}'"
+    path = programs(
+        nvidia_smi=TOGETHER, dmesg=log if ring_buffer else "exit 1",
+        journalctl=f"echo '{asked}'" if ring_buffer else log,
+    )  # fmt: skip
+    found = parse_health(checked(run_shell(path + loaded(HealthFact().command()))[1]))
+    assert found.xids == (Xid("0000:3b:00", 154, over.partition(": 154, ")[2]),)
 
 
 @pytest.mark.starts_programs
