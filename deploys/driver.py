@@ -4,7 +4,15 @@ from deploys.component import component, distribution, drain, node, settings
 from deploys.repositories import distrust, trust
 from gpunode import tables
 from gpunode.drain.commands import Drain
-from gpunode.driver_packages import driver_source, further_groups, holds_kernels, module_stream, on_system, package_set
+from gpunode.driver_packages import (
+    archive_components,
+    driver_source,
+    further_groups,
+    holds_kernels,
+    module_stream,
+    on_system,
+    package_set,
+)
 from gpunode.preflight import chosen_flavour
 from gpunode.runfile import build_packages, driver_runfile
 from gpunode.settings import DriverSettings
@@ -114,13 +122,13 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
     machine = node()
     if source.built_on_node:
         _headers(asked)
-    if source.origin is not None:
+    if archive := _archive():
+        origin, components = archive
+        whose = "that hold the driver" if source.origin else "that the driver's packages need"
         apt_archive.components(
-            name=f"Read the components of {source.name} that hold the driver",
-            origin=source.origin,
-            wanted=source.components,
+            name=f"Read the components of {origin}'s archive {whose}", origin=origin, wanted=components
         )
-    else:
+    if source.origin is None:
         trust("cuda")
     driver_packages.installed(
         name=f"Install NVIDIA driver {asked.version or asked.branch} ({_flavour()})",
@@ -147,11 +155,15 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
 
 def _forget_others(source: DriverSource | None) -> None:
     """Drop the repositories of other sources; not before the change: the way back may need what they still have."""
-    if source is None or source.origin is None:
+    if source is None or _archive() is None:
         files.absent(name="Remove the entry of the distribution's archive", path=apt_archive.SOURCE)
     cuda = on_system(settings(), node().operating_system).cuda
     if (source is None or source.origin is not None) and not (cuda.enabled and cuda.source == "cuda-repository"):
         distrust("cuda")
+
+
+def _archive() -> tuple[str, tuple[str, ...]] | None:
+    return archive_components(on_system(settings(), node().operating_system), node().operating_system)
 
 
 def _drain() -> Drain | None:

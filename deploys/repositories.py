@@ -23,7 +23,7 @@ def trust(name: str) -> None:
         return
     filled = (
         settings()
-        .repositories.on(name, of.family, of.unverified_key)
+        .repositories.on(name, of.family, of.unverified_key, of.repository)
         .at(
             distribution=of.repository,
             architecture=of.architectures[system.architecture],

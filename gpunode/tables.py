@@ -200,6 +200,12 @@ class Distribution:
     `docker` the folder in Docker's repository, None where it is the id, empty where that has nothing for it;
     `containerd` says whether it has that package. `unverified_key` is the address of the key of NVIDIA's repository
     where that is one whose fingerprint the settings must name, since nobody has verified it.
+
+    `driver_branch` and `cuda` (major.minor) are for settings that name none, None where the settings' own default
+    holds; `driver_branches` those of NVIDIA's repository, oldest first, empty where nobody has told which it lacks;
+    `oldest_cuda` likewise. `own_branch` is the branch of the distribution's own driver, and `open_behind` the version
+    of its open `module` and of the `rest` of that driver, where security updates have left the module behind.
+    `refused_keys` are names of signing keys that its package manager does not take.
     """
 
     id: str
@@ -211,6 +217,22 @@ class Distribution:
     docker: str | None = None
     containerd: bool = True
     unverified_key: str | None = None
+    own_branch: str | None = None
+    driver_branch: str | None = None
+    driver_branches: tuple[str, ...] = ()
+    cuda: str | None = None
+    oldest_cuda: str | None = None
+    refused_keys: tuple[str, ...] = ()
+    open_behind: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class ArchiveComponents:
+    """Hold components of the archive with an Origin that packages of a branch `below` this one depend on."""
+
+    origin: str
+    components: tuple[str, ...]
+    below: str
 
 
 @dataclass(frozen=True)
@@ -224,7 +246,8 @@ class DriverSource:
     `headers_of_image` whether before it, by the version of the kernel's own package. `kernels` maps a flavour to the
     name of its package for each of the distribution's kernels (`other`: for the rest, by DKMS), which <module> stands
     for; `moves_together`: all packages of the driver are of one version, and what else there is of it has to be told to
-    come along to a new one.
+    come along to a new one. `also_from_archive` maps a system to what packages of older branches need of its own
+    archive.
     """
 
     source: str
@@ -235,7 +258,6 @@ class DriverSource:
     packages: Mapping[str, Mapping[str, str]]
     origin: str | None = None
     components: tuple[str, ...] = ()
-    branch: str | None = None
     family: str = "apt"
     headers: str = "linux-headers-<kernel>"
     installs_headers: bool = True
@@ -246,6 +268,7 @@ class DriverSource:
     marks: tuple[str, ...] = ()
     kernels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     moves_together: bool = False
+    also_from_archive: Mapping[str, ArchiveComponents] = field(default_factory=dict)
 
     def for_kernel(self, base: str | None) -> DriverSource:
         """Return the row with the packages for one of the distribution's kernels, by its name (linux, linux-lts)."""
@@ -442,11 +465,18 @@ def disk_space(component: str) -> Mapping[str, int]:
     return MappingProxyType({folder: size * 1024**2 for folder, size in needs.items()})
 
 
+def _frozen(value: Any) -> Any:
+    """Return a row's value as a frozen object holds it."""
+    if isinstance(value, dict):
+        return MappingProxyType(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
 @cache
 def distributions() -> tuple[Distribution, ...]:
     """Return the supported distributions of distributions.yaml."""
     return tuple(
-        Distribution(**{**row, "architectures": MappingProxyType(row["architectures"])})
+        Distribution(**{name: _frozen(value) for name, value in row.items()})
         for row in content("distributions.yaml")["distributions"]
     )
 
@@ -481,7 +511,6 @@ def driver_sources() -> tuple[DriverSource, ...]:
             packages=MappingProxyType(row["packages"]),
             origin=row.get("origin"),
             components=tuple(row.get("components", ())),
-            branch=row.get("branch"),
             family=row.get("family", "apt"),
             headers=row.get("headers", "linux-headers-<kernel>"),
             installs_headers=row.get("installs_headers", True),
@@ -492,6 +521,12 @@ def driver_sources() -> tuple[DriverSource, ...]:
             marks=tuple(row["marks"]),
             kernels=MappingProxyType(row.get("kernels", {})),
             moves_together=row.get("moves_together", False),
+            also_from_archive=MappingProxyType(
+                {
+                    system: ArchiveComponents(needs["origin"], tuple(needs["components"]), needs["below"])
+                    for system, needs in row.get("also_from_archive", {}).items()
+                }
+            ),
         )
         for row in content("driver_packages.yaml")["sources"]
     )
@@ -513,12 +548,16 @@ def driver_source(source: str, os_id: str) -> DriverSource | None:
 
 
 @cache
-def repositories(family: str = "apt") -> Mapping[str, PublicRepository]:
-    """Return the public repositories (cuda, toolkit, docker) of a family of distributions, with their pinned keys."""
+def repositories(family: str = "apt", folder: str | None = None) -> Mapping[str, PublicRepository]:
+    """Return the public repositories (cuda, toolkit, docker) of a family of distributions, with their pinned keys.
+
+    + folder: the name of a distribution's own in NVIDIA's repository (`debian13`), which may have another key
+    """
     table = content("repositories.yaml")
     found = {}
     for name, common in table["repositories"].items():
         own = table.get(family, {}).get(name, {}) if family != "apt" else {}
+        own = {**own, **table["own"].get(folder, {}).get(name, {})}
         row = {**common, **own}
         # A key that the family names counts before a fingerprint that all have.
         pinned = "key_fingerprint" in (own if "key" in own or "key_fingerprint" in own else row)

@@ -26,6 +26,7 @@ from gpunode.driver_packages import (
     gate,
     goes_along,
     leftovers,
+    module_behind,
     moved_along,
     of_another_source,
 )
@@ -106,6 +107,9 @@ def installed(
             f"driver: {error}; nothing was changed. Set driver.version or driver.branch to one that is there, or "
             f"{family.otherwise}"
         ) from error
+    behind = module_behind(source, wanted, offers.available)
+    if behind is not None and behind.package not in present:
+        raise OperationRefused(f"driver: {behind.reason(source)}; nothing was changed. To go on, {behind.remedy()}")
     upstream = next(versions.upstream(resolved[name]) for name, rule in wanted.items() if rule)
     # Headers that came since are a new try.
     lacking = () if headers else (f"{kernel} without headers",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpunode.driver_packages.behind import ModuleBehind, module_behind
 from gpunode.driver_packages.choice import NotInstallable, Offers, chosen, moved_along, parse_offers, pin_text
 from gpunode.driver_packages.installed import DriverPackages, parse_driver_packages
 from gpunode.driver_packages.names import (
@@ -16,6 +17,7 @@ from gpunode.driver_packages.names import (
 )
 from gpunode.driver_packages.simulation import Simulation, gate, parse_simulation
 from gpunode.driver_packages.sources import (
+    archive_components,
     driver_source,
     further_groups,
     goes_along,
@@ -33,9 +35,11 @@ __all__ = [
     "KERNEL_GLOBS",
     "OWN",
     "DriverPackages",
+    "ModuleBehind",
     "NotInstallable",
     "Offers",
     "Simulation",
+    "archive_components",
     "belongs",
     "brings_kernels",
     "chosen",
@@ -47,6 +51,7 @@ __all__ = [
     "holds_kernels",
     "is_fabric_manager",
     "leftovers",
+    "module_behind",
     "module_stream",
     "moved_along",
     "of_another_source",

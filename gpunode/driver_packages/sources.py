@@ -38,16 +38,36 @@ def driver_source(settings: Settings, system: OperatingSystem, boot: Boot | None
 
 
 def on_system(settings: Settings, system: OperatingSystem) -> Settings:
-    """Return the settings with what they leave to the distribution: the branch, and the source where it has one."""
+    """Return the settings with what they leave to the distribution: driver branch, CUDA's version, and the sources."""
     found = tables.distribution(system.id, system.version_id)
     if found is not None and found.repository is None:
         settings = _from_the_distribution(settings)
-    asked = settings.driver
-    if asked.source != "distribution" or asked.branch is not None:
+    driver, cuda = settings.driver, settings.cuda
+    if driver.branch is None and driver.installs:
+        named = found and (found.own_branch if driver.source == "distribution" else found.driver_branch)
+        driver = driver.model_copy(update={"branch": named or DEFAULT_BRANCH})
+    if found and found.cuda and cuda.source == "cuda-repository" and "version" not in cuda.model_fields_set:
+        cuda = cuda.model_copy(update={"version": found.cuda})
+    if driver is settings.driver and cuda is settings.cuda:
         return settings
-    row = driver_source(settings, system)
-    branch = (row.branch if row else None) or DEFAULT_BRANCH
-    return settings.model_copy(update={"driver": asked.model_copy(update={"branch": branch})})
+    return settings.model_copy(update={"driver": driver, "cuda": cuda})
+
+
+def archive_components(settings: Settings, system: OperatingSystem) -> tuple[str, tuple[str, ...]] | None:
+    """Return (origin, components) of the distribution's own archive that the driver needs; None where it needs none.
+
+    The settings are those of `on_system`.
+    """
+    source = driver_source(settings, system)
+    if source is None:
+        return None
+    if source.origin is not None:
+        return source.origin, source.components
+    needs = source.also_from_archive.get(system.id)
+    branch = settings.driver.branch
+    if needs is None or branch is None or versions.at_least(branch, needs.below):
+        return None
+    return needs.origin, needs.components
 
 
 def _from_the_distribution(settings: Settings) -> Settings:

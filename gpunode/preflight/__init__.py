@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 
+from gpunode import tables
 from gpunode.driver_packages import on_system
 from gpunode.machine import Machine
 from gpunode.preflight import (
@@ -32,6 +33,7 @@ from gpunode.settings import Settings
 def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
     """Return every reason to refuse a node; none means that the run may go on."""
     system, gpus, there = machine.operating_system, machine.pci.gpus, machine.driver
+    row = tables.distribution(system.id, system.version_id)
     settings = on_system(settings, system)
     wanted = wanted_driver(settings, gpus, there)
     found = [*platform.system_refusals(settings, system), *platform.gpu_refusals(settings, machine)]
@@ -39,8 +41,10 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
     found += driver.present_refusals(settings, there)
     if settings.driver.enabled and not settings.driver.removes:
         # A generation's last branch first: beyond it no flavour would help.
-        found += flavour.last_branch_refusals(gpus, wanted)
+        by_nvidia = settings.driver.source == "cuda-repository"
+        found += flavour.last_branch_refusals(gpus, wanted, row.driver_branches if row and by_nvidia else ())
         found += flavour.flavour_refusals(gpus, wanted)
+        found += driver.offered_branch_refusals(settings, system)
         found += driver.proprietary_refusals(settings, wanted)
         found += driver.minimum_refusals(wanted)
     found += runfile.runfile_refusals(settings, machine)
@@ -49,6 +53,7 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
     found += driver.candidate_refusals(settings, system, dict(machine.candidates))
     found += archive.archive_refusals(settings, machine)
     found += cuda.cuda_refusals(settings, gpus, wanted)
+    found += cuda.offered_refusals(settings, system)
     found += cuda.mixing_refusals(settings, system, machine.cuda)
     found += mig.mig_refusals(settings, gpus, wanted)
     found += mps.mps_refusals(settings, gpus)
@@ -67,6 +72,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *platform.gpu_cautions(settings, machine),
         *flavour.unknown_gpus(machine.pci.gpus),
         *driver.end_of_life(settings, wanted, today or datetime.now(UTC).date()),
+        *archive.archive_cautions(settings, machine),
         *cuda.cuda_cautions(settings, wanted),
         *mig.mig_cautions(settings, machine.pci.gpus),
         *boot.boot_cautions(settings, machine.operating_system, machine.boot),

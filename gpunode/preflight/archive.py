@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpunode import tables
-from gpunode.driver_packages import driver_source, package_set
+from gpunode import tables, versions
+from gpunode.driver_packages import ModuleBehind, driver_source, module_behind, package_set
 from gpunode.machine import Machine
 from gpunode.packages import satisfies
-from gpunode.preflight.flavour import chosen_flavour
-from gpunode.preflight.verdicts import Refusal
+from gpunode.preflight.flavour import chosen_flavour, needs_open
+from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
 
 _TABLE = "gpunode/data/driver_packages.yaml"
@@ -52,6 +52,37 @@ def archive_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
             elsewhere,
         )
     yield from _not_offered(settings, machine)
+    behind = module_behind(source, _wanted(settings, source, machine), machine.offers)
+    if behind is not None and behind.package not in dict(machine.driver.packages):
+        yield Refusal("driver", behind.reason(source), f"apt-cache madison {behind.package}", _ways(behind, machine))
+
+
+def archive_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
+    """Tell of an open module that is known to be behind, where the node's lists do not say how it stands there.
+
+    The settings are those of `on_system`.
+    """
+    asked, system = settings.driver, machine.operating_system
+    found = tables.distribution(system.id, system.version_id)
+    source = driver_source(settings, system, machine.boot) if asked.source == "distribution" else None
+    if source is None or found is None or found.open_behind is None or asked.version is not None:
+        return
+    module, rest = found.open_behind["module"], found.open_behind["rest"]
+    wanted = _wanted(settings, source, machine)
+    names = [name for name in source.packages["open"] if name in wanted and name.endswith("-dkms")]
+    told = {name for name, _ in machine.offers} | {name for name, _ in machine.driver.packages}
+    if names and versions.in_branch(module, asked.branch or "") and names[0] not in told:
+        behind = ModuleBehind(names[0], module, rest)
+        yield Caution("driver", behind.reason(source), "gpunode/data/distributions.yaml", _ways(behind, machine))
+
+
+def _ways(behind: ModuleBehind, machine: Machine) -> str:
+    return behind.remedy(any(needs_open(gpu.generation) for gpu in machine.pci.gpus))
+
+
+def _wanted(settings: Settings, source: tables.DriverSource, machine: Machine) -> dict[str, str | None]:
+    flavour = chosen_flavour(settings, machine.pci.gpus)
+    return package_set(settings.driver, source, flavour, machine.pci.fabric, machine.boot)
 
 
 def _not_offered(settings: Settings, machine: Machine) -> Iterator[Refusal]:
@@ -59,8 +90,7 @@ def _not_offered(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     asked, source = settings.driver, driver_source(settings, machine.operating_system, machine.boot)
     if source is None:
         return
-    flavour = chosen_flavour(settings, machine.pci.gpus)
-    for name, rule in package_set(asked, source, flavour, machine.pci.fabric, machine.boot).items():
+    for name, rule in _wanted(settings, source, machine).items():
         offered = [version for offer, version in machine.offers if offer == name]
         if rule and offered and not any(satisfies(version, rule) for version in offered):
             yield Refusal(

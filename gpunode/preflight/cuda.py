@@ -75,6 +75,20 @@ def cuda_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDriv
         )
 
 
+def offered_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusal]:
+    """Refuse a toolkit that is older than any in NVIDIA's repository for the distribution."""
+    asked, found = settings.cuda, tables.distribution(system.id, system.version_id)
+    if not asked.enabled or asked.source != "cuda-repository" or found is None or found.oldest_cuda is None:
+        return
+    if not versions.at_least(asked.version, found.oldest_cuda):
+        yield Refusal(
+            "cuda",
+            f"NVIDIA's repository for {found.name} has no CUDA {asked.version}: its oldest is {found.oldest_cuda}",
+            "gpunode/data/distributions.yaml (oldest_cuda)",
+            f"set cuda.version to '{found.oldest_cuda}' or newer, or cuda.source = 'runfile'",
+        )
+
+
 def cuda_cautions(settings: Settings, wanted: WantedDriver) -> Iterator[Caution]:
     """Tell that nobody can say whether a driver that is not there yet will be new enough."""
     if settings.cuda.enabled and not wanted.is_known:

@@ -45,6 +45,23 @@ def present_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusa
         )
 
 
+def offered_branch_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusal]:
+    """Refuse a branch that NVIDIA's repository for the distribution is known not to have."""
+    asked, found = settings.driver, tables.distribution(system.id, system.version_id)
+    if not asked.enabled or asked.source != "cuda-repository" or asked.branch is None or found is None:
+        return
+    there = found.driver_branches
+    # What came after the table was written is the repository's to say.
+    if there and asked.branch not in there and versions.parsed(asked.branch) < versions.parsed(there[-1]):
+        own = f", or driver.source = 'distribution' (branch {found.own_branch})" if found.own_branch else ""
+        yield Refusal(
+            "driver",
+            f"NVIDIA's repository for {found.name} has no driver branch {asked.branch}, only {', '.join(there)}",
+            "gpunode/data/distributions.yaml (driver_branches)",
+            f"set driver.branch to one of these{own}, or take that branch by driver.source = 'runfile'",
+        )
+
+
 def branch_change_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusal]:
     """Refuse to move a node to another branch where the settings do not allow it in so many words."""
     asked = settings.driver

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpunode import tables, versions
@@ -106,8 +106,13 @@ def flavour_refusals(gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[R
         )
 
 
-def last_branch_refusals(gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
-    """Refuse a branch that came after the last one for a GPU of the node."""
+def last_branch_refusals(
+    gpus: Sequence[PciGpu], wanted: WantedDriver, offered: Collection[str] = ()
+) -> Iterator[Refusal]:
+    """Refuse a branch that came after the last one for a GPU of the node.
+
+    + offered: the branches that the driver's repository has, where it is known to lack some
+    """
     if wanted.branch is None:
         return
     last_branches = tables.drivers().last_branch
@@ -119,7 +124,10 @@ def last_branch_refusals(gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterat
                 "driver",
                 f"driver {wanted} no longer drives {named(gpu)} ({generation}): its last branch is {last}",
                 _LAST_BRANCH,
-                f"set driver.branch = '{last}'",
+                f"set driver.branch = '{last}'"
+                if not offered or last in offered
+                else f"set driver.source = 'runfile' with a version of branch {last}, or 'distribution' where the "
+                "distribution has a driver that old: NVIDIA's repository for it has none",
             )
 
 

@@ -23,9 +23,23 @@ def uses_repository(settings: Settings, name: str) -> bool:
 
 
 def key_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusal]:
-    """Refuse NVIDIA's repository where nobody has verified its key, and the settings do not name its fingerprint."""
+    """Refuse NVIDIA's repository where nobody has verified its key, and the settings do not name its fingerprint.
+
+    Refuse a key, too, that the settings name and the distribution's package manager does not take.
+    """
     found = tables.distribution(system.id, system.version_id)
     named = "key_fingerprint" in settings.repositories.cuda.model_fields_set
+    keys = {tables.drivers().signing_keys[key].fingerprint for key in found.refused_keys} if found else set()
+    if found is not None and named and uses_repository(settings, "cuda"):
+        fingerprint = settings.repositories.cuda.key_fingerprint
+        if fingerprint in keys:
+            yield Refusal(
+                "repositories",
+                f"apt of {found.name} does not take the key {fingerprint}, which repositories.cuda.key_fingerprint "
+                "names: it signs itself by SHA-1",
+                "NVIDIA/cuda-repo-management issues 30, 34 and 39 (gpunode/data/distributions.yaml, refused_keys)",
+                f"leave key_url and key_fingerprint out for {found.name}, whose own key gpunode knows",
+            )
     if found is not None and found.unverified_key and not named and uses_repository(settings, "cuda"):
         yield Refusal(
             "repositories",

@@ -46,7 +46,10 @@ class CudaSettings(Component):
     )
     version: Annotated[CudaVersion, AfterValidator(_known)] = Field(
         "12.9",
-        description="Toolkit as major.minor, in quotes; its newest patch release in the repository is installed.",
+        description=(
+            "Toolkit as major.minor, in quotes; its newest patch release in the repository is installed. Not given: "
+            "12.9, and from NVIDIA's repositories that are newer than that 13.2 (Debian 13) or 13.3 (Ubuntu 26.04)."
+        ),
     )
     release: Annotated[CudaRelease, AfterValidator(_released)] | None = Field(
         None,

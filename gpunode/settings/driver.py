@@ -50,7 +50,8 @@ class DriverSettings(Component):
         None,
         description=(
             f"Driver branch; its newest version in the repository is installed. Not given: the branch of `version`, "
-            f"else {DEFAULT_BRANCH}, or what the archive has, where a `distribution` has one branch (Debian 12: 535); "
+            f"else {DEFAULT_BRANCH}, which NVIDIA's repositories for Debian 13 and Ubuntu 26.04 do not have (there: "
+            "595), or what the archive has, where a `distribution` has one branch (Debian 12: 535, Debian 13: 550); "
             "with `source: present` and no `version`, any."
         ),
     )
@@ -149,8 +150,7 @@ class DriverSettings(Component):
         version = values.get("version")
         if version is None:
             # Which branch a distribution has is known when the node is.
-            elsewhere = values.get("source") in ("present", "absent", "distribution")
-            return values if elsewhere else {**values, "branch": DEFAULT_BRANCH}
+            return values
         # A version that is not one is refused by its own field; here it must not hide that message behind another.
         branch = version.split(".")[0] if isinstance(version, str) else ""
         return {**values, "branch": branch if len(branch) == 3 and branch.isascii() and branch.isdigit() else None}

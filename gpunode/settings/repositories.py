@@ -91,7 +91,8 @@ class RepositoriesSettings(Component):
         "Where packages come from. A mirror is set by `url` alone; the key stays pinned by its fingerprint. "
         "`{distribution}` is debian12, ubuntu2204, …; `{architecture}` x86_64 or sbsa; `{channel}` toolkit.channel; "
         "`{os_id}` debian, ubuntu or rhel; `$(ARCH)` is left to apt, `$basearch` and `$releasever` to dnf and zypper. "
-        "The defaults shown are apt's; on RHEL, its kin and SUSE those of the rpm repositories take their place. Arch "
+        "The defaults shown are apt's; on RHEL, its kin and SUSE those of the rpm repositories take their place, and "
+        "Debian 13 and Ubuntu 26.04 have keys of their own for NVIDIA's. Arch "
         "has none of them: everything comes from its own repositories, by the node's mirrorlist and keyring."
     )
 
@@ -106,14 +107,15 @@ class RepositoriesSettings(Component):
         description="Docker's repository, for `containerd.source: docker-repository`.",
     )
 
-    def on(self, name: str, family: str, unverified_key: str | None = None) -> Repository:
+    def on(self, name: str, family: str, unverified_key: str | None = None, folder: str | None = None) -> Repository:
         """Return the repository `cuda`, `toolkit` or `docker` for a family of distributions.
 
-        Where nothing is set, address and key are the family's public ones. With `unverified_key`, an address of the
-        key of `cuda`, its fingerprint is the one that is set, and empty where none is.
+        Where nothing is set, address and key are the family's public ones, or those of the distribution's own `folder`
+        in NVIDIA's repository. With `unverified_key`, an address of the key of `cuda`, its fingerprint is the one that
+        is set, and empty where none is.
         """
         found: Repository = getattr(self, name)
-        public = tables.repositories(family)[name]
+        public = tables.repositories(family, folder)[name]
         values = {"url": public.url, "key_url": public.key_url, "key_fingerprint": public.key_fingerprint}
         if unverified_key is not None and name == "cuda":
             values |= {"key_url": unverified_key, "key_fingerprint": ""}

@@ -21,9 +21,9 @@ def repositories(settings: Settings, node: Node) -> Iterator[Finding]:
     family = distribution.family if distribution else "apt"
     if distribution is not None and distribution.repository is None:
         return  # None of ours is needed: all comes from the distribution's own, whose keys are the package manager's.
-    key = distribution.unverified_key if distribution else None
+    key, folder = (distribution.unverified_key, distribution.repository) if distribution else (None, None)
     for name in (name for name in ("cuda", "toolkit", "docker") if uses_repository(settings, name)):
-        wanted = settings.repositories.on(name, family, key).key_fingerprint
+        wanted = settings.repositories.on(name, family, key, folder).key_fingerprint
         found = node.keyrings.of(name)
         yield compared(
             "repositories", Subject.KEY.of(name), ", ".join(found) or None, wanted, found == (wanted,),

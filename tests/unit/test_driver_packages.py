@@ -137,13 +137,15 @@ def test_fabric_manager_comes_under_its_branch_s_name_where_there_are_nvswitches
 def test_headers_come_for_the_next_kernel_alone_where_they_are_to_be_installed() -> None:
     kernels = (Kernel("6.1.0-40-amd64", False), Kernel("6.1.0-41-amd64", False), Kernel("6.1.0-39-amd64", False))
     boot = Boot("6.1.0-40-amd64", "6.1.0-41-amd64", "grub", kernels)
-    wanted = package_set(settings_from({"driver": {"kernel_headers": "install"}}).driver, CUDA, "open", (), boot)
+    asked = settings_from({"driver": {"branch": "580", "kernel_headers": "install"}}).driver
+    wanted = package_set(asked, CUDA, "open", (), boot)
     assert {name for name in wanted if name.startswith("linux-")} == {
         "linux-headers-6.1.0-41-amd64",
     }  # fmt: skip
-    assert not any(name.startswith("linux-") for name in package_set(settings_from({}).driver, CUDA, "open", (), boot))
+    required = settings_from({"driver": {"branch": "580"}}).driver
+    assert not any(name.startswith("linux-") for name in package_set(required, CUDA, "open", (), boot))
     there = replace(boot, kernels=tuple(replace(kernel, headers=True) for kernel in kernels))
-    wanted = package_set(settings_from({"driver": {"kernel_headers": "install"}}).driver, CUDA, "open", (), there)
+    wanted = package_set(asked, CUDA, "open", (), there)
     assert not any(name.startswith("linux-") for name in wanted)
 
 

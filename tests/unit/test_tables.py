@@ -146,7 +146,9 @@ def test_debian_12_has_no_sbsa_repository_and_ubuntu_has() -> None:
     assert debian is not None and ubuntu is not None
     assert (debian.repository, dict(debian.architectures)) == ("debian12", {"x86_64": "x86_64"})
     assert (ubuntu.repository, ubuntu.architectures["aarch64"]) == ("ubuntu2404", "sbsa")
-    assert tables.distribution("debian", "13") is None
+    newer = tables.distribution("debian", "13")
+    assert newer is not None and (newer.repository, newer.architectures["aarch64"]) == ("debian13", "sbsa")
+    assert tables.distribution("debian", "14") is None
 
 
 def test_containerd_schemas_name_the_cri_plugin() -> None:
