@@ -86,8 +86,8 @@ def cuda_runfile(settings: Settings, system: OperatingSystem) -> Runfile:
 
 
 def knows(version: str, ability: str) -> bool:
-    """Say whether the installer of a driver's version has an ability of runfile.yaml's `first_branch`."""
-    return versions.at_least(versions.branch_of(version), tables.runfiles().first_branch[ability])
+    """Say whether the installer of a driver's version has an ability of runfile.yaml's `first_version`."""
+    return versions.at_least(version, tables.runfiles().first_version[ability])
 
 
 def install_arguments(version: str, flavour: str, dkms: bool) -> tuple[str, ...]:
@@ -105,8 +105,11 @@ def install_arguments(version: str, flavour: str, dkms: bool) -> tuple[str, ...]
         found.append("--skip-module-load")
     if knows(version, "running_driver"):
         found.append("--allow-installation-with-running-driver")
+    # Where dkms is installed, silence is consent.
     if dkms:
         found.append("--dkms")
+    elif knows(version, "no_dkms"):
+        found.append("--no-dkms")
     return tuple(found)
 
 

@@ -311,12 +311,12 @@ class PublicRepository:
 class Runfiles:
     """Hold runfile.yaml: addresses with placeholders, how architectures are named there, and installers' options.
 
-    `first_branch` maps an ability of the driver's installer to the first branch that has it.
+    `first_version` maps an ability of the driver's installer to the first version (or branch) that has it.
     """
 
     driver_url: str
     driver_architectures: Mapping[str, str]
-    first_branch: Mapping[str, str]
+    first_version: Mapping[str, str]
     cuda_url: str
     cuda_platforms: Mapping[str, str]
 
@@ -574,7 +574,7 @@ def runfiles() -> Runfiles:
     return Runfiles(
         driver_url=driver["url"],
         driver_architectures=MappingProxyType(driver["architectures"]),
-        first_branch=MappingProxyType(driver["first_branch"]),
+        first_version=MappingProxyType(driver["first_version"]),
         cuda_url=toolkit["url"],
         cuda_platforms=MappingProxyType(toolkit["platforms"]),
     )

@@ -116,7 +116,11 @@ library_version() {
 install_runfile() {
   installer=$1; shift
   if [ -n "$kernel" ] && [ "$kernel" != "$(uname -r)" ]; then set -- "$@" --kernel-name="$kernel"; fi
-  run_installer "$installer_log" "$installer" "$@"
+  # /tmp may be small, or let nothing be run. The archive goes by the variable, the installer by the option.
+  temporary=$checkpoint/tmp; mkdir -p "$temporary"
+  came=0; TMPDIR=$temporary run_installer "$installer_log" "$installer" "$@" --tmpdir="$temporary" || came=$?
+  rm -rf "$temporary"
+  return "$came"
 }
 uninstall_runfile() {
   if [ -f /usr/bin/nvidia-uninstall ]; then set -- /usr/bin/nvidia-uninstall "$@"

@@ -19,19 +19,21 @@ from typing import Any
 
 MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem")
 LICENSES = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
-# Option -> (first branch that knows it, whether it takes a value).
+# Option -> (first version that knows it, whether it takes a value): nvidia-installer's option_table.h at its tags.
 OPTIONS = {
-    "--silent": (0, False), "-s": (0, False), "--no-questions": (0, False), "-q": (0, False), "--ui": (0, True),
-    "--accept-license": (0, False), "-a": (0, False), "--dkms": (0, False), "--kernel-name": (0, True),
-    "--log-file-name": (0, True), "--uninstall": (0, False), "--no-x-check": (0, False),
-    "--no-nouveau-check": (0, False), "-z": (0, False), "--disable-nouveau": (0, False),
-    "--no-cc-version-check": (0, False), "--tmpdir": (0, True),
-    "--no-check-for-alternate-installs": (0, False), "--kernel-module-only": (0, False), "-K": (0, False),
-    "--skip-module-unload": (470, False), "--skip-module-load": (515, False), "--no-rebuild-initramfs": (525, False),
-    "--kernel-module-build-directory": (515, True), "-m": (515, True),
-    "--allow-installation-with-running-driver": (545, False),
-    "--kernel-module-type": (560, True), "-M": (560, True),
+    "--silent": ("0", False), "-s": ("0", False), "--no-questions": ("0", False), "-q": ("0", False),
+    "--ui": ("0", True), "--accept-license": ("0", False), "-a": ("0", False), "--dkms": ("304.22", False),
+    "--kernel-name": ("0", True), "--log-file-name": ("0", True), "--uninstall": ("0", False),
+    "--no-x-check": ("0", False), "--no-nouveau-check": ("0", False), "-z": ("0", False),
+    "--disable-nouveau": ("0", False), "--no-cc-version-check": ("0", False), "--tmpdir": ("0", True),
+    "--no-check-for-alternate-installs": ("0", False), "--kernel-module-only": ("0", False), "-K": ("0", False),
+    "--skip-module-unload": ("346.16", False), "--kernel-module-build-directory": ("470.42.01", True),
+    "-m": ("470.42.01", True), "--no-dkms": ("520.56.06", False),
+    "--allow-installation-with-running-driver": ("545.23.06", False), "--no-rebuild-initramfs": ("545.23.06", False),
+    "--skip-module-load": ("550.40.07", False), "--kernel-module-type": ("555.42.02", True), "-M": ("555.42.02", True),
 }  # fmt: skip
+# Since it can be forbidden, a silent installation registers with DKMS of itself, where that is there.
+DKMS_BY_ITSELF = "520.56.06"
 _LONG = {"-s": "--silent", "-q": "--no-questions", "-z": "--no-nouveau-check", "-M": "--kernel-module-type",
          "-m": "--kernel-module-build-directory", "-K": "--kernel-module-only"}  # fmt: skip
 DEFAULT_LOG = "/var/log/nvidia-installer.log"
@@ -77,13 +79,19 @@ class Run:
         return str(faults.get("installer", ""))
 
 
-def parsed(arguments: list[str], branch: int) -> dict[str, str]:
-    """Return option -> value; raise InstallerError for what an installer of this branch does not know."""
+def at_least(version: str, minimum: str) -> bool:
+    """Say whether a driver's version is `minimum` or newer."""
+    found, wanted = ([int(part) for part in text.split(".")] for text in (version, minimum))
+    return found >= wanted
+
+
+def parsed(arguments: list[str], version: str) -> dict[str, str]:
+    """Return option -> value; raise InstallerError for what an installer of this version does not know."""
     found: dict[str, str] = {}
     rest = list(arguments)
     while rest:
         name, equals, value = rest.pop(0).partition("=")
-        if name not in OPTIONS or OPTIONS[name][0] > branch:
+        if name not in OPTIONS or not at_least(version, OPTIONS[name][0]):
             raise InstallerError(f"option {name} is not known to this installer; see --advanced-options")
         if OPTIONS[name][1] and not equals:
             if not rest:
@@ -243,12 +251,16 @@ def main(arguments: list[str], program: str, source: Path, root: Path = Path("/"
     """Install or uninstall as the arguments say; return the exit status, 1 for any failure."""
     manifest = source / "package.json"
     package = json.loads(manifest.read_text()) if manifest.exists() else {}
-    branch = int(str(package.get("version", "999")).split(".")[0])
+    # What stands alone on a node only uninstalls, and says nothing of its version.
+    version = str(package.get("version", "999"))
     run = Run(root)
     run.say(f"SIMULATED nvidia-installer log of gpunode's lab, {time.strftime('%Y-%m-%dT%H:%M:%S')}")
     run.say(f"installer version: {package.get('version', 'installed')}\ncommand line: {' '.join(arguments)}")
     try:
-        run.options = parsed(arguments, branch)
+        run.options = parsed(arguments, version)
+        by_itself = at_least(version, DKMS_BY_ITSELF) and "--no-dkms" not in run.options and shutil.which("dkms")
+        if by_itself and "--silent" in run.options:
+            run.options.setdefault("--dkms", "")
         if program == "nvidia-uninstall" or "--uninstall" in run.options:
             run.options.setdefault("--log-file-name", "/var/log/nvidia-uninstall.log")
             if not run.path(RECORD).exists():

@@ -18,6 +18,8 @@ from gpunode.driver import parse_driver
 from gpunode.pci import PciGpus
 from gpunode.preflight import Refusal, refusals
 from gpunode.settings import SettingsError, settings_from
+from lab.packages.nvidia_installer import parsed
+from lab.packages.runfile import RUNFILE_VERSIONS
 from tests.unit.test_preflight import DEBIAN, H100, OPEN_550, UBUNTU, V100, machine
 
 pytestmark = pytest.mark.pure
@@ -74,18 +76,30 @@ def test_every_architecture_of_a_supported_distribution_has_a_driver_and_a_cuda_
         ("560.35.05", "proprietary", ["--kernel-module-type=proprietary"], []),
         ("550.54.15", "open", ["--kernel-module-build-directory=kernel-open"], ["--kernel-module-type=open"]),
         ("550.54.15", "proprietary", ["--kernel-module-build-directory=kernel"], []),
-        ("545.23.08", "open", ["--allow-installation-with-running-driver", "--skip-module-load"], []),
-        ("535.104.05", "open", ["--skip-module-load"], ["--allow-installation-with-running-driver"]),
+        ("550.40.07", "open", ["--skip-module-load", "--no-dkms"], []),
+        ("545.29.06", "open", ["--allow-installation-with-running-driver"], ["--skip-module-load"]),
+        ("535.104.05", "open", ["--no-dkms"], ["--skip-module-load", "--allow-installation-with-running-driver"]),
+        ("515.105.01", "open", [], ["--no-dkms", "--skip-module-load"]),
         ("470.82.01", "proprietary", [], ["--skip-module-load", "--kernel-module-build-directory=kernel"]),
     ],
 )
-def test_an_installer_is_told_only_what_its_branch_knows(
+def test_an_installer_is_told_only_what_its_version_knows(
     version: str, flavour: str, has: list[str], lacks: list[str]
 ) -> None:
     found = runfile.install_arguments(version, flavour, dkms=False)
     assert set(has) <= set(found) and not set(lacks) & set(found)
     assert found[0] == "--silent" and "--dkms" not in found
-    assert "--dkms" in runfile.install_arguments(version, flavour, dkms=True)
+    with_dkms = runfile.install_arguments(version, flavour, dkms=True)
+    assert "--dkms" in with_dkms and "--no-dkms" not in with_dkms
+
+
+@pytest.mark.parametrize("version", [*RUNFILE_VERSIONS, "515.105.01", "470.82.01", "545.29.06", "550.40.07"])
+@pytest.mark.parametrize("dkms", [True, False])
+def test_the_installer_of_each_version_knows_all_that_it_is_told(version: str, dkms: bool) -> None:
+    for flavour in ("open", "proprietary"):
+        told = list(runfile.install_arguments(version, flavour, dkms))
+        assert parsed(told, version), told
+    assert parsed([*runfile.uninstall_arguments(version)], version)
 
 
 def test_the_way_back_is_the_installed_driver_s_own_version_and_module() -> None:

@@ -27,8 +27,11 @@ OLD, NEW = "580.82.07", "580.95.05"
 # An installer: its version is in its name, and `broken` in its state makes it end in a log and a status.
 _INSTALLER = r"""#!/bin/sh
 version=${0##*-}; version=${version%.run}
-echo "$version $*" >> "$STATE/ran"
+told=$*; echo "$version ${told% --tmpdir=*}" >> "$STATE/ran"
 mkdir -p "$ROOT/var/log" "$ROOT/usr/bin" "$ROOT/usr/lib/x86_64-linux-gnu"
+# The archive makes its temporary folder in --tmpdir, which has to be there.
+temporary=${told##* --tmpdir=}; [ -d "$temporary" ] && [ "$temporary" = "$TMPDIR" ] || exit 3
+echo "$temporary" >> "$STATE/temporary"; : > "$temporary/unpacked"
 if grep -qx "$version" "$STATE/broken" 2>/dev/null; then
   echo "ERROR: Unable to build the kernel module." > "$ROOT/var/log/nvidia-installer.log"; exit 1
 fi
@@ -113,6 +116,12 @@ def test_a_driver_that_loads_is_kept_and_so_is_its_file(node: Machine) -> None:
     assert (done.returncode, node.journal, node.runfile, node.loaded) == (0, "done", OLD, OLD), done.stderr
     assert node.ran == [f"{OLD} --silent --new"]
     assert [path.name for path in node.runfiles.glob("*.run")] == [f"NVIDIA-Linux-{_MACHINE}-{OLD}.run"]
+
+
+def test_the_installer_unpacks_beside_the_transaction_and_not_in_tmp_and_nothing_of_it_stays(node: Machine) -> None:
+    assert node.by_runfile(OLD).returncode == 0
+    (temporary,) = (node.state / "temporary").read_text().splitlines()
+    assert temporary.startswith(str(node.state)) and not Path(temporary).exists()
 
 
 def test_an_upgrade_under_a_loaded_module_keeps_both_files_and_waits_for_the_boot(node: Machine) -> None:

@@ -112,7 +112,7 @@ def test_an_installation_is_found_by_the_simulated_kernel_and_its_removal_leaves
     unpacked: Path, tmp_path: Path, dkms: bool, folder: str
 ) -> None:
     root = tmp_path / "root"
-    more = ["--dkms"] if dkms else []
+    more = ["--dkms" if dkms else "--no-dkms"]
     assert run(unpacked, root, *QUIET, "--kernel-module-type=open", *more) == 0, log(root)
     found = module.module_file(Machine(root))
     assert found is not None
@@ -150,20 +150,33 @@ def test_a_fault_ends_it_with_its_log(unpacked: Path, tmp_path: Path, fault: str
 
 
 @pytest.mark.parametrize(
-    "branch, option, known",
+    "version, option, known",
     [
-        (580, "--kernel-module-type=open", True),
-        (550, "--kernel-module-type=open", False),
-        (550, "--kernel-module-build-directory=kernel-open", True),
-        (550, "--allow-installation-with-running-driver", True),
-        (535, "--allow-installation-with-running-driver", False),
-        (470, "--skip-module-load", False),
-        (580, "--nonsense", False),
+        ("580.95.05", "--kernel-module-type=open", True),
+        ("550.163.01", "--kernel-module-type=open", False),
+        ("550.163.01", "--kernel-module-build-directory=kernel-open", True),
+        ("550.163.01", "--allow-installation-with-running-driver", True),
+        ("535.183.06", "--allow-installation-with-running-driver", False),
+        ("550.40.07", "--skip-module-load", True),
+        ("545.29.06", "--skip-module-load", False),
+        ("535.183.06", "--skip-module-load", False),
+        ("535.183.06", "--no-dkms", True),
+        ("515.105.01", "--no-dkms", False),
+        ("580.95.05", "--nonsense", False),
     ],
 )
-def test_an_installer_knows_the_options_of_its_branch_and_refuses_others(branch: int, option: str, known: bool) -> None:
+def test_an_installer_knows_the_options_of_its_version_and_refuses_others(
+    version: str, option: str, known: bool
+) -> None:
     if known:
-        assert parsed([option], branch)
+        assert parsed([option], version)
     else:
         with pytest.raises(InstallerError, match="not known"):
-            parsed([option], branch)
+            parsed([option], version)
+
+
+def test_where_dkms_is_there_the_module_is_registered_unless_that_is_forbidden(unpacked: Path, tmp_path: Path) -> None:
+    for number, (more, registered) in enumerate([([], True), (["--no-dkms"], False)]):
+        root = tmp_path / f"root-{number}"
+        assert run(unpacked, root, *QUIET, *more) == 0, log(root)
+        assert (root / f"var/lib/dkms/nvidia/{VERSION}/source").is_symlink() == registered
