@@ -90,7 +90,16 @@ def offered_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Re
 
 
 def cuda_cautions(settings: Settings, wanted: WantedDriver) -> Iterator[Caution]:
-    """Tell that nobody can say whether a driver that is not there yet will be new enough."""
+    """Tell of a toolkit that came after the table, and that nobody knows of a driver that is not there yet."""
+    asked, table = settings.cuda.version, tables.cuda()
+    if settings.cuda.enabled and table.is_newer(asked):
+        yield Caution(
+            "cuda",
+            f"CUDA {asked} is newer than {table.versions[0]}, the newest that gpunode's table knows: which driver all "
+            "of its features need, and which GPUs it dropped, is not known",
+            _FULL,
+            f"look at the release notes of CUDA {asked}, or use a newer gpunode",
+        )
     if settings.cuda.enabled and not wanted.is_known:
         yield Caution(
             "cuda",

@@ -13,10 +13,11 @@ from gpunode.settings.component import Component, CudaRelease, CudaVersion, Sha2
 
 
 def _known(version: str) -> str:
-    known = tables.cuda().versions
-    if version not in known:
+    table = tables.cuda()
+    # A repository may have what came after the table; preflight says what is not known of it.
+    if version not in table.versions and not table.is_newer(version):
         message = "is no CUDA release whose driver gpunode/data/cuda.yaml knows"
-        raise PydanticCustomError("not_listed", message, {"allowed": known})
+        raise PydanticCustomError("not_listed", message, {"allowed": table.versions})
     return version
 
 
@@ -48,7 +49,8 @@ class CudaSettings(Component):
         "12.9",
         description=(
             "Toolkit as major.minor, in quotes; its newest patch release in the repository is installed. Not given: "
-            "12.9, and from NVIDIA's repositories that are newer than that 13.2 (Debian 13) or 13.3 (Ubuntu 26.04)."
+            "12.9, and from NVIDIA's repositories that are newer than that 13.2 (Debian 13) or 13.3 (Ubuntu 26.04). "
+            "One that is newer than gpunode's table is installed with a caution, not by a runfile."
         ),
     )
     release: Annotated[CudaRelease, AfterValidator(_released)] | None = Field(
@@ -84,6 +86,12 @@ class CudaSettings(Component):
         if self.release is not None and not versions.in_branch(self.release, self.version):
             found.append(("release", f"is not of cuda.version {self.version!r}"))
         if self.enabled and self.source == "runfile":
+            if tables.cuda().is_newer(self.version):
+                message = (
+                    "is newer than all that gpunode/data/cuda.yaml knows, and a .run file bears its driver's version "
+                    "in its name, which the table gives; set cuda.source = 'cuda-repository', or use a newer gpunode"
+                )
+                return [*found, ("version", message)]
             if self.release is None:
                 known = [item for item in tables.cuda().toolkit_driver if versions.in_branch(item, self.version)]
                 message = f"is needed with cuda.source 'runfile': each release is a file of its own: {', '.join(known)}"

@@ -179,6 +179,18 @@ def test_cuda_without_any_driver_is_a_caution() -> None:
     assert [item.component for item in _cautioned(data)] == ["cuda"]
 
 
+def test_a_cuda_newer_than_the_table_is_a_caution_for_packages() -> None:
+    for version, compatibility in (("13.99", "minor"), ("13.99", "full"), ("99.0", "minor")):
+        data = {"cuda": {"version": version, "compatibility": compatibility}}
+        assert _refused(data) == ()
+        (caution,) = _cautioned(data)
+        assert caution.component == "cuda" and f"CUDA {version} is newer than" in caution.reason
+        assert "gpunode/data/cuda.yaml" in caution.source and caution.remedy
+    # What is promised of its major version holds for it, too.
+    (refusal,) = _refused({"cuda": {"version": "13.99"}, "driver": {"branch": "570"}})
+    assert "CUDA 13.99 needs driver 580 or newer" in refusal.reason
+
+
 def test_a_branch_past_its_end_of_life_is_a_caution_with_the_date_and_no_refusal() -> None:
     data = {"driver": {"branch": "570"}}
     settings = settings_from(data)

@@ -126,6 +126,7 @@ def test_uninstalling_leaves_the_loaded_module_to_the_next_boot() -> None:
         ({"cuda": {"source": "runfile", "release": "12.9.1"}}, "cuda.runfile_sha256", "is needed"),
         ({"cuda": {"version": "12.8", "release": "12.9.1"}}, "cuda.release", "is not of cuda.version '12.8'"),
         ({"cuda": {"version": "12.9", "release": "12.9.7"}}, "cuda.release", "no CUDA release"),
+        ({"cuda": {"version": "99.1", "source": "runfile"}}, "cuda.version", "set cuda.source = 'cuda-repository'"),
     ],
 )
 def test_a_runfile_without_exact_version_or_checksum_is_refused_before_any_connection(

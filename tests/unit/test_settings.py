@@ -45,6 +45,8 @@ def test_a_present_driver_is_of_any_branch() -> None:
         ({"driver": {"branch": 580}}, "driver.branch", "quote it, '580'"),
         ({"cuda": {"version": 12.9}}, "cuda.version", "quote it, '12.9'"),
         ({"cuda": {"version": "12"}}, "cuda.version", "major.minor"),
+        ({"cuda": {"version": "12.7"}}, "cuda.version", "is no CUDA release"),
+        ({"cuda": {"version": "99.1", "source": "runfile"}}, "cuda.version", "a .run file bears its driver's version"),
         ({"cuda": {"enabled": "yes"}}, "cuda.enabled", "True or False, not str"),
         ({"cuda": {"enabled": 1}}, "cuda.enabled", "True or False, not int"),
         ({"driver": {"verson": "580.95.05"}}, "driver.verson", "did you mean 'version'?"),
