@@ -71,6 +71,11 @@ class Finding:
     source: str | None = None
     disturbs: Disturbance | None = None
 
+    @property
+    def is_caution(self) -> bool:
+        """Say whether a person should know of it though it is as asked: it is told with cause and remedy."""
+        return self.finding_class is FindingClass.OK and self.cause is not None
+
     def to_json(self) -> dict[str, str | None]:
         """Return the fields as plain JSON types; the class stands under `class`."""
         return {

@@ -12,7 +12,7 @@ from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.probe_output import repeated, values
 from gpunode.reading import Reading
-from gpunode.smi import REMAPPED, address, exit_code_of, parse_answer, rows
+from gpunode.smi import ANSWERED, REMAPPED, address, data, exit_code_of, parse_answer, rows, warnings
 
 if TYPE_CHECKING:
     from gpunode.node import Node
@@ -65,13 +65,15 @@ class Health(Reading):
 
     `exit_code` is that of nvidia-smi's queries: of the first one that failed, of that of remapped rows only where it
     failed otherwise than because the driver or the GPU has no row remapper; None where nvidia-smi was not asked.
-    `log_read` says whether the kernel log could be read: where not, that there is no Xid means nothing.
+    `log_read` says whether the kernel log could be read: where not, that there is no Xid means nothing. `warnings` are
+    lines of nvidia-smi's that begin with WARNING; it answered all the same, which is an exit code of 0 here.
     """
 
     exit_code: int | None = None
     gpus: tuple[GpuHealth, ...] = ()
     xids: tuple[Xid, ...] = ()
     log_read: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 def _number(cell: str) -> int | None:
@@ -91,7 +93,7 @@ def parse_health(lines: list[str]) -> Health:
     """
     found = values(lines)
     asked = parse_answer(lines) if found.keys() & {"absent", "unloaded", "gpu.rc"} else None
-    exit_code = asked.exit_code if asked else None
+    exit_code = _answered(asked.exit_code) if asked else None
     gpus: dict[str, GpuHealth] = {}
     for row in asked.rows if asked else ():
         recent, ever = row["ecc.errors.uncorrected.volatile.total"], row["ecc.errors.uncorrected.aggregate.total"]
@@ -99,8 +101,8 @@ def parse_health(lines: list[str]) -> Health:
         gpu = GpuHealth(address(row["pci.bus_id"]), _number(recent), _number(ever), requires_reset=requires_reset)
         gpus[gpu.pci_address] = gpu
     if "remapped.rc" in found:
-        code = exit_code_of(found, "remapped")
-        printed = [line for line in repeated(lines, "remapped") if line.strip()]
+        code = _answered(exit_code_of(found, "remapped"))
+        printed = data(lines, "remapped")
         if code == 0:
             told = [line for line in printed if not line.startswith("No devices were found")]
             for row in rows(told, REMAPPED):
@@ -117,7 +119,13 @@ def parse_health(lines: list[str]) -> Health:
         gpus=tuple(gpus.values()),
         xids=tuple(dict.fromkeys(xid for xid in xids if xid is not None)),
         log_read=found.get("log") == "read",
+        warnings=tuple(dict.fromkeys([*(asked.warnings if asked else ()), *warnings(lines, "remapped")])),
     )
+
+
+def _answered(code: int | None) -> int | None:
+    """Return an exit code, 0 where nvidia-smi has answered whatever it warns of."""
+    return 0 if code in ANSWERED else code
 
 
 def health(node: Node) -> Iterator[Finding]:
@@ -125,6 +133,12 @@ def health(node: Node) -> Iterator[Finding]:
     found = node.health
     if node.gpus.status == "ok" and found.exit_code not in (None, 0):
         yield _sick("memory errors by nvidia-smi", f"exit code {found.exit_code}", "an answer", None, None)
+    if found.warnings:
+        yield Finding(
+            "health", FindingClass.OK, "warnings by nvidia-smi", "; ".join(found.warnings), "none",
+            cause="nvidia-smi answers, and warns of a GPU; it goes on working",
+            remedy="look at the GPU (`nvidia-smi -q`), and ask the machine's vendor where a boot does not end it",
+        )  # fmt: skip
     for gpu in found.gpus:
         yield from _memory(gpu)
     critical = tables.critical_xids()

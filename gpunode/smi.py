@@ -28,8 +28,13 @@ QUERY = (
 # The fields of a query of their own.
 REMAPPED = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure")
 
+# nvidia-smi's manual: 14 is a corrupted infoROM. It tells of the GPUs all the same, and warns behind that.
+ANSWERED = (0, 14)
 # nvidia-smi exits with NVML's codes (golden/README.md); 124 and 137 are timeout's own.
-STATUS = {0: "ok", 9: "no driver", 12: "no library", 15: "lost", 18: "mismatch", 124: "hangs", 137: "hangs"}
+STATUS = {
+    0: "ok", 9: "no driver", 12: "no library", 14: "ok", 15: "lost", 18: "mismatch", 124: "hangs", 137: "hangs"
+}  # fmt: skip
+_WARNING = "WARNING"
 NOT_INSTALLED = "nvidia-smi is not installed"
 NOT_ASKED = "nvidia-smi was not asked: the kernel module nvidia is not loaded, and to ask would load it"
 
@@ -39,13 +44,14 @@ class Answer:
     """Hold how nvidia-smi ended and what it printed.
 
     `status` is one of STATUS, absent (not installed) or error; `exit_code` is None where it was not asked. `message`
-    is what it said instead of rows; `rows` are its rows by the fields' names.
+    is what it said instead of rows; `rows` are its rows by the fields' names, `warnings` its lines that warn.
     """
 
     status: str
     exit_code: int | None
     message: str | None
     rows: tuple[dict[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def parse_answer(lines: list[str]) -> Answer:
@@ -56,13 +62,23 @@ def parse_answer(lines: list[str]) -> Answer:
     if found.get("unloaded") == "yes":
         return Answer("no driver", None, NOT_ASKED)
     exit_code = exit_code_of(found, "gpu")
-    printed = [line for line in repeated(lines, "gpu") if line.strip()]
+    printed, warned = data(lines, "gpu"), warnings(lines, "gpu")
     status = STATUS.get(exit_code, "error")
     if status != "ok":
-        return Answer(status, exit_code, printed[0] if printed else None)
+        return Answer(status, exit_code, (*printed, *warned, None)[0], warnings=warned)
     if printed and printed[0].startswith("No devices were found"):
-        return Answer(status, exit_code, printed[0])
-    return Answer(status, exit_code, None, tuple(rows(printed, QUERY)))
+        return Answer(status, exit_code, printed[0], warnings=warned)
+    return Answer(status, exit_code, None, tuple(rows(printed, QUERY)), warned)
+
+
+def data(lines: list[str], key: str) -> list[str]:
+    """Return what nvidia-smi printed under KEY, without empty lines and those that warn: these are no data."""
+    return [line for line in map(str.strip, repeated(lines, key)) if line and not line.startswith(_WARNING)]
+
+
+def warnings(lines: list[str], key: str) -> tuple[str, ...]:
+    """Return the lines under KEY in which nvidia-smi warns, each once."""
+    return tuple(dict.fromkeys(line for line in map(str.strip, repeated(lines, key)) if line.startswith(_WARNING)))
 
 
 def exit_code_of(found: dict[str, str], key: str) -> int:

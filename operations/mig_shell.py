@@ -11,7 +11,12 @@ from __future__ import annotations
 # where a mode waits for a reset or a boot. They need $stop_units, $reset (may a GPU be reset), $checkpoint and $proc.
 _ASKING = r"""
 fails() { why=$1; blame=${2:-}; return 1; }
-smi() { timeout -k 5 "${patience:-60}" nvidia-smi "$@" 2>&1 </dev/null; }
+# With 14 (a corrupted infoROM) it has answered; lines that begin with WARNING are no part of an answer.
+smi() (
+  code=0; said=$(timeout -k 5 "${patience:-60}" nvidia-smi "$@" 2>&1 </dev/null) || code=$?
+  printf '%s\n' "$said" | sed '/^WARNING/d'
+  [ "$code" -eq 14 ] || exit "$code"
+)
 ask() { code=0; said=$(smi "$@") || code=$?; return "$code"; }
 # What a lost GPU makes nvidia-smi print is no text.
 words() {

@@ -30,15 +30,25 @@ from operations.files import rendered
 from operations.own_files import keeps, keeps_all
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
+# nvidia-smi warns in lines that begin so, and has done what it was told where it exits 14 (a corrupted infoROM).
+ASKING = r"""
+compute_modes() {
+  timeout -k 5 30 nvidia-smi --query-gpu=index,compute_mode --format=csv,noheader 2>/dev/null | sed '/^WARNING/d'
+}
+set_mode() {
+  code=0; timeout -k 5 30 nvidia-smi -i "$1" -c "$2" || code=$?
+  [ "$code" -eq 0 ] || [ "$code" -eq 14 ]
+}
+"""
 _CHANGE = Transaction(
     name="mps",
-    shared=r"""
+    shared=ASKING
+    + r"""
 instance() { case "$1" in nvidia-mps@*) name=${1#nvidia-mps@}; printf '%s' "${name%.service}";; esac; }
 apply() {
   number=$(instance "$1")
   CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps${number:+/$number} "$script" "$folder_of_settings/${number:-node}.settings"
 }
-compute_modes() { timeout -k 5 30 nvidia-smi --query-gpu=index,compute_mode --format=csv,noheader 2>/dev/null; }
 said() { journalctl -u "$1" -n 8 --no-pager -o cat >&2 2>/dev/null || true; }
 """,
     checkpoint=r"""
@@ -74,7 +84,7 @@ for unit in $restart; do
 done
 for unit in $told; do apply "$unit" || reject "the daemon of $unit does not take its settings"; done
 for index in $modes; do
-  timeout -k 5 30 nvidia-smi -i "$index" -c "$mode" || reject "GPU $index does not take the compute mode $mode"
+  set_mode "$index" "$mode" || reject "GPU $index does not take the compute mode $mode"
 done
 # The unit goes on where a GPU does not take the mode, and nvidia-smi may call it a success.
 if [ -n "$units" ]; then
@@ -105,7 +115,7 @@ for unit in $units $gone; do
 done
 for index in $modes; do
   before=$(awk -F', ' -v index_of="$index" '$1 == index_of {print toupper($2)}' "$checkpoint/modes")
-  [ -z "$before" ] || timeout -k 5 30 nvidia-smi -i "$index" -c "$before" > /dev/null
+  [ -z "$before" ] || set_mode "$index" "$before" > /dev/null
 done
 true
 """,

@@ -31,6 +31,9 @@ def verified(settings: Settings) -> Iterator[Any]:
     pending = [item for item in findings if item.finding_class in _PENDING]
     for item in pending:
         host.log(f"{item.finding_class}: {item.what} is {item.found}, {item.wanted} is to come. {item.remedy}")
+    for item in findings:
+        if item.is_caution:
+            host.log(f"caution: {item.component}: {item.what}: {item.found} ({item.cause}). Remedy: {item.remedy}")
     if bad:
         yield fail(
             "\n".join(

@@ -133,6 +133,9 @@ def print_reports(reports: tuple[NodeReport, ...], show_all: bool) -> None:
             remedy = f". Remedy: {item.remedy}" if item.remedy else ""
             disturbs = f". Disturbs: {item.disturbs.name}" if item.disturbs is not None else ""
             click.echo(_printable(why + remedy + disturbs))
+        for item in filter(lambda each: each.is_caution, report.findings):
+            told = f"  caution: {item.component}: {item.what}: {item.found}; {item.cause}. Remedy: {item.remedy}"
+            click.echo(_printable(told))
 
 
 def _printable(text: str) -> str:

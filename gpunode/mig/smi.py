@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gpunode.mig.own_list import parse_placements, parse_profile_rows
 from gpunode.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu, OwnProfile
 from gpunode.probe_output import repeated, values
 from gpunode.reading import ParseError
-from gpunode.smi import STATUS, address, exit_code_of, parse_answer
+from gpunode.smi import ANSWERED, STATUS, address, data, exit_code_of, parse_answer
 
 # What is asked where MIG mode is on: key in the probe's answer -> arguments of nvidia-smi.
 LISTS = {"devices": "-L", "lgip": "mig -lgip", "lgipp": "mig -lgipp", "lgi": "mig -lgi", "lci": "mig -lci"}
@@ -47,10 +47,10 @@ def parse_mig(lines: list[str]) -> Mig:
     if trouble := _trouble(lines, found):
         unread = tuple(replace(gpu, instances=None) if gpu.enabled else gpu for gpu in gpus)
         return Mig("unreadable", trouble, unread)
-    compute = list(_compute_instances(_printed(lines, "lci")))
-    instances = list(_gpu_instances(_printed(lines, "lgi"), compute))
-    profiles = _profiles(_printed(lines, "lgip"), _printed(lines, "lgipp"))
-    devices = _devices(_printed(lines, "devices"))
+    compute = list(_compute_instances(data(lines, "lci")))
+    instances = list(_gpu_instances(data(lines, "lgi"), compute))
+    profiles = _profiles(data(lines, "lgip"), data(lines, "lgipp"))
+    devices = _devices(data(lines, "devices"))
     every = []
     for gpu in gpus:
         if not gpu.enabled:
@@ -64,17 +64,13 @@ def parse_mig(lines: list[str]) -> Mig:
     return Mig("ok", None, tuple(every))
 
 
-def _printed(lines: Iterable[str], key: str) -> list[str]:
-    return [line.strip() for line in repeated(lines, key) if line.strip()]
-
-
 def _trouble(lines: list[str], found: dict[str, str]) -> str | None:
     """Return which list could not be read and why; None: all of them were."""
     for key, arguments in LISTS.items():
         exit_code = exit_code_of(found, key)
-        said = _printed(lines, key)
+        said = data(lines, key)
         none = exit_code == 6 and key in ("lgi", "lci") and bool(said) and said[0].startswith(_NONE)
-        if exit_code and not none:
+        if exit_code not in ANSWERED and not none:
             text = said[-1] if said else STATUS.get(exit_code, "it said nothing")
             return f"nvidia-smi {arguments} failed with exit code {exit_code}: {text}"
     return None

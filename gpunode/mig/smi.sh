@@ -13,7 +13,7 @@ listed() {
   [ "$status" -ne 124 ] && [ "$status" -ne 137 ]
 }
 case "$NL$SMI" in
-  *"${NL}gpu.rc=0"*)
+  *"${NL}gpu.rc=0"*|*"${NL}gpu.rc=14"*)
     # The mode now, and behind it the one after a reset; other columns say Enabled, too.
     case "$SMI" in *', Enabled, Enabled, '*|*', Enabled, Disabled, '*)
       rest=$LISTS$NL
@@ -26,7 +26,8 @@ case "$NL$SMI" in
   # One lost GPU costs the answer of all: each is asked by itself.
   *"${NL}gpu.rc=15"*)
     for gpu in /proc/driver/nvidia/gpus/*; do
-      timeout -k 2 15 nvidia-smi -i "${gpu##*/}" --query-gpu=index --format=csv,noheader > /dev/null ||
-        echo "lost=${gpu##*/}"
+      timeout -k 2 15 nvidia-smi -i "${gpu##*/}" --query-gpu=index --format=csv,noheader > /dev/null
+      # 14: its infoROM is corrupted, and it answers.
+      case $? in 0|14) ;; *) echo "lost=${gpu##*/}";; esac
     done;;
 esac

@@ -40,6 +40,7 @@ def call(arguments: list[str], version: str, machine: Machine) -> tuple[bytes, i
         if module.real_driver_loaded(machine):
             raise Failure("SIMULATED nvidia-smi: a real NVIDIA driver is loaded here; refusing to start.\n", 1)
         _run(session, arguments)
+        status = session.warn()
     except Failure as failure:
         session.printed += failure.text
         status = failure.exit_code

@@ -35,6 +35,7 @@ class Session:
         self.version = version
         self.gpus = gpus
         self.printed = bytearray()
+        self.asked: list[SimulatedGpu] = []
 
     def say(self, line: str = "") -> None:
         """Add a line to what is printed."""
@@ -66,6 +67,7 @@ class Session:
             chosen = [gpu for item in wanted for gpu in self.gpus if _is(gpu, item)]
         if not chosen:
             raise Failure("No devices were found\n", 6)
+        self.asked = chosen
         return chosen
 
     def has(self, fault: str, gpu: SimulatedGpu) -> bool:
@@ -75,6 +77,13 @@ class Session:
     def lost(self, gpu: SimulatedGpu) -> bool:
         """Say whether the GPU has fallen off the bus."""
         return self.has("lost_gpu", gpu)
+
+    def warn(self) -> int:
+        """Warn of each GPU that was asked whose infoROM is corrupted; return the exit code."""
+        corrupted = [gpu for gpu in self.asked or self.gpus if self.has("inforom_corrupted", gpu)]
+        for gpu in corrupted:
+            self.say(f"WARNING: infoROM is corrupted at gpu {gpu.bus_id[4:]}")
+        return 14 if corrupted else 0
 
     def uncorrected_errors(self, gpu: SimulatedGpu) -> str:
         """Return how many errors of the GPU's memory ECC could not correct."""
