@@ -33,7 +33,7 @@ class DriverState(Reading):
     of this module, by the name that this installer gives them; what is left of another version does not count.
     `held` are names of packages that apt keeps as they are, `kernels` names of packages that bring new kernels.
     `unproven`: the last change of packages has not been followed by a load of its module yet.
-    `nouveau_loaded`: nouveau has the GPUs, and gives them up at a boot alone.
+    `nouveau_bound`: nouveau has GPUs, and gives them up at a boot alone; loaded without any, it is in nobody's way.
     `services` are those of fabric manager and the persistence daemon whose units are installed.
     `waits_for_kernel`: only this kernel, which boots next, has a module, and it is its version that is told.
     `booted_for`: what gpunode last booted the node for, of which no run has seen yet whether it helped.
@@ -52,7 +52,7 @@ class DriverState(Reading):
     kernels: tuple[str, ...] = ()
     services: tuple[Service, ...] = ()
     unproven: bool = False
-    nouveau_loaded: bool = False
+    nouveau_bound: bool = False
     waits_for_kernel: str | None = None
     parameters: tuple[tuple[str, str], ...] = ()
     dkms: bool = False
@@ -88,7 +88,7 @@ class DriverState(Reading):
         """Say whether another module runs than the one on disk (nouveau, too): right after a boot, wrong until then."""
         if self.waits_for_kernel:
             return True
-        if self.loaded_version is None and self.module_version is not None and self.nouveau_loaded:
+        if self.loaded_version is None and self.module_version is not None and self.nouveau_bound:
             return True
         if self.loaded_version is None or self.module_version is None:
             return False
@@ -100,7 +100,7 @@ class DriverState(Reading):
         """Return what has the GPUs now, for people."""
         if self.loaded_version is not None:
             return f"{self.loaded_version} ({self.loaded_flavour or 'flavour unknown'})"
-        return "nouveau" if self.nouveau_loaded else "none"
+        return "nouveau" if self.nouveau_bound else "none"
 
     @property
     def to_come(self) -> str:
@@ -199,7 +199,7 @@ def parse_driver(lines: list[str]) -> DriverState:
         kernels=tuple(sorted(kernels)),
         services=tuple(services),
         unproven=found.get("unproven") == "yes",
-        nouveau_loaded=found.get("nouveau") == "yes",
+        nouveau_bound=found.get("nouveau") == "yes",
         parameters=tuple((name, value) for name, _, value in parameters),
         # Where there is no driver yet, or any more, whatever DKMS has.
         dkms=bool(sources & versions if versions else sources),

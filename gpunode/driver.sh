@@ -45,7 +45,10 @@ for sources in /var/lib/dkms/nvidia/*/source; do
   sources=${sources%/source}; [ ! -e "$sources/source" ] || echo "dkms=${sources##*/}"
 done
 [ ! -e /var/lib/gpunode/transactions/driver/unproven ] || echo unproven=yes
-[ ! -d /sys/module/nouveau ] || echo nouveau=yes
+# Loaded alone it owns no GPU.
+for bound in /sys/bus/pci/drivers/nouveau/*:*; do
+  [ ! -e "$bound" ] || { echo nouveau=yes; break; }
+done
 for service in $SERVICES; do
   [ -e "/lib/systemd/system/$service.service" ] || [ -e "/usr/lib/systemd/system/$service.service" ] || continue
   unit "$service.service"

@@ -258,11 +258,11 @@ def _load(node: Node, found: Bad, module: Finding | None) -> Iterator[Step]:
     loaded = _take(found, Subject.LOADED_MODULE)
     uvm, parameters = _take(found, Subject.UVM), _take(found, Subject.PARAMETERS)
     there = node.driver
-    if there.loaded_version is None and not there.nouveau_loaded and not there.waits_for_kernel:
+    if there.loaded_version is None and not there.nouveau_bound and not there.waits_for_kernel:
         if loaded:
             yield _step("load the kernel module", loaded)
     elif reason := loaded or module:
-        source = "from nouveau " if there.loaded_version is None and there.nouveau_loaded else ""
+        source = "from nouveau " if there.loaded_version is None and there.nouveau_bound else ""
         yield _step(f"boot the node {source}into the new module", reason, Disturbance.reboot)
     elif parameters:
         yield _step("boot the node, so that the module is loaded with its new parameters", parameters)

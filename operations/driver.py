@@ -14,7 +14,7 @@ from facts.transaction import FOLDER
 from facts.unit import Unit
 from gpunode.driver import DriverState
 from operations import systemd
-from operations.driver_transaction import DRIVER
+from operations.driver_transaction import DRIVER, NOUVEAU
 from operations.failure import OperationRefused, known, node_operation
 from operations.script import script_command
 
@@ -22,14 +22,16 @@ from operations.script import script_command
 # The driver that was there before the last change comes back where nothing has proven that change yet but its
 # installation: it was a reboot that brought the new module to its first load. A driver that has worked stays, whatever
 # keeps it from loading today.
-_LOAD = """
+_LOAD = (
+    NOUVEAU
+    + """
 modprobe nvidia || {
   echo "gpunode: the nvidia module on disk ($wanted) cannot be loaded. The kernel's own words:" >&2
   dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2
   echo "gpunode: look for nouveau in lsmod, for secure boot, for a flavour that this GPU does not take" >&2
   before=$(cat "$folder/$transaction/packages" "$folder/$transaction/runfile" 2>/dev/null | cut -d' ' -f2)
   if grep -qF '"state": "done"' "$folder/$transaction.json" 2>/dev/null && [ -n "$before" ] &&
-    [ -e "$folder/$transaction/unproven" ] && [ ! -d /sys/module/nouveau ] &&
+    [ -e "$folder/$transaction/unproven" ] && ! nouveau_bound &&
     ! printf '%s\\n' "$before" | grep -qE "^([0-9]+:)?$wanted([-~+]|\\$)"; then
     echo "gpunode: it came with the last change of the driver, which is undone" >&2
     # A unit of systemd's, so that a cut connection does not end it.
@@ -47,6 +49,7 @@ loaded=$(cat /sys/module/nvidia/version)
 [ "$loaded" = "$wanted" ] || { echo "gpunode: loaded is $loaded, on disk is $wanted" >&2; exit 1; }
 rm -f "$folder/$transaction/unproven"
 """
+)
 
 
 def driver_state() -> DriverState:

@@ -21,7 +21,13 @@ from operations.families import APT, Family
 from operations.runfile_shell import RUNFILE
 from operations.transaction import Transaction
 
-_SHARED = r"""
+# Loaded without a GPU it is in nobody's way.
+NOUVEAU = r"""
+nouveau_bound() { [ -n "$(find /sys/bus/pci/drivers/nouveau -maxdepth 1 -name '*:*' 2>/dev/null)" ]; }
+"""
+_SHARED = (
+    NOUVEAU
+    + r"""
 # Debian's own packages rename the module, so that it need not be the one of that name.
 modules='nvidia nvidia-current nvidia-current-open'
 sources=${sources:-} proof=${proof:-loaded} saved=${saved:-debs}
@@ -58,7 +64,7 @@ prove() {
  dkms status, or where modules come built, for which driver the one of that kernel is"
   fi
   # nouveau gives the GPU up at a boot alone, and a module that is built for another kernel waits for that kernel.
-  if [ "$proof" = loaded ] && [ -z "$(loaded_version)" ] && [ ! -d /sys/module/nouveau ] &&
+  if [ "$proof" = loaded ] && [ -z "$(loaded_version)" ] && ! nouveau_bound &&
     [ "$(modinfo -F version "$module" 2>/dev/null)" = "$upstream" ]; then
     said=$(modprobe nvidia 2>&1) || { dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2 || true
       reject "the module $upstream is installed and does not load: $said"; }
@@ -71,6 +77,7 @@ prove() {
   if [ "$(loaded_version)" != "$upstream" ]; then : > "$checkpoint/unproven"; fi
 }
 """
+)
 # Every function that is called and not defined here is the family's: operations/families says what each does.
 _CHECKPOINT = """
 unlocked
@@ -179,7 +186,7 @@ if [ -s "$checkpoint/module" ] && [ -z "$(module_there)" ]; then
 fi
 restore_choices
 if [ -s "$checkpoint/names" ] || [ -s "$checkpoint/runfile" ]; then
-  if [ -z "$(loaded_version)" ] && [ ! -d /sys/module/nouveau ]; then
+  if [ -z "$(loaded_version)" ] && ! nouveau_bound; then
     modprobe nvidia && modprobe nvidia_uvm ||
       echo "gpunode: the earlier driver is back, and its module does not load now" >&2
   fi
@@ -246,4 +253,4 @@ def emptied_for_driver(drain: Drain | None, upstream: str | None) -> Iterator[An
         yield from emptied(drain, to_come)
 
 
-__all__ = ["DRIVER", "driver_transaction", "driver_variables", "emptied_for_driver"]
+__all__ = ["DRIVER", "NOUVEAU", "driver_transaction", "driver_variables", "emptied_for_driver"]

@@ -21,6 +21,15 @@ _ENROL = (
 )
 
 
+def without_enrolment(system: OperatingSystem) -> str:
+    """Return the way out of secure boot that asks for no key, as a remedy begins; empty where there is none."""
+    own = tables.driver_source("distribution", system.id)
+    # What a rolling release has built comes without a signature.
+    if own is None or own.built_on_node or own.origin is None:
+        return ""
+    return "set driver.source = 'distribution', whose modules come signed by a key that the firmware knows; or "
+
+
 def built_on_node(settings: Settings, system: OperatingSystem, boot: Boot) -> bool:
     """Say whether the driver's module is built on the node, by DKMS or by the runfile, rather than brought built."""
     source = driver_source(settings, system, boot)
@@ -70,7 +79,7 @@ def boot_refusals(
             "secure boot is on, and the module that DKMS builds will be signed by a key that the firmware does not "
             "know: the kernel will reject it",
             "/sys/firmware/efi/efivars/SecureBoot-*, mokutil --test-key",
-            _ENROL,
+            without_enrolment(system) + _ENROL,
         )
     # What gpunode installs without building it comes signed by the distribution.
     elif settings.driver.source == "present" and kernel.module_version is not None and kernel.module_signer is None:
@@ -79,7 +88,7 @@ def boot_refusals(
             f"secure boot is on, and the nvidia module of kernel {kernel.release} is not signed: the kernel will "
             "reject it",
             f"modinfo -k {kernel.release} -F signer nvidia",
-            "install the distribution's signed module packages, or " + _ENROL,
+            (without_enrolment(system) or "install the distribution's signed module packages, or ") + _ENROL,
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gpunode import runfile, versions
 from gpunode.families.wording import wording
 from gpunode.machine import Machine
+from gpunode.preflight.boot import without_enrolment
 from gpunode.preflight.flavour import chosen_flavour, installed_by_gpunode
 from gpunode.preflight.verdicts import Refusal
 from gpunode.settings import Settings
@@ -86,7 +87,7 @@ def _building(settings: Settings, machine: Machine) -> Iterator[Refusal]:
             "secure boot is on, and a module that the runfile builds without DKMS is signed by no key that the "
             "firmware knows: the kernel will reject it",
             "/sys/firmware/efi/efivars/SecureBoot-*",
-            "set driver.dkms = True and enrol DKMS' key, or use the distribution's signed module packages",
+            without_enrolment(machine.operating_system) + "set driver.dkms = True and enrol DKMS' key",
         )
 
 

@@ -115,7 +115,9 @@ if [ -e "$STATE/cut-before-done" ] && [ "$1" = -f ]; then
 fi
 """,
 }
-PLACES = ("/sys/module", "/var/cache/apt", "/etc/apt", "/usr/bin/nvidia-", "/usr/lib", "/var/log/nvidia-")
+PLACES = (
+    "/sys/module", "/sys/bus/pci", "/var/cache/apt", "/etc/apt", "/usr/bin/nvidia-", "/usr/lib", "/var/log/nvidia-",
+)  # fmt: skip
 
 
 class SimulatedDpkg:

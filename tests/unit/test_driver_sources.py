@@ -145,6 +145,13 @@ LEFT: list[tuple[str, tables.DriverSource, set[str], set[str], set[str]]] = [
      {"linux-modules-nvidia-570-server-open-generic", "linux-modules-nvidia-580-server-generic"}),
     ("a module that DKMS would build beside the signed one", UBUNTU_SOURCE, {"nvidia-utils-580-server"},
      {"nvidia-dkms-580-server-open"}, {"nvidia-dkms-580-server-open"}),
+    ("the desktop's signed modules", UBUNTU_SOURCE, {"linux-modules-nvidia-580-server-open-generic"},
+     {"linux-modules-nvidia-580-open-generic", "linux-modules-nvidia-570-generic",
+      "linux-modules-nvidia-580-server-open-6.8.0-59-generic", "nvidia-driver-580-open"},
+     {"linux-modules-nvidia-580-open-generic", "linux-modules-nvidia-570-generic"}),
+    ("the desktop's signed modules beside NVIDIA's packages, which share its other names", CUDA_SOURCE,
+     {"nvidia-open"}, {"linux-modules-nvidia-580-open-6.8.0-59-generic", "nvidia-driver-580-open"},
+     {"linux-modules-nvidia-580-open-6.8.0-59-generic"}),
     ("what nobody names", DEBIAN_SOURCE, {"nvidia-smi"}, {"nvidia-settings", "nvidia-container-toolkit"}, set()),
 ]  # fmt: skip
 
@@ -162,6 +169,10 @@ def test_a_driver_of_another_source_is_known_by_its_packages() -> None:
     assert of_another_source(DEBIAN_SOURCE, ["nvidia-driver-pinning-580", "libnvidia-ml1"])
     assert of_another_source(CUDA_SOURCE, ["nvidia-smi"])
     assert of_another_source(CUDA_SOURCE, ["nvidia-headless-no-dkms-570-server-open"])
+    desktop = ["linux-modules-nvidia-580-open-6.8.0-60-generic", "nvidia-driver-580-open", "nvidia-utils-580"]
+    assert of_another_source(CUDA_SOURCE, desktop) and not of_another_source(UBUNTU_SOURCE, desktop)
+    # NVIDIA's repository has packages of the same names, but for the modules.
+    assert not of_another_source(CUDA_SOURCE, ["nvidia-driver-580-open", "nvidia-dkms-580-open", "nvidia-utils-580"])
     assert not of_another_source(DEBIAN_SOURCE, ["nvidia-smi", "nvidia-alternative", "nvidia-kernel-dkms"])
 
 

@@ -41,6 +41,15 @@ def test_under_a_loaded_module_the_new_one_is_installed_and_marked_unproven(node
     assert (node.state / "driver/unproven").exists()
 
 
+@pytest.mark.parametrize("bound", [True, False])
+def test_only_a_nouveau_that_has_a_gpu_keeps_the_module_from_being_tried(node: SimulatedDpkg, bound: bool) -> None:
+    (node.root / "sys/module/nouveau").mkdir(parents=True)
+    if bound:
+        (node.root / "sys/bus/pci/drivers/nouveau/0000:1a:00.0").mkdir(parents=True)
+    assert node.change(NEW, *AFTER).returncode == 0
+    assert (node.loaded, (node.state / "driver/unproven").exists()) == ((None, True) if bound else (NEW, False))
+
+
 @pytest.mark.parametrize("code", [9, 12, 18, 124, 137])
 def test_a_driver_that_loads_and_does_not_answer_is_put_back_and_not_tried_again(
     node: SimulatedDpkg, code: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +23,11 @@ from gpunode import tables
 from gpunode.containerd.editor import Runtimes, render
 from gpunode.containerd.state import Containerd, Runtime
 from gpunode.deb import AptRepository
-from gpunode.driver import DriverState
+from gpunode.driver import DriverState, parse_driver
 from gpunode.keyring import PERMISSIONS
 from gpunode.packages import InstalledPackages
+from gpunode.probe import Probe
+from gpunode.probe_output import sections
 from gpunode.settings import settings_from
 from gpunode.toolkit import PACKAGES
 from gpunode.unit import Unit
@@ -208,9 +211,23 @@ def test_a_driver_that_a_boot_has_loaded_is_proven_and_only_then_left_alone(host
 
 
 def test_a_machine_whose_gpus_nouveau_has_waits_for_a_reboot(host: Host) -> None:
-    host.readings[DriverFact] = replace(LOADED, loaded_version=None, uvm_loaded=False, nouveau_loaded=True)
+    host.readings[DriverFact] = replace(LOADED, loaded_version=None, uvm_loaded=False, nouveau_bound=True)
     assert (commands(driver.module_loaded, host), host.refusals) == ([], [])
     assert "nouveau is loaded" in host.noops[0]
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize(("bound", "has"), [([], False), (["bind"], False), (["bind", "0000:1a:00.0"], True)])
+def test_nouveau_that_is_loaded_and_bound_to_no_gpu_has_none(tmp_path: Path, bound: list[str], has: bool) -> None:
+    for path in ("sys/module/nouveau", "sys/bus/pci/drivers/nouveau"):
+        (tmp_path / path).mkdir(parents=True)
+    for name in bound:
+        (tmp_path / "sys/bus/pci/drivers/nouveau" / name).touch()
+    text = re.sub(r"(?<![\w.])/sys/", f"{tmp_path}/sys/", Probe([("driver", DriverFact.probe)]))
+    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
+    found = parse_driver(sections(done.stdout.splitlines()[:-1])["driver"])
+    assert found.nouveau_bound == has
+    assert replace(found, loaded_version=None, module_version="580.95.05").reboot_pending == has
 
 
 @pytest.mark.starts_programs

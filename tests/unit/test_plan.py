@@ -312,9 +312,9 @@ def test_a_plan_s_json_is_as_its_schema_says() -> None:
 
 
 def test_a_machine_whose_gpus_nouveau_has_needs_a_reboot_and_the_plan_says_so() -> None:
-    there = replace(BARE.driver, module_version="580.95.05", module_license="Dual MIT/GPL", nouveau_loaded=True)
+    there = replace(BARE.driver, module_version="580.95.05", module_license="Dual MIT/GPL", nouveau_bound=True)
     assert there.reboot_pending
-    steps = _steps(plan(SETTINGS, replace(GOOD, driver=replace(GOOD.driver, loaded_version=None, nouveau_loaded=True))))
+    steps = _steps(plan(SETTINGS, replace(GOOD, driver=replace(GOOD.driver, loaded_version=None, nouveau_bound=True))))
     assert ("driver", "boot the node from nouveau into the new module", "reboot") in steps
 
 

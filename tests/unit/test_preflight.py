@@ -279,6 +279,18 @@ def test_secure_boot_with_a_module_that_nobody_signed_is_refused_with_the_enrolm
     assert _refused(present, driver=OPEN_550, boot=signed) == ()
 
 
+def test_on_ubuntu_the_signed_modules_of_the_distribution_are_the_first_way_out_of_secure_boot() -> None:
+    signed = "set driver.source = 'distribution', whose modules come signed"
+    (refusal,) = _refused(system=UBUNTU, boot=_boots(secure_boot=True))
+    assert refusal.remedy.startswith(signed) and "mokutil --import" in refusal.remedy
+    unsigned = _boots(replace(NEXT, module_version="550.54.15"), secure_boot=True)
+    (refusal,) = _refused({"driver": {"source": "present"}}, UBUNTU, driver=OPEN_550, boot=unsigned)
+    assert signed in refusal.remedy
+    # Debian's own modules are built by DKMS, too.
+    assert "distribution'" not in _refused(boot=_boots(secure_boot=True))[0].remedy
+    assert _refused({"driver": {"source": "distribution"}}, UBUNTU, boot=_boots(secure_boot=True)) == ()
+
+
 def test_another_compiler_and_a_running_kernel_without_headers_are_cautions() -> None:
     boot = Boot("6.1.0-39-amd64", NEXT.release, "grub", (replace(NEXT, compiler="12"),), compiler="13")
     reasons = [item.reason for item in _cautioned({}, boot=boot)]

@@ -247,6 +247,8 @@ def test_a_module_that_nobody_signs_is_refused_under_secure_boot() -> None:
     (refusal,) = _refused({"dkms": False}, boot=replace(boot, next_release="6.1.0-40-amd64"))
     assert "secure boot" in refusal.reason and "driver.dkms = True" in refusal.remedy
     assert _refused({"dkms": True}, boot=boot) == ()
+    (refusal,) = _refused({"dkms": False}, system=UBUNTU, boot=replace(boot, next_release="6.8.0-31-generic"))
+    assert "set driver.source = 'distribution'" in refusal.remedy
 
 
 def test_a_tegra_s_driver_is_left_to_the_board_whatever_the_source() -> None:
