@@ -11,6 +11,7 @@ from lab.errors import LabError
 from lab.packages import docker
 from lab.repository import DOCKER_POOL, index_docker
 from lab.signing import key_file, public_key, sign_releases
+from lab.world.docker import docker_packages
 
 
 def build_docker_repository(cache: Path) -> str:
@@ -27,6 +28,7 @@ def build_docker_repository(cache: Path) -> str:
         )
     key = key_file(cache / "keys", "repository")
     made_of = [Path(__file__).read_bytes(), Path(docker.__file__).read_bytes(), public_key(key)[1].encode()]
+    made_of += [repr(docker_packages()).encode()]
     digest = hashlib.sha256(b"\0".join([*made_of, *(path.name.encode() for path in containerd)])).hexdigest()[:16]
     # Beside what the mirror itself has, so that running nodes serve it too.
     folder = mirror / f"docker-ce-{digest}"

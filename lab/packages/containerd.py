@@ -11,8 +11,9 @@ import tempfile
 from pathlib import Path
 
 from lab.packages.deb import DebError, pack
+from lab.world.docker import docker_packages, docker_version
 
-_RECIPE = "1"
+_RECIPE = "2"
 # Docker's package ships this very setting: the CRI plugin is off until somebody turns it on.
 _CONFIG = """# SIMULATED: as Docker's containerd.io package ships it.
 disabled_plugins = ["cri"]
@@ -38,7 +39,8 @@ def build_containerd_io(cache: Path) -> Path:
     Raises DebError if apt cannot download the two.
     """
     versions = dict(_candidates("containerd", "runc"))
-    key = hashlib.sha256(f"{versions}{_CONFIG}{_SCRIPTS}{_RECIPE}".encode()).hexdigest()
+    made_of = f"{versions}{_CONFIG}{_SCRIPTS}{_RECIPE}{docker_packages()['containerd.io']}"
+    key = hashlib.sha256(made_of.encode()).hexdigest()
     target = cache / f"{key}.deb"
     if target.exists():
         return target
@@ -51,28 +53,31 @@ def build_containerd_io(cache: Path) -> Path:
         for package, version in versions.items():
             _run(["apt-get", "download", f"{package}={version}"], folder)
             _run(["dpkg-deb", "-x", str(next(folder.glob(f"{package}_*.deb"))), str(tree)], folder)
-        _write_control(tree, versions["containerd"])
+        write_control(tree, versions["containerd"])
         pack(tree, draft, "containerd.io")
         draft.replace(target)
     return target
 
 
-def _write_control(tree: Path, version: str) -> None:
+def write_control(tree: Path, version: str) -> None:
+    """Make an unpacked tree containerd.io as Docker's repository has it, of a version of Debian's containerd."""
     upstream = (re.match(r"[\d.]*\d", version) or [""])[0]
+    row = docker_packages()["containerd.io"]
+    full = docker_version(row.name, upstream)
+    relations = "".join(f"{key}: {value}\n" for key, value in row.control(full).items())
     shutil.rmtree(tree / "usr/share/doc", ignore_errors=True)
     (tree / "etc/containerd").mkdir(parents=True, exist_ok=True)
     (tree / "etc/containerd/config.toml").write_text(_CONFIG)
     debian = tree / "DEBIAN"
     debian.mkdir()
     (debian / "control").write_text(
-        f"Package: containerd.io\nVersion: {upstream}-1\nArchitecture: amd64\n"
-        "Maintainer: gpunode lab <lab@gpunode.invalid>\nDepends: libc6, libseccomp2 (>= 2.5.0)\n"
-        "Provides: containerd, runc\nConflicts: containerd, runc\nReplaces: containerd, runc\n"
+        f"Package: {row.name}\nVersion: {full}\nArchitecture: amd64\n"
+        f"Maintainer: gpunode lab <lab@gpunode.invalid>\n{relations}"
         "Section: admin\nPriority: optional\n"
         f"Description: containerd and runc, REPACKAGED for gpunode's lab\n Debian's containerd {version} and runc, "
         "under the name that Docker's repository gives them.\n"
     )
-    (debian / "conffiles").write_text("/etc/containerd/config.toml\n")
+    (debian / "conffiles").write_text("".join(f"{path}\n" for path in row.conffiles))
     for name, script in _SCRIPTS.items():
         (debian / name).write_text(script)
         (debian / name).chmod(0o755)

@@ -1,4 +1,7 @@
-"""docker-ce and docker-ce-cli of Docker's repository: Debian trixie's real docker, REPACKAGED under Docker's names."""
+"""docker-ce and docker-ce-cli of Docker's repository: Debian trixie's real docker, REPACKAGED under Docker's names.
+
+Names, shapes of versions and relations are those of lab/world/docker.yaml.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 
 from lab.packages.deb import pack
 from lab.packages.other_release import unpacked
+from lab.world.docker import docker_packages, docker_version
 
 # Of the lab's own release comes 20.10, which has neither `dockerd --validate` nor CDI.
 _SUITE = "trixie"
@@ -28,18 +32,13 @@ _CONTROL = """Package: {name}
 Version: {version}
 Architecture: amd64
 Maintainer: gpunode lab <lab@gpunode.invalid>
-Depends: {depends}
-Conflicts: docker.io
-Replaces: docker.io
+{relations}
 Section: admin
 Priority: optional
 Description: docker, REPACKAGED for gpunode's lab
  Debian {suite}'s docker, under a name that Docker's repository gives it.
 """
-_DEPENDS = {
-    "docker-ce": "containerd.io, docker-ce-cli, iptables, libc6 (>= 2.34), libsystemd0",
-    "docker-ce-cli": "libc6 (>= 2.34)",
-}
+PACKAGES = ("docker-ce", "docker-ce-cli")
 
 
 def build_docker_ce(folder: Path) -> list[Path]:
@@ -52,13 +51,12 @@ def build_docker_ce(folder: Path) -> list[Path]:
         found = unpacked(_SUITE, ("docker.io", "docker-cli"), there)
         upstream = (re.match(r"[\d.]*\d", found["docker.io"]) or [""])[0]
         made = []
-        for package in _DEPENDS:
+        for package in PACKAGES:
             tree = Path(name) / package
             _fill(package, there, tree)
-            # As Docker numbers its own, epoch and all.
-            version = f"{upstream}-1~debian.12~bookworm"
-            _write_control(package, f"5:{version}", tree)
-            made.append(folder / f"{package}_{version}_amd64.deb")
+            version = docker_version(package, upstream)
+            write_control(package, version, tree)
+            made.append(folder / f"{package}_{version.partition(':')[2]}_amd64.deb")
             pack(tree, made[-1], package)
         return made
 
@@ -79,10 +77,12 @@ def _fill(package: str, there: Path, tree: Path) -> None:
         (units / unit).write_text(text.replace("/usr/sbin/dockerd", "/usr/bin/dockerd").replace(" $DOCKER_OPTS", ""))
 
 
-def _write_control(package: str, version: str, tree: Path) -> None:
+def write_control(package: str, version: str, tree: Path) -> None:
+    """Make an unpacked tree one of PACKAGES as Docker's repository has it."""
     debian = tree / "DEBIAN"
     debian.mkdir()
-    control = _CONTROL.format(name=package, version=version, depends=_DEPENDS[package], suite=_SUITE)
+    relations = "\n".join(f"{key}: {value}" for key, value in docker_packages()[package].control(version).items())
+    control = _CONTROL.format(name=package, version=version, relations=relations, suite=_SUITE)
     (debian / "control").write_text(control)
     scripts = {"postinst": _POSTINST, "prerm": _PRERM} if package == "docker-ce" else {}
     for name, script in scripts.items():

@@ -1,20 +1,29 @@
-"""Container toolkit packages under the names of NVIDIA's container toolkit repository."""
+"""Container toolkit packages as NVIDIA's container toolkit repository has them (lab/world/toolkit.yaml)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from lab.packages.deb import Deb, Payload
+from lab.world.deb_row import FIELDS
+from lab.world.toolkit import cdi_refresh, full_version, lab_versions, toolkit_row
 
-TOOLKIT_VERSIONS = ("1.16.2", "1.17.8", "1.18.0")
 _FOLDER = Path(__file__).parent
 _RUNTIME = _FOLDER / "container_runtime.py"
 _CTK = _FOLDER / "nvidia-ctk.sh"
-# From 1.18 the toolkit itself makes a CDI specification.
-_REFRESHING = ("1.18.0",)
+# Of itself it makes a CDI specification, by units that lie where the table says.
 _REFRESH = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
-_REFRESH_POSTINST = """#!/bin/sh
-[ "$1" = configure ] && [ -d /run/systemd/system ] || exit 0
+_ENVIRONMENT = "etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
+# From 1.14 no package has it: nvidia-ctk writes it as the package is configured.
+_CONFIG_POSTINST = """#!/bin/sh
+[ "$1" = configure ] || exit 0
+if [ ! -e /{path} ]; then mkdir -p "$(dirname /{path})"; printf '%s' '{text}' > /{path}; fi
+"""
+# 1.20's own maintainer script takes away the units that 1.18 and 1.19 had put below /etc: they would hide its own.
+_REFRESH_POSTINST = """for unit in nvidia-cdi-refresh.service nvidia-cdi-refresh.path; do
+  if [ -e "/lib/systemd/system/$unit" ]; then rm -f "/etc/systemd/system/$unit"; fi
+done
+[ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload
 systemctl enable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service || true
 """
@@ -54,12 +63,8 @@ runtimes = ["runc"]
 
 
 def toolkit_packages() -> list[Deb]:
-    """Return the four packages of every toolkit version.
-
-    As in NVIDIA's repository only -base is bound to the exact version; the libraries take any newer 1.x, so whoever
-    pins the toolkit alone gets newer libraries.
-    """
-    return [package for version in TOOLKIT_VERSIONS for package in _packages_of(version)]
+    """Return the four packages of every toolkit version that the lab has, with the relations of the table."""
+    return [package for version in lab_versions() for package in _packages_of(version)]
 
 
 def legacy_packages() -> list[Deb]:
@@ -81,42 +86,31 @@ def legacy_packages() -> list[Deb]:
 
 
 def _packages_of(version: str) -> list[Deb]:
-    full = f"{version}-1"
     library = f"usr/lib/x86_64-linux-gnu/libnvidia-container.so.{version}"
-    config = "etc/nvidia-container-runtime/config.toml"
-    refreshes = version in _REFRESHING
-    units = tuple(Payload(f"lib/systemd/system/{name}", (_FOLDER / name).read_bytes()) for name in _REFRESH)
+    units, conffiles = _refresh(version)
     return [
-        Deb(
-            "nvidia-container-toolkit",
-            full,
-            "NVIDIA container toolkit",
-            depends=f"nvidia-container-toolkit-base (= {full}), {_any_1('libnvidia-container-tools', full)}",
-        ),
-        Deb(
+        _package("nvidia-container-toolkit", version, "NVIDIA container toolkit"),
+        _package(
             "nvidia-container-toolkit-base",
-            full,
+            version,
             "NVIDIA container toolkit: runtime and nvidia-ctk",
-            depends="python3",
             files=(
                 Payload("usr/bin/nvidia-container-runtime", _RUNTIME.read_bytes(), 0o755),
                 Payload("usr/bin/nvidia-ctk", _CTK.read_bytes().replace(b"@VERSION@", version.encode()), 0o755),
-                Payload(config, _CONFIG.encode()),
-                *(units if refreshes else ()),
+                *units,
             ),
-            scripts=(("postinst", _REFRESH_POSTINST),) if refreshes else (),
-            conffiles=(config,),
+            scripts=(("postinst", _configured() + (_REFRESH_POSTINST if units else "")),),
+            conffiles=conffiles,
         ),
-        Deb(
+        _package(
             "libnvidia-container-tools",
-            full,
+            version,
             "NVIDIA container command-line tool",
-            depends=_any_1("libnvidia-container1", full),
             files=(Payload("usr/bin/nvidia-container-cli", _CLI.format(version=version).encode(), 0o755),),
         ),
-        Deb(
+        _package(
             "libnvidia-container1",
-            full,
+            version,
             "NVIDIA container library",
             files=(
                 Payload(library, f"SIMULATED libnvidia-container {version}\n".encode()),
@@ -126,5 +120,26 @@ def _packages_of(version: str) -> list[Deb]:
     ]
 
 
-def _any_1(name: str, at_least: str) -> str:
-    return f"{name} (>= {at_least}), {name} (<< 2.0.0)"
+def _configured() -> str:
+    return _CONFIG_POSTINST.format(path="etc/nvidia-container-runtime/config.toml", text=_CONFIG)
+
+
+def _refresh(version: str) -> tuple[tuple[Payload, ...], tuple[str, ...]]:
+    """Return the files by which a version makes CDI specifications of itself, and which of them are conffiles."""
+    refresh = cdi_refresh(version)
+    if refresh is None:
+        return (), ()
+    folder = refresh.folder.lstrip("/")
+    units = tuple(Payload(f"{folder}/{name}", (_FOLDER / name).read_bytes()) for name in _REFRESH)
+    environment = Payload(_ENVIRONMENT, b"# SIMULATED: NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/var/run/cdi/nvidia.yaml\n")
+    return (*units, environment), tuple(path.lstrip("/") for path in refresh.conffiles)
+
+
+def _package(
+    name: str, version: str, description: str, files: tuple[Payload, ...] = (),
+    scripts: tuple[tuple[str, str], ...] = (), conffiles: tuple[str, ...] = (),
+) -> Deb:  # fmt: skip
+    full = full_version(version)
+    control = toolkit_row(name, version).control(full)
+    relations = {field: control[title] for field, title in FIELDS.items() if title in control}
+    return Deb(name, full, description, files=files, scripts=scripts, conffiles=conffiles, **relations)

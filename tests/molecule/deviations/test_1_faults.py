@@ -52,7 +52,7 @@ def any_toolkit(tmp_path: Path, inventory: str) -> Iterator[str]:
 
 
 def test_the_toolkit_s_packages_come_together_at_the_newest_that_is_there(any_toolkit: str, node: Node) -> None:
-    # 1.18.0 is in the repository: nothing but what strayed decides on the version.
+    # 1.20.0 is in the repository: nothing but what strayed decides on the version.
     harm = "apt-get install -q -y --allow-downgrades libnvidia-container1=1.16.2-1 libnvidia-container-tools=1.16.2-1"
     done = lab_nodes.run(node, f"dpkg --purge --force-depends nvidia-container-toolkit; {harm}")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -66,7 +66,7 @@ def test_a_node_with_nvidia_docker2_is_refused_and_then_migrated_in_one_transact
     refused = _run(tmp_path, node, {**SHARED, "migrate": False}, "deploys/gpu_node.py")
     assert refused.code != 0
     assert "nvidia-docker2 2.13.0-1, which the" in refused.printed and "toolkit.migrate = True" in refused.printed
-    assert _versions(node) == {"1.16.2-1", "1.18.0-1"}, "a refused node was touched"
+    assert _versions(node) == {"1.16.2-1", "1.20.0-1"}, "a refused node was touched"
     run = _run(tmp_path, node, SHARED, "deploys/gpu_node.py")
     assert run.code == 0, run.printed
     assert _versions(node) == {"1.17.8-1"}
@@ -215,12 +215,12 @@ def test_a_held_toolkit_moves_to_the_version_that_is_asked_for_and_is_held_there
 ) -> None:
     (node,) = nodes
     assert set(PACKAGES.split()) <= set(out(node, "apt-mark showhold").split())
-    newest = {**SHARED, "version": "1.18.0"}
+    newest = {**SHARED, "version": "1.20.0"}
     upgrade = out(node, "apt-get -s -q dist-upgrade")
     assert "Inst nvidia-container" not in upgrade and "Inst libnvidia-container" not in upgrade
     run = _run(tmp_path, node, newest)
     assert run.code == 0, run.printed
-    assert _versions(node) == {"1.18.0-1"}
+    assert _versions(node) == {"1.20.0-1"}
     assert set(PACKAGES.split()) <= set(out(node, "apt-mark showhold").split())
     # From 1.18 the toolkit's own unit makes the specification: one of gpunode's would only grow old beside it.
     assert "libcuda.so.580" in out(node, f"cat {REFRESHED}")
@@ -238,7 +238,7 @@ def test_what_gpunode_brought_is_taken_away_again_and_other_people_s_hold_stays(
     nodes: tuple[Node, ...], tmp_path: Path
 ) -> None:
     (node,) = nodes
-    plain = {"version": "1.18.0", "device_links": False}
+    plain = {"version": "1.20.0", "device_links": False}
     out(node, "apt-mark hold containerd")
     run = _run(tmp_path, node, plain)
     assert run.code == 0, run.printed

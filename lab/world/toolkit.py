@@ -1,0 +1,72 @@
+"""NVIDIA's container toolkit: toolkit.yaml, read into types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpunode import versions
+from lab.world.deb_row import DebRow, deb_row
+
+
+@dataclass(frozen=True)
+class CdiRefresh:
+    """Hold the toolkit's own units that renew a CDI specification: their folder, conffiles, and what they look for."""
+
+    folder: str
+    conffiles: tuple[str, ...]
+    condition: str
+
+
+@cache
+def _table() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "toolkit.yaml").read_text())
+    return found
+
+
+def packaged_versions() -> tuple[str, ...]:
+    """Return the upstream versions that NVIDIA has packaged, oldest first."""
+    return tuple(_table()["versions"]["packaged"])
+
+
+def lab_versions() -> tuple[str, ...]:
+    """Return the upstream versions that the lab's repositories have, oldest first."""
+    return tuple(_table()["versions"]["lab"])
+
+
+def full_version(version: str) -> str:
+    """Return a package's version: 1.20.0-1."""
+    return f"{version}-{_table()['versions']['revision']}"
+
+
+def toolkit_row(name: str, version: str) -> DebRow:
+    """Return a package's row at an upstream version; KeyError where there is none."""
+    for row in _table()["packages"]:
+        if row["name"] == name and _applies(row, version):
+            return deb_row(row)
+    raise KeyError(f"{name} {version}")
+
+
+def cdi_refresh(version: str) -> CdiRefresh | None:
+    """Return the units that a version has; None before 1.18."""
+    for row in _table()["cdi_refresh"]:
+        if _applies(row, version):
+            return CdiRefresh(row["folder"], tuple(row["conffiles"]), row["condition"])
+    return None
+
+
+def modes(version: str) -> tuple[str, ...]:
+    """Return what nvidia-container-runtime.mode may be."""
+    (row,) = (row for row in _table()["modes"] if _applies(row, version))
+    return tuple(row["modes"])
+
+
+def _applies(row: Mapping[str, Any], version: str) -> bool:
+    minor = versions.parsed(versions.major_minor(version))
+    after = "from" not in row or versions.parsed(row["from"]) <= minor
+    return after and ("to" not in row or minor <= versions.parsed(row["to"]))
