@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from lab.packages.cuda_driver import deb_of
 from lab.packages.deb import Deb, Payload
 from lab.packages.driver import daemon
 from lab.packages.smi_archive import program
+from lab.world import apt
 
-DEBIAN_VERSIONS = ("535.247.01", "535.261.03", "550.163.01")
+# Version of the driver -> its revision. No archive has these three at once: they are for the life of one driver.
+DEBIAN_VERSIONS = {"535.247.01": "-1~deb12u1", "535.261.03": "-1", "550.163.01": "-2"}
 # As in Debian 12 at times, whose open module comes from another source package than the rest.
 DEBIAN_OPEN_VERSIONS = ("535.247.01", "550.163.01")
 UBUNTU_VERSIONS = ("570.172.08", "580.82.07", "580.95.05")
@@ -18,6 +20,8 @@ BUILT_VERSION, UNBUILDABLE_VERSION = "535.998.01", "535.999.01"
 # The kernel for which Ubuntu's modules come built. The lab's node runs another, for which they are written, too.
 UBUNTU_KERNEL = "6.8.0-60-generic"
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
+# What the tables of lab/world call the module's contents, and its name on the disk.
+_MODULE_NAMES = {"current-open": "nvidia-current-open", "current-proprietary": "nvidia-current"}
 _MODULES = ("", "-uvm", "-modeset", "-drm", "-peermem")
 _LICENSES = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
 _WRITE = """#!/bin/sh
@@ -89,29 +93,31 @@ class Archive:
 def archives() -> tuple[Archive, ...]:
     """Return Debian's, Debian's with a module that DKMS really builds, and Ubuntu's."""
     return (
-        Archive("archive/debian", "Debian", "bookworm", _debian(DEBIAN_VERSIONS)),
+        Archive("archive/debian", "Debian", "bookworm", _debian()),
         Archive("archive/debian-dkms", "Debian", "bookworm", _debian_built()),
         Archive("archive/ubuntu", "Ubuntu", "noble", _ubuntu()),
     )
 
 
-def _debian(versions: Iterable[str]) -> tuple[tuple[str, tuple[Deb, ...]], ...]:
-    userland = tuple(package for version in versions for package in _debian_userland(version))
-    closed = tuple(
-        _module("nvidia-kernel-dkms", f"{version}-1~deb12u1", "nvidia-current", "proprietary") for version in versions
-    )
-    opened = tuple(
-        _module("nvidia-open-kernel-dkms", f"{version}-1~deb12u1", "nvidia-current-open", "open")
-        for version in DEBIAN_OPEN_VERSIONS
-    )
-    supports = tuple(_support(version) for version in versions)
-    opens = tuple(_support(version, "open-") for version in DEBIAN_OPEN_VERSIONS)
-    return (("main", (_MAIN,)), ("contrib", (*opened, *opens, _persistenced())),
-            ("non-free", (*userland, *closed, *supports)), ("non-free-firmware", ()))  # fmt: skip
+def _debian() -> tuple[tuple[str, tuple[Deb, ...]], ...]:
+    """Return the components by the table of lab/world, with SIMULATED contents."""
+    found: dict[str, list[Deb]] = {"main": [_MAIN], "contrib": [], "non-free": [], "non-free-firmware": []}
+    for row in apt.archive_packages("bookworm", DEBIAN_VERSIONS, DEBIAN_OPEN_VERSIONS):
+        module = _MODULE_NAMES.get(row.payload)
+        if module is not None:
+            flavour = row.payload.removeprefix("current-")
+            deb = replace(deb_of(replace(row, payload="")), scripts=_module_scripts(module, flavour, row.driver))
+        elif row.payload == "nvidia-persistenced-of-any-driver":
+            like = _persistenced()
+            deb = replace(deb_of(replace(row, payload="")), files=like.files, scripts=like.scripts)
+        else:
+            deb = deb_of(row)
+        found[row.component].append(deb)
+    return tuple((component, tuple(debs)) for component, debs in found.items())
 
 
-def _support(version: str, mark: str = "") -> Deb:
-    return Deb(f"nvidia-{mark}kernel-support", f"{version}-1~deb12u1", "What makes the module the one that is loaded")
+def _support(version: str) -> Deb:
+    return Deb("nvidia-kernel-support", f"{version}-1~deb12u1", "What makes the module the one that is loaded")
 
 
 def _debian_built() -> tuple[tuple[str, tuple[Deb, ...]], ...]:
@@ -204,15 +210,19 @@ def _smi(name: str, full: str, depends: str, provides: str = "") -> Deb:
 
 def _module(name: str, full: str, module: str, flavour: str, version: str = "", kernel: str = "") -> Deb:
     """Return a package that leaves modules on the disk, under the name that they bear there."""
+    scripts = _module_scripts(module, flavour, version or full.split("-")[0], kernel)
+    return Deb(name, full, f"NVIDIA kernel modules, {flavour}", scripts=scripts)
+
+
+def _module_scripts(module: str, flavour: str, version: str, kernel: str = "") -> tuple[tuple[str, str], ...]:
     values = {
         "kernel": kernel,
         "modules": " ".join(f"{module}{part}" for part in _MODULES),
-        "version": version or full.split("-")[0],
+        "version": version,
         "license": _LICENSES[flavour],
         "flavour": flavour,
     }
-    return Deb(name, full, f"NVIDIA kernel modules, {flavour}",
-               scripts=(("postinst", _WRITE.format(**values)), ("prerm", _REMOVE.format(**values))))  # fmt: skip
+    return ("postinst", _WRITE.format(**values)), ("prerm", _REMOVE.format(**values))
 
 
 def _built(version: str, line: str) -> Deb:

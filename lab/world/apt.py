@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import resources
@@ -36,6 +36,7 @@ class Package:
     payload: str = ""
     chosen: bool = False
     confidence: str = ""
+    component: str = ""
     files: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -72,6 +73,31 @@ def distribution_packages(repository: str) -> tuple[Package, ...]:
     """Return what the distribution itself has of what decides whether the driver can be installed; none: not known."""
     found = _table()["distributions"].get(repository, {})
     return tuple(Package(name, version, "all", confidence="measured") for name, version in found.items())
+
+
+def archive_packages(suite: str, versions: Mapping[str, str], opened: Collection[str]) -> tuple[Package, ...]:
+    """Return what Debian's archive has of a driver, each version of it beside the others.
+
+    + suite: bookworm or trixie, whose numbers those packages have that are numbered on their own
+    + versions: version of the driver -> its revision
+    + opened: those of which there are open kernel modules: they are of another source package, and come later or never
+    """
+    said = _table()["archives"]
+    found: dict[tuple[str, str], Package] = {}
+    for version, revision in versions.items():
+        for name, entry in said["packages"].items():
+            if entry.get("of") == "open" and version not in opened:
+                continue
+            apart = said["suites"][suite][entry["apart"]] if "apart" in entry else ""
+            values = {"{V}": f"{version}{revision}", "{U}": version, "{A}": apart}
+            package = Package(
+                name, apart or values["{V}"], "all" if entry.get("all") else "amd64",
+                driver=version, payload=entry.get("payload", ""), confidence=said["confidence"],
+                component=entry["component"],
+            )  # fmt: skip
+            relations = {key: _filled(entry[key], values) for key in RELATIONS if key in entry}
+            found[package.name, package.version] = replace(package, **relations)  # type: ignore[arg-type]
+    return tuple(found.values())
 
 
 def release_fields() -> dict[str, str]:

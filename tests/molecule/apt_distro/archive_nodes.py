@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from gpunode.driver_packages import driver_branch
 from lab import nodes as lab_nodes
 from lab.nodes import Node
 from lab.packages.archive import UBUNTU_KERNEL
@@ -96,6 +97,12 @@ def ended(run: Run, outcome: str) -> list[str]:
         elif re.fullmatch(rf"\s*\[\S+\] {outcome}(:.*)?", line):
             found.append(operation)
     return found
+
+
+def numbered(node: Node) -> set[str]:
+    """Return the versions of those packages that Debian numbers by the driver."""
+    apart = ("nvidia-persistenced", "nvidia-modprobe")
+    return {version for name, version in versions(node).items() if driver_branch(version) and name not in apart}
 
 
 def versions(node: Node) -> dict[str, str]:

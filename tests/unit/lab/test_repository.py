@@ -13,6 +13,7 @@ import pytest
 from gpunode.driver_packages import driver_branch
 from lab import repository
 from lab.packages import container_runtime
+from lab.packages.archive import DEBIAN_OPEN_VERSIONS, DEBIAN_VERSIONS
 from lab.packages.cuda_driver import cuda_driver_packages
 from lab.packages.deb import Deb, Payload, build_deb
 from lab.packages.driver import BROKEN_VERSION, DRIVER_VERSIONS, TRANSITIONAL_VERSION
@@ -154,6 +155,24 @@ def test_the_index_says_what_the_table_says(mirror: Mirror) -> None:
         assert (said, built[each]["Architecture"]) == (rows[each].relations, rows[each].architecture), each
     release = _fields((folder / "Release").read_text())
     assert {key: release[key] for key in apt.release_fields()} == apt.release_fields()
+
+
+@needs_tools
+@pytest.mark.real
+def test_debian_s_archive_says_what_the_table_says(mirror: Mirror) -> None:
+    suite = mirror.path / "archive/debian/dists/bookworm"
+    rows = {(row.name, row.version): row for row in
+            apt.archive_packages("bookworm", DEBIAN_VERSIONS, DEBIAN_OPEN_VERSIONS)}  # fmt: skip
+    for component in ("main", "contrib", "non-free", "non-free-firmware"):
+        built = {(row["Package"], row["Version"]): row
+                 for row in map(_fields, _stanzas(suite / component / "binary-amd64/Packages"))}  # fmt: skip
+        built.pop(("gpunode-lab-main", "1"), None)
+        expected = {each for each, row in rows.items() if row.component == component}
+        assert set(built) == expected
+        relations = {relation.title().replace("_", "-") for relation in apt.RELATIONS}
+        for each in expected:
+            said = {key: value for key, value in built[each].items() if key in relations}
+            assert said == rows[each].relations, each
 
 
 def _stanzas(index: Path) -> list[str]:
