@@ -251,7 +251,7 @@ class DriverSource:
     name of its package for each of the distribution's kernels (`other`: for the rest, by DKMS), which <module> stands
     for; `moves_together`: all packages of the driver are of one version, and what else there is of it has to be told to
     come along to a new one. `also_from_archive` maps a system to what packages of older branches need of its own
-    archive.
+    archive; `apart` are packages of the driver that are numbered otherwise than it.
     """
 
     source: str
@@ -273,6 +273,7 @@ class DriverSource:
     kernels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     moves_together: bool = False
     also_from_archive: Mapping[str, ArchiveComponents] = field(default_factory=dict)
+    apart: tuple[str, ...] = ()
 
     def for_kernel(self, base: str | None) -> DriverSource:
         """Return the row with the packages for one of the distribution's kernels, by its name (linux, linux-lts)."""
@@ -525,6 +526,7 @@ def driver_sources() -> tuple[DriverSource, ...]:
             marks=tuple(row["marks"]),
             kernels=MappingProxyType(row.get("kernels", {})),
             moves_together=row.get("moves_together", False),
+            apart=tuple(row.get("apart", ())),
             also_from_archive=MappingProxyType(
                 {
                     system: ArchiveComponents(needs["origin"], tuple(needs["components"]), needs["below"])

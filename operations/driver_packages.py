@@ -92,7 +92,8 @@ def installed(
     # Which module goes for another the package manager finds out: to ask for both flavours would be refused.
     groups = [row.packages.get(flavour, {}) for row in driver_sources() for flavour in ("open", "proprietary")]
     modules = [name for group in groups for name in group if name.endswith("-dkms")]
-    left = {*wanted, *obsolete, *modules}
+    # What is numbered apart is asked for at no version: apt finds out whether it has to move.
+    left = {*wanted, *obsolete, *modules, *source.apart}
     # pacman does not find out what else belongs to the old version: it refuses to leave it behind.
     along_too = moved or source.moves_together
     others = {name: version for name, version in state.driver.items() if along_too and name not in left}
@@ -124,7 +125,7 @@ def installed(
     coming = dict(sorted(resolved.items())) | {name: version for name, version in along.items() if version is not None}
     going = dict.fromkeys([*obsolete, *(name for name, version in along.items() if version is None)])
     change = replace(change, coming=coming, going=tuple(going), upstream=upstream)
-    unbound = [name for name, rule in wanted.items() if rule is None]
+    unbound = [*(name for name, rule in wanted.items() if rule is None), *source.apart]
     refused = gate(
         family.simulation(change), resolved, branch, branch_change, moved, unbound,
         leaving=change.going, built=source.built_on_node, upstream=upstream if source.moves_together else None,

@@ -11,10 +11,11 @@ import pytest
 
 from deploys import driver as driver_deploy
 from facts.apt_archive import AptArchive as AptArchiveFact
+from facts.driver import Driver
 from facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode import tables
 from gpunode.driver_packages import DriverPackages as State
-from gpunode.driver_packages import Offers, Simulation, archive_components, on_system
+from gpunode.driver_packages import Offers, Simulation, archive_components, on_system, package_set
 from gpunode.preflight import cautions, refusals
 from gpunode.preflight.verdicts import Refusal
 from gpunode.settings import settings_from
@@ -22,7 +23,7 @@ from operations import driver_packages
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_driver_sources import ARCHIVE, DEBIAN_SOURCE
 from tests.unit.test_operations import Recorder
-from tests.unit.test_preflight import B200, DEBIAN, H100, V100, machine
+from tests.unit.test_preflight import B200, DEBIAN, H100, NO_DRIVER, V100, machine
 
 pytestmark = pytest.mark.pure
 
@@ -208,6 +209,60 @@ def test_nvidia_s_packages_to_550_bring_contrib_of_debian_s_archive(
     assert trusted == ["cuda"]
     forgotten = [call["name"] for call in others.calls if call["operation"] == "absent"]
     assert forgotten == ([] if enabled else ["Remove the entry of the distribution's archive"])
+
+
+# --- Debian 13's own driver, whose parts are not all numbered alike ---------------------------------------------------
+
+# As apt has it from Debian's live archive (trixie), 2026-11-23.
+TRIXIE_COMES = {
+    "nvidia-open-kernel-dkms": "550.163.01-2", "nvidia-open-kernel-support": "550.163.01-2",
+    "nvidia-smi": "550.163.01-2", "libcuda1": "550.163.01-2", "libnvidia-ml1": "550.163.01-2",
+    "libnvidia-cfg1": "550.163.01-2",
+    "nvidia-persistenced": "550.163.01-1", "nvidia-modprobe": "570.133.07-1", "firmware-nvidia-gsp": "550.163.01-2",
+    "nvidia-kernel-common": "20240109+1", "dkms": "3.2.2-1~deb13u1",
+}  # fmt: skip
+
+
+def test_debian_13_s_nvidia_modprobe_is_of_no_other_branch(host: Host) -> None:
+    settings = on_system(settings_from({"driver": {"source": "distribution"}}), TRIXIE).driver
+    wanted = package_set(settings, DEBIAN_SOURCE, "open", (), machine().boot)
+    host.readings[DriverPackages] = State(())
+    host.readings[AptArchiveFact] = ARCHIVE
+    host.readings[Driver] = NO_DRIVER
+    host.readings[DriverOffers] = Offers(tuple(TRIXIE_COMES.items()))
+    host.readings[DriverSimulation] = Simulation(tuple((name, None, new) for name, new in TRIXIE_COMES.items()), ())
+    asked: dict[str, Any] = {"branch": "550", "branch_change": False, "rollback": "required", "kernel": None}
+    _, transaction = commands(driver_packages.installed, host, wanted=wanted, **asked, source=DEBIAN_SOURCE)
+    assert host.refusals == [] and "name=driver" in transaction
+    # A package that is numbered with the driver, at another branch, is refused as ever.
+    other = (("libcuda1", None, "570.133.07-1"),)
+    host.readings[DriverSimulation] = Simulation(other, ())
+    commands(driver_packages.installed, host, wanted=wanted, **asked, source=DEBIAN_SOURCE)
+    assert "which is not of branch 550" in host.refusals[0]
+
+
+def test_what_nvidia_s_repository_left_of_it_is_not_told_to_go(host: Host) -> None:
+    settings = on_system(settings_from({"driver": {"source": "distribution"}}), TRIXIE).driver
+    wanted = package_set(settings, DEBIAN_SOURCE, "open", (), machine().boot)
+    there = {"nvidia-open": "595.71.05-1", "libcuda1": "595.71.05-1", "nvidia-modprobe": "595.71.05-1"}
+    host.readings[DriverPackages] = State(tuple(there.items()))
+    host.readings[AptArchiveFact] = ARCHIVE
+    host.readings[Driver] = NO_DRIVER
+    host.readings[DriverOffers] = Offers(tuple(TRIXIE_COMES.items()))
+    moves = [(name, there.get(name), new) for name, new in TRIXIE_COMES.items() if name != "nvidia-modprobe"]
+    host.readings[DriverSimulation] = Simulation(tuple(moves), (("nvidia-open", "595.71.05-1"),))
+    asked: dict[str, Any] = {"branch": "550", "branch_change": True, "rollback": "required", "kernel": None}
+    arguments: list[str] = []
+    answer = host.get_fact
+
+    def get_fact(fact: type, **given: Any) -> Any:
+        arguments.extend(given.get("arguments", ()))
+        return answer(fact)
+
+    host.get_fact = get_fact  # type: ignore[method-assign]
+    commands(driver_packages.installed, host, wanted=wanted, **asked, source=DEBIAN_SOURCE)
+    assert "nvidia-open-" in arguments and "libcuda1=550.163.01-2" in arguments
+    assert not any(argument.startswith("nvidia-modprobe") for argument in arguments)
 
 
 # --- Debian 12's own open module, which bookworm-security has left behind --------------------------------------------
