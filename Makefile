@@ -16,7 +16,7 @@ UNIT := $(SUDO) $(CACHED) .venv/bin/python -m tests.fast
 SCENARIOS := $(SUDO) $(CACHED) .venv/bin/pytest
 TIMED = date +"==> %H:%M:%S $(1)"
 
-.PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow lint docs audit
+.PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow test-real lint docs audit
 
 help:
 	@echo "make setup      make .venv, so that .venv/bin/pyinfra and .venv/bin/gpunode work"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-fast  unit tests (no nodes, about a minute)"
 	@echo "make test       unit tests and scenarios on lab nodes"
 	@echo "make test-slow  what takes long"
+	@echo "make test-real  what needs something that not everybody has, such as GPUNODE_REAL_REPOSITORIES=1: live repositories"
 	@echo "make lint       ruff, mypy, and shellcheck"
 	@echo "make audit      look for known vulnerabilities in uv.lock; says so where it could not"
 	@echo "make docs       generate the reference pages and the table of docs/support.md"
@@ -79,3 +80,7 @@ test-slow: export GPUNODE_TEST_EXAMPLES = 1000
 test-slow: setup lab-vm-tools
 	@$(UNIT) -m "slow or not slow"
 	@$(SCENARIOS) tests/test_scenarios.py
+
+# Each check skips with one line where what it needs is not given.
+test-real: setup
+	@$(CACHED) .venv/bin/pytest -q tests/real

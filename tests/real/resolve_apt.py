@@ -97,6 +97,10 @@ class Apt:
         text += f'APT::Architectures {{ "{architecture}"; }};\n'
         (folder / "apt.conf").write_text(text + host_apt().configuration, encoding="utf-8")
 
+    def prefer(self, preferences: str) -> None:
+        """Set the text of the preferences file for what is asked from now on."""
+        (self.folder / "etc/apt/preferences").write_text(preferences, encoding="utf-8")
+
     def update(self) -> tuple[Unreachable, ...]:
         """Read the repositories' indexes; return those that could not be read. What could stays usable."""
         done = self._run("apt-get", "update", "-q")

@@ -1,0 +1,34 @@
+"""What a check of one distribution's repository found, whatever the family of its package manager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpunode.tables import Distribution
+
+
+@dataclass
+class Checked:
+    """Hold which sets resolve, what does not, what moved since the tables were written, and what was not reached.
+
+    Each is lines for people. `problems` are failures; `moved` is told and fails nothing.
+    """
+
+    resolved: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    unreached: list[str] = field(default_factory=list)
+
+    def lines(self, where: str) -> list[str]:
+        """Return what a person reads of it."""
+        told = [f"{where}: {len(self.resolved)} sets of packages resolve"] if self.resolved else []
+        told += [f"{where}: not reached: {line}" for line in self.unreached]
+        told += [f"{where}: does not resolve: {line}" for line in self.problems]
+        return told + [f"{where}: moved: {line}" for line in self.moved]
+
+
+# distribution, its repository (own, cuda, toolkit, docker), an empty folder -> what was found
+Check = Callable[[Distribution, str, Path], Checked]
+REPOSITORIES = ("own", "cuda", "toolkit", "docker")

@@ -1,0 +1,33 @@
+"""What was given, and what was found: one line where nothing is given, and the findings at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real.checked import Checked
+
+REPORT = Path(__file__).parents[2] / ".reports" / "world.txt"
+_told: list[str] = []
+
+
+@pytest.fixture
+def tell() -> Iterator[object]:
+    """Return a function that keeps what was found, to be told at the end: tell(where, checked)."""
+
+    def keep(where: str, checked: Checked) -> None:
+        _told.extend(checked.lines(where))
+
+    yield keep
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what was found in the live repositories, and keep it in .reports/world.txt."""
+    if _told:
+        terminalreporter.section("live repositories (.reports/world.txt)")
+        for line in _told:
+            terminalreporter.write_line(line)
+        REPORT.parent.mkdir(exist_ok=True)
+        REPORT.write_text("\n".join(_told) + "\n", encoding="utf-8")

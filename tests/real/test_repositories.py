@@ -1,0 +1,52 @@
+"""Live repositories still have what gpunode asks them for: a real package manager resolves it, and installs nothing.
+
+    GPUNODE_REAL_REPOSITORIES=1 make test-real
+
+Each check says what moved since the tables were written. A repository that cannot be reached is told and skipped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from gpunode import tables
+from gpunode.tables import Distribution
+from tests.real import apt_repositories
+from tests.real.checked import REPOSITORIES, Check, Checked
+
+if os.environ.get("GPUNODE_REAL_REPOSITORIES") != "1":
+    pytest.skip(
+        "live repositories are read where GPUNODE_REAL_REPOSITORIES=1 is set and the internet is",
+        allow_module_level=True,
+    )
+
+pytestmark = pytest.mark.real
+# Family -> the check of its repositories. dnf's, zypper's and pacman's resolvers are entered here.
+CHECKS: Mapping[str, Check] = {"apt": apt_repositories.check}
+
+
+def _named(row: Distribution) -> str:
+    return row.name.replace(" ", "-").lower()
+
+
+@pytest.mark.parametrize("repository", REPOSITORIES)
+@pytest.mark.parametrize("row", [row for row in tables.distributions() if row.family in CHECKS], ids=_named)
+def test_everything_that_gpunode_asks_for_resolves(
+    row: Distribution, repository: str, tmp_path: Path, tell: Callable[[str, Checked], None]
+) -> None:
+    checked = CHECKS[row.family](row, repository, tmp_path)
+    tell(f"{row.name}, {repository}", checked)
+    if checked.unreached:
+        pytest.skip(f"{row.name}: {repository} was not reached: {checked.unreached[0]}")
+    assert checked.problems == []
+    assert checked.resolved
+
+
+@pytest.mark.parametrize("family", sorted({row.family for row in tables.distributions()} - set(CHECKS)))
+def test_every_family_has_a_check(family: str) -> None:
+    if family:
+        pytest.skip(f"nothing resolves the repositories of {family} yet")

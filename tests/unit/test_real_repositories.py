@@ -1,0 +1,144 @@
+"""The check of live repositories, on repositories in a folder: what resolves, what does not, and what moved."""
+
+from __future__ import annotations
+
+import io
+import runpy
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpunode import tables
+from tests.real import apt_repositories
+from tests.real.apt_repositories import NotReached, of_others, resolved
+from tests.real.checked import Checked
+from tests.real.resolve_apt import Apt
+
+ROOT = Path(__file__).parents[2]
+BOOKWORM = tables.distribution("debian", "12")
+TRIXIE = tables.distribution("debian", "13")
+OWN = ("nvidia-smi", "libcuda1", "libnvidia-ml1", "libnvidia-cfg1", "nvidia-cuda-mps")
+OPEN = ("nvidia-open-kernel-dkms", "nvidia-open-kernel-support")
+CLOSED = ("nvidia-kernel-dkms", "nvidia-kernel-support")
+OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
+
+
+def archive(folder: Path, packages: Mapping[str, tuple[str, ...]]) -> Apt:
+    """Return an apt that reads a repository with these packages; none depends on another."""
+    (folder / "repository").mkdir(parents=True)
+    stanzas = [
+        f"Package: {name}\nVersion: {version}\nArchitecture: all\nFilename: ./x\nSize: 1\nSHA256: aa\n"
+        for name, versions in packages.items()
+        for version in versions
+    ]
+    (folder / "repository" / "Packages").write_text("\n".join(stanzas))
+    apt = Apt(folder / "apt", f"deb [trusted=yes] file:{folder}/repository ./\n")
+    assert apt.update() == ()
+    return apt
+
+
+def debian(open_module: tuple[str, ...], **more: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    both = dict.fromkeys((*OWN, *CLOSED), (OLD, NEW))
+    numbered = {"nvidia-persistenced": ("535.171.04-1",), "containerd": ("1.6.20-1",), "docker.io": ("20.10.24-1",)}
+    return both | numbered | dict.fromkeys(OPEN, open_module) | more
+
+
+@pytest.mark.real
+@pytest.mark.starts_programs
+def test_debian_12_s_own_archive_is_found_as_the_tables_have_it(tmp_path: Path) -> None:
+    assert BOOKWORM is not None
+    found = resolved(BOOKWORM, "own", archive(tmp_path, debian((OLD,))))
+    assert found.problems == []
+    assert "driver 535 open (refused, as the tables say)" in found.resolved
+    assert {"containerd", "docker.io", "driver 535 proprietary", "driver 535.309.01 proprietary"} <= set(found.resolved)
+    assert "containerd is at 1.6.20-1, and was at 1.6.20~ds1-1+deb12u3 on 2026-11-23" in found.moved
+
+
+@pytest.mark.real
+@pytest.mark.starts_programs
+def test_an_open_module_that_caught_up_has_moved_and_a_package_that_is_gone_is_a_problem(tmp_path: Path) -> None:
+    assert BOOKWORM is not None
+    packages = debian((OLD, NEW))
+    del packages["docker.io"]
+    found = resolved(BOOKWORM, "own", archive(tmp_path, packages))
+    assert any(line.startswith("driver 535 open resolves, and the tables say that it does not") for line in found.moved)
+    assert found.problems == [
+        "docker.io: package docker.io is not to be had at any version; the repositories have none"
+    ]
+
+
+@pytest.mark.real
+@pytest.mark.starts_programs
+def test_what_moved_in_nvidia_s_repository_is_told(tmp_path: Path) -> None:
+    assert TRIXIE is not None
+    there = {"nvidia-open": ("700.10.01-1",), "cuda-drivers": ("700.10.01-1",), "cuda-toolkit-13-2": ("13.2.0-1",)}
+    found = resolved(TRIXIE, "cuda", archive(tmp_path, there))
+    assert "driver branches 700, and the table has 590, 595, 610, 615" in found.moved
+    assert "driver branch 700 is in no table" in found.moved
+    assert "cuda-drivers 700.10.01-1 is there, of a branch without proprietary packages" in found.moved
+    assert "nvidia-open 700.10.01-1 is newer than the table" in found.moved
+    assert any(line.startswith("libcuda1 595.71.05-1 (") and "no package of that name" in line for line in found.moved)
+    assert {"CUDA 13.2", "driver 700 open", "driver 700.10.01 open"} <= set(found.resolved)
+
+
+@pytest.mark.pure
+def test_a_key_that_cannot_be_fetched_is_told_and_another_one_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert TRIXIE is not None
+
+    def unreachable(url: str, timeout: float) -> Any:
+        raise urllib.error.URLError("no such host")
+
+    monkeypatch.setattr(urllib.request, "urlopen", unreachable)
+    with pytest.raises(NotReached, match=r"debian13/x86_64/8793F200\.pub: .*no such host"):
+        of_others(TRIXIE, "cuda", tmp_path)
+    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: io.BytesIO(b"a key"))
+    monkeypatch.setattr(apt_repositories, "fingerprints", lambda keyring: {"A" * 40})
+    with pytest.raises(AssertionError, match=r"holds A{40}, and not 02182E60104FCDC26EAE1B8597A5D4CB8793F200"):
+        of_others(TRIXIE, "cuda", tmp_path)
+    own = "02182E60104FCDC26EAE1B8597A5D4CB8793F200"
+    monkeypatch.setattr(apt_repositories, "fingerprints", lambda keyring: {own})
+    assert "URIs: https://developer.download.nvidia.com/compute/cuda/repos/debian13/x86_64\nSuites: /\n" in of_others(
+        TRIXIE, "cuda", tmp_path
+    )
+
+
+@pytest.mark.pure
+def test_every_distribution_with_apt_has_a_release_name() -> None:
+    rows = {(row.id, row.version) for row in tables.distributions() if row.family == "apt"}
+    assert rows == set(apt_repositories.CODENAMES)
+
+
+@pytest.mark.pure
+def test_what_was_found_is_told_line_by_line() -> None:
+    checked = Checked(["containerd"], ["x: y"], ["z moved"], ["https://a: gone"])
+    assert checked.lines("Debian 12, own") == [
+        "Debian 12, own: 1 sets of packages resolve",
+        "Debian 12, own: not reached: https://a: gone",
+        "Debian 12, own: does not resolve: x: y",
+        "Debian 12, own: moved: z moved",
+    ]
+
+
+@pytest.mark.pure
+def test_without_the_variable_live_repositories_are_skipped_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUNODE_REAL_REPOSITORIES", raising=False)
+    # The module as a whole: a skip of each test would be a line of each.
+    with pytest.raises(pytest.skip.Exception, match="GPUNODE_REAL_REPOSITORIES=1 is set") as skipped:
+        runpy.run_path(str(ROOT / "tests/real/test_repositories.py"))
+    assert skipped.value.allow_module_level
+
+
+@pytest.mark.pure
+def test_the_nightly_run_gives_the_variable_to_the_makefile_s_target() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/world.yml").read_text(encoding="utf-8"))
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    (run,) = [step for step in steps if step.get("run") == "make test-real"]
+    assert run["env"] == {"GPUNODE_REAL_REPOSITORIES": "1"}
+    assert "\ntest-real: setup\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
