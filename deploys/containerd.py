@@ -2,6 +2,7 @@
 
 from deploys import runtime_packages
 from deploys.component import component, drain, settings
+from gpunode.runtime_packages import containerd_packages
 from gpunode.sysctl import KUBERNETES
 from operations import containerd as runtime
 from operations import files, kernel, sysctl, systemd
@@ -17,7 +18,7 @@ def containerd() -> None:
     asked = settings().containerd
     if not asked.enabled:
         return
-    runtime_packages.installed(runtime="containerd", asked=asked, own="containerd", of_docker=("containerd.io",))
+    runtime_packages.installed(runtime="containerd", asked=asked, names=containerd_packages(asked))
     files.template(
         name="Persist the kernel modules that containers need",
         path="/etc/modules-load.d/gpunode-containerd.conf",

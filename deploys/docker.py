@@ -2,11 +2,9 @@
 
 from deploys import runtime_packages
 from deploys.component import component, distribution, drain, settings
+from gpunode.runtime_packages import docker_packages
 from operations import docker as runtime
 from operations import systemd
-
-# By family; whoever has none is refused by preflight.
-_OF_DISTRIBUTION = {"apt": "docker.io"}
 
 
 @component("docker", own_files=True)
@@ -15,8 +13,7 @@ def docker() -> None:
     asked = settings().docker
     if not asked.enabled:
         return
-    own = _OF_DISTRIBUTION.get(distribution().family, "")
-    runtime_packages.installed(runtime="docker", asked=asked, own=own, of_docker=("docker-ce", "docker-ce-cli"))
+    runtime_packages.installed(runtime="docker", asked=asked, names=docker_packages(asked, distribution()))
     runtime.configuration(
         name=f"Configure docker: default runtime {asked.default_runtime}",
         default_runtime=asked.default_runtime,

@@ -2,20 +2,25 @@
 
 from deploys.component import distribution
 from deploys.repositories import trust
+from gpunode.runtime_packages import way_out
 from gpunode.settings import ContainerdSettings, DockerSettings
 from operations import packages
 
 
-def installed(runtime: str, asked: ContainerdSettings | DockerSettings, own: str, of_docker: tuple[str, ...]) -> None:
+def installed(runtime: str, asked: ContainerdSettings | DockerSettings, names: tuple[str, ...]) -> None:
     """Install a runtime from the source that the settings name; with `present` it is there already.
 
-    + own: the distribution's package; of_docker: those of Docker's repository
+    + names: its packages in that source
     """
-    family = distribution().family
-    if asked.source == "distribution":
-        wanted = {own: asked.version}
-        packages.installed(name=f"Install {runtime} of the distribution", family=family, wanted=wanted, repository="")
-    elif asked.source == "docker-repository":
+    if asked.source == "present":
+        return
+    by_docker = asked.source == "docker-repository"
+    if by_docker:
         trust("docker")
-        wanted = dict.fromkeys(of_docker, asked.version)
-        packages.installed(name=f"Install {runtime} of Docker", family=family, wanted=wanted, repository="docker")
+    packages.installed(
+        name=f"Install {runtime} of {'Docker' if by_docker else 'the distribution'}",
+        family=distribution().family,
+        wanted=dict.fromkeys(names, asked.version),
+        repository="docker" if by_docker else "",
+        instead=way_out(runtime, asked.source),
+    )

@@ -7,7 +7,7 @@ from facts.node import PARTS, parse_parts
 from gpunode.machine import Machine as Reading
 from gpunode.probe import Probe
 
-_NAMES = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit")
+_NAMES = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit", "runtime_packages")
 _PARTS = {name: PARTS[name] for name in _NAMES}
 
 

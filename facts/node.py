@@ -23,6 +23,7 @@ from facts.mig_boot import MigBoot
 from facts.mps import Mps
 from facts.operating_system import OperatingSystem
 from facts.pci import PciGpus
+from facts.runtime_packages import RuntimePackages
 from facts.sysctl import KubernetesSysctls
 from facts.toolkit import ContainerToolkit
 from gpunode.node import Node as Reading
@@ -34,6 +35,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "operating_system": OperatingSystem,
     "pci": PciGpus,
     "driver": Driver,
+    "runtime_packages": RuntimePackages,
     "gpus": Gpus,
     "health": Health,
     "cuda": CudaToolkits,

@@ -9,6 +9,8 @@ for line in $PACKAGES; do
     'apt '*) ;;
     *' nvidia-container-'*|*' libnvidia-container'*|*' nvidia-docker'*) continue;;
   esac
+  # Nor are container runtimes the driver's.
+  case "$package" in containerd*|docker*|runc\ *) continue;; esac
   echo "package=$package"
   case "$line" in hold\ *) echo "held=${package%% *}";; esac
 done

@@ -12,15 +12,17 @@ from gpunode.driver import DriverState
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpus
 from gpunode.reading import Reading
+from gpunode.runtime_packages import RuntimePackages
 from gpunode.toolkit import ContainerToolkit
 
+_NO_RUNTIMES = RuntimePackages()
 _NO_TOOLKIT = ContainerToolkit((), None, None)
 
 
 @dataclass(frozen=True)
 class Machine(Reading):
     """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources,
-    container toolkit.
+    container toolkit, packages of container runtimes.
 
     `candidates` are (package, the version that would be installed) and `offers` (package, a version that the
     distribution's archive has), where somebody asked for them.
@@ -36,6 +38,7 @@ class Machine(Reading):
     toolkit: ContainerToolkit = _NO_TOOLKIT
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
+    runtime_packages: RuntimePackages = _NO_RUNTIMES
 
     @property
     def has_gpu(self) -> bool:

@@ -23,6 +23,7 @@ from gpunode.mps import Mps
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpus
 from gpunode.reading import Reading
+from gpunode.runtime_packages import RuntimePackages
 from gpunode.sysctl import KubernetesSysctls
 from gpunode.toolkit import ContainerToolkit
 
@@ -50,6 +51,7 @@ class Node(Reading):
     mig_boot: MigBoot = field(default_factory=MigBoot)
     sysctls: KubernetesSysctls = field(default_factory=KubernetesSysctls)
     applied: Applied = field(default_factory=Applied)
+    runtime_packages: RuntimePackages = field(default_factory=RuntimePackages)
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
 
@@ -67,4 +69,5 @@ class Node(Reading):
             self.toolkit,
             self.candidates,
             self.offers,
+            self.runtime_packages,
         )

@@ -327,6 +327,15 @@ class Runfiles:
 
 
 @dataclass(frozen=True)
+class DockerClient:
+    """Hold from which release on a distribution has docker's client as a package of its own, and its name."""
+
+    id: str
+    since: str
+    package: str
+
+
+@dataclass(frozen=True)
 class ContainerdSchema:
     """Hold which configuration schemas a range of containerd versions accepts, and the id of its CRI plugin."""
 
@@ -584,6 +593,24 @@ def runfiles() -> Runfiles:
         cuda_url=toolkit["url"],
         cuda_platforms=MappingProxyType(toolkit["platforms"]),
     )
+
+
+@cache
+def toolkit_modes() -> Mapping[str, str]:
+    """Return mode of the container toolkit's runtime -> its first version that knows it (toolkit.yaml)."""
+    return MappingProxyType(content("toolkit.yaml")["modes"])
+
+
+@cache
+def removed_for_runtimes() -> Mapping[str, tuple[str, ...]]:
+    """Return package of a container runtime -> the packages that apt would remove for it (runtimes.yaml)."""
+    return MappingProxyType({name: tuple(gone) for name, gone in content("runtimes.yaml")["removes"].items()})
+
+
+@cache
+def docker_clients() -> tuple[DockerClient, ...]:
+    """Return where docker's client is a package of its own (runtimes.yaml)."""
+    return tuple(DockerClient(**row) for row in content("runtimes.yaml")["clients"])
 
 
 @cache

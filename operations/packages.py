@@ -18,6 +18,7 @@ def installed(
     one_version: bool = False,
     repository: str = "",
     replaces: Collection[str] = (),
+    instead: str = "",
 ) -> Iterator[Any]:
     """Install packages at the versions asked for, in one transaction, and check that this is what came.
 
@@ -26,6 +27,8 @@ def installed(
     + repository: label of the repository that they come from, whose list must be refreshed; empty: none of ours
     + one_version: the packages belong together: where the installed ones differ, all get the newest of their versions
     + replaces: packages that are removed in the same transaction
+    + instead: how the settings ask for something that removes no other package: what is not told to go stays, and the
+      transaction is refused before it is begun
     """
     manager = FAMILIES[family]
     asked = sorted({*wanted, *replaces})
@@ -50,7 +53,7 @@ def installed(
         for name, rule in sorted(wanted.items())
         if name in missing or rule is not None
     ]
-    yield manager.install([*coming, *(f"{name}-" for name in going)], repository)
+    yield manager.install([*coming, *(f"{name}-" for name in going)], repository, instead)
 
 
 __all__ = ["installed"]

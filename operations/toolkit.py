@@ -8,9 +8,10 @@ from typing import Any
 from pyinfra import host
 
 from facts.toolkit import CDI_MARK, ContainerToolkit
+from gpunode import versions
 from gpunode.packages import satisfies
 from gpunode.toolkit import ContainerToolkit as State
-from gpunode.toolkit.configuration import PATH, Asked, ConfigurationRefused, render
+from gpunode.toolkit.configuration import PATH, Asked, ConfigurationRefused, first_version_of, render
 from operations.driver import driver_state
 from operations.failure import OperationRefused, known, node_operation
 from operations.families.toolkit_hold import TOOLKIT_HOLDS
@@ -111,8 +112,17 @@ def configuration(asked: Asked) -> Iterator[Any]:
 
     + asked: key (as a tuple) -> its value; None: not there
     """
+    state = _state()
+    mode, first = first_version_of(asked)
+    there = state.version
+    if first and there and host.state is not None and host.state.is_executing and not versions.at_least(there, first):
+        raise OperationRefused(
+            f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {there} is installed: no "
+            f"container would start. Set toolkit.version to {first} or newer, or toolkit.mode = 'auto'; nothing was "
+            "changed"
+        )
     try:
-        text = _state().config_text
+        text = state.config_text
         new = render(text, asked)
     except ConfigurationRefused as refusal:
         raise OperationRefused(f"{PATH}: {refusal}; nothing was changed") from refusal

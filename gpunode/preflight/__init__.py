@@ -22,6 +22,7 @@ from gpunode.preflight import (
     mps,
     platform,
     runfile,
+    runtimes,
     toolkit,
     trust,
 )
@@ -58,6 +59,7 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
     found += mig.mig_refusals(settings, gpus, wanted)
     found += mps.mps_refusals(settings, gpus)
     found += device_plugin.device_plugin_refusals(settings, gpus)
+    found += runtimes.runtime_refusals(settings, machine)
     found += toolkit.toolkit_refusals(settings, machine)
     found += boot.boot_refusals(settings, system, machine.boot, dict(there.packages))
     found += disk.disk_refusals(settings, machine.disk, there, machine.cuda.versions)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from gpunode import tables, versions
 from gpunode.settings.component import Component, ToolkitVersion
 
 _SHARED = {
@@ -51,14 +52,18 @@ class ToolkitSettings(Component):
             "The device plugin's deviceListStrategy must then be volume-mounts or one of CDI's. See docs/security.md."
         ),
     )
-    mode: Literal["auto", "legacy", "cdi"] | None = Field(
-        None, description="How GPUs get into containers (config.toml: nvidia-container-runtime.mode)."
+    mode: Literal["auto", "legacy", "cdi", "jit-cdi"] | None = Field(
+        None,
+        description=(
+            "How GPUs get into containers (config.toml: nvidia-container-runtime.mode). `jit-cdi`, from 1.18 on: by "
+            "CDI specifications that are made in memory at each start, which `auto` comes to there."
+        ),
     )
     no_cgroups: bool | None = Field(
         None,
         description=(
             "`True`: device cgroups are left alone, for rootless containers (config.toml: "
-            "nvidia-container-cli.no-cgroups). Without effect in mode `cdi`."
+            "nvidia-container-cli.no-cgroups). Without effect in modes `cdi` and `jit-cdi`."
         ),
     )
     debug: bool | None = Field(
@@ -117,6 +122,11 @@ class ToolkitSettings(Component):
         if self.mode == "cdi" and self.cdi == "off":
             message = "needs a CDI specification, and toolkit.cdi is 'off'; set toolkit.cdi = 'generate' with it"
             found.append(("mode", message))
-        if self.mode == "cdi" and self.no_cgroups is not None:
-            found.append(("no_cgroups", "has no effect in toolkit.mode 'cdi'; leave it out, or use mode 'legacy'"))
+        if self.mode in ("cdi", "jit-cdi") and self.no_cgroups is not None:
+            message = f"has no effect in toolkit.mode {self.mode!r}; leave it out, or use mode 'legacy'"
+            found.append(("no_cgroups", message))
+        first = tables.toolkit_modes().get(self.mode or "")
+        if first and self.version and not versions.at_least(self.version, first):
+            message = f"is known from toolkit.version {first} on, and {self.version} is asked for; use 'auto' or 'cdi'"
+            found.append(("mode", message))
         return found

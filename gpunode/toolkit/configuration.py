@@ -14,6 +14,7 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from gpunode import tables
 from gpunode.settings.toolkit import ToolkitSettings
 
 PATH = "/etc/nvidia-container-runtime/config.toml"
@@ -59,6 +60,12 @@ def asked_of(settings: ToolkitSettings) -> dict[Key, str | bool | None]:
     if settings.accept_nvidia_visible_devices_as_volume_mounts is not None:
         asked[MOUNTS] = settings.accept_nvidia_visible_devices_as_volume_mounts
     return asked
+
+
+def first_version_of(asked: Asked) -> tuple[str, str | None]:
+    """Return the mode that is asked for, and the first version that knows it; None where every version does."""
+    mode = str(asked.get((_RUNTIME, "mode")) or "")
+    return mode, tables.toolkit_modes().get(mode)
 
 
 def render(text: str | None, asked: Asked) -> str:

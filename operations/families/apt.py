@@ -17,6 +17,7 @@ from operations.apt_shell import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRES
 from operations.explained import explained_command
 from operations.failure import known
 from operations.families.family import DriverChange
+from operations.families.removal import REFUSE_REMOVAL
 from operations.files import rendered, write_command
 from operations.own_files import keeps
 from operations.script import script_command
@@ -88,7 +89,8 @@ put_back() {
 }
 """
 
-_INSTALL = """
+# apt takes away whatever conflicts with what is asked for, and says so in a list that nobody reads.
+INSTALL = """
 resolve() {
   apt-cache madison "$1" | while IFS='|' read -r _ version _; do
     version=$(echo $version); upstream=${version#*:}
@@ -115,6 +117,9 @@ for wanted in "$@"; do
   if [ -n "$rule" ]; then chosen="$chosen $name=$version"; expected="$expected $name=$version"
   else chosen="$chosen $name"; expected="$expected $name="; fi
 done
+told=$(apt_get -s install --no-install-recommends --allow-downgrades $chosen $going 2>&1) || {
+  printf '%s\\n' "$told" >&2; exit 1; }
+refuse_removal apt-get "$*" "$going" "$(printf '%s\\n' "$told" | sed -n 's/^Remv \\([^ :]*\\).*/\\1/p')"
 apt_get install --no-install-recommends --allow-downgrades $chosen $going
 for wanted in $expected; do
   name=${wanted%%=*}; version=${wanted#*=}
@@ -199,12 +204,11 @@ class _Apt:
         )
         return found
 
-    def install(self, arguments: Sequence[str], repository: str) -> StringCommand:
+    def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         # With a tilde: so do Debian's versions put a candidate before the release.
         asked = [argument.replace("-rc.", "~rc.") for argument in arguments]
-        return explained_command(
-            script_command(f"{APT_GET}{READ_LISTS}{REFRESH}{_INSTALL}", *asked, repository=repository)
-        )
+        text = f"{APT_GET}{READ_LISTS}{REFRESH}{REFUSE_REMOVAL}{INSTALL}"
+        return explained_command(script_command(text, *asked, repository=repository, instead=instead))
 
 
 APT = _Apt()

@@ -115,10 +115,20 @@ refresh() {{
 }}
 """
 
-_OFFERED = r"""
+OFFERED = r"""
 skipping='--setopt=*.skip_if_unavailable=1'
 offered() {
   dnf -q -C "$skipping" repoquery --showduplicates --qf '%{version} %{epoch}:%{version}-%{release}' "$1" | sort -r -V
+}
+# In the table of what it would do, what goes stands below a head of its own, and what is replaced behind that word.
+losing() {
+  asked=''
+  for item in "$@"; do asked="$asked ${item%%=*}-${item#*=}"; done
+  dnf -C "$skipping" --assumeno --setopt=install_weak_deps=False --setopt=clean_requirements_on_remove=False \
+    install $asked 2>&1 | awk '
+      /^[A-Z]/ {go = /^Remov/}
+      /^ +replacing / {sub(/[.][^.]*$/, "", $2); print $2; next}
+      go && /^ [^ ]/ {print $1}'
 }
 install_chosen() {
   asked=''
@@ -205,11 +215,12 @@ class _Dnf:
         )
         return found
 
-    def install(self, arguments: Sequence[str], repository: str) -> StringCommand:
+    def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         asked = [argument.replace("-rc.", "~rc.") for argument in arguments]
         return script_command(
-            f'{DNF_RUN}{REFRESH}refresh "$repository"\n{_OFFERED}{INSTALL}', *asked, repository=repository
-        )
+            f'{DNF_RUN}{REFRESH}refresh "$repository"\n{OFFERED}{INSTALL}', *asked,
+            repository=repository, instead=instead, manager="dnf",
+        )  # fmt: skip
 
 
 DNF = _Dnf()

@@ -85,8 +85,9 @@ class Family(Protocol):
     def installed(self, names: Sequence[str]) -> InstalledPackages:
         """Return the installed ones among packages."""
 
-    def install(self, arguments: Sequence[str], repository: str) -> StringCommand:
+    def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         """Return the command that installs NAME or NAME=RULE, each at its newest version that fits, and proves it.
 
-        `repository` as for `refresh`. With apt and dnf, NAME- is removed in the same transaction.
+        `repository` as for `refresh`. With apt and dnf, NAME- is removed in the same transaction. Where others would go
+        for it, it ends before it has begun, and says `instead`: how the settings ask for something else.
         """

@@ -304,7 +304,7 @@ class _Pacman:
         )
         return found
 
-    def install(self, arguments: Sequence[str], repository: str) -> StringCommand:
+    def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         return script_command(f"{_UNLOCKED}{_FILES}{_REFRESH}{_INSTALL}", *arguments, own=OWN, foreign=FOREIGN)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operations.families.removal import REFUSE_REMOVAL
+
 EVR = r"""
 evr() { rpm -q --qf '%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\n' "$@" 2>/dev/null; }
 """
@@ -69,10 +71,11 @@ put_back() {
 
 # `offered NAME` prints VERSION EPOCH:VERSION-RELEASE of each package in the repositories, newest first, and
 # `install_chosen` installs NAME=EPOCH:VERSION-RELEASE..., `exchange "GOING" ...` does so and removes in one transaction
-# (dnf alone is asked for it). What stands behind the version that was asked for must not go
-# on with it.
+# (dnf alone is asked for it); `losing` prints the packages that installing those would remove. What stands behind the
+# version that was asked for must not go on with it. $manager is dnf or zypper.
 INSTALL = (
     EVR
+    + REFUSE_REMOVAL
     + r"""
 resolve() {
   offered "$1" | while read -r version full; do
@@ -98,6 +101,7 @@ for wanted in "$@"; do
   chosen="$chosen $name=$version"
   expected="$expected $name=${rule:+${version#0:}}"
 done
+refuse_removal "$manager" "$*" "$going" "$(losing $chosen)"
 if [ -z "$going" ]; then install_chosen $chosen; else exchange "$going" $chosen; fi
 for wanted in $expected; do
   name=${wanted%%=*}; version=${wanted#*=}; there=$(evr "$name" || true)

@@ -81,12 +81,16 @@ rpm -qa --qf '%{{INSTALLTIME}} %{{NAME}} %{{NAME}}-%{{VERSION}}-%{{RELEASE}}.%{{
   done
 """
 
-_OFFERED = r"""
+OFFERED = r"""
 offered() {
   zypper -n --xmlout --no-refresh search --details --match-exact -t package "$1" | grep -v 'repository="(' |
     sed -n 's/.*<solvable .* edition="\([^"]*\)".*/\1/p' | sort -r -V | while read -r full; do
     version=${full#*:}; echo "${version%-*} $full"
   done
+}
+losing() {
+  zypper -n --xmlout --no-refresh install --dry-run --no-recommends --auto-agree-with-licenses --oldpackage "$@" \
+    2> /dev/null | sed -n '/<to-remove>/,/<[/]to-remove>/s/.*<solvable type="package" name="\([^"]*\)".*/\1/p'
 }
 install_chosen() { zypp install --no-recommends --auto-agree-with-licenses --oldpackage "$@"; }
 """
@@ -145,11 +149,14 @@ class _Zypper:
         )
         return found
 
-    def install(self, arguments: Sequence[str], repository: str) -> StringCommand:
+    def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         asked = [argument.replace("-rc.", "~rc.") for argument in arguments]
         return explained_command(
-            script_command(f'{ZYPP}{REFRESH}refresh "$repository"\n{_OFFERED}{INSTALL}', *asked, repository=repository)
-        )
+            script_command(
+                f'{ZYPP}{REFRESH}refresh "$repository"\n{OFFERED}{INSTALL}', *asked,
+                repository=repository, instead=instead, manager="zypper",
+            )
+        )  # fmt: skip
 
 
 def _lines(names: Sequence[str] | set[str]) -> str:

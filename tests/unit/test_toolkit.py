@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -22,9 +22,11 @@ from gpunode.preflight import cautions, refusals
 from gpunode.probe_output import checked
 from gpunode.reading import ParseError, Unknown
 from gpunode.settings import settings_from
+from gpunode.settings.toolkit import ToolkitSettings
 from gpunode.toolkit import PACKAGES, CdiSpecification, ContainerToolkit, parse_toolkit
 from gpunode.toolkit.configuration import asked_of
 from gpunode.verify import judge
+from lab.world.toolkit import modes
 from operations import packages, toolkit
 from operations.files import rendered
 from tests.unit.simulated_host import Host, commands
@@ -234,6 +236,18 @@ def test_a_file_that_is_no_toml_is_left_as_it_is(host_with: HostWith) -> None:
     host = host_with(replace(GOOD.toolkit, config_text="= nonsense"))
     assert commands(toolkit.configuration, host, asked={("a",): True}) == []
     assert "/etc/nvidia-container-runtime/config.toml: the file is not TOML" in host.refusals[0]
+
+
+def test_a_mode_that_the_installed_toolkit_does_not_know_is_not_written(host_with: HostWith) -> None:
+    asked = asked_of(settings_from({"toolkit": {"mode": "jit-cdi"}}).toolkit)
+    assert commands(toolkit.configuration, host_with(GOOD.toolkit), asked=asked) == []
+    host = host_with(GOOD.toolkit)
+    commands(toolkit.configuration, host, asked=asked)
+    assert "is known from the container toolkit 1.18.0 on, and 1.17.8 is installed" in host.refusals[0]
+    (command,) = commands(toolkit.configuration, host_with(replace(GOOD.toolkit, version="1.20.0")), asked=asked)
+    assert "config.toml" in command
+    # Every mode that gpunode takes is one that the newest toolkit knows.
+    assert set(get_args(get_args(ToolkitSettings.model_fields["mode"].annotation)[0])) <= set(modes("1.20.0"))
 
 
 def test_only_what_gpunode_held_is_let_go(host_with: HostWith) -> None:

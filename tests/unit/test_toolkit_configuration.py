@@ -178,6 +178,8 @@ def test_any_file_keeps_what_is_not_ours_and_twice_is_once(present: dict[str, An
         ({"mode": "cdi"}, "toolkit.mode"),
         ({"mode": "cdi", "cdi": "generate", "no_cgroups": True}, "toolkit.no_cgroups"),
         ({"mode": "csv"}, "auto, legacy, cdi"),
+        ({"mode": "jit-cdi", "version": "1.17.8"}, "is known from toolkit.version 1.18.0 on"),
+        ({"mode": "jit-cdi", "no_cgroups": True}, "toolkit.no_cgroups"),
         ({"cdi": "always"}, "off, generate"),
     ],
 )

@@ -72,15 +72,21 @@ class Bench:
 
     folder: Path
 
-    def inventory(self, *only: str, allow: str = "restart", **docker: object) -> str:
-        """Return the path of an inventory of some nodes (all, where none is named) with settings of docker."""
+    def inventory(
+        self, *only: str, allow: str = "restart", containerd: object = "docker-repository", **docker: object
+    ) -> str:
+        """Return the path of an inventory of some nodes (all, where none is named) with settings of docker.
+
+        + containerd: its source where docker is Docker's
+        """
         data: dict[str, dict[str, object]] = {}
         for name in VERSIONS:
             own: dict[str, object] = {"enabled": True, **docker}
             data[name] = {"cuda": {"enabled": False}, "disruption": {"allow": allow}, "docker": own}
-            if VERSIONS[name] == DOCKER and "source" not in docker:
-                own |= {"source": "docker-repository", "version": "26.1.5", "cdi": True}
-                data[name] |= {"containerd": {"source": "docker-repository"}}
+            if VERSIONS[name] == DOCKER:
+                data[name] |= {"containerd": {"source": containerd}}
+                if "source" not in docker:
+                    own |= {"source": "docker-repository", "version": "26.1.5", "cdi": True}
         path = Path(inventory_with(self.folder, data))
         more = f"http://127.0.0.1:8900/{build_docker_repository(cache_dir())}"
         text = path.read_text() + (

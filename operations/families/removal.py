@@ -1,0 +1,20 @@
+"""Shell text that keeps a package manager from removing what nobody told it to remove."""
+
+from __future__ import annotations
+
+# refuse_removal MANAGER WANTED GOING REMOVED: ends the script where a word of REMOVED is not one of GOING (NAME or
+# NAME-). $instead is how the settings ask for something that removes nothing, where they can.
+REFUSE_REMOVAL = r"""
+refuse_removal() {
+  lost=''
+  for removed in $4; do
+    case " $3 " in *" $removed "*|*" $removed- "*) ;; *) lost="$lost $removed";; esac
+  done
+  [ -n "$lost" ] || return 0
+  echo "gpunode: $2 would remove$lost, which nobody asked for; nothing was changed" >&2
+  echo "gpunode: remedy: ${instead:+$instead; or }remove yourself what is to go ($1 remove$lost), and run again" >&2
+  exit 1
+}
+"""
+
+__all__ = ["REFUSE_REMOVAL"]

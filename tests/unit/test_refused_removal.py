@@ -1,0 +1,256 @@
+"""Removals that nobody asked for: refused by a real apt before it begins, and by preflight before anything is touched.
+
+Real: apt-get with a root of its own. Relations are those of lab/world; no package is there to be installed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpunode import tables
+from gpunode.preflight import refusals
+from gpunode.runtime_packages import RuntimePackages, docker_packages, parse_runtime_packages
+from gpunode.settings import settings_from
+from gpunode.toolkit import PACKAGES
+from lab.world.docker import debian_packages, docker_version
+from lab.world.docker import docker_packages as of_docker
+from lab.world.toolkit import full_version, toolkit_row
+from operations.families import dnf, zypper
+from operations.families.rpm import INSTALL
+from operations.script import script
+from tests.unit.private_apt import PrivateApt, installed, offered, plain
+from tests.unit.test_preflight import DEBIAN, UBUNTU, machine
+
+needs_apt = pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt")
+real = [pytest.mark.real, pytest.mark.starts_programs, needs_apt]
+
+VERSIONS = {name: docker_version(name, "29.8.2") for name in ("docker-ce", "docker-ce-cli")}
+VERSIONS["containerd.io"] = docker_version("containerd.io", "2.3.6")
+_BASE = (
+    "init-system-helpers", "iptables", "nftables", "libseccomp2", "tini", "adduser", "lsb-base", "sysvinit-utils",
+)  # fmt: skip
+INSTEAD = "set containerd.source = 'docker-repository', or 'present' to leave what is there"
+
+Make = Callable[..., PrivateApt]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Return what makes a node with some packages, to which Debian's and Docker's repository offer theirs."""
+
+    def of(*names: str, suite: str = "bookworm") -> PrivateApt:
+        debian = debian_packages(suite)
+        there = [of_docker()[name].stanza(VERSIONS[name]) for name in names if name in VERSIONS]
+        there += [debian[name].stanza() for name in names if name in debian]
+        base = [plain(name) for name in _BASE]
+        repository = [of_docker()[name].stanza(version) for name, version in VERSIONS.items()]
+        repository += [row.stanza() for row in debian.values()]
+        return PrivateApt(tmp_path / "apt", map(installed, [*base, *there]), map(offered, repository))
+
+    return of
+
+
+def in_pytest(*marks: pytest.MarkDecorator) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        for mark in marks:
+            test = mark(test)
+        return test
+
+    return decorate
+
+
+@in_pytest(*real)
+def test_containerd_of_the_distribution_does_not_take_docker_ce_away(make: Make) -> None:
+    node = make("docker-ce", "docker-ce-cli", "containerd.io")
+    # What apt does of itself: without a word but in its list.
+    told = node.apt("-s", "install", "--no-install-recommends", "containerd").stdout
+    assert "Remv docker-ce " in told and "Remv containerd.io " in told
+    done = node.install("containerd", instead=INSTEAD)
+    assert done.returncode == 1 and not node.touched
+    assert "containerd would remove docker-ce containerd.io, which nobody asked for; nothing was changed" in done.stderr
+    assert (
+        f"remedy: {INSTEAD}; or remove yourself what is to go (apt-get remove docker-ce containerd.io)" in done.stderr
+    )
+
+
+@in_pytest(*real)
+@pytest.mark.parametrize(
+    ("there", "asked", "lost"),
+    [
+        (("containerd", "runc", "docker.io"), ("containerd.io",), {"containerd", "runc", "docker.io"}),
+        (("containerd", "runc", "docker.io"), ("docker-ce", "docker-ce-cli"), {"containerd", "runc", "docker.io"}),
+        (
+            ("docker-ce", "docker-ce-cli", "containerd.io"),
+            ("docker.io",),
+            {"containerd.io", "docker-ce", "docker-ce-cli"},
+        ),
+    ],
+)
+def test_every_such_removal_is_refused_by_name_and_preflight_s_table_knows_it(
+    make: Make, there: tuple[str, ...], asked: tuple[str, ...], lost: set[str]
+) -> None:
+    node = make(*there)
+    done = node.install(*asked)
+    line = next(line for line in done.stderr.splitlines() if "would remove" in line)
+    assert set(line.partition("would remove ")[2].partition(", which")[0].split()) == lost
+    assert done.returncode == 1 and not node.touched
+    table = tables.removed_for_runtimes()
+    assert lost <= {name for each in asked for name in table[each]}
+
+
+@in_pytest(*real)
+@pytest.mark.parametrize(
+    ("there", "asked"), [((), ("containerd",)), (("containerd", "runc"), ("containerd.io", "containerd-", "runc-"))]
+)
+def test_what_removes_nothing_or_what_was_told_goes_on(
+    make: Make, there: tuple[str, ...], asked: tuple[str, ...]
+) -> None:
+    done = make(*there).install(*asked)
+    assert "would remove" not in done.stderr
+    assert "ailed to fetch" in done.stderr + done.stdout, (
+        "apt would have begun, and there is no package behind the list"
+    )
+
+
+@in_pytest(*real)
+def test_debian_13_s_docker_comes_with_its_client(make: Make) -> None:
+    bookworm = tables.distribution("debian", "12")
+    assert bookworm is not None
+    trixie = replace(bookworm, version="13")
+    asked = settings_from({"docker": {"enabled": True}}).docker
+    names = docker_packages(asked, trixie)
+    assert names == ("docker.io", "docker-cli")
+    node = make(suite="trixie")
+    told = node.apt("-s", "install", "--no-install-recommends", *names).stdout
+    assert "Inst docker-cli " in told and "Inst docker.io " in told
+    assert "Inst docker-cli " not in node.apt("-s", "install", "--no-install-recommends", "docker.io").stdout
+    assert docker_packages(asked, bookworm) == ("docker.io",)
+
+
+def toolkit(version: str) -> list[str]:
+    return [toolkit_row(name, version).stanza(full_version(version)) for name in PACKAGES]
+
+
+@in_pytest(*real)
+@pytest.mark.parametrize("held", ["libnvidia-container-tools", "nvidia-container-toolkit-base"])
+def test_from_1_18_one_package_of_the_toolkit_alone_cannot_move_and_all_four_can(tmp_path: Path, held: str) -> None:
+    there = [installed(text, held=text.startswith(f"Package: {held}\n")) for text in toolkit("1.18.0")]
+    every = [offered(text) for version in ("1.18.0", "1.19.1", "1.20.0") for text in toolkit(version)]
+    node = PrivateApt(tmp_path / "apt", there, every)
+    alone = node.apt("-s", "install", "nvidia-container-toolkit=1.20.0-1")
+    assert (alone.returncode != 0 and "unmet dependencies" in alone.stdout + alone.stderr) or "held" in alone.stdout
+    # As gpunode asks, which lets go of its own holds first.
+    (tmp_path / "apt/status").write_text("\n".join(map(installed, toolkit("1.18.0"))))
+    done = node.install(*(f"{name}=1.19.1" for name in PACKAGES))
+    assert "would remove" not in done.stderr
+    assert "ailed to fetch" in done.stderr + done.stdout
+    told = node.apt("-s", "install", *(f"{name}=1.19.1-1" for name in PACKAGES)).stdout
+    assert sorted(line.split()[1] for line in told.splitlines() if line.startswith("Inst ")) == sorted(PACKAGES)
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize("system", [DEBIAN, UBUNTU])
+def test_preflight_refuses_the_distribution_s_containerd_beside_docker_ce_before_anything_is_touched(
+    system: object,
+) -> None:
+    there = RuntimePackages(tuple(sorted(VERSIONS.items())))
+    node = machine(system, runtime_packages=there)  # type: ignore[arg-type]
+    (refusal,) = refusals(settings_from({}), node)
+    assert refusal.component == "containerd"
+    assert "would remove containerd.io, docker-ce, which are installed" in refusal.reason
+    assert INSTEAD in refusal.remedy and "apt-get remove containerd.io docker-ce" in refusal.remedy
+    for data in ({"source": "docker-repository"}, {"source": "present"}, {"enabled": False}):
+        assert refusals(settings_from({"containerd": data}), node) == ()
+
+
+@pytest.mark.pure
+def test_preflight_refuses_docker_s_packages_over_the_distribution_s() -> None:
+    there = RuntimePackages((("containerd", "1.6.20"), ("docker.io", "20.10.24"), ("runc", "1.1.5")))
+    asked = {"docker": {"enabled": True, "source": "docker-repository"}, "containerd": {"source": "docker-repository"}}
+    found = refusals(settings_from(asked), machine(runtime_packages=there))
+    assert [item.component for item in found] == ["containerd", "docker"]
+    assert all("containerd, docker.io, runc" in item.reason for item in found)
+    own = {"docker": {"enabled": True}}
+    assert refusals(settings_from(own), machine(runtime_packages=there)) == ()
+
+
+@pytest.mark.pure
+def test_installed_runtimes_are_read_from_the_list_of_packages() -> None:
+    found = parse_runtime_packages(["package=docker-ce 5:29.8.2-1~debian.12~bookworm", "package=containerd.io 2.3.6-1"])
+    assert found.names == ("containerd.io", "docker-ce")
+
+
+DNF_TABLE = """Dependencies resolved.
+================================================================================
+ Package           Architecture Version              Repository            Size
+================================================================================
+Installing:
+ containerd.io     x86_64       2.2.6-3.1.el9        docker-ce-stable      34 M
+     replacing  containerd.x86_64 1.6.20-1.el9
+     replacing  runc.x86_64 4:1.2.4-1.el9
+Installing dependencies:
+ container-selinux noarch       4:2.235.0-1.el9      appstream             55 k
+Removing dependent packages:
+ podman            x86_64       6:5.2.2-9.el9_5      @appstream            52 M
+
+Transaction Summary
+================================================================================
+Operation aborted.
+"""
+ZYPPER_TABLE = """<?xml version='1.0'?>
+<stream>
+<install-summary packages-to-change="3">
+<to-install>
+<solvable type="package" name="containerd.io" edition="2.2.6-3.1" arch="x86_64"/>
+</to-install>
+<to-remove>
+<solvable type="package" name="containerd" edition="1.6.20-1" arch="x86_64"/>
+<solvable type="package" name="runc" edition="1.2.4-1" arch="x86_64"/>
+</to-remove>
+</install-summary>
+</stream>
+"""
+
+
+@pytest.mark.simulated
+@pytest.mark.starts_programs
+@pytest.mark.parametrize(
+    ("manager", "functions", "table", "lost", "told"),
+    [
+        ("dnf", dnf.OFFERED, DNF_TABLE, "containerd runc podman", ""),
+        ("zypper", zypper.OFFERED, ZYPPER_TABLE, "containerd runc", ""),
+        ("dnf", dnf.OFFERED, DNF_TABLE, "", "containerd- runc- podman-"),
+    ],
+)
+def test_dnf_and_zypper_are_asked_first_and_refused_alike(
+    tmp_path: Path, manager: str, functions: str, table: str, lost: str, told: str
+) -> None:
+    """dnf, zypper and rpm are SIMULATED: they print what is given, and note what they are told."""
+    (tmp_path / "table").write_text(table)
+    offers = {
+        "dnf": 'case "$*" in *repoquery*) echo "2.2.6 0:2.2.6-3.1.el9"; exit;; esac',
+        "zypper": 'case "$*" in *search*) echo \'<solvable kind="package" edition="2.2.6-3.1" x>\'; exit;; esac',
+    }[manager]
+    trial = {"dnf": "*--assumeno*", "zypper": "*--dry-run*"}[manager]
+    for name, text in {
+        manager: f'{offers}\ncase "$*" in {trial}) cat {tmp_path}/table; exit 1;; esac\necho >> {tmp_path}/changed',
+        "rpm": "exit 1",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    before = "dnf_run() { dnf run; }; zypp() { zypper run; }; refresh() { :; }"
+    text = script(f"{before}\n{functions}{INSTALL}")
+    done = subprocess.run(
+        ["sh", "-c", text, "gpunode", "containerd.io", *told.split()],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "manager": manager, "instead": "", "repository": "docker"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    refused = f"containerd.io would remove {lost}, which nobody asked for; nothing was changed" in done.stderr
+    assert (refused, (tmp_path / "changed").exists()) == ((False, True) if told else (True, False)), done.stderr
