@@ -66,6 +66,7 @@ class Rpm:
     provides: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     obsoletes: tuple[str, ...] = ()
+    recommends: tuple[str, ...] = ()
     files: tuple[Payload, ...] = ()
     scripts: tuple[tuple[str, str], ...] = ()
     config: tuple[str, ...] = ()
@@ -95,6 +96,7 @@ class Rpm:
             *(f"Provides: {item}" for item in self.provides),
             *(f"Conflicts: {item}" for item in self.conflicts),
             *(f"Obsoletes: {item}" for item in self.obsoletes),
+            *(f"Recommends: {item}" for item in self.recommends),
             f"%description -n {self.name}",
             "SIMULATED: a fixture of gpunode's lab; holds nothing of NVIDIA's.",
         ]
