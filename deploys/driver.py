@@ -132,7 +132,7 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
         trust("cuda")
     driver_packages.installed(
         name=f"Install NVIDIA driver {asked.version or asked.branch} ({_flavour()})",
-        wanted=package_set(asked, source, _flavour(), further_groups(settings(), machine.pci.fabric), machine.boot),
+        wanted=package_set(asked, source, _flavour(), further_groups(settings(), machine.pci.groups), machine.boot),
         branch=asked.branch or "",
         branch_change=asked.allow_branch_change,
         rollback=asked.rollback,

@@ -48,6 +48,17 @@ class PciGpus(Reading):
             return ("nvswitch", "nvlink5")
         return ("nvswitch",) if self.nvswitches else ()
 
+    @property
+    def reaches_other_machines(self) -> bool:
+        """Say whether a GPU's NVLink does, as in GB200 and GB300: it needs nvidia-imex."""
+        products = tables.pci_rule().multi_node_nvlink
+        return any(word in products for gpu in self.gpus for word in (gpu.name or "").split())
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Return the groups of packages that switches and GPUs need beside the driver (driver_packages.yaml)."""
+        return (*self.fabric, *(("imex",) if self.reaches_other_machines else ()))
+
 
 def parse_pci_gpus(lines: list[str]) -> PciGpus:
     """Parse lines `gpu=0000:1a:00.0 0x10de 0x2330 0x16c1 0x10de` and `nvswitch=ADDRESS`, and of NVLink 5.

@@ -243,7 +243,7 @@ def _packages(settings: Settings, node: Node, flavour: str) -> tuple[str, ...]:
     source = driver_source(settings, node.operating_system, node.boot)
     if source is None:
         return ()
-    wanted = package_set(settings.driver, source, flavour, further_groups(settings, node.pci.fabric), node.boot)
+    wanted = package_set(settings.driver, source, flavour, further_groups(settings, node.pci.groups), node.boot)
     return tuple(sorted(name if rule is None else f"{name} {rule}" for name, rule in wanted.items()))
 
 

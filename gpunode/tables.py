@@ -40,7 +40,9 @@ class Drivers:
 
     `retired_key_ids` are long key ids (16 hex digits) of keys that a node must no longer trust. `fabric_manager` has
     the names of its package, deb and rpm, before and from branch 580. `last_proprietary` is the last branch of which
-    NVIDIA's repositories have the proprietary module.
+    NVIDIA's repositories have the proprietary module. Before `branch_in_name` (a branch) packages that go with a fabric
+    bear theirs in their names; `suse_names` are (first branch, generation, what stands behind the kernel module's
+    package), newest first, `suse_kernel_flavours` those of the kernels that modules come built for.
     """
 
     branches: Mapping[str, Branch]
@@ -53,6 +55,9 @@ class Drivers:
     retired_key_ids: tuple[str, ...]
     fabric_manager: Mapping[str, Mapping[str, str]]
     last_proprietary: str
+    branch_in_name: str
+    suse_names: tuple[tuple[str, str, str], ...]
+    suse_kernel_flavours: tuple[str, ...]
 
     def fabric_manager_package(self, version: str, packaging: str = "deb") -> str:
         """Return the name of fabric manager's package (deb or rpm) for a driver's version or branch.
@@ -62,6 +67,27 @@ class Drivers:
         branch = versions.branch_of(version)
         name = self.fabric_manager[packaging]["from_580" if int(branch) >= 580 else "before_580"]
         return name.replace("<branch>", branch)
+
+    def branch_suffix(self, version: str) -> str:
+        """Return what nvidia-imex, libnvidia-nscq and libnvsdm bear behind their names, empty for nothing (`-570`).
+
+        Raise VersionError.
+        """
+        branch = versions.branch_of(version)
+        return f"-{branch}" if int(branch) < int(self.branch_in_name) else ""
+
+    def suse_name(self, version: str, kernel: str | None) -> tuple[str, str]:
+        """Return the generation in the names of NVIDIA's packages for SUSE, and what ends the kernel module's.
+
+        + kernel: the release of the kernel for which a module comes built, by whose flavour it is named
+
+        Raise VersionError.
+        """
+        branch = int(versions.branch_of(version))
+        generation, module = next(names for first, *names in self.suse_names if branch >= int(first))
+        flavour = (kernel or "").rpartition("-")[2]
+        known = flavour if flavour in self.suse_kernel_flavours else "default"
+        return generation, module.replace("<kernel flavour>", known)
 
 
 @dataclass(frozen=True)
@@ -142,11 +168,15 @@ class PciExample:
 
 @dataclass(frozen=True)
 class PciRule:
-    """Hold pci.yaml: NVIDIA's vendor id, chip prefix -> generation, and checked examples by product."""
+    """Hold pci.yaml: NVIDIA's vendor id, chip prefix -> generation, and checked examples by product.
+
+    `multi_node_nvlink` are words in the names of GPUs whose NVLink reaches other machines.
+    """
 
     vendor: str
     chip_prefix: Mapping[str, str]
     examples: Mapping[str, PciExample]
+    multi_node_nvlink: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -251,7 +281,8 @@ class DriverSource:
     name of its package for each of the distribution's kernels (`other`: for the rest, by DKMS), which <module> stands
     for; `moves_together`: all packages of the driver are of one version, and what else there is of it has to be told to
     come along to a new one. `also_from_archive` maps a system to what packages of older branches need of its own
-    archive; `apart` are packages of the driver that are numbered otherwise than it.
+    archive; `apart` are packages of the driver that are numbered otherwise than it;
+    `since` maps a package to the first branch that has it, where not all have.
     """
 
     source: str
@@ -274,6 +305,7 @@ class DriverSource:
     moves_together: bool = False
     also_from_archive: Mapping[str, ArchiveComponents] = field(default_factory=dict)
     apart: tuple[str, ...] = ()
+    since: Mapping[str, str] = field(default_factory=dict)
 
     def for_kernel(self, base: str | None) -> DriverSource:
         """Return the row with the packages for one of the distribution's kernels, by its name (linux, linux-lts)."""
@@ -381,6 +413,9 @@ def drivers() -> Drivers:
             {packaging: table["fabric_manager"][packaging] for packaging in ("deb", "rpm")}
         ),
         last_proprietary=table["proprietary_packages"]["last_branch"],
+        branch_in_name=table["branch_in_name"]["before"],
+        suse_kernel_flavours=tuple(table["suse_kernel_flavours"]),
+        suse_names=tuple((row["first"], row["generation"], row["module"]) for row in table["suse_names"]),
     )
 
 
@@ -458,7 +493,10 @@ def pci_rule() -> PciRule:
         product: PciExample(tuple(example["ids"]), example["generation"])
         for product, example in table["examples"].items()
     }
-    return PciRule(table["vendor"], MappingProxyType(table["chip_prefix"]), MappingProxyType(examples))
+    return PciRule(
+        table["vendor"], MappingProxyType(table["chip_prefix"]), MappingProxyType(examples),
+        tuple(table["multi_node_nvlink"]),
+    )  # fmt: skip
 
 
 @cache
@@ -542,6 +580,7 @@ def driver_sources() -> tuple[DriverSource, ...]:
                     for system, needs in row.get("also_from_archive", {}).items()
                 }
             ),
+            since=MappingProxyType(row.get("since", {})),
         )
         for row in content("driver_packages.yaml")["sources"]
     )

@@ -124,7 +124,7 @@ def installed(
         along = {name: version for name, version in along.items() if name not in stays}
     coming = dict(sorted(resolved.items())) | {name: version for name, version in along.items() if version is not None}
     going = dict.fromkeys([*obsolete, *(name for name, version in along.items() if version is None)])
-    change = replace(change, coming=coming, going=tuple(going), upstream=upstream)
+    change = family.bound(replace(change, coming=coming, going=tuple(going), upstream=upstream))
     unbound = [*(name for name, rule in wanted.items() if rule is None), *source.apart]
     refused = gate(
         family.simulation(change), resolved, branch, branch_change, moved, unbound,
@@ -134,7 +134,7 @@ def installed(
         reason, remedy = refused
         raise OperationRefused(f"driver: {reason}; nothing was changed. To go on, {remedy}")
     expected = [f"{name}={version}" for name, version in sorted(resolved.items())]
-    arguments = [*(f"{name}={version}" for name, version in coming.items()), *(f"{name}-" for name in going)]
+    arguments = [*(f"{name}={version}" for name, version in change.coming.items()), *(f"{name}-" for name in going)]
     yield from emptied_for_driver(drain, upstream)
     yield transaction_command(
         transaction, target,

@@ -48,11 +48,11 @@ in_stream() {
 EVERY_VERSION = (
     f"dnf -q -C {SKIPPING} --disableplugin=versionlock repoquery --showduplicates "
     "--qf '%{name} %{version} %{epoch}:%{version}-%{release}' "
-    "'nvidia-*' 'libnvidia-*' 'kmod-nvidia-*' 'cuda-drivers*'"
+    "'nvidia-*' 'libnvidia-*' 'libnvsdm*' 'kmod-nvidia-*' 'cuda-drivers*'"
 )
 OTHER_VERSIONS = rf"""awk -v own='{OWN}' -v foreign='{FOREIGN}' -v upstream="$upstream" '
   $1 ~ own && $1 !~ foreign && $2 ~ /^[0-9][0-9][0-9][.][0-9]+([.][0-9]+)?$/ && $2 != upstream {{
-    print "*nvidia*-" $3; print "cuda-drivers*-" $3}}' | sort -u | paste -s -d , -"""
+    print "*nvidia*-" $3; print "libnvsdm*-" $3; print "cuda-drivers*-" $3}}' | sort -u | paste -s -d , -"""
 
 
 class DnfOffers(NodeFact[Offers]):

@@ -29,6 +29,7 @@ KERNEL_GLOBS = ("linux-*",)
 _KERNEL_META = re.compile(
     r"kernel(-core|-devel|-devel-matched|-headers|-modules|-modules-core|-modules-extra)?|"
     r"kernel-(default|azure|64kb|rt|macros|syms)(-base|-devel)?|"
+    r"kernel(-uek|\d+\.\d+)(-core|-devel|-headers|-modules|-modules-core|-modules-extra)?|"
     r"linux(-(lts|zen|hardened|rt|rt-lts))?(-headers)?|linux(-image|-headers)?-"
     r"(generic|virtual|lowlatency|aws|azure|gcp|gke|oracle|oem|nvidia|raspi|kvm|((cloud|rt)-)?(amd64|arm64))(-[a-z0-9.]+)*"
 )

@@ -23,6 +23,9 @@ _PLACEHOLDERS = {
     "<flavour>": "(?P<flavour>-open)?",
     "<kernel>": "(?P<kernel>[a-z0-9.+-]+)",
     "<fabric manager>": r"nvidia-fabric-?manager(-\d{3})?",
+    "<suffix>": r"(-\d{3})?",
+    "<generation>": r"(?P<generation>G\d{2})",
+    "<kmp>": "(-kmp-[a-z0-9]+)?",
     "<prebuilt>": r"nvidia(?P<kernel>-lts)?(?P<flavour>-open)?",
     "<built>": r"nvidia(?P<flavour>-open)?-dkms",
 }
@@ -102,12 +105,12 @@ def package_set(
       come are not: their metapackage would bring the newest kernel's image, and nothing else of that kernel
     """
     rule = asked.version or asked.branch or ""
-    values = {"<rule>": rule, "<branch>": versions.branch_of(rule), "<flavour>": "-open" if flavour == "open" else ""}
+    values = _values(rule, source, flavour, boot)
     groups = ["always", flavour, *further]
     wanted: dict[str, str | None] = {}
     for name, bound in ((name, bound) for group in groups for name, bound in source.packages.get(group, {}).items()):
-        if "<fabric manager>" in name:
-            values["<fabric manager>"] = tables.drivers().fabric_manager_package(rule, source.fabric_manager)
+        if name in source.since and int(values["<branch>"]) < int(source.since[name]):
+            continue
         wanted[_filled(name, values)] = rule if bound == "driver" else None
     for name in source.packages.get("kernel", {}):
         if boot.next_release:
@@ -120,12 +123,27 @@ def package_set(
     return wanted
 
 
-def further_groups(settings: Settings, fabric: Iterable[str]) -> tuple[str, ...]:
+def _values(rule: str, source: DriverSource, flavour: str, boot: Boot) -> dict[str, str]:
+    """Return placeholder -> what stands for it, of those that the source's names have."""
+    drivers = tables.drivers()
+    generation, kmp = drivers.suse_name(rule, boot.next_release)
+    return {
+        "<rule>": rule,
+        "<branch>": versions.branch_of(rule),
+        "<flavour>": "-open" if flavour == "open" else "",
+        "<fabric manager>": drivers.fabric_manager_package(rule, source.fabric_manager),
+        "<suffix>": drivers.branch_suffix(rule),
+        "<generation>": generation,
+        "<kmp>": kmp,
+    }
+
+
+def further_groups(settings: Settings, machine: Iterable[str]) -> tuple[str, ...]:
     """Return the groups of packages that not every node needs.
 
-    + fabric: those of the node's NVSwitches, as PciGpus tells them
+    + machine: those of the node's NVSwitches and GPUs, as `groups` of PciGpus tells them
     """
-    return (*fabric, *(("mps",) if settings.mps.enabled else ()))
+    return (*machine, *(("mps",) if settings.mps.enabled else ()))
 
 
 def goes_along(source: DriverSource, wanted: Iterable[str]) -> tuple[str, ...]:
@@ -149,16 +167,24 @@ def leftovers(
     kernels stay, and so does a pinning package that lets every version come that fits `rule`, a branch or a version.
     """
     named = [name for row in _beside(source) for name in row.leaves]
-    named += [name for group in ("open", "proprietary") for name in source.packages.get(group, {})]
+    flavours = [name for group in ("open", "proprietary") for name in source.packages.get(group, {})]
+    named += flavours
+    # The same package under the name that it had in other branches; one that nobody asked for stays.
+    suffixed = {name for names in source.packages.values() for name in names if "<suffix>" in name}
+    named += [name for name in suffixed if any(_pattern(name).fullmatch(there) for there in wanted)]
+    generations = _generations(source, wanted)
     if any(is_fabric_manager(name) for name in wanted):
         # Two of them cannot be; one that nobody asked for stays.
         named.append("<fabric manager>")
     going = set()
-    for pattern in map(_pattern, named):
+    for written, pattern in ((name, _pattern(name)) for name in named):
         kept = {match.groupdict().get("branch"): match for name in wanted if (match := pattern.fullmatch(name))}
         for name in installed:
             match = pattern.fullmatch(name)
             if match is None or name in wanted:
+                continue
+            # What the wanted ones need bears their generation's name: their own repository sees to it.
+            if match.groupdict().get("generation") in generations and written not in flavours:
                 continue
             same = kept.get(match.groupdict().get("branch"))
             further = "kernel" in match.groupdict() and same is not None and same["flavour"] == match["flavour"]
@@ -166,6 +192,13 @@ def leftovers(
             if not further and not (pinned and rule and versions.in_branch(rule, pinned)):
                 going.add(name)
     return tuple(sorted(going))
+
+
+def _generations(source: DriverSource, wanted: Collection[str]) -> set[str]:
+    """Return the generations (G06) in the names of wanted packages."""
+    patterns = [_pattern(name) for names in source.packages.values() for name in names if "<generation>" in name]
+    matches = [pattern.fullmatch(name) for name in wanted for pattern in patterns]
+    return {match["generation"] for match in matches if match is not None}
 
 
 def of_another_source(source: DriverSource, installed: Iterable[str]) -> bool:

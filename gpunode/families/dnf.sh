@@ -24,7 +24,7 @@ of_those() {
   locks=no; locking && [ -f "$LOCKLIST" ] && locks=yes
   rpm -qa --qf "%{NAME} $EVR %{NAME}-%{EPOCHNUM}:%{VERSION}-%{RELEASE}.%{ARCH}\\n" |
     awk -v own="$OWN" -v foreign="$FOREIGN" -v also="$1" \
-      '($1 ~ own && $1 !~ foreign) || $1 ~ /^kernel(-|$)/ || (also != "" && $1 ~ also)' | sort |
+      '($1 ~ own && $1 !~ foreign) || $1 ~ /^kernel([0-9]+[.][0-9]+)?(-|$)/ || (also != "" && $1 ~ also)' | sort |
     while read -r name version nevra; do
       want=install; [ "$locks" = yes ] && lock_of "$nevra" && want=hold
       echo "$want $name $version"

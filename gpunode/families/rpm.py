@@ -16,7 +16,7 @@ from gpunode.reading import ParseError
 
 _OFF = frozenset({"0", "no", "false", "off"})
 # Several of these are there side by side, one for each kernel.
-_PER_KERNEL = re.compile(r"kernel(-.*)?|.*-kmp-.*")
+_PER_KERNEL = re.compile(r"kernel(\d+\.\d+)?(-.*)?|.*-kmp-.*")
 
 
 def with_epoch(version: str) -> str:

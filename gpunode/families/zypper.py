@@ -170,20 +170,39 @@ def parse_simulation(lines: list[str]) -> Simulation:
     )
 
 
+def strays(upstream: str, simulation: Simulation) -> tuple[str, ...]:
+    """Return the driver's packages that would come at another version than `upstream`.
+
+    What NVIDIA's packages require they require at that version or newer, and zypper takes the newest that will do.
+    """
+    return tuple(
+        name for name, _, version in simulation.comes
+        if belongs(name) and driver_branch(version) is not None and not satisfies(version, upstream)
+    )  # fmt: skip
+
+
+def named_too(upstream: str, names: Collection[str], offers: Offers) -> dict[str, str]:
+    """Return name -> package version of those of `names` that the repositories have at `upstream`, to be asked for."""
+    found: dict[str, str] = {}
+    for name, version in offers.available:
+        if name in names and satisfies(version, upstream):
+            found.setdefault(name, version)
+    return found
+
+
 def only_at(upstream: str, simulation: Simulation) -> Simulation:
     """Return the simulation with an error where a package of the driver would come at another version of its branch.
 
-    zypper takes the newest that will do, and has neither pins nor module streams; another branch is the gate's affair.
+    It has neither pins nor module streams; another branch is the gate's affair.
     """
-    strays = [
-        f"{name} {version}"
-        for name, _, version in simulation.comes
-        if belongs(name) and driver_branch(version) == driver_branch(upstream) and not satisfies(version, upstream)
-    ]
-    if simulation.errors or not strays:
+    names = strays(upstream, simulation)
+    branch = driver_branch(upstream)
+    others = [f"{name} {version}" for name, _, version in simulation.comes
+              if name in names and driver_branch(version) == branch]  # fmt: skip
+    if simulation.errors or not others:
         return simulation
     said = (
-        f"beside {upstream} zypper would bring {', '.join(strays)}, which the repository does not bind to that version"
+        f"beside {upstream} zypper would bring {', '.join(others)}, which the repository does not have at that version"
     )
     return replace(simulation, errors=(said,))
 

@@ -161,6 +161,10 @@ class _Apt:
         offers: Offers = known(fact, "what the repositories offer")
         return offers
 
+    def bound(self, change: DriverChange) -> DriverChange:
+        """Return the change as it is: preferences bind what comes."""
+        return change
+
     def simulation(self, change: DriverChange) -> Simulation:
         arguments = [*(f"{name}={version}" for name, version in change.coming.items())]
         arguments += [f"{name}-" for name in change.going]

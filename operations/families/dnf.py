@@ -73,10 +73,20 @@ install_driver() {
   others=$("""
     + f"{EVERY_VERSION} | {OTHER_VERSIONS}"
     + r""")
+  if [ -z "$leaving" ]; then
+    dnf_run --disableplugin=versionlock ${others:+"--setopt=*.excludepkgs=$others"} install --allowerasing $coming
+    return
+  fi
+  # What goes may have files of what comes, and no relation that says so (fabric manager's two names): one transaction,
+  # which only dnf's shell makes of both. Its status says nothing.
+  commands=$(mktemp)
+  { [ -z "$coming" ] || echo "install$coming"; echo "remove$leaving"; echo run; } > "$commands"
   dnf_run --disableplugin=versionlock ${others:+"--setopt=*.excludepkgs=$others"} \
-    install --allowerasing $coming || return 1
-  for item in $leaving; do
-    ! rpm -q "$item" > /dev/null 2>&1 || dnf_run --disableplugin=versionlock remove "$item" || return 1
+    --allowerasing shell "$commands" || true
+  rm -f "$commands"
+  for item in $leaving; do ! rpm -q "$item" > /dev/null 2>&1 || return 1; done
+  for item in $arguments; do
+    case "$item" in *=*) is_installed "$item" || return 1;; esac
   done
 }
 remove_driver() { dnf_run --disableplugin=versionlock remove "$@"; }
@@ -182,6 +192,10 @@ class _Dnf:
         fact = host.get_fact(DnfOffers, names=list(names), stream=change.stream)
         offers: Offers = known(fact, "what the repositories offer")
         return offers
+
+    def bound(self, change: DriverChange) -> DriverChange:
+        """Return the change as it is: of the driver, no other version is in dnf's sight."""
+        return change
 
     def simulation(self, change: DriverChange) -> Simulation:
         # What only goes is looked for at no version.

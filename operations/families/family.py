@@ -73,6 +73,9 @@ class Family(Protocol):
     def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
         """Return which versions the repositories have."""
 
+    def bound(self, change: DriverChange) -> DriverChange:
+        """Return the change with all of the driver that would come named at its version, if nothing else binds it."""
+
     def simulation(self, change: DriverChange) -> Simulation:
         """Return what the package manager would do."""
 

@@ -270,6 +270,10 @@ class _Pacman:
         offers: Offers = known(host.get_fact(PacmanOffers, names=list(names)), "what the repositories offer")
         return offers
 
+    def bound(self, change: DriverChange) -> DriverChange:
+        """Return the change as it is: of each package there is one version."""
+        return change
+
     def simulation(self, change: DriverChange) -> Simulation:
         fact = host.get_fact(PacmanSimulation, coming=dict(change.coming), going=list(change.going))
         simulation: Simulation = known(fact, "what pacman would do")

@@ -15,7 +15,8 @@ TRANSACTION = (
     + r"""
 verified=''
 driver_packages() {
-  of_driver | awk '$2 !~ /^kernel(-|$)/ || $2 ~ /^kernel-firmware-nvidia-gsp/ {print $2, $3, $1, "installed"}' |
+  of_driver | awk '
+    $2 !~ /^kernel([0-9]+[.][0-9]+)?(-|$)/ || $2 ~ /^kernel-firmware-nvidia-gsp/ {print $2, $3, $1, "installed"}' |
     sort -u | while read -r package version want state; do
       [ -z "$verified" ] || is_whole "$package" || state=broken
       echo "$package $version $want $state"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from pyinfra import host
 from pyinfra.api import StringCommand
@@ -12,7 +13,7 @@ from facts.families.rpm import RpmPackages
 from facts.families.zypper import DRIVER_PACKAGES, ZypperOffers, ZypperSimulation
 from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
 from gpunode.driver_packages import DriverPackages as State
-from gpunode.families.zypper import LOCKS, OURS, LockedPackages, locked, only_at
+from gpunode.families.zypper import LOCKS, OURS, LockedPackages, locked, named_too, only_at, strays
 from gpunode.packages import InstalledPackages
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known
@@ -96,6 +97,10 @@ install_chosen() { zypp install --no-recommends --auto-agree-with-licenses --old
 """
 
 
+# More than chains of requirements among the driver's packages are long.
+_ROUNDS = 6
+
+
 class _Zypper:
     """Change packages by zypper; the driver stays still by its locks."""
 
@@ -121,10 +126,18 @@ class _Zypper:
         offers: Offers = known(host.get_fact(ZypperOffers, names=list(names)), "what the repositories offer")
         return offers
 
+    def bound(self, change: DriverChange) -> DriverChange:
+        """Name what would come at another version, until that is all: what one of them needs may be the next."""
+        for _ in range(_ROUNDS):
+            names = [name for name in strays(change.upstream, _dry_run(change)) if name not in change.coming]
+            also = named_too(change.upstream, names, self.offers(names, change)) if names else {}
+            if not also:
+                break
+            change = replace(change, coming={**change.coming, **also})
+        return change
+
     def simulation(self, change: DriverChange) -> Simulation:
-        fact = host.get_fact(ZypperSimulation, coming=dict(change.coming), going=list(change.going))
-        simulation: Simulation = known(fact, "what zypper would do")
-        return only_at(change.upstream, simulation)
+        return only_at(change.upstream, _dry_run(change))
 
     def variables(self, change: DriverChange) -> dict[str, str]:
         return {}
@@ -157,6 +170,12 @@ class _Zypper:
                 repository=repository, instead=instead, manager="zypper",
             )
         )  # fmt: skip
+
+
+def _dry_run(change: DriverChange) -> Simulation:
+    fact = host.get_fact(ZypperSimulation, coming=dict(change.coming), going=list(change.going))
+    simulation: Simulation = known(fact, "what zypper would do")
+    return simulation
 
 
 def _lines(names: Sequence[str] | set[str]) -> str:

@@ -379,7 +379,7 @@ OFFERED = (
 )  # fmt: skip
 LEFT_OUT = {
     f"{names}-{version}"
-    for names in ("*nvidia*", "cuda-drivers*")
+    for names in ("*nvidia*", "libnvsdm*", "cuda-drivers*")
     for version in ("0:580.82.07-1", "0:590.44.01-1", "3:590.44.01-1.el10")
 }
 

@@ -6,19 +6,21 @@ import base64
 import os
 import subprocess
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyinfra.context import ctx_host
 
 from facts.driver_packages import DriverPackages as DriverPackagesFact
 from facts.families import by_manager
-from facts.families.zypper import DRIVER_PACKAGES
+from facts.families.zypper import DRIVER_PACKAGES, ZypperOffers
 from gpunode import tables
 from gpunode.boot import Boot, grub_next
-from gpunode.driver_packages import Simulation, chosen, driver_branch, gate, leftovers, package_set
+from gpunode.driver_packages import Offers, Simulation, chosen, driver_branch, gate, package_set
 from gpunode.driver_packages.names import NAME, belongs, brings_kernels
 from gpunode.families import rpm, zypper, zypper_errors
 from gpunode.operating_system import OperatingSystem
@@ -27,7 +29,7 @@ from gpunode.preflight.platform import system_refusals
 from gpunode.reading import ParseError
 from gpunode.settings import settings_from
 from operations import driver_packages
-from operations.families import ZYPPER
+from operations.families import FAMILIES, ZYPPER, DriverChange
 from operations.families.zypper_shell import ZYPP
 from operations.zypper import REPOSITORIES
 from tests.unit.simulated_host import Host, commands
@@ -42,13 +44,19 @@ THEIRS = zypper.lock("curl") + "\ntype: package\nmatch_type: glob\ncase_sensitiv
 # --- which packages, systems and repositories ------------------------------------------------------------------------
 
 
-def test_the_set_is_nvidia_s_metapackage_and_fabric_manager_s_rpm_name() -> None:
+def test_the_set_is_made_of_suse_s_names_and_fabric_manager_s_rpm_name() -> None:
     asked = settings_from({"driver": {"version": "570.172.08"}}).driver
-    assert package_set(asked, SOURCE, "open", ["nvswitch"], Boot("6.4.0-150600.23.65-default")) == {
-        "nvidia-open": "570.172.08", "nvidia-fabric-manager": "570.172.08",
+    others = ("nvidia-compute-utils-G06", "nvidia-persistenced", "nvidia-modprobe")
+    assert package_set(asked, SOURCE, "open", ["nvswitch"], Boot("6.4.0-150600.23.65-default")) == dict.fromkeys(
+        (*others, "nvidia-open-driver-G06-kmp-default", "nvidia-fabric-manager"), "570.172.08"
+    )
+    assert package_set(asked, SOURCE, "proprietary", [], Boot("x")) == dict.fromkeys(
+        (*others, "nvidia-driver-G06-kmp-default"), "570.172.08"
+    )
+    asked = settings_from({"driver": {"branch": "550"}}).driver
+    assert set(package_set(asked, SOURCE, "proprietary", [], Boot("x"))) == {
+        "nvidia-compute-utils-G06", "nvidia-driver-G06-kmp-default",
     }  # fmt: skip
-    assert package_set(asked, SOURCE, "proprietary", [], Boot("x")) == {"cuda-drivers": "570.172.08"}
-    assert leftovers(SOURCE, ["cuda-drivers"], ["nvidia-open", "nvidia-compute-G06"]) == ("nvidia-open",)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +70,7 @@ def test_suse_s_releases_are_of_nvidia_s_folders(os_id: str, version: str, folde
 
 
 def test_what_was_not_looked_at_is_refused_with_the_reason() -> None:
-    for os_id, version in (("sles", "16.0"), ("opensuse-leap", "16.0"), ("sle-micro", "5.5")):
+    for os_id, version in (("sle-micro", "5.5"), ("opensuse-microos", "20251101")):
         assert tables.distribution(os_id, version) is None
         assert tables.reason_to_refuse(os_id, version)
 
@@ -399,6 +407,35 @@ def test_a_library_of_another_version_of_the_branch_is_refused_and_another_branc
     for fine in (("nvidia-compute-G06", None, "580.82.07-1"), ("nvidia-compute-G06", None, "595.58.03-1"),
                  ("nvlsm", None, "2025.06.6-1"), ("nvidia-container-toolkit", None, "580.95-1")):  # fmt: skip
         assert zypper.only_at("580.82.07", simulated(asked, fine)).errors == ()
+
+
+class NewestFirst(Host):
+    """A node whose zypper takes of three packages, each of which needs the next at its version or newer, the newest."""
+
+    CHAIN = ("nvidia-open-driver-G06", "nvidia-compute-G06", "libnvidia-ml")
+    OFFERED = ("595.71.05-1", "580.173.02-1", "580.95.05-1")
+
+    def get_fact(self, fact: type, **asked: object) -> object:
+        if fact is ZypperOffers:
+            return Offers(tuple((name, version) for name in self.CHAIN for version in self.OFFERED))
+        coming = asked["coming"]
+        assert isinstance(coming, dict)
+        # What is asked for counts; of the rest the first that is new enough, which is the newest.
+        return simulated(*((name, None, coming.get(name, self.OFFERED[0])) for name in self.CHAIN))
+
+
+def test_all_that_would_come_newer_is_named_at_the_version_that_is_asked_for() -> None:
+    change = DriverChange({"nvidia-open-driver-G06": "580.95.05-1"}, (), "580.95.05")
+    ctx_host.set(NewestFirst({}))
+    try:
+        assert ZYPPER.bound(change).coming == dict.fromkeys(NewestFirst.CHAIN, "580.95.05-1")
+        # What the repositories do not have at that version stays for the gate to judge.
+        absent = replace(change, upstream="580.99.01")
+        assert ZYPPER.bound(absent) == absent
+    finally:
+        ctx_host.reset()
+    for other in (FAMILIES["dnf"], FAMILIES["apt"], FAMILIES["pacman"]):
+        assert other.bound(change) == change
 
 
 @pytest.mark.starts_programs
