@@ -1,0 +1,208 @@
+"""What dnf or zypper would do with given repositories: the real one, in a root of its own, which installs nothing.
+
+It is asked by gpunode's own probes, and what it answers is read by gpunode's own parsers: what the repositories offer,
+which one version all packages have, and what would come. The root is a filesystem that has the package manager; it runs
+in a throwaway container, so that nothing of this machine is read or changed. The same code resolves live repositories
+(`network`) and metadata in a folder.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from facts.families.dnf import DnfOffers, DnfSimulation
+from facts.families.zypper import ZypperOffers, ZypperSimulation
+from gpunode import versions
+from gpunode.driver_packages import NotInstallable, Offers, Simulation, chosen
+from gpunode.families import dnf, zypper
+from gpunode.probe_output import checked
+from lab.toolbox import run_in
+
+_MARK = "=== question "
+# As operations/families/zypper.py.
+_ROUNDS = 6
+# Of all questions together, in seconds: dnf takes some for each.
+_TIMEOUT = 3600
+
+
+class ManagerFailed(RuntimeError):
+    """Say in the package manager's words why it could not be asked."""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Hold a repository: an address (file:///work/… for a folder of the work folder), and the address of its key."""
+
+    label: str
+    url: str
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class PackageSet:
+    """Hold what is asked for: name -> branch, upstream version or None (any), and the module stream, empty for none."""
+
+    packages: Mapping[str, str | None]
+    stream: str = ""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Hold name -> version of all that would come, and names that would go; or the manager's words where it refuses."""
+
+    installed: Mapping[str, str] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    chosen: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def possible(self) -> bool:
+        """Say whether it can be done."""
+        return not self.errors
+
+
+class RpmManager:
+    """One dnf or zypper with its repositories.
+
+    + root: a root filesystem that has it (lab.image.tools, or any other)
+    + work: a folder of its own, which the manager sees as /work; what it has read of repositories stays there
+    + platform: the module platform of a modular system (`platform:el9`), empty for none
+    + network: whether the repositories are elsewhere
+    """
+
+    def __init__(
+        self, manager: str, root: Path, work: Path, repositories: Sequence[Repository], *, platform: str = "",
+        release: str = "9", network: bool = False,
+    ) -> None:  # fmt: skip
+        """Hold what is to be asked; nothing runs yet."""
+        self.manager, self.root, self.work, self.network = manager, root, work, network
+        self._setup = _DNF_SETUP if manager == "dnf" else _ZYPPER_SETUP
+        self._platform, self._release = platform, release
+        self._repositories = repositories
+
+    def resolve(self, sets: Sequence[PackageSet]) -> list[Resolved]:
+        """Return what would come of each set, each by itself on a system that has nothing."""
+        offers = self._ask([_offers(self.manager, each) for each in sets])
+        found: list[Resolved | dict[str, str]] = []
+        for asked, lines in zip(sets, offers, strict=True):
+            parsed = dnf.parse_offers(lines) if self.manager == "dnf" else zypper.parse_offers(lines)
+            found.append(_chosen(asked, parsed))
+        going = [number for number, each in enumerate(found) if isinstance(each, dict)]
+        simulations = self._bound([sets[number] for number in going], [_picked(found[number]) for number in going])
+        for number, simulation in zip(going, simulations, strict=True):
+            found[number] = _resolved(simulation, _picked(found[number]))
+        return [each for each in found if isinstance(each, Resolved)]
+
+    def _bound(self, sets: Sequence[PackageSet], picked: Sequence[dict[str, str]]) -> list[Simulation]:
+        """Return what the manager would do, as operations/driver_packages.py asks for it."""
+        for _ in range(_ROUNDS):
+            answers = self._ask([_simulation(self.manager, each, one) for each, one in zip(sets, picked, strict=True)])
+            if self.manager == "dnf":
+                return [dnf.parse_simulation(lines) for lines in answers]
+            simulations = [zypper.parse_simulation(lines) for lines in answers]
+            if not self._named_too(sets, picked, simulations):
+                break
+        return [zypper.only_at(_upstream(each, one), simulation)
+                for each, one, simulation in zip(sets, picked, simulations, strict=True)]  # fmt: skip
+
+    def _named_too(
+        self, sets: Sequence[PackageSet], picked: Sequence[dict[str, str]], simulations: Sequence[Simulation]
+    ) -> bool:
+        """Add to `picked` what zypper would bring at other versions; say whether there was any."""
+        upstreams = [_upstream(each, one) for each, one in zip(sets, picked, strict=True)]
+        strays = [set(zypper.strays(upstream, simulation)) - set(one)
+                  for upstream, simulation, one in zip(upstreams, simulations, picked, strict=True)]  # fmt: skip
+        names = sorted(set().union(*strays))
+        if not names:
+            return False
+        (lines,) = self._ask([ZypperOffers().command(names)])
+        offers = zypper.parse_offers(lines)
+        also = [zypper.named_too(upstream, stray, offers) for upstream, stray in zip(upstreams, strays, strict=True)]
+        for one, more in zip(picked, also, strict=True):
+            one.update(more)
+        return any(also)
+
+    def _ask(self, questions: Sequence[str]) -> list[list[str]]:
+        """Return what each probe printed; they run one after another in one container."""
+        if not questions:
+            return []
+        text = "".join(f"echo '{_MARK}{number}'\n{probe}\n" for number, probe in enumerate(questions))
+        files = "".join(map(_repo_file, self._repositories))
+        folder = "/etc/yum.repos.d" if self.manager == "dnf" else "/etc/zypp/repos.d"
+        told = f"mkdir -p {folder}; printf '%s' {shlex.quote(files)} > {folder}/asked.repo"
+        (self.work / "asked.sh").write_text(f"{told}\n{self._setup}\nset +eu\n{text}", encoding="utf-8")
+        done = run_in(
+            self.root, self.work, "sh -eu /work/asked.sh", timeout=_TIMEOUT, network=self.network, mounts=True,
+            platform=self._platform, release=self._release,
+        )  # fmt: skip
+        before, *answers = done.stdout.split(_MARK)
+        if len(answers) != len(questions):
+            raise ManagerFailed(f"{self.manager}: {(done.stderr or before or done.stdout).strip()[-2000:]}")
+        return [checked(answer.splitlines()[1:]) for answer in answers]
+
+
+_DNF_SETUP = """
+printf '[main]\\ngpgcheck=1\\nbest=True\\nskip_if_unavailable=False\\ninstall_weak_deps=False\\n' > /etc/dnf/dnf.conf
+printf 'cachedir=/work/cache\\nmetadata_expire=-1\\nmodule_platform_id=%s\\n' "$platform" >> /etc/dnf/dnf.conf
+mkdir -p /etc/dnf/plugins /etc/dnf/vars; printf '[main]\\nenabled=false\\n' > /etc/dnf/plugins/local.conf
+printf '%s' "$release" > /etc/dnf/vars/releasever
+dnf -q -y makecache > /dev/null
+"""
+_ZYPPER_SETUP = """
+mkdir -p /etc/rpm /work/cache; printf '%%_dbpath /var/lib/rpm\\n' > /etc/rpm/macros.asked
+rm -rf /var/cache/zypp; ln -s /work/cache /var/cache/zypp
+zypper -n --gpg-auto-import-keys refresh > /work/refresh 2>&1 || { cat /work/refresh >&2; exit 1; }
+"""
+
+
+def _repo_file(repository: Repository) -> str:
+    checked = int(repository.key is not None)
+    lines = [
+        f"[{repository.label}]",
+        f"name={repository.label}",
+        f"baseurl={repository.url}",
+        "enabled=1",
+        "autorefresh=0",
+    ]
+    lines += [f"gpgcheck={checked}", "repo_gpgcheck=0", *([f"gpgkey={repository.key}"] if repository.key else [])]
+    return "\n".join(lines) + "\n"
+
+
+def _offers(manager: str, asked: PackageSet) -> str:
+    names = sorted(asked.packages)
+    return DnfOffers().command(names, asked.stream) if manager == "dnf" else ZypperOffers().command(names)
+
+
+def _simulation(manager: str, asked: PackageSet, coming: Mapping[str, str]) -> str:
+    if manager == "dnf":
+        return DnfSimulation().command(dict(coming), [], asked.stream, _upstream(asked, coming))
+    return ZypperSimulation().command(dict(coming), [])
+
+
+def _upstream(asked: PackageSet, coming: Mapping[str, str]) -> str:
+    return next((versions.upstream(coming[name]) for name, rule in asked.packages.items() if rule), "")
+
+
+def _chosen(asked: PackageSet, offers: Offers) -> Resolved | dict[str, str]:
+    try:
+        return chosen(asked.packages, {}, offers.available)
+    except NotInstallable as error:
+        return Resolved(errors=(str(error),))
+
+
+def _picked(found: Resolved | dict[str, str]) -> dict[str, str]:
+    assert isinstance(found, dict)
+    return found
+
+
+def _resolved(simulation: Simulation, picked: Mapping[str, str]) -> Resolved:
+    if simulation.errors:
+        return Resolved(errors=simulation.errors, chosen=picked)
+    installed = {name: new for name, _, new in simulation.comes}
+    return Resolved(installed, tuple(name for name, _ in simulation.goes), chosen=picked)
+
+
+__all__ = ["ManagerFailed", "PackageSet", "Repository", "Resolved", "RpmManager"]
