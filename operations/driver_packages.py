@@ -122,9 +122,13 @@ def installed(
         stays = {name for name, version in others.items() if along.get(name) in (None, version)}
         stays -= {name for name in stays if name in along and driver_branch(others[name]) != branch}
         along = {name: version for name, version in along.items() if name not in stays}
-    coming = dict(sorted(resolved.items())) | {name: version for name, version in along.items() if version is not None}
     going = dict.fromkeys([*obsolete, *(name for name, version in along.items() if version is None)])
-    change = family.bound(replace(change, coming=coming, going=tuple(going), upstream=upstream))
+    change = family.bound(
+        replace(
+            change, coming=dict(sorted(resolved.items())), going=tuple(going), upstream=upstream,
+            along={name: version for name, version in along.items() if version is not None},
+        )
+    )  # fmt: skip
     unbound = [*(name for name, rule in wanted.items() if rule is None), *source.apart]
     refused = gate(
         family.simulation(change), resolved, branch, branch_change, moved, unbound,

@@ -15,7 +15,7 @@ from gpunode.driver_packages.names import (
     driver_branch,
     is_fabric_manager,
 )
-from gpunode.driver_packages.simulation import Simulation, gate, parse_simulation
+from gpunode.driver_packages.simulation import Simulation, gate, left_behind, parse_simulation
 from gpunode.driver_packages.sources import (
     archive_components,
     driver_source,
@@ -50,6 +50,7 @@ __all__ = [
     "goes_along",
     "holds_kernels",
     "is_fabric_manager",
+    "left_behind",
     "leftovers",
     "module_behind",
     "module_stream",

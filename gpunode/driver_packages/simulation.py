@@ -60,6 +60,12 @@ def parse_simulation(lines: list[str]) -> Simulation:
     return Simulation(tuple(comes), tuple(goes), tuple(errors) if status != "0" else ())
 
 
+def left_behind(along: Mapping[str, str], simulation: Simulation) -> dict[str, str]:
+    """Return name -> version of what is to come along, and of which a simulation says nothing; none where it fails."""
+    moves = {name for name, _, _ in simulation.comes} | {name for name, _ in simulation.goes}
+    return {} if simulation.errors else {name: version for name, version in along.items() if name not in moves}
+
+
 def _unqualified(name: str) -> str:
     return name.partition(":")[0]
 

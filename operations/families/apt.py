@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyinfra import host
@@ -11,7 +12,7 @@ from pyinfra.api import StringCommand
 from facts.deb import DebPackages
 from facts.driver_packages import PREFERENCES, UNATTENDED, DriverOffers, DriverPackages, DriverSimulation
 from gpunode.driver_packages import DriverPackages as State
-from gpunode.driver_packages import Offers, Simulation, pin_text
+from gpunode.driver_packages import Offers, Simulation, left_behind, pin_text
 from gpunode.packages import InstalledPackages
 from operations.apt_shell import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRESH
 from operations.explained import explained_command
@@ -162,8 +163,12 @@ class _Apt:
         return offers
 
     def bound(self, change: DriverChange) -> DriverChange:
-        """Return the change as it is: preferences bind what comes."""
-        return change
+        """Name what neither comes nor goes by itself: preferences bind all that comes, at one version.
+
+        Not what would come along: some of it is empty, and in the way of what has its files now (nvidia-smi since 560).
+        """
+        late = left_behind(change.along, self.simulation(change)) if change.along else {}
+        return replace(change, coming={**change.coming, **late})
 
     def simulation(self, change: DriverChange) -> Simulation:
         arguments = [*(f"{name}={version}" for name, version in change.coming.items())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from pyinfra import host
 from pyinfra.api import StringCommand
@@ -195,7 +196,7 @@ class _Dnf:
 
     def bound(self, change: DriverChange) -> DriverChange:
         """Return the change as it is: of the driver, no other version is in dnf's sight."""
-        return change
+        return replace(change, coming={**change.coming, **change.along})
 
     def simulation(self, change: DriverChange) -> Simulation:
         # What only goes is looked for at no version.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyinfra.api import StringCommand
@@ -17,7 +17,8 @@ class DriverChange:
     """Hold one change of the driver's packages.
 
     coming: name -> package version; going: names; upstream: the driver's version; sources: all that apt may look at,
-    empty for the node's own; stream: the module stream (MODULE:STREAM) that dnf is to have enabled, empty for none.
+    empty for the node's own; stream: the module stream (MODULE:STREAM) that dnf is to have enabled, empty for none;
+    along: name -> version of what else is there of the driver, and must not stay at its version.
     """
 
     coming: Mapping[str, str]
@@ -25,6 +26,7 @@ class DriverChange:
     upstream: str
     sources: str = ""
     stream: str = ""
+    along: Mapping[str, str] = field(default_factory=dict)
 
 
 class Family(Protocol):
@@ -74,7 +76,7 @@ class Family(Protocol):
         """Return which versions the repositories have."""
 
     def bound(self, change: DriverChange) -> DriverChange:
-        """Return the change with all of the driver that would come named at its version, if nothing else binds it."""
+        """Return the change with everything named that would not come along, or would come at another version."""
 
     def simulation(self, change: DriverChange) -> Simulation:
         """Return what the package manager would do."""

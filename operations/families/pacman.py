@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from pyinfra import host
 from pyinfra.api import StringCommand
@@ -272,7 +273,7 @@ class _Pacman:
 
     def bound(self, change: DriverChange) -> DriverChange:
         """Return the change as it is: of each package there is one version."""
-        return change
+        return replace(change, coming={**change.coming, **change.along})
 
     def simulation(self, change: DriverChange) -> Simulation:
         fact = host.get_fact(PacmanSimulation, coming=dict(change.coming), going=list(change.going))

@@ -128,6 +128,7 @@ class _Zypper:
 
     def bound(self, change: DriverChange) -> DriverChange:
         """Name what would come at another version, until that is all: what one of them needs may be the next."""
+        change = replace(change, coming={**change.coming, **change.along})
         for _ in range(_ROUNDS):
             names = [name for name in strays(change.upstream, _dry_run(change)) if name not in change.coming]
             also = named_too(change.upstream, names, self.offers(names, change)) if names else {}

@@ -16,6 +16,7 @@ from gpunode.driver_packages import (
     chosen,
     driver_branch,
     gate,
+    left_behind,
     moved_along,
     package_set,
     pin_text,
@@ -92,7 +93,7 @@ SOME = [row for name in ("debian12", "ubuntu2404") for row in _asked(name, each=
 
 
 def _comes_whole(of: Repository, flavour: str, rule: str) -> None:
-    fabric = ("nvswitch", "nvlink5") if int(rule[:3]) >= 570 else ("nvswitch",)
+    fabric = ("nvswitch", "nvlink5", "imex") if int(rule[:3]) >= 570 else ("nvswitch",)
     resolved, upstream = of.choose(flavour, rule, *fabric)
     found = of.simulate(upstream, *(f"{name}={version}" for name, version in resolved.items()))
     assert found.possible, found.errors
@@ -159,14 +160,67 @@ def test_nothing_of_the_branch_before_stays_beside_another_branch(
     there = of.apt.install(*before_it, "nvidia-settings").installed
     resolved, upstream = of.choose("open", after, "nvswitch")
     others = {package: version for package, version in there.items() if belongs(package) and package not in resolved}
-    offers = [(package, version) for package, found in of.apt.offers(*others).items() for version in found]
-    along = moved_along(others, offers, upstream)
-    arguments = [f"{package}={version}" if version else f"{package}-" for package, version in along.items()]
-    found = of.simulate(upstream, *(f"{package}={version}" for package, version in resolved.items()), *arguments)
+    found = _changed(of.apt, resolved, others, upstream)
     assert found.possible, found.errors
     left = {package: there[package] for package in there if package not in {*found.installed, *found.removed}}
     assert not [package for package in left if belongs(package)]
     assert found.installed["nvidia-settings"].startswith(after)
+
+
+def _changed(apt: Apt, resolved: dict[str, str], others: dict[str, str], upstream: str) -> Resolved:
+    """Return what a change does, which names of the others only what goes, and what would be left behind."""
+    (apt.folder / "etc/apt/preferences").write_text(pin_text(upstream))
+    offers = [(package, version) for package, found in apt.offers(*others).items() for version in found]
+    along = moved_along(others, offers, upstream)
+    named = [f"{package}={version}" for package, version in resolved.items()]
+    named += [f"{package}-" for package, version in along.items() if version is None]
+    first = apt.resolve(*named)
+    assert first.possible, first.errors
+    told = Simulation(
+        tuple((name, None, version) for name, version in first.installed.items()),
+        tuple((name, "") for name in first.removed),
+    )
+    late = left_behind({package: version for package, version in along.items() if version}, told)
+    return apt.resolve(*named, *(f"{package}={version}" for package, version in late.items()))
+
+
+def test_debian_s_own_driver_gives_way_to_nvidia_s_and_comes_back(tmp_path: Path) -> None:
+    rows = {
+        "nvidia": (*world.driver_packages("debian12"), *world.distribution_packages("debian12")),
+        "debian": world.archive_packages("bookworm", {"535.261.03": "-1"}, ["535.261.03"]),
+    }
+    for name, found in rows.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "Packages").write_text("\n".join(row.stanza() for row in found))
+    both = "".join(f"deb [trusted=yes] file:{tmp_path / name} ./\n" for name in rows)
+    archive = Apt(tmp_path / "archive", f"deb [trusted=yes] file:{tmp_path / 'debian'} ./\n")
+    archive.update()
+    source = tables.driver_source("distribution", "debian")
+    assert source is not None
+    asked = DriverSettings.model_validate({"source": "distribution", "version": "535.261.03"})
+    wanted = package_set(asked, source, "open", (), NO_KERNEL)
+    offers = [(name, version) for name, found in archive.offers(*wanted).items() for version in found]
+    debian = chosen(wanted, {}, offers)
+    there = archive.install(*(f"{name}={version}" for name, version in debian.items())).installed
+    apt = Apt(tmp_path / "both", both, status=archive.status_of(there.items()))
+    apt.update()
+    others = {name: version for name, version in there.items() if belongs(name)}
+    moved = _changed(apt, {"nvidia-open": "580.105.08-1"}, others, "580.105.08")
+    assert moved.possible, moved.errors
+    # NVIDIA's nvidia-smi is an empty package, which nvidia-driver-cuda does not suffer beside itself.
+    assert {"nvidia-smi", "nvidia-alternative", "nvidia-open-kernel-dkms"} <= set(moved.removed)
+    now = {name: version for name, version in (there | moved.installed).items() if name not in moved.removed}
+    assert {driver_branch(version) for name, version in now.items() if belongs(name)} <= {"580", None}
+    back = Apt(
+        tmp_path / "back", f"deb [trusted=yes] file:{tmp_path / 'debian'} ./\n", status=apt.status_of(now.items())
+    )
+    back.update()
+    others = {name: version for name, version in now.items() if belongs(name) and name not in {*debian, *source.apart}}
+    returned = _changed(back, debian, others, "535.261.03")
+    assert returned.possible, returned.errors
+    now = {name: version for name, version in (now | returned.installed).items() if name not in returned.removed}
+    numbered = {name: version for name, version in now.items() if belongs(name) and name not in source.apart}
+    assert {driver_branch(version) for version in numbered.values()} <= {"535", None}
 
 
 def test_every_name_of_the_driver_s_is_held_and_saved() -> None:
