@@ -1,14 +1,16 @@
 """The table in docs/support.md: family × component × {real, simulated, untested}, from what the scenarios show.
 
 A scenario says in its shows.yml what it shows of which family, how real that is, and by which of its tests; a cell that
-no scenario fills is untested. `python -m tests.support` writes the table.
+no scenario fills is untested. The last column says what a component was seen with, and since when: seen_with.yaml.
+`python -m tests.support` writes the table.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +40,12 @@ COMPONENTS = (
     "GPU Operator",
 )  # fmt: skip
 LEVELS = ("real", "simulated")
+SEEN = TESTS / "seen_with.yaml"
+# Kind of seen_with.yaml -> what a reader is told.
+KINDS = {
+    "fixtures": "fixtures of our own", "metadata": "real metadata", "programs": "real programs", "hardware": "hardware",
+}  # fmt: skip
+_SINCE = re.compile(r"20\d\d-\d\d-\d\d(, .+)?")
 
 
 class ShowsError(ValueError):
@@ -77,21 +85,44 @@ def shown(folder: Path = TESTS / "molecule") -> Iterator[Shown]:
             yield one
 
 
+def seen_with(path: Path = SEEN) -> dict[str, str]:
+    """Return component -> what it was seen with, and since when; raise ShowsError where the table does not say."""
+    table = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for name in (*table, *COMPONENTS):
+        if name not in table or name not in COMPONENTS:
+            raise ShowsError(f"{path.name}: {name!r} is {'no component' if name in table else 'missing'}")
+    found = {}
+    for name, kinds in table.items():
+        for kind, since in kinds.items():
+            if kind not in KINDS:
+                raise ShowsError(f"{path.name}: {name}: {kind!r} is none of {', '.join(KINDS)}")
+            if not _SINCE.fullmatch(str(since)):
+                raise ShowsError(f"{path.name}: {name}: {kind}: {since!r} does not begin with a date")
+        told = [f"{KINDS[kind]} since {_since(kinds[kind])}" for kind in KINDS if kind in kinds]
+        found[name] = "; ".join((*told, *(() if "hardware" in kinds else ("no hardware",))))
+    return found
+
+
+def _since(text: str) -> str:
+    date, _, what = text.partition(", ")
+    return f"{date} ({what})" if what else date
+
+
 def _tests(scenario: Path) -> set[str]:
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in scenario.glob("test_*.py")]
     return {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
-def table(rows: list[Shown]) -> str:
-    """Return the table in Markdown."""
+def table(rows: list[Shown], seen: Mapping[str, str]) -> str:
+    """Return the table in Markdown; `seen` is component -> what it was seen with."""
     lines = [
-        f"| component | {' | '.join(FAMILIES.values())} |",
-        "|---" * (len(FAMILIES) + 1) + "|",
+        f"| component | {' | '.join(FAMILIES.values())} | seen with, since |",
+        "|---" * (len(FAMILIES) + 2) + "|",
     ]
     for component in COMPONENTS:
         cells = [_cell([row for row in rows if (row.family, row.component) == (family, component)])
                  for family in FAMILIES]  # fmt: skip
-        lines.append(f"| {component} | {' | '.join(cells)} |")
+        lines.append(f"| {component} | {' | '.join(cells)} | {seen[component]} |")
     return "\n".join(lines)
 
 
@@ -112,19 +143,20 @@ def _cell(rows: list[Shown]) -> str:
     return ", ".join(found)
 
 
-def page(text: str, rows: list[Shown]) -> str:
+def page(text: str, rows: list[Shown], seen: Mapping[str, str]) -> str:
     """Return the page with its table made anew; raise ShowsError where its marks are gone."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ShowsError(f"{PAGE.name} has lost its marks: {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n\n{table(rows)}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{table(rows, seen)}\n\n{END}{after}"
 
 
 def main() -> int:
     """Write the table into docs/support.md."""
     try:
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), list(shown())), encoding="utf-8")
+        text = page(PAGE.read_text(encoding="utf-8"), list(shown()), seen_with())
+        PAGE.write_text(text, encoding="utf-8")
     except ShowsError as error:
         print(error, file=sys.stderr)
         return 3

@@ -23,14 +23,16 @@ def scenarios(tmp_path: Path) -> Path:
 
 def test_the_page_is_current() -> None:
     text = support.PAGE.read_text(encoding="utf-8")
-    assert text == support.page(text, list(support.shown())), "run: python -m tests.support"
+    assert text == support.page(text, list(support.shown()), support.seen_with()), "run: python -m tests.support"
 
 
 def test_a_cell_names_the_scenarios_and_an_empty_one_is_untested(scenarios: Path) -> None:
     (scenarios / "one" / "shows.yml").write_text(ROW + ROW.replace("simulated", "real, note: by hand"))
     rows = list(support.shown(scenarios))
-    (line,) = (line for line in support.table(rows).splitlines() if line.startswith("| driver held"))
-    cells = [cell.strip() for cell in line.split("|")[2:-1]]
+    seen = dict.fromkeys(support.COMPONENTS, "seen")
+    (line,) = (line for line in support.table(rows, seen).splitlines() if line.startswith("| driver held"))
+    *cells, last = (cell.strip() for cell in line.split("|")[2:-1])
+    assert last == "seen"
     families = list(support.FAMILIES)
     assert cells[families.index("dnf")] == "real (one: by hand), simulated (one)"
     assert {cell for name, cell in zip(families, cells, strict=True) if name != "dnf"} == {"untested"}
@@ -60,4 +62,46 @@ def test_a_scenario_that_says_nothing_is_an_error(scenarios: Path) -> None:
 
 def test_a_page_without_marks_is_an_error() -> None:
     with pytest.raises(support.ShowsError, match="lost its marks"):
-        support.page("# empty", [])
+        support.page("# empty", [], {})
+
+
+def test_what_a_component_was_seen_with_is_told_with_its_date(tmp_path: Path) -> None:
+    kinds = {name: "{}" for name in support.COMPONENTS}
+    kinds["MIG"] = '{programs: "2026-11-22, nvidia-smi 550", fixtures: "2026-11-21"}'
+    kinds["DKMS"] = '{hardware: "2027-01-02, an H100"}'
+    told = support.seen_with(_seen(tmp_path, kinds))
+    assert told["MIG"] == (
+        "fixtures of our own since 2026-11-21; real programs since 2026-11-22 (nvidia-smi 550); no hardware"
+    )
+    assert told["DKMS"] == "hardware since 2027-01-02 (an H100)"
+    assert told["docker"] == "no hardware"
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "says"),
+    [
+        ("luck", "{}", "'luck' is no component"),
+        ("MIG", "{belief: '2026-11-22'}", "'belief' is none of fixtures, metadata, programs, hardware"),
+        ("MIG", "{fixtures: lately}", "MIG: fixtures: 'lately' does not begin with a date"),
+    ],
+)
+def test_what_nobody_can_have_seen_is_an_error(tmp_path: Path, name: str, kinds: str, says: str) -> None:
+    with pytest.raises(support.ShowsError, match=says):
+        support.seen_with(_seen(tmp_path, {**dict.fromkeys(support.COMPONENTS, "{}"), name: kinds}))
+
+
+def test_a_component_that_is_left_out_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(support.ShowsError, match="'docker' is missing"):
+        support.seen_with(_seen(tmp_path, {name: "{}" for name in support.COMPONENTS if name != "docker"}))
+
+
+def test_nothing_has_run_on_hardware() -> None:
+    """The day that one has, this test goes, and support.md's closing words with it."""
+    assert all(told.endswith("no hardware") for told in support.seen_with().values())
+    assert "No NVIDIA hardware has been used so far." in support.PAGE.read_text(encoding="utf-8")
+
+
+def _seen(folder: Path, kinds: dict[str, str]) -> Path:
+    path = folder / "seen_with.yaml"
+    path.write_text("".join(f"{name}: {text}\n" for name, text in kinds.items()))
+    return path
