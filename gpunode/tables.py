@@ -282,7 +282,8 @@ class DriverSource:
     for; `moves_together`: all packages of the driver are of one version, and what else there is of it has to be told to
     come along to a new one. `also_from_archive` maps a system to what packages of older branches need of its own
     archive; `apart` are packages of the driver that are numbered otherwise than it;
-    `since` maps a package to the first branch that has it, where not all have.
+    `since` maps a package to the first branch that has it, where not all have; `kernel_modules` are names of packages with
+    the module that others bring.
     """
 
     source: str
@@ -306,6 +307,7 @@ class DriverSource:
     also_from_archive: Mapping[str, ArchiveComponents] = field(default_factory=dict)
     apart: tuple[str, ...] = ()
     since: Mapping[str, str] = field(default_factory=dict)
+    kernel_modules: tuple[str, ...] = ()
 
     def for_kernel(self, base: str | None) -> DriverSource:
         """Return the row with the packages for one of the distribution's kernels, by its name (linux, linux-lts)."""
@@ -581,6 +583,7 @@ def driver_sources() -> tuple[DriverSource, ...]:
                 }
             ),
             since=MappingProxyType(row.get("since", {})),
+            kernel_modules=tuple(row.get("kernel_modules", ())),
         )
         for row in content("driver_packages.yaml")["sources"]
     )

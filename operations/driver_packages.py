@@ -93,8 +93,8 @@ def installed(
     groups = [row.packages.get(flavour, {}) for row in driver_sources() for flavour in ("open", "proprietary")]
     modules = [name for group in groups for name in group if name.endswith("-dkms")]
     # What is numbered apart is asked for at no version: apt finds out whether it has to move.
-    left = {*wanted, *obsolete, *modules, *source.apart}
-    # pacman does not find out what else belongs to the old version: it refuses to leave it behind.
+    left = {*wanted, *obsolete, *modules, *source.apart, *source.kernel_modules}
+    # What nothing binds to the driver's version (nvidia-modprobe) would stay behind, and pacman refuses to leave any.
     along_too = moved or source.moves_together
     others = {name: version for name, version in state.driver.items() if along_too and name not in left}
     change = DriverChange({}, obsolete, "", _archive(source), stream)
@@ -118,9 +118,11 @@ def installed(
     refuse_failed(transaction, target)
     along = moved_along(others, offers.available, upstream)
     if not moved:
-        # A package of another branch that the new one does not have would keep its files, which are the new one's, too.
+        # A package of another branch that the new one does not have would keep its files, which are the new one's, too:
+        # dpkg refuses them, where rpm knows by Obsoletes what takes their place.
         stays = {name for name, version in others.items() if along.get(name) in (None, version)}
-        stays -= {name for name in stays if name in along and driver_branch(others[name]) != branch}
+        if source.family == "apt":
+            stays -= {name for name in stays if name in along and driver_branch(others[name]) != branch}
         along = {name: version for name, version in along.items() if name not in stays}
     going = dict.fromkeys([*obsolete, *(name for name, version in along.items() if version is None)])
     change = family.bound(

@@ -19,7 +19,8 @@ class Simulation(Reading):
 
     `errors` are the package manager's own words where it would refuse, dependencies that it cannot satisfy first;
     `manager` is its name, `trial` the command that shows a person the same, `remedy` what helps where that is known.
-    `refusal` is a (reason, remedy) of its own for which nothing may come.
+    `refusal` is a (reason, remedy) of its own for which nothing may come. `replaced` are names that would go because a
+    package of the driver that comes takes their place by name (rpm's Obsoletes).
     """
 
     comes: tuple[tuple[str, str | None, str], ...]
@@ -29,6 +30,7 @@ class Simulation(Reading):
     trial: str = "apt-get -s install"
     remedy: str | None = None
     refusal: tuple[str, str] | None = None
+    replaced: tuple[str, ...] = ()
 
 
 _COMES = re.compile(r"Inst (?P<name>\S+) (?:\[(?P<old>[^\]\s]+)\] )?\((?P<new>\S+)[^)]*\).*")
@@ -153,7 +155,7 @@ def gate(
                 f"{simulation.manager} would remove {name} {old}, which is no part of the driver",
                 f"look at `{simulation.trial}` on the node; remove {name} yourself if it is to go",
             )
-        if _role(name) not in coming and not moved:
+        if _role(name) not in coming and name not in simulation.replaced and not moved:
             return (
                 f"{simulation.manager} would remove {name} {old}, and nothing comes in its place",
                 f"look at `{simulation.trial}` on the node; remove {name} yourself if it is to go",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gpunode.driver_packages.choice import Offers
 from gpunode.driver_packages.installed import DriverPackages
+from gpunode.driver_packages.names import belongs
 from gpunode.driver_packages.simulation import Simulation
 from gpunode.families import rpm
 from gpunode.probe_output import decoded, repeated, values
@@ -68,7 +69,8 @@ def parse_offers(lines: list[str]) -> Offers:
 
 _SECTION = re.compile(r"[A-Z][A-Za-z ]+:")
 _COMES = ("Installing", "Upgrading", "Downgrading", "Reinstalling")
-_GOES = ("Removing",)
+_REPLACED = "Replaced by "
+_GOES = ("Removing", _REPLACED)
 # The last is of a foreign repository that never could be read: dnf passes over it.
 _NOT_ERRORS = ("Operation aborted", "Nothing to do", "Cache-only enabled but no cache for ")
 # What NVIDIA's packages need and RHEL has not. source: driver installation guide, RHEL chapter
@@ -86,6 +88,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
     there = dict(rpm.pairs(repeated(lines, "installed")))
     comes: dict[str, tuple[str, str | None, str]] = {}
     goes: dict[str, tuple[str, str]] = {}
+    replaced: list[str] = []
     said = list(repeated(lines, "line"))
     for section, words in _rows(said):
         # Module streams, which dependencies have, too, stand there in rows of their own kind.
@@ -98,6 +101,8 @@ def parse_simulation(lines: list[str]) -> Simulation:
             comes[name] = (name, there.get(name), version)
         elif section.startswith(_GOES):
             goes[name] = (name, version)
+            if section.startswith(_REPLACED) and belongs(section.removeprefix(_REPLACED)):
+                replaced.append(name)
     errors = [line.removeprefix("Error: ") for line in _problems(said)]
     # dnf's exit status says nothing where it was told to answer no.
     silent = [
@@ -107,9 +112,10 @@ def parse_simulation(lines: list[str]) -> Simulation:
     ]
     if silent and not errors:
         errors = [f"it says nothing of {', '.join(silent)}", *[line for line in said if line.strip()][-3:]]
+    elsewhere = [name for line in errors for name in _ELSEWHERE if f"provides {name} " in line]
     return Simulation(
         tuple(comes.values()), tuple(goes.values()), tuple(errors), manager="dnf", trial="dnf --assumeno install",
-        remedy=next((_ELSEWHERE[name] for line in errors for name in _ELSEWHERE if f"provides {name} " in line), None),
+        replaced=tuple(replaced), remedy=_ELSEWHERE[elsewhere[0]] if elsewhere else None,
     )  # fmt: skip
 
 
@@ -120,7 +126,7 @@ def _to(comes: Mapping[str, tuple[str, str | None, str]], name: str) -> tuple[st
 def _rows(said: Iterable[str]) -> list[tuple[str, list[str]]]:
     """Return (section, words) of each row between a table's head and its summary."""
     rows: list[tuple[str, list[str]]] = []
-    section = ""
+    section, by = "", ""
     for line in said:
         if line.startswith("Transaction Summary"):
             section = ""
@@ -128,9 +134,10 @@ def _rows(said: Iterable[str]) -> list[tuple[str, list[str]]]:
             section = line.strip().removesuffix(":")
         elif section and re.match(r"    +replacing ", line):
             name = line.split()[1].rpartition(".")[0]
-            rows.append(("Removing", [name, "-", line.split()[2]]))
+            rows.append((f"{_REPLACED}{by}", [name, "-", line.split()[2]]))
         elif section and re.match(r" \S", line):
             rows.append((section, line.split()))
+            by = line.split()[0]
         elif section and re.match(r"  +\S", line) and rows:
             rows[-1][1].extend(line.split())
     return rows

@@ -11,14 +11,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyinfra.context import ctx_host
 
 from facts.driver_packages import DriverPackages as DriverPackagesFact
 from facts.families import by_manager
 from facts.families.dnf import DRIVER_PACKAGES, DnfRepository, DnfSimulation
+from facts.transaction import TransactionJournal
 from gpunode import tables
 from gpunode.boot import Boot
 from gpunode.deb import AptRepository
-from gpunode.driver_packages import Simulation, chosen, gate, leftovers, module_stream, of_another_source, package_set
+from gpunode.driver_packages import (
+    Offers,
+    Simulation,
+    chosen,
+    gate,
+    leftovers,
+    module_stream,
+    of_another_source,
+    package_set,
+)
 from gpunode.families import dnf, rpm
 from gpunode.keyring import PERMISSIONS
 from gpunode.operating_system import OperatingSystem
@@ -26,6 +37,7 @@ from gpunode.preflight import refusals
 from gpunode.preflight.platform import system_refusals
 from gpunode.reading import ParseError
 from gpunode.settings import settings_from
+from gpunode.transaction import Journal
 from operations import dnf as repositories
 from operations import driver_packages
 from operations.driver_transaction import driver_transaction
@@ -417,12 +429,127 @@ def test_what_dnf_would_do_is_asked_without_the_driver_s_other_versions(tmp_path
 
 @pytest.mark.starts_programs
 @pytest.mark.simulated
+@pytest.mark.parametrize("does", [True, False], ids=["dnf does it", "dnf's shell refuses and says nothing"])
+def test_what_goes_and_what_comes_are_one_transaction_that_is_looked_at_afterwards(tmp_path: Path, does: bool) -> None:
+    """Two names of fabric manager hold the same files: rpm takes neither before the other has gone."""
+    programs = {
+        "dnf": f'for file; do :; done; case "$*" in *" shell "*) cat "$file" > {tmp_path}/asked\n'
+        f"{f'touch {tmp_path}/done' if does else 'true'};; *) exit 1;; esac",
+        "rpm": f"there=no; [ ! -e {tmp_path}/done ] || there=yes\n"
+        'case "$* $there" in *fabric-manager*no) echo 570.172.08-1;; *fabricmanager*yes) echo 580.95.05-1;; '
+        "*) exit 1; esac",
+    }
+    for name, body in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    asked = "own=x; foreign=y; upstream=580.95.05; names=x"
+    asked += "; arguments='nvidia-fabricmanager=580.95.05-1 nvidia-fabric-manager-'"
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", f"{asked}\n{DNF.functions}\ninstall_driver"], env=path, check=False)
+    assert (tmp_path / "asked").read_text().splitlines() == [
+        "install nvidia-fabricmanager-0:580.95.05-1", "remove nvidia-fabric-manager", "run",
+    ]  # fmt: skip
+    assert (done.returncode == 0) == does
+
+
+@pytest.mark.starts_programs
+@pytest.mark.simulated
 def test_the_driver_s_packages_come_with_its_other_versions_out_of_dnf_s_sight(tmp_path: Path) -> None:
     asked = "own=x; foreign=y; upstream=580.95.05; arguments='nvidia-open=3:580.95.05-1.el10'; names=nvidia-open"
     lines = asked_of_dnf(tmp_path, f"set -eu; {asked}\n{DNF.functions}\ninstall_driver")
     (said,) = [line for line in lines if " install " in line]
     assert left_out(said) == LEFT_OUT
     assert said.endswith("nvidia-open-3:580.95.05-1.el10")
+
+
+# As the real dnf prints it, from 580.95.05 to 615.71.09 by lab/world/rhel9.yaml; some rows are left out.
+REPLACING = """
+ Package                     Arch       Version                  Repo      Size
+=================================================================================
+Installing:
+ nvidia-driver-common        x86_64     3:615.71.09-1.el9        cuda     6.6 k
+     replacing  libnvidia-cfg.x86_64 3:580.95.05-1.el9
+     replacing  libnvidia-gpucomp.x86_64 3:580.95.05-1.el9
+     replacing  libnvidia-ml.x86_64 3:580.95.05-1.el9
+Upgrading:
+ nvidia-modprobe             x86_64     3:615.71.09-1.el9        cuda     5.6 k
+ nvidia-open                 noarch     3:615.71.09-1.el9        cuda     5.7 k
+Installing dependencies:
+ egl-wayland2                x86_64     1.0.1-1.el9              base     5.5 k
+ nvidia-driver-selinux       noarch     0.1-2.el9                cuda     5.5 k
+
+Transaction Summary
+"""
+BEFORE = dict.fromkeys(
+    ("nvidia-open", "nvidia-modprobe", "libnvidia-cfg", "libnvidia-gpucomp", "libnvidia-ml"), "3:580.95.05-1.el9"
+)
+
+
+def read_table(table: str, asked: Mapping[str, str]) -> Simulation:
+    return dnf.parse_simulation(
+        ["status=1", *(f"line={line}" for line in table.splitlines()),
+         *(f"installed={name} {version}" for name, version in BEFORE.items()),
+         *(f"asked={name} {version}" for name, version in asked.items())]
+    )  # fmt: skip
+
+
+def test_libraries_that_a_package_of_the_new_driver_replaces_may_go() -> None:
+    asked = {"nvidia-open": "3:615.71.09-1.el9"}
+    read = read_table(REPLACING, asked)
+    assert {name for name, _ in read.goes} == {"libnvidia-cfg", "libnvidia-gpucomp", "libnvidia-ml"}
+    assert gate(read, asked, "615", True) is None
+    # What something else puts in the driver's place is not.
+    other = read_table(REPLACING.replace("nvidia-driver-common", "some-other-library"), asked)
+    refused = gate(other, asked, "615", True)
+    assert refused is not None and "would remove libnvidia-cfg" in refused[0]
+
+
+@pytest.mark.parametrize("system", ["rocky", "amzn", "sles"])
+def test_what_nothing_binds_to_the_driver_moves_with_it(
+    system: str, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nvidia-modprobe is required at no version: an upgrade would leave it behind, at the old driver's."""
+    host.readings[TransactionJournal] = Journal(None, None, None, False)
+    source = tables.driver_source("cuda-repository", system)
+    assert source is not None
+    family = FAMILIES[source.family]
+    older, newer = "580.82.07-1", "580.95.05-1"
+    names = ("nvidia-open", "nvidia-modprobe", "kmod-nvidia-open-dkms")
+    told: list[Mapping[str, str]] = []
+
+    class Manager:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(family, name)
+
+        def state(self) -> Any:
+            return state(dict.fromkeys(names, older))
+
+        def offers(self, asked: Any, change: Any) -> Offers:
+            return Offers(tuple((name, version) for name in asked for version in (newer, older)))
+
+        def refresh(self, repository: str) -> Any:
+            return iter(())
+
+        def bound(self, change: Any) -> Any:
+            told.append(change.coming)
+            return change
+
+        def simulation(self, change: Any) -> Simulation:
+            return Simulation((), ())
+
+    monkeypatch.setattr("operations.driver_packages.FAMILIES", {source.family: Manager()})
+    ctx_host.set(host)
+    try:
+        commands(
+            driver_packages.installed, host, wanted={"nvidia-open": "580.95.05"}, branch="580", branch_change=False,
+            rollback="required", kernel=None, source=source,
+        )  # fmt: skip
+    finally:
+        ctx_host.reset()
+    (coming,) = told or pytest.fail(f"nothing came: {host.refusals}")
+    assert coming["nvidia-modprobe"] == newer
+    # Which kernel module goes for another the package manager finds out.
+    assert source.family != "dnf" or "kmod-nvidia-open-dkms" not in coming
 
 
 # --- repositories ----------------------------------------------------------------------------------------------------

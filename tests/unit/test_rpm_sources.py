@@ -162,6 +162,22 @@ def test_a_distribution_with_a_known_key_is_taken(os_id: str, version: str, repo
 
 
 @pytest.mark.parametrize(
+    "row", [row for row in tables.distributions() if row.family in ("dnf", "zypper")], ids=lambda row: row.name
+)
+def test_every_rpm_distribution_has_a_table_of_its_repository_and_names_for_its_driver(
+    row: tables.Distribution,
+) -> None:
+    assert row.repository in NAMES
+    world = rpm_world(row.repository)
+    assert world.manager == row.family
+    assert (row.unverified_key is None) == (world.fingerprint is not None)
+    assert row.unverified_key is None or world.key_id in row.unverified_key
+    source = tables.driver_source("cuda-repository", row.id)
+    assert source is not None and source.family == row.family
+    assert bool(source.stream) == (row.family == "dnf")
+
+
+@pytest.mark.parametrize(
     ("os_id", "version", "repository", "key"),
     [
         ("rhel", "10.1", "rhel10", "CDF6BA43.pub"),
