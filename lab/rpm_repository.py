@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,12 +17,14 @@ from lab.errors import LabError
 from lab.packages.containerd import build_containerd_io
 from lab.packages.cuda import cuda_packages
 from lab.packages.deb import DebError, Payload
-from lab.packages.driver import driver_packages
 from lab.packages.rpm import Rpm, build_rpms
-from lab.packages.rpm_names import LEAP15, RHEL9, Naming, place, rpm_of, system_rpm
+from lab.packages.rpm_driver import driver_rpms
+from lab.packages.rpm_names import place, rpm_of, system_rpm
 from lab.packages.toolkit import legacy_packages, toolkit_packages
+from lab.rpm_metadata import modules_text
 from lab.signing import key_file, public_key, sign_detached
 from lab.toolbox import run_in
+from lab.world.rpm import RpmWorld, rpm_world
 
 Report = Callable[[str], None]
 
@@ -33,67 +35,55 @@ TOOLKIT = "toolkit/stable/rpm/x86_64"
 class RpmDistribution:
     """Hold what the lab serves to nodes of an rpm distribution: in which folder of the mirror, and where below that.
 
-    `docker` is Docker's repository, None where containerd is the distribution's own; `modular` says whether the driver
-    stands in module streams. `system` are names of what a node has from the start, with what else they provide.
-    `streamless` has the driver's packages of all branches in one place, as RHEL 10 has them.
+    `worlds` are the tables (lab/world) of the CUDA repositories, that of the nodes' own release first; `release` stands
+    behind the versions of the distribution's own packages. `docker` is Docker's repository, None where containerd is
+    the distribution's own. `system` are names of what a node has from the start, with what else they provide.
     """
 
     name: str
     folder: str
-    naming: Naming
-    cuda: str
+    worlds: tuple[str, ...]
+    release: str
     base: str
     docker: str | None
-    modular: bool
     system: tuple[tuple[str, str, tuple[str, ...]], ...]
-    streamless: str | None = None
+
+    @property
+    def cuda(self) -> str:
+        """Return the folder of the nodes' CUDA repository."""
+        return cuda_folder(self.worlds[0])
 
     @property
     def repositories(self) -> tuple[str, ...]:
         """Return every repository's folder."""
-        return (self.cuda, TOOLKIT, self.base, *filter(None, (self.docker, self.streamless)))
+        return (*map(cuda_folder, self.worlds), TOOLKIT, self.base, *filter(None, (self.docker,)))
+
+
+def cuda_folder(world: str) -> str:
+    """Return the folder of a CUDA repository, by its name."""
+    return f"cuda/{world}/x86_64"
 
 
 _SHELL = ("bash", "5.1.8", ("/bin/sh",))
 _RHEL_PROVIDES = ("system-release = 9.6", "system-release(releasever) = 9", "redhat-release = 9.6")
 _RHEL_SYSTEM = ("ca-certificates", "curl", "dnf-plugins-core", "gnupg2", "python3", "systemd")
 RHEL = RpmDistribution(
-    "rhel9", "dnf", RHEL9, "cuda/rhel9/x86_64", "baseos/rhel9/x86_64", "docker/rhel/9/x86_64/stable", True,
+    # RHEL 10's has no module streams.
+    "rhel9", "dnf", ("rhel9", "rhel10"), "1.el9", "baseos/rhel9/x86_64", "docker/rhel/9/x86_64/stable",
     (("rocky-release", "9.6", _RHEL_PROVIDES), _SHELL, *((name, "1.0", ()) for name in _RHEL_SYSTEM)),
-    streamless="cuda/rhel10/x86_64",
 )  # fmt: skip
 _LEAP_SYSTEM = ("ca-certificates", "curl", "gpg2", "python3", "systemd")
 LEAP = RpmDistribution(
-    "opensuse15", "zypper", LEAP15, "cuda/opensuse15/x86_64", "oss/leap/15.6", None, False,
+    "opensuse15", "zypper", ("opensuse15",), "1", "oss/leap/15.6", None,
     (("openSUSE-release", "15.6", ("distribution-release", "product() = Leap", "product(Leap) = 15.6-1")), _SHELL,
      *((name, "1.0", ()) for name in _LEAP_SYSTEM)),
 )  # fmt: skip
 DISTRIBUTIONS = {distribution.name: distribution for distribution in (RHEL, LEAP)}
-# As in NVIDIA's own: a stream per branch and flavour, of which dnf shows the packages of the enabled one alone.
-_STREAM = """---
-document: modulemd
-version: 2
-data:
-  name: nvidia-driver
-  stream: "{stream}"
-  version: 20251021000000
-  context: "9"
-  arch: x86_64
-  summary: NVIDIA driver module for the {stream} branch
-  description: SIMULATED, of gpunode's lab.
-  license:
-    module: [MIT]
-  profiles:
-    default:
-      rpms: [{package}]
-  artifacts:
-    rpms:
-{artifacts}
-...
-"""
 _INDEX = """
 for folder in $repositories; do createrepo_c --quiet --no-database "/work/$folder"; done
-if [ -n "$modular" ]; then modifyrepo_c --mdtype=modules /work/modules.yaml "/work/$modular/repodata" > /dev/null; fi
+for folder in $modular; do
+  modifyrepo_c --mdtype=modules "/work/$folder/modules.yaml" "/work/$folder/repodata" > /dev/null
+done
 """
 
 
@@ -103,7 +93,7 @@ class RpmRepositoryError(LabError):
 
 def system_packages(distribution: RpmDistribution) -> list[Rpm]:
     """Return what a node of the distribution has from the start, without the programs, which Debian's base has."""
-    release = distribution.naming.release
+    release = distribution.release
     return [system_rpm(name, version, release, provides=provides) for name, version, provides in distribution.system]
 
 
@@ -111,7 +101,7 @@ def versionlock(plugins: Path) -> Rpm:
     """Return dnf's real plugin versionlock as a package; `plugins` is dnf's folder of plugins in a root that has it."""
     settings = b"[main]\nenabled = 1\nlocklist = /etc/dnf/plugins/versionlock.list\n"
     return system_rpm(
-        "python3-dnf-plugin-versionlock", "4.3.0", RHEL9.release,
+        "python3-dnf-plugin-versionlock", "4.3.0", RHEL.release,
         Payload("usr/lib/python3/dist-packages/dnf-plugins/versionlock.py", (plugins / "versionlock.py").read_bytes()),
         Payload("etc/dnf/plugins/versionlock.conf", settings), Payload("etc/dnf/plugins/versionlock.list"),
     )  # fmt: skip
@@ -131,7 +121,7 @@ def build_rpm_mirror(
         key = key_file(cache / "keys", "repository")
         armored, fingerprint = public_key(key)
         groups = _groups(distribution, tools, cache, report)
-        digest = _digest(groups, fingerprint)
+        digest = _digest(groups, fingerprint, *(modules_text(rpm_world(name)) for name in distribution.worlds))
         if _recorded(mirror / distribution.folder, distribution) == digest:
             report(f"{distribution.folder} mirror: up to date")
             return
@@ -142,8 +132,7 @@ def build_rpm_mirror(
         with tempfile.TemporaryDirectory(prefix="rpm.", dir=cache) as name:
             draft = Path(name) / "draft"
             _fill(draft, built, distribution)
-            (draft / "modules.yaml").write_text(_modules(groups))
-            modular = distribution.cuda if distribution.modular else ""
+            modular = _write_modules(draft, distribution)
             done = run_in(tools, draft, _INDEX, repositories=" ".join(distribution.repositories), modular=modular)
             if done.returncode:
                 raise RpmRepositoryError(f"cannot index the rpm repositories: {done.stderr.strip()}")
@@ -165,42 +154,29 @@ def _plugins(root: Path) -> Path:
 
 def _groups(distribution: RpmDistribution, tools: Path, cache: Path, report: Report) -> dict[str, list[Rpm]]:
     """Return every package, by groups within which none is twice: rpmbuild makes a group at once."""
-    groups = fixture_groups(distribution.naming)
+    groups = fixture_groups(map(rpm_world, distribution.worlds))
     groups["base"] = system_packages(distribution)
+    # Of the distribution, or of EPEL: what NVIDIA's packages need.
+    groups["base-needed"] = rpm_world(distribution.worlds[0]).from_elsewhere()
     # Something of the system's to upgrade to, beside which what is held stays.
-    groups["base-newer"] = [system_rpm("curl", "1.1", distribution.naming.release)]
+    groups["base-newer"] = [system_rpm("curl", "1.1", distribution.release)]
     if distribution is RHEL:
         groups["base"].append(versionlock(_plugins(tools)))
-    if distribution.streamless:
-        groups |= {f"loose-{name}": _loose(group) for name, group in groups.items() if name.startswith("driver-")}
     name = "containerd.io" if distribution.docker else "containerd"
-    containerd = _containerd(cache, report, name, distribution.naming.release)
+    containerd = _containerd(cache, report, name, distribution.release)
     if containerd is not None:
         groups["docker" if distribution.docker else "base-containerd"] = [containerd]
     return groups
 
 
-# By which people install the driver.
-_METAPACKAGES = ("nvidia-open", "cuda-drivers")
-
-
-def _loose(packages: Sequence[Rpm]) -> list[Rpm]:
-    """Return the metapackages as they are if what they need may be newer: then something must bind all to a version."""
-    return [
-        replace(package, requires=tuple(item.replace(" = ", " >= ") for item in package.requires))
-        for package in packages
-        if package.name in _METAPACKAGES
-    ]
-
-
-def fixture_groups(naming: Naming) -> dict[str, list[Rpm]]:
-    """Return the packages of driver, CUDA and container toolkit under a distribution's names, by group."""
+def fixture_groups(worlds: Iterable[RpmWorld]) -> dict[str, list[Rpm]]:
+    """Return the packages of driver, CUDA and container toolkit by group; a driver's is named `driver-REPOSITORY-…`."""
     groups: dict[str, list[Rpm]] = {}
-    for deb in driver_packages():
-        groups.setdefault(f"driver-{deb.version.rpartition('-')[0]}", []).append(rpm_of(deb, naming))
-    groups["cuda"] = [rpm_of(deb, naming) for deb in cuda_packages()]
+    for world in worlds:
+        groups |= {f"driver-{world.name}-{name}": packages for name, packages in driver_rpms(world).items() if packages}
+    groups["cuda"] = list(map(rpm_of, cuda_packages()))
     for deb in [*toolkit_packages(), *legacy_packages()]:
-        groups.setdefault(f"toolkit-{deb.version.rpartition('-')[0]}", []).append(rpm_of(deb, naming))
+        groups.setdefault(f"toolkit-{deb.version.rpartition('-')[0]}", []).append(rpm_of(deb))
     return groups
 
 
@@ -231,8 +207,8 @@ def _payload(path: Path, target: str) -> Payload:
     return Payload(target, path.read_bytes(), path.stat().st_mode & 0o777)
 
 
-def _digest(groups: Mapping[str, Sequence[Rpm]], fingerprint: str) -> str:
-    digest = hashlib.sha256(Path(__file__).read_bytes() + fingerprint.encode())
+def _digest(groups: Mapping[str, Sequence[Rpm]], fingerprint: str, *modules: str) -> str:
+    digest = hashlib.sha256(Path(__file__).read_bytes() + fingerprint.encode() + "\0".join(modules).encode())
     for name, packages in groups.items():
         digest.update(name.encode())
         for package in packages:
@@ -258,13 +234,22 @@ def _fill(draft: Path, built: Mapping[str, Sequence[Path]], distribution: RpmDis
     for folder in distribution.repositories:
         (draft / folder).mkdir(parents=True)
     for group, paths in built.items():
-        kind = group.partition("-")[0]
-        for path in paths:
-            if kind != "loose":
-                _link(path, draft / places.get(kind, distribution.cuda))
-            binds = kind == "driver" and path.name.startswith(_METAPACKAGES)
-            if distribution.streamless and kind in ("driver", "cuda", "loose") and not binds:
-                _link(path, draft / distribution.streamless)
+        kind, _, rest = group.partition("-")
+        driver = [cuda_folder(rest.partition("-")[0])] if kind == "driver" else []
+        cuda = list(map(cuda_folder, distribution.worlds)) if kind == "cuda" else []
+        for folder in [*driver, *cuda] or [places[kind]]:
+            for path in paths:
+                _link(path, draft / folder)
+
+
+def _write_modules(draft: Path, distribution: RpmDistribution) -> str:
+    """Write modules.yaml of each CUDA repository that has streams; return their folders, with spaces between."""
+    modular = []
+    for name in distribution.worlds:
+        if text := modules_text(rpm_world(name)):
+            (draft / cuda_folder(name) / "modules.yaml").write_text(text)
+            modular.append(cuda_folder(name))
+    return " ".join(modular)
 
 
 def _link(path: Path, folder: Path) -> None:
@@ -272,21 +257,3 @@ def _link(path: Path, folder: Path) -> None:
         os.link(path, folder / path.name)
     except OSError:
         shutil.copyfile(path, folder / path.name)
-
-
-def _modules(groups: Mapping[str, Sequence[Rpm]]) -> str:
-    """Return the streams BRANCH-open and BRANCH-dkms of the module nvidia-driver."""
-    streams: dict[str, tuple[str, list[str]]] = {}
-    flavours = {"open": ("nvidia-open", "kmod-nvidia-open-dkms"), "dkms": ("cuda-drivers", "kmod-nvidia-latest-dkms")}
-    for group, packages in groups.items():
-        if not group.startswith("driver-"):
-            continue
-        branch = group.removeprefix("driver-").partition(".")[0]
-        for flavour, own in flavours.items():
-            others = {name for names in flavours.values() for name in names} - set(own)
-            artifacts = [package.nevra for package in packages if package.name not in others]
-            streams.setdefault(f"{branch}-{flavour}", (own[0], []))[1].extend(artifacts)
-    return "".join(
-        _STREAM.format(stream=stream, package=package, artifacts="\n".join(f"    - {item}" for item in artifacts))
-        for stream, (package, artifacts) in streams.items()
-    )

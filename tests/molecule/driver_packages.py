@@ -110,7 +110,7 @@ DNF = Packages(
     transitional=(
         "dnf would refuse",
         # Which of the two that it needs dnf names first is its own affair.
-        "package nvidia-open-3:575.64.05-1.el9.x86_64 requires",
+        "package nvidia-open-3:575.64.05-1.el9.noarch requires",
         ">= 3:580",
         "is filtered out by modular filtering",
     ),
@@ -123,21 +123,23 @@ DNF = Packages(
         "proprietary": frozenset({"cuda-drivers", "kmod-nvidia-latest-dkms"}),
     },
 )
+# A module that comes built has its kernel in its version.
+_SUSE_RPMS = f"{_RPMS} | sed 's/_k[^ ]*//'"
 ZYPPER = Packages(
-    installed=_RPMS,
+    installed=_SUSE_RPMS,
     held=f"sed -n 's/^solvable_name: //p' {ZYPPER_LOCKS}",
     holds=f"cat {ZYPPER_LOCKS}",
-    traces=_RPMS,
+    traces=_SUSE_RPMS,
     state=f"{_RPMS}; cat {ZYPPER_LOCKS}",
     sound="zypper -n --no-refresh verify | grep 'Dependencies of all installed packages are satisfied'",
     saved=f"{_SAVED}/rpms",
     transitional=("which is not of branch 575: a package that is asked for is a transitional one",),
-    unknown=("nvidia-open is not to be had at 570.999.01", "570.172.08-1"),
+    unknown=("nvidia-compute-utils-G06 is not to be had at 570.999.01", "570.172.08-1"),
     no_way_back=(_EXTRA_RPM, "nvidia-extra=580.95.05-1", "rpm -e nvidia-extra"),
     hold_another=("zypper -n addlock curl", "curl"),
     flavours={
-        "open": frozenset({"nvidia-open", "nvidia-open-driver-G06"}),
-        "proprietary": frozenset({"cuda-drivers", "nvidia-driver-G06"}),
+        "open": frozenset({"nvidia-open-driver-G06"}),
+        "proprietary": frozenset({"nvidia-driver-G06"}),
     },
 )
 PACMAN = Packages(

@@ -11,8 +11,9 @@ STATE = "/run/gpunode-lab/module.json"
 PERSISTENT_STATE = "/var/lib/gpunode-lab/gpus.json"
 RUNTIME_STATE = "/run/gpunode-lab/gpus.json"
 _DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
-# In depmod's order: what DKMS built comes before what NVIDIA's installer built by itself.
-_FOLDERS = ("updates/dkms", "kernel/drivers/video")
+# In depmod's order: what DKMS built comes before what NVIDIA's installer built by itself. DKMS' place is Debian's
+# and Arch's, SUSE's, and RHEL's.
+_FOLDERS = ("updates/dkms", "updates", "extra", "kernel/drivers/video")
 _UVM_MAJOR = 511
 _GPU_MAJOR = 195
 

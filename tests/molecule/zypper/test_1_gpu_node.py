@@ -23,11 +23,12 @@ PID = "/run/zypp.pid"
 
 
 def test_the_node_has_zypper_and_no_apt(nodes: tuple[Node, ...]) -> None:
-    verified.the_node_has(nodes[0], "apt-get dpkg dpkg-query dnf", "rpm -q --qf '%{VERSION}' nvidia-open", "580.95.05")
+    installed = "rpm -q --qf '%{VERSION}' nvidia-open-driver-G06"
+    verified.the_node_has(nodes[0], "apt-get dpkg dpkg-query dnf", installed, "580.95.05")
 
 
 def test_the_verdict_is_good_and_says_that_the_driver_is_held(nodes: tuple[Node, ...]) -> None:
-    names = ("nvidia-open", "nvidia-open-driver-G06", "nvidia-compute-G06", "nvidia-persistenced")
+    names = ("nvidia-compute-utils-G06", "nvidia-open-driver-G06", "nvidia-compute-G06", "nvidia-persistenced")
     verified.the_verdict_is_good_and_names_are_held(nodes[0], ZYPPER.held, names)
     # zypper itself says the same.
     locks = out(nodes[0], "zypper -n --no-refresh locks")
@@ -41,7 +42,7 @@ def test_every_repository_of_ours_checks_signatures(nodes: tuple[Node, ...]) -> 
 DEVIATIONS = {
     **six("zypper"),
     "a key file opened to everybody": Deviation(f"chmod 666 {KEYS['zypper']}", "Trust the toolkit repository"),
-    "a lock deleted": Deviation("zypper -n removelock nvidia-open", "Hold the NVIDIA driver"),
+    "a lock deleted": Deviation("zypper -n removelock nvidia-persistenced", "Hold the NVIDIA driver"),
 }
 ROUNDS = rounds(DEVIATIONS)
 

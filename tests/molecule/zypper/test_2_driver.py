@@ -42,9 +42,9 @@ def test_the_set_comes_at_one_version_though_somebody_locked_a_name_and_is_locke
 def test_neither_an_upgrade_of_the_system_nor_a_hand_moves_what_is_locked(board: Node) -> None:
     assert out(board, "rpm -q --qf '%{VERSION}' curl") == "1.0"
     said = out(board, "zypper -n update")
-    assert "nvidia-open" in said.partition("will NOT be installed")[2]
+    assert "nvidia-compute-utils-G06" in said.partition("will NOT be installed")[2]
     assert out(board, "rpm -q --qf '%{VERSION}' curl") == "1.1"
-    by_hand = lab_nodes.run(board, "zypper -n --no-refresh install nvidia-open=570.172.08-1")
+    by_hand = lab_nodes.run(board, "zypper -n --no-refresh install nvidia-compute-utils-G06=570.172.08-1")
     assert by_hand.returncode == 4
     assert "locked" in by_hand.stdout
     assert ZYPPER.versions(board) == {"570.124.06"}

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from lab import rpm_repository
 from lab.cache import cache_dir
@@ -17,12 +16,15 @@ from lab.errors import LabError
 from lab.families import DNF, ZYPPER, family_named
 from lab.image import tools
 from lab.packages.deb import Deb, Payload
-from lab.packages.driver import DRIVER_VERSIONS, driver_packages
+from lab.packages.driver import driver_packages
 from lab.packages.rpm import Rpm
-from lab.packages.rpm_names import LEAP15, RHEL9, rpm_of
-from lab.rpm_repository import LEAP, RHEL, TOOLKIT
+from lab.packages.rpm_driver import driver_rpms
+from lab.packages.rpm_names import rpm_of
+from lab.rpm_metadata import described, read_packages, read_streams
+from lab.rpm_repository import LEAP, RHEL, TOOLKIT, cuda_folder
 from lab.signing import key_file, public_key
 from lab.toolbox import run_in
+from lab.world.rpm import rpm_world
 
 
 def deb(name: str, version: str = "580.95.05-1") -> Deb:
@@ -36,9 +38,13 @@ def test_a_family_that_the_lab_does_not_know_is_refused_by_name() -> None:
         family_named("yum")
 
 
+def group(version: str, repository: str = "rhel9") -> dict[str, Rpm]:
+    return {package.name: package for package in driver_rpms(rpm_world(repository))[version]}
+
+
 def test_a_package_keeps_its_contents_under_rpm_s_name_number_and_folders() -> None:
-    there = rpm_of(deb("libnvidia-ml1"), RHEL9)
-    assert (there.name, there.nevra) == ("libnvidia-ml", "libnvidia-ml-3:580.95.05-1.el9.x86_64")
+    there = group("580.95.05")["libnvidia-ml"]
+    assert there.nevra == "libnvidia-ml-3:580.95.05-1.el9.x86_64"
     assert [file.path for file in there.files] == [
         "usr/lib64/libnvidia-ml.so.580.95.05", "usr/lib64/libnvidia-ml.so.1",
     ]  # fmt: skip
@@ -46,20 +52,41 @@ def test_a_package_keeps_its_contents_under_rpm_s_name_number_and_folders() -> N
 
 
 def test_dependencies_become_rpm_s_and_those_of_debian_s_base_fall_away() -> None:
-    assert rpm_of(deb("nvidia-driver-cuda"), RHEL9).requires == ("libnvidia-ml = 3:580.95.05-1.el9",)
-    assert "kmod-nvidia-open-dkms = 3:580.95.05-1.el9" in rpm_of(deb("nvidia-open"), RHEL9).requires
-    any_1 = Deb("nvidia-container-toolkit", "1.18.0-1", "x", depends="libnvidia-container1 (<< 2.0.0)")
-    assert rpm_of(any_1, RHEL9).requires == ("libnvidia-container1 < 2.0.0",)
+    any_1 = Deb("nvidia-container-toolkit", "1.18.0-1", "x", depends="python3, libnvidia-container1 (<< 2.0.0)")
+    assert rpm_of(any_1).requires == ("libnvidia-container1 < 2.0.0",)
 
 
-def test_fabric_manager_has_the_names_that_the_table_of_drivers_gives_it() -> None:
-    assert rpm_of(deb("nvidia-fabricmanager-570", "570.124.06-1"), RHEL9).name == "nvidia-fabric-manager"
-    assert rpm_of(deb("nvidia-fabricmanager"), RHEL9).nevra == "nvidia-fabricmanager-0:580.95.05-1.x86_64"
+@pytest.mark.parametrize(
+    ("repository", "version", "contents"),
+    [
+        ("rhel9", "570.172.08", {"kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms", "nvidia-driver-cuda",
+                                 "libnvidia-ml", "nvidia-persistenced", "nvidia-fabric-manager"}),
+        ("rhel9", "615.71.09", {"kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms", "nvidia-driver-cuda",
+                                "nvidia-driver-common", "nvidia-persistenced", "nvidia-fabricmanager"}),
+        ("sles15", "570.211.01", {"nvidia-open-driver-G06-kmp-default", "nvidia-driver-G06-kmp-default",
+                                  "nvidia-compute-utils-G06", "nvidia-compute-G06", "nvidia-persistenced",
+                                  "nvidia-fabric-manager"}),
+        ("sles15", "595.71.05", {"nvidia-open-driver-G07", "nvidia-driver-G07", "nvidia-compute-utils-G07",
+                                 "libnvidia-ml", "nvidia-persistenced", "nvidia-fabricmanager"}),
+    ],
+)  # fmt: skip
+def test_modules_programs_and_daemons_are_in_the_packages_that_bear_their_names(
+    repository: str, version: str, contents: set[str]
+) -> None:
+    filled = {name for name, package in group(version, repository).items() if package.files or package.scripts}
+    assert filled == contents
+
+
+@pytest.mark.parametrize(("repository", "place"), [("rhel9", "/extra"), ("opensuse15", "/updates")])
+def test_a_module_that_dkms_builds_is_where_dkms_puts_it_on_that_system(repository: str, place: str) -> None:
+    name = "kmod-nvidia-open-dkms" if repository == "rhel9" else "nvidia-open-driver-G06"
+    (text,) = [text for section, text in group("580.95.05", repository)[name].scripts if section == "post"]
+    assert f'dir="/lib/modules/$(uname -r){place}"' in text
 
 
 @pytest.mark.starts_programs
 def test_a_script_hears_dpkg_s_words_from_rpm_s_numbers() -> None:
-    sections = dict(rpm_of(Deb("x", "1-1", "x", scripts=(("prerm", '#!/bin/sh\necho "$1"\n'),)), RHEL9).scripts)
+    sections = dict(rpm_of(Deb("x", "1-1", "x", scripts=(("prerm", '#!/bin/sh\necho "$1"\n'),))).scripts)
     said = [subprocess.run(["sh", "-c", sections["preun"], "-", count], capture_output=True, text=True).stdout
             for count in ("0", "1")]  # fmt: skip
     assert said == ["remove\n", "upgrade\n"]
@@ -106,17 +133,6 @@ def test_another_byte_in_a_file_is_another_digest() -> None:
     assert len({digest(b"1"), digest(b"2"), digest(b"1", "etc/y")}) == 3
 
 
-def test_every_stream_holds_its_branch_and_flavour_and_no_other() -> None:
-    groups = rpm_repository.fixture_groups(RHEL9)
-    streams = {item["data"]["stream"]: item["data"] for item in yaml.safe_load_all(rpm_repository._modules(groups))}
-    branches = {version.split(".")[0] for version in DRIVER_VERSIONS}
-    assert set(streams) == {f"{branch}-{flavour}" for branch in branches for flavour in ("open", "dkms")}
-    rpms = streams["580-open"]["artifacts"]["rpms"]
-    assert "nvidia-open-3:580.82.07-1.el9.x86_64" in rpms
-    assert "kmod-nvidia-open-dkms-3:580.95.05-1.el9.x86_64" in rpms
-    assert not [item for item in rpms if "latest" in item or "cuda-drivers" in item or ":580" not in item]
-
-
 CANNOT = os.geteuid() != 0 or shutil.which("podman") is None
 
 
@@ -127,6 +143,29 @@ def mirror() -> Path:
     folder.mkdir(exist_ok=True)
     rpm_repository.build_rpm_mirror(cache_dir(), folder, tools(print, DNF), print)
     return folder / "dnf"
+
+
+@pytest.mark.node
+@pytest.mark.builds
+@pytest.mark.skipif(CANNOT, reason="needs root and podman")
+@pytest.mark.parametrize("world", RHEL.worlds)
+def test_what_dnf_s_repository_says_of_itself_is_what_the_table_says(mirror: Path, world: str) -> None:
+    compared(mirror / cuda_folder(world), world)
+
+
+def compared(repository: Path, world: str) -> None:
+    """Compare the metadata that createrepo_c made of real packages with the table, relation by relation."""
+    table = rpm_world(world)
+    ours = {described(package).nevra: described(package) for package in table.packages()}
+    there = {each.nevra: each for each in read_packages(repository)}
+    # CUDA's and the toolkit's packages have tables of their own.
+    others = {nevra for nevra in there if nevra.startswith("cuda-toolkit-")}
+    assert there.keys() - others == ours.keys()
+    assert [(each, there[nevra]) for nevra, each in ours.items() if there[nevra] != each] == []
+    streams, default = read_streams(repository)
+    assert default == (table.modules.default if table.modules else None)
+    listed = {name: sorted(package.nevra for package in packages) for name, packages in table.streams().items()}
+    assert streams == listed
 
 
 READ = """
@@ -194,18 +233,13 @@ def test_the_real_dnf_refuses_an_altered_index(reads) -> None:  # type: ignore[n
     assert "repomd.xml GPG signature verification error" in done.stdout
 
 
-def test_suse_has_names_of_its_own_for_the_driver_s_parts() -> None:
-    assert rpm_of(deb("nvidia-driver-cuda"), LEAP15).requires == ("nvidia-compute-G06 = 580.95.05-1",)
-    assert "nvidia-open-driver-G06 = 580.95.05-1" in rpm_of(deb("nvidia-open"), LEAP15).requires
-
-
 READ_BY_ZYPPER = """
 mkdir -p /etc/zypp/repos.d /etc/rpm
 printf '%%_dbpath /var/lib/rpm\\n%%__gpg /usr/bin/gpg\\n' > /etc/rpm/macros.lab
 rpm --import "/work/$key.asc"
 printf '[x]\\nname=x\\nbaseurl=dir:///work/%s\\ngpgcheck=1\\nrepo_gpgcheck=1\\ngpgkey=file:///work/%s.asc\\n' \\
   "$repository" "$key" > /etc/zypp/repos.d/x.repo
-zypper -n refresh 2>&1 && zypper -n search -s nvidia-open 2>&1
+zypper -n refresh 2>&1 && zypper -n search -s nvidia-open-driver-G06 2>&1
 """
 
 
@@ -234,5 +268,6 @@ def test_the_real_zypper_reads_its_repository_by_the_right_key_alone_and_as_it_w
     assert (done.returncode == 0) == good, done.stdout + done.stderr
     if good:
         assert "580.95.05-1" in done.stdout
+        compared(folder / "zypper" / LEAP.cuda, "opensuse15")
     else:
         assert "Signature verification failed" in done.stdout or "Valid metadata not found" in done.stdout, done.stdout
