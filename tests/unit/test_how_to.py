@@ -28,7 +28,7 @@ def snippet(page: str, name: str) -> str:
 
 
 @pytest.fixture
-def oracle_linux(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def centos_stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Enter the rows of the page in the tables."""
     text = tables._text
     (distribution,) = yaml.safe_load(snippet("add-a-distribution.md", "distributions"))
@@ -67,7 +67,7 @@ def decided(tmp_path: Path) -> tuple[int, dict[str, Any]]:
     return done.exit_code, json.loads(done.output)["hosts"]["gpu-1"]
 
 
-@pytest.mark.usefixtures("oracle_linux")
+@pytest.mark.usefixtures("centos_stream")
 def test_the_rows_of_the_page_make_a_distribution_that_can_be_planned(tmp_path: Path) -> None:
     code, verdict = decided(tmp_path)
     assert code == 0, verdict
@@ -76,4 +76,4 @@ def test_the_rows_of_the_page_make_a_distribution_that_can_be_planned(tmp_path: 
 
 def test_without_them_it_is_refused(tmp_path: Path) -> None:
     code, verdict = decided(tmp_path)
-    assert code == 2 and "Oracle Linux 9.6" in json.dumps(verdict)
+    assert code == 2 and "CentOS Stream 9" in json.dumps(verdict)
