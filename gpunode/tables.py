@@ -281,9 +281,8 @@ class DriverSource:
     name of its package for each of the distribution's kernels (`other`: for the rest, by DKMS), which <module> stands
     for; `moves_together`: all packages of the driver are of one version, and what else there is of it has to be told to
     come along to a new one. `also_from_archive` maps a system to what packages of older branches need of its own
-    archive; `apart` are packages of the driver that are numbered otherwise than it;
-    `since` maps a package to the first branch that has it, where not all have; `kernel_modules` are names of packages with
-    the module that others bring.
+    archive; `apart` are packages of the driver that are numbered otherwise than it; `since` maps a package to the first
+    branch that has it, where not all have; `kernel_modules` are names of packages with the module that others bring.
     """
 
     source: str

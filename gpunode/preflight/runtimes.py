@@ -11,7 +11,7 @@ from gpunode.preflight.verdicts import Refusal
 from gpunode.runtime_packages import containerd_packages, docker_packages, removed_for, told_source, way_out
 from gpunode.settings import Settings
 
-_RELATIONS = "Conflicts of containerd.io, docker-ce and docker.io (gpunode/data/runtimes.yaml), and the packages that are installed"
+_RELATIONS = "Conflicts of containerd.io, docker-ce and docker.io (gpunode/data/runtimes.yaml), and what is installed"
 
 
 def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
