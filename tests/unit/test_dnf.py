@@ -531,7 +531,7 @@ def test_what_nothing_binds_to_the_driver_moves_with_it(
             return iter(())
 
         def bound(self, change: Any) -> Any:
-            told.append(change.coming)
+            told.append({**change.coming, **change.along})
             return change
 
         def simulation(self, change: Any) -> Simulation:
