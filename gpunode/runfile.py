@@ -81,8 +81,11 @@ def cuda_runfile(settings: Settings, system: OperatingSystem) -> Runfile:
         tables.cuda().toolkit_driver[asked.release],
         tables.runfiles().cuda_platforms[system.architecture],
     )
-    url = filled(asked.runfile_url, release=asked.release, driver=driver, platform=platform)
-    return Runfile(f"cuda_{asked.release}_{driver}_{platform}.run", url, asked.runfile_sha256)
+    address, name = asked.runfile_url, "cuda_{release}_{driver}_{platform}.run"
+    if versions.at_least(asked.release, tables.runfiles().cuda_without_driver):
+        address, name = address.replace("_{driver}", ""), name.replace("_{driver}", "")
+    values = {"release": asked.release, "driver": driver, "platform": platform}
+    return Runfile(filled(name, **values), filled(address, **values), asked.runfile_sha256)
 
 
 def knows(version: str, ability: str) -> bool:

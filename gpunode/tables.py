@@ -349,13 +349,15 @@ class PublicRepository:
 class Runfiles:
     """Hold runfile.yaml: addresses with placeholders, how architectures are named there, and installers' options.
 
-    `first_version` maps an ability of the driver's installer to the first version (or branch) that has it.
+    `first_version` maps an ability of the driver's installer to the first version (or branch) that has it. From
+    `cuda_without_driver` (a release) on CUDA's installer brings no driver, and names none.
     """
 
     driver_url: str
     driver_architectures: Mapping[str, str]
     first_version: Mapping[str, str]
     cuda_url: str
+    cuda_without_driver: str
     cuda_platforms: Mapping[str, str]
 
 
@@ -632,6 +634,7 @@ def runfiles() -> Runfiles:
         driver_architectures=MappingProxyType(driver["architectures"]),
         first_version=MappingProxyType(driver["first_version"]),
         cuda_url=toolkit["url"],
+        cuda_without_driver=toolkit["without_driver"],
         cuda_platforms=MappingProxyType(toolkit["platforms"]),
     )
 

@@ -60,8 +60,9 @@ class CudaSettings(Component):
     runfile_url: RunfileUrl = Field(
         tables.runfiles().cuda_url,
         description=(
-            "With `source: runfile`: where the installer is; {release}, {driver} (the one that ships with the release) "
-            "and {platform} (linux or linux_sbsa) are filled in. A mirror, say."
+            "With `source: runfile`: where the installer is; {release}, {driver} (the one that ships with the release; "
+            "from 13.4 on the name has none, and _{driver} is left out) and {platform} (linux or linux_sbsa) are "
+            "filled in. A mirror, say."
         ),
     )
     runfile_sha256: Sha256 | None = Field(

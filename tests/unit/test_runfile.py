@@ -56,6 +56,17 @@ def test_cuda_s_file_has_its_driver_in_its_name_and_sbsa_on_servers_of_arm() -> 
     assert (arm.url, arm.name) == (f"{base}/{arm.name}", "cuda_12.9.1_575.57.08_linux_sbsa.run")
 
 
+def test_from_13_4_on_cuda_s_file_has_no_driver_in_its_name() -> None:
+    asked = {"source": "runfile", "version": "13.4", "release": "13.4.1", "runfile_sha256": SHA}
+    found = runfile.cuda_runfile(settings_from({"cuda": asked}), DEBIAN)
+    assert found.name == "cuda_13.4.1_linux.run"
+    assert found.url.endswith("/13.4.1/local_installers/cuda_13.4.1_linux.run")
+    mirror = {**asked, "runfile_url": "http://mirror.example.org/{release}/{driver}.run"}
+    assert runfile.cuda_runfile(settings_from({"cuda": mirror}), DEBIAN).url.startswith(
+        "http://mirror.example.org/13.4.1/"
+    )
+
+
 def test_a_mirror_may_be_named_with_placeholders() -> None:
     mirror = {**ASKED, "runfile_url": "http://mirror.example.org/{architecture}/{version}.run"}
     found = runfile.driver_runfile(settings_from({"driver": mirror}), DEBIAN)
