@@ -11,6 +11,7 @@ from facts.families import pacman as by_pacman
 from facts.families.dnf import DRIVER_STATE
 from facts.families.zypper import DRIVER_STATE as ZYPPER_DRIVER_STATE
 from gpunode.driver_packages import (
+    COMPANIONS,
     FOREIGN,
     GLOBS,
     KERNEL_GLOBS,
@@ -30,7 +31,7 @@ PREFERENCES = "/etc/apt/preferences.d/gpunode-driver"
 UNATTENDED = "/etc/apt/apt.conf.d/52gpunode-driver"
 
 # What dpkg-query is asked for wherever the driver's packages count.
-ASKED = " ".join(shlex.quote(pattern) for pattern in (*GLOBS, *KERNEL_GLOBS))
+ASKED = " ".join(shlex.quote(pattern) for pattern in (*GLOBS, *KERNEL_GLOBS, *COMPANIONS))
 # NAME=VERSION of an exact dependency that cannot be satisfied, of apt's own words.
 _NEEDED = r"s/.*Depends: \([a-z0-9.+-]*\) (= \([^ )]*\)) but .*/\1=\2/p"
 

@@ -282,7 +282,9 @@ class DriverSource:
     for; `moves_together`: all packages of the driver are of one version, and what else there is of it has to be told to
     come along to a new one. `also_from_archive` maps a system to what packages of older branches need of its own
     archive; `apart` are packages of the driver that are numbered otherwise than it; `since` maps a package to the first
-    branch that has it, where not all have; `kernel_modules` are names of packages with the module that others bring.
+    branch that has it, where not all have, `flavour_since` a flavour; `leaves_with_source` is as `leaves`, but only
+    where the driver comes from another source from now on; `kernel_modules` are names of packages with the module that
+    others bring.
     """
 
     source: str
@@ -300,12 +302,14 @@ class DriverSource:
     fabric_manager: str = "deb"
     stream: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[str, ...] = ()
+    leaves_with_source: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     kernels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     moves_together: bool = False
     also_from_archive: Mapping[str, ArchiveComponents] = field(default_factory=dict)
     apart: tuple[str, ...] = ()
     since: Mapping[str, str] = field(default_factory=dict)
+    flavour_since: Mapping[str, str] = field(default_factory=dict)
     kernel_modules: tuple[str, ...] = ()
 
     def for_kernel(self, base: str | None) -> DriverSource:
@@ -573,6 +577,7 @@ def driver_sources() -> tuple[DriverSource, ...]:
             fabric_manager=row.get("fabric_manager", "deb"),
             stream=MappingProxyType(row.get("stream", {})),
             leaves=tuple(row["leaves"]),
+            leaves_with_source=tuple(row.get("leaves_with_source", ())),
             marks=tuple(row["marks"]),
             kernels=MappingProxyType(row.get("kernels", {})),
             moves_together=row.get("moves_together", False),
@@ -584,6 +589,7 @@ def driver_sources() -> tuple[DriverSource, ...]:
                 }
             ),
             since=MappingProxyType(row.get("since", {})),
+            flavour_since=MappingProxyType(row.get("flavour_since", {})),
             kernel_modules=tuple(row.get("kernel_modules", ())),
         )
         for row in content("driver_packages.yaml")["sources"]

@@ -105,8 +105,8 @@ def installed(
         resolved = chosen(wanted, present, offers.available, goes_along(source, wanted))
     except NotInstallable as error:
         raise OperationRefused(
-            f"driver: {error}; nothing was changed. Set driver.version or driver.branch to one that is there, or "
-            f"{family.otherwise}"
+            f"driver: {error}; nothing was changed. Set driver.version, driver.branch or driver.flavour to one that is "
+            f"there, or {family.otherwise}"
         ) from error
     behind = module_behind(source, wanted, offers.available)
     if behind is not None and behind.package not in present:

@@ -6,7 +6,7 @@ import shlex
 
 from facts.base import NodeFact, probe_command
 from facts.families.rpm import VERSION, RpmRepository
-from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
+from gpunode.driver_packages import COMPANIONS, FOREIGN, OWN, Offers, Simulation
 from gpunode.families.zypper import LOCKS, OURS, parse_offers, parse_simulation
 from gpunode.probe import Probe, shell_text
 from gpunode.toolkit.state import NAMES as TOOLKIT
@@ -17,7 +17,15 @@ export ZYPP_LOCK_TIMEOUT="${ZYPP_LOCK_TIMEOUT:-300}"
 """
 
 # The functions of that file, `of_driver` above all.
-DRIVER_PACKAGES = shell_text("families/zypper", LOCKS=LOCKS, EVR=VERSION, OWN=OWN, FOREIGN=FOREIGN, TOOLKIT=TOOLKIT)
+DRIVER_PACKAGES = shell_text(
+    "families/zypper",
+    LOCKS=LOCKS,
+    EVR=VERSION,
+    OWN=OWN,
+    FOREIGN=FOREIGN,
+    TOOLKIT=TOOLKIT,
+    COMPANIONS=" ".join(COMPANIONS),
+)
 
 DRIVER_STATE = rf"""
 rpm -qa >/dev/null; echo "rpm=$?"

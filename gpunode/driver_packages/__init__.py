@@ -6,6 +6,7 @@ from gpunode.driver_packages.behind import ModuleBehind, module_behind
 from gpunode.driver_packages.choice import NotInstallable, Offers, chosen, moved_along, parse_offers, pin_text
 from gpunode.driver_packages.installed import DriverPackages, parse_driver_packages
 from gpunode.driver_packages.names import (
+    COMPANIONS,
     FOREIGN,
     GLOBS,
     KERNEL_GLOBS,
@@ -30,6 +31,7 @@ from gpunode.driver_packages.sources import (
 )
 
 __all__ = [
+    "COMPANIONS",
     "FOREIGN",
     "GLOBS",
     "KERNEL_GLOBS",

@@ -24,6 +24,8 @@ FOREIGN = (
     "nvidia-fs.*|nvidia-gds.*|nvidia-mlnx.*)$"
 )
 _OWN, _FOREIGN = re.compile(OWN), re.compile(FOREIGN)
+# What the driver asks of the distribution: it is installed with the driver, and neither held nor removed with it.
+COMPANIONS = ("infiniband-diags",)
 # linux-image-amd64 and linux-generic bring the next kernel; linux-image-6.1.0-40-amd64 is one kernel and stays.
 KERNEL_GLOBS = ("linux-*",)
 _KERNEL_META = re.compile(

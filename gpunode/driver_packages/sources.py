@@ -166,12 +166,15 @@ def leftovers(
     They are of another source, flavour or branch, or pin another version. Modules of the wanted driver for further
     kernels stay, and so does a pinning package that lets every version come that fits `rule`, a branch or a version.
     """
+    there = list(installed)
     named = [name for row in _beside(source) for name in row.leaves]
+    if not _of_this_source(source, there):
+        named += [name for row in _beside(source) for name in row.leaves_with_source]
     flavours = [name for group in ("open", "proprietary") for name in source.packages.get(group, {})]
     named += flavours
     # The same package under the name that it had in other branches; one that nobody asked for stays.
     suffixed = {name for names in source.packages.values() for name in names if "<suffix>" in name}
-    named += [name for name in suffixed if any(_pattern(name).fullmatch(there) for there in wanted)]
+    named += [name for name in suffixed if any(_pattern(name).fullmatch(each) for each in wanted)]
     generations = _generations(source, wanted)
     if any(is_fabric_manager(name) for name in wanted):
         # Two of them cannot be; one that nobody asked for stays.
@@ -179,7 +182,7 @@ def leftovers(
     going = set()
     for written, pattern in ((name, _pattern(name)) for name in named):
         kept = {match.groupdict().get("branch"): match for name in wanted if (match := pattern.fullmatch(name))}
-        for name in installed:
+        for name in there:
             match = pattern.fullmatch(name)
             if match is None or name in wanted:
                 continue
@@ -202,9 +205,19 @@ def _generations(source: DriverSource, wanted: Collection[str]) -> set[str]:
 
 
 def of_another_source(source: DriverSource, installed: Iterable[str]) -> bool:
-    """Say whether the installed driver came from another source than the one that is asked for."""
+    """Say whether the installed driver came from another source than the one that is asked for.
+
+    What another one left beside a driver of this source (modules of Ubuntu's for a kernel, say) does not make it such.
+    """
+    there = list(installed)
     others = [_pattern(name) for row in _beside(source) if row != source for name in row.marks]
-    return any(pattern.fullmatch(name) for name in installed for pattern in others)
+    return not _of_this_source(source, there) and any(pattern.fullmatch(name) for name in there for pattern in others)
+
+
+def _of_this_source(source: DriverSource, installed: Collection[str]) -> bool:
+    """Say whether a driver of this source is installed, of the packages that gpunode takes from it."""
+    own = [_pattern(name) for name in source.marks if name not in source.leaves_with_source]
+    return any(pattern.fullmatch(name) for name in installed for pattern in own)
 
 
 def _beside(source: DriverSource) -> list[DriverSource]:

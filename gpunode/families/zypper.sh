@@ -1,6 +1,7 @@
 # Functions by which rpm and zypper's locks are asked; it prints nothing.
 # Takes LOCKS, the file of locks; EVR, rpm's format of one; OWN and FOREIGN, what is the driver's and what of that is
-# not; TOOLKIT, what is the container toolkit's: regular expressions of names.
+# not; TOOLKIT, what is the container toolkit's: regular expressions of names; COMPANIONS, names of what the driver asks
+# of the distribution.
 #
 # patterns_of_locks prints NUMBER REGULAR-EXPRESSION NAME of each lock that keeps whole packages as they are; of_driver
 # prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold or install; of_all these
@@ -30,9 +31,10 @@ patterns_of_locks() {
 of_those() {
   { [ ! -f "$LOCKS" ] || patterns_of_locks | sed 's/^[0-9]* /lock /'
     rpm -qa --qf "have %{NAME} $EVR\\n" | sort; } |
-    awk -v own="$OWN" -v foreign="$FOREIGN" -v also="$1" '
+    awk -v own="$OWN" -v foreign="$FOREIGN" -v also="$1" -v companions=" $COMPANIONS " '
       $1 == "lock" {locks[++count] = $2; next}
-      ($2 ~ own && $2 !~ foreign) || $2 ~ /^kernel(-|$)/ || (also != "" && $2 ~ also) {
+      ($2 ~ own && $2 !~ foreign) || $2 ~ /^kernel(-|$)/ ||
+      index(companions, " " $2 " ") || (also != "" && $2 ~ also) {
         want = "install"; for (i = 1; i <= count; i++) if ($2 ~ locks[i]) want = "hold"
         print want, $2, $3
       }'

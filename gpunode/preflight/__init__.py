@@ -47,6 +47,7 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
         found += flavour.flavour_refusals(gpus, wanted)
         found += driver.offered_branch_refusals(settings, system)
         found += driver.proprietary_refusals(settings, wanted)
+        found += driver.flavour_branch_refusals(settings, wanted, machine.operating_system)
         found += driver.minimum_refusals(wanted)
     found += runfile.runfile_refusals(settings, machine)
     found += trust.trust_refusals(machine.apt_sources)

@@ -8,6 +8,7 @@ from datetime import date
 
 from gpunode import tables, versions
 from gpunode.driver import DriverState
+from gpunode.driver_packages import driver_source
 from gpunode.families.wording import wording
 from gpunode.operating_system import OperatingSystem
 from gpunode.preflight.flavour import WantedDriver, installed_by_gpunode
@@ -147,6 +148,21 @@ def proprietary_refusals(settings: Settings, wanted: WantedDriver) -> Iterator[R
             f"{wanted} is asked for",
             "R615 release notes (gpunode/data/drivers.yaml, proprietary_packages)",
             f"set driver.flavour = 'open', or driver.branch to {last} or older (580 is maintained longest)",
+        )
+
+
+def flavour_branch_refusals(settings: Settings, wanted: WantedDriver, system: OperatingSystem) -> Iterator[Refusal]:
+    """Refuse a flavour that is asked for by name, of a branch for which the source has no packages with it."""
+    source = driver_source(settings, system) if settings.driver.flavour != "auto" else None
+    first = source.flavour_since.get(wanted.flavour or "") if source is not None else None
+    if source is not None and first and wanted.branch and versions.parsed(wanted.branch) < versions.parsed(first):
+        other = "proprietary" if wanted.flavour == "open" else "open"
+        yield Refusal(
+            "driver",
+            f"{source.name} has packages with the {wanted.flavour} kernel module from branch {first} on, and {wanted} "
+            "is asked for",
+            "gpunode/data/driver_packages.yaml (flavour_since)",
+            f"set driver.flavour = '{other}' where the GPUs take it, or driver.branch to {first} or newer",
         )
 
 

@@ -59,6 +59,10 @@ install_driver() {
   fi
   apt_get -o Dir::Etc::Preferences="$checkpoint/preferences" $only install --no-install-recommends \
     --allow-downgrades --allow-change-held-packages $arguments || return 1
+  # A pin of NVIDIA's is a configuration file, which stays when its package goes, and goes on pinning.
+  for item in $arguments; do
+    case "$item" in nvidia-driver-pinning-*-) forget "${item%-}";; esac
+  done
   # What was named only so that it comes along had come for something else: it may go with that one day.
   auto=$(cut -d' ' -f1 "$checkpoint/packages" | grep -vxF -f "$checkpoint/manual" |
     grep -vxF "$(printf '%s\n' $names)") || true

@@ -433,7 +433,7 @@ def test_what_the_gate_refuses_ends_after_the_refresh_with_nothing_changed(
 def test_a_version_that_nobody_offers_is_refused_with_a_remedy(host: Host) -> None:
     host.readings |= {DriverPackages: INSTALLED, DriverOffers: Offers(())}
     assert len(commands(driver_packages.installed, host, **UPGRADE)) == 1
-    assert "nothing was changed. Set driver.version or driver.branch" in host.refusals[0]
+    assert "nothing was changed. Set driver.version, driver.branch or driver.flavour" in host.refusals[0]
 
 
 def test_a_target_that_was_rolled_back_is_not_tried_again(host: Host) -> None:

@@ -12,11 +12,12 @@ from facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode import tables
 from gpunode.apt_archive import AptArchive, Target
 from gpunode.boot import Boot, Kernel
-from gpunode.driver_packages import DriverPackages as State
 from gpunode.driver_packages import (
+    COMPANIONS,
     Offers,
     Simulation,
     belongs,
+    brings_kernels,
     chosen,
     gate,
     goes_along,
@@ -27,7 +28,11 @@ from gpunode.driver_packages import (
     on_system,
     package_set,
 )
+from gpunode.driver_packages import DriverPackages as State
+from gpunode.preflight.driver import flavour_branch_refusals
+from gpunode.preflight.flavour import WantedDriver
 from gpunode.settings import SettingsError, settings_from
+from gpunode.settings.driver import DriverSettings
 from operations import driver_packages
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_preflight import DEBIAN, UBUNTU
@@ -145,13 +150,6 @@ LEFT: list[tuple[str, tables.DriverSource, set[str], set[str], set[str]]] = [
      {"linux-modules-nvidia-570-server-open-generic", "linux-modules-nvidia-580-server-generic"}),
     ("a module that DKMS would build beside the signed one", UBUNTU_SOURCE, {"nvidia-utils-580-server"},
      {"nvidia-dkms-580-server-open"}, {"nvidia-dkms-580-server-open"}),
-    ("the desktop's signed modules", UBUNTU_SOURCE, {"linux-modules-nvidia-580-server-open-generic"},
-     {"linux-modules-nvidia-580-open-generic", "linux-modules-nvidia-570-generic",
-      "linux-modules-nvidia-580-server-open-6.8.0-59-generic", "nvidia-driver-580-open"},
-     {"linux-modules-nvidia-580-open-generic", "linux-modules-nvidia-570-generic"}),
-    ("the desktop's signed modules beside NVIDIA's packages, which share its other names", CUDA_SOURCE,
-     {"nvidia-open"}, {"linux-modules-nvidia-580-open-6.8.0-59-generic", "nvidia-driver-580-open"},
-     {"linux-modules-nvidia-580-open-6.8.0-59-generic"}),
     ("what nobody names", DEBIAN_SOURCE, {"nvidia-smi"}, {"nvidia-settings", "nvidia-container-toolkit"}, set()),
 ]  # fmt: skip
 
@@ -256,3 +254,40 @@ def test_of_another_source_s_packages_only_what_would_stay_is_named_and_no_modul
     assert first == ["nvidia-open=580.95.05-1"]
     # What comes by itself may be an empty package that another one conflicts with: nvidia-smi since 560.
     assert second == ["nvidia-open=580.95.05-1", "nvidia-smi=580.95.05-1"]
+
+
+def test_modules_that_ubuntu_left_beside_nvidia_s_driver_neither_go_nor_make_it_another_source_s() -> None:
+    left = "linux-modules-nvidia-580-open-6.8.0-60-generic"
+    source = tables.driver_source("cuda-repository", "ubuntu")
+    assert source is not None
+    assert not of_another_source(source, ["nvidia-open", left])
+    assert leftovers(source, ["nvidia-open"], ["nvidia-open", left], "580") == ()
+    # Where it is Ubuntu's desktop driver that is there, they go with the rest of it, for Ubuntu's server driver, too.
+    desktop = ["nvidia-driver-580-open", left, "linux-modules-nvidia-570-generic"]
+    assert of_another_source(source, desktop)
+    assert leftovers(source, ["nvidia-open"], desktop, "580") == ("linux-modules-nvidia-570-generic", left)
+    server = ["linux-modules-nvidia-580-server-open-generic"]
+    assert leftovers(UBUNTU_SOURCE, server, desktop, "580") == ("linux-modules-nvidia-570-generic", left)
+
+
+@pytest.mark.parametrize("source", tables.driver_sources(), ids=lambda row: f"{row.source}-{row.systems[0]}")
+def test_all_that_is_asked_for_is_read_back(source: tables.DriverSource) -> None:
+    """A package that no probe looks for would be missing for ever, and each run would bring it again."""
+    asked = DriverSettings.model_validate({"source": source.source, "branch": "580"})
+    boot = Boot(running="6.1.0-40-amd64", next_release="6.1.0-40-amd64")
+    for flavour in ("open", "proprietary"):
+        wanted = package_set(asked, source.for_kernel("linux"), flavour, tuple(source.packages), boot)
+        assert wanted
+        unread = [name for name in wanted if not belongs(name) and not brings_kernels(name) and name not in COMPANIONS]
+        assert [name for name in unread if not name.startswith("linux-")] == []
+
+
+@pytest.mark.parametrize(("branch", "flavour", "refused"), [
+    ("550", "open", True), ("550", "proprietary", False), ("570", "open", False),
+])  # fmt: skip
+def test_the_open_module_of_a_branch_without_its_package_is_refused_with_the_other_flavour(
+    branch: str, flavour: str, refused: bool
+) -> None:
+    asked = settings_from({"driver": {"branch": branch, "flavour": flavour}})
+    found = list(flavour_branch_refusals(asked, WantedDriver(None, branch, flavour), DEBIAN))
+    assert [item.remedy.startswith("set driver.flavour = 'proprietary'") for item in found] == [True] * refused

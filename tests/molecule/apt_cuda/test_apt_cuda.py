@@ -104,7 +104,11 @@ def test_an_upgrade_within_the_branch_moves_the_whole_set_and_waits_for_the_boot
 def test_another_branch_is_refused_until_the_settings_allow_it_and_fabric_manager_moves_along(
     board: Node, driver: Driver
 ) -> None:
+    # Its preferences are a configuration file, which would go on pinning 570 after the package.
+    pin = "nvidia-driver-pinning-570"
+    out(board, f"apt-get -q -y install {pin}; apt-mark hold {pin}; test -f /etc/apt/preferences.d/nvidia-driver-pin")
     life.another_branch_is_refused_until_the_settings_allow_it(APT, board, driver, version="580.95.05")
+    assert out(board, f"dpkg-query -W {pin} 2>/dev/null; ls /etc/apt/preferences.d") == "gpunode-driver"
     life.fabric_manager_has_moved_along(APT, board, "580.95.05")
     settled = life.the_boot_brings_it(board, driver, "580.95.05", version="580.95.05")
     # That a change of branch is allowed is asked no more.
