@@ -519,7 +519,7 @@ def pci_device(device_id: str) -> PciDevice | None:
 
 @cache
 def disk_space(component: str) -> Mapping[str, int]:
-    """Return folder -> bytes that a row of disk.yaml (driver, cuda, cuda_runfile) needs free before it is installed."""
+    """Return folder -> bytes that a row of disk.yaml (driver, cuda, each with _runfile) needs free beforehand."""
     needs = content("disk.yaml")["needs_mib"][component]
     return MappingProxyType({folder: size * 1024**2 for folder, size in needs.items()})
 

@@ -23,7 +23,7 @@ def disk_refusals(
     what: dict[str, list[str]] = defaultdict(list)
     missing = []
     if installed_by_gpunode(settings) and driver.module_version is None:
-        missing.append("driver")
+        missing.append("driver_runfile" if settings.driver.source == "runfile" else "driver")
     if settings.cuda.enabled and settings.cuda.version not in cuda_versions:
         missing.append("cuda_runfile" if settings.cuda.source == "runfile" else "cuda")
     for component in missing:

@@ -377,8 +377,19 @@ def test_what_our_own_interrupted_installation_left_does_not_lock_the_node_out(
 
 
 def test_cuda_by_runfile_needs_room_for_the_file_and_for_what_it_unpacks() -> None:
-    disk = Disk(tuple((folder, "/", 14 * 1024**3) for folder in ("/usr", "/usr/local", "/var", "/boot")))
+    disk = Disk(tuple((folder, "/", 15 * 1024**3) for folder in ("/usr", "/usr/local", "/var", "/boot")))
     settings = settings_from({"driver": ASKED, "cuda": CUDA})
     (refusal,) = refusals(settings, machine(boot=TOOLS, disk=disk))
     assert refusal.component == "disk" and "cuda in /var" in refusal.reason
     assert refusals(settings_from({"driver": ASKED}), machine(boot=TOOLS, disk=disk)) == ()
+
+
+def test_the_driver_by_runfile_needs_room_in_var_for_the_file_and_for_what_it_unpacks() -> None:
+    gib = 1024**3
+    disk = Disk((("/usr", "/", 4 * gib), ("/var", "/var", gib), ("/boot", "/boot", gib)))
+    without_cuda = {"cuda": {"enabled": False}}
+    (refusal,) = refusals(settings_from({"driver": ASKED, **without_cuda}), machine(boot=TOOLS, disk=disk))
+    assert refusal.component == "disk" and refusal.reason.startswith("/var has 1.0 GiB free, and 2.5 GiB are needed")
+    assert "(driver in /var)" in refusal.reason
+    packages = settings_from({"driver": {"branch": "580"}, **without_cuda})
+    assert refusals(packages, machine(boot=TOOLS, disk=disk)) == ()
