@@ -64,9 +64,10 @@ class Health(Reading):
     """Hold what nvidia-smi and the kernel log say of the GPUs' health.
 
     `exit_code` is that of nvidia-smi's queries: of the first one that failed, of that of remapped rows only where it
-    failed otherwise than because the driver or the GPU has no row remapper; None where nvidia-smi was not asked.
-    `log_read` says whether the kernel log could be read: where not, that there is no Xid means nothing. `warnings` are
-    lines of nvidia-smi's that begin with WARNING; it answered all the same, which is an exit code of 0 here.
+    failed otherwise than because the driver or the GPU has no row remapper; None where nvidia-smi was not asked. 14
+    stands where it answered and has found an infoROM that is corrupted, and no query failed. `log_read` says whether
+    the kernel log could be read: where not, that there is no Xid means nothing. `warnings` are lines of nvidia-smi's
+    that begin with WARNING; it answered all the same.
     """
 
     exit_code: int | None = None
@@ -93,7 +94,7 @@ def parse_health(lines: list[str]) -> Health:
     """
     found = values(lines)
     asked = parse_answer(lines) if found.keys() & {"absent", "unloaded", "gpu.rc"} else None
-    exit_code = _answered(asked.exit_code) if asked else None
+    exit_code = asked.exit_code if asked else None
     gpus: dict[str, GpuHealth] = {}
     for row in asked.rows if asked else ():
         recent, ever = row["ecc.errors.uncorrected.volatile.total"], row["ecc.errors.uncorrected.aggregate.total"]
@@ -101,16 +102,17 @@ def parse_health(lines: list[str]) -> Health:
         gpu = GpuHealth(address(row["pci.bus_id"]), _number(recent), _number(ever), requires_reset=requires_reset)
         gpus[gpu.pci_address] = gpu
     if "remapped.rc" in found:
-        code = _answered(exit_code_of(found, "remapped"))
+        code = exit_code_of(found, "remapped")
         printed = data(lines, "remapped")
-        if code == 0:
+        if code in ANSWERED:
+            exit_code = code if exit_code == 0 else exit_code
             told = [line for line in printed if not line.startswith("No devices were found")]
             for row in rows(told, REMAPPED):
                 gpu = gpus.get(address(row["gpu_bus_id"]), GpuHealth(address(row["gpu_bus_id"])))
                 pending, failed = row["remapped_rows.pending"].lower(), row["remapped_rows.failure"].lower()
                 # A GPU without the row remapper answers [N/A]: then nothing is known of it.
                 gpus[gpu.pci_address] = replace(gpu, remap_pending=_FLAGS.get(pending), remap_failed=_FLAGS.get(failed))
-        elif exit_code == 0 and not _NO_REMAPPER.search(" ".join(printed)):
+        elif exit_code in ANSWERED and not _NO_REMAPPER.search(" ".join(printed)):
             exit_code = code
     lines_of_xids = sorted(repeated(lines, "xid"), key=lambda line: line.partition(",")[0])
     xids = map(_xid, lines_of_xids)
@@ -123,20 +125,19 @@ def parse_health(lines: list[str]) -> Health:
     )
 
 
-def _answered(code: int | None) -> int | None:
-    """Return an exit code, 0 where nvidia-smi has answered whatever it warns of."""
-    return 0 if code in ANSWERED else code
-
-
 def health(node: Node) -> Iterator[Finding]:
     """Judge whether the GPUs are well; what does not answer at all is told by nvidia-smi's own finding."""
     found = node.health
-    if node.gpus.status == "ok" and found.exit_code not in (None, 0):
+    if node.gpus.status == "ok" and found.exit_code not in (None, *ANSWERED):
         yield _sick("memory errors by nvidia-smi", f"exit code {found.exit_code}", "an answer", None, None)
-    if found.warnings:
+    # A warning need not be among what it prints as its answer.
+    warned = found.exit_code in ANSWERED and found.exit_code != 0
+    if found.warnings or warned:
+        told = "; ".join(found.warnings) or f"exit code {found.exit_code}"
+        cause = "nvidia-smi answers, and warns of a GPU; it goes on working"
         yield Finding(
-            "health", FindingClass.OK, "warnings by nvidia-smi", "; ".join(found.warnings), "none",
-            cause="nvidia-smi answers, and warns of a GPU; it goes on working",
+            "health", FindingClass.OK, "warnings by nvidia-smi", told, "none",
+            cause=f"{cause} (exit code {found.exit_code}: a corrupted infoROM)" if warned else cause,
             remedy="look at the GPU (`nvidia-smi -q`), and ask the machine's vendor where a boot does not end it",
         )  # fmt: skip
     for gpu in found.gpus:

@@ -44,7 +44,7 @@ def test_the_rows_count_and_the_warning_is_none() -> None:
     found = parse_health([*ANSWER, *REMAPPED, "log=read"])
     (gpu,) = found.gpus
     assert (gpu.uncorrected_errors_ever, gpu.remap_pending, gpu.remap_failed) == (3, False, False)
-    assert (found.exit_code, found.warnings) == (0, (WARNING,))
+    assert (found.exit_code, found.warnings) == (14, (WARNING,))
 
 
 def test_a_warning_is_no_row_where_all_is_well_either() -> None:
@@ -61,6 +61,30 @@ def test_it_is_a_caution_with_its_remedy_and_the_node_is_good() -> None:
     assert (caution.component, caution.what, caution.found) == ("health", "warnings by nvidia-smi", WARNING)
     assert caution.cause and caution.remedy
     assert not [item for item in judge(SETTINGS, GOOD) if item.is_caution]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [memory(ADDRESS, "0", "3"), "gpu.rc=14"],
+        [memory(ADDRESS, "0", "3"), "gpu.rc=0", f"remapped={ADDRESS}, 0, 0", "remapped.rc=14"],
+    ],
+)
+def test_the_exit_code_is_a_caution_where_no_line_of_the_answer_warns(lines: list[str]) -> None:
+    health = parse_health([*lines, "log=read"])
+    assert (health.exit_code, health.warnings) == (14, ())
+    found = judge(SETTINGS, replace(GOOD, health=health))
+    assert verdict(found) is ExitCode.GOOD
+    (caution,) = [item for item in found if item.is_caution]
+    assert (caution.component, caution.what, caution.found) == ("health", "warnings by nvidia-smi", "exit code 14")
+    assert "infoROM" in (caution.cause or "") and caution.remedy
+
+
+def test_a_query_that_fails_behind_the_exit_code_that_answers_is_told_all_the_same() -> None:
+    lines = [memory(ADDRESS, "0", "3"), f"gpu={WARNING}", "gpu.rc=14", "remapped=Unknown Error", "remapped.rc=255"]
+    health = parse_health([*lines, "log=read"])
+    assert (health.exit_code, health.warnings) == (255, (WARNING,))
+    assert verdict(judge(SETTINGS, replace(GOOD, health=health))) is not ExitCode.GOOD
 
 
 @pytest.fixture
