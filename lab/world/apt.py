@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from gpunode.driver_packages import GLOBS
+
 # The fields of a control file that a row of the table may have.
 RELATIONS = ("pre_depends", "depends", "recommends", "provides", "conflicts", "breaks", "replaces")
 
@@ -109,9 +111,9 @@ def release_fields() -> dict[str, str]:
 def driver_packages(repository: str) -> tuple[Package, ...]:
     """Return everything of the driver's that a repository has, with what stands beside it: pinning, dkms, nvlsm."""
     row = _table()["repositories"][repository]
-    found = [package for version in row["versions"] for package in _of_version(row, version)]
+    found = [package for version in row["versions"] for package in _of_version(repository, version)]
     for branch, revisions in row["branch_pinning"].items():
-        found += [_pinning(str(branch), revision) for revision in revisions]
+        found += [_pinning(repository, str(branch), revision) for revision in revisions]
     for name, version in row["beside"].items():
         found.append(Package(name, version, chosen=True, confidence="index"))
     if "dkms" in row:
@@ -121,39 +123,46 @@ def driver_packages(repository: str) -> tuple[Package, ...]:
     return tuple({(package.name, package.version): package for package in reversed(found)}.values())[::-1]
 
 
-def _of_version(row: Mapping[str, Any], version: str) -> Iterator[Package]:
+def _of_version(repository: str, version: str) -> Iterator[Package]:
+    row = _table()["repositories"][repository]
     branch, said = int(version.split(".")[0]), row["versions"][version]
+    here = repository in ([said["seen"]] if isinstance(said["seen"], str) else said["seen"])
     layout = _table()["layouts"][row["layouts"][max(key for key in row["layouts"] if key <= branch)]]
     full = f"{version}{said['revision']}"
-    values = {"{V}": full, "{U}": version, "{B}": str(branch),
+    dkms = layout.get("dkms", {0: ""})
+    values = {"{V}": full, "{U}": version, "{B}": str(branch), "{D}": dkms[max(key for key in dkms if key <= branch)],
               "{F}": f"{version}{said.get('fabric', said['revision'])}"}  # fmt: skip
     known = {field.name for field in fields(Package)}
     for name, entry in layout["packages"].items():
         if not entry.get("from", branch) <= branch <= entry.get("to", branch):
             continue
-        apart = set(entry) - known - {"from", "to", "all"}
+        if version not in entry.get("only", [version]):
+            continue
+        apart = set(entry) - known - {"from", "to", "only", "all"}
         assert not apart, f"{name}: the table has {sorted(apart)}, which nothing reads"
+        numbered = entry.get("version", "{V}")
+        # What is numbered apart from the driver was not recorded by the driver's version.
+        sure = here or "{" not in numbered
         package = Package(
-            _filled(name, values), _filled(entry.get("version", "{V}"), values), "all" if entry.get("all") else "amd64",
+            _filled(name, values), _filled(numbered, values), "all" if entry.get("all") else "amd64",
             driver=version, payload=entry.get("payload", ""), chosen=entry.get("chosen", False),
-            confidence=entry.get("confidence", layout["confidence"]),
+            confidence=entry.get("confidence", layout["confidence"]) if sure else "inferred",
         )  # fmt: skip
         relations = {key: _filled(str(entry[key]), values) for key in RELATIONS if key in entry}
         yield replace(package, **relations)  # type: ignore[arg-type]
     if "pinning" in said:
-        yield _pinning(version, f"{version}{said['pinning']}")
+        yield _pinning(repository, version, f"{version}{said['pinning']}")
 
 
-def _pinning(rule: str, version: str) -> Package:
+def _pinning(repository: str, rule: str, version: str) -> Package:
     said = _table()["pinning"]
     # The groups that its stanzas really name are not known; these are all that is the driver's there.
-    groups = "nvidia-* libnvidia-* lib*-nvidia* libcuda1 libcudadebugger1 libnvcuvid1 libnvoptix1 libxnvctrl0"
-    groups += " cuda-drivers* xserver-xorg-video-nvidia* firmware-nvidia-*"
-    text = f"Package: {groups}\nPin: version {rule}{'.*' if rule.isdigit() else '-*'}\n"
+    text = f"Package: {' '.join(GLOBS)}\nPin: version {rule}{'.*' if rule.isdigit() else '-*'}\n"
     only = said["provides"]
     return Package(
         f"nvidia-driver-pinning-{rule}", version, "all", provides=only, conflicts=only, replaces=only, chosen=True,
-        confidence=said["confidence"], files=((said["file"], f"{text}Pin-Priority: {said['priority']}\n"),),
+        confidence=said["confidence"] if version in said["seen"].get(repository, ()) else "inferred",
+        files=((said["file"], f"{text}Pin-Priority: {said['priority']}\n"),),
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from gpunode.driver_packages import (
     chosen,
     driver_branch,
     gate,
+    is_fabric_manager,
     left_behind,
     moved_along,
     package_set,
@@ -93,7 +94,10 @@ SOME = [row for name in ("debian12", "ubuntu2404") for row in _asked(name, each=
 
 
 def _comes_whole(of: Repository, flavour: str, rule: str) -> None:
-    fabric = ("nvswitch", "nvlink5", "imex") if int(rule[:3]) >= 570 else ("nvswitch",)
+    fabric: tuple[str, ...] = ("nvswitch", "nvlink5", "imex") if int(rule[:3]) >= 570 else ("nvswitch",)
+    rows = [row.name for row in world.driver_packages(of.name) if row.driver == rule]
+    if rows and not any(map(is_fabric_manager, rows)):
+        fabric = ()
     resolved, upstream = of.choose(flavour, rule, *fabric)
     found = of.simulate(upstream, *(f"{name}={version}" for name, version in resolved.items()))
     assert found.possible, found.errors
