@@ -1,4 +1,8 @@
-"""Driver packages under the names of NVIDIA's CUDA repository."""
+"""The SIMULATED contents of the driver's packages, and these packages in a simple form.
+
+The contents are those that rows of lab/world/apt_driver.yaml name (`payload`). The simple form is what the fixtures of
+other package managers are made of; what apt gets is in lab/packages/cuda_driver.py, with the relations of the table.
+"""
 
 from __future__ import annotations
 

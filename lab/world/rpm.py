@@ -116,9 +116,10 @@ class Closure:
 class RpmWorld:
     """Hold one repository's table.
 
-    `seen` are driver versions that somebody saw there, `lab` those that the lab adds; `transitional` is the version of
-    packages that hold nothing, with what these require. `elsewhere` are what NVIDIA's packages need of the
-    distribution. `fingerprint` is None where no two sources give the key's in full.
+    `seen` are driver versions that somebody saw there, `lab` those that the lab adds; `listed` are names that a listing
+    of what was seen had, which need not be all. `transitional` is the version of packages that hold nothing, with what
+    these require. `elsewhere` are what NVIDIA's packages need of the distribution. `fingerprint` is None where no two
+    sources give the key's in full.
     """
 
     name: str
@@ -128,6 +129,7 @@ class RpmWorld:
     fingerprint: str | None
     seen: tuple[str, ...]
     lab: tuple[str, ...]
+    listed: tuple[str, ...]
     rows: tuple[Row, ...]
     elsewhere: tuple[Row, ...]
     transitional: tuple[str, Mapping[str, tuple[str, ...]]] | None
@@ -214,6 +216,7 @@ def rpm_world(name: str) -> RpmWorld:
         fingerprint=None if key["fingerprint"] == "unknown" else key["fingerprint"],
         seen=tuple(map(str, versions["seen"])),
         lab=tuple(map(str, versions["lab"])),
+        listed=tuple(table.get("listed", ())),
         rows=tuple(rows),
         elsewhere=elsewhere,
         transitional=None if transitional == "none" else (

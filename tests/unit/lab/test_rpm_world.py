@@ -81,6 +81,17 @@ def test_what_has_no_streams_lists_none() -> None:
         assert (rpm_world(name).streams(), modules_text(rpm_world(name))) == ({}, "")
 
 
+def test_amazon_s_repository_has_in_the_table_what_its_listing_had() -> None:
+    world = rpm_world("amzn2023")
+    assert len(world.listed) == 15 and not rpm_world("rhel9").listed
+    (seen,) = world.seen
+    there = {package.name for package in (*world.of_version(seen), *world.of_their_own())}
+    assert set(world.listed) <= there
+    # It was recorded without: the table's own doubt.
+    assert "nvidia-open" in there and "nvidia-open" not in world.listed
+    assert any("nvidia-open" in doubt for doubt in world.unknown)
+
+
 def test_keys_that_no_two_sources_give_in_full_have_no_fingerprint() -> None:
     assert {name for name in NAMES if rpm_world(name).fingerprint is None} == {"rhel10", "suse16"}
 
