@@ -21,6 +21,11 @@ class Checked:
     moved: list[str] = field(default_factory=list)
     unreached: list[str] = field(default_factory=list)
 
+    @property
+    def reached(self) -> bool:
+        """Say whether anything of the repository was read."""
+        return bool(self.resolved or self.problems)
+
     def lines(self, where: str) -> list[str]:
         """Return what a person reads of it."""
         told = [f"{where}: {len(self.resolved)} sets of packages resolve"] if self.resolved else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 from tests.real.checked import Checked
 
 REPORT = Path(__file__).parents[2] / ".reports" / "world.txt"
+NOTHING = "no repository at all was reached, and under CI=true that is a failure"
 _told: list[str] = []
+_found: list[Checked] = []
 
 
 @pytest.fixture
@@ -19,8 +22,16 @@ def tell() -> Iterator[object]:
 
     def keep(where: str, checked: Checked) -> None:
         _told.extend(checked.lines(where))
+        _found.append(checked)
 
     yield keep
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run of CI's in which nothing was reached: each of its checks is skipped, and nothing was looked at."""
+    if os.environ.get("CI") == "true" and _found and not any(checked.reached for checked in _found):
+        _told.append(NOTHING)
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

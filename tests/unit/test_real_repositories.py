@@ -8,13 +8,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
 
 from gpunode import tables
-from tests.real import apt_repositories
+from tests.real import apt_repositories, conftest, families
 from tests.real.apt_repositories import NotReached, of_others, resolved
 from tests.real.checked import Checked
 from tests.real.resolve_apt import Apt
@@ -124,6 +125,35 @@ def test_what_was_found_is_told_line_by_line() -> None:
         "Debian 12, own: does not resolve: x: y",
         "Debian 12, own: moved: z moved",
     ]
+
+
+@pytest.mark.pure
+def test_every_family_has_a_check_of_its_live_repositories_or_is_named_as_open() -> None:
+    known = {row.family for row in tables.distributions()}
+    assert known - set(families.CHECKS) == set(families.OPEN)
+    assert not set(families.CHECKS) & set(families.OPEN)
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("ci", "found", "status"),
+    [
+        ("true", [Checked(unreached=["a"]), Checked(unreached=["b"])], 1),
+        ("true", [Checked(unreached=["a"]), Checked(["containerd"])], 0),
+        ("true", [], 0),
+        ("", [Checked(unreached=["a"])], 0),
+    ],
+)
+def test_a_run_of_ci_that_reached_nothing_fails(
+    ci: str, found: list[Checked], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(conftest, "_found", found)
+    monkeypatch.setattr(conftest, "_told", told)
+    session = SimpleNamespace(exitstatus=0)
+    conftest.pytest_sessionfinish(cast("pytest.Session", session))
+    assert (session.exitstatus, told) == (status, [conftest.NOTHING] if status else [])
 
 
 @pytest.mark.pure
