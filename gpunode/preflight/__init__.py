@@ -31,8 +31,8 @@ from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
 
 
-def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
-    """Return every reason to refuse a node; none means that the run may go on."""
+def refusals(settings: Settings, machine: Machine, today: date | None = None) -> tuple[Refusal, ...]:
+    """Return every reason to refuse a node; none means that the run may go on. `today` is as of `cautions`."""
     system, gpus, there = machine.operating_system, machine.pci.gpus, machine.driver
     row = tables.distribution(system.id, system.version_id)
     settings = on_system(settings, system)
@@ -46,7 +46,7 @@ def refusals(settings: Settings, machine: Machine) -> tuple[Refusal, ...]:
         found += flavour.last_branch_refusals(gpus, wanted, row.driver_branches if row and by_nvidia else ())
         found += flavour.flavour_refusals(gpus, wanted)
         found += driver.offered_branch_refusals(settings, system)
-        found += driver.proprietary_refusals(settings, wanted)
+        found += driver.proprietary_refusals(settings, wanted, there, today or _today())
         found += driver.flavour_branch_refusals(settings, wanted, machine.operating_system)
         found += driver.minimum_refusals(wanted)
     found += runfile.runfile_refusals(settings, machine)
@@ -71,10 +71,12 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
     """Return what a person should know though it is no reason to refuse; `today` is UTC's where it is not given."""
     settings = on_system(settings, machine.operating_system)
     wanted = wanted_driver(settings, machine.pci.gpus, machine.driver)
+    today = today or _today()
     return (
         *platform.gpu_cautions(settings, machine),
         *flavour.unknown_gpus(machine.pci.gpus),
-        *driver.end_of_life(settings, wanted, today or datetime.now(UTC).date()),
+        *driver.end_of_life(settings, wanted, today),
+        *driver.proprietary_cautions(settings, wanted, machine.driver, today),
         *archive.archive_cautions(settings, machine),
         *cuda.cuda_cautions(settings, wanted),
         *mig.mig_cautions(settings, machine.pci.gpus),
@@ -83,6 +85,10 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *trust.trust_cautions(machine.apt_sources),
         *trust.proxy_cautions(settings, machine.apt_sources),
     )
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
 
 
 __all__ = ["Caution", "Refusal", "cautions", "chosen_flavour", "refusals"]

@@ -8,7 +8,7 @@ from datetime import date
 
 from gpunode import tables, versions
 from gpunode.driver import DriverState
-from gpunode.driver_packages import driver_source
+from gpunode.driver_packages import driver_branch, driver_source
 from gpunode.families.wording import wording
 from gpunode.operating_system import OperatingSystem
 from gpunode.preflight.flavour import WantedDriver, installed_by_gpunode
@@ -134,21 +134,48 @@ def end_of_life(settings: Settings, wanted: WantedDriver, today: date) -> Iterat
     )
 
 
-def proprietary_refusals(settings: Settings, wanted: WantedDriver) -> Iterator[Refusal]:
-    """Refuse packages with the proprietary module of a branch for which NVIDIA says that it provides none."""
-    last = tables.drivers().last_proprietary
-    asked = settings.driver
+def proprietary_refusals(
+    settings: Settings, wanted: WantedDriver, driver: DriverState, today: date
+) -> Iterator[Refusal]:
+    """Refuse packages with the proprietary module of a branch for which NVIDIA says that it provides none.
+
+    Where they are there all the same, the node is judged by `proprietary_cautions`.
+    """
+    told = _without_proprietary(settings, wanted, today)
+    if told is not None and not _has_proprietary(driver, wanted):
+        yield Refusal("driver", *told)
+
+
+def proprietary_cautions(
+    settings: Settings, wanted: WantedDriver, driver: DriverState, today: date
+) -> Iterator[Caution]:
+    """Tell of such a branch where the node has its packages already: it was to be had, and need not be again."""
+    told = _without_proprietary(settings, wanted, today)
+    if told is not None and _has_proprietary(driver, wanted):
+        yield Caution("driver", *told)
+
+
+def _has_proprietary(driver: DriverState, wanted: WantedDriver) -> bool:
+    named = (version for name, version in driver.packages if name == "cuda-drivers")
+    return any(driver_branch(version) == wanted.branch for version in named)
+
+
+def _without_proprietary(settings: Settings, wanted: WantedDriver, today: date) -> tuple[str, str, str] | None:
+    """Return reason, source and remedy where the branch is beyond the last one with proprietary packages."""
+    last, asked = tables.drivers().last_proprietary, settings.driver
     if not asked.enabled or asked.source != "cuda-repository" or wanted.flavour != "proprietary":
-        return
-    if wanted.branch is not None and versions.parsed(wanted.branch) > versions.parsed(last):
-        first = min((name for name in tables.drivers().branches if name > last), default=wanted.branch)
-        yield Refusal(
-            "driver",
-            f"NVIDIA provides no packages with the proprietary kernel module from driver branch {first} on, and "
-            f"{wanted} is asked for",
-            "R615 release notes (gpunode/data/drivers.yaml, proprietary_packages)",
-            f"set driver.flavour = 'open', or driver.branch to {last} or older (580 is maintained longest)",
-        )
+        return None
+    if wanted.branch is None or versions.parsed(wanted.branch) <= versions.parsed(last):
+        return None
+    first = min((name for name in tables.drivers().branches if name > last), default=wanted.branch)
+    there = " or ".join(f"'{name}'" for name in _maintained(today) if versions.parsed(name) <= versions.parsed(last))
+    older = f", or driver.branch = {there}, which NVIDIA maintains" if there else ""
+    return (
+        f"NVIDIA provides no packages with the proprietary kernel module from driver branch {first} on, and "
+        f"{wanted} is asked for",
+        "R615 release notes (gpunode/data/drivers.yaml, proprietary_packages)",
+        f"set driver.flavour = 'open'{older}",
+    )
 
 
 def flavour_branch_refusals(settings: Settings, wanted: WantedDriver, system: OperatingSystem) -> Iterator[Refusal]:

@@ -8,6 +8,7 @@ from datetime import date
 import pytest
 
 from gpunode import tables
+from gpunode.driver import DriverState
 from gpunode.mig.goal import Verdict, judge
 from gpunode.mig.profile import parse_profile
 from gpunode.preflight import cautions
@@ -55,11 +56,34 @@ def test_what_is_known_of_a_branch_s_life_is_told(branch: str, says: str | None)
 def test_proprietary_packages_from_615_on_are_refused_by_the_notes_with_a_remedy() -> None:
     h100 = machine(gpus=(_gpu("2330"),))
     for asked in ({"branch": "615"}, {"version": "615.71.09"}, {"branch": "620"}):
-        (refusal,) = refused(settings_from({"driver": {**asked, "flavour": "proprietary"}}), h100)
+        (refusal,) = refused(settings_from({"driver": {**asked, "flavour": "proprietary"}}), h100, NOVEMBER)
         assert "from driver branch 615 on" in refusal.reason and "595" not in refusal.reason
-        assert "driver.flavour = 'open'" in refusal.remedy and "610" in refusal.remedy
+        # 610 has ended.
+        assert (
+            refusal.remedy == "set driver.flavour = 'open', or driver.branch = '595' or '580', which NVIDIA maintains"
+        )
     for asked in ({"branch": "610", "flavour": "proprietary"}, {"branch": "615", "flavour": "open"}, {"branch": "615"}):
         assert refused(settings_from({"driver": asked}), h100) == ()
+
+
+def test_proprietary_packages_of_a_branch_that_are_there_already_are_a_caution() -> None:
+    settings = settings_from(
+        {"driver": {"branch": "615", "flavour": "proprietary", "allow_branch_change": True}, "cuda": {"enabled": False}}
+    )
+    for name, version, told in (
+        ("cuda-drivers", "615.71.09-1ubuntu1", True),
+        ("cuda-drivers", "3:615.71.09-1.el9", True),
+        ("cuda-drivers", "595.58.03-1", False),
+        ("libcuda1", "615.71.09-1", False),
+    ):
+        upstream = version.partition(":")[2].partition("-")[0] or version.partition("-")[0]
+        there = DriverState(((name, version),), upstream, "NVIDIA", upstream, "proprietary", upstream)
+        node = machine(gpus=(_gpu("2330"),), driver=there)
+        assert len(refused(settings, node, NOVEMBER)) == int(not told), version
+        reasons = [
+            item.reason for item in cautions(settings, node, NOVEMBER) if "from driver branch 615 on" in item.reason
+        ]
+        assert len(reasons) == int(told), version
 
 
 def test_a_proprietary_runfile_and_a_distribution_s_own_driver_are_not_judged_by_nvidia_s_packages() -> None:
