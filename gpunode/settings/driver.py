@@ -35,9 +35,10 @@ class DriverSettings(Component):
         "cuda-repository",
         description=(
             "Where it comes from: NVIDIA's CUDA repository; the `distribution`'s own archive (Debian: DKMS packages of "
-            "contrib and non-free; Ubuntu: headless server packages and modules signed by Canonical; Arch: modules for "
-            "linux and linux-lts, DKMS for other kernels, and the default there, since NVIDIA has no repository for "
-            "it), by the mirror that the node uses; NVIDIA's own installer (`runfile`: "
+            "contrib and non-free; on Debian 12 the open module is refused where the security archive has the rest of "
+            "the driver at a newer version; Ubuntu: headless server packages and modules signed by Canonical; Arch: "
+            "modules for linux and linux-lts, DKMS for other kernels, and the default there, since NVIDIA has no "
+            "repository for it), by the mirror that the node uses; NVIDIA's own installer (`runfile`: "
             "NVIDIA-Linux-x86_64-VERSION.run); `present`: already there, only verified; or `absent`: whatever driver "
             "is there is removed, with all that gpunode set up for it (docs/how-to/remove-the-driver.md)."
         ),
@@ -56,7 +57,7 @@ class DriverSettings(Component):
         ),
     )
     version: DriverVersion | None = Field(
-        None, description="Exact upstream version, such as `580.95.05`; installed, held, and verified."
+        None, description="Exact upstream version, such as `580.178.04`; installed, held, and verified."
     )
     runfile_url: RunfileUrl = Field(
         tables.runfiles().driver_url,
