@@ -49,8 +49,9 @@ class CudaSettings(Component):
         "12.9",
         description=(
             "Toolkit as major.minor, in quotes; its newest patch release in the repository is installed. Not given: "
-            "12.9, and from NVIDIA's repositories that are newer than that 13.2 (Debian 13) or 13.3 (Ubuntu 26.04). "
-            "One that is newer than gpunode's table is installed with a caution, not by a runfile."
+            "12.9, and from NVIDIA's repositories that are newer than that 13.2 (Debian 13) or 13.3 (Ubuntu 26.04, "
+            "RHEL 10 and its kin). One that is newer than gpunode's table is installed with a caution, not by a "
+            "runfile."
         ),
     )
     release: Annotated[CudaRelease, AfterValidator(_released)] | None = Field(

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gpunode import tables
 from gpunode.boot import Boot
-from gpunode.driver_packages import belongs, brings_kernels, chosen, further_groups, leftovers, package_set
+from gpunode.driver_packages import (
+    belongs,
+    brings_kernels,
+    chosen,
+    further_groups,
+    leftovers,
+    on_system,
+    package_set,
+)
 from gpunode.families import rpm
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpus, parse_pci_gpus
@@ -198,6 +207,22 @@ def test_a_key_that_no_two_sources_give_in_full_must_be_named_by_the_settings(
     assert refusals(named, machine(system)) == ()
     cuda = named.repositories.on("cuda", found.family, found.unverified_key)
     assert cuda.at(distribution=repository, architecture="x86_64").key_url.endswith(f"/{repository}/x86_64/{key}")
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in tables.distributions() if row.repository == "rhel10"], ids=lambda row: row.name
+)
+def test_rhel_10_gets_the_cuda_13_that_its_repository_was_seen_with_and_an_older_one_is_refused(
+    row: tables.Distribution,
+) -> None:
+    system = OperatingSystem(row.id, f"{row.version}.1", None, (), row.name, "x86_64", "6.12.0", False)
+    known: dict[str, Any] = {**NO_CONTAINERD, "repositories": {"cuda": {"key_fingerprint": "B" * 40}}}
+    found = on_system(settings_from(known), system)
+    assert (found.driver.branch, found.cuda.version) == ("580", "13.3")
+    assert refusals(settings_from(known), machine(system)) == ()
+    (refusal,) = refusals(settings_from({**known, "cuda": {"version": "12.9"}}), machine(system))
+    assert "no CUDA 12.9: its oldest is 13.0" in refusal.reason and "cuda.version to '13.0'" in refusal.remedy
+    assert refusals(settings_from({**known, "cuda": {"version": "13.0"}}), machine(system)) == ()
 
 
 @pytest.mark.parametrize(
