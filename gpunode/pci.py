@@ -52,7 +52,8 @@ class PciGpus(Reading):
     def reaches_other_machines(self) -> bool:
         """Say whether a GPU's NVLink does, as in GB200 and GB300: it needs nvidia-imex."""
         products = tables.pci_rule().multi_node_nvlink
-        return any(word in products for gpu in self.gpus for word in (gpu.name or "").split())
+        # A word may bear a board's number behind a hyphen: GB300-252.
+        return any(word in products for gpu in self.gpus for word in re.split(r"[ -]", gpu.name or ""))
 
     @property
     def groups(self) -> tuple[str, ...]:

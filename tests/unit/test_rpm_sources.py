@@ -115,8 +115,11 @@ def gpus(*device_ids: str) -> PciGpus:
 
 def test_grace_blackwell_boards_alone_need_imex() -> None:
     settings = settings_from({})
-    assert further_groups(settings, gpus("2941").groups) == ("imex",)
-    assert further_groups(settings, gpus("2330", "31c2").groups) == ("imex",)
+    named = {"2941": "HGX GB200", "31A1": "GB300 MaxQ", "31C2": "GB300", "31C3": "GB300-252"}
+    for device_id, name in named.items():
+        known = tables.pci_device(device_id)
+        assert known is not None and known.name == name
+        assert further_groups(settings, gpus("2330", device_id.lower()).groups) == ("imex",), name
     for other in ("2330", "2901", "3182", "2348", "ffff"):
         assert further_groups(settings, gpus(other).groups) == ()
     board = replace(gpus("2941"), switch_managers=2)
