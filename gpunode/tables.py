@@ -284,7 +284,8 @@ class DriverSource:
     archive; `apart` are packages of the driver that are numbered otherwise than it; `since` maps a package to the first
     branch that has it, where not all have, `flavour_since` a flavour; `leaves_with_source` is as `leaves`, but only
     where the driver comes from another source from now on; `kernel_modules` are names of packages with the module that
-    others bring.
+    others bring; `metapackages` maps a flavour to those that
+    are not asked for, and stay where they are of the wanted version.
     """
 
     source: str
@@ -311,6 +312,7 @@ class DriverSource:
     since: Mapping[str, str] = field(default_factory=dict)
     flavour_since: Mapping[str, str] = field(default_factory=dict)
     kernel_modules: tuple[str, ...] = ()
+    metapackages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def for_kernel(self, base: str | None) -> DriverSource:
         """Return the row with the packages for one of the distribution's kernels, by its name (linux, linux-lts)."""
@@ -580,6 +582,7 @@ def driver_sources() -> tuple[DriverSource, ...]:
             leaves_with_source=tuple(row.get("leaves_with_source", ())),
             marks=tuple(row["marks"]),
             kernels=MappingProxyType(row.get("kernels", {})),
+            metapackages=MappingProxyType({name: tuple(all_) for name, all_ in row.get("metapackages", {}).items()}),
             moves_together=row.get("moves_together", False),
             apart=tuple(row.get("apart", ())),
             also_from_archive=MappingProxyType(

@@ -6,13 +6,14 @@ A package manager more is a row more there; what is here knows no distribution.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 
 from gpunode import tables, versions
 from gpunode.boot import Boot
 from gpunode.driver_packages.names import is_fabric_manager
 from gpunode.operating_system import OperatingSystem
+from gpunode.packages import satisfies
 from gpunode.settings import DriverSettings, Settings
 from gpunode.settings.driver import DEFAULT_BRANCH
 from gpunode.tables import DriverSource
@@ -159,14 +160,18 @@ def module_stream(asked: DriverSettings, source: DriverSource, flavour: str) -> 
 
 
 def leftovers(
-    source: DriverSource, wanted: Collection[str], installed: Iterable[str], rule: str | None = None
+    source: DriverSource, wanted: Collection[str], installed: Mapping[str, str] | Iterable[str], rule: str | None = None
 ) -> tuple[str, ...]:
     """Return installed packages that must be told to go when the wanted ones come: what else goes, apt finds out.
 
     They are of another source, flavour or branch, or pin another version. Modules of the wanted driver for further
-    kernels stay, and so does a pinning package that lets every version come that fits `rule`, a branch or a version.
+    kernels stay, and so does a pinning package that lets every version come that fits `rule`, a branch or a version;
+    and a metapackage that nobody asks for, of the wanted flavour and at a version that fits `rule`.
+
+    + installed: name -> version; of names alone no version fits
     """
     there = list(installed)
+    met = set(_metapackages_that_fit(source, wanted, installed, rule)) if isinstance(installed, Mapping) else set()
     named = [name for row in _beside(source) for name in row.leaves]
     if not _of_this_source(source, there):
         named += [name for row in _beside(source) for name in row.leaves_with_source]
@@ -184,7 +189,7 @@ def leftovers(
         kept = {match.groupdict().get("branch"): match for name in wanted if (match := pattern.fullmatch(name))}
         for name in there:
             match = pattern.fullmatch(name)
-            if match is None or name in wanted:
+            if match is None or name in wanted or name in met:
                 continue
             # What the wanted ones need bears their generation's name: their own repository sees to it.
             if match.groupdict().get("generation") in generations and written not in flavours:
@@ -195,6 +200,16 @@ def leftovers(
             if not further and not (pinned and rule and versions.in_branch(rule, pinned)):
                 going.add(name)
     return tuple(sorted(going))
+
+
+def _metapackages_that_fit(
+    source: DriverSource, wanted: Collection[str], installed: Mapping[str, str], rule: str | None
+) -> Iterator[str]:
+    """Yield the installed metapackages of the wanted flavour at a version that fits the rule."""
+    for flavour, names in source.metapackages.items():
+        patterns = [_pattern(name) for name in source.packages.get(flavour, {})]
+        if any(pattern.fullmatch(name) for name in wanted for pattern in patterns):
+            yield from (name for name in names if name in installed and satisfies(installed[name], rule))
 
 
 def _generations(source: DriverSource, wanted: Collection[str]) -> set[str]:

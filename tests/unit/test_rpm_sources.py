@@ -80,8 +80,30 @@ def test_another_generation_s_packages_go_and_those_of_the_same_stay() -> None:
         "nvidia-common-G06", "nvidia-compute-G06", "nvidia-compute-utils-G06", "nvidia-open-driver-G06",
     )  # fmt: skip
     assert leftovers(SUSE, asked("580", SUSE, flavour="proprietary"), there) == ("nvidia-open-driver-G06",)
-    # What an older gpunode asked for.
-    assert leftovers(SUSE, asked("580", SUSE), ["nvidia-open", *there]) == ("nvidia-open",)
+
+
+@pytest.mark.parametrize(
+    ("metapackage", "at", "rule", "flavour", "stays"),
+    [
+        ("nvidia-open", "580.95.05-1", "580", "open", True),
+        ("nvidia-open", "580.95.05-1", "580.95.05", "open", True),
+        ("nvidia-open", "580.95.05-1", "580.126.09", "open", False),
+        ("nvidia-open", "580.95.05-1", "595", "open", False),
+        ("nvidia-open", "580.95.05-1", "580", "proprietary", False),
+        ("cuda-drivers", "580.95.05-1", "580", "proprietary", True),
+        ("cuda-drivers", "580.95.05-1", "580", "open", False),
+    ],
+)
+def test_on_suse_a_metapackage_of_the_right_flavour_and_version_stays(
+    metapackage: str, at: str, rule: str, flavour: str, stays: bool
+) -> None:
+    """NVIDIA's guide documents them, and an earlier gpunode asked for them."""
+    wanted = asked(rule, SUSE, flavour=flavour)
+    assert metapackage not in wanted
+    found = leftovers(SUSE, wanted, {metapackage: at, **dict.fromkeys(wanted, at)}, rule)
+    assert found == (() if stays else (metapackage,))
+    # On RHEL it is what is asked for; another flavour's goes.
+    assert leftovers(EL, {"nvidia-open": "580"}, {"nvidia-open": at, "cuda-drivers": at}, "580") == ("cuda-drivers",)
 
 
 @pytest.mark.parametrize("source", [EL, SUSE], ids=["el", "suse"])

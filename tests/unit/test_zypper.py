@@ -18,6 +18,7 @@ from pyinfra.context import ctx_host
 from facts.driver_packages import DriverPackages as DriverPackagesFact
 from facts.families import by_manager
 from facts.families.zypper import DRIVER_PACKAGES, ZypperOffers
+from facts.transaction import TransactionJournal
 from gpunode import tables
 from gpunode.boot import Boot, grub_next
 from gpunode.driver_packages import Offers, Simulation, chosen, driver_branch, gate, package_set
@@ -28,6 +29,7 @@ from gpunode.packages import satisfies
 from gpunode.preflight.platform import system_refusals
 from gpunode.reading import ParseError
 from gpunode.settings import settings_from
+from gpunode.transaction import Journal
 from operations import driver_packages
 from operations.families import FAMILIES, ZYPPER, DriverChange
 from operations.families.zypper_shell import ZYPP
@@ -422,6 +424,20 @@ class NewestFirst(Host):
         assert isinstance(coming, dict)
         # What is asked for counts; of the rest the first that is new enough, which is the newest.
         return simulated(*((name, None, coming.get(name, self.OFFERED[0])) for name in self.CHAIN))
+
+
+def test_a_node_that_came_by_the_metapackage_sees_no_change() -> None:
+    wanted = package_set(settings_from({"driver": {"branch": "580"}}).driver, SOURCE, "open", [], Boot("x"))
+    there = {name: "580.95.05-1" for name in (*wanted, "nvidia-open")}
+    state = zypper.LockedPackages(tuple(sorted(there.items())), ())
+    host = Host({DriverPackagesFact: state, TransactionJournal: Journal(None, None, None, False)})
+    asked = {"branch": "580", "branch_change": False, "rollback": "required", "kernel": None, "source": SOURCE}
+    ctx_host.set(host)
+    try:
+        assert commands(driver_packages.installed, host, wanted=wanted, **asked) == []
+    finally:
+        ctx_host.reset()
+    assert host.noops == [f"installed: {', '.join(f'{name} 580.95.05-1' for name in wanted)}"], host.refusals
 
 
 def test_all_that_would_come_newer_is_named_at_the_version_that_is_asked_for() -> None:
