@@ -22,5 +22,5 @@ def installed(runtime: str, asked: ContainerdSettings | DockerSettings, names: t
         family=distribution().family,
         wanted=dict.fromkeys(names, asked.version),
         repository="docker" if by_docker else "",
-        instead=way_out(runtime, asked.source),
+        instead=way_out(runtime, asked.source, distribution()),
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from facts.base import NodeFact
-from facts.shared import PACKAGES, RUNTIMES
+from facts.shared import PACKAGES
 from gpunode.probe import shell_text
+from gpunode.runtime_packages import RUNTIMES, parse_runtime_packages
 from gpunode.runtime_packages import RuntimePackages as Reading
-from gpunode.runtime_packages import parse_runtime_packages
 
 
 class RuntimePackages(NodeFact[Reading]):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from facts.families import by_manager, dnf, pacman, zypper
 from gpunode.driver_packages import GLOBS, KERNEL_GLOBS
 from gpunode.probe import Shared, shell_text
+from gpunode.runtime_packages import RUNTIMES
 from gpunode.smi import QUERY, REMAPPED
-from gpunode.tables import removed_for_runtimes
 
 # $SHOWN, and the functions `unit` and `says`. A part says of which units it wants to know.
 UNITS = Shared(shell_text("unit"), variable="UNITS")
@@ -14,13 +14,11 @@ UNITS = Shared(shell_text("unit"), variable="UNITS")
 # $SMI: what nvidia-smi answered. A part may want the query on remapped rows, too.
 SMI = Shared(shell_text("smi", QUERY=",".join(QUERY), REMAPPED=",".join(REMAPPED)), variable="ALSO")
 
-# Of container runtimes those that another source's would remove; apt alone removes them without a word.
-RUNTIMES = tuple(sorted({name for names in removed_for_runtimes().values() for name in names}))
 # dpkg's globs of the driver catch the container toolkit, too.
 _BY_DPKG = shell_text("families/dpkg", GLOBS=" ".join((*GLOBS, *KERNEL_GLOBS, *RUNTIMES)))
 # $MANAGER: apt, dnf, zypper, pacman or nothing. $PACKAGES: WANT NAME VERSION of each package of the driver, of kernels
-# and of the container toolkit (with apt of container runtimes, too), where WANT is hold or install. $ARCHITECTURE:
-# dpkg's. dnf brings `locking`.
+# and of the container toolkit (with apt and dnf of container runtimes, too), where WANT is hold or install.
+# $ARCHITECTURE: dpkg's. dnf brings `locking`.
 PACKAGES = Shared(
     "MANAGER=; PACKAGES=; ARCHITECTURE=\n"
     + by_manager(

@@ -13,6 +13,10 @@ from gpunode.tables import Distribution
 
 CONTAINERD_OF_DOCKER = ("containerd.io",)
 DOCKER_OF_DOCKER = ("docker-ce", "docker-ce-cli")
+# Of container runtimes those that another source's would remove.
+RUNTIMES = tuple(
+    sorted({name for rows in tables.removals_of_runtimes().values() for gone in rows.values() for name in gone})
+)
 _SOURCES = {"distribution": "the distribution", "docker-repository": "Docker's repository"}
 
 
@@ -56,17 +60,28 @@ def docker_packages(asked: DockerSettings, system: Distribution) -> tuple[str, .
     return ("docker.io", *clients)
 
 
-def removed_for(wanted: Collection[str], installed: Collection[str]) -> tuple[str, ...]:
-    """Return the installed packages that apt would remove to install those of the wanted ones that are not there."""
-    table = tables.removed_for_runtimes()
+def removed_for(wanted: Collection[str], installed: Collection[str], family: str = "apt") -> tuple[str, ...]:
+    """Return the installed packages that a family's package manager would remove to install the wanted ones.
+
+    Of the wanted ones those count that are not there yet.
+    """
+    table = tables.removed_for_runtimes(family)
     lost = {gone for name in wanted if name not in installed for gone in table.get(name, ())}
     return tuple(name for name in installed if name in lost and name not in wanted)
 
 
-def way_out(runtime: str, source: str) -> str:
-    """Return which settings ask for no such removal, as a remedy begins."""
+def is_had(runtime: str, source: str, system: Distribution) -> bool:
+    """Say whether a distribution has a runtime (containerd, docker) in a source (distribution, docker-repository)."""
+    if source == "docker-repository":
+        return system.docker != ""
+    return system.containerd if runtime == "containerd" else system.family == "apt"
+
+
+def way_out(runtime: str, source: str, system: Distribution) -> str:
+    """Return which settings ask for no such removal, as a remedy begins: none that preflight refuses there."""
     other = {"distribution": "docker-repository", "docker-repository": "distribution"}[source]
-    return f"set {runtime}.source = {other!r}, or 'present' to leave what is there"
+    named = f"{other!r}, or " if is_had(runtime, other, system) else ""
+    return f"set {runtime}.source = {named}'present' to leave what is there"
 
 
 def told_source(source: str) -> str:

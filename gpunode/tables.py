@@ -655,9 +655,22 @@ def toolkit_modes() -> Mapping[str, str]:
 
 
 @cache
-def removed_for_runtimes() -> Mapping[str, tuple[str, ...]]:
-    """Return package of a container runtime -> the packages that apt would remove for it (runtimes.yaml)."""
-    return MappingProxyType({name: tuple(gone) for name, gone in content("runtimes.yaml")["removes"].items()})
+def removals_of_runtimes() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    """Return family -> package of a container runtime -> the packages that its manager would remove for it."""
+    return MappingProxyType(
+        {
+            family: MappingProxyType({name: tuple(gone) for name, gone in rows.items()})
+            for family, rows in content("runtimes.yaml")["removes"].items()
+        }
+    )
+
+
+def removed_for_runtimes(family: str = "apt") -> Mapping[str, tuple[str, ...]]:
+    """Return package of a container runtime -> the packages that a family's manager would remove for it.
+
+    By runtimes.yaml; empty for a family of which no such relations are known.
+    """
+    return removals_of_runtimes().get(family, {})
 
 
 @cache

@@ -9,18 +9,14 @@ from facts.families.rpm import VERSION, RpmRepository
 from gpunode.driver_packages import COMPANIONS, FOREIGN, OWN, Offers, Simulation
 from gpunode.families.dnf import LOCKLIST, nevra, parse_offers, parse_simulation
 from gpunode.probe import Probe, shell_text
+from gpunode.runtime_packages import RUNTIMES
 from gpunode.toolkit.state import NAMES as TOOLKIT
 
 # The functions of that file, `of_driver` above all.
 DRIVER_PACKAGES = shell_text(
-    "families/dnf",
-    LOCKLIST=LOCKLIST,
-    EVR=VERSION,
-    OWN=OWN,
-    FOREIGN=FOREIGN,
-    TOOLKIT=TOOLKIT,
-    COMPANIONS=" ".join(COMPANIONS),
-)
+    "families/dnf", LOCKLIST=LOCKLIST, EVR=VERSION, OWN=OWN, FOREIGN=FOREIGN, COMPANIONS=" ".join(COMPANIONS),
+    BESIDE=f"{TOOLKIT}|^({'|'.join(RUNTIMES).replace('.', '[.]')})$",
+)  # fmt: skip
 
 # A foreign repository that cannot be read is passed over; ours is read by itself before, and must answer.
 SKIPPING = "'--setopt=*.skip_if_unavailable=1'"

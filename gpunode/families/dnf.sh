@@ -1,11 +1,11 @@
 # Functions by which rpm and dnf's versionlock are asked; it prints nothing.
 # Takes LOCKLIST, versionlock's list; EVR, rpm's format of one; OWN and FOREIGN, what is the driver's and what of that
-# is not; TOOLKIT, what is the container toolkit's: regular expressions of names; COMPANIONS, names of what the driver
-# asks of the distribution.
+# is not; BESIDE, what is the container toolkit's and container runtimes': regular expressions of names; COMPANIONS,
+# names of what the driver asks of the distribution.
 #
 # locking says whether the node has the plugin, and it is switched on; lock_of NEVRA whether an entry of its list is for
 # that; of_driver prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold or
-# install; of_all these and the container toolkit's.
+# install; of_all these and those.
 
 locking() {
   for plugin in /usr/lib/python3*/*-packages/dnf-plugins/versionlock.py; do
@@ -33,4 +33,4 @@ of_those() {
     done
 }
 of_driver() { of_those ''; }
-of_all() { of_those "$TOOLKIT"; }
+of_all() { of_those "$BESIDE"; }

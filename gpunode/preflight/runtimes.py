@@ -15,16 +15,16 @@ _RELATIONS = "Conflicts of containerd.io, docker-ce and docker.io (gpunode/data/
 
 
 def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
-    """Refuse a runtime for which apt would remove another one's packages, with the containers that these run."""
+    """Refuse a runtime for which another one's packages would be removed, with the containers that these run."""
     system = tables.distribution(machine.operating_system.id, machine.operating_system.version_id)
-    if system is None or system.family != "apt":
+    if system is None:
         return
     installed = machine.runtime_packages.names
     for runtime, asked, names in (
         ("containerd", settings.containerd, containerd_packages(settings.containerd)),
         ("docker", settings.docker, docker_packages(settings.docker, system)),
     ):
-        lost = removed_for(names, installed) if asked.enabled else ()
+        lost = removed_for(names, installed, system.family) if asked.enabled else ()
         if lost:
             words = wording(machine.operating_system)
             yield Refusal(
@@ -32,7 +32,7 @@ def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
                 f"{' and '.join(names)} of {told_source(asked.source)} would remove {', '.join(lost)}, which "
                 f"{'is' if len(lost) == 1 else 'are'} installed and which nobody asked to remove",
                 _RELATIONS,
-                f"{way_out(runtime, asked.source)}; or remove yourself what is to go (`{words.remove} "
+                f"{way_out(runtime, asked.source, system)}; or remove yourself what is to go (`{words.remove} "
                 f"{' '.join(lost)}`), and run again",
             )
 

@@ -5,6 +5,7 @@ Real: apt-get with a root of its own. Relations are those of lab/world; no packa
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -13,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from facts.families.dnf import DRIVER_PACKAGES as DNF_PACKAGES
 from gpunode import tables
+from gpunode.operating_system import OperatingSystem
 from gpunode.preflight import refusals
-from gpunode.runtime_packages import RuntimePackages, docker_packages, parse_runtime_packages
+from gpunode.preflight.platform import system_refusals
+from gpunode.runtime_packages import RuntimePackages, docker_packages, parse_runtime_packages, way_out
 from gpunode.settings import settings_from
 from gpunode.toolkit import PACKAGES
 from lab.world.docker import debian_packages, docker_version
@@ -178,6 +182,61 @@ def test_preflight_refuses_docker_s_packages_over_the_distribution_s() -> None:
     assert all("containerd, docker.io, runc" in item.reason for item in found)
     own = {"docker": {"enabled": True}}
     assert refusals(settings_from(own), machine(runtime_packages=there)) == ()
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize("row", tables.distributions(), ids=lambda row: row.name)
+@pytest.mark.parametrize("runtime", ["containerd", "docker"])
+def test_no_remedy_names_a_source_that_preflight_refuses_there(row: tables.Distribution, runtime: str) -> None:
+    system = OperatingSystem(row.id, row.version, None, (), row.name, "x86_64", "6.1.0", False)
+    other = {"containerd": "docker", "docker": "containerd"}[runtime]
+
+    def refused(source: str) -> list[str]:
+        data = {runtime: {"enabled": True, "source": source}, other: {"enabled": False}}
+        found = system_refusals(settings_from(data), system)
+        return [item.remedy for item in found if item.component == runtime]
+
+    said = [way_out(runtime, source, row) for source in ("distribution", "docker-repository")]
+    said += [remedy for source in ("distribution", "docker-repository") for remedy in refused(source)]
+    for remedy in said:
+        named = set(re.findall("'(distribution|docker-repository|present)'", remedy))
+        assert "present" in named
+        assert [source for source in named if refused(source)] == [], remedy
+    # What can be had is named.
+    assert ("'docker-repository'" in said[0]) is (not refused("docker-repository"))
+
+
+ROCKY = OperatingSystem("rocky", "9.6", None, ("rhel",), "Rocky Linux 9.6", "x86_64", "5.14.0", False)
+
+
+@pytest.mark.pure
+def test_preflight_refuses_docker_s_containerd_over_the_runc_that_podman_brought() -> None:
+    there = RuntimePackages((("runc", "4:1.2.4-1.el9"),))
+    asked = {"containerd": {"source": "docker-repository"}}
+    (refusal,) = refusals(settings_from(asked), machine(ROCKY, runtime_packages=there))
+    assert "containerd.io of Docker's repository would remove runc, which is installed" in refusal.reason
+    assert (
+        refusal.remedy.startswith("set containerd.source = 'present' to leave") and "dnf remove runc" in refusal.remedy
+    )
+    both = RuntimePackages((("containerd.io", "2.2.6-3.1.el9"),))
+    assert refusals(settings_from(asked), machine(ROCKY, runtime_packages=both)) == ()
+
+
+@pytest.mark.simulated
+@pytest.mark.starts_programs
+def test_rpm_s_list_has_container_runtimes_beside_the_driver_and_the_toolkit(tmp_path: Path) -> None:
+    """rpm is SIMULATED: it prints three packages."""
+    (tmp_path / "rpm").write_text(
+        "#!/bin/sh\nprintf '%s 1 x\\n' runc containerdxio containerd.io curl nvidia-docker2\n"
+    )
+    (tmp_path / "rpm").chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", f"{DNF_PACKAGES}\nof_all; echo driver; of_driver"], env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "install containerd.io 1", "install nvidia-docker2 1", "install runc 1", "driver",
+    ]  # fmt: skip
 
 
 @pytest.mark.pure
