@@ -131,15 +131,21 @@ skipping='--setopt=*.skip_if_unavailable=1'
 offered() {
   dnf -q -C "$skipping" repoquery --showduplicates --qf '%{version} %{epoch}:%{version}-%{release}' "$1" | sort -r -V
 }
-# In the table of what it would do, what goes stands below a head of its own, and what is replaced behind that word.
+# In the table of what it would do, what goes stands below a head of its own, and what is replaced behind that word. One
+# transaction with what is to go, as `exchange` makes it; dnf's status says nothing where it is told to answer no.
 losing() {
-  asked=''
-  for item in "$@"; do asked="$asked ${item%%=*}-${item#*=}"; done
-  dnf -C "$skipping" --assumeno --setopt=install_weak_deps=False --setopt=clean_requirements_on_remove=False \
-    install $asked 2>&1 | awk '
-      /^[A-Z]/ {go = /^Remov/}
-      /^ +replacing / {sub(/[.][^.]*$/, "", $2); print $2; next}
-      go && /^ [^ ]/ {print $1}'
+  entering=''; trial=$(mktemp)
+  for item in "$@"; do entering="$entering ${item%%=*}-${item#*=}"; done
+  { [ -z "$entering" ] || echo "install $entering"; echo "remove $going"; echo run; } > "$trial"
+  if [ -z "$going" ]; then asked="install $entering"; else asked="shell $trial"; fi
+  said=$(dnf -C "$skipping" --assumeno --setopt=install_weak_deps=False --setopt=clean_requirements_on_remove=False \
+    $asked 2>&1) || true
+  rm -f "$trial"
+  printf '%s\n' "$said" | grep -qE '^(Transaction Summary|Nothing to do)' || { untold dnf "$said"; return 1; }
+  printf '%s\n' "$said" | awk '
+    /^[A-Z]/ {go = /^Remov/}
+    /^ +replacing / {sub(/[.][^.]*$/, "", $2); print $2; next}
+    go && /^ [^ ]/ {print $1}'
 }
 install_chosen() {
   asked=''

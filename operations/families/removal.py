@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 # refuse_removal MANAGER WANTED GOING REMOVED: ends the script where a word of REMOVED is not one of GOING (NAME or
-# NAME-). $instead is how the settings ask for something that removes nothing, where they can.
+# NAME-). A word NAME- of WANTED is what is to go, and no part of the message. $instead is how the settings ask for
+# something that removes nothing, where they can.
 REFUSE_REMOVAL = r"""
 refuse_removal() {
   lost=''
@@ -11,7 +12,9 @@ refuse_removal() {
     case " $3 " in *" $removed "*|*" $removed- "*) ;; *) lost="$lost $removed";; esac
   done
   [ -n "$lost" ] || return 0
-  echo "gpunode: $2 would remove$lost, which nobody asked for; nothing was changed" >&2
+  asking=''
+  for wanted in $2; do case "$wanted" in *-) ;; *) asking="$asking${asking:+ }$wanted";; esac; done
+  echo "gpunode: $asking would remove$lost, which nobody asked for; no package was changed" >&2
   echo "gpunode: remedy: ${instead:+$instead; or }remove yourself what is to go ($1 remove$lost), and run again" >&2
   exit 1
 }

@@ -72,12 +72,17 @@ put_back() {
 
 # `offered NAME` prints VERSION EPOCH:VERSION-RELEASE of each package in the repositories, newest first, and
 # `install_chosen` installs NAME=EPOCH:VERSION-RELEASE..., `exchange "GOING" ...` does so and removes in one transaction
-# (dnf alone is asked for it); `losing` prints the packages that installing those would remove. What stands behind the
+# (dnf alone is asked for it); `losing` prints the packages that installing those, with $going gone, would
+# remove, and fails by `untold` where that is not to be learned. What stands behind the
 # version that was asked for must not go on with it. $manager is dnf or zypper.
 INSTALL = (
     EVR
     + REFUSE_REMOVAL
     + r"""
+untold() {
+  printf '%s\n' "$2" >&2
+  echo "gpunode: $1 does not tell what it would do, by its words above; no package was changed" >&2
+}
 resolve() {
   offered "$1" | while read -r version full; do
     case "$2" in
@@ -102,7 +107,8 @@ for wanted in "$@"; do
   chosen="$chosen $name=$version"
   expected="$expected $name=${rule:+${version#0:}}"
 done
-refuse_removal "$manager" "$*" "$going" "$(losing $chosen)"
+losses=$(losing $chosen) || exit 1
+refuse_removal "$manager" "$*" "$going" "$losses"
 if [ -z "$going" ]; then install_chosen $chosen; else exchange "$going" $chosen; fi
 for wanted in $expected; do
   name=${wanted%%=*}; version=${wanted#*=}; there=$(evr "$name" || true)

@@ -77,7 +77,9 @@ def test_containerd_of_the_distribution_does_not_take_docker_ce_away(make: Make)
     assert "Remv docker-ce " in told and "Remv containerd.io " in told
     done = node.install("containerd", instead=INSTEAD)
     assert done.returncode == 1 and not node.touched
-    assert "containerd would remove docker-ce containerd.io, which nobody asked for; nothing was changed" in done.stderr
+    assert (
+        "containerd would remove docker-ce containerd.io, which nobody asked for; no package was changed" in done.stderr
+    )
     assert (
         f"remedy: {INSTEAD}; or remove yourself what is to go (apt-get remove docker-ce containerd.io)" in done.stderr
     )
@@ -277,6 +279,32 @@ ZYPPER_TABLE = """<?xml version='1.0'?>
 """
 
 
+def install(
+    tmp_path: Path, manager: str, functions: str, table: str, status: int, *asked: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the shell of an installation by a manager that prints `table` where it is asked what it would do."""
+    (tmp_path / "table").write_text(table)
+    offers = {
+        "dnf": 'case "$*" in *repoquery*) echo "2.2.6 0:2.2.6-3.1.el9"; exit;; esac',
+        "zypper": 'case "$*" in *search*) echo \'<solvable kind="package" edition="2.2.6-3.1" x>\'; exit;; esac',
+    }[manager]
+    trial = {"dnf": "*--assumeno*", "zypper": "*--dry-run*"}[manager]
+    for name, text in {
+        manager: f'{offers}\ncase "$*" in {trial}) cat {tmp_path}/table; exit {status};; esac\n'
+        f"echo >> {tmp_path}/changed",
+        "rpm": "exit 1",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    before = "dnf_run() { dnf run; }; zypp() { zypper run; }; refresh() { :; }"
+    text = script(f"{before}\n{functions}{INSTALL}")
+    return subprocess.run(
+        ["sh", "-c", text, "gpunode", *asked],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "manager": manager, "instead": "", "repository": "docker"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
 @pytest.mark.simulated
 @pytest.mark.starts_programs
 @pytest.mark.parametrize(
@@ -291,25 +319,45 @@ def test_dnf_and_zypper_are_asked_first_and_refused_alike(
     tmp_path: Path, manager: str, functions: str, table: str, lost: str, told: str
 ) -> None:
     """dnf, zypper and rpm are SIMULATED: they print what is given, and note what they are told."""
-    (tmp_path / "table").write_text(table)
-    offers = {
-        "dnf": 'case "$*" in *repoquery*) echo "2.2.6 0:2.2.6-3.1.el9"; exit;; esac',
-        "zypper": 'case "$*" in *search*) echo \'<solvable kind="package" edition="2.2.6-3.1" x>\'; exit;; esac',
-    }[manager]
-    trial = {"dnf": "*--assumeno*", "zypper": "*--dry-run*"}[manager]
-    for name, text in {
-        manager: f'{offers}\ncase "$*" in {trial}) cat {tmp_path}/table; exit 1;; esac\necho >> {tmp_path}/changed',
-        "rpm": "exit 1",
-    }.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    before = "dnf_run() { dnf run; }; zypp() { zypper run; }; refresh() { :; }"
-    text = script(f"{before}\n{functions}{INSTALL}")
-    done = subprocess.run(
-        ["sh", "-c", text, "gpunode", "containerd.io", *told.split()],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "manager": manager, "instead": "", "repository": "docker"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = install(tmp_path, manager, functions, table, int(manager == "dnf"), "containerd.io", *told.split())
     assert done.returncode == 1
-    refused = f"containerd.io would remove {lost}, which nobody asked for; nothing was changed" in done.stderr
+    refused = f"containerd.io would remove {lost}, which nobody asked for; no package was changed" in done.stderr
     assert (refused, (tmp_path / "changed").exists()) == ((False, True) if told else (True, False)), done.stderr
+
+
+NOTHING_GOES = {
+    "dnf": "Installing:\n containerd.io x86_64 2.2.6-3.1.el9 docker 34 M\n\nTransaction Summary\nOperation aborted.\n",
+    "zypper": '<install-summary><to-install><solvable type="package" name="x"/></to-install></install-summary>\n',
+}
+FAILS = {
+    "dnf": "Error: \n Problem: conflicting requests\n  - nothing provides container-selinux\n",
+    "zypper": "<prompt><description>Problem: nothing provides container-selinux</description></prompt>\n",
+}
+
+
+@pytest.mark.simulated
+@pytest.mark.starts_programs
+@pytest.mark.parametrize("manager", ["dnf", "zypper"])
+@pytest.mark.parametrize(
+    ("said", "status", "goes_on"),
+    [(NOTHING_GOES, 0, True), ("Nothing to do.\n", 0, True), (FAILS, 4, False), ("in a new shape\n", 0, False)],
+    ids=["none goes", "all is there", "fails", "another shape"],
+)
+def test_a_trial_that_does_not_tell_what_goes_stops_with_the_manager_s_own_words(
+    tmp_path: Path, manager: str, said: dict[str, str] | str, status: int, goes_on: bool
+) -> None:
+    """dnf, zypper and rpm are SIMULATED."""
+    text = said if isinstance(said, str) else said[manager]
+    functions = {"dnf": dnf.OFFERED, "zypper": zypper.OFFERED}[manager]
+    done = install(tmp_path, manager, functions, text, status, "containerd.io")
+    assert (tmp_path / "changed").exists() is goes_on, done.stderr
+    told = f"{manager} does not tell what it would do, by its words above; no package was changed"
+    assert (told in done.stderr) is not goes_on
+    assert goes_on or text in done.stderr
+
+
+@pytest.mark.simulated
+@pytest.mark.starts_programs
+def test_a_refusal_does_not_name_what_is_to_go_as_asked_for(tmp_path: Path) -> None:
+    done = install(tmp_path, "dnf", dnf.OFFERED, DNF_TABLE, 1, "containerd.io", "podman-")
+    assert "gpunode: containerd.io would remove containerd runc, which nobody asked for; no package" in done.stderr
