@@ -19,6 +19,7 @@ from gpunode.driver_packages import (
     pin_text,
 )
 from gpunode.operating_system import OperatingSystem
+from gpunode.runtime_packages import containerd_packages, docker_packages
 from gpunode.settings import Settings, settings_from
 from gpunode.tables import Distribution
 from gpunode.toolkit import PACKAGES as TOOLKIT
@@ -27,12 +28,9 @@ from tests.real.resolve_apt import Apt
 # A node whose next kernel is not looked at: what is built per kernel is asked for by its release, which is a node's.
 _NO_KERNEL = Boot("0-none")
 _OWN: tuple[tuple[str, ...], ...] = ((), ("mps",))
-_FABRIC: tuple[tuple[str, ...], ...] = ((), ("nvswitch",), ("nvswitch", "nvlink5"))
-# The packages of each runtime, by who has them; what gpunode's deploys ask for.
-RUNTIMES = {
-    "own": (("containerd",), ("docker.io",)),
-    "docker": (("containerd.io",), ("docker-ce", "docker-ce-cli")),
-}
+_FABRIC: tuple[tuple[str, ...], ...] = ((), ("nvswitch",), ("nvswitch", "nvlink5"), ("imex",))
+# Whose runtimes the settings call by another name.
+_RUNTIMES_OF = {"own": "distribution", "docker": "docker-repository"}
 
 
 @dataclass(frozen=True)
@@ -106,8 +104,11 @@ def newest_exact(apt: Apt, wanted: Mapping[str, str | None]) -> str | None:
 
 def other_sets(row: Distribution, repository: str, apt: Apt) -> Iterator[Asked]:
     """Yield the sets of a repository (own, cuda, toolkit, docker) that are no driver's."""
-    for names in RUNTIMES.get(repository, ()):
-        yield Asked(" ".join(names), dict.fromkeys(names))
+    if repository in _RUNTIMES_OF:
+        data = {"enabled": True, "source": _RUNTIMES_OF[repository]}
+        asked = settings_from({"containerd": data, "docker": data})
+        for names in (containerd_packages(asked.containerd), docker_packages(asked.docker, row)):
+            yield Asked(" ".join(names), dict.fromkeys(names))
     if repository == "toolkit":
         yield Asked("container toolkit", dict.fromkeys(TOOLKIT))
         for version in _versions_of_all(apt, TOOLKIT)[:3]:

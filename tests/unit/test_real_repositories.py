@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from gpunode import tables
-from tests.real import apt_repositories, conftest, families
+from tests.real import apt_repositories, conftest, families, package_sets
 from tests.real.apt_repositories import NotReached, of_others, resolved
 from tests.real.checked import Checked
 from tests.real.resolve_apt import Apt
@@ -58,6 +58,29 @@ def test_debian_12_s_own_archive_is_found_as_the_tables_have_it(tmp_path: Path) 
     assert "driver 535 open (refused, as the tables say)" in found.resolved
     assert {"containerd", "docker.io", "driver 535 proprietary", "driver 535.309.01 proprietary"} <= set(found.resolved)
     assert "containerd is at 1.6.20-1, and was at 1.6.20~ds1-1+deb12u3 on 2026-11-23" in found.moved
+
+
+@pytest.mark.pure
+def test_runtimes_and_boards_are_asked_for_as_the_deploys_ask() -> None:
+    class Empty:
+        def offers(self, *names: str) -> dict[str, tuple[str, ...]]:
+            return {name: ("580.95.05-1",) for name in names}
+
+    empty: Any = Empty()
+    assert BOOKWORM is not None and TRIXIE is not None
+
+    def runtimes(row: tables.Distribution, repository: str) -> list[str]:
+        return [asked.what for asked in package_sets.other_sets(row, repository, empty)]
+
+    assert runtimes(BOOKWORM, "own") == ["containerd", "docker.io"]
+    assert runtimes(TRIXIE, "own") == ["containerd", "docker.io docker-cli"]
+    assert runtimes(TRIXIE, "docker") == ["containerd.io", "docker-ce docker-ce-cli"]
+    sets = {asked.what: asked.wanted for asked in package_sets.driver_sets(BOOKWORM, "cuda-repository", empty)}
+    assert {"nvidia-imex", "libnvidia-nscq"} <= set(sets["driver 580 open imex"])
+    groups = tables.driver_source("cuda-repository", "debian")
+    assert groups is not None
+    boards = {"nvswitch", "nvlink5", "imex"} & set(groups.packages)
+    assert boards <= {word for what in sets for word in what.split()}
 
 
 @pytest.mark.real
