@@ -88,14 +88,17 @@ def in_order(scenarios: list[str]) -> list[str]:
 
 def main(scenarios: list[str]) -> None:
     """Run all of them; told to terminate, begin no further one and wait for those at work, which have nodes to end."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
 
         def enough(number: int, frame: FrameType | None) -> None:
             pool.shutdown(wait=False, cancel_futures=True)
 
         signal.signal(signal.SIGTERM, enough)
-        for scenario in in_order(scenarios):
-            pool.submit(live, scenario)
+        begun = [pool.submit(live, scenario) for scenario in in_order(scenarios)]
+    for each in begun:
+        if not each.cancelled():
+            each.result()
 
 
 if __name__ == "__main__":
