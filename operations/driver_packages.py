@@ -22,12 +22,11 @@ from gpunode.driver_packages import (
     NotInstallable,
     belongs,
     chosen,
-    driver_branch,
+    come_along,
     gate,
     goes_along,
     leftovers,
     module_behind,
-    moved_along,
     of_another_source,
 )
 from gpunode.tables import DriverSource, driver_sources
@@ -116,14 +115,9 @@ def installed(
     lacking = () if headers else (f"{kernel} without headers",)
     target = target_digest(*(f"{name}={version}" for name, version in sorted(resolved.items())), *lacking)
     refuse_failed(transaction, target)
-    along = moved_along(others, offers.available, upstream)
-    if not moved:
-        # A package of another branch that the new one does not have would keep its files, which are the new one's, too:
-        # dpkg refuses them, where rpm knows by Obsoletes what takes their place.
-        stays = {name for name, version in others.items() if along.get(name) in (None, version)}
-        if source.family == "apt":
-            stays -= {name for name in stays if name in along and driver_branch(others[name]) != branch}
-        along = {name: version for name, version in along.items() if name not in stays}
+    along = come_along(
+        others, offers.available, upstream, branch, moved=moved, clash=source.family == "apt"
+    )  # fmt: skip
     going = dict.fromkeys([*obsolete, *(name for name, version in along.items() if version is None)])
     change = family.bound(
         replace(

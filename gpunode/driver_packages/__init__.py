@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from gpunode.driver_packages.behind import ModuleBehind, module_behind
-from gpunode.driver_packages.choice import NotInstallable, Offers, chosen, moved_along, parse_offers, pin_text
+from gpunode.driver_packages.choice import (
+    NotInstallable,
+    Offers,
+    chosen,
+    come_along,
+    moved_along,
+    parse_offers,
+    pin_text,
+)
 from gpunode.driver_packages.installed import DriverPackages, parse_driver_packages
 from gpunode.driver_packages.names import (
     COMPANIONS,
@@ -45,6 +53,7 @@ __all__ = [
     "belongs",
     "brings_kernels",
     "chosen",
+    "come_along",
     "driver_branch",
     "driver_source",
     "further_groups",

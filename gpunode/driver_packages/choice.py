@@ -84,6 +84,27 @@ def moved_along(
     return {name: offered.get(name) for name, version in sorted(others.items()) if driver_branch(version) is not None}
 
 
+def come_along(
+    others: Mapping[str, str], available: Iterable[tuple[str, str]], upstream: str, branch: str, *, moved: bool,
+    clash: bool,
+) -> dict[str, str | None]:  # fmt: skip
+    """Return what else there is of the driver and does not stay as it is -> its version; None: it is to go.
+
+    + others: name -> version; available: as `chosen` takes it; branch: the new driver's
+    + moved: the driver comes from another source from now on
+    + clash: a package of another branch, which the new one does not have, would keep files that are the new one's, too:
+      dpkg refuses them, where rpm knows by Obsoletes what takes their place
+    """
+    along = moved_along(others, available, upstream)
+    if moved:
+        return along
+    return {
+        name: version
+        for name, version in along.items()
+        if (version is None and clash and driver_branch(others[name]) != branch) or version not in (None, others[name])
+    }
+
+
 def _together(
     wanted: Mapping[str, str | None], bound: Sequence[str], installed: Mapping[str, str],
     offered: Mapping[str, Sequence[str]],

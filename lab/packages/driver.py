@@ -79,15 +79,11 @@ def driver_packages() -> list[Deb]:
 
 def transitional() -> list[Deb]:
     """Return metapackages that hold nothing and pull the newest driver there is, of another branch."""
-    return _transitional(TRANSITIONAL_VERSION)
-
-
-def _transitional(version: str) -> list[Deb]:
     kernels = {"nvidia-open": "nvidia-kernel-open-dkms", "cuda-drivers": "nvidia-kernel-dkms"}
     return [
         Deb(
             name,
-            f"{version}-1",
+            f"{TRANSITIONAL_VERSION}-1",
             "NVIDIA driver (transitional package: it pulls the next branch)",
             depends=f"{kernel} (>= 580), nvidia-driver-cuda (>= 580)",
         )

@@ -11,9 +11,7 @@ from typing import Any
 import yaml
 
 from gpunode.driver_packages import GLOBS
-
-# The fields of a control file that a row of the table may have.
-RELATIONS = ("pre_depends", "depends", "recommends", "provides", "conflicts", "breaks", "replaces")
+from lab.world.deb_row import FIELDS
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,7 @@ class Package:
     @property
     def relations(self) -> dict[str, str]:
         """Return the relations that there are, by the names of a control file's fields."""
-        return {relation.title().replace("_", "-"): getattr(self, relation) for relation in RELATIONS
-                if getattr(self, relation)}  # fmt: skip
+        return {field: getattr(self, name) for name, field in FIELDS.items() if getattr(self, name)}
 
     def stanza(self) -> str:
         """Return its stanza of an index, as far as apt resolves by it: nothing can be fetched from there."""
@@ -97,7 +94,7 @@ def archive_packages(suite: str, versions: Mapping[str, str], opened: Collection
                 driver=version, payload=entry.get("payload", ""), confidence=said["confidence"],
                 component=entry["component"],
             )  # fmt: skip
-            relations = {key: _filled(entry[key], values) for key in RELATIONS if key in entry}
+            relations = {key: _filled(entry[key], values) for key in FIELDS if key in entry}
             found[package.name, package.version] = replace(package, **relations)  # type: ignore[arg-type]
     return tuple(found.values())
 
@@ -148,7 +145,7 @@ def _of_version(repository: str, version: str) -> Iterator[Package]:
             driver=version, payload=entry.get("payload", ""), chosen=entry.get("chosen", False),
             confidence=entry.get("confidence", layout["confidence"]) if sure else "inferred",
         )  # fmt: skip
-        relations = {key: _filled(str(entry[key]), values) for key in RELATIONS if key in entry}
+        relations = {key: _filled(str(entry[key]), values) for key in FIELDS if key in entry}
         yield replace(package, **relations)  # type: ignore[arg-type]
     if "pinning" in said:
         yield _pinning(repository, version, f"{version}{said['pinning']}")

@@ -14,11 +14,11 @@ from gpunode.driver_packages import (
     Simulation,
     belongs,
     chosen,
+    come_along,
     driver_branch,
     gate,
     is_fabric_manager,
     left_behind,
-    moved_along,
     package_set,
     pin_text,
 )
@@ -171,11 +171,13 @@ def test_nothing_of_the_branch_before_stays_beside_another_branch(
     assert found.installed["nvidia-settings"].startswith(after)
 
 
-def _changed(apt: Apt, resolved: dict[str, str], others: dict[str, str], upstream: str) -> Resolved:
+def _changed(
+    apt: Apt, resolved: dict[str, str], others: dict[str, str], upstream: str, moved: bool = False
+) -> Resolved:
     """Return what a change does, which names of the others only what goes, and what would be left behind."""
     (apt.folder / "etc/apt/preferences").write_text(pin_text(upstream))
     offers = [(package, version) for package, found in apt.offers(*others).items() for version in found]
-    along = moved_along(others, offers, upstream)
+    along = come_along(others, offers, upstream, upstream.split(".")[0], moved=moved, clash=True)
     named = [f"{package}={version}" for package, version in resolved.items()]
     named += [f"{package}-" for package, version in along.items() if version is None]
     first = apt.resolve(*named)
@@ -209,7 +211,7 @@ def test_debian_s_own_driver_gives_way_to_nvidia_s_and_comes_back(tmp_path: Path
     apt = Apt(tmp_path / "both", both, status=archive.status_of(there.items()))
     apt.update()
     others = {name: version for name, version in there.items() if belongs(name)}
-    moved = _changed(apt, {"nvidia-open": "580.105.08-1"}, others, "580.105.08")
+    moved = _changed(apt, {"nvidia-open": "580.105.08-1"}, others, "580.105.08", moved=True)
     assert moved.possible, moved.errors
     # NVIDIA's nvidia-smi is an empty package, which nvidia-driver-cuda does not suffer beside itself.
     assert {"nvidia-smi", "nvidia-alternative", "nvidia-open-kernel-dkms"} <= set(moved.removed)
@@ -220,7 +222,7 @@ def test_debian_s_own_driver_gives_way_to_nvidia_s_and_comes_back(tmp_path: Path
     )
     back.update()
     others = {name: version for name, version in now.items() if belongs(name) and name not in {*debian, *source.apart}}
-    returned = _changed(back, debian, others, "535.261.03")
+    returned = _changed(back, debian, others, "535.261.03", moved=True)
     assert returned.possible, returned.errors
     now = {name: version for name, version in (now | returned.installed).items() if name not in returned.removed}
     numbered = {name: version for name, version in now.items() if belongs(name) and name not in source.apart}

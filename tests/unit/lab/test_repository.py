@@ -20,6 +20,7 @@ from lab.packages.driver import BROKEN_VERSION, DRIVER_VERSIONS, TRANSITIONAL_VE
 from lab.packages.toolkit import toolkit_packages
 from lab.repository import Mirror, build_mirror
 from lab.world import apt
+from lab.world.deb_row import FIELDS
 
 pytestmark = pytest.mark.builds
 
@@ -149,7 +150,7 @@ def test_the_index_says_what_the_table_says(mirror: Mirror) -> None:
     assert known <= set(rows) and len(known) > 400
     lacking = {name for name, version in set(rows) - known if driver_branch(version) is None}
     assert lacking <= {f"nvidia-driver-pinning-{branch}" for branch in (550, 615)}
-    relations = {relation.title().replace("_", "-") for relation in apt.RELATIONS}
+    relations = set(FIELDS.values())
     for each in known:
         said = {key: value for key, value in built[each].items() if key in relations}
         assert (said, built[each]["Architecture"]) == (rows[each].relations, rows[each].architecture), each
@@ -169,7 +170,7 @@ def test_debian_s_archive_says_what_the_table_says(mirror: Mirror) -> None:
         built.pop(("gpunode-lab-main", "1"), None)
         expected = {each for each, row in rows.items() if row.component == component}
         assert set(built) == expected
-        relations = {relation.title().replace("_", "-") for relation in apt.RELATIONS}
+        relations = set(FIELDS.values())
         for each in expected:
             said = {key: value for key, value in built[each].items() if key in relations}
             assert said == rows[each].relations, each
