@@ -27,6 +27,7 @@ from lab.packages.pkg import Pkg, build_pkgs
 from lab.packages.toolkit import toolkit_packages
 from lab.signing import key_file, public_key
 from lab.toolbox import run_in
+from lab.world.arch import ArchRow, arch_packages, elsewhere
 
 Report = Callable[[str], None]
 
@@ -39,12 +40,6 @@ class Day:
     cuda: str
     toolkit: str
     system: Mapping[str, str]
-
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """Return the names of the packages with modules; since 590 there are open ones alone, for linux-lts, too."""
-        late = int(self.driver[:3]) >= 590
-        return tuple(name for name in _MODULES if (name in _LATE if late else name != "nvidia-lts-open"))
 
 
 # What a node has from the start, without the programs, which Debian's base has.
@@ -67,23 +62,15 @@ TODAY = "2025-10"
 REPOSITORIES = ("core", "extra")
 
 
-@dataclass(frozen=True)
-class _Module:
-    """Hold which .deb brings the same module, and for which kernel the package is (dkms: for any)."""
-
-    deb: str
-    kernel: str
-
-
+# Which .deb brings the same module.
 _MODULES = {
-    "nvidia": _Module("nvidia-kernel-dkms", "linux"),
-    "nvidia-lts": _Module("nvidia-kernel-dkms", "linux-lts"),
-    "nvidia-dkms": _Module("nvidia-kernel-dkms", "dkms"),
-    "nvidia-open": _Module("nvidia-kernel-open-dkms", "linux"),
-    "nvidia-lts-open": _Module("nvidia-kernel-open-dkms", "linux-lts"),
-    "nvidia-open-dkms": _Module("nvidia-kernel-open-dkms", "dkms"),
+    "nvidia": "nvidia-kernel-dkms",
+    "nvidia-lts": "nvidia-kernel-dkms",
+    "nvidia-dkms": "nvidia-kernel-dkms",
+    "nvidia-open": "nvidia-kernel-open-dkms",
+    "nvidia-lts-open": "nvidia-kernel-open-dkms",
+    "nvidia-open-dkms": "nvidia-kernel-open-dkms",
 }
-_LATE = ("nvidia-open", "nvidia-lts-open", "nvidia-open-dkms")
 _USERLAND = ("libnvidia-ml1", "nvidia-driver-cuda", "nvidia-persistenced")
 _FOLDERS = (("usr/lib/x86_64-linux-gnu/", "usr/lib/"), ("lib/systemd/system/", "usr/lib/systemd/system/"))
 _CUDA_HOME = "opt/cuda"
@@ -115,8 +102,11 @@ def fixture_pkgs(day: str = TODAY) -> list[Pkg]:
     """Return every package of the repository extra, as it was on a day."""
     of = DAYS[day]
     debs = {(deb.name, deb.version.rpartition("-")[0]): deb for deb in driver_packages()}
-    found = [_module(name, of, debs) for name in of.modules]
-    found.append(_userland(of.driver, debs))
+    rows = arch_packages(of.driver)
+    found = [_related(_pkg(debs[deb, of.driver], name), rows[name], of.driver)
+             for name, deb in _MODULES.items() if name in rows]  # fmt: skip
+    found.append(_related(_userland(of.driver, debs), rows["nvidia-utils"], of.driver))
+    found += [Pkg(name, "1.0-1", f"{name} of the distribution") for name in elsewhere()]
     # There is one CUDA, in /opt/cuda.
     found += [_cuda(deb) for deb in cuda_packages() if deb.version.startswith(f"{of.cuda}-")]
     return [
@@ -135,18 +125,17 @@ def _toolkit(debs: Mapping[str, Deb]) -> list[Pkg]:
     return [programs, replace(library, files=(*library.files, *tools.files))]
 
 
-def _module(name: str, day: Day, debs: dict[tuple[str, str], Deb]) -> Pkg:
-    module = _MODULES[name]
-    package = _pkg(debs[module.deb, day.driver], name, depends=(f"nvidia-utils={day.driver}", module.kernel))
-    # Those of different kernels go together.
-    others = {other: kind.kernel for other, kind in _MODULES.items() if other != name}
-    conflicts = tuple(other for other, kernel in others.items() if "dkms" in (kernel, module.kernel)
-                      or kernel == module.kernel)  # fmt: skip
-    return replace(package, provides=("NVIDIA-MODULE",), conflicts=conflicts)
+def _related(package: Pkg, row: ArchRow, driver: str) -> Pkg:
+    """Return the package with the relations and the version of the table."""
+    depends = (*row.of("depends", driver), *row.more)
+    return replace(
+        package, version=row.version(driver), depends=depends, provides=row.of("provides", driver),
+        conflicts=row.of("conflicts", driver), replaces=row.of("replaces", driver),
+    )  # fmt: skip
 
 
 def _userland(version: str, debs: dict[tuple[str, str], Deb]) -> Pkg:
-    parts = [_pkg(debs[name, version], "nvidia-utils", ("glibc",)) for name in _USERLAND]
+    parts = [_pkg(debs[name, version], "nvidia-utils") for name in _USERLAND]
     return replace(parts[0], files=tuple(file for part in parts for file in part.files), scripts=parts[-1].scripts)
 
 

@@ -43,6 +43,7 @@ class Pkg:
     depends: tuple[str, ...] = ()
     provides: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
     files: tuple[Payload, ...] = ()
     scripts: tuple[tuple[str, str], ...] = ()
     backup: tuple[str, ...] = ()
@@ -67,6 +68,7 @@ class Pkg:
             *(f"depend = {item}" for item in self.depends),
             *(f"provides = {item}" for item in self.provides),
             *(f"conflict = {item}" for item in self.conflicts),
+            *(f"replaces = {item}" for item in self.replaces),
             *(f"backup = {item}" for item in self.backup),
         ]
         return "\n".join(lines) + "\n"

@@ -24,7 +24,7 @@ SEPTEMBER = "http://127.0.0.1:8900/pacman/2025-09/extra/os/x86_64"
 
 def test_the_node_has_pacman_and_no_apt_and_its_own_lists_stay_as_they_were(nodes: tuple[Node, ...]) -> None:
     (node,) = nodes
-    driver = "nvidia-open 580.95.05-1\nnvidia-utils 580.95.05-1"
+    driver = "nvidia-open 580.95.05-14\nnvidia-utils 580.95.05-1"
     verified.the_node_has(node, "apt-get dpkg rpm", "pacman -Q nvidia-open nvidia-utils", driver)
     assert lab_nodes.run(node, "ls /var/lib/pacman/sync").stdout == ""
 

@@ -68,7 +68,7 @@ def test_a_pacman_that_is_at_work_is_waited_for(node: Node, driver: Driver) -> N
 
 
 def test_module_and_userland_come_at_one_version_and_are_held_with_the_kernel(node: Node, driver: Driver) -> None:
-    assert out(node, DRIVER) == "nvidia-open 580.82.07-1\nnvidia-utils 580.82.07-1"
+    assert out(node, DRIVER) == "nvidia-open 580.82.07-14\nnvidia-utils 580.82.07-1"
     assert out(node, LOADED) == "580.82.07"
     assert PACMAN.names_held(node) == sorted([*PACMAN.names(node), *SOMEBODY_S])
     life.a_run_changes_nothing(driver, node, branch="580")
@@ -92,11 +92,11 @@ def test_a_change_that_was_killed_is_undone_by_the_next_run_though_it_left_its_l
     out(node, f'systemd-run --quiet sh -c "{kill}"')
     killed = driver.run(node, version="580.95.05")
     assert killed.code == 1
-    assert out(node, DRIVER) == "nvidia-open 580.95.05-1\nnvidia-utils 580.95.05-1"
+    assert out(node, DRIVER) == "nvidia-open 580.95.05-14\nnvidia-utils 580.95.05-1"
     out(node, f"rm {hook}; test -e {LOCK}")
     back = driver.run(node, version="580.82.07")
     assert back.code == 0, back.printed
-    assert out(node, DRIVER) == "nvidia-open 580.82.07-1\nnvidia-utils 580.82.07-1"
+    assert out(node, DRIVER) == "nvidia-open 580.82.07-14\nnvidia-utils 580.82.07-1"
     assert lab_nodes.run(node, f"test -e {LOCK}").returncode == 1
 
 
@@ -106,13 +106,13 @@ def test_an_upgrade_within_the_branch_moves_module_and_userland_and_waits_for_th
     # A repository that has moved on is no reason to move.
     assert set(driver.run(node, branch="580").operations("success")) <= {life.RECORD}
     life.an_upgrade_within_the_branch_waits_for_the_boot(PACMAN, node, driver, "580.82.07", version="580.95.05")
-    assert out(node, DRIVER) == "nvidia-open 580.95.05-1\nnvidia-utils 580.95.05-1"
+    assert out(node, DRIVER) == "nvidia-open 580.95.05-14\nnvidia-utils 580.95.05-1"
     life.the_boot_brings_it(node, driver, "580.95.05", version="580.95.05")
 
 
 def test_the_other_flavour_takes_the_place_of_the_one_that_is_there(node: Node, driver: Driver) -> None:
     life.the_other_flavour_takes_the_place(PACMAN, node, driver, "580.95.05", others=SOMEBODY_S)
-    assert out(node, DRIVER) == "nvidia 580.95.05-1\nnvidia-utils 580.95.05-1"
+    assert out(node, DRIVER) == "nvidia 580.95.05-14\nnvidia-utils 580.95.05-1"
 
 
 def test_another_kernel_than_arch_s_two_has_its_module_by_dkms(node: Node, driver: Driver) -> None:
@@ -126,7 +126,7 @@ def test_another_kernel_than_arch_s_two_has_its_module_by_dkms(node: Node, drive
     out(node, f"echo linux > {base}")
     back = driver.run(node, version="580.95.05")
     assert back.code == 0, back.printed
-    assert out(node, DRIVER) == "nvidia-open 580.95.05-1\nnvidia-utils 580.95.05-1"
+    assert out(node, DRIVER) == "nvidia-open 580.95.05-14\nnvidia-utils 580.95.05-1"
     lab_nodes.reboot(node)
     assert driver.run(node, version="580.95.05").code == 0
 
@@ -159,11 +159,11 @@ def test_an_upgrade_of_the_system_does_not_move_what_is_held(node: Node) -> None
     own = "pacman --config /root/loose.conf"
     out(node, f"grep -v gpunode {CONFIGURATION} > /root/loose.conf; {own} -Sy")
     loose = out(node, f"{own} -Sup --print-format '%n %v'")
-    assert {"nvidia-open 590.48.01-1", "linux 6.17.9.arch1-1"} <= set(loose.splitlines())
+    assert {"nvidia-open 590.48.01-7", "linux 6.17.9.arch1-1"} <= set(loose.splitlines())
     said = out(node, "pacman -Syu --noconfirm 2>&1")
     assert "nvidia-utils: ignoring package upgrade" in said
     assert out(node, "pacman -Q curl glibc linux nvidia-open nvidia-utils").splitlines() == [
-        "curl 1.1-1", "glibc 2.42-1", "linux 6.16.8.arch1-1", "nvidia-open 580.95.05-1", "nvidia-utils 580.95.05-1",
+        "curl 1.1-1", "glibc 2.42-1", "linux 6.16.8.arch1-1", "nvidia-open 580.95.05-14", "nvidia-utils 580.95.05-1",
     ]  # fmt: skip
 
 
@@ -171,7 +171,7 @@ def test_another_branch_is_refused_until_the_settings_allow_it(node: Node, drive
     # Named, so that it comes though it is held; pacman leaves the driver as it is.
     out(node, "pacman -S --noconfirm linux")
     life.another_branch_is_refused_until_the_settings_allow_it(PACMAN, node, driver, branch="590")
-    assert out(node, DRIVER) == "nvidia-open 590.48.01-1\nnvidia-utils 590.48.01-1"
+    assert out(node, DRIVER) == "nvidia-open 590.48.01-7\nnvidia-utils 590.48.01-1"
     life.the_boot_brings_it(node, driver, "590.48.01", branch="590")
 
 
@@ -183,7 +183,7 @@ def test_a_module_that_does_not_load_is_rolled_back_from_saved_files(node: Node,
 def test_a_driver_that_could_not_come_back_is_not_changed(node: Node, driver: Driver) -> None:
     asked = {"version": BROKEN_VERSION, "allow_branch_change": True}
     life.a_driver_that_could_not_come_back_is_not_changed(PACMAN, node, driver, **asked)
-    assert out(node, DRIVER) == "nvidia-open 590.48.01-1\nnvidia-utils 590.48.01-1"
+    assert out(node, DRIVER) == "nvidia-open 590.48.01-7\nnvidia-utils 590.48.01-1"
 
 
 def test_holds_that_are_not_wanted_any_more_leave_nothing_behind_but_somebody_else_s(

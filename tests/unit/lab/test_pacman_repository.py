@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from lab.packages.pkg import Pkg
 from lab.pacman_repository import DAYS, TODAY, build_pacman_mirror, fixture_pkgs
 from lab.signing import key_file, public_key
 from lab.toolbox import run_in
+from lab.world.arch import RELATIONS, arch_packages, arch_rows
 
 EXTRA, LATE = "extra/os/x86_64", "2025-12"
 
@@ -25,22 +27,23 @@ def package(name: str, day: str = TODAY) -> Pkg:
 
 
 @pytest.mark.parametrize(
-    ("name", "day", "kernel", "license"),
+    ("name", "day", "needs", "license"),
     [("nvidia", TODAY, "linux", "NVIDIA"), ("nvidia-lts", TODAY, "linux-lts", "NVIDIA"),
      ("nvidia-dkms", TODAY, "dkms", "NVIDIA"), ("nvidia-open", TODAY, "linux", "Dual MIT/GPL"),
      ("nvidia-open-dkms", TODAY, "dkms", "Dual MIT/GPL"), ("nvidia-lts-open", LATE, "linux-lts", "Dual MIT/GPL")],
 )  # fmt: skip
 def test_there_is_a_module_package_for_each_kernel_at_nvidia_utils_version(
-    name: str, day: str, kernel: str, license: str
+    name: str, day: str, needs: str, license: str
 ) -> None:
     module = package(name, day)
-    assert module.depends == (f"nvidia-utils={DAYS[day].driver}", kernel)
+    assert {f"nvidia-utils={DAYS[day].driver}", needs} <= set(module.depends)
     assert f"license={license}" in module.install()
 
 
-def test_modules_of_one_kernel_exclude_each_other_and_dkms_excludes_all() -> None:
-    assert set(package("nvidia-open").conflicts) == {"nvidia", "nvidia-dkms", "nvidia-open-dkms"}
-    assert len(package("nvidia-open-dkms").conflicts) == 5
+def test_every_row_of_the_table_says_where_it_is_from_and_is_in_the_lab_on_a_day() -> None:
+    built = {item.name for day in DAYS for item in fixture_pkgs(day)}
+    assert {row.name for row in arch_rows()} <= built
+    assert all(row.source and set(row.unknown) <= {"conflicts", "replaces"} for row in arch_rows())
 
 
 def test_with_590_the_proprietary_modules_are_gone() -> None:
@@ -77,6 +80,34 @@ def mirror() -> Path:
     folder.mkdir(exist_ok=True)
     build_pacman_mirror(cache_dir(), folder, tools(print, PACMAN), print)
     return folder / "pacman"
+
+
+def told(archive: Path) -> dict[str, dict[str, set[str]]]:
+    """Return name -> field -> values of what a repository's index says of its packages (%DEPENDS% and the like)."""
+    found: dict[str, dict[str, set[str]]] = {}
+    with tarfile.open(archive) as index:
+        for member in index.getmembers():
+            file = index.extractfile(member) if member.name.endswith("/desc") else None
+            if file is not None:
+                paragraphs = [each.splitlines() for each in file.read().decode().split("\n\n") if each.strip()]
+                fields = {lines[0].strip("%"): set(lines[1:]) for lines in paragraphs}
+                found[fields["NAME"].pop()] = fields
+    return found
+
+
+@pytest.mark.node
+@pytest.mark.real
+@pytest.mark.skipif(CANNOT, reason="needs root and podman")
+@pytest.mark.parametrize("day", DAYS)
+def test_the_index_says_what_the_table_says(mirror: Path, day: str) -> None:
+    index, driver = told(mirror / day / EXTRA / "extra.db.tar.gz"), DAYS[day].driver
+    rows = arch_packages(driver)
+    for name, row in rows.items():
+        assert index[name]["VERSION"] == {row.version(driver)}
+        for relation in RELATIONS:
+            expected = {*row.of(relation, driver), *(row.more if relation == "depends" else ())}
+            assert index[name].get(relation.upper(), set()) == expected, f"{name}: {relation}"
+    assert {name for name in index if "nvidia-utils" in " ".join(index[name].get("DEPENDS", ()))} < set(rows)
 
 
 @pytest.mark.node
@@ -117,6 +148,6 @@ def test_the_real_pacman_reads_it_by_the_right_key_alone_and_as_it_was_signed(
     done = run_in(tools(print, PACMAN), work, READ, key=key, harm=harm)
     assert (done.returncode == 0) == good, done.stdout + done.stderr
     if good:
-        assert f"extra nvidia {DAYS[TODAY].driver}-1" in done.stdout
+        assert f"extra nvidia {DAYS[TODAY].driver}-14" in done.stdout
     else:
         assert "signature" in done.stdout
