@@ -33,6 +33,7 @@ from gpunode.tables import Distribution
 from operations import applied
 from operations.announcement import announcing
 from operations.control_plane import cluster_nodes
+from operations.phase import is_unattended
 from operations.refusal import refuse
 
 # Only what the run itself does not change is read from it: system, architecture, GPUs.
@@ -166,6 +167,19 @@ def announce(*components: Callable[..., Any]) -> None:
             # What is wrong with it is said when it runs in earnest.
             with suppress(Exception), announcing(current):
                 body()
+
+
+def read_at_once(*components: Callable[..., Any]) -> None:
+    """Let preflight's reading answer what the components' operations ask, too, in a run that asks nobody in between.
+
+    It counts until something is changed: where nothing is, the node has been read once.
+    """
+    if is_unattended():
+        announce(_machine, *components)
+
+
+def _machine() -> None:
+    host.get_fact(MachineFact)
 
 
 def component(title: str, own_files: bool = False) -> Callable[[Callable[[], None]], Callable[..., Any]]:

@@ -1,9 +1,11 @@
 """Decide before anything is touched: can this node become what its settings ask?"""
 
-from deploys.component import accepted, begin_whole_run
+from deploys.component import accepted, begin_whole_run, read_at_once
+from deploys.verify import verify
 
 
 def preflight() -> bool:
     """Judge settings, node and tables; a refused node gets one operation, the refusal."""
     begin_whole_run()
+    read_at_once(verify)
     return accepted()

@@ -9,11 +9,24 @@ from gpunode.deb import AptRepository as AptRepositoryReading
 from gpunode.deb import parse_apt_repository, parse_deb_packages
 from gpunode.keyring import PRIMARY_KEYS
 from gpunode.packages import InstalledPackages
-from gpunode.probe import Probe
+from gpunode.probe import Probe, Shared, Text
 
 # dpkg tells of itself, so that its silence on others means that they are absent; and whether it was interrupted.
 DPKG_ITSELF = r"""dpkg-query -W -f 'dpkg=${db:Status-Status}\n' dpkg
 [ -z "$(dpkg --audit 2>&1; ls /var/lib/dpkg/updates)" ] || echo interrupted=yes"""
+
+
+# What several ask of dpkg, asked once. $DEBS: STATUS NAME VERSION of each package that a part wants to know of, and of
+# dpkg itself; $INTERRUPTED, where it was.
+_DPKG = Shared(
+    Text(r"""
+set -f
+DEBS=$(dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' dpkg $NAMES_OF_DEBS)
+set +f
+INTERRUPTED=; [ -z "$(dpkg --audit 2>&1; ls /var/lib/dpkg/updates)" ] || INTERRUPTED=yes
+"""),
+    variable="NAMES_OF_DEBS",
+)
 
 
 class DebPackages(NodeFact[InstalledPackages]):
@@ -23,12 +36,19 @@ class DebPackages(NodeFact[InstalledPackages]):
 
     def command(self, names: list[str]) -> Probe:  # type: ignore[override]
         """Return the probe for `names`, and for dpkg itself: silence on the others must mean that they are absent."""
-        asked = " ".join(shlex.quote(name) for name in names)
-        return probe_command(
-            f"dpkg-query -W -f '${{db:Status-Status}} ${{Package}} ${{Version}}\\n' {asked} | "
-            "sed -n 's/^installed /package=/p'\n"
-            f"{DPKG_ITSELF}"
-        )
+        asked = shlex.quote(f" {' '.join(names)} ")
+        question = _DPKG.of(*names)
+        text = rf"""
+set -f; IFS=$NL
+for line in $DEBS; do
+  case "$line" in 'installed '*) line=${{line#installed }};; *) continue;; esac
+  case "$line" in 'dpkg '*) echo dpkg=installed;; esac
+  case {asked} in *" ${{line%% *}} "*) echo "package=$line";; esac
+done
+unset IFS; set +f
+[ -z "$INTERRUPTED" ] || echo interrupted=yes
+"""
+        return Probe([(None, Text(text, (question,)))])
 
 
 # Names that apt itself ignores are none of ours either; what is left needs no quoting in our answer's lines.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from facts.base import NodeFact, probe_command
-from gpunode.probe import Probe
+from facts.base import NodeFact
+from facts.shared import UNITS
+from gpunode.probe import Probe, Text
 from gpunode.transaction import Journal, parse_journal
 
 FOLDER = "/var/lib/gpunode/transactions"
@@ -17,9 +18,10 @@ class TransactionJournal(NodeFact[Journal]):
     parse = staticmethod(parse_journal)
 
     def command(self, transaction: str) -> Probe:  # type: ignore[override]
-        """Return the probe for `transaction`."""
-        unit, path = shlex.quote(f"gpunode-{transaction}.service"), shlex.quote(f"{FOLDER}/{transaction}.json")
-        return probe_command(
-            f"systemctl show -p ActiveState {unit} | sed 's/^ActiveState=/unit=/'\n"
+        """Return the probe for `transaction`; what several ask of systemd is asked once."""
+        unit, path = f"gpunode-{transaction}.service", shlex.quote(f"{FOLDER}/{transaction}.json")
+        text = (
+            f'unit {shlex.quote(unit)} && {{ says ActiveState; echo "unit=$SAID"; }}\n'
             f'[ -e {path} ] && {{ echo path={path}; echo "journal=$(base64 -w0 {path})"; }}'
         )
+        return Probe([(None, Text(text, (UNITS.of(unit),)))])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from facts.base import NodeFact, probe_command
-from gpunode.probe import Probe
+from facts.base import NodeFact
+from facts.shared import UNITS
+from gpunode.probe import Probe, Text
 from gpunode.unit import Unit as Reading
 from gpunode.unit import parse_unit
 
@@ -16,6 +17,7 @@ class Unit(NodeFact[Reading]):
     parse = staticmethod(parse_unit)
 
     def command(self, unit: str) -> Probe:  # type: ignore[override]
-        """Return the probe for `unit`."""
-        properties = "LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload"
-        return probe_command(f"systemctl show -p {properties} {shlex.quote(unit)}")
+        """Return the probe for `unit`; what several ask of systemd is asked once."""
+        name = unit if "." in unit else f"{unit}.service"
+        told = 'for name in LoadState ActiveState SubState UnitFileState; do says $name; echo "$name=$SAID"; done'
+        return Probe([(None, Text(f"unit {shlex.quote(name)} || exit 0\n{told}", (UNITS.of(name),)))])

@@ -17,20 +17,19 @@ class AptSources(Reading):
     """Hold what preflight asks of apt, empty on a node without apt; and of pacman.
 
     `architecture` is dpkg's. `sources` are (path, text) of lists that name NVIDIA or CUDA and are not gpunode's own,
-    `trusted` (path, fingerprints of primary keys) of world-trusted keyrings, `archives` (Origin, component) of what
-    apt reads, where its lists were fetched. `pacman_repositories` are (name, the levels of trust that pacman-conf
-    prints).
+    `trusted` (path, fingerprints of primary keys) of world-trusted keyrings, `origins` those of the archives whose
+    lists apt has fetched. `pacman_repositories` are (name, the levels of trust that pacman-conf prints).
     """
 
     architecture: str | None = None
     sources: tuple[tuple[str, str], ...] = ()
     trusted: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    archives: tuple[tuple[str, str], ...] = ()
+    origins: tuple[str, ...] = ()
     pacman_repositories: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def parse_apt_sources(lines: list[str]) -> AptSources:
-    """Parse `architecture=`, `source=PATH BASE64`, `trusted=FINGERPRINT PATH` and `archive=ORIGIN|COMPONENT` lines."""
+    """Parse `architecture=`, `source=PATH BASE64`, `trusted=FINGERPRINT PATH` and `origin=` lines."""
     sources = []
     for line in repeated(lines, "source"):
         path, _, text = line.partition(" ")
@@ -41,10 +40,8 @@ def parse_apt_sources(lines: list[str]) -> AptSources:
         if not path:
             raise ParseError(f"not a trusted key: {line[:80]!r}")
         keyrings[path] = (*keyrings.get(path, ()), fingerprint)
-    archives = (line.partition("|")[::2] for line in sorted(repeated(lines, "archive")))
-    # apt leaves a field that it does not know as it is: a flat repository has no component, one never read no origin.
-    known = dict.fromkeys((origin, component) for origin, component in archives if origin and "$(" not in origin)
     levels = ((name, tuple(rest)) for name, *rest in (line.split() for line in repeated(lines, "siglevel")))
     return AptSources(
-        values(lines).get("architecture"), tuple(sources), tuple(keyrings.items()), tuple(known), tuple(levels)
-    )
+        values(lines).get("architecture"), tuple(sources), tuple(keyrings.items()),
+        tuple(sorted(set(repeated(lines, "origin")))), tuple(levels),
+    )  # fmt: skip

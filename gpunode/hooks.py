@@ -211,7 +211,7 @@ def _snapshot(run_shell_command: Method) -> Method:
             raise Announced
         return known.read(
             command,
-            stage="execute" if self.state is not None and self.state.is_executing else "prepare",
+            stage=_stage(self.state),
             # How it is printed makes no difference to what is read.
             arguments=repr(sorted((key, value) for key, value in kwargs.items() if not key.startswith("print_"))),
             run=lambda text: run_shell_command(self, text, *args, **kwargs),
@@ -220,6 +220,13 @@ def _snapshot(run_shell_command: Method) -> Method:
         )
 
     return run
+
+
+def _stage(state: State | None) -> str:
+    """Return what readings are kept apart by: where a plan is shown, somebody may think it over for a while."""
+    if state is not None and not state.should_check_for_changes():
+        return "run"
+    return "execute" if state is not None and state.is_executing else "prepare"
 
 
 def _printed(output: CommandOutput) -> Sequence[str]:

@@ -6,7 +6,8 @@ announce it), the first question fetches all answers in one round trip. The rule
 - Any command that is not a probe counts as a change, and a change on any host ends every reading of every host: a step
   on one machine (a drain, say) may change another.
 - A reading that was under way while something changed is handed to the one who asked, and not kept.
-- Preparation and execution never share a reading, and none is kept longer than MAX_AGE.
+- Preparation and execution do not share a reading where a plan is shown between them, which somebody may think over;
+  in a run that asks nobody (`pyinfra -y`) they do. None is kept longer than MAX_AGE.
 - An answer that is not whole is not kept: the probe is then run alone.
 """
 

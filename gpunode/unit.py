@@ -34,8 +34,8 @@ def starts_at_boot(unit_file_state: str | None) -> bool:
 
 
 def parse_unit(lines: list[str]) -> Unit:
-    """Parse `systemctl show -p LoadState,ActiveState,SubState,UnitFileState`."""
+    """Parse LoadState, ActiveState, SubState and UnitFileState as `systemctl show` prints them."""
     found = values(lines)
-    if "LoadState" not in found or "ActiveState" not in found:
+    if not found.get("LoadState") or not found.get("ActiveState"):
         raise ParseError("systemd gave no answer")
     return Unit(found["LoadState"], found["ActiveState"], found.get("SubState", ""), found.get("UnitFileState"))

@@ -12,7 +12,8 @@
 # shellcheck disable=SC2034  # The parts read $SAID.
 
 show() {
-  properties=Names,LoadState,ActiveState,UnitFileState,ActiveEnterTimestamp,ExecStart,MainPID,Environment,FragmentPath
+  properties=Names,LoadState,ActiveState,SubState,UnitFileState,ActiveEnterTimestamp,ExecStart,MainPID,Environment
+  properties=$properties,FragmentPath
   set -- --all -p "$properties" "$@"
   LC_ALL=C TZ=UTC systemctl show "$@" --timestamp=us+utc || LC_ALL=C TZ=UTC systemctl show "$@"
 }

@@ -9,3 +9,9 @@ def is_executing() -> bool:
     """Say whether the run's operations are carried out; else they are prepared."""
     current = ctx_host.get()
     return current is not None and current.state is not None and bool(current.state.is_executing)
+
+
+def is_unattended() -> bool:
+    """Say whether the run shows no plan before it is carried out, and asks nobody (`pyinfra -y`)."""
+    current = ctx_host.get()
+    return current is not None and current.state is not None and not current.state.should_check_for_changes()

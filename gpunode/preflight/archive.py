@@ -33,13 +33,13 @@ def archive_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         elsewhere = (
             "take another distribution for such a node, or set driver.source = 'present' and install both yourself"
         )
-    origins = dict.fromkeys(origin for origin, _ in machine.apt_sources.archives)
+    origins = machine.apt_sources.origins
     if origins and source.origin not in origins:
         yield Refusal(
             "driver",
             f"apt on the node reads no archive of the origin {source.origin} (but {', '.join(origins)}), so that "
             f"{source.name} is not known",
-            "apt-get indextargets on the node (Origin)",
+            "/var/lib/apt/lists/*Release on the node (Origin)",
             f"give the node a source of {source.name} or of a mirror that keeps its Release files, or {_REPOSITORY}",
         )
     lacks = [group for group in machine.pci.fabric if group not in source.packages]

@@ -42,8 +42,8 @@ class ContainerToolkit(Reading):
     `held` are the toolkit's packages that are kept still; `hold_text` is our file that says so, with dnf versionlock's
     whole list; None without the file, or without that plugin. `config_text` is config.toml, `cdi` the specifications
     that runtimes read, `cdi_refresh` how the toolkit's own unit that renews one starts (systemd's UnitFileState), None
-    without such a unit. `unlinked` are device nodes without a link in /dev/char, `link_rule` says whether our udev rule
-    makes these links. `names` are those of the packages that belong together.
+    without such a unit, and where it passes over the driver. `unlinked` are device nodes without a link in /dev/char,
+    `link_rule` says whether our udev rule makes these links. `names` are those of the packages that belong together.
     """
 
     packages: tuple[tuple[str, str], ...]

@@ -57,8 +57,16 @@ if [ "$#" -gt 0 ]; then
   done
 fi
 
+# The unit runs only where the kernel has a module nvidia, from 1.18.1 on nvidia-current, too: it passes over Debian's
+# own open driver, whose module is nvidia-current-open, and is none for that.
+release=; read -r release < /proc/sys/kernel/osrelease; modules=/lib/modules/$release/modules.dep
+runs() {
+  [ -r "$modules" ] || return 0
+  grep -q '/nvidia[.]ko' "$modules" || { grep -q 'nvidia-current' "$1" && grep -q '/nvidia-current[.]ko' "$modules"; }
+}
 for folder in /etc /run /usr/lib /lib; do
   [ -e "$folder/systemd/system/nvidia-cdi-refresh.service" ] || continue
+  runs "$folder/systemd/system/nvidia-cdi-refresh.service" || break
   unit nvidia-cdi-refresh.path
   says UnitFileState; echo "refresh=$SAID"; break
 done

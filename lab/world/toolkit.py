@@ -11,7 +11,9 @@ from typing import Any
 import yaml
 
 from gpunode import versions
+from lab.packages.rpm import Rpm
 from lab.world.deb_row import DebRow, deb_row
+from lab.world.rpm_row import rpm_row
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,20 @@ def toolkit_row(name: str, version: str) -> DebRow:
     raise KeyError(f"{name} {version}")
 
 
+def toolkit_rpm(name: str, version: str) -> Rpm:
+    """Return a package for rpm at an upstream version, without any file; KeyError where there is none."""
+    for row in _table()["rpm_packages"]:
+        if row["name"] == name and _applies(row, version):
+            return rpm_row(row).package(version, str(_table()["versions"]["revision"]))
+    raise KeyError(f"{name} {version}")
+
+
 def cdi_refresh(version: str) -> CdiRefresh | None:
     """Return the units that a version has; None before 1.18."""
     for row in _table()["cdi_refresh"]:
         if _applies(row, version):
-            return CdiRefresh(row["folder"], tuple(row["conffiles"]), row["condition"])
+            since = [first for first in row["condition"] if versions.parsed(first) <= versions.parsed(version)]
+            return CdiRefresh(row["folder"], tuple(row["conffiles"]), row["condition"][since[-1]])
     return None
 
 

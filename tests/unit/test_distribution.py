@@ -23,7 +23,7 @@ from tests.unit.test_verify import GOOD
 pytestmark = pytest.mark.pure
 
 ALONE = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
-READS_DEBIAN = AptSources("amd64", archives=(("Debian", "main"), ("Docker", "stable")))
+READS_DEBIAN = AptSources("amd64", origins=("Debian", "Docker"))
 
 
 def asked(**driver: Any) -> Any:
@@ -75,9 +75,9 @@ def test_offers_are_those_of_an_archive_and_candidates_apt_s() -> None:
     }
 
 
-def test_whose_archives_apt_reads_is_told_without_those_it_has_not_read_yet() -> None:
-    lines = ["architecture=amd64", "archive=Debian|main", "archive=$(ORIGIN)|main", "archive=NVIDIA|$(COMPONENT)"]
-    assert parse_apt_sources(lines).archives == (("Debian", "main"), ("NVIDIA", "$(COMPONENT)"))
+def test_whose_archives_apt_has_read_is_told_once_each() -> None:
+    lines = ["architecture=amd64", "origin=NVIDIA", "origin=Debian", "origin=Debian"]
+    assert parse_apt_sources(lines).origins == ("Debian", "NVIDIA")
 
 
 NO_HEADERS = Boot("6.1.0-40", "6.1.0-41", "grub", (Kernel("6.1.0-41", False),), secure_boot=True)

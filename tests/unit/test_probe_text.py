@@ -10,12 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from facts.apt_sources import AptSources
+from facts.deb import DebPackages
 from facts.docker import Docker
 from facts.driver import Driver
 from facts.machine import Machine
 from facts.node import PARTS, Node
 from facts.shared import UNITS
+from facts.toolkit import ContainerToolkit
+from facts.transaction import TransactionJournal
+from facts.unit import Unit
 from gpunode import shell_file as loader
+from gpunode.apt_sources import parse_apt_sources
+from gpunode.deb import parse_deb_packages
 from gpunode.disk import parse_disk
 from gpunode.driver import module_fields
 from gpunode.probe import Probe, Shared, Text, batch_answers, batch_command, shell_text
@@ -23,6 +30,8 @@ from gpunode.probe_output import checked, sections
 from gpunode.reading import ParseError
 from gpunode.shell_file import shell_file
 from gpunode.snapshot import Changes, Snapshot
+from gpunode.transaction import parse_journal
+from gpunode.unit import parse_unit
 from tests.shell_files import SHELLS, faults, files
 
 pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
@@ -294,3 +303,81 @@ done"""
     )  # fmt: skip
     wanted = [line for name in "abcd" for line in (f"of-{name}.service", "two", "")]
     assert checked(done.stdout.splitlines())[:-1] == [*wanted, "no"]
+
+
+def test_an_origin_is_read_from_the_head_of_each_list_that_apt_has_fetched(tmp_path: Path) -> None:
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    heads = {
+        "a_dists_x_InRelease": "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\nOrigin: Debian\n",
+        "b_Release": "Label: X\nOrigin:  NVIDIA  Corporation \n",
+        # What stands behind the digests is a digest's, whatever it looks like.
+        "none_InRelease": "Date: today\nSHA256:\n a 1 Packages\nOrigin: late\n",
+        "a_dists_x_main_binary-amd64_Packages": "Origin: of a package\n",
+    }
+    for name, text in heads.items():
+        (lists / name).write_text(text)
+    command = Probe([(None, AptSources.probe)]).replace("/var/lib/apt/lists", str(lists))
+    done = subprocess.run(
+        ["sh", "-c", command], env=machine(tmp_path, **{"apt-get": ":"}), capture_output=True, text=True, check=True
+    )
+    lines = checked(done.stdout.splitlines())
+    assert parse_apt_sources(lines).origins == ("Debian", "NVIDIA Corporation")
+
+
+@pytest.mark.parametrize(
+    ("unit", "module", "runs"),
+    [
+        ("'/nvidia.ko'", "nvidia", True),
+        ("'/nvidia.ko'", "nvidia-current", False),
+        ("'/(nvidia|nvidia-current)[.]ko'", "nvidia-current", True),
+        ("'/(nvidia|nvidia-current)[.]ko'", "nvidia-current-open", False),
+        ("'/nvidia.ko'", None, True),
+    ],
+)
+def test_a_unit_that_passes_over_the_driver_renews_no_specification(
+    tmp_path: Path, unit: str, module: str | None, runs: bool
+) -> None:
+    """systemctl is SIMULATED; the conditions are those of the toolkit's tags (lab/world/toolkit.yaml)."""
+    (tmp_path / "systemd/system").mkdir(parents=True)
+    (tmp_path / "systemd/system/nvidia-cdi-refresh.service").write_text(f"ExecCondition=/usr/bin/grep -qE {unit} x\n")
+    if module:
+        (tmp_path / "modules.dep").write_text(f"extra/i2c.ko:\nupdates/dkms/{module}.ko: kernel/x.ko\n")
+    command: str = Probe([(None, ContainerToolkit.probe)])
+    for path, there in (
+        ("/lib/modules/$release/modules.dep", tmp_path / "modules.dep"),
+        ("in /etc /run /usr/lib /lib;", f"in {tmp_path};"),
+    ):
+        assert path in command
+        command = command.replace(path, str(there))
+    environment = machine(tmp_path, systemctl="printf 'Names=nvidia-cdi-refresh.path\\nUnitFileState=enabled\\n'")
+    done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=True)
+    assert ("refresh=enabled" in done.stdout) == runs
+
+
+def test_packages_and_units_that_several_ask_for_are_asked_for_once(tmp_path: Path) -> None:
+    """systemctl and dpkg-query are SIMULATED."""
+    dpkg = """echo called >> "$0.calls"
+for name in "$@"; do
+  case "$name" in -*|*'$'*) ;; missing) ;; gone) echo "config-files gone 1";; *) echo "installed $name 1.0";; esac
+done"""
+    systemctl = """echo called >> "$0.calls"
+printf 'Names=a.service\nLoadState=loaded\nActiveState=active\nSubState=running\nUnitFileState=enabled\n'
+printf '\nNames=gpunode-driver.service\nLoadState=not-found\nActiveState=inactive\n'"""
+    asked = [
+        DebPackages().command(["curl", "missing"]), DebPackages().command(["gone", "gnupg"]), Unit().command("a"),
+        TransactionJournal().command("driver"),
+    ]  # fmt: skip
+    environment = machine(tmp_path, systemctl=systemctl, dpkg_query=dpkg, dpkg="exit 0")
+    command = batch_command([text for probe in asked for text in probe.texts], "mark")
+    done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=True)
+    texts = [text for probe in asked for text in probe.texts]
+    answers = batch_answers(texts, "mark", done.stdout.splitlines())
+    assert answers is not None
+    first, second, unit, journal = (answers[text] for text in texts)
+    assert parse_deb_packages(first).installed == (("curl", "1.0"),)
+    assert parse_deb_packages(second).installed == (("gnupg", "1.0"),)
+    assert parse_unit(unit).running and parse_unit(unit).enabled
+    assert parse_journal(journal).running is False
+    for program in ("dpkg-query", "systemctl"):
+        assert len((tmp_path / f"{program}.calls").read_text().splitlines()) == 1

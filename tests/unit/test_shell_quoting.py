@@ -83,6 +83,9 @@ class _Function:
         name = _called(node)
         if isinstance(node, ast.Call) and name in _COMMANDS | {"join"}:
             return all(self.safe(argument, seen) for argument in node.args)
+        if isinstance(node, ast.Call) and name == "Text":
+            # What stands behind the text are shared questions, which quote what is wanted of them (gpunode/probe.py).
+            return self.safe(node.args[0], seen)
         return name in _QUOTES | _SHELL_TEXT or (name == "command" and isinstance(node, ast.Call) and not node.args)
 
 

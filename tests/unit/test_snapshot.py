@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from pyinfra.api.state import State
 
+from gpunode import hooks
 from gpunode.probe import Probe, batch_answers, batch_command
 from gpunode.snapshot import MAX_AGE, Changes, Snapshot
 
@@ -129,6 +133,16 @@ def test_execution_does_not_use_what_preparation_read(node: Node) -> None:
     node.ask("one", stage="prepare")
     node.facts["two"] = "changed by someone while the plan was on the screen"
     assert node.ask("two")[0].endswith("on the screen")
+
+
+@pytest.mark.parametrize(
+    ("plan", "executing", "stage"),
+    [(True, False, "prepare"), (True, True, "execute"), (False, False, "run"), (False, True, "run")],
+)
+def test_a_run_that_shows_no_plan_is_one_stage(plan: bool, executing: bool, stage: str) -> None:
+    state = SimpleNamespace(should_check_for_changes=lambda: plan, is_executing=executing)
+    assert hooks._stage(cast(State, state)) == stage
+    assert hooks._stage(None) == "prepare"
 
 
 def test_a_reading_grows_too_old(node: Node) -> None:
