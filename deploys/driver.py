@@ -110,7 +110,7 @@ def _keep_nouveau_out() -> None:
 
 
 def _flavour() -> str:
-    return chosen_flavour(settings(), node().pci.gpus)
+    return chosen_flavour(settings(), node().pci.gpus, node().operating_system)
 
 
 def _headers(asked: DriverSettings) -> None:

@@ -2,7 +2,7 @@
 
 from deploys.component import component, distribution, settings
 from operations import files, packages
-from operations.families import FAMILIES
+from operations.families import tools
 
 PROXY = "/etc/apt/apt.conf.d/80gpunode-proxy"
 
@@ -19,7 +19,7 @@ def packaging() -> None:
     packages.installed(
         name="Install what checks repository keys",
         family=family,
-        wanted=dict.fromkeys([*FAMILIES[family].tools, *(FAMILIES[family].holding_tools if holds else ())]),
+        wanted=dict.fromkeys(tools(distribution(), holds)),
     )
 
 

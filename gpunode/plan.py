@@ -184,7 +184,7 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         yield _step(f"remove the driver of the {what}, kept for the way back", other_way, Disturbance.nothing)
     if changes:
         rule = asked.version or f"{asked.branch} (its newest version)"
-        flavour = chosen_flavour(settings, node.pci.gpus)
+        flavour = chosen_flavour(settings, node.pci.gpus, node.operating_system)
         verb = "install" if there.module_version is None else "change to"
         # Packages alone disturb nobody: the loaded module stays until the node boots.
         way = " by its runfile" if by_runfile else ""
@@ -222,7 +222,7 @@ def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     yield from _load(node, found, module if installs else None)
     source = driver_source(settings, node.operating_system, node.boot)
     if source and not source.built_on_node and kernel and not changes and (item := _take(found, Subject.NEXT_BOOT)):
-        names = _packages(settings, node, chosen_flavour(settings, node.pci.gpus))
+        names = _packages(settings, node, chosen_flavour(settings, node.pci.gpus, node.operating_system))
         modules = tuple(name for name in names if kernel.release in name)
         yield replace(_step(f"install the modules of kernel {kernel.release}", item), packages=modules)
     # The new driver's own: what they say of the old one is no step beside it.

@@ -239,7 +239,9 @@ class Distribution:
     holds; `driver_branches` those of NVIDIA's repository, oldest first, empty where nobody has told which it lacks;
     `oldest_cuda` likewise. `own_branch` is the branch of the distribution's own driver, and `open_behind` the version
     of its open `module` and of the `rest` of that driver, where security updates have left the module behind.
-    `refused_keys` are names of signing keys that its package manager does not take.
+    `refused_keys` are names of signing keys that its package manager does not take. `there` are packages of gpunode's
+    tools that every node of it has under another name, which excludes that one; `epel` says whether dkms is in EPEL,
+    where the package manager is dnf, and not in its own archive.
     """
 
     id: str
@@ -258,6 +260,8 @@ class Distribution:
     oldest_cuda: str | None = None
     refused_keys: tuple[str, ...] = ()
     open_behind: Mapping[str, str] | None = None
+    there: tuple[str, ...] = ()
+    epel: bool = True
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,10 @@ _GOES = ("Removing", _REPLACED)
 # The last is of a foreign repository that never could be read: dnf passes over it.
 _NOT_ERRORS = ("Operation aborted", "Nothing to do", "Cache-only enabled but no cache for ")
 # What NVIDIA's packages need and RHEL has not. source: driver installation guide, RHEL chapter
-_ELSEWHERE = {"dkms": "enable EPEL on the node, which has dkms (NVIDIA's packages need it), and run again"}
+_ELSEWHERE = {
+    "dkms": "enable the repository on the node that has dkms, which NVIDIA's packages need (EPEL; Amazon Linux' own), "
+    "and run again"
+}
 
 
 def parse_simulation(lines: list[str]) -> Simulation:

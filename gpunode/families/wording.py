@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from gpunode import tables
@@ -71,7 +71,10 @@ _ANY = Wording(
 def wording(system: OperatingSystem) -> Wording:
     """Return the words for a node's operating system."""
     distribution = tables.distribution(system.id, system.version_id)
-    return _WORDS[distribution.family] if distribution else _ANY
+    if distribution is None:
+        return _ANY
+    found = _WORDS[distribution.family]
+    return found if distribution.epel else replace(found, elsewhere=MappingProxyType({}))
 
 
 def headers_package(system: OperatingSystem, kernel: Kernel) -> str:

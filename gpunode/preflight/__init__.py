@@ -36,7 +36,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     system, gpus, there = machine.operating_system, machine.pci.gpus, machine.driver
     row = tables.distribution(system.id, system.version_id)
     settings = on_system(settings, system)
-    wanted = wanted_driver(settings, gpus, there)
+    wanted = wanted_driver(settings, gpus, there, system)
     found = [*platform.system_refusals(settings, system), *platform.gpu_refusals(settings, machine)]
     found += trust.key_refusals(settings, system)
     found += driver.present_refusals(settings, there)
@@ -70,7 +70,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
 def cautions(settings: Settings, machine: Machine, today: date | None = None) -> tuple[Caution, ...]:
     """Return what a person should know though it is no reason to refuse; `today` is UTC's where it is not given."""
     settings = on_system(settings, machine.operating_system)
-    wanted = wanted_driver(settings, machine.pci.gpus, machine.driver)
+    wanted = wanted_driver(settings, machine.pci.gpus, machine.driver, machine.operating_system)
     today = today or _today()
     return (
         *platform.gpu_cautions(settings, machine),

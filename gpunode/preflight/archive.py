@@ -81,7 +81,7 @@ def _ways(behind: ModuleBehind, machine: Machine) -> str:
 
 
 def _wanted(settings: Settings, source: tables.DriverSource, machine: Machine) -> dict[str, str | None]:
-    flavour = chosen_flavour(settings, machine.pci.gpus)
+    flavour = chosen_flavour(settings, machine.pci.gpus, machine.operating_system)
     return package_set(settings.driver, source, flavour, machine.pci.fabric, machine.boot)
 
 

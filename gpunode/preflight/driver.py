@@ -179,8 +179,8 @@ def _without_proprietary(settings: Settings, wanted: WantedDriver, today: date) 
 
 
 def flavour_branch_refusals(settings: Settings, wanted: WantedDriver, system: OperatingSystem) -> Iterator[Refusal]:
-    """Refuse a flavour that is asked for by name, of a branch for which the source has no packages with it."""
-    source = driver_source(settings, system) if settings.driver.flavour != "auto" else None
+    """Refuse a flavour that is asked for, or that a GPU needs, of a branch whose packages with it the source lacks."""
+    source = driver_source(settings, system)
     first = source.flavour_since.get(wanted.flavour or "") if source is not None else None
     if source is not None and first and wanted.branch and versions.parsed(wanted.branch) < versions.parsed(first):
         other = "proprietary" if wanted.flavour == "open" else "open"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpunode import tables, versions
+from gpunode import runfile, tables, versions
 from gpunode.driver import DriverState
+from gpunode.driver_packages import driver_source
+from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpu
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
@@ -44,10 +46,12 @@ def installed_by_gpunode(settings: Settings) -> bool:
     return settings.driver.installs
 
 
-def wanted_driver(settings: Settings, gpus: Sequence[PciGpu], driver: DriverState) -> WantedDriver:
+def wanted_driver(
+    settings: Settings, gpus: Sequence[PciGpu], driver: DriverState, system: OperatingSystem
+) -> WantedDriver:  # fmt: skip
     """Return the driver that the settings ask for, or where gpunode does not install one, the driver that is there."""
     if installed_by_gpunode(settings):
-        return WantedDriver(settings.driver.version, settings.driver.branch, chosen_flavour(settings, gpus))
+        return WantedDriver(settings.driver.version, settings.driver.branch, chosen_flavour(settings, gpus, system))
     version = driver.loaded_version or driver.module_version
     return WantedDriver(version, driver.branch, driver.loaded_flavour or driver.module_flavour)
 
@@ -65,11 +69,29 @@ def needs_open(generation: str | None) -> bool:
     return generation in tables.drivers().open_only
 
 
-def chosen_flavour(settings: Settings, gpus: Sequence[PciGpu]) -> str:
-    """Return `open` or `proprietary`: the setting, else what the GPUs need, else open (NVIDIA's recommendation)."""
+def chosen_flavour(settings: Settings, gpus: Sequence[PciGpu], system: OperatingSystem) -> str:
+    """Return `open` or `proprietary`: the setting, else what the GPUs need, else what there is of the driver.
+
+    Of both it is open, NVIDIA's recommendation.
+    """
     if settings.driver.flavour != "auto":
         return settings.driver.flavour
-    return "proprietary" if any(needs_proprietary(gpu.generation) for gpu in gpus) else "open"
+    if any(needs_proprietary(gpu.generation) for gpu in gpus):
+        return "proprietary"
+    if any(needs_open(gpu.generation) for gpu in gpus):
+        return "open"
+    return "open" if _has_open(settings, system) else "proprietary"
+
+
+def _has_open(settings: Settings, system: OperatingSystem) -> bool:
+    """Say whether the driver that is asked for comes with the open module: of older ones not every source has it."""
+    asked = settings.driver
+    if asked.source == "runfile":
+        return asked.version is None or runfile.knows(asked.version, "open_module")
+    source = driver_source(settings, system)
+    first = source.flavour_since.get("open") if source is not None else None
+    branch = versions.branch_of(asked.version) if asked.version else asked.branch
+    return first is None or branch is None or versions.at_least(branch, first)
 
 
 def named(gpu: PciGpu) -> str:

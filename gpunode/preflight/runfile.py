@@ -95,7 +95,9 @@ def _by_version(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     version, driver = settings.driver.version, machine.driver
     if version is None:
         return
-    if chosen_flavour(settings, machine.pci.gpus) == "open" and not runfile.knows(version, "open_module"):
+    if chosen_flavour(settings, machine.pci.gpus, machine.operating_system) == "open" and not runfile.knows(
+        version, "open_module"
+    ):
         yield Refusal(
             "driver",
             f"the runfile of {version} has no open kernel module",

@@ -45,7 +45,10 @@ class DriverSettings(Component):
     )
     flavour: Literal["auto", "open", "proprietary"] = Field(
         "auto",
-        description="Kernel module; `auto` takes what the GPU generation needs, and open where both would do.",
+        description=(
+            "Kernel module; `auto` takes what the GPU generation needs, and open where both would do and the driver "
+            "comes with it: NVIDIA's repositories for Debian and Ubuntu have it from branch 560 on."
+        ),
     )
     branch: DriverBranch | None = Field(
         None,

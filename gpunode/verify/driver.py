@@ -52,7 +52,7 @@ def driver(settings: Settings, node: Node) -> Iterator[Finding]:
             disturbs=Disturbance.nothing if driver.loaded_version is None else Disturbance.reboot,
         )  # fmt: skip
         yield from _parameters(settings, node)
-    flavour = chosen_flavour(settings, node.pci.gpus)
+    flavour = chosen_flavour(settings, node.pci.gpus, node.operating_system)
     loaded_flavour = driver.loaded_flavour or driver.module_flavour
     # Where any flavour will do and gpunode did not install it, the one that is there is right.
     chosen = asked.flavour != "auto" or asked.source != "present"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpunode.tables import Distribution
 from operations.families.apt import APT
 from operations.families.dnf import DNF
 from operations.families.family import DriverChange, Family
@@ -10,4 +11,12 @@ from operations.families.zypper import ZYPPER
 
 FAMILIES: dict[str, Family] = {family.name: family for family in (APT, DNF, PACMAN, ZYPPER)}
 
-__all__ = ["APT", "DNF", "FAMILIES", "PACMAN", "ZYPPER", "DriverChange", "Family"]
+
+def tools(distribution: Distribution, holds: bool) -> tuple[str, ...]:
+    """Return the packages that gpunode needs on a node of a distribution; `holds`: to keep others still, too."""
+    family = FAMILIES[distribution.family]
+    names = (*family.tools, *(family.holding_tools if holds else ()))
+    return tuple(name for name in names if name not in distribution.there)
+
+
+__all__ = ["APT", "DNF", "FAMILIES", "PACMAN", "ZYPPER", "DriverChange", "Family", "tools"]

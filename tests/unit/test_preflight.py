@@ -148,21 +148,35 @@ def test_a_present_driver_is_judged_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flavour", "gpus", "chosen"),
+    ("driver", "gpus", "chosen"),
     [
-        ("auto", (H100,), "open"),
-        ("auto", (B200,), "open"),
-        ("auto", (V100,), "proprietary"),
-        ("auto", (T4, V100), "proprietary"),
-        ("auto", (_gpu("06C0"),), "proprietary"),
-        ("auto", (UNKNOWN_GPU,), "open"),
-        ("auto", (), "open"),
-        ("proprietary", (H100,), "proprietary"),
-        ("open", (H100,), "open"),
+        ({}, (H100,), "open"),
+        ({}, (B200,), "open"),
+        ({}, (V100,), "proprietary"),
+        ({}, (T4, V100), "proprietary"),
+        ({}, (_gpu("06C0"),), "proprietary"),
+        ({}, (UNKNOWN_GPU,), "open"),
+        ({}, (), "open"),
+        ({"flavour": "proprietary"}, (H100,), "proprietary"),
+        ({"flavour": "open"}, (H100,), "open"),
+        ({"branch": "560"}, (H100,), "open"),
+        # NVIDIA's repository for apt has no nvidia-open before branch 560.
+        ({"branch": "550"}, (H100,), "proprietary"),
+        ({"version": "550.163.01"}, (T4,), "proprietary"),
+        ({"branch": "550", "source": "distribution"}, (H100,), "open"),
+        ({"branch": "550"}, (B200,), "open"),
     ],
 )
-def test_flavour_follows_the_setting_then_the_gpus(flavour: str, gpus: tuple[PciGpu, ...], chosen: str) -> None:
-    assert chosen_flavour(settings_from({"driver": {"flavour": flavour}}), gpus) == chosen
+def test_flavour_follows_the_setting_then_the_gpus_then_what_there_is_of_the_driver(
+    driver: dict[str, str], gpus: tuple[PciGpu, ...], chosen: str
+) -> None:
+    assert chosen_flavour(settings_from({"driver": driver}), gpus, DEBIAN) == chosen
+
+
+def test_a_gpu_that_needs_the_open_module_is_refused_a_branch_whose_packages_have_it_not() -> None:
+    found = [refusal.reason for refusal in _refused({"driver": {"branch": "550"}}, gpus=(B200,))]
+    (said,) = [reason for reason in found if "with the open kernel module" in reason]
+    assert said.startswith("NVIDIA's CUDA repository has packages with the open kernel module from branch 560 on")
 
 
 def test_an_unknown_gpu_and_an_old_branch_are_cautions() -> None:

@@ -24,6 +24,7 @@ from gpunode.pci import PciGpus, parse_pci_gpus
 from gpunode.preflight import refusals
 from gpunode.settings import settings_from
 from lab.world.rpm import NAMES, rpm_world
+from operations.families import tools
 from tests.unit.test_preflight import machine
 
 pytestmark = pytest.mark.pure
@@ -193,6 +194,13 @@ def test_a_distribution_with_a_known_key_is_taken(os_id: str, version: str, repo
     world = rpm_world(repository)
     key = settings_from({}).repositories.on("cuda", family, None)
     assert (world.manager, world.fingerprint) == (family, key.key_fingerprint)
+
+
+def test_amazon_linux_is_not_asked_for_the_gnupg2_that_its_own_minimal_one_excludes() -> None:
+    rocky, amazon = tables.distribution("rocky", "9.6"), tables.distribution("amzn", "2023")
+    assert rocky is not None and amazon is not None
+    assert set(tools(rocky, True)) - set(tools(amazon, True)) == {"gnupg2"}
+    assert set(tools(rocky, True)) - set(tools(rocky, False)) == {"python3-dnf-plugin-versionlock"}
 
 
 @pytest.mark.parametrize(

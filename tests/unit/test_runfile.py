@@ -201,13 +201,17 @@ def test_what_the_module_is_built_with_must_be_there_and_the_packages_are_named(
     assert _refused({"dkms": dkms, "version": "550.54.15"}, boot=boot, driver=driver) == ()
 
 
-def test_on_rhel_the_package_manager_is_dnf_and_dkms_is_in_epel() -> None:
+def test_on_rhel_the_package_manager_is_dnf_and_dkms_is_in_epel_and_amazon_linux_has_its_own() -> None:
     rocky = replace(DEBIAN, id="rocky", version_id="9.6", name="Rocky Linux 9.6")
     settings = settings_from(
         {"driver": ASKED, "cuda": {"enabled": False}, "containerd": {"source": "docker-repository"}}
     )
     (refusal,) = refusals(settings, machine(rocky, boot=replace(TOOLS, build_tools=("gcc",))))
     assert "dnf install make dkms (dkms is in EPEL" in refusal.remedy
+    amazon = replace(DEBIAN, id="amzn", version_id="2023", name="Amazon Linux 2023")
+    own = {"driver": ASKED, "cuda": {"enabled": False}, "containerd": {"source": "distribution"}}
+    (refusal,) = refusals(settings_from(own), machine(amazon, boot=replace(TOOLS, build_tools=("gcc",))))
+    assert "dnf install make dkms," in refusal.remedy
 
 
 @pytest.mark.parametrize(
@@ -248,9 +252,9 @@ def test_an_old_installer_under_a_loaded_driver_is_refused() -> None:
 
 
 def test_a_runfile_without_an_open_module_is_refused_where_one_is_needed() -> None:
-    (refusal,) = _refused({"version": "510.47.03"})
+    (refusal,) = _refused({"version": "510.47.03", "flavour": "open"})
     assert "no open kernel module" in refusal.reason
-    assert _refused({"version": "510.47.03"}, gpus=(V100,)) == ()
+    assert _refused({"version": "510.47.03"}) == _refused({"version": "510.47.03"}, gpus=(V100,)) == ()
 
 
 def test_a_module_that_nobody_signs_is_refused_under_secure_boot() -> None:
