@@ -19,11 +19,11 @@ import yaml
 
 from lab.packages.rpm import Rpm
 from lab.world.rpm import RpmWorld
+from lab.world.rpm_row import RELATIONS
 
 _COMMON = "http://linux.duke.edu/metadata/common"
 _RPM = "http://linux.duke.edu/metadata/rpm"
 _REPO = "http://linux.duke.edu/metadata/repo"
-_KINDS = ("requires", "provides", "conflicts", "obsoletes", "recommends")
 _FLAGS = {"=": "EQ", ">=": "GE", "<=": "LE", "<": "LT", ">": "GT"}
 _SIGNS = {flag: sign for sign, flag in _FLAGS.items()}
 
@@ -46,7 +46,7 @@ class Described:
 
 def described(package: Rpm) -> Described:
     """Return what metadata have to say of a package."""
-    return Described(package.nevra, **{kind: tuple(sorted(set(getattr(package, kind)))) for kind in _KINDS})
+    return Described(package.nevra, **{kind: tuple(sorted(set(getattr(package, kind)))) for kind in RELATIONS})
 
 
 def read_packages(repository: Path) -> list[Described]:
@@ -138,11 +138,14 @@ def _primary(packages: Sequence[Rpm]) -> str:
 
 
 def _package(package: Rpm) -> str:
-    own = f"{package.name} = {package.epoch}:{package.version}-{package.release}"
+    numbered = f"= {package.epoch}:{package.version}-{package.release}"
+    # rpmbuild's own words for what a package provides.
+    own = [f"{package.name} {numbered}"]
+    own += [f"{package.name}(x86-64) {numbered}"] if package.architecture == "x86_64" else []
     relations = "".join(
         f"<rpm:{kind}>{''.join(map(_entry, words))}</rpm:{kind}>"
-        for kind in _KINDS
-        if (words := [*getattr(package, kind), *([own] if kind == "provides" else [])])
+        for kind in RELATIONS
+        if (words := [*getattr(package, kind), *(own if kind == "provides" else [])])
     )
     version = f'epoch="{package.epoch}" ver={quoteattr(package.version)} rel={quoteattr(package.release)}'
     return (
@@ -173,8 +176,9 @@ def _id(package: Rpm) -> str:
 
 def _entry(words: str) -> str:
     name, *relation = words.split(" ")
-    if not relation:
-        return f"<rpm:entry name={quoteattr(name)}/>"
+    # A condition, `(one or another)`, is one name to the metadata.
+    if not relation or words.startswith("("):
+        return f"<rpm:entry name={quoteattr(words)}/>"
     sign, version = relation
     epoch, colon, rest = version.rpartition(":")
     number, _, release = rest.partition("-")
@@ -187,10 +191,11 @@ def _described(package: ElementTree.Element) -> Described:
     version = package.find(f"{{{_COMMON}}}version")
     assert version is not None
     numbered = f"{version.get('epoch')}:{version.get('ver')}-{version.get('rel')}"
-    relations = {
-        kind: tuple(sorted(_words(package.iterfind(f".//{{{_RPM}}}{kind}/{{{_RPM}}}entry"), name))) for kind in _KINDS
-    }
-    return Described(f"{name}-{numbered}.{architecture}", **relations)
+
+    def words(kind: str) -> tuple[str, ...]:
+        return tuple(sorted(_words(package.iterfind(f".//{{{_RPM}}}{kind}/{{{_RPM}}}entry"), name)))
+
+    return Described(f"{name}-{numbered}.{architecture}", **{kind: words(kind) for kind in RELATIONS})
 
 
 def _words(entries: Iterable[ElementTree.Element], own: str) -> Iterator[str]:

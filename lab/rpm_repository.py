@@ -16,7 +16,7 @@ from lab.cache import locked
 from lab.errors import LabError
 from lab.packages.containerd import build_containerd_io
 from lab.packages.cuda import cuda_packages
-from lab.packages.deb import DebError, Payload
+from lab.packages.deb import Deb, DebError, Payload
 from lab.packages.rpm import Rpm, build_rpms
 from lab.packages.rpm_driver import driver_rpms
 from lab.packages.rpm_names import place, rpm_of, system_rpm
@@ -24,7 +24,10 @@ from lab.packages.toolkit import legacy_packages, toolkit_packages
 from lab.rpm_metadata import modules_text
 from lab.signing import key_file, public_key, sign_detached
 from lab.toolbox import run_in
+from lab.world.docker import docker_rpms
 from lab.world.rpm import RpmWorld, rpm_world
+from lab.world.rpm_row import RELATIONS
+from lab.world.toolkit import toolkit_rpm
 
 Report = Callable[[str], None]
 
@@ -37,7 +40,8 @@ class RpmDistribution:
 
     `worlds` are the tables (lab/world) of the CUDA repositories, that of the nodes' own release first; `release` stands
     behind the versions of the distribution's own packages. `docker` is Docker's repository, None where containerd is
-    the distribution's own. `system` are names of what a node has from the start, with what else they provide.
+    the distribution's own. `system` are names of what a node has from the start, with what else they provide; `needed`
+    those of what runtimes need of the distribution.
     """
 
     name: str
@@ -47,6 +51,7 @@ class RpmDistribution:
     base: str
     docker: str | None
     system: tuple[tuple[str, str, tuple[str, ...]], ...]
+    needed: tuple[str, ...] = ()
 
     @property
     def cuda(self) -> str:
@@ -71,6 +76,7 @@ RHEL = RpmDistribution(
     # RHEL 10's has no module streams.
     "rhel9", "dnf", ("rhel9", "rhel10"), "1.el9", "baseos/rhel9/x86_64", "docker/rhel/9/x86_64/stable",
     (("rocky-release", "9.6", _RHEL_PROVIDES), _SHELL, *((name, "1.0", ()) for name in _RHEL_SYSTEM)),
+    ("container-selinux", "libseccomp"),
 )  # fmt: skip
 _LEAP_SYSTEM = ("ca-certificates", "curl", "gpg2", "python3", "systemd")
 LEAP = RpmDistribution(
@@ -159,6 +165,7 @@ def _groups(distribution: RpmDistribution, tools: Path, cache: Path, report: Rep
     # Of the distribution, or of EPEL: what NVIDIA's packages need.
     groups["base-needed"] = rpm_world(distribution.worlds[0]).from_elsewhere()
     # Something of the system's to upgrade to, beside which what is held stays.
+    groups["base-needed"] += [system_rpm(name, "1.0", distribution.release) for name in distribution.needed]
     groups["base-newer"] = [system_rpm("curl", "1.1", distribution.release)]
     if distribution is RHEL:
         groups["base"].append(versionlock(_plugins(tools)))
@@ -175,9 +182,17 @@ def fixture_groups(worlds: Iterable[RpmWorld]) -> dict[str, list[Rpm]]:
     for world in worlds:
         groups |= {f"driver-{world.name}-{name}": packages for name, packages in driver_rpms(world).items() if packages}
     groups["cuda"] = list(map(rpm_of, cuda_packages()))
-    for deb in [*toolkit_packages(), *legacy_packages()]:
+    for deb in toolkit_packages():
+        groups.setdefault(f"toolkit-{deb.version.rpartition('-')[0]}", []).append(_toolkit(deb))
+    for deb in legacy_packages():
         groups.setdefault(f"toolkit-{deb.version.rpartition('-')[0]}", []).append(rpm_of(deb))
     return groups
+
+
+def _toolkit(deb: Deb) -> Rpm:
+    """Return a package of the toolkit's with the files of the .deb and the relations of the table."""
+    row = toolkit_rpm(deb.name, deb.version.rpartition("-")[0])
+    return replace(rpm_of(deb), **{relation: getattr(row, relation) for relation in RELATIONS})
 
 
 def _containerd(cache: Path, report: Report, name: str, release: str) -> Rpm | None:
@@ -194,10 +209,13 @@ def _containerd(cache: Path, report: Report, name: str, release: str) -> Rpm | N
         found = [path for path in sorted(tree.rglob("*")) if path.is_symlink() or path.is_file()]
         files = tuple(_payload(path, place(str(path.relative_to(tree)))) for path in found)
     script = "if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi"
-    return Rpm(
-        name, shown.stdout.strip().rpartition("-")[0], "containerd and runc, REPACKAGED for gpunode's lab",
-        release=release, files=files, scripts=(("post", script), ("postun", script)),
-        provides=tuple(sorted({"containerd", "runc"} - {name})), config=("etc/containerd/config.toml",),
+    version = shown.stdout.strip().rpartition("-")[0]
+    # SUSE's own brings no runc in the table; the lab's has it in it.
+    own = Rpm(name, version, "", release=release, provides=("runc",))
+    package = docker_rpms()[name].package(version, release) if name in docker_rpms() else own
+    return replace(
+        package, description="containerd and runc, REPACKAGED for gpunode's lab", files=files,
+        scripts=(("post", script), ("postun", script)), config=("etc/containerd/config.toml",),
     )  # fmt: skip
 
 

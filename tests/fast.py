@@ -30,7 +30,9 @@ SECONDS, SECONDS_OF_ALL = UNIT / "seconds.tsv", UNIT / "seconds-all.tsv"
 FAST = "not node and not slow and not builds"
 FEW = "25"
 # They share one part: their nodes, and what is built for them, come from one place of this machine.
-TOGETHER = ("lab/test_nodes_live.py", "lab/test_pacman_repository.py", "lab/test_rpm_repository.py")
+TOGETHER = (
+    "lab/test_nodes_live.py", "lab/test_pacman_repository.py", "lab/test_rpm_repository.py", "test_resolve_pacman.py",
+)  # fmt: skip
 # What a file costs that is not in the table, and each that is beside its tests: pytest imports it.
 _OTHERWISE = 0.1
 _WORTH_TELLING = 0.2

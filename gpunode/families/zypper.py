@@ -25,6 +25,9 @@ LOCKS = "/etc/zypp/locks"
 # Names of the packages whose locks are gpunode's: zypper's own file has no room for whose a lock is.
 OURS = "/var/lib/gpunode/zypper-locks"
 
+# How often it is asked what else comes at another version (`strays`, `named_too`): more than chains of requirements
+# among the driver's packages are long.
+ROUNDS = 6
 # Of zypper's file an entry is a paragraph with an empty line before and behind it.
 _ENTRY = re.compile(r"\n?(?:[^\n]+(?:\n|\Z))+\n?")
 

@@ -1,4 +1,4 @@
-"""CUDA toolkit packages: an nvcc that says its version, and the /usr/local/cuda alternative."""
+"""CUDA toolkit packages (lab/world/cuda.yaml): an nvcc that says its version, and the /usr/local/cuda alternative."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 
 from lab.packages.deb import Deb, Payload
+from lab.world.cuda import full_version, toolkit_name
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,8 @@ def _toolkit(release: Release) -> Deb:
         "priority": release.short.replace(".", ""),
     }
     return Deb(
-        f"cuda-toolkit-{release.short.replace('.', '-')}",
-        f"{release.full}-1",
+        toolkit_name(release.full),
+        full_version(release.full),
         f"CUDA toolkit {release.short}",
         files=(
             Payload(f"{folder}/bin/nvcc", nvcc_program(release), 0o755),

@@ -111,8 +111,9 @@ def driver_packages(repository: str) -> tuple[Package, ...]:
     found = [package for version in row["versions"] for package in _of_version(repository, version)]
     for branch, revisions in row["branch_pinning"].items():
         found += [_pinning(repository, str(branch), revision) for revision in revisions]
-    for name, version in row["beside"].items():
-        found.append(Package(name, version, chosen=True, confidence="index"))
+    for name, said in row["beside"].items():
+        sure = "index" if said["seen"] == repository else "inferred"
+        found.append(Package(name, said["version"], chosen=True, confidence=sure))
     if "dkms" in row:
         said = row["dkms"]
         found.append(Package("dkms", said["version"], "all", confidence=said["confidence"]))

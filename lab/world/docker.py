@@ -12,6 +12,7 @@ import yaml
 
 from gpunode import versions
 from lab.world.deb_row import DebRow, deb_row
+from lab.world.rpm_row import RpmRow, rpm_row
 
 
 @cache
@@ -24,6 +25,12 @@ def _table() -> dict[str, Any]:
 def docker_packages() -> Mapping[str, DebRow]:
     """Return the packages of Docker's repository by their names."""
     return MappingProxyType({row["name"]: deb_row(row) for row in _table()["packages"]})
+
+
+@cache
+def docker_rpms() -> Mapping[str, RpmRow]:
+    """Return the packages of Docker's repository for dnf by their names."""
+    return MappingProxyType({row["name"]: rpm_row(row) for row in _table()["rpm"]["packages"]})
 
 
 @cache

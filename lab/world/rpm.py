@@ -16,11 +16,10 @@ from typing import Any
 import yaml
 
 from lab.packages.rpm import Rpm
+from lab.world.rpm_row import CONFIDENCES, RELATIONS
 
 _FOLDER = Path(__file__).parent
 NAMES = ("rhel8", "rhel9", "rhel10", "amzn2023", "sles15", "opensuse15", "suse16")
-CONFIDENCES = frozenset({"index", "log", "packaging", "doc", "test", "inferred"})
-_RELATIONS = ("requires", "provides", "conflicts", "obsoletes", "recommends")
 
 
 class WorldError(ValueError):
@@ -278,7 +277,7 @@ def _rows(table: str, found: Sequence[Mapping[str, Any]], shapes: Mapping[str, S
 
 
 def _relations(row: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
-    return MappingProxyType({kind: tuple(row[kind]) for kind in _RELATIONS if kind in row})
+    return MappingProxyType({kind: tuple(row[kind]) for kind in RELATIONS if kind in row})
 
 
 def _recommending(row: Row, recommends: Sequence[str]) -> Row:

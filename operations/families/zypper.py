@@ -13,7 +13,7 @@ from facts.families.rpm import RpmPackages
 from facts.families.zypper import DRIVER_PACKAGES, ZypperOffers, ZypperSimulation
 from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
 from gpunode.driver_packages import DriverPackages as State
-from gpunode.families.zypper import LOCKS, OURS, LockedPackages, locked, named_too, only_at, strays
+from gpunode.families.zypper import LOCKS, OURS, ROUNDS, LockedPackages, locked, named_too, only_at, strays
 from gpunode.packages import InstalledPackages
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known
@@ -103,10 +103,6 @@ install_chosen() { zypp install --no-recommends --auto-agree-with-licenses --old
 """
 
 
-# More than chains of requirements among the driver's packages are long.
-_ROUNDS = 6
-
-
 class _Zypper:
     """Change packages by zypper; the driver stays still by its locks."""
 
@@ -135,7 +131,7 @@ class _Zypper:
     def bound(self, change: DriverChange) -> DriverChange:
         """Name what would come at another version, until that is all: what one of them needs may be the next."""
         change = replace(change, coming={**change.coming, **change.along})
-        for _ in range(_ROUNDS):
+        for _ in range(ROUNDS):
             names = [name for name in strays(change.upstream, _dry_run(change)) if name not in change.coming]
             also = named_too(change.upstream, names, self.offers(names, change)) if names else {}
             if not also:

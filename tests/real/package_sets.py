@@ -1,45 +1,72 @@
-"""The sets of packages that gpunode would ask an apt for, by distribution and repository: made by gpunode's code."""
+"""The sets of packages that gpunode would ask a package manager for, by distribution and repository.
+
+They are made by gpunode's own code; which branches and versions there are is asked of the repositories.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from gpunode import tables, versions
-from gpunode.boot import Boot
+from gpunode.boot import Boot, Kernel
 from gpunode.driver_packages import (
     NotInstallable,
     Simulation,
     chosen,
     driver_source,
     gate,
-    module_behind,
+    module_stream,
     on_system,
     package_set,
-    pin_text,
 )
 from gpunode.operating_system import OperatingSystem
-from gpunode.runtime_packages import containerd_packages, docker_packages
+from gpunode.runtime_packages import containerd_packages, docker_packages, is_had
 from gpunode.settings import Settings, settings_from
-from gpunode.tables import Distribution
-from gpunode.toolkit import PACKAGES as TOOLKIT
-from tests.real.resolve_apt import Apt
+from gpunode.tables import Distribution, DriverSource
+from gpunode.toolkit import PACKAGES, PACMAN_PACKAGES
 
-# A node whose next kernel is not looked at: what is built per kernel is asked for by its release, which is a node's.
-_NO_KERNEL = Boot("0-none")
+# The kernel that boots next, by the package manager: SUSE names modules that come built by its last word, Arch by the
+# package that it is of. Of apt none: Ubuntu's modules are asked for by a kernel's release, which is a node's own.
+_BOOT = {
+    "apt": Boot("0-none"),
+    "dnf": Boot("5.14.0-570.el9.x86_64", "5.14.0-570.el9.x86_64"),
+    "zypper": Boot("6.4.0-150600.23.65-default", "6.4.0-150600.23.65-default"),
+    "pacman": Boot("6.17.9-arch1-1", "6.17.9-arch1-1", kernels=(Kernel("6.17.9-arch1-1", True, base="linux"),)),
+}
 _OWN: tuple[tuple[str, ...], ...] = ((), ("mps",))
-_FABRIC: tuple[tuple[str, ...], ...] = ((), ("nvswitch",), ("nvswitch", "nvlink5"), ("imex",))
+# What boards need beside the driver -> the first branch that is asked for with them.
+BOARDS: Mapping[tuple[str, ...], str] = {
+    (): "0", ("nvswitch",): "0", ("nvswitch", "nvlink5"): "570", ("imex",): "570",
+}  # fmt: skip
+# Arch has open modules alone since 590 (archlinux.org/news of 2025-12-20).
+_LAST_PROPRIETARY = {"pacman": "580"}
 # Whose runtimes the settings call by another name.
 _RUNTIMES_OF = {"own": "distribution", "docker": "docker-repository"}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Hold one set: what it is for, package -> version rule (None: any), and for a driver its source and settings."""
+    """Hold one set: what it is for, package -> version rule (None: any), and for a driver its source and settings.
+
+    stream: the module stream that holds the driver, empty for none
+    """
 
     what: str
     wanted: Mapping[str, str | None]
     driver: Settings | None = None
+    stream: str = ""
+
+
+class Manager(Protocol):
+    """A package manager that has read repositories, on a system that has nothing."""
+
+    def offers(self, *names: str) -> Mapping[str, tuple[str, ...]]:
+        """Return name -> versions that the repositories have, newest first; none: no entry."""
+
+    def problems(self, asked: Sequence[Asked]) -> list[str | None]:
+        """Return of each set why it cannot be installed, or what gpunode would refuse of it; None where it comes."""
 
 
 def system(row: Distribution, architecture: str) -> OperatingSystem:
@@ -47,114 +74,162 @@ def system(row: Distribution, architecture: str) -> OperatingSystem:
     return OperatingSystem(row.id, row.version, None, (), row.name, architecture, "0-none", False)
 
 
-def driver_sets(row: Distribution, source: str, apt: Apt) -> Iterator[Asked]:
-    """Yield the driver's sets from a source (cuda-repository, distribution): each branch there, flavour and fabric.
+def driver_sets(row: Distribution, source: str, manager: Manager) -> Iterator[Asked]:
+    """Yield the driver's sets from a source (cuda-repository, distribution): each branch there, flavour and board.
 
     Each branch is asked for by its name, and by the newest exact version that is there of it.
     """
-    machine = system(row, "x86_64")
-    named = [None] if source == "distribution" else [*reversed(branches(apt))]
-    for branch in named:
+    for branch in branches(row, manager) if source != "distribution" else own_branches(row, manager):
         for flavour in ("open", "proprietary"):
-            if branch is not None and not _expected(branch, flavour, apt):
+            asked = _settings(row, source, flavour, branch)
+            found = _source(row, asked)
+            if not _expected(asked, flavour, found):
                 continue
-            data: dict[str, str] = {"source": source, "flavour": flavour}
-            asked = on_system(settings_from({"driver": data | ({"branch": branch} if branch else {})}), machine)
-            row_of = driver_source(asked, machine)
-            assert row_of is not None and asked.driver.branch is not None
-            sets = _OWN if source == "distribution" else _FABRIC
-            for further in (groups for groups in sets if all(group in row_of.packages for group in groups)):
-                wanted = package_set(asked.driver, row_of, flavour, further, _NO_KERNEL)
-                what = " ".join((f"driver {asked.driver.branch} {flavour}", *further))
-                yield Asked(what, wanted, asked)
-                exact = newest_exact(apt, wanted)
-                if exact is not None:
-                    changed = asked.driver.model_copy(update={"version": exact})
-                    exactly = asked.model_copy(update={"driver": changed})
-                    yield Asked(
-                        what.replace(str(asked.driver.branch), exact, 1),
-                        package_set(changed, row_of, flavour, further, _NO_KERNEL),
-                        exactly,
-                    )
+            sets = (
+                _OWN if source == "distribution" else [each for each, since in BOARDS.items() if str(branch) >= since]
+            )
+            for further in (groups for groups in sets if all(group in found.packages for group in groups)):
+                by_branch = driver_set(row, source, branch, flavour, further)
+                yield by_branch
+                exact = newest_exact(manager, by_branch.wanted)
+                # Of a rolling release there is one version, and none that anybody asks for.
+                if exact is not None and row.family != "pacman":
+                    yield driver_set(row, source, exact, flavour, further)
 
 
-def _expected(branch: str, flavour: str, apt: Apt) -> bool:
-    """Say whether NVIDIA's repository is to have a flavour of a branch: proprietary ends, and open began at 560."""
-    if flavour == "proprietary":
-        return versions.parsed(branch) <= versions.parsed(tables.drivers().last_proprietary)
-    return any(versions.in_branch(each, branch) for each in apt.offers("nvidia-open").get("nvidia-open", ()))
+def driver_set(
+    row: Distribution, source: str, rule: str | None, flavour: str, further: Sequence[str] = ()
+) -> Asked:  # fmt: skip
+    """Return the driver's set by a rule: a branch, an exact version, or None for what the tables say of the system."""
+    asked = _settings(row, source, flavour, rule)
+    found = _source(row, asked)
+    wanted = package_set(asked.driver, found, flavour, further, _BOOT[row.family])
+    what = " ".join((f"driver {asked.driver.version or asked.driver.branch} {flavour}", *further))
+    return Asked(what, wanted, asked, module_stream(asked.driver, found, flavour))
 
 
-def branches(apt: Apt) -> tuple[str, ...]:
-    """Return the driver's branches from 535 on that NVIDIA's repository has packages of, oldest first."""
-    there = {version for found in apt.offers("nvidia-open", "cuda-drivers").values() for version in found}
-    found = {versions.branch_of(versions.upstream(version)) for version in there}
-    return tuple(sorted(branch for branch in found if branch >= "535"))
+def _settings(row: Distribution, source: str, flavour: str, rule: str | None) -> Settings:
+    data = {"source": source, "flavour": flavour}
+    if rule is not None:
+        data |= {"branch": versions.branch_of(rule)} | ({"version": rule} if "." in rule else {})
+    return on_system(settings_from({"driver": data}), system(row, "x86_64"))
 
 
-def newest_exact(apt: Apt, wanted: Mapping[str, str | None]) -> str | None:
+def _source(row: Distribution, asked: Settings) -> DriverSource:
+    found = driver_source(asked, system(row, "x86_64"), _BOOT[row.family])
+    assert found is not None, row.name
+    return found
+
+
+def _expected(asked: Settings, flavour: str, source: DriverSource) -> bool:
+    """Say whether a source is to have a flavour of a branch: NVIDIA's proprietary one ends, and open ones begin."""
+    assert asked.driver.branch is not None
+    branch = versions.parsed(asked.driver.branch)
+    last = _LAST_PROPRIETARY.get(source.family, tables.drivers().last_proprietary)
+    if flavour == "proprietary" and branch > versions.parsed(last):
+        return False
+    return branch >= versions.parsed(source.flavour_since.get(flavour, "0"))
+
+
+def own_branches(row: Distribution, manager: Manager) -> Sequence[str | None]:
+    """Return the branches of a distribution's own driver: None for the tables' own, of Arch the one that it has."""
+    if row.family != "pacman":
+        return [None]
+    there = manager.offers("nvidia-utils").get("nvidia-utils", ())
+    return [branch_of(version) for version in there]
+
+
+def branches(row: Distribution, manager: Manager) -> tuple[str, ...]:
+    """Return the driver's branches from 535 on that NVIDIA's repository has packages of, newest first.
+
+    They are told by the packages of its kernel modules, under the names of each branch that the tables know.
+    """
+    names = {
+        name
+        for branch in tables.drivers().branches
+        for flavour in ("open", "proprietary")
+        for name in _leading(row, flavour, branch)
+    }
+    there = {version for found in manager.offers(*sorted(names)).values() for version in found}
+    found = {branch_of(version) for version in there}
+    return tuple(sorted((branch for branch in found if branch >= "535"), reverse=True))
+
+
+def branch_of(version: str) -> str:
+    """Return the branch of a package's version."""
+    return versions.branch_of(versions.upstream(version))
+
+
+def _leading(row: Distribution, flavour: str, branch: str) -> Iterable[str]:
+    """Return the packages of a flavour that the other one has not."""
+    both = [driver_set(row, "cuda-repository", branch, each).wanted.keys() for each in ("open", "proprietary")]
+    return both[flavour == "proprietary"] - both[flavour != "proprietary"]
+
+
+def newest_exact(manager: Manager, wanted: Mapping[str, str | None]) -> str | None:
     """Return the newest upstream version at which all of a set are there; None where there is none."""
-    offers = [(name, version) for name, found in apt.offers(*wanted).items() for version in found]
     try:
-        resolved = chosen(wanted, {}, offers)
+        resolved = chosen(wanted, {}, pairs(manager.offers(*wanted)))
     except NotInstallable:
         return None
     return next((versions.upstream(resolved[name]) for name, rule in wanted.items() if rule), None)
 
 
-def other_sets(row: Distribution, repository: str, apt: Apt) -> Iterator[Asked]:
+def pairs(offers: Mapping[str, Iterable[str]]) -> list[tuple[str, str]]:
+    """Return (name, version) of offers, each name's newest first."""
+    return [(name, version) for name, found in offers.items() for version in found]
+
+
+def other_sets(row: Distribution, repository: str, manager: Manager) -> Iterator[Asked]:
     """Yield the sets of a repository (own, cuda, toolkit, docker) that are no driver's."""
     if repository in _RUNTIMES_OF:
-        data = {"enabled": True, "source": _RUNTIMES_OF[repository]}
-        asked = settings_from({"containerd": data, "docker": data})
-        for names in (containerd_packages(asked.containerd), docker_packages(asked.docker, row)):
-            yield Asked(" ".join(names), dict.fromkeys(names))
-    if repository == "toolkit":
-        yield Asked("container toolkit", dict.fromkeys(TOOLKIT))
-        for version in _versions_of_all(apt, TOOLKIT)[:3]:
-            yield Asked(f"container toolkit {version}", dict.fromkeys(TOOLKIT, version))
+        source = _RUNTIMES_OF[repository]
+        asked = settings_from({runtime: {"enabled": True, "source": source} for runtime in ("containerd", "docker")})
+        for runtime, names in (
+            ("containerd", containerd_packages(asked.containerd)),
+            ("docker", docker_packages(asked.docker, row)),
+        ):
+            if is_had(runtime, source, row):
+                yield Asked(" ".join(names), dict.fromkeys(names))
+    # Where NVIDIA has no repository for a distribution, all is in its own.
+    own = repository == "own" and row.repository is None
+    if repository == "toolkit" or own:
+        packages = PACMAN_PACKAGES if own else PACKAGES
+        yield Asked("container toolkit", dict.fromkeys(packages))
+        for version in () if own else _versions_of_all(manager, packages)[:3]:
+            yield Asked(f"container toolkit {version}", dict.fromkeys(packages, version))
+    if own:
+        yield Asked("CUDA", {"cuda": None})
     if repository == "cuda":
         default = on_system(settings_from({}), system(row, "x86_64")).cuda.version
-        for version in dict.fromkeys((default, *tables.cuda().versions)):
-            name = f"cuda-toolkit-{version.replace('.', '-')}"
-            if version == default or apt.offers(name):
+        named = {f"cuda-toolkit-{version.replace('.', '-')}": version for version in (default, *tables.cuda().versions)}
+        there = manager.offers(*named)
+        for name, version in named.items():
+            if version == default or name in there:
                 yield Asked(f"CUDA {version}", {name: None})
 
 
-def _versions_of_all(apt: Apt, names: tuple[str, ...]) -> list[str]:
-    found = [{versions.upstream(each) for each in apt.offers(name).get(name, ())} for name in names]
+def _versions_of_all(manager: Manager, names: Sequence[str]) -> list[str]:
+    offers = manager.offers(*names)
+    found = [{versions.upstream(each) for each in offers.get(name, ())} for name in names]
     return sorted(set.intersection(*found), key=versions.parsed, reverse=True)
 
 
-def problem_of(asked: Asked, apt: Apt, row: Distribution) -> str | None:
-    """Return why a set cannot be installed, or what gpunode would refuse of it; None where it resolves."""
-    offers = [(name, version) for name, found in apt.offers(*asked.wanted).items() for version in found]
-    try:
-        resolved = chosen(asked.wanted, {}, offers)
-    except NotInstallable as error:
-        return str(error)
-    bound = [name for name, rule in asked.wanted.items() if rule]
-    upstream = versions.upstream(resolved[bound[0]]) if bound and asked.driver else None
-    apt.prefer(pin_text(upstream) if upstream else "")
-    found = apt.resolve(*(f"{name}={version}" for name, version in resolved.items()))
-    apt.prefer("")
-    if not found.possible:
-        return f"apt refuses: {' '.join(found.errors.split())[-400:]}"
-    moved = {name for name, version in resolved.items() if found.installed.get(name) != version}
-    if moved:
-        return f"{', '.join(sorted(moved))} would come at another version than was chosen"
+def refused(asked: Asked, row: Distribution, comes: Simulation, resolved: Mapping[str, str]) -> str | None:
+    """Return what gpunode would refuse of what a package manager would do (resolved: name -> version chosen)."""
     if asked.driver is None:
-        return f"{', '.join(found.removed)} would be removed" if found.removed else None
-    source = driver_source(asked.driver, system(row, "x86_64"))
-    assert source is not None and asked.driver.driver.branch is not None
-    behind = module_behind(source, asked.wanted, offers)
-    if behind is not None:
-        return behind.reason(source)
-    comes = Simulation(tuple((name, None, version) for name, version in found.installed.items()),
-                       tuple((name, "") for name in found.removed))  # fmt: skip
+        gone = ", ".join(name for name, _ in comes.goes)
+        return f"{gone} would be removed" if gone else None
+    source = _source(row, asked.driver)
     unbound = [*(name for name, rule in asked.wanted.items() if rule is None), *source.apart]
-    refused = gate(
-        comes, resolved, asked.driver.driver.branch, False, unbound=unbound, built=source.built_on_node,
-        upstream=upstream if source.moves_together else None,
+    found = gate(
+        comes, resolved, asked.driver.driver.branch or "", False, unbound=unbound, built=source.built_on_node,
+        upstream=upstream_of(asked, resolved) if source.moves_together else None,
     )  # fmt: skip
-    return f"gpunode refuses: {refused[0]}" if refused else None
+    return f"gpunode refuses: {found[0]}" if found else None
+
+
+def upstream_of(asked: Asked, resolved: Mapping[str, str]) -> str:
+    """Return the one upstream version of the packages with a rule; empty for what is no driver."""
+    bound = [name for name, rule in asked.wanted.items() if rule] if asked.driver else []
+    return versions.upstream(resolved[bound[0]]) if bound else ""

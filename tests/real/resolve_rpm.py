@@ -18,27 +18,7 @@ from facts.families.zypper import ZypperOffers, ZypperSimulation
 from gpunode import versions
 from gpunode.driver_packages import NotInstallable, Offers, Simulation, chosen
 from gpunode.families import dnf, zypper
-from gpunode.probe_output import checked
-from lab.toolbox import run_in
-
-_MARK = "=== question "
-# As operations/families/zypper.py.
-_ROUNDS = 6
-# Of all questions together, in seconds: dnf takes some for each.
-_TIMEOUT = 3600
-
-
-class ManagerFailed(RuntimeError):
-    """Say in the package manager's words why it could not be asked."""
-
-
-@dataclass(frozen=True)
-class Repository:
-    """Hold a repository: an address (file:///work/… for a folder of the work folder), and the address of its key."""
-
-    label: str
-    url: str
-    key: str | None = None
+from tests.real.asking import ask
 
 
 @dataclass(frozen=True)
@@ -69,12 +49,13 @@ class RpmManager:
 
     + root: a root filesystem that has it (lab.image.tools, or any other)
     + work: a folder of its own, which the manager sees as /work; what it has read of repositories stays there
+    + repositories: the texts of .repo files, each of one repository (`plain`, or the product's own)
     + platform: the module platform of a modular system (`platform:el9`), empty for none
     + network: whether the repositories are elsewhere
     """
 
     def __init__(
-        self, manager: str, root: Path, work: Path, repositories: Sequence[Repository], *, platform: str = "",
+        self, manager: str, root: Path, work: Path, repositories: Sequence[str], *, platform: str = "",
         release: str = "9", network: bool = False,
     ) -> None:  # fmt: skip
         """Hold what is to be asked; nothing runs yet."""
@@ -82,6 +63,18 @@ class RpmManager:
         self._setup = _DNF_SETUP if manager == "dnf" else _ZYPPER_SETUP
         self._platform, self._release = platform, release
         self._repositories = repositories
+        self._offers: dict[str, tuple[str, ...]] = {}
+
+    def offers(self, *names: str) -> dict[str, tuple[str, ...]]:
+        """Return name -> versions, newest first, as the repositories have them, whatever the module stream."""
+        if unknown := [name for name in names if name not in self._offers]:
+            question = DnfOffers().command(unknown) if self.manager == "dnf" else ZypperOffers().command(unknown)
+            (lines,) = self._ask([question], every_stream=True)
+            found = dnf.parse_offers(lines) if self.manager == "dnf" else zypper.parse_offers(lines)
+            self._offers |= {
+                name: tuple(version for each, version in found.available if each == name) for name in unknown
+            }
+        return {name: self._offers[name] for name in names if self._offers[name]}
 
     def resolve(self, sets: Sequence[PackageSet]) -> list[Resolved]:
         """Return what would come of each set, each by itself on a system that has nothing."""
@@ -98,7 +91,7 @@ class RpmManager:
 
     def _bound(self, sets: Sequence[PackageSet], picked: Sequence[dict[str, str]]) -> list[Simulation]:
         """Return what the manager would do, as operations/driver_packages.py asks for it."""
-        for _ in range(_ROUNDS):
+        for _ in range(zypper.ROUNDS):
             answers = self._ask([_simulation(self.manager, each, one) for each, one in zip(sets, picked, strict=True)])
             if self.manager == "dnf":
                 return [dnf.parse_simulation(lines) for lines in answers]
@@ -125,23 +118,16 @@ class RpmManager:
             one.update(more)
         return any(also)
 
-    def _ask(self, questions: Sequence[str]) -> list[list[str]]:
-        """Return what each probe printed; they run one after another in one container."""
-        if not questions:
-            return []
-        text = "".join(f"echo '{_MARK}{number}'\n{probe}\n" for number, probe in enumerate(questions))
-        files = "".join(map(_repo_file, self._repositories))
+    def _ask(self, questions: Sequence[str], every_stream: bool = False) -> list[list[str]]:
+        """Return what each probe printed."""
+        hidden = "module_hotfixes=1\n" if every_stream and self.manager == "dnf" else ""
+        files = "\n".join(text + hidden for text in self._repositories)
         folder = "/etc/yum.repos.d" if self.manager == "dnf" else "/etc/zypp/repos.d"
         told = f"mkdir -p {folder}; printf '%s' {shlex.quote(files)} > {folder}/asked.repo"
-        (self.work / "asked.sh").write_text(f"{told}\n{self._setup}\nset +eu\n{text}", encoding="utf-8")
-        done = run_in(
-            self.root, self.work, "sh -eu /work/asked.sh", timeout=_TIMEOUT, network=self.network, mounts=True,
+        return ask(
+            self.root, self.work, f"{told}\n{self._setup}", questions, network=self.network,
             platform=self._platform, release=self._release,
         )  # fmt: skip
-        before, *answers = done.stdout.split(_MARK)
-        if len(answers) != len(questions):
-            raise ManagerFailed(f"{self.manager}: {(done.stderr or before or done.stdout).strip()[-2000:]}")
-        return [checked(answer.splitlines()[1:]) for answer in answers]
 
 
 _DNF_SETUP = """
@@ -158,17 +144,13 @@ zypper -n --gpg-auto-import-keys refresh > /work/refresh 2>&1 || { cat /work/ref
 """
 
 
-def _repo_file(repository: Repository) -> str:
-    checked = int(repository.key is not None)
-    lines = [
-        f"[{repository.label}]",
-        f"name={repository.label}",
-        f"baseurl={repository.url}",
-        "enabled=1",
-        "autorefresh=0",
-    ]
-    lines += [f"gpgcheck={checked}", "repo_gpgcheck=0", *([f"gpgkey={repository.key}"] if repository.key else [])]
-    return "\n".join(lines) + "\n"
+def plain(label: str, address: str, key: str = "baseurl") -> str:
+    """Return a .repo file of a repository that is trusted as it is: nothing of it is installed.
+
+    + address: file:///work/… for a folder of the work folder; key: mirrorlist where it is the address of one
+    """
+    lines = [f"[{label}]", f"name={label}", f"{key}={address}", "enabled=1", "autorefresh=0", "gpgcheck=0"]
+    return "\n".join([*lines, "repo_gpgcheck=0"]) + "\n"
 
 
 def _offers(manager: str, asked: PackageSet) -> str:
@@ -205,4 +187,4 @@ def _resolved(simulation: Simulation, picked: Mapping[str, str]) -> Resolved:
     return Resolved(installed, tuple(name for name, _ in simulation.goes), chosen=picked)
 
 
-__all__ = ["ManagerFailed", "PackageSet", "Repository", "Resolved", "RpmManager"]
+__all__ = ["PackageSet", "Resolved", "RpmManager", "plain"]

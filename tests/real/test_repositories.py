@@ -17,7 +17,7 @@ import pytest
 from gpunode import tables
 from gpunode.tables import Distribution
 from tests.real.checked import REPOSITORIES, Checked
-from tests.real.families import CHECKS, OPEN
+from tests.real.families import CHECKS
 
 if os.environ.get("GPUNODE_REAL_REPOSITORIES") != "1":
     pytest.skip(
@@ -33,7 +33,7 @@ def _named(row: Distribution) -> str:
 
 
 @pytest.mark.parametrize("repository", REPOSITORIES)
-@pytest.mark.parametrize("row", [row for row in tables.distributions() if row.family in CHECKS], ids=_named)
+@pytest.mark.parametrize("row", tables.distributions(), ids=_named)
 def test_everything_that_gpunode_asks_for_resolves(
     row: Distribution, repository: str, tmp_path: Path, tell: Callable[[str, Checked], None]
 ) -> None:
@@ -43,9 +43,3 @@ def test_everything_that_gpunode_asks_for_resolves(
         pytest.skip(f"{row.name}: {repository} was not reached: {checked.unreached[0]}")
     assert checked.problems == []
     assert checked.resolved
-
-
-@pytest.mark.parametrize("family", sorted({row.family for row in tables.distributions()} - set(CHECKS)))
-def test_every_family_has_a_check(family: str) -> None:
-    assert family in OPEN, f"tests/real/families.py has {family} neither in CHECKS nor in OPEN"
-    pytest.skip(f"nothing resolves the repositories of {family} yet")

@@ -121,7 +121,7 @@ def test_a_package_is_the_same_in_every_process_lest_the_mirror_be_built_anew(tm
         for seed in range(5)
     }  # fmt: skip
     assert len(said) == 1, said
-    assert "provides=('containerd', 'runc')" in said.pop()
+    assert "obsoletes=('containerd', 'runc')" in said.pop()
 
 
 def test_another_byte_in_a_file_is_another_digest() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from lab.packages.rpm import Rpm
 from lab.rpm_metadata import described, modules_text, read_packages, read_streams, write_metadata
-from lab.world.rpm import CONFIDENCES, NAMES, RpmWorld, rpm_world
+from lab.world.rpm import NAMES, RpmWorld, rpm_world
+from lab.world.rpm_row import CONFIDENCES
 
 pytestmark = pytest.mark.pure
 

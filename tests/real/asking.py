@@ -1,0 +1,37 @@
+"""Questions to a package manager: gpunode's own probes, one after another in one throwaway container."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpunode.probe_output import checked
+from lab.toolbox import run_in
+
+_MARK = "=== question "
+# Of all questions together, in seconds: dnf takes some for each.
+_TIMEOUT = 3600
+
+
+class ManagerFailed(RuntimeError):
+    """Say in the package manager's words why it could not be asked."""
+
+
+def ask(
+    root: Path, work: Path, setup: str, questions: Sequence[str], *, network: bool = False, **variables: str
+) -> list[list[str]]:  # fmt: skip
+    """Return what each probe printed; raise ManagerFailed where `setup` failed.
+
+    + root: a root filesystem that has the package manager; work: a folder of its own, /work in the container
+    + setup: shell text that makes the package manager read its repositories
+    + network: whether the repositories are elsewhere; variables: of the shell
+    """
+    if not questions:
+        return []
+    text = "".join(f"echo '{_MARK}{number}'\n{probe}\n" for number, probe in enumerate(questions))
+    (work / "asked.sh").write_text(f"{setup}\nset +eu\n{text}", encoding="utf-8")
+    done = run_in(root, work, "sh -eu /work/asked.sh", timeout=_TIMEOUT, network=network, mounts=True, **variables)
+    before, *answers = done.stdout.split(_MARK)
+    if len(answers) != len(questions):
+        raise ManagerFailed((done.stderr or before or done.stdout).strip()[-2000:])
+    return [checked(answer.splitlines()[1:]) for answer in answers]
