@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpunode.driver_packages import NotInstallable, Simulation, chosen, driver_source, module_behind, pin_text
-from gpunode.settings import settings_from
 from gpunode.tables import Distribution
 from lab.host_apt import host_apt
 from lab.world import apt as world
 from tests.real.checked import Checked
-from tests.real.keys import NotReached, fetched_key
+from tests.real.keys import NotReached, fetched_key, published
 from tests.real.package_sets import Asked, pairs, refused, system, upstream_of
 from tests.real.repositories import resolved
 from tests.real.resolve_apt import Apt
@@ -126,16 +125,7 @@ def own_sources(row: Distribution) -> str:
 
 def of_others(row: Distribution, repository: str, folder: Path) -> str:
     """Return the deb822 source of NVIDIA's, the toolkit's or Docker's repository; raise NotReached for its key."""
-    found = (
-        settings_from({})
-        .repositories.on(repository, row.family, row.unverified_key, row.repository)
-        .at(
-            distribution=row.repository or "",
-            architecture=row.architectures["x86_64"],
-            os_id=row.docker or row.id,
-            channel="stable",
-        )
-    )
+    found = published(row, repository)
     keyring = folder / f"{repository}.asc"
     fetched_key(found.key_url, found.key_fingerprint, keyring)
     suite, components = (CODENAMES[row.id, row.version], "stable") if repository == "docker" else ("/", "")

@@ -33,5 +33,6 @@ def ask(
     done = run_in(root, work, "sh -eu /work/asked.sh", timeout=_TIMEOUT, network=network, mounts=True, **variables)
     before, *answers = done.stdout.split(_MARK)
     if len(answers) != len(questions):
-        raise ManagerFailed((done.stderr or before or done.stdout).strip()[-2000:])
+        # One line: it is told where a check is skipped.
+        raise ManagerFailed(" ".join((done.stderr or before or done.stdout).split())[:400])
     return [checked(answer.splitlines()[1:]) for answer in answers]

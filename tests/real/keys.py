@@ -1,4 +1,4 @@
-"""Keys of live repositories: fetched as a node fetches them, and known by their fingerprints."""
+"""Repositories that others publish, and their keys: where gpunode's settings have them, known by their fingerprints."""
 
 from __future__ import annotations
 
@@ -8,9 +8,24 @@ import urllib.request
 from itertools import pairwise
 from pathlib import Path
 
+from gpunode.settings import settings_from
+from gpunode.settings.repositories import Repository
+from gpunode.tables import Distribution
+
 
 class NotReached(RuntimeError):
     """Say which key, keyring or archive is not to be had."""
+
+
+def published(row: Distribution, repository: str) -> Repository:
+    """Return NVIDIA's (`cuda`), the toolkit's or Docker's repository for a distribution, as a node is told of it."""
+    found = settings_from({}).repositories.on(repository, row.family, row.unverified_key, row.repository)
+    return found.at(
+        distribution=row.repository or "",
+        architecture=row.architectures["x86_64"],
+        os_id=row.docker or row.id,
+        channel="stable",
+    )
 
 
 def fetched_key(address: str, fingerprint: str, keyring: Path) -> str:

@@ -13,14 +13,13 @@ from pathlib import Path
 
 from gpunode.driver_packages import Simulation
 from gpunode.families import dnf, zypper
-from gpunode.settings import settings_from
 from gpunode.tables import Distribution, repositories
 from lab.families import DNF, ZYPPER
 from lab.image import tools
 from lab.world.rpm import rpm_world
 from tests.real.asking import ManagerFailed
 from tests.real.checked import Checked
-from tests.real.keys import NotReached, fetched_key
+from tests.real.keys import NotReached, fetched_key, published
 from tests.real.own_repositories import addresses
 from tests.real.package_sets import Asked, refused
 from tests.real.repositories import resolved
@@ -87,16 +86,7 @@ def of_others(row: Distribution, repository: str, folder: Path, moved: list[str]
     """
     if repository == "docker" and row.docker == "":
         raise NotReached(f"Docker has no packages for {row.name}")
-    found = (
-        settings_from({})
-        .repositories.on(repository, row.family, row.unverified_key, row.repository)
-        .at(
-            distribution=row.repository or "",
-            architecture=row.architectures["x86_64"],
-            os_id=row.docker or row.id,
-            channel="stable",
-        )
-    )
+    found = published(row, repository)
     fingerprint = fetched_key(found.key_url, found.key_fingerprint, folder / f"{repository}.asc")
     if not found.key_fingerprint:
         moved.append(f"{found.key_url}, which no table verifies, is {fingerprint}")
