@@ -9,7 +9,7 @@ from facts.node import Node as NodeFact
 from gpunode.probe_output import END
 from lab import nodes as lab_nodes
 from lab.nodes import Node
-from tests.molecule.conftest import report
+from tests.molecule.conftest import command, converge, report
 
 # What drift asks starts about 45 programs on such a node.
 _MOST = 60
@@ -28,3 +28,23 @@ def test_a_node_is_read_with_few_programs(nodes: tuple[Node, ...]) -> None:
     report("probe.programs").write_text("".join(f"{count} {program}\n" for program, count in started.most_common()))
     assert started["/usr/bin/nvidia-smi"] == 2 and started["/usr/bin/systemctl"] == 1, started
     assert sum(started.values()) <= _MOST, started
+
+
+def test_a_run_that_changes_nothing_enters_a_node_twice_and_a_drift_check_once(nodes: tuple[Node, ...]) -> None:
+    """Once with what preflight and the verdict want to know, and once with the rest of what operations ask."""
+    node, *_ = nodes
+    told = "printf 'LogLevel VERBOSE\\n' > /etc/ssh/sshd_config.d/90-sessions.conf && systemctl reload ssh"
+    assert lab_nodes.run(node, told).returncode == 0
+    before = _sessions(node)
+    run = converge()
+    assert run.code == 0 and run.operations("success") == {}, run.printed
+    between = _sessions(node)
+    assert command("gpunode", "drift", "--json", "inventories/lab.py").code == 0
+    assert (between - before, _sessions(node) - between) == (2, 1)
+    lab_nodes.run(node, "rm /etc/ssh/sshd_config.d/90-sessions.conf && systemctl reload ssh")
+
+
+def _sessions(node: Node) -> int:
+    """Return how many commands and file transfers the node's sshd has started since it tells of them."""
+    found = lab_nodes.run(node, "journalctl -q -u ssh -o cat --no-pager").stdout.splitlines()
+    return sum(line.startswith("Starting session") for line in found)
