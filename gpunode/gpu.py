@@ -53,7 +53,7 @@ def _gpu(row: dict[str, str]) -> Gpu:
         name=row["name"],
         pci_address=address(row["pci.bus_id"]),
         driver_version=row["driver_version"],
-        memory_mib=int(row["memory.total"]) if row["memory.total"].isdigit() else None,
+        memory_mib=int(row["memory.total"]) if row["memory.total"].isdecimal() else None,
         mig_mode=MigMode(row["mig.mode.current"], row["mig.mode.pending"]),
         compute_mode=row["compute_mode"],
         persistence_mode=row["persistence_mode"],

@@ -78,7 +78,7 @@ class Health(Reading):
 
 
 def _number(cell: str) -> int | None:
-    return int(cell) if cell.isascii() and cell.isdigit() else None
+    return int(cell) if cell.isascii() and cell.isdecimal() else None
 
 
 def _xid(line: str) -> Xid | None:

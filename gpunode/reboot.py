@@ -64,7 +64,7 @@ def parse_running_boot(lines: list[str]) -> RunningBoot:
     """Parse the running boot probe's lines (facts/reboot.py)."""
     found = values(lines)
     boot_id, started = found.get("boot_id"), found.get("UserspaceTimestampMonotonic", "")
-    if not boot_id or not started.isdigit():
+    if not boot_id or not started.isdecimal():
         raise ParseError(
             "the node did not tell boot_id and the start of its pid 1; one boot cannot be told from another"
         )

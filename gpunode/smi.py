@@ -84,7 +84,7 @@ def warnings(lines: list[str], key: str) -> tuple[str, ...]:
 def exit_code_of(found: dict[str, str], key: str) -> int:
     """Return the exit code that stands under KEY.rc; raise ParseError where there is none."""
     code = found.get(f"{key}.rc", "")
-    if not (code.isascii() and code.isdigit()):
+    if not (code.isascii() and code.isdecimal()):
         raise ParseError(f"the probe did not say nvidia-smi's exit code ({key}): {code[:40]!r}")
     return int(code)
 
@@ -96,7 +96,7 @@ def rows(lines: list[str], query: tuple[str, ...]) -> Iterator[dict[str, str]]:
         if len(cells) != len(query):
             raise ParseError(f"nvidia-smi printed {len(cells)} of {len(query)} columns: {line[:120]!r}")
         row = dict(zip(query, cells, strict=True))
-        if not row.get("index", "0").isdigit():
+        if not row.get("index", "0").isdecimal():
             raise ParseError(f"nvidia-smi printed no GPU index: {line[:120]!r}")
         yield row
 

@@ -178,7 +178,7 @@ def _of_ssh_config(path: Path) -> list[dict[str, Any]]:
             {
                 "name": name,
                 "address": entry["hostname"],
-                "port": int(entry["port"]) if entry.get("port", "").isdigit() else 22,
+                "port": int(entry["port"]) if entry.get("port", "").isdecimal() else 22,
                 **({"user": entry["user"]} if "user" in entry else {}),
                 **({"key": entry["identityfile"][0].strip('"')} if "identityfile" in entry else {}),
             },

@@ -52,7 +52,7 @@ def _yaml(content: Any) -> str:
         """Write texts of several lines as blocks, and quote what helm's YAML would not read as a string (1e3)."""
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        plain = not any(letter.isdigit() for letter in value[:2])
+        plain = not any(letter.isdecimal() for letter in value[:2])
         style = "|" if "\n" in value else None if plain else '"'
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 

@@ -139,7 +139,7 @@ def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return found is None
         case "Gt" | "Lt" as operator:
-            if found is None or not found.isdigit() or not wanted or not str(wanted[0]).isdigit():
+            if found is None or not found.isdecimal() or not wanted or not str(wanted[0]).isdecimal():
                 return False
             return int(found) > int(wanted[0]) if operator == "Gt" else int(found) < int(wanted[0])
     # One that is not known yet may match.

@@ -41,7 +41,7 @@ _GOES = re.compile(r"(?:Remv|Purg) (?P<name>\S+)(?: \[(?P<old>[^\]\s]+)\])?.*")
 def parse_simulation(lines: list[str]) -> Simulation:
     """Parse `status=EXIT CODE` and `line=WHAT APT SAID` lines; raise ParseError where apt's words are not its usual."""
     status = values(lines).get("status", "")
-    if not status.isdigit():
+    if not status.isdecimal():
         raise ParseError("apt-get -s gave no exit status")
     comes, goes, errors = [], [], []
     for line in repeated(lines, "line"):

@@ -86,7 +86,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
     Beside it stand `installed=NAME VERSION` lines and, for what was to come, `asked=NAME VERSION`.
     Long rows are wrapped: an entry begins with one space, what goes on with several.
     """
-    if not values(lines).get("status", "").isdigit():
+    if not values(lines).get("status", "").isdecimal():
         raise ParseError("dnf gave no exit status")
     there = dict(rpm.pairs(repeated(lines, "installed")))
     comes: dict[str, tuple[str, str | None, str]] = {}

@@ -124,7 +124,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
     needed, `needed=` whether that could be told; `conflict=NAME OTHER`: two that cannot both be there.
     """
     status = values(lines).get("status", "")
-    if not status.isdigit():
+    if not status.isdecimal():
         raise ParseError("pacman gave no exit status")
     there = dict(_pairs(repeated(lines, "installed")))
     comes = dict(_pairs(repeated(lines, "comes")))

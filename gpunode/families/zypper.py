@@ -116,7 +116,7 @@ def _stream(lines: list[str]) -> ElementTree.Element:
 
 def _code(lines: list[str]) -> int:
     status = values(lines).get("status", "")
-    if not status.isdigit():
+    if not status.isdecimal():
         raise ParseError("zypper gave no exit status")
     return int(status)
 

@@ -103,7 +103,7 @@ def _health(container: Mapping[str, Any], options: Mapping[str, str]) -> Health:
     row = table()["health"]
     usual = int(row["secure_port"])
     with_port = options.get("secure-port", "")
-    port: Any = int(with_port) if with_port.isdigit() else usual
+    port: Any = int(with_port) if with_port.isdecimal() else usual
     probe = (container.get("livenessProbe") or {}).get("httpGet")
     if not isinstance(probe, dict):
         return Health("https", "127.0.0.1", port, row["path"])

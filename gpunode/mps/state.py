@@ -125,6 +125,6 @@ def _time(text: str) -> float:
 
 
 def _number(text: str) -> int:
-    if not text.isdigit():
+    if not text.isdecimal():
         raise ParseError(f"not a number: {text[:40]!r}")
     return int(text)

@@ -63,7 +63,7 @@ def canaries(asked: str, nodes: Sequence[str], left: dict[str, LeftOut]) -> tupl
     asked: a number, or names with commas between them. One that is as asked has nothing to prove and is passed over;
     raise CanaryError for one that is not in the inventory, or cannot be taken.
     """
-    if asked.isascii() and asked.isdigit():
+    if asked.isascii() and asked.isdecimal():
         return tuple(nodes[: int(asked)])
     found: list[str] = []
     for name in dict.fromkeys(part.strip() for part in asked.split(",") if part.strip()):

@@ -157,7 +157,7 @@ class DriverSettings(Component):
             return values
         # A version that is not one is refused by its own field; here it must not hide that message behind another.
         branch = version.split(".")[0] if isinstance(version, str) else ""
-        return {**values, "branch": branch if len(branch) == 3 and branch.isascii() and branch.isdigit() else None}
+        return {**values, "branch": branch if len(branch) == 3 and branch.isascii() and branch.isdecimal() else None}
 
     @property
     def installs(self) -> bool:

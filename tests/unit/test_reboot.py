@@ -12,7 +12,7 @@ from typing import Any
 
 import gevent  # type: ignore[import-untyped]
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyinfra.api import FunctionCommand
 from pyinfra.connectors.ssh import SSHConnector
@@ -89,6 +89,7 @@ def test_the_record_of_a_reboot_counts_in_a_later_boot_alone() -> None:
     assert parse_running_boot(later).tried == target(PENDING.driver) == "580.95.05/open"
 
 
+@example([("boot_id", "0"), ("UserspaceTimestampMonotonic", "²")])
 @given(st.lists(st.tuples(st.sampled_from([line.split("=")[0] for line in LINES] + ["attempt"]), st.text())))
 def test_garbage_is_a_boot_or_a_parse_error(pairs: list[tuple[str, str]]) -> None:
     try:
