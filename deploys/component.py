@@ -172,14 +172,11 @@ def announce(*components: Callable[..., Any]) -> None:
 def read_at_once(*components: Callable[..., Any]) -> None:
     """Let preflight's reading answer what the components' operations ask, too, in a run that asks nobody in between.
 
-    It counts until something is changed: where nothing is, the node has been read once.
+    It counts until something is changed: where nothing is, the node has been read once. Where the cluster's labels say
+    what is asked, that is known only when the cluster has been.
     """
-    if is_unattended():
-        announce(_machine, *components)
-
-
-def _machine() -> None:
-    host.get_fact(MachineFact)
+    if is_unattended() and not asks(_own()):
+        announce(*components)
 
 
 def component(title: str, own_files: bool = False) -> Callable[[Callable[[], None]], Callable[..., Any]]:

@@ -110,7 +110,8 @@ def _keep_nouveau_out() -> None:
 
 
 def _flavour() -> str:
-    return chosen_flavour(settings(), node().pci.gpus, node().operating_system)
+    system = node().operating_system
+    return chosen_flavour(on_system(settings(), system), node().pci.gpus, system)
 
 
 def _headers(asked: DriverSettings) -> None:

@@ -35,7 +35,10 @@ class DebPackages(NodeFact[InstalledPackages]):
     parse = staticmethod(parse_deb_packages)
 
     def command(self, names: list[str]) -> Probe:  # type: ignore[override]
-        """Return the probe for `names`, and for dpkg itself: silence on the others must mean that they are absent."""
+        """Return the probe for `names`, and for dpkg itself: silence on the others must mean that they are absent.
+
+        + names: without an architecture behind them, and no patterns
+        """
         asked = shlex.quote(f" {' '.join(names)} ")
         question = _DPKG.of(*names)
         text = rf"""

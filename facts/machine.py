@@ -16,7 +16,7 @@ def _parse(lines: list[str]) -> Reading:
 
 
 class Machine(NodeFact[Reading]):
-    """Read what preflight judges: cheaper than a whole node, and enough to refuse it."""
+    """Read what preflight judges: enough to refuse a node, and cheaper than to read all of it."""
 
     parse = staticmethod(_parse)
 

@@ -20,8 +20,14 @@ class TransactionJournal(NodeFact[Journal]):
     def command(self, transaction: str) -> Probe:  # type: ignore[override]
         """Return the probe for `transaction`; what several ask of systemd is asked once."""
         unit, path = f"gpunode-{transaction}.service", shlex.quote(f"{FOLDER}/{transaction}.json")
+        # One that has begun is asked about where its journal is read: another controller's may have begun in between.
         text = (
-            f'unit {shlex.quote(unit)} && {{ says ActiveState; echo "unit=$SAID"; }}\n'
-            f'[ -e {path} ] && {{ echo path={path}; echo "journal=$(base64 -w0 {path})"; }}'
+            f"active=; unit {shlex.quote(unit)} && {{ says ActiveState; active=$SAID; }}\n"
+            f"if [ -e {path} ]; then\n"
+            f'  ! grep -qF \'"state": "began"\' {path} ||\n'
+            f"    active=$(systemctl show -p ActiveState --value {shlex.quote(unit)})\n"
+            f'  echo path={path}; echo "journal=$(base64 -w0 {path})"\n'
+            "fi\n"
+            '[ -z "$active" ] || echo "unit=$active"'
         )
         return Probe([(None, Text(text, (UNITS.of(unit),)))])

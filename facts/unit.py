@@ -17,7 +17,6 @@ class Unit(NodeFact[Reading]):
     parse = staticmethod(parse_unit)
 
     def command(self, unit: str) -> Probe:  # type: ignore[override]
-        """Return the probe for `unit`; what several ask of systemd is asked once."""
-        name = unit if "." in unit else f"{unit}.service"
+        """Return the probe for `unit`, by its full name (`ssh.service`); what several ask of systemd is asked once."""
         told = 'for name in LoadState ActiveState SubState UnitFileState; do says $name; echo "$name=$SAID"; done'
-        return Probe([(None, Text(f"unit {shlex.quote(name)} || exit 0\n{told}", (UNITS.of(name),)))])
+        return Probe([(None, Text(f"unit {shlex.quote(unit)} || exit 0\n{told}", (UNITS.of(unit),)))])

@@ -211,7 +211,8 @@ def _snapshot(run_shell_command: Method) -> Method:
             raise Announced
         return known.read(
             command,
-            stage=_stage(self.state),
+            stage="execute" if self.state is not None and self.state.is_executing else "prepare",
+            across=self.state is not None and is_unattended(self.state),
             # How it is printed makes no difference to what is read.
             arguments=repr(sorted((key, value) for key, value in kwargs.items() if not key.startswith("print_"))),
             run=lambda text: run_shell_command(self, text, *args, **kwargs),
@@ -222,11 +223,9 @@ def _snapshot(run_shell_command: Method) -> Method:
     return run
 
 
-def _stage(state: State | None) -> str:
-    """Return what readings are kept apart by: where a plan is shown, somebody may think it over for a while."""
-    if state is not None and not state.should_check_for_changes():
-        return "run"
-    return "execute" if state is not None and state.is_executing else "prepare"
+def is_unattended(state: State) -> bool:
+    """Say whether a run shows no plan that somebody may think over before it is carried out (`pyinfra -y`)."""
+    return not state.should_check_for_changes()
 
 
 def _printed(output: CommandOutput) -> Sequence[str]:

@@ -63,6 +63,7 @@ class Snapshot(Generic[T]):
     _asked: Counter[str] = field(default_factory=Counter)
     _answers: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     _valid: tuple[int, str] = (-1, "")
+    _stage: str = ""
     _taken: float = 0.0
     _settled: bool = True
 
@@ -75,16 +76,18 @@ class Snapshot(Generic[T]):
         probe: Probe,
         stage: str,
         arguments: str,
+        across: bool,
         run: Callable[[str], tuple[bool, T]],
         lines_of: Callable[[T], Sequence[str]],
         answer_of: Callable[[list[str]], T],
     ) -> tuple[bool, T]:
         """Return (succeeded, answer) of `probe`: from what is known, or by running it with what was announced.
 
-        stage: readings of one stage are not used in another.
+        stage: with each, what is announced is going to be asked anew.
+        across: whether readings of one stage are used in the next.
         arguments: how commands run (sudo and the like); readings are kept apart by it.
         """
-        self._forget_what_is_stale(stage)
+        self._forget_what_is_stale(stage, across)
         self._asked.update(probe.texts)
         known = {text for kept, text in self._answers if kept == arguments}
         if known.issuperset(probe.texts):
@@ -108,7 +111,7 @@ class Snapshot(Generic[T]):
         if answers is None:
             return run(probe)
         merged = self._selected(arguments) | answers
-        if valid == self._valid == (self.changes.count, stage):
+        if valid == self._valid == (self.changes.count, "" if across else stage):
             # Ages count from the oldest answer that is kept.
             self._taken = self._taken if self._answers else taken
             self._answers |= {(arguments, text): lines for text, lines in answers.items()}
@@ -117,13 +120,14 @@ class Snapshot(Generic[T]):
     def _selected(self, arguments: str) -> dict[str, list[str]]:
         return {text: lines for (kept, text), lines in self._answers.items() if kept == arguments}
 
-    def _forget_what_is_stale(self, stage: str) -> None:
-        now = (self.changes.count, stage)
-        if stage != self._valid[1]:
+    def _forget_what_is_stale(self, stage: str, across: bool) -> None:
+        now = (self.changes.count, "" if across else stage)
+        if stage != self._stage:
             self._asked.clear()
             self._settled = True
         elif now != self._valid:
             self._settled = False
+        self._stage = stage
         if now != self._valid or self.clock() - self._taken > MAX_AGE:
             self._answers.clear()
         self._valid = now

@@ -1,6 +1,6 @@
 # Asks systemd once for all units that a question's parts tell of.
-# Takes UNITS: names, and globs of units that systemd has loaded. Sets $SHOWN: lines PROPERTY=VALUE of each unit, and
-# behind them a line of a dot.
+# Takes UNITS: full names, and globs of units that systemd has loaded, but no templates: systemctl would end there. Sets
+# $SHOWN: lines PROPERTY=VALUE of each unit, and behind them a line of a dot.
 #
 # Timestamps are in UTC and with microseconds as far as systemd can: 246 and older know no such option, up to 250 `show`
 # does not heed it, and prints whole seconds (gpunode/started.py).

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pyinfra.context import ctx_host
 
+from gpunode import hooks
+
 
 def is_executing() -> bool:
     """Say whether the run's operations are carried out; else they are prepared."""
@@ -14,4 +16,4 @@ def is_executing() -> bool:
 def is_unattended() -> bool:
     """Say whether the run shows no plan before it is carried out, and asks nobody (`pyinfra -y`)."""
     current = ctx_host.get()
-    return current is not None and current.state is not None and not current.state.should_check_for_changes()
+    return current is not None and current.state is not None and hooks.is_unattended(current.state)

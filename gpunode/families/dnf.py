@@ -75,8 +75,8 @@ _GOES = ("Removing", _REPLACED)
 _NOT_ERRORS = ("Operation aborted", "Nothing to do", "Cache-only enabled but no cache for ")
 # What NVIDIA's packages need and RHEL has not. source: driver installation guide, RHEL chapter
 _ELSEWHERE = {
-    "dkms": "enable the repository on the node that has dkms, which NVIDIA's packages need (EPEL; Amazon Linux' own), "
-    "and run again"
+    "dkms": "enable a repository that has dkms on the node (on RHEL and its kin EPEL): NVIDIA's packages need it; run "
+    "again then"
 }
 
 

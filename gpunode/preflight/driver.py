@@ -184,12 +184,15 @@ def flavour_branch_refusals(settings: Settings, wanted: WantedDriver, system: Op
     first = source.flavour_since.get(wanted.flavour or "") if source is not None else None
     if source is not None and first and wanted.branch and versions.parsed(wanted.branch) < versions.parsed(first):
         other = "proprietary" if wanted.flavour == "open" else "open"
+        # Where nobody asked for it, a GPU needs it.
+        asked = settings.driver.flavour != "auto"
+        way = f"driver.flavour = '{other}' where the GPUs take it, or " if asked else ""
         yield Refusal(
             "driver",
             f"{source.name} has packages with the {wanted.flavour} kernel module from branch {first} on, and {wanted} "
             "is asked for",
             "gpunode/data/driver_packages.yaml (flavour_since)",
-            f"set driver.flavour = '{other}' where the GPUs take it, or driver.branch to {first} or newer",
+            f"set {way}driver.branch to {first} or newer",
         )
 
 

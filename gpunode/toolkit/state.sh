@@ -57,12 +57,19 @@ if [ "$#" -gt 0 ]; then
   done
 fi
 
-# The unit runs only where the kernel has a module nvidia, from 1.18.1 on nvidia-current, too: it passes over Debian's
-# own open driver, whose module is nvidia-current-open, and is none for that.
+# The unit runs only where its pattern is in the kernel's list of modules. Each release has another one: it may pass
+# over Debian's own drivers (modules nvidia-current, nvidia-current-open) and over compressed modules, and is none then.
 release=; read -r release < /proc/sys/kernel/osrelease; modules=/lib/modules/$release/modules.dep
 runs() {
   [ -r "$modules" ] || return 0
-  grep -q '/nvidia[.]ko' "$modules" || { grep -q 'nvidia-current' "$1" && grep -q '/nvidia-current[.]ko' "$modules"; }
+  while IFS= read -r line; do
+    case "$line" in ExecCondition=*'-qE '*) ;; *) continue;; esac
+    pattern=${line#*'-qE '}; quote=${pattern%"${pattern#?}"}
+    pattern=${pattern#?}; pattern=${pattern%%"$quote"*}
+    # Within quotes systemd takes two backslashes for one.
+    case "$pattern" in *"\\\\"*) pattern=${pattern%%"\\\\"*}"\\"${pattern#*"\\\\"};; esac
+    grep -qE "$pattern" "$modules"; return
+  done < "$1"
 }
 for folder in /etc /run /usr/lib /lib; do
   [ -e "$folder/systemd/system/nvidia-cdi-refresh.service" ] || continue

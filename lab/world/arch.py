@@ -19,15 +19,13 @@ CONFIDENCES = ("packaging", "derived", "inferred")
 class ArchRow:
     """Hold a package of branches `first` to `last`: relations by name as a PKGBUILD has them, V the driver's version.
 
-    `more` are what the lab's fixture depends on beside; `kernel` is the package of the kernel that the module is built
-    for, empty for what is built on the node, and for the libraries and programs.
+    `more` are what the lab's fixture depends on beside.
     """
 
     name: str
     first: int
     last: int
     pkgrel: int
-    kernel: str
     relations: Mapping[str, tuple[str, ...]]
     more: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -71,7 +69,6 @@ def _row(row: Mapping[str, Any]) -> ArchRow:
         raise ValueError(f"{row.get('name')}: source and confidence ({', '.join(CONFIDENCES)}) are needed")
     return ArchRow(
         name=row["name"], first=row.get("from", 0), last=row.get("to", 9999), pkgrel=row.get("pkgrel", 1),
-        kernel=row.get("kernel", ""),
         relations=MappingProxyType({name: tuple(row.get(name, ())) for name in RELATIONS}),
         more=tuple(row.get("lab", {}).get("depends", ())), unknown=tuple(row.get("unknown", ())),
         source=row["source"], confidence=row["confidence"],

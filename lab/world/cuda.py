@@ -50,9 +50,10 @@ def full_version(release: str) -> str:
     return f"{release}-{_table()['revision']}"
 
 
-def lab_releases() -> tuple[str, ...]:
-    """Return the releases that the lab's repositories have, oldest first."""
-    return tuple(_table()["lab"])
+def oldest_toolkit(repository: str) -> str | None:
+    """Return the oldest toolkit (13.0) of a repository that has not the older ones; None where that was not seen."""
+    found = _table()["oldest"].get(repository, {}).get("toolkit")
+    return None if found is None else str(found)
 
 
 def closures() -> tuple[Closure, ...]:
@@ -66,7 +67,7 @@ def closures() -> tuple[Closure, ...]:
 
 def cuda_packages(repository: str) -> Iterator[CudaPackage]:
     """Yield what a repository (`rhel9`) has: what was seen, and the lab's own, of toolkits that it may have."""
-    oldest = _table()["oldest"].get(repository, {}).get("toolkit", "0")
+    oldest = oldest_toolkit(repository) or "0"
     revision = str(_table()["revision"])
     known = {closure.toolkit: closure for closure in closures()}
     for release in sorted({*_table()["seen"], *_table()["lab"]}, key=versions.parsed):

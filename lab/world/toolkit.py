@@ -18,7 +18,7 @@ from lab.world.rpm_row import rpm_row
 
 @dataclass(frozen=True)
 class CdiRefresh:
-    """Hold the toolkit's own units that renew a CDI specification: their folder, conffiles, and what they look for."""
+    """Hold the toolkit's own units that renew a CDI specification: their folder, conffiles, and the ExecCondition."""
 
     folder: str
     conffiles: tuple[str, ...]
@@ -66,8 +66,9 @@ def cdi_refresh(version: str) -> CdiRefresh | None:
     """Return the units that a version has; None before 1.18."""
     for row in _table()["cdi_refresh"]:
         if _applies(row, version):
-            since = [first for first in row["condition"] if versions.parsed(first) <= versions.parsed(version)]
-            return CdiRefresh(row["folder"], tuple(row["conffiles"]), row["condition"][since[-1]])
+            known = sorted(row["condition"], key=versions.parsed)
+            since = [first for first in known if versions.parsed(first) <= versions.parsed(version)]
+            return CdiRefresh(row["folder"], tuple(row["conffiles"]), row["condition"][(since or known[:1])[-1]])
     return None
 
 

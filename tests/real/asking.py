@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,11 +11,23 @@ from lab.toolbox import run_in
 
 _MARK = "=== question "
 # Of all questions together, in seconds: dnf takes some for each.
-_TIMEOUT = 3600
+_TIMEOUT = 900
+
+
+# What curl says, by which dnf, zypper and pacman fetch, where nobody answers.
+_SILENT = re.compile(
+    r"resolve host|connect to|connection (failed|timed out|refused|reset)|timeout was reached|unreachable",
+    re.IGNORECASE,
+)
 
 
 class ManagerFailed(RuntimeError):
     """Say in the package manager's words why it could not be asked."""
+
+    @property
+    def is_silence(self) -> bool:
+        """Say whether nobody answered; else it was an answer that the package manager does not take."""
+        return _SILENT.search(str(self)) is not None
 
 
 def ask(
@@ -33,6 +46,5 @@ def ask(
     done = run_in(root, work, "sh -eu /work/asked.sh", timeout=_TIMEOUT, network=network, mounts=True, **variables)
     before, *answers = done.stdout.split(_MARK)
     if len(answers) != len(questions):
-        # One line: it is told where a check is skipped.
-        raise ManagerFailed(" ".join((done.stderr or before or done.stdout).split())[:400])
+        raise ManagerFailed(" ".join((done.stderr or before or done.stdout).split())[:4000])
     return [checked(answer.splitlines()[1:]) for answer in answers]

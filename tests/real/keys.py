@@ -14,7 +14,11 @@ from gpunode.tables import Distribution
 
 
 class NotReached(RuntimeError):
-    """Say which key, keyring or archive is not to be had."""
+    """Say which key or keyring is not to be had."""
+
+
+class Closed(RuntimeError):
+    """Say which repository there is none of, or none that everybody may read."""
 
 
 def published(row: Distribution, repository: str) -> Repository:

@@ -18,6 +18,8 @@ def resolved(row: Distribution, repository: str, manager: Manager) -> Checked:
     """Return which of the sets that gpunode would ask for come, and in what the repository differs from the tables."""
     found = Checked()
     sets = list(_sets(row, repository, manager))
+    if not sets:
+        return Checked(beyond=[f"gpunode asks nothing of {row.name}'s {repository} repository by itself"])
     known = dict(_known_problems(row, repository))
     for asked, problem in zip(sets, manager.problems(sets), strict=True):
         expected = known.pop(asked.what, None)

@@ -30,12 +30,16 @@ class PacmanRepositories:
 
     + root: a root filesystem that has pacman; work: a folder of its own, /work for pacman
     + server: the address of a repository, with $repo and $arch; network: whether it is elsewhere
+    + repositories: the names of those that are read
     """
 
-    def __init__(self, row: Distribution, root: Path, work: Path, server: str, *, network: bool = False) -> None:
+    def __init__(
+        self, row: Distribution, root: Path, work: Path, server: str, *, network: bool = False,
+        repositories: Sequence[str] = REPOSITORIES,
+    ) -> None:  # fmt: skip
         """Hold what is to be asked; nothing runs yet."""
         self._row, self._root, self._work, self._network = row, root, work, network
-        sections = "".join(f"[{name}]\nServer = {server}\n" for name in REPOSITORIES)
+        sections = "".join(f"[{name}]\nServer = {server}\n" for name in repositories)
         self._configuration = f"[options]\nArchitecture = x86_64\nSigLevel = Never\nDBPath = /work/db\n{sections}"
         self._offers: dict[str, tuple[str, ...]] = {}
 
@@ -61,7 +65,9 @@ class PacmanRepositories:
         for (number, picked), lines in zip(going, answers, strict=True):
             simulation = pacman.parse_simulation(lines)
             missing = set(picked) - {name for name, _, _ in simulation.comes}
-            if missing and not simulation.errors:
+            if simulation.errors:
+                found[number] = f"pacman refuses: {'; '.join(simulation.errors)[-400:]}"
+            elif missing:
                 found[number] = f"{', '.join(sorted(missing))} would not come"
             else:
                 found[number] = refused(asked[number], self._row, simulation, picked)

@@ -18,8 +18,8 @@ from lab.families import DNF, ZYPPER
 from lab.image import tools
 from lab.world.rpm import rpm_world
 from tests.real.asking import ManagerFailed
-from tests.real.checked import Checked
-from tests.real.keys import NotReached, fetched_key, published
+from tests.real.checked import Checked, failed
+from tests.real.keys import Closed, NotReached, fetched_key, published
 from tests.real.own_repositories import addresses
 from tests.real.package_sets import Asked, refused
 from tests.real.repositories import resolved
@@ -67,14 +67,18 @@ def check(row: Distribution, repository: str, folder: Path) -> Checked:
             platform=rpm_world(str(row.repository)).platform, release=row.version, network=True,
         )  # fmt: skip
         found = resolved(row, repository, RpmRepositories(row, manager))
-    except (NotReached, ManagerFailed) as error:
+    except Closed as error:
+        return Checked(beyond=[str(error)])
+    except NotReached as error:
         return Checked(unreached=[str(error)], moved=moved)
+    except ManagerFailed as error:
+        return failed(error, moved)
     found.moved[:0] = moved
     return found
 
 
 def own(row: Distribution) -> Iterator[str]:
-    """Yield .repo files of a distribution's own archive; raise NotReached where it is open to customers alone."""
+    """Yield .repo files of a distribution's own archive; raise Closed where it is open to customers alone."""
     for number, (address, mirrors) in enumerate(addresses(row)):
         yield plain(f"own-{number}", address, "mirrorlist" if mirrors else "baseurl")
 
@@ -82,10 +86,10 @@ def own(row: Distribution) -> Iterator[str]:
 def of_others(row: Distribution, repository: str, folder: Path, moved: list[str]) -> str:
     """Return the product's .repo file of NVIDIA's, the toolkit's or Docker's repository, and put its key into `folder`.
 
-    Of a key whose fingerprint nobody has verified, `moved` tells what it is. Raise NotReached.
+    Of a key whose fingerprint nobody has verified, `moved` tells what it is. Raise Closed or NotReached.
     """
     if repository == "docker" and row.docker == "":
-        raise NotReached(f"Docker has no packages for {row.name}")
+        raise Closed(f"Docker has no packages for {row.name}")
     found = published(row, repository)
     fingerprint = fetched_key(found.key_url, found.key_fingerprint, folder / f"{repository}.asc")
     if not found.key_fingerprint:

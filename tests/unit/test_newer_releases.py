@@ -19,6 +19,7 @@ from gpunode.driver_packages import Offers, Simulation, archive_components, on_s
 from gpunode.preflight import cautions, refusals
 from gpunode.preflight.verdicts import Refusal
 from gpunode.settings import settings_from
+from lab.world.cuda import oldest_toolkit
 from operations import driver_packages
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_driver_sources import ARCHIVE, DEBIAN_SOURCE
@@ -84,6 +85,12 @@ def test_each_repository_s_key_is_the_one_that_signs_it_or_is_to_be_named() -> N
             assert key["fingerprint"].endswith(key["id"])
         checked += 1
     assert checked == len([row for row in tables.distributions() if row.repository])
+
+
+def test_the_oldest_toolkit_of_a_repository_is_the_one_that_was_seen_there() -> None:
+    rows = [row for row in tables.distributions() if row.repository]
+    assert {row.repository for row in rows if row.oldest_cuda} == {"ubuntu2604", "rhel10"}
+    assert all(row.oldest_cuda == oldest_toolkit(str(row.repository)) for row in rows)
 
 
 def test_a_key_that_debian_13_s_apt_does_not_take_is_refused_where_the_settings_name_it() -> None:

@@ -32,6 +32,7 @@ from gpunode.shell_file import shell_file
 from gpunode.snapshot import Changes, Snapshot
 from gpunode.transaction import parse_journal
 from gpunode.unit import parse_unit
+from lab.world.toolkit import cdi_refresh
 from tests.shell_files import SHELLS, faults, files
 
 pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
@@ -144,7 +145,7 @@ def test_what_a_snapshot_fetches_brings_the_shared_questions_of_what_was_announc
     known.announce(Probe([(None, PART_B)]))
     known.announce(Probe([(None, PLAIN)]))
     for part, told in ((PART_A, "a=1 2 3"), (PART_B, "b=1 2 3"), (PLAIN, "plain=1 2 3")):
-        succeeded, lines = known.read(Probe([(None, part)]), "execute", "", run, list, list)
+        succeeded, lines = known.read(Probe([(None, part)]), "execute", "", False, run, list, list)
         assert succeeded and told in lines
     assert len(commands) == 1 and (tmp_path / "calls").read_text() == "x\n"
 
@@ -326,23 +327,31 @@ def test_an_origin_is_read_from_the_head_of_each_list_that_apt_has_fetched(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("unit", "module", "runs"),
+    ("version", "module", "runs"),
     [
-        ("'/nvidia.ko'", "nvidia", True),
-        ("'/nvidia.ko'", "nvidia-current", False),
-        ("'/(nvidia|nvidia-current)[.]ko'", "nvidia-current", True),
-        ("'/(nvidia|nvidia-current)[.]ko'", "nvidia-current-open", False),
-        ("'/nvidia.ko'", None, True),
+        ("1.18.0", "nvidia.ko", True),
+        ("1.18.0", "nvidia-current.ko", False),
+        ("1.18.1", "nvidia-current.ko", True),
+        ("1.18.1", "nvidia.ko.zst", False),
+        ("1.18.2", "nvidia.ko.zst", True),
+        ("1.19.0", "nvidia-current.ko", True),
+        ("1.19.1", "nvidia-current-open.ko", False),
+        ("1.20.0", "nvidia.ko.xz", True),
+        ("1.20.0", "nvidia-current-open.ko", False),
+        ("1.18.0", None, True),
     ],
 )
 def test_a_unit_that_passes_over_the_driver_renews_no_specification(
-    tmp_path: Path, unit: str, module: str | None, runs: bool
+    tmp_path: Path, version: str, module: str | None, runs: bool
 ) -> None:
     """systemctl is SIMULATED; the conditions are those of the toolkit's tags (lab/world/toolkit.yaml)."""
     (tmp_path / "systemd/system").mkdir(parents=True)
-    (tmp_path / "systemd/system/nvidia-cdi-refresh.service").write_text(f"ExecCondition=/usr/bin/grep -qE {unit} x\n")
+    unit = cdi_refresh(version)
+    assert unit is not None
+    text = f"[Service]\nType=oneshot\n{unit.condition}\nExecStart=x\n"
+    (tmp_path / "systemd/system/nvidia-cdi-refresh.service").write_text(text)
     if module:
-        (tmp_path / "modules.dep").write_text(f"extra/i2c.ko:\nupdates/dkms/{module}.ko: kernel/x.ko\n")
+        (tmp_path / "modules.dep").write_text(f"extra/i2c.ko:\nupdates/dkms/{module}: kernel/x.ko\n")
     command: str = Probe([(None, ContainerToolkit.probe)])
     for path, there in (
         ("/lib/modules/$release/modules.dep", tmp_path / "modules.dep"),
@@ -351,8 +360,9 @@ def test_a_unit_that_passes_over_the_driver_renews_no_specification(
         assert path in command
         command = command.replace(path, str(there))
     environment = machine(tmp_path, systemctl="printf 'Names=nvidia-cdi-refresh.path\\nUnitFileState=enabled\\n'")
-    done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=True)
-    assert ("refresh=enabled" in done.stdout) == runs
+    for shell in SHELLS:
+        done = subprocess.run([*shell, "-c", command], env=environment, capture_output=True, text=True, check=True)
+        assert ("refresh=enabled" in done.stdout) == runs
 
 
 def test_packages_and_units_that_several_ask_for_are_asked_for_once(tmp_path: Path) -> None:
@@ -365,8 +375,8 @@ done"""
 printf 'Names=a.service\nLoadState=loaded\nActiveState=active\nSubState=running\nUnitFileState=enabled\n'
 printf '\nNames=gpunode-driver.service\nLoadState=not-found\nActiveState=inactive\n'"""
     asked = [
-        DebPackages().command(["curl", "missing"]), DebPackages().command(["gone", "gnupg"]), Unit().command("a"),
-        TransactionJournal().command("driver"),
+        DebPackages().command(["curl", "missing"]), DebPackages().command(["gone", "gnupg"]),
+        Unit().command("a.service"), TransactionJournal().command("driver"),
     ]  # fmt: skip
     environment = machine(tmp_path, systemctl=systemctl, dpkg_query=dpkg, dpkg="exit 0")
     command = batch_command([text for probe in asked for text in probe.texts], "mark")

@@ -17,7 +17,8 @@ import yaml
 from gpunode import tables
 from tests.real import apt_repositories, conftest, families, keys, own_repositories, package_sets
 from tests.real.apt_repositories import apt_resolved, of_others
-from tests.real.checked import Checked
+from tests.real.asking import ManagerFailed
+from tests.real.checked import Checked, failed
 from tests.real.keys import NotReached
 from tests.real.resolve_apt import Apt
 
@@ -156,11 +157,28 @@ def test_every_family_has_a_check_of_its_live_repositories_and_every_distributio
     assert {row.family for row in tables.distributions()} == set(families.CHECKS)
     for row in (row for row in tables.distributions() if row.family != "apt"):
         if row.id in ("rhel", "sles"):
-            with pytest.raises(NotReached, match=rf"^the archive of {row.name} is open to customers of .* alone$"):
+            with pytest.raises(keys.Closed, match=rf"^the archive of {row.name} is open to customers of .* alone$"):
                 own_repositories.addresses(row)
         else:
             assert all(address.startswith("https://") for address, _ in own_repositories.addresses(row))
             assert own_repositories.addresses(row)
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("words", "reached"),
+    [
+        ("Error: Cannot prepare internal mirrorlist: Curl error (6): Couldn't resolve host name", False),
+        ("Error code: Connection failed Error message: Could not resolve host: download.opensuse.org", False),
+        ("error: failed retrieving file 'core.db' from x : Connection timed out after 10001 milliseconds", False),
+        ("Error: Failed to download metadata for repo 'gpunode-cuda': GPG verification is enabled, but no key", True),
+        ("Status code: 404 for https://x/repodata/repomd.xml", True),
+    ],
+)
+def test_a_repository_that_answers_amiss_is_a_problem_and_silence_is_none(words: str, reached: bool) -> None:
+    found = failed(ManagerFailed(words))
+    assert bool(found.problems) == reached
+    assert bool(found.unreached) != reached
 
 
 @pytest.mark.pure

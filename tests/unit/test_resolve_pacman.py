@@ -19,7 +19,7 @@ from lab.image import tools
 from lab.pacman_repository import build_pacman_mirror
 from tests.real.package_sets import Asked, driver_set
 from tests.real.repositories import resolved
-from tests.real.resolve_pacman import PacmanRepositories
+from tests.real.resolve_pacman import REPOSITORIES, PacmanRepositories
 
 CANNOT = os.geteuid() != 0 or shutil.which("podman") is None
 pytestmark = [
@@ -30,13 +30,14 @@ pytestmark = [
 ARCH = next(row for row in tables.distributions() if row.family == "pacman")
 
 
-def repositories(day: str, folder: Path) -> PacmanRepositories:
+def repositories(day: str, folder: Path, *names: str) -> PacmanRepositories:
     mirror = cache_dir() / "mirror"
     mirror.mkdir(exist_ok=True)
     root = tools(print, PACMAN)
     build_pacman_mirror(cache_dir(), mirror, root, print)
     shutil.copytree(mirror / "pacman" / day, folder / day)
-    return PacmanRepositories(ARCH, root, folder, f"file:///work/{day}/$repo/os/x86_64")
+    server = f"file:///work/{day}/$repo/os/x86_64"
+    return PacmanRepositories(ARCH, root, folder, server, repositories=names or REPOSITORIES)
 
 
 @pytest.mark.parametrize(("day", "flavours"), [("2025-10", ["open", "proprietary"]), ("2025-12", ["open"])])
@@ -59,3 +60,10 @@ def test_what_is_not_there_is_a_problem_of_its_set_alone(tmp_path: Path) -> None
     assert gone == "package nvidia is not to be had at any version; the repositories have none"
     assert older == "package nvidia-utils is not to be had at 580; the repositories have 590.48.01-1"
     assert good is None
+
+
+def test_what_needs_something_that_no_repository_has_is_a_problem(tmp_path: Path) -> None:
+    # The C library, which CUDA and the driver's libraries need, is in core.
+    (cuda,) = repositories("2025-12", tmp_path, "extra").problems([Asked("CUDA", {"cuda": None})])
+    assert cuda is not None
+    assert cuda.startswith("pacman refuses: ") and "glibc" in cuda

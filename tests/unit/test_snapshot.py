@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from pyinfra.api.state import State
@@ -41,8 +39,8 @@ class Node:
         self.during()
         return True, self.spoil(lines)
 
-    def ask(self, *names: str, stage: str = "execute", arguments: str = "") -> list[str]:
-        succeeded, lines = self.snapshot.read(asking(*names), stage, arguments, self.run, list, list)
+    def ask(self, *names: str, stage: str = "execute", arguments: str = "", across: bool = False) -> list[str]:
+        succeeded, lines = self.snapshot.read(asking(*names), stage, arguments, across, self.run, list, list)
         assert succeeded
         return [line for line in lines if line.startswith(("one=", "two=", "three="))]
 
@@ -135,14 +133,28 @@ def test_execution_does_not_use_what_preparation_read(node: Node) -> None:
     assert node.ask("two")[0].endswith("on the screen")
 
 
-@pytest.mark.parametrize(
-    ("plan", "executing", "stage"),
-    [(True, False, "prepare"), (True, True, "execute"), (False, False, "run"), (False, True, "run")],
-)
-def test_a_run_that_shows_no_plan_is_one_stage(plan: bool, executing: bool, stage: str) -> None:
-    state = SimpleNamespace(should_check_for_changes=lambda: plan, is_executing=executing)
-    assert hooks._stage(cast(State, state)) == stage
-    assert hooks._stage(None) == "prepare"
+def test_execution_uses_what_preparation_read_where_no_plan_was_shown_and_nothing_has_changed_since(node: Node) -> None:
+    node.ask("one", stage="prepare", across=True)
+    node.facts["two"] = "changed by someone a moment ago"
+    assert node.ask("two", across=True) == ["two=2"]
+    with node.changes.change():
+        pass
+    assert node.ask("two", across=True) == ["two=changed by someone a moment ago"]
+
+
+def test_what_is_announced_is_fetched_at_once_in_execution_though_preparation_asked_for_some_of_it(node: Node) -> None:
+    node.ask("one", "two", stage="prepare", across=True)
+    with node.changes.change():
+        pass
+    before = len(node.commands)
+    for name in ("one", "two", "three"):
+        node.ask(name, across=True)
+    assert len(node.commands) == before + 1
+
+
+@pytest.mark.parametrize("plan", [True, False])
+def test_a_run_is_unattended_where_pyinfra_shows_no_plan(plan: bool) -> None:
+    assert hooks.is_unattended(State(check_for_changes=plan)) != plan
 
 
 def test_a_reading_grows_too_old(node: Node) -> None:
@@ -172,7 +184,7 @@ def test_an_answer_that_is_not_whole_is_not_kept(node: Node, spoil: Callable[[li
 
 
 def test_a_command_that_fails_is_handed_on_and_not_kept(node: Node) -> None:
-    failed = node.snapshot.read(asking("one"), "execute", "", lambda _: (False, ["no"]), list, list)
+    failed = node.snapshot.read(asking("one"), "execute", "", False, lambda _: (False, ["no"]), list, list)
     assert failed == (False, ["no"])
     assert node.ask("one") == ["one=1"]
 
