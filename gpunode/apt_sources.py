@@ -17,8 +17,9 @@ class AptSources(Reading):
     """Hold what preflight asks of apt, empty on a node without apt; and of pacman.
 
     `architecture` is dpkg's. `sources` are (path, text) of lists that name NVIDIA or CUDA and are not gpunode's own,
-    `trusted` (path, fingerprints of primary keys) of world-trusted keyrings, `origins` those of the archives whose
-    lists apt has fetched. `pacman_repositories` are (name, the levels of trust that pacman-conf prints).
+    `trusted` (path, fingerprints of primary keys) of world-trusted keyrings, `origins` those of the archives that apt
+    reads, where it has fetched their lists. `pacman_repositories` are (name, the levels of trust that pacman-conf
+    prints).
     """
 
     architecture: str | None = None
@@ -40,8 +41,9 @@ def parse_apt_sources(lines: list[str]) -> AptSources:
         if not path:
             raise ParseError(f"not a trusted key: {line[:80]!r}")
         keyrings[path] = (*keyrings.get(path, ()), fingerprint)
+    # apt leaves a field that it does not know as it is: an archive whose lists were never fetched has no origin.
     levels = ((name, tuple(rest)) for name, *rest in (line.split() for line in repeated(lines, "siglevel")))
     return AptSources(
         values(lines).get("architecture"), tuple(sources), tuple(keyrings.items()),
-        tuple(sorted(set(repeated(lines, "origin")))), tuple(levels),
+        tuple(sorted({origin for origin in repeated(lines, "origin") if "$(" not in origin})), tuple(levels),
     )  # fmt: skip

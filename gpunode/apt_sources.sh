@@ -1,19 +1,12 @@
 # Prints what apt is told beside gpunode's own sources: lists that name NVIDIA or CUDA, retired keys among the
-# world-trusted ones, and the origins of what it has read; and of pacman how far it trusts its repositories.
+# world-trusted ones, and the origins of the archives that it reads; and of pacman how far it trusts its repositories.
 # Takes RETIRED, ids of keys; asks for the node's packages (facts/shared.py), and the functions of gpunode/keyring.sh.
 
 if command -v apt-get > /dev/null; then
   echo "architecture=${ARCHITECTURE:-$(dpkg --print-architecture)}"
-  # apt-get itself takes longer to start than all of this.
-  for file in /var/lib/apt/lists/*Release; do
-    [ -r "$file" ] || continue
-    while IFS= read -r line; do
-      case "$line" in
-        Origin:*) words "${line#Origin:}"; echo "origin=$WORDS"; break;;
-        MD5Sum:*|SHA1:*|SHA256:*|SHA512:*) break;;
-      esac
-    done < "$file"
-  done
+  # The lists alone would not do: those of a source that is gone stay until the next update.
+  # shellcheck disable=SC2016  # apt's variable.
+  printed origin "$(apt-get indextargets --format '$(ORIGIN)' 'Created-By: Packages')"
   set --
   for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do
     [ -f "$file" ] || continue
