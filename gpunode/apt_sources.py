@@ -41,9 +41,8 @@ def parse_apt_sources(lines: list[str]) -> AptSources:
         if not path:
             raise ParseError(f"not a trusted key: {line[:80]!r}")
         keyrings[path] = (*keyrings.get(path, ()), fingerprint)
-    # apt leaves a field that it does not know as it is: an archive whose lists were never fetched has no origin.
     levels = ((name, tuple(rest)) for name, *rest in (line.split() for line in repeated(lines, "siglevel")))
     return AptSources(
         values(lines).get("architecture"), tuple(sources), tuple(keyrings.items()),
-        tuple(sorted({origin for origin in repeated(lines, "origin") if "$(" not in origin})), tuple(levels),
+        tuple(sorted(set(repeated(lines, "origin")))), tuple(levels),
     )  # fmt: skip

@@ -4,9 +4,28 @@
 
 if command -v apt-get > /dev/null; then
   echo "architecture=${ARCHITECTURE:-$(dpkg --print-architecture)}"
-  # The lists alone would not do: those of a source that is gone stay until the next update.
-  # shellcheck disable=SC2016  # apt's variable.
-  printed origin "$(apt-get indextargets --format '$(ORIGIN)' 'Created-By: Packages')"
+  # Of the lists those count whose source is there: others stay until the next update. apt-get would tell, too, and
+  # write its cache anew where that is outdated.
+  set --
+  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do
+    [ ! -f "$file" ] || set -- "$@" "$file"
+  done
+  awk '
+    FILENAME !~ /Release$/ {
+      if (/^[ \t]*#/) next
+      for (i = 1; i <= NF; i++) if ($i ~ /^[a-z+]+:\//) {
+        place = $i; sub(/^[a-z+]+:(\/\/([^\/@]*@)?)?/, "", place); sub(/\/+$/, "", place)
+        gsub(/_/, "%5f", place); gsub(/\//, "_", place); places[place "_"]
+      }
+      next
+    }
+    FNR == 1 {
+      name = FILENAME; sub(/.*\//, "", name); known = 0
+      for (place in places) if (index(name, place) == 1) known = 1
+    }
+    !known || /^(MD5Sum|SHA1|SHA256|SHA512):/ { nextfile }
+    /^Origin:/ { sub(/^Origin:[ \t]*/, ""); sub(/[ \t]+$/, ""); print "origin=" $0; nextfile }
+  ' "$@" /dev/null /var/lib/apt/lists/*Release
   set --
   for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do
     [ -f "$file" ] || continue

@@ -39,7 +39,7 @@ def archive_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
             "driver",
             f"apt on the node reads no archive of the origin {source.origin} (but {', '.join(origins)}), so that "
             f"{source.name} is not known",
-            "apt-get indextargets on the node (Origin)",
+            "/var/lib/apt/lists/*Release of the node's sources (Origin)",
             f"give the node a source of {source.name} or of a mirror that keeps its Release files, or {_REPOSITORY}",
         )
     lacks = [group for group in machine.pci.fabric if group not in source.packages]

@@ -148,7 +148,7 @@ install_driver() {{
   pacman_run -U --ask 4 $new || return 1
   # What came along was not asked for by anybody.
   along=$(pacman -Qq | grep -vxF -f "$checkpoint/before" | grep -vxF "$(printf '%s\n' $coming)" || true)
-  [ -z "$along" ] || pacman_run -D --asdeps $along > /dev/null
+  [ -z "$along" ] || pacman -D --asdeps $along > /dev/null
 }}
 remove_driver() {{ pacman_run -R "$@"; }}
 unneeded() {{ pacman -Qdtq || true; }}
@@ -232,7 +232,7 @@ new=$(brought $names)
 if [ -n "$new" ]; then unlocked; pacman_run -U $new; fi
 # What came along was not asked for by anybody.
 along=$(pacman -Qq | grep -vxF -f "$folder/before" | grep -vxF "$(printf '%s\n' $names)" || true)
-if [ -n "$along" ]; then pacman_run -D --asdeps $along > /dev/null; fi
+if [ -n "$along" ]; then pacman -D --asdeps $along > /dev/null; fi
 for wanted in $expected; do
   [ "$(pacman -Q "${wanted%%=*}" 2>/dev/null)" = "${wanted%%=*} ${wanted#*=}" ] || {
     echo "gpunode: ${wanted%%=*} should be installed at ${wanted#*=} but is not" >&2; exit 1; }

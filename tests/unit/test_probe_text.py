@@ -306,15 +306,37 @@ done"""
     assert checked(done.stdout.splitlines())[:-1] == [*wanted, "no"]
 
 
-def test_the_origins_are_those_of_the_archives_that_apt_reads(tmp_path: Path) -> None:
-    """apt-get is SIMULATED: it tells of its sources, and leaves the field as it is where it never fetched a list."""
-    environment = machine(
-        tmp_path, apt_get="[ \"$1\" = indextargets ] && printf 'Debian\\n$(ORIGIN)\\nDebian\\nNVIDIA\\n'"
+def test_the_origins_are_those_of_the_fetched_lists_whose_source_is_there(tmp_path: Path) -> None:
+    lists, sources = tmp_path / "lists", tmp_path / "sources.list.d"
+    lists.mkdir()
+    sources.mkdir()
+    (sources / "a.sources").write_text(
+        "Types: deb\nURIs: http://deb.debian.org/debian/ https://a:b@c.org/x\nSuites: y\n"
     )
+    (sources / "b.list").write_text("# deb http://gone.org/x y z\ndeb [signed-by=/k] file:/srv/x86_64 ./\n")
+    head = "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\n"
+    heads = {
+        "deb.debian.org_debian_dists_bookworm_InRelease": f"{head}Origin: Debian\nLabel: x\n",
+        "c.org_x_dists_y_Release": "Label: X\nOrigin:  NVIDIA  Corporation \n",
+        "_srv_x86%5f64_._InRelease": "Origin: of a folder\n",
+        # Its source is gone, and its lists stay until the next update.
+        "gone.org_x_dists_y_InRelease": "Origin: gone\n",
+        # What stands behind the digests is a digest's, whatever it looks like.
+        "deb.debian.org_debian_dists_none_InRelease": "Date: today\nSHA256:\n a 1 Packages\nOrigin: late\n",
+        "deb.debian.org_debian_dists_bookworm_main_binary-amd64_Packages": "Origin: of a package\n",
+    }
+    for name, text in heads.items():
+        (lists / name).write_text(text)
+    command: str = Probe([(None, AptSources.probe)])
+    for path, there in (("/var/lib/apt/lists", lists), ("/etc/apt/sources.list.d", sources)):
+        assert path in command
+        command = command.replace(path, str(there))
     done = subprocess.run(
-        ["sh", "-c", Probe([(None, AptSources.probe)])], env=environment, capture_output=True, text=True, check=True
-    )
-    assert parse_apt_sources(checked(done.stdout.splitlines())).origins == ("Debian", "NVIDIA")
+        ["sh", "-c", command.replace("/etc/apt/sources.list ", f"{tmp_path}/none ")],
+        env=machine(tmp_path, apt_get=":"), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    lines = checked(done.stdout.splitlines())
+    assert parse_apt_sources(lines).origins == ("Debian", "NVIDIA  Corporation", "of a folder")
 
 
 @pytest.mark.parametrize(
