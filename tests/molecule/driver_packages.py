@@ -5,6 +5,7 @@ driver_life and driver_interruption have the texts that ask.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -35,7 +36,8 @@ _EXTRA_RPM = (
 class Packages:
     """Hold shell text that asks one package manager, and what is said by it and of it.
 
-    + installed: prints `NAME VERSION` of each of the driver's packages; `release` follows upstream's version there
+    + installed: prints `NAME VERSION` of each of the driver's packages; `release`, a regular expression, fits what
+      follows upstream's version there
     + held: prints the names of what is held; `holds` prints how
     + traces: prints nothing where no driver has come; state: prints all that a rollback has to put back
     + sound: succeeds where the package manager finds nothing wrong with what is installed
@@ -70,8 +72,9 @@ class Packages:
     def versions(self, node: Node) -> set[str]:
         """Return the versions of the driver's packages, as upstream has them."""
         found = {line.split()[1] for line in out(node, self.installed).splitlines()}
-        assert all(version.endswith(self.release) for version in found), found
-        return {version.removesuffix(self.release) for version in found}
+        parts = [re.fullmatch(f"(.+?)(?:{self.release})", version) for version in found]
+        assert all(parts), found
+        return {part[1] for part in parts if part}
 
     def fabric_manager_of(self, version: str) -> str:
         """Return the name of fabric manager's package, which is another one since branch 580."""
@@ -144,7 +147,8 @@ ZYPPER = Packages(
 )
 PACMAN = Packages(
     installed="pacman -Q | grep nvidia",
-    release="-1",
+    # A module that comes built has a number of its own.
+    release=r"-\d+",
     held="pacman-conf IgnorePkg",
     holds=f"cat {IGNORED} 2>/dev/null || true",
     traces="pacman -Q | grep nvidia",
