@@ -23,7 +23,9 @@ containerd = {
     "systemd_cgroup": True,
 }
 
-# --- how Kubernetes offers their GPUs (judged and printed by `gpunode cluster`; no run changes a cluster yet) --------
+# --- how Kubernetes offers their GPUs ------------------------------------------------------------------------------
+# A run changes the cluster: it installs and upgrades the device plugin, labels nodes, and may drain them. Look first by
+# `gpunode cluster inventories/prod.py`, and name the kubeconfig's context where it has several.
 # kubernetes = {"enabled": True, "version": "1.31"}
 # sharing = {"strategy": "time-slicing", "replicas": 5}   # or "mps"; or {"mig_strategy": "mixed"} with mig
 
