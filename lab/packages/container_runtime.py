@@ -53,6 +53,8 @@ def bundle_of(arguments: list[str]) -> Path | None:
     return Path()
 
 
+# The package puts its own version in.
+VERSION = "@VERSION@"
 CONFIG = Path("/etc/nvidia-container-runtime/config.toml")
 _MOUNTS = "/var/run/nvidia-container-devices/"
 
@@ -147,6 +149,22 @@ def add_cgroup_namespace(config: dict[str, Any]) -> None:
         namespaces.append({"type": "cgroup"})
 
 
+def update_ldcache(config: dict[str, Any], bundle: Path, version: str = VERSION) -> None:
+    """Refuse, as the real hook update-ldcache does from 1.18 on, a root without the folder /etc; ValueError.
+
+    runc makes the folders that mounts go to before it runs a hook.
+    """
+    if [int(part) for part in re.findall(r"\d+", version)[:2]] < [1, 18]:
+        return
+    mounted = any(str(mount.get("destination")).startswith("/etc/") for mount in config.get("mounts") or [])
+    root = bundle / str((config.get("root") or {}).get("path") or "rootfs")
+    if not mounted and not (root / "etc").is_dir():
+        raise ValueError(
+            "error running createContainer hook #1: Error updating ldcache: failed to ensure ld.so.conf file: failed "
+            "to create top-level ld.so.conf file: open /etc/ld.so.conf: no such file or directory"
+        )
+
+
 def main(arguments: list[str]) -> int:
     """Prepare the bundle where GPUs are asked for, then become runc; return 1 if that cannot be."""
     bundle = bundle_of(arguments)
@@ -158,6 +176,7 @@ def main(arguments: list[str]) -> int:
             wanted = visible_devices(config, toolkit_settings())
             if wanted is not None:
                 add_devices(config, device_paths(wanted))
+                update_ldcache(config, bundle)
             file.write_text(json.dumps(config))
         except (OSError, ValueError) as error:
             log(f"refused: {error}")

@@ -95,8 +95,8 @@ def _packages_of(version: str) -> list[Deb]:
             version,
             "NVIDIA container toolkit: runtime and nvidia-ctk",
             files=(
-                Payload("usr/bin/nvidia-container-runtime", _RUNTIME.read_bytes(), 0o755),
-                Payload("usr/bin/nvidia-ctk", _CTK.read_bytes().replace(b"@VERSION@", version.encode()), 0o755),
+                Payload("usr/bin/nvidia-container-runtime", _of(_RUNTIME, version), 0o755),
+                Payload("usr/bin/nvidia-ctk", _of(_CTK, version), 0o755),
                 *units,
             ),
             scripts=(("postinst", _configured() + (_REFRESH_POSTINST if units else "")),),
@@ -118,6 +118,10 @@ def _packages_of(version: str) -> list[Deb]:
             ),
         ),
     ]
+
+
+def _of(program: Path, version: str) -> bytes:
+    return program.read_bytes().replace(b"@VERSION@", version.encode())
 
 
 def _configured() -> str:

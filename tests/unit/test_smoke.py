@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import base64
 import inspect
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from deploys import verify as verify_deploy
+from facts import smoke as smoke_fact
 from facts.smoke import Smoke as SmokeFact
 from gpunode.reading import ParseError, Unknown
 from gpunode.settings import settings_from
 from gpunode.smoke import Smoke, Trial, parse_smoke
+from lab.packages import container_runtime
 from operations import smoke
 from tests.unit.simulated_host import Host, commands
 
@@ -61,6 +65,24 @@ def test_a_node_whose_containers_see_what_they_should_has_no_problem() -> None:
 def test_each_fault_is_told_with_what_to_do(change: dict[str, object], words: str) -> None:
     (problem,) = replace(GOOD, **change).problems  # type: ignore[arg-type]
     assert words in problem and (";" in problem or "does not run" in problem)
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_the_toolkit_s_hooks_find_the_folder_in_the_test_s_root_that_they_write_the_library_cache_to(
+    tmp_path: Path,
+) -> None:
+    script = smoke_fact._ROOT.replace("/var/tmp/gpunode-smoke", f"{tmp_path}/smoke") + '\necho "$root"\n'
+    root = Path(subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.strip())
+    config = {"root": {"path": str(root)}}
+    container_runtime.update_ldcache(config, tmp_path, "1.20.0")
+    (root / "etc/ld.so.conf").write_text("include /etc/ld.so.conf.d/*.conf\n")
+    (root / "etc").joinpath("ld.so.conf").unlink()
+    (root / "etc").rmdir()
+    container_runtime.update_ldcache(config, tmp_path, "1.17.9")
+    with pytest.raises(ValueError, match=r"open /etc/ld\.so\.conf: no such file or directory"):
+        container_runtime.update_ldcache(config, tmp_path, "1.18.0")
+    container_runtime.update_ldcache(config | {"mounts": [{"destination": "/etc/hosts"}]}, tmp_path, "1.18.0")
 
 
 def test_an_unprivileged_container_that_does_not_even_start_by_the_variable_is_as_good() -> None:
