@@ -21,7 +21,8 @@ class TransactionJournal(NodeFact[Journal]):
         """Return the probe for `transaction`; what several ask of systemd is asked once."""
         unit, path = f"gpunode-{transaction}.service", shlex.quote(f"{FOLDER}/{transaction}.json")
         text = (
-            f'unit {shlex.quote(unit)} && {{ says ActiveState; echo "unit=$SAID"; }}\n'
+            f"unit {shlex.quote(unit)} && {{\n"
+            '  says ActiveState; echo "unit=$SAID"; says Description; echo "by=$SAID"\n}\n'
             f'[ -e {path} ] && {{ echo path={path}; echo "journal=$(base64 -w0 {path})"; }}'
         )
         return Probe([(None, Text(text, (UNITS.of(unit),)))])
