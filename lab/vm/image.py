@@ -37,6 +37,7 @@ _MASKED = (
 _PLACES = (
     (_NODE_FILES / "sshd.conf", "etc/ssh/sshd_config.d/gpunode-lab.conf", 0o644),
     (_NODE_FILES / "lab-mirror.service", "etc/systemd/system/lab-mirror.service", 0o644),
+    (_NODE_FILES / "mirror.py", "usr/lib/gpunode-lab-mirror.py", 0o644),
     (_NODE_FILES / "operator.sudoers", "etc/sudoers.d/operator", 0o440),
     (_NODE_FILES / "dpkg-slim.conf", "etc/dpkg/dpkg.cfg.d/gpunode-lab", 0o644),
     (_FILES / "fstab", "etc/fstab", 0o644),
