@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from lab import image as node_image
 from lab import nodes
 from lab.errors import LabError
 from lab.hardware.simulated import boundary, module
@@ -132,3 +134,14 @@ def test_a_loaded_module_of_its_own_kernel_is_taken_for_the_lab_s(
     assert boundary.pci_alone() == 0
     assert not module.real_driver_loaded(node)
     assert node.path("/run/gpunode-lab/pci-devices/0000:1a:00.0/vendor").read_text() == "0x10de\n"
+
+
+@pytest.mark.parametrize("places", [image._PLACES, node_image._PLACES], ids=["virtual machine", "node"])
+def test_what_a_unit_of_the_lab_s_own_starts_is_there_with_it(places: tuple[tuple[Path | str, str, int], ...]) -> None:
+    folder = Path(node_image.__file__).parent / "node"
+    there = {f"/{target}" for _, target, _ in places}
+    units = [folder / Path(source).name for source, target, _ in places if target.endswith(".service")]
+    assert units
+    for unit in units:
+        words = re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)[0].split()
+        assert {word for word in words if word.startswith("/usr/lib/gpunode")} <= there
