@@ -11,20 +11,27 @@ from gpunode.keyring import PRIMARY_KEYS
 from gpunode.packages import InstalledPackages
 from gpunode.probe import Probe, Shared, Text
 
+# Succeeds where dpkg was not interrupted.
+_WHOLE = '[ -z "$(dpkg --audit 2>&1; ls /var/lib/dpkg/updates)" ]'
 # dpkg tells of itself, so that its silence on others means that they are absent; and whether it was interrupted.
-DPKG_ITSELF = r"""dpkg-query -W -f 'dpkg=${db:Status-Status}\n' dpkg
-[ -z "$(dpkg --audit 2>&1; ls /var/lib/dpkg/updates)" ] || echo interrupted=yes"""
+DPKG_ITSELF = (
+    r"""dpkg-query -W -f 'dpkg=${db:Status-Status}\n' dpkg
+"""
+    + f"{_WHOLE} || echo interrupted=yes"
+)
 
 
 # What several ask of dpkg, asked once. $DEBS: STATUS NAME VERSION of each package that a part wants to know of, and of
 # dpkg itself; $INTERRUPTED, where it was.
 _DPKG = Shared(
-    Text(r"""
+    Text(
+        r"""
 set -f
 DEBS=$(dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' dpkg $NAMES_OF_DEBS)
 set +f
-INTERRUPTED=; [ -z "$(dpkg --audit 2>&1; ls /var/lib/dpkg/updates)" ] || INTERRUPTED=yes
-"""),
+"""
+        + f"INTERRUPTED=; {_WHOLE} || INTERRUPTED=yes"
+    ),
     variable="NAMES_OF_DEBS",
 )
 
