@@ -34,13 +34,28 @@ none_there() {
     *) return 1;;
   esac
 }
+# listed: ask for all GPUs; one that is lost is told in place of its line, and the status is then its own.
+listed() { ask -L || case "$said" in *'Unable to determine the device handle'*) ;; *) return 1;; esac; }
+# locate: put the index of the GPU $uuid into $gpu. By `-i UUID` no GPU at all is found while another is lost. Whether
+# -L goes on behind the lost one nobody knows: what it does not list then is asked for by one index after the other.
+locate() {
+  listed || { fails "GPU $uuid does not answer ($(words))"; return 1; }
+  gpu=$(printf '%s\n' "$said" | sed -n "s/^GPU \([0-9][0-9]*\): .*(UUID: $uuid)\$/\1/p")
+  [ -z "$gpu" ] || return 0
+  [ "$code" -ne 0 ] || { fails "GPU $uuid does not answer: nvidia-smi -L does not list it"; return 1; }
+  without=$(words); at=0
+  for each in "$proc"/driver/nvidia/gpus/*; do
+    if ask -i "$at" --query-gpu=uuid --format=csv,noheader && [ "$said" = "$uuid" ]; then gpu=$at; return 0; fi
+    at=$((at + 1))
+  done
+  fails "GPU $uuid does not answer ($without)"
+}
 # look: read $gpu, $current and $pending of the GPU $uuid
 look() {
-  if ! ask -i "$uuid" --query-gpu=index,mig.mode.current,mig.mode.pending --format=csv,noheader; then
-    fails "GPU $uuid does not answer ($(words))"; return 1
-  fi
-  gpu=${said%%,*}; modes=${said#*, }; current=${modes%%,*}; pending=${modes#*, }
-  case "$gpu" in ''|*[!0-9]*) fails "GPU $uuid does not answer ($(words))"; return 1;; esac
+  locate || return 1
+  ask -i "$gpu" --query-gpu=uuid,mig.mode.current,mig.mode.pending --format=csv,noheader &&
+    [ "$uuid" = "${said%%,*}" ] || { fails "GPU $uuid does not answer ($(words))"; return 1; }
+  modes=${said#*, }; current=${modes%%,*}; pending=${modes#*, }
 }
 # read_instances: put `ID PROFILE:START=SIZES` of every GPU instance of $gpu into $found
 read_instances() {

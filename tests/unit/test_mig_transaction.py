@@ -443,6 +443,35 @@ def test_a_gpu_that_is_lost_on_the_way_is_told_with_what_is_missing_and_the_next
     assert mixed.layout() == BOTH and mixed.journal["state"] == "restored"
 
 
+OTHER = "GPU-1 on 4g.40gb:0=4 1g.10gb:6=1"
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_one_lost_gpu_leaves_the_others_with_their_layout_after_a_boot(lab: Lab, lost: int) -> None:
+    assert lab.run(MIXED, OTHER).returncode == 0
+    lab.fault(lost_gpu=lost)
+    done = lab.boot()
+    assert done.returncode == 1 and f"GPU GPU-{lost} does not answer" in done.stderr, done.stderr
+    lab.fault()
+    assert lab.layout(1 - lost) == (["1g.10gb:6", "4g.40gb:0"] if lost == 0 else BOTH)
+    assert lab.mode(lost) == "Disabled, Disabled"
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_healthy_gpu_is_rolled_back_while_another_is_lost(lab: Lab, lost: int) -> None:
+    healthy = 1 - lost
+    assert lab.run(MIXED, OTHER).returncode == 0
+    lab.fault(mig_create_fails=healthy)
+    assert lab.run(WIDER, "GPU-1 on 4g.40gb:0=4 1g.10gb:5=1").returncode == 1
+    assert lab.layout(healthy) == (["4g.40gb:0"] if healthy else ["2g.20gb:2", "3g.40gb:4"])
+    lab.fault(lost_gpu=lost)
+    assert lab.run(action="undo").returncode == 1
+    reason = lab.journal["reason"]
+    assert f"GPU GPU-{lost} is not as before: missing its answer" in reason and f"GPU GPU-{healthy} is" not in reason
+    lab.fault()
+    assert lab.layout(healthy) == (["1g.10gb:6", "4g.40gb:0"] if healthy else BOTH)
+
+
 def test_what_cannot_be_put_back_is_named_instance_by_instance(mixed: Lab) -> None:
     mixed.fault(mig_create_fails=0)
     done = mixed.run(WIDER)

@@ -230,6 +230,17 @@ def test_lost_gpu_is_exit_code_15_with_garbage_in_the_text(a100: Machine) -> Non
     assert smi(a100, "-i 0 --query-gpu=index --format=csv,noheader") == ("0\n", 0)
 
 
+def test_while_a_gpu_is_lost_no_other_is_found_by_its_uuid_and_each_by_its_index(a100: Machine) -> None:
+    uuid = a100.gpus()[0].uuid
+    healthy = f"-i {uuid} --query-gpu=index --format=csv,noheader"
+    assert smi(a100, healthy) == ("0\n", 0)
+    a100.write_json("/etc/gpunode-lab/faults.json", {"lost_gpu": 1})
+    printed, status = smi(a100, healthy)
+    assert status == 255 and printed.startswith("Unable to determine the device handle for GPU")
+    assert smi(a100, f"mig -i {uuid} -lgi")[1] == 255
+    assert smi(a100, "-i 00000000:07:00.0 --query-gpu=index --format=csv,noheader") == ("0\n", 0)
+
+
 ECC = "--query-gpu=index,ecc.errors.uncorrected.volatile.total --format=csv,noheader,nounits"
 ROWS = "--query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure --format=csv,noheader,nounits"
 

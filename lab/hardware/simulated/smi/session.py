@@ -59,11 +59,14 @@ class Session:
     def select(self, ids: str | None) -> list[SimulatedGpu]:
         """Return the GPUs that `-i` names by index, UUID or bus id: all without it; unknown ones are left out.
 
-        Raises Failure 6 if none is left, as the real program does.
+        Raises Failure 6 if none is left, and 255 for a UUID while any GPU is lost, as the real program does: looking
+        for a UUID it asks every GPU for its own, and ends at one that does not answer.
         """
         chosen = list(self.gpus)
         if ids is not None:
             wanted = [item.strip() for item in ids.split(",")]
+            if any(item.startswith("GPU-") for item in wanted) and any(map(self.lost, self.gpus)):
+                raise Failure(b"Unable to determine the device handle for GPU\xa8h\x10: Unknown Error\n", 255)
             chosen = [gpu for item in wanted for gpu in self.gpus if _is(gpu, item)]
         if not chosen:
             raise Failure("No devices were found\n", 6)
