@@ -215,14 +215,15 @@ class Mig:
     """Hold mig.yaml.
 
     `geometries` lack the name of a geometry that nobody verified. `instances_with` is attribute -> how many instances
-    with it a GPU holds at most; `compute_instances` is slices of a GPU instance -> sizes of compute instances in it.
+    with it a GPU holds at most; `compute_starts` is slices of a GPU instance -> size of a compute instance in it ->
+    where one may start.
     `without_profiles` is device id -> name of GPUs with MIG of which no table of profiles was found.
     """
 
     products: Mapping[str, MigProduct]
     geometries: Mapping[str, tuple[MigShape, ...]]
     instances_with: Mapping[str, int]
-    compute_instances: Mapping[int, tuple[int, ...]]
+    compute_starts: Mapping[int, Mapping[int, tuple[int, ...]]]
     without_profiles: Mapping[str, str]
 
 
@@ -471,8 +472,11 @@ def mig() -> Mig:
         products=MappingProxyType(products),
         geometries=MappingProxyType(geometries),
         instances_with=MappingProxyType(table["instances_with"]),
-        compute_instances=MappingProxyType(
-            {slices: tuple(sizes) for slices, sizes in table["compute_instances"].items()}
+        compute_starts=MappingProxyType(
+            {
+                slices: MappingProxyType({size: tuple(starts) for size, starts in row.items()})
+                for slices, row in table["compute_starts"].items()
+            }
         ),
         without_profiles=MappingProxyType(table["without_profiles"]),
     )

@@ -7,6 +7,8 @@ goes; every instance is created at its own start, so that no order of creation c
 
 from __future__ import annotations
 
+from operations.mig_creating import CREATING
+
 # What a call of theirs leaves: $why, the reason where it failed; $blame, where what was asked can never be had; $waits,
 # where a mode waits for a reset or a boot. They need $stop_units, $reset (may a GPU be reset), $checkpoint and $proc.
 _ASKING = r"""
@@ -192,54 +194,6 @@ destroy() {
     fails "GPU instance $1 of GPU $gpu cannot be destroyed ($(words))"; return 1
   done
 }
-# Of what a GPU refuses what is asked is to blame, unless it is in use, lost, without driver, or did not answer.
-refused() { case "$code" in 4|9|12|15|18|19|124|137) fails "$1 ($(words))";; *) fails "$1 ($(words))" target;; esac; }
-# still_missing WANTED THERE: print the sizes of compute instances that are wanted and not there; fails where others are
-still_missing() {
-  printf '%s %s\n' "${1:-,}" "${2:-,}" | awk '{
-    split($1, wanted, ","); many = split($2, there, ",")
-    for (n = 1; n <= many; n++) if (there[n] != "") has[there[n]]++
-    for (n = 1; n in wanted; n++) {
-      if (has[wanted[n]] > 0) has[wanted[n]]--
-      else if (wanted[n] != "") line = line "," wanted[n]
-    }
-    for (size in has) if (has[size] > 0) exit 1
-    print substr(line, 2)
-  }'
-}
-create() {
-  profile=${1%%:*}; start=${1#*:}; start=${start%%=*}; sizes=${1#*=}; whole=${profile%%g*}
-  # What a loss of power left without its compute instances gets them where nothing may be destroyed; else it is gone.
-  stands=''; place="${1%%=*}="
-  [ -z "${keep:-}" ] || stands=$(printf '%s\n' "$found" | awk -v place="$place" 'index($2, place) == 1 {print; exit}')
-  if [ -n "$stands" ]; then
-    sizes=$(still_missing "$sizes" "${stands#*=}") || {
-      fails "GPU $gpu: $profile:$start has compute instances ${stands#*=}, and ${1#*=} are to be there"; return 1; }
-    made=${stands%% *}; create_compute; return
-  fi
-  number=$(printf '%s\n' "$profiles" | awk -v name="$profile" '$1 == "|" && $3 == "MIG" && $4 == name {print $5; exit}')
-  [ -n "$number" ] || { fails "GPU $gpu has no profile $profile in its own list" target; return 1; }
-  with=''; [ "$sizes" != "$whole" ] || with=-C
-  ask mig -i "$gpu" -cgi "$number:$start" $with || { refused "GPU $gpu refuses $profile:$start"; return 1; }
-  [ -z "$with" ] && [ -n "$sizes" ] || return 0
-  made=$(printf '%s\n' "$said" | sed -n 's/^Successfully created GPU instance ID *\([0-9][0-9]*\) on GPU.*/\1/p')
-  create_compute
-}
-# create_compute: put compute instances of $sizes into the GPU instance $made
-create_compute() {
-  ask mig -i "$gpu" -gi "${made:-none}" -lcip ||
-    { fails "the compute instance profiles of $profile:$start on GPU $gpu cannot be read ($(words))"; return 1; }
-  numbers=''
-  for size in $(printf '%s' "$sizes" | tr , ' '); do
-    compute=$profile; [ "$size" = "$whole" ] || compute=${size}c.$profile
-    number=$(printf '%s\n' "$said" |
-      awk -v name="$compute" '$1 == "|" && $4 == "MIG" && $5 == name {sub(/\*/, "", $6); print $6; exit}')
-    [ -n "$number" ] || { fails "GPU $gpu: $profile:$start has no compute instance profile $compute" target; return 1; }
-    numbers=$numbers,$number
-  done
-  ask mig -i "$gpu" -gi "$made" -cci "${numbers#,}" ||
-    { refused "GPU $gpu refuses compute instances $sizes in $profile:$start"; return 1; }
-}
 # Say whether the GPU $uuid is in the machine no more: nvidia-smi tells of every GPU that the driver has, and not of it.
 is_gone() {
   ask -L || return 1
@@ -297,4 +251,4 @@ renew_cdi() {
 }
 """
 
-FUNCTIONS = "\n".join(part.strip() for part in (_ASKING, _HOLDERS, _REACHING, _CDI))
+FUNCTIONS = "\n".join(part.strip() for part in (_ASKING, _HOLDERS, CREATING, _REACHING, _CDI))

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
+from gpunode.mig.compute import in_order
 from gpunode.mig.geometry import Geometry, mask
 from gpunode.mig.placement import Impossible, Placement, counts, fit, place
+from gpunode.mig.profile import parse_profile
 
 
 @dataclass(frozen=True, order=True)
@@ -104,9 +106,10 @@ def _candidates(there: list[Instance], wanted: Counter[Wanted]) -> Iterator[tupl
 
 
 def _created(placements: Iterable[Placement], wanted: Counter[Wanted]) -> Iterator[Instance]:
-    """Give each placement one of the wanted instances of its profile."""
+    """Give each placement one of the wanted instances of its profile, its compute instances as they are created."""
     left = sorted(wanted.elements())
     for placement in placements:
         chosen = next(each for each in left if each.profile == placement.profile)
         left.remove(chosen)
-        yield Instance(placement, chosen.compute)
+        slices = parse_profile(chosen.profile).slices
+        yield Instance(placement, in_order(slices, chosen.compute) or chosen.compute)

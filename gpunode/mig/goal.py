@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from gpunode import tables
 from gpunode.mig.change import Instance, Wanted, change
+from gpunode.mig.compute import in_order, sizes_in
 from gpunode.mig.geometry import product_geometry
 from gpunode.mig.layouts import nearest
 from gpunode.mig.placement import Impossible, counts, layout_of, place, text
@@ -68,7 +69,7 @@ def wanted_instances(profiles: Mapping[str, int], mig_devices: Mapping[str, int]
         if instance is None:
             listed = ", ".join(profiles)
             return Impossible(f"the GPU has no profile {profile.gpu_instance}; it has {listed}", ((name, count),))
-        allowed = tables.mig().compute_instances.get(profile.slices, (profile.slices,))
+        allowed = sizes_in(profile.slices)
         if profile.compute not in allowed:
             listed = ", ".join(f"{size}c" for size in allowed)
             return Impossible(f"{profile}: a {instance} holds compute instances of {listed}", ((name, count),))
@@ -88,7 +89,7 @@ def _packed(sizes: Iterable[int], slices: int) -> list[tuple[int, ...]]:
     found: list[tuple[int, ...]] = []
     for size in sorted(sizes, reverse=True):
         for number, there in enumerate(found):
-            if sum(there) + size <= slices:
+            if in_order(slices, (*there, size)) is not None:
                 found[number] = (*there, size)
                 break
         else:

@@ -26,7 +26,8 @@ _COMPUTE_INSTANCE = re.compile(
     re.ASCII,
 )
 _GPU = re.compile(r"GPU (?P<gpu>\d+): .*\(UUID: GPU-[0-9A-Fa-f-]+\)", re.ASCII)
-_DEVICE = re.compile(r"MIG (?P<name>\S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MIG-[0-9A-Za-z/-]+)\)", re.ASCII)
+# Nobody recorded a name that fills its column (1c.2g.12gb+me): it may leave no blank behind it.
+_DEVICE = re.compile(r"MIG (?P<name>\S+?)\s*Device\s+\d+: \(UUID: (?P<uuid>MIG-[0-9A-Za-z/-]+)\)", re.ASCII)
 
 
 def parse_mig(lines: list[str]) -> Mig:

@@ -53,6 +53,7 @@ def test_compute_instances_share_a_gpu_instance_as_far_as_they_fit() -> None:
         ("3g.40gb:0", (2, 1)),
         ("3g.40gb:4", (3,)),
     ]
+    assert _placed("H200-141GB", {"3c.7g.141gb": 1, "2c.7g.141gb": 2}) == [("7g.141gb:0", (2, 3, 2))]
     judged = judge("H100-80GB", {"1c.3g.40gb": 7})
     assert judged.verdict is Verdict.NOT_PLACED and "of 3g.40gb the GPU holds 2 at most" in (judged.reason or "")
 

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from gpunode import tables
 from gpunode.mig.change import Change, Instance, Wanted, change
+from gpunode.mig.compute import in_order
+from gpunode.mig.goal import Verdict, judge
 from gpunode.mig.placement import Placement
 from gpunode.mig.smi import LISTS, parse_mig
 from gpunode.mig.state import MigGpu
@@ -111,3 +117,47 @@ def test_from_3g_2g_1g_1g_to_3g_2g_2g_the_3g_and_the_2g_keep_their_uuids(tmp_pat
     plan = _reach(machine, {"3g.40gb": 1, "2g.20gb": 2})
     assert sorted(each.placement.profile for each in plan.kept) == ["2g.20gb", "3g.40gb"]
     assert not _reach(machine, {"3g.40gb": 1, "2g.20gb": 2}).created
+
+
+def _declared(product: str) -> st.SearchStrategy[dict[str, int]]:
+    """Draw counts of devices, with fewer compute slices than their GPU instance has or with all of them."""
+    names = []
+    for profile in tables.mig().products[product].profiles:
+        slices = int(profile.partition("g")[0])
+        names += [profile, *(f"{size}c.{profile}" for size in tables.mig().compute_starts[slices] if size < slices)]
+    return st.dictionaries(st.sampled_from(names), st.integers(1, 7), min_size=1, max_size=4)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def placed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Machine]:
+    """Return a product and a GPU of it in MIG mode."""
+    return request.param, _gpu(tmp_path_factory.mktemp("placed"), request.param)
+
+
+@settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow], deadline=None)
+@given(data=st.data())
+def test_what_is_called_placed_the_gpu_takes_in_that_order(placed: tuple[str, Machine], data: st.DataObject) -> None:
+    product, machine = placed
+    declared = data.draw(_declared(product))
+    judged = judge(product, declared)
+    if judged.verdict is not Verdict.PLACED:
+        return
+    for gone in ("-dci", "-dgi"):
+        call(["mig", gone], VERSION, machine)
+    for each in judged.instances or ():
+        printed = _smi(machine, f"mig -cgi {each.placement}")
+        number = printed.split("GPU instance ID")[1].split()[0]
+        whole = each.placement.profile
+        names = [whole if size == int(whole[0]) else f"{size}c.{whole}" for size in each.compute]
+        _smi(machine, f"mig -gi {number} -cci {','.join(names)}")
+    found = _read(machine).instances or ()
+    assert Counter(compute.profile for each in found for compute in each.compute) == declared
+    assert all(compute.uuid for each in found for compute in each.compute)
+
+
+def test_every_set_of_compute_instances_that_has_the_slices_has_an_order_in_which_each_finds_its_place() -> None:
+    for slices, starts in tables.mig().compute_starts.items():
+        for number in range(1, slices + 1):
+            for sizes in combinations_with_replacement(starts, number):
+                assert (in_order(slices, sizes) is None) == (sum(sizes) > slices), (slices, sizes)
+    assert in_order(7, (3, 2, 2)) == (2, 3, 2)

@@ -25,6 +25,7 @@ from gpunode.mig.layouts import feasible
 from gpunode.mig.placement import Impossible, layout_of
 from lab.hardware.simulated.machine import Machine
 from lab.hardware.simulated.smi.main import call
+from lab.hardware.simulated.smi.mig.instances import GpuInstance
 from operations.files import rendered
 from operations.mig_shell import FUNCTIONS
 from operations.mig_transaction import TRANSACTION
@@ -308,6 +309,26 @@ def test_compute_instances_of_other_sizes_are_created_and_read_back(lab: Lab) ->
     assert sorted(each.split()[0] for each in lab.devices()) == ["1c.3g.40gb"] * 4 + ["2c.3g.40gb"]
     before = lab.devices()
     assert lab.run(goal).returncode == 0 and lab.devices() == before
+
+
+def test_compute_instances_are_created_in_an_order_in_which_each_finds_its_place(lab: Lab) -> None:
+    # Three slices stand at 0 or 4, two at 0, 2 or 4: with the three first, at 0, the others have one place left.
+    goal = "GPU-0 on 7g.80gb:0=3,2,2"
+    done = lab.run(goal)
+    assert done.returncode == 0, done.stderr
+    assert sorted(each.split()[0] for each in lab.devices()) == ["2c.7g.80gb", "2c.7g.80gb", "3c.7g.80gb"]
+    before = lab.devices()
+    assert lab.run(goal).returncode == 0 and lab.devices() == before
+    assert lab.boot().returncode == 0 and len(lab.devices()) == 3
+
+
+def test_what_a_gpu_makes_no_room_for_in_one_order_is_tried_in_another(lab: Lab, monkeypatch: Any) -> None:
+    # A driver that takes the last free place and not the first, which its own list does not tell.
+    first_free = GpuInstance.free_compute_starts
+    monkeypatch.setattr(GpuInstance, "free_compute_starts", lambda self, size: first_free(self, size)[::-1])
+    done = lab.run("GPU-0 on 7g.80gb:0=3,2,2")
+    assert done.returncode == 0, done.stderr
+    assert sorted(each.split()[0][:2] for each in lab.devices()) == ["2c", "2c", "3c"]
 
 
 def test_what_nobody_asked_for_goes_and_off_is_off(mixed: Lab) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.pure
 DATA = resources.files("gpunode.data")
 # The only numbers that are counts or positions; all else with digits is a version or an id, and those are strings.
 COUNTS = {"profiles", "profile_id", "compute", "starts", "size", "default_version", "accepts", "needs_mib"}
-COUNTS |= {"instances_with", "compute_instances"}
+COUNTS |= {"instances_with", "compute_starts"}
 
 
 def _scalars(node: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
