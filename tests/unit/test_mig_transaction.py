@@ -579,6 +579,17 @@ def test_a_refused_reset_takes_the_pending_mode_back(tmp_path: Path) -> None:
     assert lab.mode() == "Disabled, Disabled" and lab.journal["state"] == "failed"
 
 
+def test_a_reset_that_fails_since_somebody_uses_the_gpu_is_tried_again_by_the_next_run(tmp_path: Path) -> None:
+    lab = lab_with(tmp_path, {**A100, "count": 1, "uuids": ["GPU-0"]})
+    lab.fault(busy=0)
+    done = lab.run("GPU-0 on 3g.20gb:4=3")
+    assert done.returncode == 1 and "GPU 0 refuses a reset (nvidia-smi: exit code 19" in done.stderr, done.stderr
+    assert lab.journal["state"] == "restored" and "until" not in done.stderr
+    assert lab.mode() == "Disabled, Disabled"
+    lab.fault()
+    assert lab.run("GPU-0 on 3g.20gb:4=3").returncode == 0 and lab.layout() == ["3g.20gb:4"]
+
+
 def test_where_a_boot_is_allowed_a_mode_that_waits_is_left_for_it_with_the_layout(tmp_path: Path) -> None:
     lab = lab_with(tmp_path, {**A100, "count": 1, "uuids": ["GPU-0"]})
     lab.machine.write_json("/etc/gpunode-lab/faults.json", {"mig_pending": 0, "reset_refused": 0})
