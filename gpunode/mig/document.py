@@ -44,6 +44,16 @@ class _Loader(yaml.SafeLoader):
             return _PLAIN if isinstance(implicit, tuple) and implicit[0] else f"{_YAML}str"
         return f"{_YAML}{'seq' if kind is yaml.SequenceNode else 'map'}"
 
+    def scan_directive(self) -> yaml.DirectiveToken:
+        # go-yaml 2, which is below that tool's library, knows %YAML 1.1 and %TAG, and nothing else.
+        token = super().scan_directive()
+        if token.name != "TAG" and (token.name, token.value) != ("YAML", (1, 1)):
+            mark = token.start_mark
+            line = mark.buffer[mark.pointer :].splitlines()[0].partition(" #")[0].strip()
+            message = f"is a directive in line {mark.line + 1} that nvidia-mig-parted refuses, which reads YAML 1.1"
+            raise _Stop(Mistake("(document)", shown(line), f"{message}; leave it out"))
+        return token
+
 
 class _Reader:
     """Turn nodes into values, collecting mistakes and doubled keys with their paths."""

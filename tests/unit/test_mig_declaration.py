@@ -52,6 +52,26 @@ def test_every_value_in_every_place_is_judged_as_nvidia_mig_parted_does(template
     assert [value for value, accepted in judged.items() if accepted] == template["accepted"]
 
 
+WHOLE = HEAD + "{devices: all, mig-enabled: false}\n"
+
+
+@pytest.mark.parametrize("line", ["%YAML 1.2", "%YAML 1.0", "%YAML 2.0", "%YAML 1.2  # ours", "%NAME 1.1"])
+def test_a_directive_that_the_tool_s_library_refuses_is_refused_with_its_line(line: str) -> None:
+    (mistake,) = _refusal(f"# site\n{line}\n---\n{WHOLE}").mistakes
+    directive = line.partition("  #")[0]
+    assert str(mistake) == (
+        f"(document) = '{directive}': is a directive in line 2 that nvidia-mig-parted refuses, which reads YAML 1.1; "
+        "leave it out"
+    )
+
+
+@pytest.mark.parametrize("line", ["%YAML 1.1", "%YAML 1.1  # ours", "%TAG ! tag:ours,2026:"])
+def test_a_directive_that_the_tool_s_library_takes_is_taken(line: str) -> None:
+    assert _accepted(f"{line}\n---\n{WHOLE}")
+    # Of a second document nobody reads anything.
+    assert _accepted(f"{WHOLE}...\n%YAML 1.2\n---\nb: 1\n")
+
+
 def test_every_profile_is_judged_as_nvidia_mig_parted_does() -> None:
     for verdict in ("accepted", "refused"):
         for profile in GOLDEN["profiles"][verdict]:
