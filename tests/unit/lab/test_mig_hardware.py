@@ -167,6 +167,24 @@ def test_the_first_3g_stands_elsewhere_on_another_machine(tmp_path: Path) -> Non
     assert (layout(first), layout(other)) == (["3g.20gb:4"], ["3g.40gb:0"])
 
 
+def test_the_first_instances_stand_where_real_machines_had_them(tmp_path: Path) -> None:
+    h200 = enabled(tmp_path / "h200", "h200")
+    assert smi(h200, "mig -cgi 9")[1] == 0 and layout(h200) == ["3g.71gb:4"]
+    # Read from an A30 under 535.183.01, with these ids.
+    a30 = enabled(tmp_path / "a30", "a30")
+    for asked, number in (("14", 3), ("14", 4), ("5", 2)):
+        assert smi(a30, f"mig -cgi {asked}")[0].startswith(f"Successfully created GPU instance ID {number:>2} on")
+    assert layout(a30) == ["1g.6gb:0", "1g.6gb:1", "2g.12gb:2"]
+
+
+def test_the_memory_of_an_h200_s_profiles_is_the_real_one(tmp_path: Path) -> None:
+    rows = [line.split() for line in smi(enabled(tmp_path, "h200"), "mig -lgip")[0].splitlines() if " MIG " in line]
+    memory = {row[3]: row[6] for row in rows}
+    assert (memory["1g.18gb"], memory["1g.35gb"], memory["2g.35gb"], memory["7g.141gb"]) == (
+        "16.00", "32.25", "32.25", "140.00"
+    )  # fmt: skip
+
+
 def test_a_new_mig_device_never_has_the_uuid_of_an_old_one(tmp_path: Path) -> None:
     machine = enabled(tmp_path, "h100-80gb")
     seen = set()
@@ -274,7 +292,9 @@ def test_the_mode_waits_for_a_reset_where_the_fault_says_so(tmp_path: Path) -> N
 def test_a_gpu_without_mig_is_never_in_mig_mode(tmp_path: Path, model: str) -> None:
     machine = enabled(tmp_path, model)
     assert modes(machine) == ["[N/A], [N/A]"]
-    assert smi(machine, "mig -lgip") == ("No MIG-enabled devices found.\n", 0)
+    assert smi(machine, "mig -lgip") == ("No MIG-supported devices found.\n", 6)
+    printed, status = call(["mig", "-lgip"], "535.261.03", machine)
+    assert (printed, status) == (b"No MIG-enabled devices found.\n", 6)
 
 
 def test_a_lost_gpu_is_no_obstacle_to_the_others(tmp_path: Path) -> None:

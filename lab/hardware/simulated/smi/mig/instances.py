@@ -129,8 +129,8 @@ class Instances:
         slices = max(each.size for each in self.profiles)
         if profile.size == slices:
             return 0
-        if profile.size * 2 == slices:
-            # A 3g is 1 at 4 and 2 at 0, a 4g is 1 at 0: so the ids do not tell the place.
+        if profile.size * 2 == slices and slices > 4:
+            # A 3g is 1 at 4 and 2 at 0, a 4g is 1 at 0: so the ids do not tell the place. On an A30 they do.
             first = 1 if profile.compute > 3 or start else 2
             return first if all(each.id != first for each in self) else 3 - first
         return slices // profile.size - 1 + start // profile.size

@@ -19,6 +19,8 @@ def run(session: Session, arguments: list[str]) -> None:
         return
     gpus = session.select(options.get("i"))
     session.require_reachable(gpus)
+    if session.branch >= 550 and not any(gpu.model.mig for gpu in gpus):
+        raise Failure("No MIG-supported devices found.\n", 6)
     enabled = [Instances(session, gpu) for gpu in gpus if session.mig_modes(gpu)[0] == "Enabled"]
     if not enabled:
         # 535 calls it an error, 550 does not.
