@@ -8,6 +8,7 @@ from gpunode.mps import Mps as Reading
 from gpunode.mps import parse_mps
 from gpunode.mps.daemon import FOLDER
 from gpunode.mps.daemon import UNITS as FILES
+from gpunode.mps.environment import PATHS
 from gpunode.probe import shell_text
 
 APPLY = "/usr/local/lib/gpunode/nvidia-mps-settings"
@@ -18,5 +19,7 @@ _DAEMONS = ("nvidia-mp[s].service", "nvidia-mps@*.service")
 class Mps(NodeFact[Reading]):
     """Read the daemons of gpunode's units; whether one lives is told by its answer alone: sockets stay behind."""
 
-    probe = shell_text("mps/state", shared=(UNITS.of(*_DAEMONS),), FOLDER=FOLDER, FILES=" ".join((*FILES, APPLY)))
+    probe = shell_text(
+        "mps/state", shared=(UNITS.of(*_DAEMONS),), FOLDER=FOLDER, FILES=" ".join((*FILES, APPLY, *PATHS))
+    )
     parse = staticmethod(parse_mps)

@@ -351,6 +351,8 @@ def _mps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
             yield _step(f"set the compute mode of GPU {index}{restart}", item)
         elif Subject.RUNNING_CONFIGURATION.named(what):
             yield _step("restart the MPS daemon", item)
+        elif Subject.MPS_ENVIRONMENT.named(what):
+            yield _step(f"{'no longer ' if item.wanted == 'none' else ''}set {what}", item)
         else:
             yield _step(f"set {what}", item)
 

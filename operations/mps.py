@@ -22,6 +22,7 @@ from gpunode.gpu import Gpu
 from gpunode.mps import Daemon, Mps, MpsDaemon, control_text
 from gpunode.mps.change import counted, effect
 from gpunode.mps.daemon import FOLDER, NODE, UNITS
+from gpunode.mps.environment import PATHS, environment_files
 from gpunode.mps.memory import without_room
 from gpunode.settings.mps import MpsSettings
 from operations.drain import emptied
@@ -71,7 +72,7 @@ for unit in $gone; do
 done
 printf '%s\n' "$written" | while read -r path mode text; do
   [ -n "$path" ] || continue
-  mkdir -p "${path%/*}"
+  (umask 022; mkdir -p "${path%/*}")
   printf '%s' "$text" | base64 -d > "$path.gpunode-new"
   chmod "$mode" "$path.gpunode-new"; sync "$path.gpunode-new"; mv -f "$path.gpunode-new" "$path"
 done
@@ -160,10 +161,13 @@ def daemons(
             )
         yield StringCommand("true")  # a forecast: it comes with an operation before this one
         return
-    if wanted and state.foreign:
+    # A variable that nobody asks gpunode for is anybody's to set.
+    theirs = [path for path in state.foreign if path not in PATHS or path in environment_files(asked)]
+    if wanted and theirs:
+        setting = "mps.environment" if set(theirs) <= set(PATHS) else "mps.enabled"
         raise OperationRefused(
-            f"mps: {', '.join(state.foreign)} is not of gpunode's making, and would be written over; nothing was "
-            "changed. Stop that service and remove it, or leave mps.enabled out"
+            f"mps: {', '.join(theirs)} is not of gpunode's making, and would be written over; nothing was "
+            f"changed. Stop that service and remove it, or leave {setting} out"
         )
     gpus: tuple[Gpu, ...] = known(host.get_fact(Gpus), "the GPUs").gpus if wanted else ()
     if wanted and (reason := without_room(asked, {gpu.index: gpu.memory_mib for gpu in gpus})):
@@ -206,7 +210,8 @@ def _files(wanted: Sequence[Daemon], asked: MpsSettings, program: str) -> dict[s
         apply=APPLY, folder=FOLDER,
     )  # fmt: skip
     settings = {daemon.settings_path: control_text(daemon.controls) for daemon in wanted}
-    return {UNITS[each]: unit, APPLY: rendered("nvidia-mps-settings", program=program), **settings}
+    script = rendered("nvidia-mps-settings", program=program)
+    return {UNITS[each]: unit, APPLY: script, **settings, **environment_files(asked)}
 
 
 def _there(state: Mps) -> dict[str, str]:

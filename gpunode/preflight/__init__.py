@@ -80,6 +80,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *archive.archive_cautions(settings, machine),
         *cuda.cuda_cautions(settings, wanted),
         *mig.mig_cautions(settings, machine.pci.gpus),
+        *mps.mps_cautions(settings),
         *boot.boot_cautions(settings, machine.operating_system, machine.boot),
         *toolkit.toolkit_cautions(settings, machine),
         *trust.trust_cautions(machine.apt_sources),

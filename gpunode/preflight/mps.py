@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from gpunode.mig.choice import chosen
 from gpunode.mig.mistakes import DeclarationError
+from gpunode.mps.environment import VARIABLE
 from gpunode.mps.memory import without_room
 from gpunode.pci import PciGpu
 from gpunode.preflight.flavour import named
-from gpunode.preflight.verdicts import Refusal
+from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
 from gpunode.settings.mps import MOST_CLIENTS
 
@@ -47,6 +48,22 @@ def mps_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Refusal
     if reason := without_room(asked, memory):
         what, _, remedy = reason.partition(": ")
         yield Refusal("mps", what, "the GPU's name in pci.ids", remedy)
+
+
+def mps_cautions(settings: Settings) -> Iterator[Caution]:
+    """Tell of programs that do not know of the daemon."""
+    if settings.mps.enabled and not settings.mps.environment:
+        where = "/run/nvidia-mps/INDEX" if settings.mps.daemons == "gpu" else "/run/nvidia-mps"
+        remedy = f"set {VARIABLE}={where} for each program"
+        if settings.mps.daemons == "node":
+            remedy += ", or mps.environment = True, which sets it for login shells and users' services"
+        yield Caution(
+            "mps",
+            f"a program without {VARIABLE} does not find the MPS daemon and passes it by: it takes a GPU as if there "
+            "were no daemon, or is refused it",
+            _SOURCE,
+            remedy,
+        )
 
 
 def _divided(settings: Settings, gpus: Sequence[PciGpu]) -> bool:

@@ -71,15 +71,27 @@ class MpsSettings(Component):
         "exclusive-process",
         description=(
             "The GPUs' compute mode while the daemon runs. With `exclusive-process`, which NVIDIA recommends, no "
-            "program can pass the daemon by; it is `default` again when the daemon stops."
+            "program uses a GPU beside the daemon's clients; it is `default` again when the daemon stops."
+        ),
+    )
+
+    environment: bool = Field(
+        False,
+        description=(
+            "Set `CUDA_MPS_PIPE_DIRECTORY`, without which a program passes the daemon by, for login shells "
+            "(/etc/profile.d) and users' services (/etc/environment.d). With `daemons: node` alone."
         ),
     )
 
     def contradictions(self) -> list[tuple[str, str]]:
-        """Return more clients than any GPU serves."""
+        """Return more clients than any GPU serves, and one variable for several daemons."""
+        found = []
         if self.clients is not None and self.clients > MOST_CLIENTS:
-            return [("clients", f"is more than the {MOST_CLIENTS} that MPS serves on any GPU")]
-        return []
+            found.append(("clients", f"is more than the {MOST_CLIENTS} that MPS serves on any GPU"))
+        if self.environment and self.daemons == "gpu":
+            message = "sets one directory, and with mps.daemons 'gpu' each GPU has its own, /run/nvidia-mps/INDEX"
+            found.append(("environment", f"{message}; leave it out, or ask for the daemon of the 'node'"))
+        return found
 
     def limit_of(self, index: int) -> str | None:
         """Return the memory limit of a client on the GPU of that index; None without one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.mps import Daemon, MpsDaemon, daemons
 from gpunode.mps.change import counted, felt_by_clients, other_mode
+from gpunode.mps.environment import PATHS, PIPE_DIRECTORY, environment_files
 from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.verify.comparison import RUN, compared
@@ -49,6 +51,7 @@ def _as_asked(settings: Settings, node: Node) -> Iterator[Finding]:
     for extra in node.mps.daemons:
         if extra.unit not in {daemon.unit for daemon in wanted}:
             yield compared("mps", Subject.SERVICE.of(extra.unit), "there", "none", False, disturbs=Disturbance.restart)
+    yield from _environment(settings, node)
     # The unit sets the mode, and brings it back at each start: another unit is a restart.
     by_unit = other_mode(asked, wanted, node.mps)
     disturbs = Disturbance.restart if by_unit else Disturbance.nothing
@@ -57,6 +60,20 @@ def _as_asked(settings: Settings, node: Node) -> Iterator[Finding]:
         good = found == mode and not by_unit
         found = f"{mode}, until the daemon starts again" if found == mode and by_unit else found
         yield compared("mps", Subject.COMPUTE_MODE.of(str(gpu.index)), found, mode, good, disturbs=disturbs)
+
+
+def _environment(settings: Settings, node: Node) -> Iterator[Finding]:
+    """Judge the files by which programs find the daemon."""
+    wanted, there = environment_files(settings.mps), dict(node.mps.files)
+    for path in PATHS:
+        text, digest = wanted.get(path), there.get(path)
+        if text is None and digest is None:
+            continue
+        good = text is not None and digest == hashlib.sha256(text.encode()).hexdigest()
+        found = PIPE_DIRECTORY if good or text is None else "none" if digest is None else "another text"
+        found = "somebody else's" if text is not None and path in node.mps.foreign else found
+        asked = "none" if text is None else PIPE_DIRECTORY
+        yield compared("mps", Subject.MPS_ENVIRONMENT.of(path), found, asked, good)
 
 
 def _daemon(daemon: Daemon, found: MpsDaemon | None) -> Iterator[Finding]:

@@ -51,6 +51,8 @@ _PLACES = (
     _Place("/etc/yum.repos.d/", "repositories", _REPOSITORY),
     _Place("/etc/zypp/repos.d/", "repositories", _REPOSITORY),
     _Place("/etc/apt/apt.conf.d/", "repositories"),
+    _Place("/etc/profile.d/gpunode-mps.", "mps", (Subject.MPS_ENVIRONMENT,)),
+    _Place("/etc/environment.d/", "mps", (Subject.MPS_ENVIRONMENT,)),
     _Place("/etc/profile.d/", "cuda", (Subject.CUDA_PROFILE,)),
     _Place("/etc/apt/preferences.d/gpunode-toolkit", "toolkit", (Subject.TOOLKIT_HELD,)),
     _Place("/etc/udev/rules.d/", "toolkit", (Subject.DEVICE_LINKS,)),

@@ -52,6 +52,7 @@ class Subject(StrEnum):
     CRI_PLUGIN = "CRI plugin"
     AT_BOOT = "starts at boot:"
     MPS_SETTING = "daemon"
+    MPS_ENVIRONMENT = "CUDA_MPS_PIPE_DIRECTORY in"
     COMPUTE_MODE = "compute mode of GPU"
     MIG_MODE = "MIG mode of GPU"
     MIG_INSTANCES = "MIG instances of GPU"

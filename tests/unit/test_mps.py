@@ -20,10 +20,11 @@ from gpunode.findings import FindingClass
 from gpunode.gpu import Gpu, Gpus, MigMode
 from gpunode.mps import Daemon, Mps, MpsDaemon, control_text, daemons, parse_mps
 from gpunode.mps.daemon import FOLDER, UNITS
+from gpunode.mps.environment import ENVIRONMENT, PATHS, PIPE_DIRECTORY, PROFILE, VARIABLE, environment_files
 from gpunode.mps.memory import mebibytes, without_room
 from gpunode.pci import PciGpu
 from gpunode.plan import plan
-from gpunode.preflight.mps import mps_refusals
+from gpunode.preflight.mps import mps_cautions, mps_refusals
 from gpunode.probe_output import checked
 from gpunode.reading import ParseError
 from gpunode.settings import SettingsError, settings_from
@@ -62,7 +63,7 @@ def settled(settings: MpsSettings, gpus: int = 1, **more: Any) -> Mps:
     """Return a node on which all is as asked, but for what `more` says of every daemon."""
     wanted = daemons(settings, range(gpus))
     files = {path: _digest(text) for path, text in _files(wanted, settings, PROGRAM).items()}
-    ours = tuple((path, digest) for path, digest in files.items() if path in (*UNITS, APPLY))
+    ours = tuple((path, digest) for path, digest in files.items() if path in (*UNITS, APPLY, *PATHS))
     return Mps(PROGRAM, ours, tuple(running(daemon, **more) for daemon in wanted))
 
 
@@ -507,3 +508,90 @@ def test_the_probe_tells_which_compute_mode_the_unit_of_a_daemon_sets(
     done = subprocess.run(["sh", "-c", probe], env=environment, capture_output=True, text=True, check=False)
     (found,) = parse_mps(checked(done.stdout.splitlines())).daemons
     assert (found.unit, found.exclusive, found.clients) == ("nvidia-mps.service", exclusive, None)
+
+
+FOUND = asked(environment=True)
+
+
+@pytest.mark.pure
+def test_programs_that_would_pass_the_daemon_by_are_a_caution_until_the_variable_is_set_for_them() -> None:
+    (caution,) = mps_cautions(settings_from({"mps": {"enabled": True}}))
+    assert "CUDA_MPS_PIPE_DIRECTORY" in caution.reason and "mps.environment" in caution.remedy
+    assert not list(mps_cautions(settings_from({"mps": {"enabled": True, "environment": True}})))
+    assert not list(mps_cautions(settings_from({})))
+
+
+@pytest.mark.pure
+def test_one_variable_for_daemons_of_single_gpus_is_refused() -> None:
+    with pytest.raises(SettingsError) as refused:
+        asked(environment=True, daemons="gpu")
+    assert "mps.environment" in str(refused.value) and "/run/nvidia-mps/INDEX" in str(refused.value)
+
+
+@pytest.mark.pure
+def test_the_variable_comes_without_a_restart_and_goes_with_the_setting_or_the_daemon(host: Host) -> None:
+    (script,) = run(host, settled(asked(), clients=3), FOUND, allowed=False)
+    assert "\nrestart=''\n" in script and "\nremoved=''\n" in script and "\ntold=''\n" in script
+    assert all(path in script.partition("\nwritten=")[2] for path in PATHS)
+    assert run(host, settled(FOUND), FOUND) == []
+    (script,) = run(host, settled(FOUND, clients=3), asked(), allowed=False)
+    assert f"\nremoved='{PROFILE} {ENVIRONMENT}'\n" in script and "\nrestart=''\n" in script
+    (script,) = run(host, settled(FOUND), MpsSettings.model_validate({}))
+    assert PROFILE in script.partition("\nremoved=")[2].partition("\n")[0]
+
+
+@pytest.mark.pure
+def test_a_variable_that_somebody_else_sets_is_left_alone_where_nobody_asks_for_it(host: Host) -> None:
+    theirs = replace(settled(asked()), foreign=(PROFILE,))
+    assert run(host, theirs, asked()) == [] and not host.refusals
+    wanted = {"wanted": daemons(FOUND, [0]), "asked": FOUND, "restart_allowed": True}
+    host.readings |= {MpsFact: theirs}
+    assert commands(operation.daemons, host, **wanted) == [] and PROFILE in host.refusals[0]
+
+
+@pytest.mark.pure
+def test_drift_and_plan_name_a_variable_that_is_missing_changed_or_left_behind() -> None:
+    settings = settings_from({"driver": {"version": "580.95.05"}, "mps": {"enabled": True, "environment": True}})
+    good = replace(GOOD, mps=settled(settings.mps), gpus=Gpus("ok", 0, None, (ROW,)))
+    assert all(item.finding_class is FindingClass.OK for item in judged(settings, good))
+    files = {**dict(good.mps.files), ENVIRONMENT: "0" * 64}
+    del files[PROFILE]
+    node = replace(good, mps=replace(good.mps, files=tuple(files.items())))
+    bad = [item for item in judged(settings, node) if item.finding_class is not FindingClass.OK]
+    assert [(item.what, item.found, item.wanted) for item in bad] == [
+        (f"CUDA_MPS_PIPE_DIRECTORY in {PROFILE}", "none", "/run/nvidia-mps"),
+        (f"CUDA_MPS_PIPE_DIRECTORY in {ENVIRONMENT}", "another text", "/run/nvidia-mps"),
+    ]
+    steps = [step.action for step in plan(settings, node).steps if step.component == "mps"]
+    assert steps == [f"set CUDA_MPS_PIPE_DIRECTORY in {path}" for path in PATHS]
+    off = settings_from({"driver": {"version": "580.95.05"}, "mps": {"enabled": True}})
+    bad = [item for item in judged(off, good) if item.finding_class is not FindingClass.OK]
+    assert [(item.found, item.wanted) for item in bad] == [("/run/nvidia-mps", "none")] * 2
+    steps = [step.action for step in plan(off, good).steps if step.component == "mps"]
+    assert steps == [f"no longer set CUDA_MPS_PIPE_DIRECTORY in {path}" for path in PATHS]
+
+
+@pytest.mark.starts_programs
+@pytest.mark.simulated
+def test_a_login_shell_has_the_variable_and_keeps_one_that_it_has(tmp_path: Path) -> None:
+    script = tmp_path / "gpunode-mps.sh"
+    script.write_text(environment_files(FOUND)[PROFILE])
+    for before, expected in (({}, "/run/nvidia-mps"), ({"CUDA_MPS_PIPE_DIRECTORY": "/tmp/own"}, "/tmp/own")):
+        line = f". {script}; env | sed -n s/^CUDA_MPS_PIPE_DIRECTORY=//p"
+        done = subprocess.run(["sh", "-euc", line], env=before, capture_output=True, text=True, check=True)
+        assert done.stdout == f"{expected}\n"
+
+
+@pytest.mark.starts_programs
+@pytest.mark.simulated
+def test_a_folder_that_the_change_makes_may_be_read_by_everybody(tmp_path: Path) -> None:
+    path = tmp_path / "environment.d" / "50-gpunode-mps.conf"
+    written = f"{path} 644 {base64.b64encode(b'text').decode()}"
+    Systemd(tmp_path).change(fails=False, units="", paths=str(path), written=written)
+    assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o755, 0o644)
+
+
+@pytest.mark.pure
+def test_the_unit_s_own_directory_is_the_one_that_programs_are_told() -> None:
+    (daemon,) = daemons(FOUND, [0])
+    assert f"Environment={VARIABLE}={PIPE_DIRECTORY}\n" in _files([daemon], FOUND, PROGRAM)[daemon.unit_path]

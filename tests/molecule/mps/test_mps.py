@@ -155,6 +155,26 @@ def test_another_percentage_and_limit_come_without_a_restart(node: Node, mps: Mp
     assert settings_of(node) == ("50.0", "8G", "8G") and started(node) == before
 
 
+def test_programs_are_told_of_the_daemon_without_its_restart_and_no_longer_where_nobody_asks(
+    node: Node, mps: Mps
+) -> None:
+    script, conf = "/etc/profile.d/gpunode-mps.sh", "/etc/environment.d/50-gpunode-mps.conf"
+    asked = {**ASKED, "environment": True}
+    before = started(node)
+    run = mps.run(**asked)
+    assert run.code == 0, run.printed
+    assert on(node, "sh -lc 'echo $CUDA_MPS_PIPE_DIRECTORY'") == "/run/nvidia-mps"
+    generator = "/usr/lib/systemd/user-environment-generators/30-systemd-environment-d-generator"
+    assert "CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps" in on(node, f"env -i {generator}").splitlines()
+    assert on(node, f"stat -c %a /etc/environment.d {conf}").split() == ["755", "644"]
+    again = mps.run(**asked)
+    assert again.code == 0 and changes(again) == set() and mps.drift(**asked) == {}, again.printed
+    on(node, f"rm {script}")
+    assert mps.drift(**asked) == {f"CUDA_MPS_PIPE_DIRECTORY in {script}": ("drift", "none")}
+    assert mps.run(**ASKED).code == 0 and mps.drift(**ASKED) == {}
+    assert on(node, f"ls {script} {conf} 2>/dev/null || true") == "" and started(node) == before
+
+
 def test_a_daemon_that_was_killed_is_back_with_its_settings(node: Node, mps: Mps) -> None:
     before = started(node)
     on(node, "systemctl kill -s KILL nvidia-mps; sleep 1; for n in 1 2 3 4 5 6 7 8 9; do "
