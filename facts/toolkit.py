@@ -6,12 +6,15 @@ from facts.base import NodeFact
 from facts.shared import PACKAGES, UNITS
 from gpunode.families.dnf import LOCKLIST
 from gpunode.probe import shell_text
+from gpunode.tables import toolkit_hooks
 from gpunode.toolkit import ContainerToolkit as Reading
 from gpunode.toolkit import parse_toolkit
 from gpunode.toolkit.configuration import PATH
 from gpunode.toolkit.state import PACKAGES as NAMES
 
 HOLD = "/etc/apt/preferences.d/gpunode-toolkit"
+# Where the toolkit's own unit takes the path of its specification from, among others.
+REFRESH_SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
 LINK_RULE = "/etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules"
 # The first line of a CDI specification that gpunode had made: no program writes one of its own.
 CDI_MARK = "# Written by gpunode with nvidia-ctk; changes are overwritten. toolkit.cdi = 'off' removes this file."
@@ -22,12 +25,14 @@ class ContainerToolkit(NodeFact[Reading]):
 
     probe = shell_text(
         "toolkit/state",
-        shared=(PACKAGES, UNITS.of("nvidia-cdi-refresh.path")),
+        shared=(PACKAGES, UNITS.of("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")),
         NAMES=" ".join(NAMES),
         HOLD=HOLD,
         LOCKLIST=LOCKLIST,
         CONFIGURATION=PATH,
         CDI_MARK=CDI_MARK,
+        LATER_HOOKS="|".join(toolkit_hooks()),
+        REFRESH_SETTINGS=REFRESH_SETTINGS,
         LINK_RULE=LINK_RULE,
     )
     parse = staticmethod(parse_toolkit)

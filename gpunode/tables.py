@@ -663,6 +663,12 @@ def toolkit_modes() -> Mapping[str, str]:
 
 
 @cache
+def toolkit_hooks() -> Mapping[str, str]:
+    """Return hook that a CDI specification may name -> the toolkit's first version that has it (toolkit.yaml)."""
+    return MappingProxyType(content("toolkit.yaml")["hooks"])
+
+
+@cache
 def removals_of_runtimes() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     """Return family -> package of a container runtime -> the packages that its manager would remove for it."""
     return MappingProxyType(

@@ -37,15 +37,18 @@ proven() {
     exit 1; }
 }
 """
+# Runtimes read each .yaml of the target's folder, and for some GPUs nvidia-ctk writes several: drafts stand beside that
+# folder, on the same file system. What a run that was cut off left there goes an hour later.
 _GENERATE = f"""{_ASIDE}
-mkdir -p "$(dirname "$target")"
-draft=$(mktemp "$target.gpunode-new.XXXXXX"); trap 'rm -f "$draft" "$draft.yaml"' EXIT
-nvidia-ctk cdi generate --output="$draft.yaml" >&2
-{{ printf '%s\\n' "$mark"; cat "$draft.yaml"; }} > "$draft"
-proven "$draft"
-chmod 644 "$draft"; sync "$draft"
+folder=$(dirname "$target"); mkdir -p "$folder"
+find "$folder/.." -maxdepth 1 -name '.gpunode-cdi.*' -mmin +60 -exec rm -rf {{}} +
+work=$(mktemp -d "$folder/../.gpunode-cdi.XXXXXX"); trap 'rm -rf "$work"' EXIT
+nvidia-ctk cdi generate --output="$work/nvidia.yaml" >&2
+{{ printf '%s\\n' "$mark"; cat "$work/nvidia.yaml"; }} > "$work/marked"
+proven "$work/marked"
+chmod 644 "$work/marked"; sync "$work/marked"
 aside
-mv -fT "$draft" "$target"
+mv -fT "$work/marked" "$target"
 """
 _REFRESH = f"""{_ASIDE}
 systemctl enable --now nvidia-cdi-refresh.path
@@ -141,12 +144,12 @@ def specification(generate: bool) -> Iterator[Any]:
     + generate: whether there shall be one
     """
     state = _state()
+    going = [*state.cdi_drafts, *(item.path for item in state.cdi if item.ours and not generate)]
+    if going:
+        yield script_command('rm -f -- "$@"', *going)
     if not generate:
-        ours = [item.path for item in state.cdi if item.ours]
-        if not ours:
+        if not going:
             host.noop("there is no CDI specification of gpunode's")
-            return
-        yield script_command('rm -f -- "$@"', *ours)
         return
     driver = driver_state()
     if driver.loaded_version is None:
@@ -154,7 +157,7 @@ def specification(generate: bool) -> Iterator[Any]:
         return
     stale = state.stale_cdi(driver.loaded_version)
     own = state.cdi_refresh is None
-    target = OWN_SPECIFICATION if own else REFRESHED_SPECIFICATION
+    target = OWN_SPECIFICATION if own else state.cdi_output or REFRESHED_SPECIFICATION
     fresh = any(item.path == target and item not in stale for item in state.cdi)
     doubled = [item for item in state.cdi if item.ours and not own]
     if fresh and not stale and not doubled and (own or state.cdi_refresh == "enabled"):

@@ -91,7 +91,8 @@ class ToolkitSettings(Component):
         "off",
         description=(
             "`generate`: keep a CDI specification of the loaded driver: by the toolkit's own nvidia-cdi-refresh where "
-            "it has one (from 1.18), else as /etc/cdi/nvidia.yaml. `off`: gpunode's own is removed."
+            "it has one (from 1.18), where nvidia-cdi-refresh.env says, else as /etc/cdi/nvidia.yaml. `off`: gpunode's "
+            "own is removed."
         ),
     )
     device_links: bool = Field(

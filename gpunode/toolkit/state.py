@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gpunode import versions
+from gpunode import tables, versions
 from gpunode.driver_packages.names import DEB_VERSION, NAME
 from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError, Reading
@@ -28,11 +28,20 @@ _CTK = re.compile(r"version (\d+\.\d+\.\d+\S*)")
 
 @dataclass(frozen=True)
 class CdiSpecification(Reading):
-    """Hold a CDI specification of nvidia.com/gpu: where it is, of which driver its libraries are, and whether ours."""
+    """Hold a CDI specification of nvidia.com/gpu: where it is, of which driver its libraries are, and whether ours.
+
+    `hooks` are those that it names and that not every toolkit has.
+    """
 
     path: str
     driver_version: str | None
     ours: bool = False
+    hooks: tuple[str, ...] = ()
+
+    def unknown_hooks(self, toolkit: str) -> tuple[str, ...]:
+        """Return the hooks that a toolkit's version lacks; some mean that a newer toolkit made the specification."""
+        since = tables.toolkit_hooks()
+        return tuple(hook for hook in self.hooks if hook in since and not versions.at_least(toolkit, since[hook]))
 
 
 @dataclass(frozen=True)
@@ -41,8 +50,9 @@ class ContainerToolkit(Reading):
 
     `held` are the toolkit's packages that are kept still; `hold_text` is our file that says so, with dnf versionlock's
     whole list; None without the file, or without that plugin. `config_text` is config.toml, `cdi` the specifications
-    that runtimes read, `cdi_refresh` how the toolkit's own unit that renews one starts (systemd's UnitFileState), None
-    without such a unit, and where it passes over the driver. `unlinked` are device nodes without a link in /dev/char,
+    that runtimes read, `cdi_drafts` files that a run of gpunode's left beside them, `cdi_refresh` how the toolkit's own
+    unit that renews one starts (systemd's UnitFileState), None without such a unit, and where it passes over the
+    driver; `cdi_output` is where that unit writes. `unlinked` are device nodes without a link in /dev/char,
     `link_rule` says whether our udev rule makes these links. `names` are those of the packages that belong together.
     """
 
@@ -53,7 +63,9 @@ class ContainerToolkit(Reading):
     hold_text: str | None = None
     config_text: str | None = None
     cdi: tuple[CdiSpecification, ...] = ()
+    cdi_drafts: tuple[str, ...] = ()
     cdi_refresh: str | None = None
+    cdi_output: str | None = None
     unlinked: tuple[str, ...] = ()
     link_rule: bool = False
     names: tuple[str, ...] = PACKAGES
@@ -90,8 +102,12 @@ class ContainerToolkit(Reading):
         return dict(self.packages).get("nvidia-docker2")
 
     def stale_cdi(self, driver_version: str) -> tuple[CdiSpecification, ...]:
-        """Return the specifications that are not of this driver."""
-        return tuple(item for item in self.cdi if item.driver_version != driver_version)
+        """Return the specifications that are not of this driver, or that a newer toolkit made than is installed."""
+        return tuple(item for item in self.cdi if item.driver_version != driver_version or self.hooks_lacking(item))
+
+    def hooks_lacking(self, item: CdiSpecification) -> tuple[str, ...]:
+        """Return the hooks that a specification names and the installed toolkit lacks."""
+        return item.unknown_hooks(self.version) if self.version is not None else ()
 
 
 def parse_toolkit(lines: list[str]) -> ContainerToolkit:
@@ -107,7 +123,9 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
         hold_text=decoded(found, "hold_text") or ("" if found.get("locking") == "yes" else None),
         config_text=decoded(found, "config"),
         cdi=tuple(_specification(line) for line in repeated(lines, "cdi")),
+        cdi_drafts=tuple(repeated(lines, "draft")),
         cdi_refresh=found.get("refresh"),
+        cdi_output=found.get("refresh_output"),
         unlinked=tuple(repeated(lines, "unlinked")),
         link_rule=found.get("link_rule") == "yes",
         names=PACMAN_PACKAGES if found.get("names") == "arch" else PACKAGES,
@@ -123,7 +141,8 @@ def _package(line: str) -> tuple[str, str]:
 
 def _specification(line: str) -> CdiSpecification:
     words = line.split(" ")
-    if len(words) != 3:
+    if len(words) not in (3, 4):
         raise ParseError(f"not a CDI specification: {line[:80]!r}")
-    path, version, ours = words
-    return CdiSpecification(path, None if version == "-" else version, ours == "ours")
+    path, version, ours, *hooks = words
+    names = tuple(hooks[0].split(",")) if hooks else ()
+    return CdiSpecification(path, None if version == "-" else version, ours == "ours", names)

@@ -33,7 +33,12 @@ def toolkit(settings: Settings, node: Node) -> Iterator[Finding]:
         loose = sorted(set(node.toolkit.to_hold) - set(node.toolkit.held))
         yield compared("toolkit", Subject.TOOLKIT_HELD, f"not {', '.join(loose)}" if loose else "all", "all", not loose)
     yield from _configuration(settings, node)
-    if settings.toolkit.cdi == "generate":
+    if node.toolkit.cdi_drafts:
+        yield compared(
+            "toolkit", Subject.CDI_SPECIFICATION, f"{', '.join(node.toolkit.cdi_drafts)} beside it", "no draft", False,
+            cause="a run was cut off; runtimes that read a draft find each device twice, and hand in none",
+        )  # fmt: skip
+    elif settings.toolkit.cdi == "generate":
         yield from _specification(node)
     if settings.toolkit.device_links:
         yield _device_links(node)
@@ -73,10 +78,17 @@ def _specification(node: Node) -> Iterator[Finding]:
     if loaded is None:
         return
     stale = node.toolkit.stale_cdi(loaded)
-    shown = [f"{item.path} of driver {item.driver_version or 'unknown'}" for item in stale]
+    lacking = {item.path: node.toolkit.hooks_lacking(item) for item in stale}
+    shown = [
+        f"{item.path} with {', '.join(lacking[item.path])}" if item.driver_version == loaded
+        else f"{item.path} of driver {item.driver_version or 'unknown'}"
+        for item in stale
+    ]  # fmt: skip
     good = bool(node.toolkit.cdi) and not stale
     found = "; ".join(shown) or (f"of driver {loaded}" if good else None)
     cause = "the driver was changed after it was made" if stale else None
+    if stale and all(item.driver_version == loaded for item in stale):
+        cause = f"a newer toolkit made it: {node.toolkit.version} lacks these hooks, and containers may not start"
     item = compared("toolkit", Subject.CDI_SPECIFICATION, found, f"of driver {loaded}", good, cause=cause)
     if not good and node.driver.reboot_pending:
         item = replace(item, finding_class=FindingClass.REBOOT_PENDING, cause="another driver is on disk than loaded")

@@ -4,6 +4,21 @@ log() { echo "$(date +%Y-%m-%dT%H:%M:%S) SIMULATED nvidia-ctk: $*" >> /var/log/g
 # The folder that a file is to lie in.
 folder() { case "$1" in */*) [ -d "${1%/*}" ] || mkdir -p "${1%/*}" ;; esac; }
 
+# What a specification of this version makes the runtime run: the hooks that this version's nvidia-cdi-hook has.
+hooks() {
+    case '@VERSION@' in
+        1.1[0-6].*|1.17.[0-4]) names='create-symlinks update-ldcache' ;;
+        1.17.*) names='create-symlinks enable-cuda-compat update-ldcache' ;;
+        1.18.*|1.19.*) names='create-symlinks enable-cuda-compat update-ldcache disable-device-node-modification' ;;
+        *)
+            names='create-symlinks enable-cuda-compat update-ldcache disable-device-node-modification'
+            names="$names update-application-profile" ;;
+    esac
+    for name in $names; do
+        echo "  - {hookName: createContainer, path: /usr/bin/nvidia-cdi-hook, args: [nvidia-cdi-hook, $name]}"
+    done
+}
+
 cdi_generate() {
     output=${NVIDIA_CTK_CDI_OUTPUT_FILE_PATH:-}
     while [ "$#" -gt 0 ]; do
@@ -35,6 +50,8 @@ cdi_generate() {
     echo '    containerEdits: {deviceNodes: [{path: /dev/nvidiactl}]}'
     echo 'containerEdits:'
     echo '  env: [NVIDIA_VISIBLE_DEVICES=void]'
+    echo '  hooks:'
+    hooks
     echo '  mounts:'
     echo "    - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.$loaded"
     echo "      containerPath: /usr/lib/x86_64-linux-gnu/libcuda.so.$loaded"

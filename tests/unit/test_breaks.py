@@ -186,7 +186,7 @@ BREAKS = [
     ),
     (
         "operations/toolkit.py",
-        'proven "$draft"',
+        'proven "$work/marked"',
         ":",
         "test_toolkit.py::test_a_specification_of_another_driver_does_not_take_the_place_of_what_is_there",
     ),

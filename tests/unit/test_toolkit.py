@@ -111,6 +111,91 @@ def test_specifications_are_found_by_their_kind_and_dated_by_their_libcuda(tmp_p
     )
 
 
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_a_specification_that_a_newer_toolkit_made_is_told_by_the_hooks_that_the_older_one_lacks(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "etc/cdi").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
+    hook = "  - {{hookName: createContainer, path: /usr/bin/nvidia-cdi-hook, args: [nvidia-cdi-hook, {}]}}\n"
+    hooks = "".join(map(hook.format, ("update-ldcache", "enable-cuda-compat", "disable-device-node-modification")))
+    text = f"kind: nvidia.com/gpu\nhooks:\n{hooks}hostPath: /lib/libcuda.so.{LOADED}\n"
+    (tmp_path / "run/nvidia.yaml").write_text(text)
+    (item,) = _probe(tmp_path).cdi
+    assert item.hooks == ("nvidia-cdi-hook", "enable-cuda-compat", "disable-device-node-modification")
+    assert replace(GOOD.toolkit, version="1.18.2", cdi=(item,)).stale_cdi(LOADED) == ()
+    downgraded = replace(GOOD.toolkit, version="1.17.9", cdi=(item,))
+    assert downgraded.stale_cdi(LOADED) == (item,)
+    (finding,) = found({"cdi": "generate"}, downgraded).values()
+    assert finding.found == f"{item.path} with disable-device-node-modification"
+    assert finding.cause.startswith("a newer toolkit made it: 1.17.9")
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_a_draft_that_a_run_left_behind_is_no_specification_and_is_found(tmp_path: Path, host_with: HostWith) -> None:
+    (tmp_path / "etc/cdi").mkdir(parents=True)
+    body = f"kind: nvidia.com/gpu\nhostPath: /lib/libcuda.so.{LOADED}\n"
+    for name in ("nvidia.yaml", "nvidia.yaml.gpunode-new.AbC123", "nvidia.yaml.gpunode-new.AbC123.yaml"):
+        (tmp_path / "etc/cdi" / name).write_text(f"{CDI_MARK}\n{body}")
+    reading = _probe(tmp_path)
+    assert [Path(item.path).name for item in reading.cdi] == ["nvidia.yaml"]
+    assert len(reading.cdi_drafts) == 2
+    left = replace(GOOD.toolkit, cdi=(OWN,), cdi_drafts=("/etc/cdi/nvidia.yaml.gpunode-new.AbC123.yaml",))
+    for asked in ("generate", "off"):
+        (finding,) = found({"cdi": asked}, left).values()
+        assert finding.what == "CDI specification" and "AbC123.yaml" in finding.found
+    (command,) = commands(toolkit.specification, host_with(left), generate=True)
+    assert command.endswith("/etc/cdi/nvidia.yaml.gpunode-new.AbC123.yaml")
+    (command,) = commands(toolkit.specification, host_with(replace(left, cdi=())), generate=False)
+    assert command.endswith("/etc/cdi/nvidia.yaml.gpunode-new.AbC123.yaml")
+
+
+REFRESH_UNIT = """show_units() { :; }
+unit() {
+  case "$1" in
+    *.path) unit="UnitFileState=enabled";;
+    *) unit="Environment=NVIDIA_CTK_DEBUG=1 NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=$ROOT/unit.yaml";;
+  esac
+}
+says() { SAID=${unit#"$1="}; }
+"""
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "settings, name",
+    [
+        (None, "unit.yaml"),
+        ("# NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/no.yaml\n", "unit.yaml"),
+        ("NVIDIA_CTK_DEBUG=1\n NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=ROOT/moved.yaml", "moved.yaml"),
+        ("NVIDIA_CTK_CDI_OUTPUT_FILE_PATH='ROOT/quoted.json' \r\n", "quoted.json"),
+    ],
+)
+def test_the_specification_of_the_toolkit_s_unit_is_looked_for_where_its_settings_say(
+    tmp_path: Path, host_with: HostWith, settings: str | None, name: str
+) -> None:
+    (tmp_path / "sys/systemd/system").mkdir(parents=True)
+    (tmp_path / "sys/systemd/system/nvidia-cdi-refresh.service").touch()
+    if settings is not None:
+        (tmp_path / "refresh.env").write_text(settings.replace("ROOT", str(tmp_path)))
+    (tmp_path / name).write_text(f'{{"kind": "nvidia.com/gpu", "hostPath": "/lib/libcuda.so.{LOADED}"}}')
+    part = f"{REFRESH_UNIT.replace('$ROOT', str(tmp_path))}{ToolkitFact.probe}".replace(
+        "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env", f"{tmp_path}/refresh.env"
+    ).replace("for folder in /etc /run", f"modules=/none\nfor folder in {tmp_path}/sys /run")
+    done = subprocess.run(["sh", "-c", f"NL='\n'\n{part}"], capture_output=True, text=True, check=True)
+    reading = parse_toolkit(done.stdout.splitlines())
+    assert (reading.cdi_refresh, reading.cdi_output) == ("enabled", f"{tmp_path}/{name}"), done.stderr
+    assert [item.path for item in reading.cdi if item.path.startswith(str(tmp_path))] == [f"{tmp_path}/{name}"]
+    there = replace(GOOD.toolkit, cdi=(replace(REFRESHED, path=f"{tmp_path}/{name}"),), cdi_refresh="enabled",
+                    cdi_output=f"{tmp_path}/{name}")  # fmt: skip
+    assert commands(toolkit.specification, host_with(there), generate=True) == []
+    (command,) = commands(toolkit.specification, host_with(replace(there, cdi=(REFRESHED,))), generate=True)
+    assert f"target={tmp_path}/{name}" in command
+
+
 @pytest.mark.parametrize(
     "settings, change, what",
     [
@@ -301,8 +386,12 @@ def _generated(root: Path, made: str, there: str | None) -> subprocess.Completed
     """Run the script that makes a specification, with an nvidia-ctk that makes one of the driver `made`."""
     (root / "bin").mkdir()
     program = root / "bin/nvidia-ctk"
+    # As the real one does for GPUs with coherent memory, it writes a second file beside the one that is named.
     program.write_text(
-        f"#!/bin/sh\nexec > \"${{3#--output=}}\"\nprintf 'kind: nvidia.com/gpu\\nhostPath: /lib/libcuda.so.{made}\\n'\n"
+        f"#!/bin/sh\noutput=${{3#--output=}}\nls {root}/cdi > {root}/meanwhile 2>&1\n"
+        f"printf 'kind: nvidia.com/gpu\\nhostPath: /lib/libcuda.so.{made}\\n' > \"$output\"\n"
+        "printf 'kind: nvidia.com/gpu.coherent\\n' > \"${output%.yaml}.coherent.yaml\"\n"
+        f"ls {root}/cdi >> {root}/meanwhile\n"
     )
     program.chmod(0o755)
     target = root / "cdi/nvidia.yaml"
@@ -327,6 +416,8 @@ def test_a_specification_takes_the_place_of_the_old_one_and_a_stranger_s_is_kept
     done = _generated(tmp_path, LOADED, there)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "cdi/nvidia.yaml").read_text().startswith(f"{CDI_MARK}\nkind: nvidia.com/gpu\n")
+    assert set((tmp_path / "meanwhile").read_text().split()) <= {"nvidia.yaml"}
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".gpunode-cdi")]
     beside = sorted(path.name for path in (tmp_path / "cdi").iterdir())
     assert beside == ["nvidia.yaml", *(["nvidia.yaml.gpunode-before"] if there == "kind: mine\n" else [])]
 
