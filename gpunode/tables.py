@@ -712,3 +712,8 @@ def containerd_schemas() -> tuple[ContainerdSchema, ...]:
 def containerd_merges_drop_ins_since() -> str:
     """Return the first containerd version that merges a drop-in with the root file key by key."""
     return str(content("containerd.yaml")["drop_ins_merge_since"])
+
+
+def containerd_default_table_before() -> str:
+    """Return the first containerd version that does not read the table `default_runtime` any more."""
+    return str(content("containerd.yaml")["default_table_before"])

@@ -11,11 +11,12 @@ from pyinfra.api import StringCommand
 
 from facts.containerd import Containerd
 from gpunode.containerd.change import Placement, change, placed
-from gpunode.containerd.editor import NVIDIA_RUNTIME, ConfigurationRefused, Runtimes
+from gpunode.containerd.editor import NVIDIA_RUNTIME, Runtimes
 from gpunode.containerd.merged import stays_the_same
 from gpunode.containerd.shadow import shadows, unexplained
 from gpunode.containerd.state import Containerd as State
 from gpunode.drain.commands import Drain
+from gpunode.toml_edit import ConfigurationRefused
 from operations.failure import OperationRefused, known, node_operation
 from operations.runtime import Program, changed, pending, ready
 
@@ -40,9 +41,16 @@ effective() {
     }
     ours && $2 == "=" {
       value = $3; gsub(/["\\047]/, "", value)
-      if (section == "" && $1 == "enable_cdi" || section == "containerd" && $1 == "default_runtime_name" ||
+      if (section == "containerd" && $1 == "default_runtime_name") name = value
+      if (section == "containerd.default_runtime" && $1 == "runtime_type" && value != "") table = 1
+      if (section == "" && $1 == "enable_cdi" ||
           section ~ /^containerd\\.runtimes\\.[^.]*\\.options$/ && ($1 == "BinaryName" || $1 == "SystemdCgroup"))
         print (section == "" ? "" : section ".") $1 "=" value
+    }
+    END {
+      # The deprecated table wins, where there is one.
+      if (table) print "containerd.default_runtime.runtime_type is set"
+      else if (name != "") print "containerd.default_runtime_name=" name
     }' "$checkpoint/merged.toml"
 }
 digest() { "$binary" --config "$config" config dump 2>/dev/null | grep -v "^imports =" | sha256sum | cut -d ' ' -f 1; }

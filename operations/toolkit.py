@@ -10,8 +10,9 @@ from pyinfra import host
 from facts.toolkit import CDI_MARK, ContainerToolkit
 from gpunode import versions
 from gpunode.packages import satisfies
+from gpunode.toml_edit import ConfigurationRefused
 from gpunode.toolkit import ContainerToolkit as State
-from gpunode.toolkit.configuration import PATH, Asked, ConfigurationRefused, first_version_of, render
+from gpunode.toolkit.configuration import PATH, Asked, first_version_of, render
 from operations.driver import driver_state
 from operations.failure import OperationRefused, known, node_operation
 from operations.families.toolkit_hold import TOOLKIT_HOLDS

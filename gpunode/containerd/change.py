@@ -6,10 +6,11 @@ from typing import Literal
 
 from gpunode import tables, versions
 from gpunode.containerd.drop_in import PATH, drop_in, is_imported, with_import, with_imports, without_import
-from gpunode.containerd.editor import ConfigurationRefused, Runtimes, render
+from gpunode.containerd.editor import Runtimes, render
 from gpunode.containerd.shadow import wanted
 from gpunode.containerd.state import Containerd
 from gpunode.runtime import Act, RuntimeChange, WrittenFile
+from gpunode.toml_edit import ConfigurationRefused
 
 Placement = Literal["auto", "root", "drop-in"]
 

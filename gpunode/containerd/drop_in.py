@@ -7,25 +7,19 @@ so that the drop-in has to repeat that section, and shadows what is later change
 
 from __future__ import annotations
 
-import copy
 import fnmatch
-from collections.abc import MutableMapping
-
-import tomlkit
 
 from gpunode import tables, versions
-from gpunode.containerd.editor import (
-    ConfigurationRefused,
-    Runtimes,
-    add_runtimes,
-    file_version,
-    opened,
-    parsed,
-    table_in,
-)
+from gpunode.containerd.editor import Runtimes, add_runtimes, edited_by, readable
 from gpunode.containerd.schema import cri_plugin
+from gpunode.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
 
 PATH = "/etc/containerd/conf.d/99-gpunode.toml"
+_HEAD = "# Written by gpunode. It counts where the root file's `imports` name it.\n"
+_REPEATS = (
+    "# This containerd takes the section below in place of the root file's, which is why\n"
+    "# it repeats that one: change both, or this one counts.\n"
+)
 
 
 def drop_in(root: str | None, containerd_version: str, asked: Runtimes) -> str:
@@ -34,77 +28,84 @@ def drop_in(root: str | None, containerd_version: str, asked: Runtimes) -> str:
     `root` is None or empty where there is none. Raises ConfigurationRefused where the root file cannot be parsed, or
     no drop-in of its schema version can do it.
     """
-    document, schema = opened(root, containerd_version)
+    schema = readable(containerd_version)
+    document = plain(root or "") or {"version": schema.default_version}
     # Of a lower version it would lose its runtimes, of a higher one it would keep containerd from starting.
     if document.get("version", 1) == 1:
         raise ConfigurationRefused(
             "the root file is of schema version 1 (it has no `version` key), and a drop-in has to be of the same; "
             "change the root file instead, or convert it with `containerd config migrate`"
         )
-    version = file_version(document, schema, containerd_version)
+    version = edited_by(document, schema, containerd_version)
     _refuse_disabled(document)
-    made = tomlkit.document()
-    made.add(tomlkit.comment("Written by gpunode. It counts where the root file's `imports` name it."))
     merges = versions.at_least(versions.major_minor(containerd_version), tables.containerd_merges_drop_ins_since())
     plugin = cri_plugin(version)
-    section = document.get("plugins", {}).get(plugin)
-    if not merges and section is not None:
-        made.add(tomlkit.comment("This containerd takes the section below in place of the root file's, which is why"))
-        made.add(tomlkit.comment("it repeats that one: change both, or this one counts."))
-    made["version"] = version
-    plugins = table_in(made, "plugins")
-    if not merges and section is not None:
-        plugins[plugin] = copy.deepcopy(section)
-    add_runtimes(table_in(plugins, plugin), containerd_version, asked)
-    return tomlkit.dumps(made)
+    section = table_in(table_in(document, "plugins"), plugin)
+
+    def edit(made: Table) -> None:
+        own = table_in(table_in(made, "plugins", hidden=True), plugin)
+        if not merges:
+            filled(own, section)
+        add_runtimes(own, containerd_version, asked, root=section if merges else None)
+
+    return edited(f"{_HEAD}{'' if merges or not section else _REPEATS}version = {version}\n", edit)
 
 
 def is_imported(root: str | None, path: str = PATH) -> bool:
     """Say whether the root file imports a drop-in at `path`; raise ConfigurationRefused where it is not TOML."""
-    imports = parsed(root or "").get("imports", [])
-    return isinstance(imports, list) and any(fnmatch.fnmatch(path, str(pattern)) for pattern in imports)
+    return _imports(plain(root or "").get("imports", []), path)
 
 
 def with_import(root: str | None, containerd_version: str, path: str = PATH) -> str:
     """Return the root file with an import of `path`, as it was where it has one; raise ConfigurationRefused."""
-    document, _ = opened(root, containerd_version)
-    if root and is_imported(root, path):
-        return root
-    imports = document.get("imports", [])
-    if not isinstance(imports, list):
-        raise ConfigurationRefused(f"'imports' is no list in this file, but {imports!r}; mend it by hand")
-    if "imports" in document:
-        imports.append(path)
-    else:
-        document["imports"] = [path]
-    return tomlkit.dumps(document)
+    schema = readable(containerd_version)
+
+    def edit(document: Table) -> None:
+        if not document:
+            document["version"] = schema.default_version
+        imports = document.get("imports", [])
+        if not isinstance(imports, list):
+            raise ConfigurationRefused(
+                f"'imports' is no list in this file, but {imports!r}; mend it by hand", "imports"
+            )
+        if _imports(imports, path):
+            return
+        if "imports" in document:
+            imports.append(path)
+        else:
+            document["imports"] = [path]
+
+    return edited(root or "", edit)
 
 
 def without_import(root: str | None, path: str = PATH) -> str | None:
     """Return the root file without an import of exactly `path`, which is about to go; raise ConfigurationRefused."""
-    imports = parsed(root or "").get("imports", [])
-    if not isinstance(imports, list) or path not in imports:
-        return root
-    document = parsed(root or "")
-    kept = [pattern for pattern in imports if pattern != path]
-    if kept:
-        document["imports"] = kept
-    else:
-        del document["imports"]
-    return tomlkit.dumps(document)
+
+    def edit(document: Table) -> None:
+        imports = document.get("imports", [])
+        if isinstance(imports, list) and path in imports:
+            _set_imports(document, [str(pattern) for pattern in imports if pattern != path])
+
+    return edited(root, edit) if root is not None else None
 
 
 def with_imports(root: str, paths: list[str]) -> str:
     """Return the root file with exactly these imports; raise ConfigurationRefused where it is not TOML."""
-    document = parsed(root)
+    return edited(root, lambda document: _set_imports(document, paths))
+
+
+def _imports(imports: object, path: str) -> bool:
+    return isinstance(imports, list) and any(fnmatch.fnmatch(path, str(pattern)) for pattern in imports)
+
+
+def _set_imports(document: Table, paths: list[str]) -> None:
     if paths:
         document["imports"] = paths
     elif "imports" in document:
         del document["imports"]
-    return tomlkit.dumps(document)
 
 
-def _refuse_disabled(document: MutableMapping[str, object]) -> None:
+def _refuse_disabled(document: Table) -> None:
     disabled = document.get("disabled_plugins")
     if isinstance(disabled, list) and {"cri", cri_plugin(2), cri_plugin(3)} & {str(name) for name in disabled}:
         raise ConfigurationRefused(

@@ -1,30 +1,30 @@
 """Turn containerd's root configuration file into the one that is asked for, keeping all that is not ours.
 
-A pure function on text: comments, order and foreign keys stay as they are (tomlkit), and a text that already says
-what is asked comes back unchanged.
+A pure function on text: comments, order and foreign keys stay as they are (gpunode/toml_edit.py), and a text that
+already says what is asked comes back unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, cast
-
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
+from typing import Any
 
 from gpunode import versions
-from gpunode.containerd.schema import UnsupportedContainerd, cri_plugin, schema_of
+from gpunode.containerd.schema import (
+    UnsupportedContainerd,
+    cri_plugin,
+    default_table_counts,
+    names_runtime,
+    schema_of,
+)
 from gpunode.tables import ContainerdSchema
+from gpunode.toml_edit import ConfigurationRefused, Table, edited, filled, put, table_in
 
 RUNC_TYPE = "io.containerd.runc.v2"
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 # containerd's CRI configuration guide: enable_cdi is an option since 1.7.
 _CDI_SINCE = "1.7"
-
-
-class ConfigurationRefused(ValueError):
-    """Say why a configuration file cannot be edited; the file is left as it is."""
 
 
 @dataclass(frozen=True)
@@ -46,68 +46,86 @@ def render(text: str | None, containerd_version: str, asked: Runtimes) -> str:
     `text` is the present file, None or empty for none. Raises ConfigurationRefused where the file cannot be parsed or
     has a schema version that this containerd does not read.
     """
-    document, schema = opened(text, containerd_version)
-    version = file_version(document, schema, containerd_version)
-    _enable_cri(document)
-    add_runtimes(table_in(table_in(document, "plugins"), cri_plugin(version)), containerd_version, asked)
-    return tomlkit.dumps(document)
+    schema = readable(containerd_version)
+
+    def edit(document: Table) -> None:
+        version = edited_by(document, schema, containerd_version)
+        _enable_cri(document)
+        plugin = table_in(table_in(document, "plugins", hidden=True), cri_plugin(version))
+        add_runtimes(plugin, containerd_version, asked)
+
+    return edited(text or "", edit)
 
 
-def add_runtimes(plugin: MutableMapping[str, Any], containerd_version: str, asked: Runtimes) -> None:
-    """Set what is asked in the CRI plugin's table; raise ConfigurationRefused where this containerd lacks it."""
+def add_runtimes(
+    plugin: Table, containerd_version: str, asked: Runtimes, root: Mapping[str, Any] | None = None
+) -> None:
+    """Set what is asked in the CRI plugin's table; raise ConfigurationRefused where this containerd lacks it.
+
+    root: the root file's table of that plugin, where `plugin` is a drop-in's that is merged with it
+    """
     if asked.cdi and not versions.at_least(versions.major_minor(containerd_version), _CDI_SINCE):
         raise ConfigurationRefused(f"containerd {containerd_version} has no CDI; {_CDI_SINCE} is the first that has")
     if asked.cdi is not None:
-        _set(plugin, "enable_cdi", asked.cdi)
-    containerd = table_in(plugin, "containerd")
-    runtimes = table_in(containerd, "runtimes")
+        put(plugin, "enable_cdi", asked.cdi)
+    containerd = table_in(plugin, "containerd", hidden=True)
+    if default_table_counts(containerd_version) and names_runtime(containerd.get("default_runtime")):
+        del containerd["default_runtime"]
+    runtimes = table_in(containerd, "runtimes", hidden=True)
+    beside = _runtimes_of(root) if root is not None else runtimes
+    like = _plain_copy(beside.get("runc")) if "nvidia" not in runtimes and "nvidia" not in beside else {}
     # The runc entry too: a file that names only nvidia leaves runc undefined on 1.6 and 1.7 (data/containerd.yaml).
     _runtime(runtimes, "runc", {"SystemdCgroup": asked.systemd_cgroup})
     if asked.nvidia:
+        # As nvidia-ctk does: what holds for runc (a base specification, annotations, a snapshotter) holds for a new
+        # runtime that hands GPUs in and then calls it.
+        filled(table_in(runtimes, "nvidia"), like)
         nvidia = _runtime(runtimes, "nvidia", {"BinaryName": NVIDIA_RUNTIME, "SystemdCgroup": asked.systemd_cgroup})
-        _set(nvidia, "privileged_without_host_devices", False)
-    _set(containerd, "default_runtime_name", asked.default)
+        put(nvidia, "privileged_without_host_devices", False)
+    put(containerd, "default_runtime_name", asked.default)
 
 
-def opened(text: str | None, containerd_version: str) -> tuple[tomlkit.TOMLDocument, ContainerdSchema]:
-    """Return a file as a document, one that is new of this containerd's own version; and the schemas that it reads.
-
-    Raises ConfigurationRefused.
-    """
+def readable(containerd_version: str) -> ContainerdSchema:
+    """Return the schemas that a containerd reads; raise ConfigurationRefused."""
     try:
-        schema = schema_of(containerd_version)
+        return schema_of(containerd_version)
     except UnsupportedContainerd as error:
         raise ConfigurationRefused(str(error)) from error
-    document = parsed(text or "")
-    if not document.value:
+
+
+def edited_by(document: Table, schema: ContainerdSchema, containerd_version: str) -> int:
+    """Return the schema version to edit a file by, a new file's being this containerd's own; ConfigurationRefused."""
+    if not document:
         document["version"] = schema.default_version
-    return document, schema
-
-
-def parsed(text: str) -> tomlkit.TOMLDocument:
-    """Parse a configuration file; raise ConfigurationRefused."""
-    try:
-        return tomlkit.parse(text)
-    except TOMLKitError as error:
-        raise ConfigurationRefused(f"the file is not TOML: {error}; mend it by hand or move it away") from error
-
-
-def file_version(document: MutableMapping[str, Any], schema: ContainerdSchema, containerd_version: str) -> int:
-    """Return the schema version to edit a file by; raise ConfigurationRefused where this containerd reads it not."""
-    # A missing version key means version 1.
-    version = document.get("version", 1)
-    if not isinstance(version, int) or version not in schema.accepts:
+    version = file_version(document, schema, containerd_version)
+    plugins = document.get("plugins")
+    if version == 2 and isinstance(plugins, Mapping) and cri_plugin(3) in plugins:
         raise ConfigurationRefused(
-            f"the file says version = {version!r}, but containerd {containerd_version} reads "
-            f"{', '.join(str(accepted) for accepted in schema.accepts)}; convert it with `containerd config migrate` "
-            "or move it away"
+            f"the file says version = 2, and its section {cri_plugin(3)} is one of version 3, which counts for nothing "
+            f"beside {cri_plugin(2)}; write version = 3 where containerd is 2.0 or newer, else give the section the "
+            "name of version 2",
+            cri_plugin(3),
         )
-    if version == 1:
-        return _of_version_1(document, schema, containerd_version)
     return version
 
 
-def _of_version_1(document: MutableMapping[str, Any], schema: ContainerdSchema, containerd_version: str) -> int:
+def file_version(document: Table, schema: ContainerdSchema, containerd_version: str) -> int:
+    """Return the schema version to edit a file by; raise ConfigurationRefused where this containerd reads it not."""
+    # A missing version key means version 1.
+    version = document.get("version", 1)
+    if isinstance(version, bool) or not isinstance(version, int) or version not in schema.accepts:
+        raise ConfigurationRefused(
+            f"the file says version = {version!r}, but containerd {containerd_version} reads "
+            f"{', '.join(str(accepted) for accepted in schema.accepts)}; convert it with `containerd config migrate` "
+            "or move it away",
+            "version",
+        )
+    if version == 1:
+        return _of_version_1(document, schema, containerd_version)
+    return int(version)
+
+
+def _of_version_1(document: Table, schema: ContainerdSchema, containerd_version: str) -> int:
     """Return the version to edit by: 2 where nothing stands in the way of it, for version 1 has other plugin ids."""
     disabled = document.get("disabled_plugins", [])
     named = [name for name in disabled if name != "cri"] if isinstance(disabled, list) else [disabled]
@@ -128,7 +146,7 @@ def _of_version_1(document: MutableMapping[str, Any], schema: ContainerdSchema, 
     return 1
 
 
-def _enable_cri(document: MutableMapping[str, Any]) -> None:
+def _enable_cri(document: Table) -> None:
     """Take the CRI plugin off `disabled_plugins`: Docker's containerd.io package ships it disabled."""
     disabled = document.get("disabled_plugins")
     if not isinstance(disabled, list):
@@ -138,35 +156,24 @@ def _enable_cri(document: MutableMapping[str, Any]) -> None:
             disabled.remove(name)
 
 
-def _runtime(runtimes: MutableMapping[str, Any], name: str, options: dict[str, Any]) -> MutableMapping[str, Any]:
+def _runtime(runtimes: Table, name: str, options: dict[str, Any]) -> Table:
     runtime = table_in(runtimes, name)
-    _set(runtime, "runtime_type", RUNC_TYPE)
+    put(runtime, "runtime_type", RUNC_TYPE)
     table = table_in(runtime, "options")
     for key, value in options.items():
-        _set(table, key, value)
+        put(table, key, value)
     return runtime
 
 
-def table_in(parent: MutableMapping[str, Any], key: str) -> MutableMapping[str, Any]:
-    """Return the table under `key`, made where it is missing; a super table, so that no empty header is printed."""
-    if key not in parent:
-        parent[key] = tomlkit.table(is_super_table=key in ("plugins", "containerd", "runtimes"))
-    table = parent[key]
-    if not isinstance(table, MutableMapping):
-        raise ConfigurationRefused(f"{key!r} is no table in this file, but {table!r}; mend it by hand")
-    return cast(MutableMapping[str, Any], table)
+def _runtimes_of(plugin: Mapping[str, Any]) -> Mapping[str, Any]:
+    table: Any = plugin
+    for name in ("containerd", "runtimes"):
+        table = table.get(name, {}) if isinstance(table, Mapping) else {}
+    return table if isinstance(table, Mapping) else {}
 
 
-def _set(table: MutableMapping[str, Any], key: str, value: Any) -> None:
-    """Set a key only where it differs, so that a file that is right keeps its spelling and inline comments."""
-    if key in table and table[key] == value:
-        return
-    if key in table:
-        item = tomlkit.item(value)
-        old = table.item(key) if hasattr(table, "item") else None
-        if old is not None:
-            item.trivia.comment_ws, item.trivia.comment = old.trivia.comment_ws, old.trivia.comment
-            item.trivia.trail = old.trivia.trail
-        table[key] = item
-    else:
-        table[key] = value
+def _plain_copy(table: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if isinstance(table, Mapping):
+        filled(found, table)
+    return found

@@ -6,7 +6,6 @@ merged configuration does not, and no restart is needed.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from gpunode import tables, versions
 from gpunode.containerd.drop_in import PATH
 from gpunode.containerd.state import CRI_PLUGINS, Containerd
 from gpunode.runtime import RuntimeChange, WrittenFile
+from gpunode.toml_edit import ConfigurationRefused, plain
 
 _Path = tuple[str, ...]
 
@@ -22,7 +22,7 @@ def stays_the_same(state: Containerd, change: RuntimeChange) -> bool:
     """Say whether the merged configuration is after a change what it is now; False where that cannot be told."""
     try:
         return _stays(state, change)
-    except tomllib.TOMLDecodeError:
+    except ConfigurationRefused:
         # An older drop-in of gpunode's that a hand has spoilt: it is about to be written anew.
         return False
 
@@ -89,4 +89,4 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    return tomllib.loads(text)
+    return plain(text)

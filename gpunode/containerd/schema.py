@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from gpunode import tables, versions
 
@@ -39,3 +41,14 @@ def schema_of(containerd_version: str) -> tables.ContainerdSchema:
 def cri_plugin(file_version: int) -> str:
     """Return the key under `plugins` that holds the runtimes in a file of a schema version."""
     return _PLUGINS[file_version]
+
+
+def default_table_counts(containerd_version: str) -> bool:
+    """Say whether this containerd obeys the table `default_runtime`, which then wins over `default_runtime_name`."""
+    version = versions.major_minor(containerd_version)
+    return not versions.at_least(version, tables.containerd_default_table_before())
+
+
+def names_runtime(default_runtime: Any) -> bool:
+    """Say whether a table `default_runtime` names a runtime: `containerd config default` prints an empty one."""
+    return isinstance(default_runtime, Mapping) and bool(default_runtime.get("runtime_type"))

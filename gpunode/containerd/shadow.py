@@ -9,6 +9,7 @@ from gpunode import tables, versions
 from gpunode.containerd.drop_in import PATH, is_imported
 from gpunode.containerd.editor import NVIDIA_RUNTIME, Runtimes
 from gpunode.containerd.state import Containerd, DropIn
+from gpunode.toml_edit import ConfigurationRefused
 
 # What containerd itself takes a key for that no file says.
 _UNSAID = {"containerd.default_runtime_name": "runc"}
@@ -87,6 +88,11 @@ def _others(state: Containerd, own_drop_in: bool) -> Iterator[DropIn]:
     paths = [drop_in.path for drop_in in found]
     if PATH in paths:
         yield from found[paths.index(PATH) + 1 :]
-    elif is_imported(state.config_text):
+        return
+    try:
+        imported = is_imported(state.config_text)
+    except ConfigurationRefused:
+        return  # the root file cannot be read, which whoever is to change it says
+    if imported:
         # By a pattern, which is read in the order of names; an import of its own would come last.
         yield from (drop_in for drop_in in found if drop_in.path > PATH)

@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import Any
 
+from gpunode.containerd.schema import default_table_counts, names_runtime
 from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError, Reading
 from gpunode.started import seconds
+from gpunode.toml_edit import ConfigurationRefused, plain
 from gpunode.unit import starts_at_boot
 from gpunode.versions import program_version
 
 CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
+# What is the default runtime where the deprecated table of that name says so, whatever `default_runtime_name` says.
+DEFAULT_TABLE = "the table default_runtime"
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,10 @@ class Containerd(Reading):
 
 
 def effective_runtimes(merged: str) -> tuple[str | None, tuple[Runtime, ...]]:
-    """Return the default runtime's name and all runtimes of a merged configuration (TOML text)."""
+    """Return the default runtime's name and all runtimes of a merged configuration (TOML text).
+
+    The name is DEFAULT_TABLE where containerd obeys that table: one that does not read it does not print it either.
+    """
     try:
         document = tomllib.loads(merged)
     except tomllib.TOMLDecodeError as error:
@@ -129,7 +136,7 @@ def effective_runtimes(merged: str) -> tuple[str | None, tuple[Runtime, ...]]:
     for plugin in CRI_PLUGINS:
         containerd = plugins.get(plugin, {}).get("containerd")
         if containerd:
-            return containerd.get("default_runtime_name"), tuple(
+            return _default_runtime(containerd), tuple(
                 Runtime(
                     name=name,
                     type=runtime.get("runtime_type") or None,
@@ -141,8 +148,18 @@ def effective_runtimes(merged: str) -> tuple[str | None, tuple[Runtime, ...]]:
     return None, ()
 
 
-def cri_settings(document: dict[str, Any]) -> dict[str, str]:
-    """Return what a parsed file or dump says of the runtimes: key below the CRI plugin -> value as TOML writes it."""
+def _default_runtime(containerd: dict[str, Any]) -> str | None:
+    if names_runtime(containerd.get("default_runtime")):
+        return DEFAULT_TABLE
+    name = containerd.get("default_runtime_name")
+    return name if isinstance(name, str) else None
+
+
+def cri_settings(document: dict[str, Any], obeys_table: bool = True) -> dict[str, str]:
+    """Return what a parsed file or dump says of the runtimes: key below the CRI plugin -> value as TOML writes it.
+
+    obeys_table: whether the containerd that reads it obeys the table `default_runtime`
+    """
     found: dict[str, str] = {}
     for plugin in CRI_PLUGINS:
         section = document.get("plugins", {}).get(plugin)
@@ -150,7 +167,8 @@ def cri_settings(document: dict[str, Any]) -> dict[str, str]:
             continue
         _say(found, "enable_cdi", section.get("enable_cdi"))
         containerd = section.get("containerd", {})
-        _say(found, "containerd.default_runtime_name", containerd.get("default_runtime_name"))
+        default = _default_runtime(containerd) if obeys_table else containerd.get("default_runtime_name")
+        _say(found, "containerd.default_runtime_name", default)
         for name, runtime in containerd.get("runtimes", {}).items():
             for option in ("BinaryName", "SystemdCgroup"):
                 _say(found, f"containerd.runtimes.{name}.options.{option}", runtime.get("options", {}).get(option))
@@ -164,31 +182,31 @@ def _say(found: dict[str, str], key: str, value: Any) -> None:
         found[key] = value
 
 
-def _drop_in(path: str, text: str, imported: bool) -> DropIn:
+def _drop_in(path: str, text: str, imported: bool, obeys_table: bool) -> DropIn:
     try:
-        document = tomllib.loads(text)
-        says = cri_settings(document)
+        document = plain(text)
+        says = cri_settings(document, obeys_table)
         section = any(plugin in document.get("plugins", {}) for plugin in CRI_PLUGINS)
-    except (tomllib.TOMLDecodeError, AttributeError) as error:
+    except (ConfigurationRefused, AttributeError) as error:
         return DropIn(path, imported=imported, error=str(error), text=text)
     return DropIn(path, tuple(sorted(says.items())), imported, section, None, text)
 
 
-def _drop_ins(lines: list[str], root: str | None) -> tuple[DropIn, ...]:
+def _drop_ins(lines: list[str], root: str | None, obeys_table: bool) -> tuple[DropIn, ...]:
     """Return the drop-ins in the order in which they are read: that of the imports, and of names within a pattern."""
     found = []
     for line in repeated(lines, "drop_in"):
         imported, encoded, path = line.split(" ", 2)
         text = decoded({"drop_in": encoded}, "drop_in") if encoded != "-" else ""
-        found.append(_drop_in(path, text or "", imported == "yes"))
+        found.append(_drop_in(path, text or "", imported == "yes", obeys_table))
     return tuple(sorted(found, key=lambda drop_in: (_place(drop_in.path, root), drop_in.path)))
 
 
 def _place(path: str, root: str | None) -> int:
     # containerd 1 prints its imports in any order.
     try:
-        imports = tomllib.loads(root or "").get("imports", [])
-    except tomllib.TOMLDecodeError:
+        imports = plain(root or "").get("imports", [])
+    except ConfigurationRefused:
         return 0
     patterns = imports if isinstance(imports, list) else []
     return next((place for place, pattern in enumerate(patterns) if fnmatch(path, str(pattern))), len(patterns))
@@ -251,8 +269,9 @@ def parse_containerd(lines: list[str]) -> Containerd:
     default, runtimes = effective_runtimes(merged) if merged else (None, ())
     cdi = cri_settings(tomllib.loads(merged)).get("enable_cdi") if merged else None
     started = seconds(found["started"]) if "started" in found else None
+    version = program_version(found.get("version", "").partition("containerd ")[2] or found.get("version"))
     return Containerd(
-        version=program_version(found.get("version", "").partition("containerd ")[2] or found.get("version")),
+        version=version,
         binary=found.get("binary"),
         config_path=found.get("config", "/etc/containerd/config.toml"),
         config_text=decoded(found, "text"),
@@ -265,7 +284,7 @@ def parse_containerd(lines: list[str]) -> Containerd:
         cri_plugin=_cri_state(repeated(lines, "plugin")),
         shims=int(found.get("shims", "0") or 0),
         enable_cdi=None if cdi is None else cdi == "true",
-        drop_ins=_drop_ins(lines, decoded(found, "text")),
+        drop_ins=_drop_ins(lines, decoded(found, "text"), version is None or default_table_counts(version)),
         merged=_digest(merged) if merged else None,
         loaded=_loaded(found.get("loaded"), started),
         unit_written_at=_latest(repeated(lines, "unit_written")),

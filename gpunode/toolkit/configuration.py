@@ -1,21 +1,20 @@
 """The toolkit's config.toml: what is asked of it, and the text that says so, with all that is not ours kept.
 
-A pure function on text: comments, order and foreign keys stay as they are (tomlkit), a key that nobody asked for stays
-as it is, and a text that already says what is asked comes back unchanged.
+A pure function on text: comments, order and foreign keys stay as they are (gpunode/toml_edit.py), a key that nobody
+asked for stays as it is, and a text that already says what is asked comes back unchanged.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import tomlkit
-from tomlkit.exceptions import TOMLKitError
 
 from gpunode import tables
 from gpunode.settings.toolkit import ToolkitSettings
+from gpunode.toml_edit import ConfigurationRefused, Table, edited, plain, put, table_in
 
 PATH = "/etc/nvidia-container-runtime/config.toml"
 ENVVAR = ("accept-nvidia-visible-devices-envvar-when-unprivileged",)
@@ -30,10 +29,6 @@ _DEBUG = {
 Key = tuple[str, ...]
 # What a key is to be; None: it is not to be there.
 Asked = Mapping[Key, str | bool | None]
-
-
-class ConfigurationRefused(ValueError):
-    """Say why config.toml cannot be edited; the file is left as it is."""
 
 
 @dataclass(frozen=True)
@@ -74,20 +69,12 @@ def render(text: str | None, asked: Asked) -> str:
     Raises ConfigurationRefused where the file cannot be parsed, has something else in a table's place, or a table in
     a value's.
     """
-    document = _parsed(text or "")
-    before = _plain(document)
-    for key, value in asked.items():
-        _put(document, key, value)
-    rendered = tomlkit.dumps(document)
-    # What was written is read again: no file is handed on that says anything but the old one and what is asked.
-    if _plain(_parsed(rendered)) != _changed(before, asked):
-        raise ConfigurationRefused("the file's spelling does not allow an edit that keeps the rest; mend it by hand")
-    return rendered
+    return edited(text or "", lambda document: _change(document, asked))
 
 
 def differences(text: str | None, asked: Asked) -> tuple[Difference, ...]:
     """Return the keys that are not as asked; raise ConfigurationRefused as `render` does."""
-    there = _plain(_parsed(text or ""))
+    there = plain(text or "")
     found = []
     for key, value in asked.items():
         present = _value(there, key)
@@ -96,29 +83,19 @@ def differences(text: str | None, asked: Asked) -> tuple[Difference, ...]:
     return tuple(found)
 
 
-def _parsed(text: str) -> tomlkit.TOMLDocument:
-    try:
-        return tomlkit.parse(text)
-    except TOMLKitError as error:
-        raise ConfigurationRefused(f"the file is not TOML: {error}; mend it by hand or move it away") from error
-
-
-def _plain(document: tomlkit.TOMLDocument) -> dict[str, Any]:
-    plain: dict[str, Any] = document.unwrap()
-    return plain
-
-
 def _value(table: Mapping[str, Any], key: Key) -> Any:
     """Return a key's value, None where there is none; raise ConfigurationRefused where a table of its is none."""
     for position, name in enumerate(key[:-1]):
         inner = table.get(name, {})
         if not isinstance(inner, Mapping):
-            raise ConfigurationRefused(f"{'.'.join(key[: position + 1])} is no table, but {inner!r}; mend it by hand")
+            raise ConfigurationRefused(
+                f"{'.'.join(key[: position + 1])} is no table, but {inner!r}; mend it by hand", name
+            )
         table = inner
     value = table.get(key[-1])
     if isinstance(value, Mapping) or (isinstance(value, list) and any(isinstance(each, Mapping) for each in value)):
         # With a table would go what stands in it, and the comments behind it.
-        raise ConfigurationRefused(f"{'.'.join(key)} is a table, where a value has its place; mend it by hand")
+        raise ConfigurationRefused(f"{'.'.join(key)} is a table, where a value has its place; mend it by hand", key[-1])
     return value
 
 
@@ -126,34 +103,15 @@ def _written(value: object) -> str:
     return "none" if value is None else tomlkit.item(value).as_string()
 
 
-def _changed(before: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
-    """Return what the file is to say, as plain values."""
-    after = copy.deepcopy(dict(before))
+def _change(document: Table, asked: Asked) -> None:
     for key, value in asked.items():
-        table: dict[str, Any] = after
-        if value is None:
-            if _value(after, key) is not None:
-                for name in key[:-1]:
-                    table = table[name]
-                del table[key[-1]]
+        present = _value(document, key)
+        if value is None and present is None:
             continue
+        table = document
         for name in key[:-1]:
-            table = table.setdefault(name, {})
-        table[key[-1]] = value
-    return after
-
-
-def _put(document: tomlkit.TOMLDocument, key: Key, value: str | bool | None) -> None:
-    """Set or remove a key only where it differs, so that what is right keeps its spelling."""
-    present = _value(document, key)
-    if present == value and isinstance(present, bool) == isinstance(value, bool):
-        return
-    table: MutableMapping[str, Any] = document
-    for name in key[:-1]:
-        if name not in table:
-            table[name] = tomlkit.table()
-        table = table[name]
-    if value is None:
-        del table[key[-1]]
-        return
-    table[key[-1]] = value
+            table = table_in(table, name)
+        if value is None:
+            del table[key[-1]]
+        else:
+            put(table, key[-1], value)

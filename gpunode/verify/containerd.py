@@ -9,6 +9,7 @@ from gpunode import versions
 from gpunode.containerd.drop_in import PATH
 from gpunode.containerd.editor import Runtimes
 from gpunode.containerd.shadow import shadows
+from gpunode.containerd.state import DEFAULT_TABLE
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
@@ -18,6 +19,10 @@ from gpunode.verify.comparison import RUN, compared
 from gpunode.verify.subject import Subject
 
 _DEFAULT = "containerd.default_runtime_name"
+_OTHERWISE = "the merged configuration (`containerd config dump`) says otherwise"
+_DEFAULT_CAUSES = {
+    DEFAULT_TABLE: "a deprecated table of that name has a runtime_type, and wins over default_runtime_name"
+}
 
 
 def containerd(settings: Settings, node: Node) -> Iterator[Finding]:
@@ -66,7 +71,7 @@ def _runtimes(settings: Settings, node: Node) -> Iterator[Finding]:
     yield compared(
         "containerd", Subject.DEFAULT_RUNTIME, containerd.default_runtime, asked.default_runtime,
         containerd.default_runtime == asked.default_runtime,
-        cause=by_drop_in.get(_DEFAULT, "the merged configuration (`containerd config dump`) says otherwise"),
+        cause=by_drop_in.get(_DEFAULT, _DEFAULT_CAUSES.get(containerd.default_runtime or "", _OTHERWISE)),
         disturbs=_restart(node),
     )  # fmt: skip
     for name in ("runc", "nvidia") if settings.toolkit.enabled else ("runc",):

@@ -9,7 +9,8 @@ from gpunode import versions
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.toolkit.configuration import PATH, ConfigurationRefused, asked_of, differences
+from gpunode.toml_edit import ConfigurationRefused
+from gpunode.toolkit.configuration import PATH, asked_of, differences
 from gpunode.verify.comparison import RUN, compared
 from gpunode.verify.subject import Subject
 

@@ -15,9 +15,10 @@ from hypothesis import given
 
 from gpunode.containerd.change import change, placed
 from gpunode.containerd.drop_in import PATH, drop_in, is_imported, with_import, without_import
-from gpunode.containerd.editor import NVIDIA_RUNTIME, ConfigurationRefused, Runtimes, render
+from gpunode.containerd.editor import NVIDIA_RUNTIME, Runtimes, render
 from gpunode.containerd.shadow import shadows
 from gpunode.containerd.state import Containerd, DropIn, Runtime, parse_containerd
+from gpunode.toml_edit import ConfigurationRefused
 from tests.unit.test_containerd_editor import FOREIGN
 
 pytestmark = pytest.mark.pure

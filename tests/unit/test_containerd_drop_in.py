@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gpunode.containerd.drop_in import drop_in, is_imported
-from gpunode.containerd.editor import ConfigurationRefused, Runtimes
+from gpunode.containerd.editor import Runtimes
 from gpunode.containerd.state import effective_runtimes
+from gpunode.toml_edit import ConfigurationRefused
 
 pytestmark = pytest.mark.pure
 DATA = Path(__file__).parent / "data"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.containerd.editor import ConfigurationRefused, Runtimes, render
+from gpunode.containerd.drop_in import drop_in
+from gpunode.containerd.editor import Runtimes, render
 from gpunode.containerd.state import effective_runtimes
+from gpunode.toml_edit import ConfigurationRefused
+from operations.containerd import PROGRAM
 
 pytestmark = pytest.mark.pure
 DATA = Path(__file__).parent / "data"
@@ -77,6 +81,68 @@ def test_a_privileged_container_sees_the_host_s_devices(before: str | None) -> N
 def test_a_value_that_changes_keeps_its_inline_comment() -> None:
     text = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd]\ndefault_runtime_name = "runc" # ours\n'
     assert 'default_runtime_name = "nvidia" # ours' in render(text, "1.7.24", Runtimes())
+
+
+CRI = 'plugins."io.containerd.grpc.v1.cri".containerd'
+
+
+def test_the_deprecated_table_that_wins_over_the_default_s_name_is_judged_and_goes_where_containerd_obeys_it() -> None:
+    table = f'[{CRI}.default_runtime]\nruntime_type = "io.containerd.runc.v2"\n'
+    before = f'version = 2\n[{CRI}]\ndefault_runtime_name = "nvidia"\n{table}'
+    assert effective_runtimes(before)[0] == "the table default_runtime"
+    after = render(before, "1.7.24", Runtimes())
+    assert effective_runtimes(after)[0] == "nvidia" and "default_runtime]" not in after
+    # containerd 2 does not read it, and what `config default` of 1.x prints is an empty one.
+    assert table in render(before, "2.1.9", Runtimes())
+    empty = render(before, "1.7.24", Runtimes()) + f'\n[{CRI}.default_runtime]\nruntime_type = ""\n'
+    assert effective_runtimes(empty)[0] == "nvidia"
+    assert render(empty, "1.7.24", Runtimes()) == empty
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_the_node_s_own_check_does_not_take_a_default_s_name_for_the_default_beside_that_table(tmp_path: Path) -> None:
+    program = tmp_path / "containerd"
+    program.write_text('#!/bin/sh\ncat "$2"\n')
+    program.chmod(0o755)
+    script = PROGRAM.functions + '\neffective "$file"'
+
+    def effective(text: str) -> list[str]:
+        (tmp_path / "config.toml").write_text(text)
+        environment = {"PATH": "/usr/bin:/bin", "binary": str(program), "checkpoint": str(tmp_path),
+                       "file": str(tmp_path / "config.toml")}  # fmt: skip
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, env=environment)
+        return done.stdout.splitlines()
+
+    text = render(None, "1.7.24", Runtimes())
+    assert "containerd.default_runtime_name=nvidia" in effective(text)
+    table = f"\n[{CRI}.default_runtime]\nruntime_type = "
+    assert "containerd.default_runtime_name=nvidia" in effective(f'{text}{table}""\n')
+    assert "containerd.default_runtime_name=nvidia" not in effective(f'{text}{table}"io.containerd.runc.v2"\n')
+
+
+@pytest.mark.parametrize("version", ["1.7.24", "2.1.9"])
+def test_a_new_runtime_nvidia_takes_over_what_holds_for_runc_and_an_old_one_keeps_its_own(version: str) -> None:
+    runc = f'[{CRI}.runtimes.runc]\nruntime_type = "io.containerd.runc.v2"\nbase_runtime_spec = "/etc/base.json"\n'
+    options = f'[{CRI}.runtimes.runc.options]\nRoot = "/run/runc"\nBinaryName = "/usr/local/bin/runc"\n'
+    before = f"version = 2\n{runc}{options}"
+
+    def runtimes(text: str) -> Any:
+        return tomllib.loads(text)["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]["runtimes"]
+
+    after = render(before, version, Runtimes())
+    assert runtimes(after)["nvidia"] == {
+        "runtime_type": "io.containerd.runc.v2",
+        "base_runtime_spec": "/etc/base.json",
+        "privileged_without_host_devices": False,
+        "options": {"Root": "/run/runc", "BinaryName": "/usr/bin/nvidia-container-runtime", "SystemdCgroup": True},
+    }
+    assert runtimes(after)["runc"]["options"]["BinaryName"] == "/usr/local/bin/runc"
+    # A drop-in beside it, too, whether it is merged or takes the section's place.
+    assert runtimes(drop_in(before, version, Runtimes()))["nvidia"] == runtimes(after)["nvidia"]
+    own = f'{before}[{CRI}.runtimes.nvidia]\nruntime_type = "io.containerd.runc.v2"\n'
+    assert "base_runtime_spec" not in runtimes(render(own, version, Runtimes()))["nvidia"]
+    assert "base_runtime_spec" not in runtimes(drop_in(own, version, Runtimes()))["nvidia"]
 
 
 def test_docker_s_own_file_of_version_1_becomes_version_2_with_cri_enabled() -> None:

@@ -1,0 +1,197 @@
+"""Edits of TOML files in every style that people write, read again by another parser."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from typing import Any
+
+import pytest
+import tomlkit
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.containerd.drop_in import drop_in, with_import, without_import
+from gpunode.containerd.editor import NVIDIA_RUNTIME, RUNC_TYPE, Runtimes, render
+from gpunode.settings import settings_from
+from gpunode.toml_edit import BOM, ConfigurationRefused, Table, edited, plain, put, same, table_in
+from gpunode.toolkit.configuration import asked_of
+from gpunode.toolkit.configuration import render as render_toolkit
+from tests.unit.toml_styles import STYLES, Style
+
+pytestmark = pytest.mark.pure
+CRI2, CRI3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
+
+RUNTIME = st.fixed_dictionaries(
+    {},
+    optional={
+        "runtime_type": st.just(RUNC_TYPE),
+        "base_runtime_spec": st.just("/etc/containerd/base.json"),
+        "privileged_without_host_devices": st.booleans(),
+        "pod_annotations": st.lists(st.sampled_from(["a.b/*", "größe"]), max_size=2),
+        "options": st.fixed_dictionaries(
+            {}, optional={"SystemdCgroup": st.booleans(), "BinaryName": st.sampled_from(["/usr/bin/crun", "runc"])}
+        ),
+    },
+)
+CONTAINERD = st.fixed_dictionaries(
+    {},
+    optional={
+        "snapshotter": st.just("overlayfs"),
+        "default_runtime_name": st.sampled_from(["runc", "nvidia", "kata"]),
+        "default_runtime": st.fixed_dictionaries({"runtime_type": st.sampled_from(["", RUNC_TYPE])}),
+        "runtimes": st.dictionaries(st.sampled_from(["runc", "nvidia", "kata.v2"]), RUNTIME, max_size=3),
+    },
+)
+PLUGIN = st.fixed_dictionaries(
+    {},
+    optional={
+        "enable_cdi": st.booleans(),
+        "sandbox_image": st.sampled_from(["registry.k8s.io/pause:3.9", 'say "x" # no comment', "C:\\x"]),
+        "containerd": CONTAINERD,
+        "registry": st.just({"configs": {"docker.io": {"auth": {"username": "ä", "password": "="}}}}),
+    },
+)
+VERSIONS = st.sampled_from(["1.6.20", "1.7.24", "2.1.9"])
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    """Draw a containerd version and what a file of it says."""
+    version = draw(VERSIONS)
+    schema = draw(st.sampled_from([2, 3])) if version.startswith("2") else 2
+    values: dict[str, Any] = {"version": schema}
+    if draw(st.booleans()):
+        values["disabled_plugins"] = draw(st.sampled_from([["cri"], ["cri", "zfs"], []]))
+    if draw(st.booleans()):
+        values["imports"] = ["/etc/containerd/conf.d/*.toml"]
+    plugins: dict[str, Any] = {"io.containerd.internal.v1.opt": {"path": "/opt"}} if draw(st.booleans()) else {}
+    if draw(st.booleans()):
+        plugins[CRI2 if schema == 2 else CRI3] = draw(PLUGIN)
+    if plugins or draw(st.booleans()):
+        values["plugins"] = plugins
+    if draw(st.booleans()):
+        values["grpc"] = {"address": "/run/x.sock", "uid": 0}
+    return version, values
+
+
+def meant(values: dict[str, Any], version: str, asked: Runtimes) -> dict[str, Any]:
+    """Return what a file is to say: told here once more, in the plainest way."""
+    wanted = copy.deepcopy(values)
+    if "disabled_plugins" in wanted:
+        wanted["disabled_plugins"] = [name for name in wanted["disabled_plugins"] if name != "cri"]
+    plugin = wanted.setdefault("plugins", {}).setdefault(CRI2 if values["version"] == 2 else CRI3, {})
+    if asked.cdi is not None:
+        plugin["enable_cdi"] = asked.cdi
+    containerd = plugin.setdefault("containerd", {})
+    if version.startswith("1") and containerd.get("default_runtime", {}).get("runtime_type"):
+        del containerd["default_runtime"]
+    containerd["default_runtime_name"] = asked.default
+    runtimes = containerd.setdefault("runtimes", {})
+    runtimes.setdefault("nvidia", copy.deepcopy(runtimes.get("runc", {})))
+    for name in ("runc", "nvidia"):
+        runtime = runtimes.setdefault(name, {})
+        runtime["runtime_type"] = RUNC_TYPE
+        runtime.setdefault("options", {})["SystemdCgroup"] = asked.systemd_cgroup
+    runtimes["nvidia"]["options"]["BinaryName"] = NVIDIA_RUNTIME
+    runtimes["nvidia"]["privileged_without_host_devices"] = False
+    return wanted
+
+
+@given(configuration=configurations(), style=STYLES, default=st.sampled_from(["nvidia", "runc"]), cgroup=st.booleans())
+def test_a_file_of_containerd_in_any_style_says_what_is_meant_and_settles_or_is_refused_with_its_line(
+    configuration: tuple[str, dict[str, Any]], style: Style, default: str, cgroup: bool
+) -> None:
+    version, values = configuration
+    text = style.text(values)
+    assert plain(text) == values
+    asked = Runtimes(default=default, systemd_cgroup=cgroup)
+    try:
+        once = render(text, version, asked)
+    except ConfigurationRefused as refusal:
+        # Dotted keys alone are a style in which tomlkit errs.
+        assert style.dotted < min(style.braces, 9) and "under a header of its own" in str(refusal)
+        assert str(refusal).startswith("line ")
+        return
+    assert same(plain(once), meant(values, version, asked))
+    assert render(once, version, asked) == once
+    assert (once == text) == same(values, meant(values, version, asked))
+    if once != text:
+        assert ("\r\n" in text) == ("\r\n" in once) and once.count("\r\n") in (0, once.count("\n"))
+        assert not once.startswith(BOM)
+        if style.dotted == style.braces == 9:
+            kept = [line for line in text.removeprefix(BOM).splitlines() if line.lstrip().startswith("[")]
+            if "default_runtime]" not in text:
+                assert set(kept) <= set(once.splitlines())
+
+
+@given(configuration=configurations(), style=STYLES)
+def test_an_import_comes_and_goes_and_a_drop_in_reads_any_style(
+    configuration: tuple[str, dict[str, Any]], style: Style
+) -> None:
+    version, values = configuration
+    text = style.text(values)
+    other = with_import(text, version, "/opt/a.toml")
+    assert plain(other) == values | {"imports": [*values.get("imports", []), "/opt/a.toml"]}
+    assert with_import(other, version, "/opt/a.toml") == other
+    assert plain(without_import(other, "/opt/a.toml") or "") == values
+    if "disabled_plugins" not in values:
+        made = plain(drop_in(text, version, Runtimes()))
+        assert (
+            made["plugins"][CRI2 if values["version"] == 2 else CRI3]["containerd"]["default_runtime_name"] == "nvidia"
+        )
+
+
+@given(style=STYLES, debug=st.booleans(), runtimes=st.lists(st.sampled_from(["runc", "crun"]), max_size=2))
+def test_the_toolkit_s_configuration_in_any_style_says_what_is_meant_and_settles(
+    style: Style, debug: bool, runtimes: list[str]
+) -> None:
+    values = {"disable-require": False, "nvidia-container-runtime": {"mode": "auto", "runtimes": runtimes},
+              "nvidia-container-cli": {"load-kmods": True}}  # fmt: skip
+    asked = asked_of(settings_from({"toolkit": {"mode": "legacy", "debug": debug}}).toolkit)
+    wanted = copy.deepcopy(values)
+    for (table, key), value in asked.items():
+        if value is not None:
+            wanted[table][key] = value  # type: ignore[index]
+    once = render_toolkit(style.text(values), asked)
+    assert plain(once) == wanted and render_toolkit(once, asked) == once
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("version = 2\nroot = \n", "at line 2"),
+        ('version = 2\n\nplugins = "x"\n', "line 3: 'plugins' is no table"),
+        ("version = 2\n[[plugins]]\nx = 1\n", "line 2: 'plugins' is no table"),
+        ('version = 2\n[plugins."io.containerd.cri.v1.runtime"]\nx = 1\n', "line 2: .* is one of version 3"),
+        ('version = 2\n\n\n# f\ufffdr uns\nroot = "x"\n', "line 4: .* not UTF-8.*iconv"),
+        ("root = 1\nversion = true\n", "line 2: the file says version = True"),
+        ("a = " + "[" * 5000, "nested too deeply"),
+    ],
+)
+def test_what_cannot_be_edited_is_refused_with_its_line_and_a_remedy(text: str, reason: str) -> None:
+    with pytest.raises(ConfigurationRefused, match=reason):
+        render(text, "1.7.24", Runtimes())
+
+
+def test_a_file_that_is_not_utf_8_stays_where_nothing_is_to_be_changed() -> None:
+    text = "# f\ufffdr uns\n" + render(None, "1.7.24", Runtimes())
+    assert render(text, "1.7.24", Runtimes()) == text
+
+
+def test_an_edit_that_would_say_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def edit(document: Table) -> None:
+        put(table_in(document, "a"), "b", 2)
+
+    assert tomllib.loads(edited("[a]\nb = 1 # c\n", edit)) == {"a": {"b": 2}}
+    monkeypatch.setattr(tomlkit, "dumps", lambda document: "[a]\nb = 3\n")
+    with pytest.raises(ConfigurationRefused, match="line 2: the file's spelling"):
+        edited("[a]\nb = 1\n", edit)
+
+
+def test_a_value_that_is_right_keeps_its_spelling_where_another_changes() -> None:
+    def edit(document: Table) -> None:
+        put(document, "a", "x")
+        put(document, "b", True)
+
+    assert edited("a =  'x' # ours\nb = 1\n", edit) == "a =  'x' # ours\nb = true\n"
