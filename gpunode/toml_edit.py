@@ -15,10 +15,9 @@ from typing import Any, cast
 import tomlkit
 from tomlkit.items import InlineTable
 
+from gpunode.written_text import BOM, bare, ended_like, not_utf8, where
+
 Table = MutableMapping[str, Any]
-BOM = "\ufeff"
-# What stands for a byte that is not UTF-8 in a text that was read from a node (gpunode/probe_output.py).
-_NO_UTF8 = "\ufffd"
 
 
 class ConfigurationRefused(ValueError):
@@ -55,29 +54,21 @@ def edited(text: str, edit: Callable[[Table], None]) -> str:
     try:
         edit(wanted)
     except ConfigurationRefused as refusal:
-        raise ConfigurationRefused(
-            f"{_where(text, (refusal.key,))}{refusal}" if refusal.key else str(refusal)
-        ) from None
+        raise ConfigurationRefused(f"{where(text, [refusal.key])}{refusal}" if refusal.key else str(refusal)) from None
     if same(before, wanted):
         return text
-    if _NO_UTF8 in text:
-        raise ConfigurationRefused(
-            f"{_where(text, (_NO_UTF8,))}the file holds a byte that is not UTF-8, which TOML asks for and an edit "
-            "would lose; convert it, such as by `iconv -f latin1 -t utf-8`"
-        )
-    body = text.removeprefix(BOM)
-    windows = "\r\n" in body and body.count("\r\n") == body.count("\n")
-    if windows:
-        body = body.replace("\r\n", "\n")
+    if reason := not_utf8(text):
+        raise ConfigurationRefused(reason)
+    body = bare(text)
     if body and not body.endswith("\n"):
         body += "\n"  # tomlkit would write on in the last line
     rendered = _rendered(body, edit)
     if rendered is None or not same(_read(rendered), wanted):
         raise ConfigurationRefused(
-            f"{_where(text, _difference(before, wanted))}the file's spelling does not allow an edit that keeps the "
+            f"{where(text, _difference(before, wanted))}the file's spelling does not allow an edit that keeps the "
             "rest; write this table under a header of its own, such as [plugins], in place of dotted keys and braces"
         )
-    return rendered.replace("\n", "\r\n") if windows else rendered
+    return ended_like(rendered, text)
 
 
 def table_in(parent: Table, key: str, hidden: bool = False) -> Table:
@@ -156,14 +147,3 @@ def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[st
             inner = _difference(old, new) if isinstance(old, dict) and isinstance(new, dict) else ()
             return (key, *inner)
     return ()
-
-
-def _where(text: str, names: tuple[str | None, ...]) -> str:
-    """Return `line N: ` of the last of these names that the file has; nothing where it has none."""
-    for name in reversed(names):
-        for number, line in enumerate(text.splitlines(), 1):
-            if name and name in line and not line.lstrip().startswith("#"):
-                return f"line {number}: "
-    if _NO_UTF8 in names:
-        return f"line {text[: text.index(_NO_UTF8)].count(chr(10)) + 1}: "
-    return ""

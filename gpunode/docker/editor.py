@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode import versions
+from gpunode.written_text import bare, ended_like, not_utf8, where
 
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 _CGROUP_DRIVER = "native.cgroupdriver="
@@ -21,7 +22,14 @@ _OLDEST, _CDI_SINCE, _CDI_DEFAULT_SINCE = "1.12", "25.0", "28.2"
 
 
 class DaemonRefused(ValueError):
-    """Say why a daemon.json cannot be edited; the file is left as it is."""
+    """Say why a daemon.json cannot be edited; the file is left as it is.
+
+    `key`: what of the file it is about, by which its line is found.
+    """
+
+    def __init__(self, message: str, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
 
 
 @dataclass(frozen=True)
@@ -44,19 +52,42 @@ def render(text: str | None, docker_version: str, asked: Daemon) -> str:
     """
     _check_version(docker_version, asked)
     before = text or ""
-    document = _parsed(before) if before.strip() else {}
+    body = bare(before)
+    document = _parsed(body) if body.strip() else {}
     had = json.dumps(document)
+    try:
+        _edit(document, asked, versions.major_minor(docker_version))
+    except DaemonRefused as refusal:
+        line = where(before, [json.dumps(refusal.key)]) if refusal.key else ""
+        raise DaemonRefused(f"{line}{refusal}") from None
+    if json.dumps(document) == had and body.strip():
+        return before
+    if reason := not_utf8(before):
+        raise DaemonRefused(reason)
+    return ended_like(_written(document, _indent(body)), before)
+
+
+def _edit(document: dict[str, Any], asked: Daemon, docker: str) -> None:
     if asked.nvidia:
         _runtime(document)
     # runc is docker's own default: nothing to say where nobody says otherwise.
-    if asked.default != "runc" or document.get("default-runtime", "runc") != "runc":
+    if asked.default != (document.get("default-runtime") or "runc"):
         document["default-runtime"] = asked.default
     _cgroup_driver(document, "systemd" if asked.systemd_cgroup else "cgroupfs")
     if asked.cdi is not None:
-        _cdi(document, asked.cdi, versions.major_minor(docker_version))
-    if json.dumps(document) == had and before.strip():
-        return before
-    return json.dumps(document, indent=_indent(before), ensure_ascii=False) + "\n"
+        _cdi(document, asked.cdi, docker)
+
+
+def _written(document: dict[str, Any], indent: int | str) -> str:
+    """Return a document as text that says the same when it is read again; raise DaemonRefused where there is none."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False) + "\n"
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a pair of surrogates, which only an escape can write
+        text = json.dumps(document, indent=indent) + "\n"
+    if json.dumps(_parsed(text)) != json.dumps(document):
+        raise DaemonRefused("the file holds values that do not outlive an edit; mend it by hand")
+    return text
 
 
 def _check_version(docker_version: str, asked: Daemon) -> None:
@@ -71,24 +102,32 @@ def _check_version(docker_version: str, asked: Daemon) -> None:
 
 
 def _parsed(text: str) -> dict[str, Any]:
+    """Return what a file says; `null` says nothing, as to docker."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DaemonRefused(
+                f"{where(text, [json.dumps(twice)])}the file says {twice!r} twice, and docker takes one of them; mend "
+                "it by hand"
+            )
+        return found
+
     try:
-        document = json.loads(text, object_pairs_hook=_once, parse_constant=_constant)
-    except json.JSONDecodeError as error:
+        document = json.loads(text, object_pairs_hook=once, parse_constant=_constant)
+    except DaemonRefused:
+        raise
+    except ValueError as error:
         raise DaemonRefused(f"the file is not JSON: {error}; mend it by hand or move it away") from error
     except RecursionError as error:
         raise DaemonRefused("the file is nested too deeply; mend it by hand or move it away") from error
+    if document is None:
+        return {}
     if not isinstance(document, dict):
         raise DaemonRefused(f"the file is no JSON object, but {type(document).__name__}; mend it by hand")
     return document
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DaemonRefused(f"the file says {twice!r} twice, and docker takes one of them; mend it by hand")
-    return found
 
 
 def _constant(name: str) -> Any:
@@ -96,18 +135,24 @@ def _constant(name: str) -> Any:
 
 
 def _table(parent: dict[str, Any], key: str, made: bool = True) -> dict[str, Any]:
-    if key not in parent:
+    # docker takes a null for a key that nobody has written.
+    if parent.get(key) is None:
         if not made:
             return {}
         parent[key] = {}
     table = parent[key]
     if not isinstance(table, dict):
-        raise DaemonRefused(f"{key!r} is no object in this file, but {json.dumps(table)[:80]}; mend it by hand")
+        raise DaemonRefused(f"{key!r} is no object in this file, but {json.dumps(table)[:80]}; mend it by hand", key)
     return table
 
 
 def _runtime(document: dict[str, Any]) -> None:
-    runtime = _table(_table(document, "runtimes"), "nvidia")
+    runtimes = _table(document, "runtimes")
+    runtime = _table(runtimes, "nvidia")
+    # docker does not start with a runtimeType beside a path: a shim's entry gives way to what nvidia-ctk writes.
+    if any(runtime.get(key) for key in ("runtimeType", "options")):
+        runtimes["nvidia"] = {"path": NVIDIA_RUNTIME, "args": []}
+        return
     if runtime.get("path") != NVIDIA_RUNTIME:
         runtime["path"] = NVIDIA_RUNTIME
     # `args` is what nvidia-ctk writes, `runtimeArgs` what docker reads; either way it takes none.
@@ -128,9 +173,11 @@ def tells_of_cdi(docker_version: str) -> bool:
 
 
 def _cgroup_driver(document: dict[str, Any], driver: str) -> None:
-    options = document.get("exec-opts", [])
+    key = "exec-opts"
+    options = document.get(key)
+    options = [] if options is None else options
     if not isinstance(options, list):
-        raise DaemonRefused(f"'exec-opts' is no list in this file, but {json.dumps(options)[:80]}; mend it by hand")
+        raise DaemonRefused(f"{key!r} is no list in this file, but {json.dumps(options)[:80]}; mend it by hand", key)
     wanted = f"{_CGROUP_DRIVER}{driver}"
     said = [option for option in options if isinstance(option, str) and option.startswith(_CGROUP_DRIVER)]
     if said != [wanted]:

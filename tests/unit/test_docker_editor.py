@@ -77,10 +77,14 @@ def test_cdi_is_set_where_it_is_asked_for_and_left_alone_else() -> None:
     [
         ("{", "26.1.5", "not JSON: .* line 1"),
         ("[]", "26.1.5", "no JSON object"),
-        ('{"a": 1, "a": 2}', "26.1.5", "'a' twice"),
+        ('{"a": 1, "a": 2}', "26.1.5", "line 1: .*'a' twice"),
         ('{"a": NaN}', "26.1.5", "NaN"),
-        ('{"runtimes": []}', "26.1.5", "'runtimes' is no object"),
-        ('{"exec-opts": "x"}', "26.1.5", "'exec-opts' is no list"),
+        ('{\n"runtimes": []}', "26.1.5", "line 2: 'runtimes' is no object"),
+        ('{"debug": true,\n\n"exec-opts": "x"}', "26.1.5", "line 3: 'exec-opts' is no list"),
+        ('{"runtimes": {\n"nvidia": "x"}}', "26.1.5", "line 2: 'nvidia' is no object"),
+        ('{"labels": ["a"],\n "log-driver": "f\ufffdr"}', "26.1.5", "line 2: .*not UTF-8.*iconv"),
+        ('{"a": 1e999}', "26.1.5", "Infinity"),
+        ('{"a": ' + "9" * 5000 + "}", "26.1.5", "not JSON"),
         ("[" * 100_000, "26.1.5", "nested too deeply"),
         ("{}", "rubbish", "not a docker version"),
         ("{}", "1.10.3", "not supported"),
@@ -125,3 +129,98 @@ def test_any_file_keeps_its_foreign_keys_and_settles_after_one_edit(
     assert [option for option in options if not option.startswith("native.cgroupdriver=")] == after["exec-opts"][:-1]
     assert after.get("default-runtime", "runc") == default
     assert render(text, "26.1.5", asked) == text
+
+
+def test_an_entry_of_a_shim_is_replaced_as_nvidia_ctk_does() -> None:
+    shim = {"runtimeType": "io.containerd.runc.v2", "options": {"BinaryName": "/usr/bin/crun", "SystemdCgroup": True}}
+    after = json.loads(render(json.dumps({"runtimes": {"nvidia": shim, "crun": shim}}), "26.1.5", Daemon()))
+    assert after["runtimes"] == {"nvidia": {"path": PATH, "args": []}, "crun": shim}
+
+
+def test_half_of_a_pair_of_surrogates_is_written_as_it_was_read() -> None:
+    after = render('{"labels": ["\\ud83d"]}', "26.1.5", Daemon())
+    assert json.loads(after.encode())["labels"] == ["\ud83d"]
+
+
+def _null_or(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | values
+
+
+_ENTRY = st.fixed_dictionaries(
+    {},
+    optional={
+        "path": st.sampled_from([PATH, "nvidia-container-runtime", "/usr/bin/crun"]),
+        "args": _null_or(st.lists(st.just("-x"), max_size=1)),
+        "runtimeArgs": _null_or(st.lists(st.just("-y"), max_size=1)),
+        "runtimeType": _null_or(st.just("io.containerd.runc.v2")),
+        "options": _null_or(st.just({"BinaryName": "/usr/bin/crun"})),
+    },
+)
+_DAEMON = st.fixed_dictionaries(
+    {},
+    optional={
+        "debug": _null_or(st.booleans()),
+        "log-opts": st.just({"tag": "größe \U0001f600", "max-size": "10m"}),
+        "default-runtime": _null_or(st.sampled_from(["nvidia", "runc", "crun"])),
+        "exec-opts": _null_or(st.lists(st.sampled_from(["native.cgroupdriver=cgroupfs", "x=y"]), max_size=2)),
+        "features": _null_or(st.dictionaries(st.sampled_from(["cdi", "buildkit"]), st.booleans())),
+        "runtimes": _null_or(st.dictionaries(st.sampled_from(["nvidia", "crun"]), _null_or(_ENTRY))),
+    },
+)
+
+
+def _meant(values: dict[str, Any], asked: Daemon) -> dict[str, Any]:
+    """Return what a file is to say without nulls, which say nothing: told here once more, in the plainest way."""
+    runtimes = dict(values.get("runtimes") or {})
+    old = runtimes.get("nvidia") or {}
+    kept = {} if old.get("runtimeType") or old.get("options") else old
+    runtimes["nvidia"] = {**{key: value for key, value in kept.items() if value}, "path": PATH, "args": []}
+    runtimes["nvidia"].pop("runtimeArgs", None)
+    options = [option for option in values.get("exec-opts") or [] if "cgroupdriver" not in option]
+    found = {**values, "runtimes": runtimes, "exec-opts": [*options, "native.cgroupdriver=systemd"]}
+    found["default-runtime"] = asked.default
+    if asked.cdi is not None:
+        found["features"] = {**(values.get("features") or {}), "cdi": asked.cdi}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _said(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {key: value for key, value in json.loads(text).items() if value is not None}
+    nvidia = found.get("runtimes", {}).get("nvidia") or {}
+    for key in ("runtimeArgs", "runtimeType", "options"):
+        if key in nvidia and not nvidia[key]:
+            del nvidia[key]
+    nvidia["args"] = nvidia.get("args") or []
+    found.setdefault("default-runtime", "runc")
+    return found
+
+
+@given(
+    values=_DAEMON,
+    indent=st.sampled_from([None, 2, 4, "\t"]),
+    tight=st.booleans(),
+    escaped=st.booleans(),
+    windows=st.booleans(),
+    bom=st.booleans(),
+    end=st.sampled_from(["", "\n", "\n\n"]),
+    default=st.sampled_from(["nvidia", "runc"]),
+    cdi=st.sampled_from([None, True]),
+)
+def test_a_file_in_any_style_says_what_is_meant_and_settles_to_the_byte(
+    values: dict[str, Any], indent: int | str | None, tight: bool, escaped: bool, windows: bool, bom: bool, end: str,
+    default: str, cdi: bool | None,
+) -> None:  # fmt: skip
+    separators = (",", ":") if tight else None
+    text = json.dumps(values, indent=indent, ensure_ascii=escaped, separators=separators) + end
+    text = ("\ufeff" if bom else "") + (text.replace("\n", "\r\n") if windows else text)
+    asked = Daemon(default=default, cdi=cdi)
+    once = render(text, "26.1.5", asked)
+    assert _said(once.removeprefix("\ufeff")) == _meant(values, asked)
+    assert render(once, "26.1.5", asked) == once
+    if once != text:
+        assert not once.startswith("\ufeff") and ("\r\n" in once) == ("\r\n" in text)
+
+
+@pytest.mark.parametrize("text", ["null", "\ufeff", "\ufeffnull\r\n", "{}", " \n"])
+def test_a_file_that_says_nothing_is_as_good_as_none(text: str) -> None:
+    assert json.loads(render(text, "26.1.5", Daemon())) == json.loads(render(None, "26.1.5", Daemon()))

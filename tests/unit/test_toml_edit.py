@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from gpunode.containerd.drop_in import drop_in, with_import, without_import
 from gpunode.containerd.editor import NVIDIA_RUNTIME, RUNC_TYPE, Runtimes, render
 from gpunode.settings import settings_from
-from gpunode.toml_edit import BOM, ConfigurationRefused, Table, edited, plain, put, same, table_in
+from gpunode.toml_edit import ConfigurationRefused, Table, edited, plain, put, same, table_in
 from gpunode.toolkit.configuration import asked_of
 from gpunode.toolkit.configuration import render as render_toolkit
+from gpunode.written_text import BOM
 from tests.unit.toml_styles import STYLES, Style
 
 pytestmark = pytest.mark.pure
@@ -65,10 +66,12 @@ def configurations(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
         values["disabled_plugins"] = draw(st.sampled_from([["cri"], ["cri", "zfs"], []]))
     if draw(st.booleans()):
         values["imports"] = ["/etc/containerd/conf.d/*.toml"]
-    plugins: dict[str, Any] = {"io.containerd.internal.v1.opt": {"path": "/opt"}} if draw(st.booleans()) else {}
+    plugins: dict[str, Any] = {}
+    if draw(st.booleans()):
+        plugins["io.containerd.internal.v1.opt"] = {"path": "/opt"}
     if draw(st.booleans()):
         plugins[CRI2 if schema == 2 else CRI3] = draw(PLUGIN)
-    if plugins or draw(st.booleans()):
+    if draw(st.booleans()) or plugins:
         values["plugins"] = plugins
     if draw(st.booleans()):
         values["grpc"] = {"address": "/run/x.sock", "uid": 0}
