@@ -22,12 +22,14 @@ class TransactionJournal(NodeFact[Journal]):
         unit, path = f"gpunode-{transaction}.service", shlex.quote(f"{FOLDER}/{transaction}.json")
         # One that has begun is asked about where its journal is read: another controller's may have begun in between.
         text = (
-            f"active=; unit {shlex.quote(unit)} && {{ says ActiveState; active=$SAID; }}\n"
+            f"active= by=; unit {shlex.quote(unit)} && {{ says ActiveState; active=$SAID; says Description; by=$SAID; }}\n"
             f"if [ -e {path} ]; then\n"
-            f'  ! grep -qF \'"state": "began"\' {path} ||\n'
+            f'  if grep -qF \'"state": "began"\' {path}; then\n'
             f"    active=$(systemctl show -p ActiveState --value {shlex.quote(unit)})\n"
+            f"    by=$(systemctl show -p Description --value {shlex.quote(unit)})\n"
+            "  fi\n"
             f'  echo path={path}; echo "journal=$(base64 -w0 {path})"\n'
             "fi\n"
-            '[ -z "$active" ] || echo "unit=$active"'
+            '[ -z "$active" ] || { echo "unit=$active"; echo "by=$by"; }'
         )
         return Probe([(None, Text(text, (UNITS.of(unit),)))])

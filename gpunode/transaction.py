@@ -17,13 +17,15 @@ class Journal(Reading):
 
     `state` is None where there was none yet, `began` while it runs or where it was interrupted, `done`, `restored` (it
     was undone for a cause outside it, such as a full disk, and may be tried again) or `failed` (its target was proven
-    not to work; `reason` says how). `target` is the digest of what was to be reached. `running`: its unit is at work.
+    not to work; `reason` says how). `target` is the digest of what was to be reached. `running`: its unit is at work;
+    `by` is what that says of itself, with who runs it.
     """
 
     state: str | None
     target: str | None
     reason: str | None
     running: bool
+    by: str | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -41,9 +43,10 @@ def parse_journal(lines: list[str]) -> Journal:
     if "unit" not in found:
         raise ParseError("systemd did not say whether the transaction runs")
     running = found["unit"] in ("active", "activating", "deactivating", "reloading")
+    by = found.get("by") if running else None
     text = decoded(found, "journal")
     if text is None:
-        return Journal(None, None, None, running)
+        return Journal(None, None, None, running, by)
     try:
         journal = json.loads(text)
         state, target, reason = journal["state"], journal["target"], journal.get("reason") or None
@@ -51,4 +54,4 @@ def parse_journal(lines: list[str]) -> Journal:
         raise ParseError(f"the journal is not readable ({error}); look at {found.get('path')} and remove it") from error
     if state not in STATES:
         raise ParseError(f"the journal says {state!r}, which is none of {', '.join(STATES)}; look at {found['path']}")
-    return Journal(state, target, reason, running)
+    return Journal(state, target, reason, running, by)

@@ -27,6 +27,21 @@ class Unit(Reading):
         """Say whether the unit starts at boot."""
         return starts_at_boot(self.unit_file_state)
 
+    @property
+    def masked(self) -> bool:
+        """Say whether somebody forbade that it is ever started."""
+        return is_masked(self.unit_file_state) or self.load_state == "masked"
+
+
+def is_masked(unit_file_state: str | None) -> bool:
+    """Judge systemd's UnitFileState: a masked unit is neither started nor enabled, until it is unmasked."""
+    return unit_file_state in ("masked", "masked-runtime")
+
+
+def unmask(unit: str) -> str:
+    """Return what to do about a masked unit."""
+    return f"`systemctl unmask {unit}` on the node"
+
 
 def starts_at_boot(unit_file_state: str | None) -> bool:
     """Judge systemd's UnitFileState; a static or generated unit needs no enabling, `enabled-runtime` ends at a boot."""

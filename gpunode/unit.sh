@@ -13,7 +13,7 @@
 
 show() {
   properties=Names,LoadState,ActiveState,SubState,UnitFileState,ActiveEnterTimestamp,ExecStart,MainPID,Environment
-  properties=$properties,FragmentPath
+  properties=$properties,FragmentPath,Description
   set -- --all -p "$properties" "$@"
   LC_ALL=C TZ=UTC systemctl show "$@" --timestamp=us+utc || LC_ALL=C TZ=UTC systemctl show "$@"
 }

@@ -18,7 +18,7 @@ from gpunode.containerd.state import Containerd as State
 from gpunode.drain.commands import Drain
 from gpunode.toml_edit import ConfigurationRefused
 from operations.failure import OperationRefused, known, node_operation
-from operations.runtime import Program, changed, pending, ready
+from operations.runtime import Program, changed, pending, ready, refuse_masked
 
 # What a daemon starts with, noted at each start by a unit of gpunode's (templates/containerd-loaded.service).
 LOADED_UNIT = "gpunode-containerd-loaded.service"
@@ -119,6 +119,7 @@ def configuration(
             )
             return
         wanted = replace(wanted, act="nothing")
+    refuse_masked(PROGRAM, state.masked)
     yield from changed(
         PROGRAM, wanted, since=f"{state.configured_at} {state.unit_written_at}", loaded=_runs_by(state),
         needs=NVIDIA_RUNTIME if nvidia else "", drain=drain if restarts else None, config=state.config_path,

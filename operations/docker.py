@@ -14,7 +14,7 @@ from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused
 from gpunode.docker.state import Docker as State
 from gpunode.drain.commands import Drain
 from operations.failure import OperationRefused, known, node_operation
-from operations.runtime import Program, changed, pending, ready
+from operations.runtime import Program, changed, pending, ready, refuse_masked
 
 PROGRAM = Program(
     name="docker",
@@ -87,6 +87,7 @@ def configuration(
         pending(f"{state.containers} containers run and disruption.allow is nothing", "docker's daemon.json changes")
         return
     host.log(_told(state, wanted.act))
+    refuse_masked(PROGRAM, state.masked)
     yield from changed(
         PROGRAM, wanted, since=state.default_runtime or "", needs=NVIDIA_RUNTIME if nvidia else "",
         drain=drain if wanted.act == "restart" else None, config=state.config_path, binary=state.binary or "dockerd",

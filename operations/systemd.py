@@ -9,7 +9,9 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
 from facts.unit import Unit
-from operations.failure import known, node_operation
+from gpunode.unit import Unit as State
+from gpunode.unit import unmask
+from operations.failure import OperationRefused, known, node_operation
 
 
 @node_operation
@@ -18,9 +20,11 @@ def at_boot(unit: str) -> Iterator[Any]:
 
     + unit: the unit's full name
     """
-    if known(host.get_fact(Unit, unit=unit), unit).enabled:
+    present = known(host.get_fact(Unit, unit=unit), unit)
+    if present.enabled:
         host.noop(f"{unit} is enabled")
         return
+    _refuse_masked(unit, present)
     yield StringCommand("systemctl", "daemon-reload", "&&", "systemctl", "enable", "--quiet", QuoteString(unit))
 
 
@@ -39,7 +43,16 @@ def running(unit: str) -> Iterator[Any]:
     if not steps:
         host.noop(f"{unit} runs and starts at boot")
         return
+    _refuse_masked(unit, present)
     # reset-failed: a unit that hit its start limit would refuse, whatever the cause that has been mended since.
     yield StringCommand("systemctl", "reset-failed", QuoteString(unit), "2>/dev/null;", "systemctl", "daemon-reload")
     for step in steps:
         yield StringCommand("systemctl", QuoteString(step), QuoteString(unit))
+
+
+def _refuse_masked(unit: str, present: State) -> None:
+    if present.masked:
+        raise OperationRefused(
+            f"{unit} is masked: somebody forbade that it is started; nothing was changed. Undo that by {unmask(unit)}, "
+            "and run again"
+        )

@@ -13,6 +13,7 @@ from gpunode.packages import satisfies
 from gpunode.toml_edit import ConfigurationRefused
 from gpunode.toolkit import ContainerToolkit as State
 from gpunode.toolkit.configuration import PATH, Asked, first_version_of, render
+from gpunode.unit import is_masked, unmask
 from operations.driver import driver_state
 from operations.failure import OperationRefused, known, node_operation
 from operations.families.toolkit_hold import TOOLKIT_HOLDS
@@ -156,6 +157,11 @@ def specification(generate: bool) -> Iterator[Any]:
     if driver.loaded_version is None:
         host.noop("no driver is loaded, which a CDI specification would be of")
         return
+    if is_masked(state.cdi_refresh):
+        raise OperationRefused(
+            "nvidia-cdi-refresh.path, by which the toolkit keeps its CDI specification, is masked; nothing was "
+            f"changed. Undo that by {unmask('nvidia-cdi-refresh.path')}, or set toolkit.cdi = 'off', and run again"
+        )
     stale = state.stale_cdi(driver.loaded_version)
     own = state.cdi_refresh is None
     target = OWN_SPECIFICATION if own else state.cdi_output or REFRESHED_SPECIFICATION

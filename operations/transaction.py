@@ -8,8 +8,11 @@ journal, which the next run reads first.
 from __future__ import annotations
 
 import base64
+import getpass
 import hashlib
+import os
 import shlex
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -112,10 +115,21 @@ new=$folder/$name.sh.$$
 head -n 1 | base64 -d > "$new"
 sync "$new"
 code=0
-systemd-run --quiet --wait --collect --unit="gpunode-$name" --property=TimeoutStopSec=900 \\
-  /bin/sh -c "exec /bin/sh $new change > $folder/$name.log 2>&1" || code=$?
+said=$(LC_ALL=C systemd-run --quiet --wait --collect --unit="gpunode-$name" --property=TimeoutStopSec=900 \\
+  --description="gpunode's transaction $name, begun by $by on $(date -u '+%F %T') UTC" \\
+  /bin/sh -c "exec /bin/sh $new change > $folder/$name.log 2>&1" 2>&1) || code=$?
+[ -z "$said" ] || printf '%s\\n' "$said" >&2
 # A change that began has renamed it.
 rm -f "$new"
+case "$code $said" in
+  0*) ;;
+  *already*)
+    # Of two runs at once, both of which found nothing at work, systemd lets one begin. The log is that one's.
+    other=$(systemctl show "gpunode-$name" -p Description | sed 's/^Description=//')
+    echo "gpunode: cause: another run is at work on this node: $other; this one changed nothing" >&2
+    echo "gpunode: remedy: run again when it has ended: \\`systemctl status gpunode-$name\\` tells" >&2
+    exit "$code";;
+esac
 cat "$folder/$name.log"
 # systemd-run may call it a success (as it ends itself) where the machine's shutdown stopped the unit: 143 is SIGTERM.
 if [ "$code" -eq 0 ]; then
@@ -134,12 +148,13 @@ exit "$code"
 ENDED = "gpunode: ended: the transaction"
 
 _WAIT = """
+other=$(systemctl show "gpunode-$name" -p Description | sed 's/^Description=//')
 tries=0
 while [ "$tries" -lt 600 ]; do
   case $(systemctl is-active "gpunode-$name" || true) in active|activating|deactivating|reloading) ;; *) exit 0;; esac
   tries=$((tries + 1)); sleep 0.5
 done
-echo "gpunode: the unit gpunode-$name of an earlier run is still at work after 5 minutes; nothing was changed" >&2
+echo "gpunode: the unit gpunode-$name of another run is still at work after 5 minutes ($other); nothing was changed" >&2
 echo "gpunode: look at \\`systemctl status gpunode-$name\\` and run again when it has ended" >&2
 exit 1
 """
@@ -174,8 +189,17 @@ def transaction_command(transaction: Transaction, target: str, **variables: str)
     """
     encoded = base64.b64encode(script(transaction_text(transaction, target, variables)).encode()).decode()
     # By standard input: it holds a daemon's configuration, and that may hold registry credentials.
-    run = script_command(_RUN, folder=FOLDER, name=transaction.name, target=target, ended=ENDED)
+    run = script_command(_RUN, folder=FOLDER, name=transaction.name, target=target, ended=ENDED, by=_runner())
     return explained_command(command_with_input(run, encoded))
+
+
+def _runner() -> str:
+    """Return who runs this, as another run on the same node shall name them: user and machine."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not have a name
+        user = f"user {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 # What cannot be put back stays missing, and nothing waits for it any more; what was begun can still be looked up.
@@ -197,6 +221,8 @@ def settled(
     Facts that the transaction changes are to be read after this.
     """
     if _journal(transaction).running:
+        by = _journal(transaction).by or f"gpunode-{transaction.name}"
+        host.log(f"another run is at work on this node, and is waited for: {by}")
         yield from meanwhile()
         yield script_command(_WAIT, name=transaction.name)
     if _journal(transaction).interrupted:

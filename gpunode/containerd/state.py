@@ -13,7 +13,7 @@ from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError, Reading
 from gpunode.started import seconds
 from gpunode.toml_edit import ConfigurationRefused, plain
-from gpunode.unit import starts_at_boot
+from gpunode.unit import is_masked, starts_at_boot
 from gpunode.versions import program_version
 
 CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
@@ -60,8 +60,8 @@ class Containerd(Reading):
     the merged configuration (`containerd config dump`), None and empty where it cannot be read; `cri_plugin` is ok,
     error, skip … as `ctr plugins ls` says. `shims` counts running containers. `merged` is the digest of the merged
     configuration, `loaded` that of the one which the running daemon started with, None where nobody noted it.
-    `merged_text` is that configuration itself. `configured_at` is when a configuration file was last written,
-    `unit_written_at` when the unit was.
+    `merged_text` is that configuration itself; `masked`: somebody forbade that the unit is started. `configured_at` is
+    when a configuration file was last written, `unit_written_at` when the unit was.
     """
 
     version: str | None
@@ -82,6 +82,7 @@ class Containerd(Reading):
     loaded: str | None = None
     unit_written_at: float | None = None
     merged_text: str | None = field(default=None, repr=False)
+    masked: bool = False
 
     @property
     def stale(self) -> bool:
@@ -277,6 +278,7 @@ def parse_containerd(lines: list[str]) -> Containerd:
         config_text=decoded(found, "text"),
         active=found.get("ActiveState") == "active",
         enabled=starts_at_boot(found.get("UnitFileState")),
+        masked=is_masked(found.get("UnitFileState")),
         started_at=started,
         configured_at=_latest(repeated(lines, "written")),
         default_runtime=default,

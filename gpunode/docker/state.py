@@ -8,7 +8,7 @@ from typing import Any
 
 from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError, Reading
-from gpunode.unit import starts_at_boot
+from gpunode.unit import is_masked, starts_at_boot
 from gpunode.versions import program_version
 
 
@@ -19,7 +19,7 @@ class Docker(Reading):
     `version` is the client's, `daemon_version` dockerd's; None where there is none. `default_runtime` and what follows
     are what the running daemon answers (`docker info`); None and empty where it does not. `runtimes` are (name, path);
     `cdi` is None where this docker does not tell. `flags` are those of the daemon's command line that daemon.json must
-    not say as well. `containers` counts those that run.
+    not say as well; `masked`: somebody forbade that the unit is started. `containers` counts those that run.
     """
 
     version: str | None
@@ -36,6 +36,7 @@ class Docker(Reading):
     cdi: bool | None = None
     live_restore: bool = False
     containers: int = 0
+    masked: bool = False
 
     @property
     def answers(self) -> bool:
@@ -64,6 +65,7 @@ def parse_docker(lines: list[str]) -> Docker:
         config_text=decoded(found, "text") if "text" in found else ("" if "empty" in found else None),
         active=found.get("ActiveState") == "active",
         enabled=starts_at_boot(found.get("UnitFileState")),
+        masked=is_masked(found.get("UnitFileState")),
         flags=tuple(sorted(set(repeated(lines, "flag")))),
         default_runtime=info.get("DefaultRuntime"),
         runtimes=tuple(sorted((name, str(row.get("path", ""))) for name, row in runtimes.items())),

@@ -261,3 +261,17 @@ def test_a_driver_that_has_worked_is_not_undone_because_it_does_not_load_today(
     )
     assert done.returncode == 1
     assert (tmp_path / "undone").exists() == unproven, done.stderr
+
+
+@pytest.mark.parametrize("operation", [systemd.running, systemd.at_boot])
+def test_a_masked_unit_is_named_as_that_and_not_started(host: Host, operation: Any) -> None:
+    host.readings[UnitFact] = Unit("masked", "inactive", "dead", "masked")
+    assert commands(operation, host, unit="docker.service") == []
+    assert "docker.service is masked" in host.refusals[0] and "systemctl unmask docker.service" in host.refusals[0]
+
+
+def test_a_masked_containerd_is_refused_before_a_change_that_would_be_blamed_for_it(host: Host) -> None:
+    state = replace(STATE, config_text="version = 2\n", active=False, started_at=None, cri_plugin=None, masked=True)
+    host.readings[ContainerdFact] = state
+    assert commands(containerd.configuration, host, **ASKED) == []
+    assert "systemctl unmask containerd.service" in host.refusals[0]

@@ -370,6 +370,12 @@ def test_a_specification_is_made_by_the_toolkit_s_own_unit_where_it_has_one(host
     assert commands(toolkit.specification, host_with(replace(alone, cdi_refresh="disabled")), generate=True)
 
 
+def test_a_masked_unit_of_the_toolkit_is_named_as_that(host_with: HostWith) -> None:
+    host = host_with(replace(GOOD.toolkit, cdi=(REFRESHED,), cdi_refresh="masked"))
+    assert commands(toolkit.specification, host, generate=True) == []
+    assert "is masked" in host.refusals[0] and "systemctl unmask nvidia-cdi-refresh.path" in host.refusals[0]
+
+
 def test_a_specification_waits_until_there_is_a_driver_that_it_could_be_of(host_with: HostWith) -> None:
     for driver in ({"loaded_version": None}, {"loaded_version": "570.172.08"}):
         host = host_with(replace(GOOD.toolkit, cdi=(OWN,)), **driver)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -191,3 +192,36 @@ def test_a_change_that_began_is_undone_by_its_own_script_and_from_what_it_saved(
         assert sorted(content(folder)) == ["t.json", "t.log", "t.sh", "t/file"]
     subprocess.run(["sh", str(folder / "t.sh"), "undo"], check=True, capture_output=True, timeout=30)
     assert file.read_text() == "new1\n"
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_of_two_runs_at_once_the_second_names_who_is_at_work_and_touches_nothing_of_the_first(tmp_path: Path) -> None:
+    """systemd-run and systemctl are SIMULATED: another run's unit is at work, as both say in the real ones' words."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "t.log").write_text("the first one's words\n")
+    (folder / "t.json").write_text('{"schema": 1, "state": "began", "target": "target-1", "reason": ""}\n')
+    (tmp_path / "bin").mkdir()
+    programs = {
+        "systemd-run": f'for word; do case $word in --description=*) echo "$word" > {tmp_path}/told;; esac; done\n'
+        'echo "Failed to start transient service unit: Unit gpunode-t.service was already loaded or has a fragment '
+        'file." >&2; exit 1',
+        "systemctl": 'echo "Description=gpunode\'s transaction t, begun by anna@bastion on 2026-11-23 06:00:00 UTC"',
+    }
+    for name, text in programs.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    command = transaction_command(Transaction("t", "true", "true", "true"), "target-2").get_raw_value()
+    done = subprocess.run(
+        ["sh", "-c", command.replace("/var/lib/gpunode/transactions", str(folder))],
+        env={**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}, input="dHJ1ZQo=\n",
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "another run is at work on this node" in done.stderr
+    assert "begun by anna@bastion on 2026-11-23 06:00:00 UTC" in done.stderr and "remedy: run again" in done.stderr
+    # What the first one says is not taken for this one's words, nor its end for this one's.
+    assert "the first one's words" not in done.stdout + done.stderr and ENDED not in done.stderr
+    assert sorted(content(folder)) == ["t.json", "t.log"]
+    told = (tmp_path / "told").read_text()
+    assert f"{socket.gethostname()} on 20" in told and "begun by " in told
