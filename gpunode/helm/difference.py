@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.helm.manifest import Identity, Keyed, Object, canonical
+from gpunode.helm.manifest import Identity, Keyed, Object, canonical, says_nothing
 from gpunode.settings.problems import SECRET, is_secret
 
 _LONGEST = 80
@@ -67,7 +67,7 @@ def _compared(found: Any, wanted: Any, path: Path) -> Iterator[tuple[Path, Any, 
     if isinstance(found, dict) and isinstance(wanted, dict):
         for key in sorted({*found, *wanted}):
             yield from _compared(found.get(key, _ABSENT), wanted.get(key, _ABSENT), (*path, _step(found, wanted, key)))
-    elif found is _ABSENT or wanted is _ABSENT or canonical(found) != canonical(wanted):
+    elif not _are_alike(found, wanted):
         yield path, found, wanted
 
 
@@ -78,8 +78,14 @@ def _said(found: Any, wanted: Any, path: Path) -> Iterator[tuple[Path, Any, Any]
     elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
         for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
             yield from _said(one, other, (*path, f"[{number}]"))
-    elif found is _ABSENT or canonical(found) != canonical(wanted):
+    elif not _are_alike(found, wanted):
         yield path, found, wanted
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    if one is _ABSENT or other is _ABSENT:
+        return says_nothing(one) or says_nothing(other)
+    return canonical(one) == canonical(other)
 
 
 def _step(found: Any, wanted: Any, key: str) -> str:

@@ -126,27 +126,38 @@ def object_of(document: Mapping[str, Any], namespace: str) -> Object:
     content = {**document, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}
     # The release's own is left out: whether a kind is in a namespace at all, the manifest does not say.
     identity = Identity(group, kind, "" if where == namespace else where, name)
-    return Object(identity, _normal(content, ""))
+    return Object(identity, _normal(content, "", group not in _table()["groups"]))
 
 
-def _normal(value: Any, key: str) -> Any:
-    """Return a value in its one form; `key` is the one that it stands under."""
+class Blank(str):
+    """Hold the empty string of a field that an API server drops: it is the same as a field that is absent."""
+
+
+def _normal(value: Any, key: str, is_custom: bool) -> Any:
+    """Return a value in its one form; `key` is the one that it stands under.
+
+    An API server reads its own kinds into fields and writes those that hold something; of a custom resource it keeps
+    what was written.
+    """
     if isinstance(value, dict):
         found = {
             str(name): each
             for name, item in value.items()
-            if (each := _normal(item, str(name))) is not None and not (each in ({}, []) and _may_go(str(name)))
+            if (each := _normal(item, str(name), is_custom)) is not None
+            and not (each in ({}, []) and _may_go(str(name), is_custom))
         }
         if key in ("limits", "requests"):
             return {name: quantity(item) for name, item in found.items()}
+        if not is_custom and key not in _table()["string_maps"]:
+            found = {name: Blank() if item == "" else item for name, item in found.items()}
         return _without_defaults(found, key)
     if isinstance(value, list):
-        return _list([_normal(item, key) for item in value], key)
+        return _list([_normal(item, key, is_custom) for item in value], key)
     return value
 
 
-def _may_go(name: str) -> bool:
-    return name in _table()["empty_is_none"]
+def _may_go(name: str, is_custom: bool) -> bool:
+    return name in _table()["empty_is_none"] if is_custom else name not in _table()["empty_says_something"]
 
 
 def _without_defaults(found: dict[str, Any], key: str) -> dict[str, Any]:
@@ -178,7 +189,20 @@ class Keyed(dict[str, Any]):
 
 def canonical(value: Any) -> str:
     """Return a value as one text: equal values, equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return json.dumps(_without_blanks(value), sort_keys=True, separators=(",", ":"), default=str)
+
+
+def says_nothing(value: Any) -> bool:
+    """Say whether a field of this value is the same as one that is absent."""
+    return isinstance(value, Blank) or (
+        isinstance(value, dict) and bool(value) and all(map(says_nothing, value.values()))
+    )
+
+
+def _without_blanks(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_blanks(item) for name, item in value.items() if not says_nothing(item)}
+    return [_without_blanks(item) for item in value] if isinstance(value, list) else value
 
 
 def quantity(value: Any) -> Any:

@@ -238,6 +238,90 @@ def test_a_field_changed_by_hand_is_drift() -> None:
     assert str(gone) == "Secret credentials: absent"
 
 
+# As NVIDIA's charts since 0.15 and node feature discovery write them, and as an API server returns them.
+WITH_EMPTY = """apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: nvdp, namespace: gpu, labels: {empty: ""}, annotations: }
+spec:
+  updateStrategy: {}
+  template:
+    spec:
+      initContainers: [{name: init, env: [{name: KUBECONFIG, value: ""}, {name: SIGNAL, value: }], args: []}]
+      tolerations: [{key: master, operator: Equal, value: "", effect: NoSchedule}]
+      volumes: [{name: config, emptyDir: {}}]
+"""
+WITHOUT_EMPTY = """apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: nvdp, namespace: gpu, labels: {empty: ""}}
+spec:
+  template:
+    spec:
+      initContainers: [{name: init, env: [{name: KUBECONFIG}, {name: SIGNAL}]}]
+      tolerations: [{key: master, operator: Equal, effect: NoSchedule}]
+      volumes: [{name: config, emptyDir: {}}]
+"""
+
+
+def _drift(wanted: str, live: str) -> list[str]:
+    return [str(each) for each in drifted(objects(wanted, "gpu"), objects(live, "gpu"))]
+
+
+def test_an_empty_field_that_the_api_server_drops_is_no_drift() -> None:
+    assert _drift(WITH_EMPTY, WITHOUT_EMPTY) == _differences(WITH_EMPTY, WITHOUT_EMPTY) == []
+    assert _differences(WITHOUT_EMPTY, WITH_EMPTY) == []
+    release = _release(("deployed", ""))
+    reading = Reading(release, _stored(1, WITH_EMPTY), live=objects(WITHOUT_EMPTY, "gpu"))
+    assert change(Wanted(WANTED.chart, WANTED.version, "gpu", WITH_EMPTY), reading, NOW, TIMEOUT) == ReleaseChange()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("{name: KUBECONFIG}", "{name: KUBECONFIG, value: /mine}", 'env[KUBECONFIG].value: "/mine", wanted ""'),
+        ('labels: {empty: ""}', "labels: {}", "metadata.labels"),
+        (", emptyDir: {}", "", "volumes[config].emptyDir: absent"),
+        ("operator: Equal, ", "operator: Equal, value: mine, ", 'tolerations[0].value: "mine", wanted ""'),
+    ],
+)
+def test_what_somebody_wrote_in_the_place_of_an_empty_field_is_drift(before: str, after: str, told: str) -> None:
+    assert before in WITHOUT_EMPTY
+    (only,) = _drift(WITH_EMPTY, WITHOUT_EMPTY.replace(before, after))
+    assert told in only
+
+
+def test_a_custom_resource_keeps_its_empty_fields_and_lacks_none() -> None:
+    policy = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: a}\nspec: {%s}\n"
+    assert _drift(policy % 'version: ""', policy % "") == ['ClusterPolicy a: spec.version: absent, wanted ""']
+    assert _drift(policy % "args: []", policy % "") == ["ClusterPolicy a: spec.args: absent, wanted []"]
+
+
+fields = st.recursive(
+    st.sampled_from(["", "x", "1"]) | st.none() | st.booleans() | st.integers(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
+        ["env", "name", "value", "key", "args", "containers", "tolerations", "rules", "strategy", "volumes"]
+    ), inner, max_size=4),
+    max_leaves=15,
+)  # fmt: skip
+
+
+def _served(value: Any) -> Any:
+    """Return a value as an API server returns it that knows all fields of a kind."""
+    if isinstance(value, dict):
+        served = {key: _served(item) for key, item in value.items()}
+        return {key: item for key, item in served.items() if item is not None and item not in ("", {}, [])}
+    return list(map(_served, value)) if isinstance(value, list) else value
+
+
+@unhurried
+@given(fields)
+def test_what_an_api_server_keeps_of_an_object_is_no_drift_from_it(spec: Any) -> None:
+    def made(content: Any) -> dict[Identity, Object]:
+        found = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "a"}, "spec": content}
+        return objects(yaml.safe_dump(found), "gpu")
+
+    assert drifted(made(spec), made(_served(spec))) == differences(made(spec), made(_served(spec))) == ()
+
+
 # --- what is done ---------------------------------------------------------------------------------------------------
 OTHER = MANIFEST.replace("plugin:v1", "plugin:v0")
 WANTED = Wanted("nvidia-device-plugin", "0.20.0", "gpu", MANIFEST)
