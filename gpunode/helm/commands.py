@@ -95,7 +95,8 @@ class Commands:
         `by_force`: fields that others changed by hand become the release's again, which helm 4 would refuse.
         """
         rolls_back = "--atomic" if self.helm.major == 3 else "--rollback-on-failure"
-        takes_back = ("--force-conflicts",) if by_force and self.helm.major == 4 else ()
+        # Of a release that helm 3 applied last, helm 4 goes on by client-side apply, and refuses to force by that.
+        takes_back = ("--server-side=true", "--force-conflicts") if by_force and self.helm.major == 4 else ()
         words = (
             "upgrade", self.asked.release, *self._chart(), "--install", "--create-namespace", "--reset-values",
             rolls_back, "--wait", *takes_back, *self._limits(), "--values", "-",

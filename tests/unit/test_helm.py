@@ -520,7 +520,7 @@ def test_an_upgrade_waits_and_rolls_back_by_the_words_of_its_helm() -> None:
     assert _line(commands().upgrade(values, by_force=True)) == common % ("--atomic", "")
     assert _line(commands("4.2.3").upgrade(values)) == common % ("--rollback-on-failure", "")
     forced = commands("4.2.3").upgrade(values, by_force=True)
-    assert _line(forced) == common % ("--rollback-on-failure", " --force-conflicts")
+    assert _line(forced) == common % ("--rollback-on-failure", " --server-side=true --force-conflicts")
     assert forced.stdin == '{"a": "1e3"}' and forced.seconds >= 2 * 60
 
 
