@@ -134,29 +134,11 @@ def _several_profiles(settings: Settings) -> str:
     return found[0] if found else ""
 
 
-def _features(settings: Settings) -> Iterator[tuple[str, str, object]]:
-    """Yield (feature, key, value) of what is asked of the plugin."""
-    plugin, sharing = settings.device_plugin, settings.sharing
-    yield "config-map", "device_plugin.version", plugin.version
-    if sharing.strategy != "none":
-        yield sharing.strategy, "sharing.strategy", sharing.strategy
-    for strategy in plugin.strategies:
-        if strategy != "envvar":
-            yield strategy, "device_plugin.device_list_strategy", plugin.device_list_strategy
-    if len(plugin.strategies) > 1:
-        yield "several-strategies", "device_plugin.device_list_strategy", plugin.device_list_strategy
-
-
 def _old_plugin(settings: Settings) -> Iterator[Problem]:
-    version = settings.device_plugin.version
-    for feature, key, value in _features(settings):
-        needs = features.of_plugin()[feature]
-        if not needs.are_met_by(version):
-            message = (
-                f"needs a device plugin of {needs.minimum} or newer ({needs.source}), and device_plugin.version is "
-                f"{version}"
-            )
-            yield _problem(key, value, message)
+    version, needs = settings.device_plugin.version, features.of_plugin()
+    if not needs.are_met_by(version):
+        message = f"is older than the {needs.minimum} that gpunode takes ({needs.source}); set a newer one"
+        yield _problem("device_plugin.version", version, message)
 
 
 def _old_kubernetes(settings: Settings) -> Iterator[Problem]:

@@ -10,8 +10,6 @@ from typing import Any
 
 from gpunode import tables, versions
 
-MPS = "mps"
-
 
 @dataclass(frozen=True)
 class Needs:
@@ -41,9 +39,9 @@ def _stated(component: str, needed_by: str) -> Needs:
 
 
 @cache
-def of_plugin() -> Mapping[str, Needs]:
-    """Return feature -> the device plugin that has it."""
-    return MappingProxyType({**_rows("device_plugin"), MPS: _stated("device-plugin", "mps-sharing")})
+def of_plugin() -> Needs:
+    """Return the oldest device plugin that gpunode brings into a cluster."""
+    return _rows("device_plugin")["oldest"]
 
 
 @cache

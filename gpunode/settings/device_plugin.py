@@ -11,7 +11,6 @@ from gpunode.settings.chart import (
     ChartName,
     ChartValues,
     ChartVersion,
-    ReleaseName,
     Repository,
     is_path,
     needs_no_repository,
@@ -25,6 +24,18 @@ _PATH = r"(/[A-Za-z0-9._~+-]+)*"
 
 _Image = Annotated[
     str, AfterValidator(matching(rf"{_HOST}{_PATH}", "an image's name such as 'registry/nvidia/plugin'"))
+]
+# A DaemonSet is named RELEASE-nvidia-device-plugin-gpu-feature-discovery, and cut at 63 characters.
+_NAMED, _OF_A_NAME = "nvidia-device-plugin", 41
+_Release = Annotated[
+    str,
+    AfterValidator(
+        matching(
+            r"[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?",
+            "a release's name: lower-case letters, digits and '-' inside, 20 characters at most, since the chart cuts "
+            "its DaemonSets' names at 63",
+        )
+    ),
 ]
 _Tag = Annotated[str, AfterValidator(matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "an image's tag"))]
 
@@ -82,7 +93,7 @@ class DevicePluginSettings(Component):
         None, description="File with the certificates that a repository or registry is checked by."
     )
     version: ChartVersion = Field("0.20.0", description="Exact version of the chart.")
-    release: ReleaseName = Field("nvdp", description="Name of the release.")
+    release: _Release = Field("nvdp", description="Name of the release, of 20 characters at most.")
     namespace: DnsLabel = Field(
         "nvidia-device-plugin", description="Its namespace, created if need be; `default` is refused."
     )
@@ -162,3 +173,17 @@ class DevicePluginSettings(Component):
         if self.gfd and self.nfd == "none":
             yield "gfd", "writes its labels by node feature discovery; set device_plugin.nfd to 'chart' or 'present'"
         yield from wrong_values(self.values)
+        if len(self._fullname) > _OF_A_NAME:
+            message = (
+                f"makes objects' names of {self._fullname[:80]}, which the chart cuts at 63 characters: "
+                f"{_OF_A_NAME} are allowed; shorten nameOverride or fullnameOverride"
+            )
+            yield "values", message
+
+    @property
+    def _fullname(self) -> str:
+        """Return what the chart's DaemonSets are named after."""
+        if full := self.values.get("fullnameOverride"):
+            return str(full)
+        name = str(self.values.get("nameOverride") or _NAMED)
+        return self.release if name in self.release else f"{self.release}-{name}"

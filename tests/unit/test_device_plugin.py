@@ -109,16 +109,18 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a-list-for-a-string-in-values": (
         {"device_plugin": {"values": {"deviceListStrategy": ["envvar"]}}}, "device_plugin.values", "as one string",
     ),
-    "plugin-older-than-mps": (
-        {"device_plugin": {"version": "0.14.5"}, "sharing": {"strategy": "mps", "replicas": 2}},
-        "sharing.strategy", "0.15.0 or newer (k8s-device-plugin release notes 0.15.0)",
+    "a-plugin-whose-chart-takes-every-node": (
+        {"device_plugin": {"version": "0.14.5"}}, "device_plugin.version", "is older than the 0.15.0",
     ),
-    "plugin-older-than-its-config-map": (
-        {"device_plugin": {"version": "0.11.0"}}, "device_plugin.version", "0.12.0 or newer",
+    "a-plugin-without-chart": (
+        {"device_plugin": {"version": "0.11.0", "way": "manifest"}}, "device_plugin.version", "older than the 0.15.0",
     ),
-    "plugin-older-than-cdi-cri": (
-        {"device_plugin": {"version": "0.14.5", "device_list_strategy": "cdi-cri"}},
-        "device_plugin.device_list_strategy", "0.15.0 or newer",
+    "a-release-whose-daemon-sets-names-would-be-cut": (
+        {"device_plugin": {"release": "a-plugin-for-all-gpus"}}, "device_plugin.release", "20 characters at most",
+    ),
+    "a-name-override-by-which-names-would-be-cut": (
+        {"device_plugin": {"values": {"nameOverride": "nvidia-device-plugin-for-all-of-our-nodes"}}},
+        "device_plugin.values", "nvdp-nvidia-device-plugin-for-all-of-our-nodes",
     ),
     "envvar-that-the-toolkit-ignores": (
         {"toolkit": {"preset": "shared"}}, "device_plugin.device_list_strategy", "makes the toolkit ignore",
@@ -232,13 +234,6 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"kubernetes": {"enabled": False}, "sharing": {"strategy": "time-slicing", "replicas": 2}},
         "sharing.replicas", "kubernetes.enabled",
     ),
-    "plugin-older-than-several-strategies": (
-        {
-            "device_plugin": {"version": "0.14.0", "device_list_strategy": "envvar,volume-mounts"},
-            "toolkit": {"accept_nvidia_visible_devices_as_volume_mounts": True},
-        },
-        "device_plugin.device_list_strategy", "0.14.1 or newer",
-    ),
     "a-runtime-class-of-no-runtime": (
         {
             "device_plugin": {"device_list_strategy": "cdi-cri", "runtime_class": "nvidia"},
@@ -278,6 +273,7 @@ def test_contradictory_settings_are_refused_by_name(name: str) -> None:
         {"kubernetes": {"enabled": True, "version": "1.10"}},
         {"kubernetes": {"enabled": True, "version": "1.14"}, "containerd": {"default_runtime": "runc"}},
         {"device_plugin": {"version": "0.15.0"}, "sharing": {"strategy": "mps", "replicas": 2}},
+        {"device_plugin": {"release": "nvidia-device-plugin", "values": {"fullnameOverride": "gpu" * 13}}},
         {"device_plugin": {"gfd": True, "nfd": "chart"}},
         {"device_plugin": {"way": "none"}, "mps": {"enabled": True}},
         {"device_plugin": {"way": "gpu-operator", "nfd": "chart"}, "gpu_operator": {"mig_manager": True}},
@@ -469,7 +465,7 @@ def test_a_node_that_failed_keeps_our_labels_and_gets_none_but_the_state_of_mig(
 
 
 def test_every_row_of_the_table_has_a_version_and_a_source() -> None:
-    for table in (features.of_plugin(), features.of_kubernetes(), features.of_helm()):
+    for table in ({"plugin": features.of_plugin()}, features.of_kubernetes(), features.of_helm()):
         for name, needs in table.items():
             assert needs.source and needs.are_met_by("99.0") and not needs.are_met_by("0.1"), name
 

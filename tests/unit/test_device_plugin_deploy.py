@@ -301,8 +301,8 @@ def test_where_no_host_is_in_a_cluster_none_is_asked(cluster: SimulatedCluster, 
 
 TEN = (
     "mps-with-mig", "mps-with-mig-strategy", "config-map-with-config-name", "namespace-default", "a-list-for-a-string",
-    "plugin-older-than-mps", "envvar-that-the-toolkit-ignores", "kubernetes-too-old", "no-runtime-class-beside-runc",
-    "mps-on-the-host",
+    "a-plugin-whose-chart-takes-every-node", "envvar-that-the-toolkit-ignores", "kubernetes-too-old",
+    "no-runtime-class-beside-runc", "mps-on-the-host",
 )  # fmt: skip
 
 
