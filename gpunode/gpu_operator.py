@@ -23,7 +23,13 @@ _OFF = {
     "devicePlugin.enabled": "device_plugin, whose chart gpunode rolls out beside the operator: two would give the same "
     "GPUs away",
     "gfd.enabled": "device_plugin.gfd: discovery has to know the plugin's configurations",
+    "gpuCluster.deployCR": "device_plugin, whose chart gpunode rolls out beside the operator: a GPUCluster would give "
+    "the same GPUs away by dynamic resource allocation",
+    "sandboxWorkloads.enabled": "device_plugin, whose chart gpunode rolls out beside the operator: virtual machines "
+    "would be given the same GPUs",
 }
+# It may not be False.
+_ON = {"clusterPolicy.deployCR": "gpu_operator, whose ClusterPolicy says what the operator brings"}
 # Others that settings stand for.
 _SETTINGS = {
     "devicePlugin.config": "sharing, from which the plugin's configurations are made",
@@ -36,7 +42,8 @@ _SETTINGS = {
 def wrong_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (field, what is wrong) of values of the operator's chart that a setting stands for."""
     off = {name: setting for name, setting in _OFF.items() if found_in(values, name) is not False}
-    yield from said_by_settings(values, {**off, **_SETTINGS})
+    on = {name: setting for name, setting in _ON.items() if found_in(values, name) is not True}
+    yield from said_by_settings(values, {**off, **on, **_SETTINGS})
 
 
 def operator(hosts: Mapping[str, Settings]) -> AskedRelease | None:

@@ -23,7 +23,12 @@ _COMMON = (
     ("", ["pods"], ["get", "list", "watch", "patch", "update"]),
 )
 _RULES = {
-    EXTENDER: (*_COMMON, ("", ["bindings", "pods/binding"], ["create"])),
+    EXTENDER: (
+        *_COMMON,
+        ("", ["bindings", "pods/binding"], ["create"]),
+        # They name the GPUs that are not healthy; its cache waits for them.
+        ("", ["configmaps"], ["get", "list", "watch"]),
+    ),
     PLUGIN: (*_COMMON, ("", ["nodes/proxy"], ["get"]), ("", ["nodes/status"], ["patch", "update"])),
 }
 

@@ -198,6 +198,18 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"gpu_operator": {"values": {"devicePlugin": {"enabled": True}}}},
         "gpu_operator.values", "two would give the same GPUs away",
     ),
+    "an-operator-that-allocates-gpus-dynamically": (
+        {"gpu_operator": {"values": {"gpuCluster": {"deployCR": True}}}},
+        "gpu_operator.values", "gpuCluster.deployCR is said by device_plugin",
+    ),
+    "an-operator-without-its-policy": (
+        {"gpu_operator": {"values": {"clusterPolicy": {"deployCR": False}}}},
+        "gpu_operator.values", "clusterPolicy.deployCR is said by",
+    ),
+    "an-operator-that-gives-gpus-to-virtual-machines": (
+        {"gpu_operator": {"values": {"sandboxWorkloads": {"enabled": True, "defaultWorkload": "vm-passthrough"}}}},
+        "gpu_operator.values", "sandboxWorkloads.enabled is said by",
+    ),
     "an-operator-of-an-old-kubernetes": (
         {
             "device_plugin": {"way": "gpu-operator", "nfd": "present"},

@@ -89,6 +89,16 @@ def test_gpushare_s_pods_and_service_find_each_other() -> None:
     assert by_class["DaemonSet/gpushare-device-plugin"]["spec"]["template"]["spec"]["runtimeClassName"] == "nvidia"
 
 
+def test_the_extender_may_read_the_config_maps_that_name_unhealthy_gpus() -> None:
+    found = _objects(**{"gpu-1": GPUSHARE})
+    verbs = {
+        name: set(rule["verbs"])
+        for rule in found["ClusterRole/gpushare-schd-extender"]["rules"]
+        for name in rule["resources"]
+    }
+    assert verbs["configmaps"] == {"get", "list", "watch"}
+
+
 def test_the_scheduler_is_told_where_the_extender_is() -> None:
     hosts = check_hosts({"gpu-1": GPUSHARE})
     assert extender(hosts) == Extender("http://127.0.0.1:32766/gpushare-scheduler") and schedulers(hosts) == ("gpu-1",)
