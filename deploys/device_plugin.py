@@ -23,6 +23,7 @@ def device_plugin() -> None:
     if cluster_of is None or not (settings().kubernetes.enabled or host.name in schedulers(hosts)):
         return
     takes_part(settings(), cluster_of)
+    ways.right_cluster(name="Refuse a cluster that is another one", everyone=hosts, cluster_of=cluster_of)
     ways.alone(name="Refuse a second device plugin", settings=settings(), everyone=hosts, cluster_of=cluster_of)
     # Before the RuntimeClass, which goes with an operator that had it.
     if (beside := operator(hosts)) is not None:

@@ -14,7 +14,7 @@ from gpunode.device_plugin.own_objects import Document
 from gpunode.device_plugin.rollout import Rollout, node_name, rollout
 from gpunode.device_plugin.verdict import COMPONENT, judge_extender, judge_node
 from gpunode.device_plugin.view import View
-from gpunode.device_plugin.ways import class_alone, members, nodes_by, wanted_objects
+from gpunode.device_plugin.ways import by_operator, by_release, class_alone, members, nodes_by, wanted_objects
 from gpunode.findings import Finding, FindingClass
 from gpunode.gpu_operator import operator
 from gpunode.helm.asked import AskedRelease
@@ -89,11 +89,11 @@ def _of_node(host: str, settings: Settings, node: Node, view: View) -> list[Find
 def _of_cluster(hosts: Mapping[str, Settings], cluster: Cluster, view: View) -> Iterator[Finding]:
     asked = rollout(hosts)
     if asked is not None:
-        yield _of_release(asked.release, cluster, labelled_for(view.nodes))
+        yield _of_release(asked.release, cluster, bool(by_release(view.nodes)), labelled_for(view.nodes))
     if (chosen := asked or class_alone(hosts)) is not None:
         yield from _of_class(chosen, cluster)
     if (beside := operator(hosts)) is not None:
-        yield _of_release(beside, cluster)
+        yield _of_release(beside, cluster, bool(by_operator(view.nodes)))
     if wanted := wanted_objects(hosts):
         yield _of_objects(wanted, cluster, view)
     if nodes_by("gpushare", hosts):
@@ -115,11 +115,11 @@ def _of_objects(wanted: Sequence[Document], cluster: Cluster, view: View) -> Fin
     )
 
 
-def _of_release(asked: AskedRelease, cluster: Cluster, in_use: Collection[str] = ()) -> Finding:
+def _of_release(asked: AskedRelease, cluster: Cluster, is_known: bool, in_use: Collection[str] = ()) -> Finding:
     what = Subject.RELEASE.of(asked.name)
     try:
         session = Session.begun(asked.kubernetes, asked.settings, cluster.proxy, cluster.run)
-        wanted, _, change = session.change(asked.values, in_use, datetime.now(UTC))
+        wanted, _, change = session.change(asked.values, in_use, datetime.now(UTC), is_known)
     except (HelmError, ParseError) as error:
         return _unknown(what, str(error))
     reason = change.refused or "; ".join(f"{step.act}: {step.reason}" for step in change.steps)

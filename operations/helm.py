@@ -51,7 +51,7 @@ def release(asked: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
     + asked: what the cluster is to get
     + proxy: for charts and registries; its no_proxy must name the API server
     """
-    yield from _kept(asked, proxy, partial(_in_use, asked, proxy, _NODES))
+    yield from _kept(asked, proxy, partial(_nodes, asked, proxy, _NODES), by_release, labelled_for)
 
 
 @node_operation
@@ -61,26 +61,35 @@ def leftovers(asked: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
     if host.state not in _outlived:
         host.noop("no configuration is left over")
         return
-    yield from _kept(asked, proxy, partial(_in_use, asked, proxy, "the nodes as they are labelled now"))
+    there = partial(_nodes, asked, proxy, "the nodes as they are labelled now")
+    yield from _kept(asked, proxy, there, by_release, labelled_for)
 
 
 @node_operation
 @once_per_run("the release of the GPU Operator")
 def operator(asked: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
     """Keep the GPU Operator's release at its chart and values, as `release` keeps the device plugin's."""
-    yield from _kept(asked, proxy, frozenset)
+    yield from _kept(asked, proxy, partial(_nodes, asked, proxy, _NODES), by_operator)
 
 
-def _in_use(asked: AskedRelease, proxy: ProxySettings, nodes: str) -> Collection[str]:
-    cluster = Cluster(asked.kubernetes, proxy, runner(asked.kubernetes))
-    return labelled_for(asked_once(nodes, cluster.nodes))
+_Nodes = Mapping[str, ClusterNode]
 
 
-def _kept(asked: AskedRelease, proxy: ProxySettings, in_use: Callable[[], Collection[str]]) -> Iterator[Any]:
+def _nodes(asked: AskedRelease, proxy: ProxySettings, name: str) -> _Nodes:
+    return asked_once(name, Cluster(asked.kubernetes, proxy, runner(asked.kubernetes)).nodes)
+
+
+def _kept(
+    asked: AskedRelease,
+    proxy: ProxySettings,
+    nodes: Callable[[], _Nodes],
+    labelled: Callable[[_Nodes], Collection[str]],
+    in_use: Callable[[_Nodes], Collection[str]] = lambda _: (),
+) -> Iterator[Any]:
     try:
-        staying = in_use()
+        there = nodes()
         session = Session.begun(asked.kubernetes, asked.settings, proxy, runner(asked.kubernetes))
-        wanted, values, found = session.change(asked.values, staying, datetime.now(UTC))
+        wanted, values, found = session.change(asked.values, in_use(there), datetime.now(UTC), bool(labelled(there)))
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
     name = f"release {asked.name}"

@@ -32,6 +32,26 @@ def _cluster(cluster_of: Settings) -> Cluster:
 
 
 @node_operation
+def right_cluster(everyone: Mapping[str, Settings], cluster_of: Settings) -> Iterator[Any]:
+    """Refuse a cluster that has none of the inventory's nodes: a kubeconfig may name another one. It changes nothing.
+
+    + everyone: host -> settings of the whole inventory
+    + cluster_of: settings of a node of the cluster, which say where it is
+    """
+    there = nodes(_cluster(cluster_of))
+    wanted = [node_name(name, settings) for name, settings in everyone.items() if settings.kubernetes.enabled]
+    if not any(name in there for name in wanted):
+        few = ", ".join(wanted[:5]) + (" …" if len(wanted) > 5 else "")
+        raise OperationRefused(
+            f"the cluster has none of the inventory's nodes ({few}): set kubernetes.kubeconfig and kubernetes.context "
+            "to the cluster that is meant, kubernetes.node_name to a node's name there, or let it join\n"
+            "nothing was changed in the cluster"
+        )
+    host.noop("the cluster has nodes of the inventory")
+    yield from ()
+
+
+@node_operation
 def alone(settings: Settings, everyone: Mapping[str, Settings], cluster_of: Settings) -> Iterator[Any]:
     """Refuse a node that another device plugin takes beside the one that it is to have. It changes nothing.
 

@@ -34,12 +34,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Hold what a release is to be: chart's name and version, namespace, and the manifest that its values render to."""
+    """Hold what a release is to be: chart's name and version, namespace, and the manifest that its values render to.
+
+    `takes_over`: one that bears no mark of gpunode's is changed, too; `component` is whose setting says so.
+    """
 
     chart: str
     version: str
     namespace: str
     manifest: str
+    takes_over: bool = False
+    component: str = "device_plugin"
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,9 @@ def change(wanted: Wanted, reading: Reading, now: datetime, timeout: int) -> Rel
     if not reason and reading.live is not None and (found := drifted(there, reading.live)):
         reason, by_hand = f"changed by hand: {_few(found)}", True
     steps = () if recovery is None else (recovery,)
+    why = reason or (recovery.reason if recovery is not None else "")
+    if why and not (wanted.takes_over or release.is_gpunode_s):
+        return ReleaseChange((), found, _somebody_s(wanted, why))
     if not reason:
         return ReleaseChange(steps)
     if given_up := _given_up(release, reading.undone, target, wanted.namespace):
@@ -128,6 +136,14 @@ def _other_chart(latest: Revision, chart: str) -> str:
     return (
         f"the release is of chart {latest.chart_name}, not {chart}: it is somebody else's; give ours another name "
         "(the setting `release`), or uninstall it"
+    )
+
+
+def _somebody_s(wanted: Wanted, reason: str) -> str:
+    return (
+        "the release is somebody else's: no revision of it says that gpunode applied it, and no node of the cluster is "
+        f"labelled by gpunode for it. It would be changed ({reason}): set {wanted.component}.take_over = True to have "
+        f"it changed, {wanted.component}.release to another name, or kubernetes.context to the cluster that is meant"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpunode.device_plugin.nodes import kubectl
 from gpunode.helm.program import Helm
+from gpunode.helm.release import MARK
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.proxy import ProxySettings
@@ -99,7 +100,7 @@ class Commands:
         takes_back = ("--server-side=true", "--force-conflicts") if by_force and self.helm.major == 4 else ()
         words = (
             "upgrade", self.asked.release, *self._chart(), "--install", "--create-namespace", "--reset-values",
-            rolls_back, "--wait", *takes_back, *self._limits(), "--values", "-",
+            rolls_back, "--wait", *takes_back, "--description", MARK, *self._limits(), "--values", "-",
         )  # fmt: skip
         return self._command(words, values, waits=True)
 

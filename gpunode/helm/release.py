@@ -12,6 +12,8 @@ from typing import Any
 from gpunode.reading import ParseError
 
 _CHART = re.compile(r"(?P<name>.+?)-(?P<version>v?\d+\.\d+\.\d+.*)")
+# What helm is told to write into each revision of gpunode's, and how a release of gpunode's is known.
+MARK = "Applied by gpunode"
 _ROLLBACK = re.compile(r"Rollback to (\d+)")
 
 
@@ -82,6 +84,11 @@ class Release:
                 if revision.status is status:
                     return revision
         return None
+
+    @property
+    def is_gpunode_s(self) -> bool:
+        """Say whether a revision bears gpunode's mark; what fails, is cut off or rolled back has words of helm's."""
+        return any(revision.description == MARK for revision in self.revisions)
 
     @property
     def undone(self) -> Revision | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -58,16 +58,19 @@ class Session:
         return cls(Commands(helm_of(kubernetes.helm, printed.out), kubernetes, asked, proxy), run)
 
     def change(
-        self, values: Mapping[str, Any], in_use: Collection[str], now: datetime
+        self, values: Mapping[str, Any], in_use: Collection[str], now: datetime, is_known: bool = False
     ) -> tuple[Wanted, Mapping[str, Any], ReleaseChange]:
         """Return what the release is to be, by which values, and what is to be done; raise HelmError or ParseError.
 
         `in_use`: configurations that nodes are labelled for; those that the release has stay beside the values' own.
+        `is_known`: nodes say that the release is gpunode's, whatever its revisions say.
         """
         reading = self.reading()
         if in_use:
             values = with_entries_in_use(values, reading.good.manifest if reading.good else "", in_use)
         wanted = self.wanted(values, *self.cluster())
+        if is_known:
+            wanted = replace(wanted, takes_over=True)
         return wanted, values, change(wanted, reading, now, self.commands.kubernetes.timeout)
 
     def reading(self) -> Reading:
@@ -124,7 +127,7 @@ class Session:
                 "put the other chart there"
             )
         manifest = self._told("helm template", self.commands.template(values, kubernetes, apis))
-        return Wanted(name, version, asked.namespace, manifest)
+        return Wanted(name, version, asked.namespace, manifest, asked.take_over, asked.component)
 
     def carry_out(self, found: ReleaseChange, values: Mapping[str, Any]) -> None:
         """Do what is to be done, in order, up to the first that fails; raise HelmError with its cause and remedy.

@@ -42,6 +42,12 @@ Repository = Annotated[
 ]
 
 
+TAKE_OVER = (
+    "`True`: a release of this name and chart that gpunode did not install is changed to what is asked; else such a "
+    "release is refused, unless it is as asked."
+)
+
+
 class ReleaseSettings(Protocol):
     """Name what a component's settings say of its release; `component` is by which name people set them."""
 
@@ -59,6 +65,8 @@ class ReleaseSettings(Protocol):
     def release(self) -> str: ...
     @property
     def namespace(self) -> str: ...
+    @property
+    def take_over(self) -> bool: ...
     @property
     def is_local_chart(self) -> bool: ...
     @property

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from gpunode.settings.chart import (
+    TAKE_OVER,
     ChartName,
     ChartValues,
     ChartVersion,
@@ -94,6 +95,7 @@ class DevicePluginSettings(Component):
     )
     version: ChartVersion = Field("0.20.0", description="Exact version of the chart.")
     release: _Release = Field("nvdp", description="Name of the release, of 20 characters at most.")
+    take_over: bool = Field(False, description=TAKE_OVER)
     namespace: DnsLabel = Field(
         "nvidia-device-plugin", description="Its namespace, created if need be; `default` is refused."
     )

@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from gpunode.settings.chart import (
+    TAKE_OVER,
     ChartName,
     ChartValues,
     ReleaseName,
@@ -46,6 +47,7 @@ class GpuOperatorSettings(Component):
     )
     version: TaggedVersion = Field("v25.3.4", description="Exact version of the chart, as it is tagged there.")
     release: ReleaseName = Field("gpu-operator", description="Name of the release.")
+    take_over: bool = Field(False, description=TAKE_OVER)
     namespace: DnsLabel = Field("gpu-operator", description="Its namespace, created if need be.")
     dcgm_exporter: bool = Field(True, description="The exporter of the GPUs' metrics, on every node of the operator's.")
     mig_manager: bool = Field(

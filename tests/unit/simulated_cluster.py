@@ -87,9 +87,10 @@ else:
         printed = [
             {{
                 "revision": number, "status": "deployed" if number == len(revisions) else "superseded",
-                "chart": chart + "-" + chart_version, "updated": "2026-11-20T10:00:00Z", "description": "done",
+                "chart": chart + "-" + chart_version, "updated": "2026-11-20T10:00:00Z",
+                "description": state["described"].get(each, "Upgrade complete"),
             }}
-            for number in range(1, len(revisions) + 1)
+            for number, each in enumerate(revisions, 1)
         ]
     elif words[:2] == ["get", "manifest"]:
         printed = revisions[int(options("--revision")) - 1]
@@ -105,6 +106,8 @@ else:
         if words[0] == "upgrade":
             content["metadata"]["namespace"] = options("--namespace")
             revisions.append(printed)
+            if "--description" in words:
+                state["described"][printed] = options("--description")
             state[live] = content
     elif words[0] == "uninstall":
         revisions.clear()
@@ -141,7 +144,7 @@ class SimulatedCluster:
         state: dict[str, Any] = {
             "nodes": {name: node(name) for name in nodes}, "runtime_class": None, "revisions": [], "live": None,
             "operator": [], "operator_live": None,
-            "objects": {}, "own": {}, "calls": [], "failures": {},
+            "objects": {}, "own": {}, "calls": [], "failures": {}, "described": {},
         }  # fmt: skip
         made.write(**state)
         for program in ("helm", "kubectl"):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.unit.simulated_cluster import SimulatedCluster
+from tests.unit.simulated_cluster import SimulatedCluster, node
 from tests.unit.test_device_plugin import CONTRADICTIONS
 
 pytestmark = [pytest.mark.pure, pytest.mark.builds]
@@ -283,6 +283,48 @@ def test_a_host_that_never_joined_the_cluster_is_told_so_and_the_others_are_labe
     assert done.code == 1 and done.failed == ["gpu-9"]
     assert "the cluster has no node gpu-9: let it join" in done.said
     assert PRESENT in cluster.labels("gpu-1")
+
+
+def test_a_cluster_that_has_none_of_the_inventory_s_nodes_is_another_one_and_is_not_changed(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    hosts = {"gpu-8": data(cluster, "gpu-8", containerd={"default_runtime": "runc"}), "gpu-9": data(cluster, "gpu-9")}
+    before = cluster.state()
+    done = run(tmp_path, hosts)
+    assert done.code == 1
+    assert "the cluster has none of the inventory's nodes (gpu-8, gpu-9)" in done.said
+    assert "set kubernetes.kubeconfig and kubernetes.context" in done.said
+    after = cluster.state()
+    assert {**after, "calls": []} == {**before, "calls": []}
+    assert {tuple(call[:3]) for call in after["calls"]} == {("kubectl", "get", "nodes")}
+    # One that has joined is enough.
+    assert run(tmp_path, {**hosts, "gpu-1": data(cluster, "gpu-1")}).failed == ["gpu-8", "gpu-9"]
+    assert cluster.state()["revisions"] and PRESENT in cluster.labels("gpu-1")
+
+
+def test_a_release_of_somebody_else_s_is_taken_over_only_where_a_setting_says_so(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    theirs = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "all"}})
+    cluster.write(revisions=[theirs], live=json.loads(theirs))
+    done = run(tmp_path, two(cluster))
+    assert done.code == 1 and "device_plugin.take_over = True" in done.said
+    assert cluster.state()["revisions"] == [theirs] and cluster.labels("gpu-1") == {}
+    asked = {name: {**each, "device_plugin": {"take_over": True}} for name, each in two(cluster).items()}
+    assert run(tmp_path, asked).code == 0 and len(cluster.state()["revisions"]) == 2
+    # From then on it is gpunode's by its own description, whatever became of the labels.
+    cluster.write(nodes={name: node(name) for name in ("gpu-1", "gpu-2", "gpu-3")})
+    assert run(tmp_path, {name: {**each, "sharing": {}} for name, each in two(cluster).items()}).code == 0
+    assert len(cluster.state()["revisions"]) == 3
+
+
+def test_a_release_that_an_earlier_gpunode_brought_is_known_by_the_nodes_that_it_labelled(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    assert run(tmp_path, two(cluster)).code == 0
+    cluster.write(described={})
+    assert run(tmp_path, {name: {**each, "sharing": {}} for name, each in two(cluster).items()}).code == 0
+    assert len(cluster.state()["revisions"]) == 2
 
 
 def test_a_runtime_class_of_somebody_else_s_with_another_handler_ends_it_before_anything_is_changed(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +18,7 @@ from gpunode.helm.difference import differences, drifted
 from gpunode.helm.manifest import Identity, Object, objects, quantity
 from gpunode.helm.program import Helm, HelmError, helm_of, version_command
 from gpunode.helm.release import (
+    MARK,
     Release,
     Revision,
     Status,
@@ -271,7 +274,7 @@ def test_an_empty_field_that_the_api_server_drops_is_no_drift() -> None:
     assert _differences(WITHOUT_EMPTY, WITH_EMPTY) == []
     release = _release(("deployed", ""))
     reading = Reading(release, _stored(1, WITH_EMPTY), live=objects(WITHOUT_EMPTY, "gpu"))
-    assert change(Wanted(WANTED.chart, WANTED.version, "gpu", WITH_EMPTY), reading, NOW, TIMEOUT) == ReleaseChange()
+    assert change(replace(WANTED, manifest=WITH_EMPTY), reading, NOW, TIMEOUT) == ReleaseChange()
 
 
 @pytest.mark.parametrize(
@@ -324,7 +327,8 @@ def test_what_an_api_server_keeps_of_an_object_is_no_drift_from_it(spec: Any) ->
 
 # --- what is done ---------------------------------------------------------------------------------------------------
 OTHER = MANIFEST.replace("plugin:v1", "plugin:v0")
-WANTED = Wanted("nvidia-device-plugin", "0.20.0", "gpu", MANIFEST)
+WANTED = Wanted("nvidia-device-plugin", "0.20.0", "gpu", MANIFEST, takes_over=True)
+FOREIGN = replace(WANTED, takes_over=False)
 
 
 def _release(*revisions: tuple[str, str], age: int = 3600, chart: str = "nvidia-device-plugin-0.20.0") -> Release:
@@ -419,10 +423,10 @@ def test_what_failed_and_was_rolled_back_is_not_tried_again() -> None:
         found.refused or ""
     )
     # Other settings are another attempt.
-    other = Wanted(WANTED.chart, WANTED.version, WANTED.namespace, MANIFEST.replace("plugin:v1", "plugin:v2"))
+    other = replace(WANTED, manifest=MANIFEST.replace("plugin:v1", "plugin:v2"))
     assert _acts(change(other, reading, NOW, TIMEOUT)) == ["upgrade"]
     # And who asks for what is there gets it without a word.
-    back = Wanted(WANTED.chart, WANTED.version, WANTED.namespace, OTHER)
+    back = replace(WANTED, manifest=OTHER)
     assert change(back, reading, NOW, TIMEOUT) == ReleaseChange()
 
 
@@ -436,6 +440,35 @@ def test_a_release_of_another_chart_is_somebody_else_s() -> None:
     found = change(WANTED, Reading(release, _stored(1)), NOW, TIMEOUT)
     assert not found.steps and "postgresql" in (found.refused or "")
     assert not removal(release, "nvidia-device-plugin", NOW, TIMEOUT).steps
+
+
+@pytest.mark.parametrize(
+    ("revisions", "good"),
+    [
+        ([("deployed", "Install complete")], _stored(1, OTHER)),
+        ([("deployed", "Install complete"), ("pending-upgrade", "")], _stored(1)),
+        ([("superseded", "Install complete"), ("deployed", "Upgrade complete")], _stored(2, OTHER)),
+    ],
+)
+def test_a_release_without_a_mark_of_gpunode_s_is_left_alone(
+    revisions: list[tuple[str, str]], good: StoredRevision
+) -> None:
+    found = change(FOREIGN, Reading(_release(*revisions), good), NOW, TIMEOUT)
+    assert not found.steps and "no revision of it says that gpunode" in (found.refused or "")
+    assert change(WANTED, Reading(_release(*revisions), good), NOW, TIMEOUT).steps
+    marked = [(revisions[0][0], MARK), *revisions[1:]]
+    assert change(FOREIGN, Reading(_release(*marked), good), NOW, TIMEOUT).steps
+
+
+def test_somebody_s_release_that_is_as_asked_is_refused_to_nobody() -> None:
+    reading = Reading(_release(("deployed", "Install complete")), _stored(1, SAME), live=_live())
+    assert change(FOREIGN, reading, NOW, TIMEOUT) == ReleaseChange()
+
+
+def test_a_first_installation_that_was_never_finished_is_nobody_s_to_take_over() -> None:
+    # helm writes the description when it is done.
+    found = change(FOREIGN, Reading(_release(("pending-install", "Initial install underway"))), NOW, TIMEOUT)
+    assert _acts(found) == ["uninstall", "install"]
 
 
 def test_nothing_is_done_by_what_was_not_read() -> None:
@@ -504,7 +537,7 @@ def commands(helm: str = "3.19.0", **device_plugin: Any) -> Commands:
 
 
 def _line(command: Command) -> str:
-    return " ".join(command.words)
+    return shlex.join(command.words)
 
 
 CLUSTER = "--namespace nvidia-device-plugin --kubeconfig /etc/kubernetes/admin.conf --kube-context gpu"
@@ -514,7 +547,8 @@ def test_an_upgrade_waits_and_rolls_back_by_the_words_of_its_helm() -> None:
     values = {"a": "1e3"}
     common = (
         "helm upgrade nvdp nvidia-device-plugin --version 0.20.0 --repo https://nvidia.github.io/k8s-device-plugin "
-        "--install --create-namespace --reset-values %s --wait%s --timeout 60s --history-max 10 --values - " + CLUSTER
+        "--install --create-namespace --reset-values %s --wait%s "
+        "--description 'Applied by gpunode' --timeout 60s --history-max 10 --values - " + CLUSTER
     )
     assert _line(commands().upgrade(values)) == common % ("--atomic", "")
     assert _line(commands().upgrade(values, by_force=True)) == common % ("--atomic", "")
@@ -563,7 +597,7 @@ def test_rendering_asks_no_cluster_and_is_for_the_cluster_s_version() -> None:
 
 
 def test_helm_3_alone_has_to_be_told_to_list_all() -> None:
-    assert "--all --filter ^nvdp$" in _line(commands().listing())
+    assert "--all --filter '^nvdp$'" in _line(commands().listing())
     assert "--all" not in _line(commands("4.2.3").listing())
 
 

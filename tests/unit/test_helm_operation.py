@@ -14,6 +14,7 @@ import yaml
 from pyinfra.api import FunctionCommand
 
 from gpunode.device_plugin.rollout import Rollout, rollout
+from gpunode.helm.release import MARK
 from gpunode.settings import Settings, check_hosts
 from lab.errors import LabError
 from lab.kubernetes_programs import WHEELS, programs
@@ -67,7 +68,7 @@ def _deployed(folder: Path, program: Path, image: str = "") -> Iterator[dict[str
     manifest = _without_hooks(done.stdout)
     changed = manifest.replace("fixture.invalid/nvidia/k8s-device-plugin", image) if image else manifest
     live = [each for each in yaml.safe_load_all(changed) if each]
-    with releases(folder, [Stored(1, "deployed", "Install complete", manifest)], live) as kubeconfig:
+    with releases(folder, [Stored(1, "deployed", MARK, manifest)], live) as kubeconfig:
         yield {"helm": str(program / "helm"), "kubectl": str(program / "kubectl"), "kubeconfig": str(kubeconfig)}
 
 

@@ -90,7 +90,7 @@ class SimulatedHelm:
 
 
 def _run(helm: SimulatedHelm) -> ReleaseChange:
-    session = Session(commands(namespace="gpu"), helm)
+    session = Session(commands(namespace="gpu", take_over=True), helm)
     wanted = session.wanted({}, "1.31.0", ["v1"])
     found = change(wanted, session.reading(), NOW, TIMEOUT)
     session.carry_out(found, {"a": 1})
