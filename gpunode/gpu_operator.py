@@ -30,6 +30,9 @@ _OFF = {
 }
 # It may not be False.
 _ON = {"clusterPolicy.deployCR": "gpu_operator, whose ClusterPolicy says what the operator brings"}
+# Of node feature discovery. source: gpu-operator, controllers/state_manager.go (v24.9 to v26.7).
+_FEATURE = "feature.node.kubernetes.io/"
+_FOUND_BY = tuple(f"{_FEATURE}pci-{device}.present" for device in ("10de", "0302_10de", "0300_10de"))
 # Others that settings stand for.
 _SETTINGS = {
     "devicePlugin.config": "sharing, from which the plugin's configurations are made",
@@ -44,6 +47,20 @@ def wrong_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     off = {name: setting for name, setting in _OFF.items() if found_in(values, name) is not False}
     on = {name: setting for name, setting in _ON.items() if found_in(values, name) is not True}
     yield from said_by_settings(values, {**off, **on, **_SETTINGS})
+
+
+def no_gpu_found(labels: Mapping[str, str]) -> str | None:
+    """Return why the operator takes a node with these labels for one without GPUs; None where it finds them."""
+    if any(labels.get(name) == "true" for name in _FOUND_BY):
+        return None
+    there = sorted(name for name in labels if name.startswith(f"{_FEATURE}pci-") and "10de" in name)
+    found = f"there is {', '.join(there[:5])}" if there else "there is none of an NVIDIA device"
+    return (
+        "device_plugin.nfd is 'present', and the GPU Operator finds GPU nodes by one of "
+        f"{', '.join(_FOUND_BY)}: {found}. "
+        "Have the cluster's node feature discovery label by vendor, or by class and vendor (its worker's "
+        "sources.pci.deviceLabelFields), or set device_plugin.nfd to 'chart'"
+    )
 
 
 def operator(hosts: Mapping[str, Settings]) -> AskedRelease | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode import gpu_operator
 from gpunode.device_plugin import own_objects
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.labels import label_change, wanted_labels
@@ -72,6 +73,8 @@ def alone(settings: Settings, everyone: Mapping[str, Settings], cluster_of: Sett
     labels = {name: value for name, value in node.labels.items() if name not in change.to_remove}
     gone = leaving(everyone, there, relabelled(everyone))
     found = [*in_the_way(settings, {**labels, **change.to_set}, _plugins(cluster), gone)]
+    if settings.device_plugin.way == gpu_operator.WAY and settings.device_plugin.nfd == "present":
+        found += [reason for reason in (gpu_operator.no_gpu_found(node.labels),) if reason is not None]
     if found:
         raise OperationRefused("\n".join([*found, f"nothing was changed for {node.name}"]))
     host.noop("no other device plugin takes the node")

@@ -53,7 +53,9 @@ def _by_helm(settings: Settings) -> dict[str, str]:
         found[CONFIG] = configuration(settings.sharing).name
     elif settings.sharing.config is not None:
         found[CONFIG] = settings.sharing.config
-    if plugin.nfd == "none":
+    # The chart's own node feature discovery names GPUs as the chart looks for them, a cluster's own may do so otherwise
+    # (by class and vendor is its default); beside an operator the label is the operator's.
+    if plugin.nfd == "none" or (plugin.nfd == "present" and plugin.way == "helm"):
         found[PRESENT] = "true"
     # GPU feature discovery sets it itself, and would take ours away.
     if settings.sharing.strategy == "mps" and not plugin.gfd:

@@ -132,8 +132,8 @@ class DevicePluginSettings(Component):
         "none",
         description=(
             "Node feature discovery: of the `chart` (the GPU Operator's where there is one), `present` in the cluster "
-            "already, or `none`: gpunode labels GPU nodes itself (nvidia.com/gpu.present). `gfd` and the GPU Operator "
-            "need one of the first two."
+            "already, or `none`. gpunode labels GPU nodes itself (nvidia.com/gpu.present) with the last, and with "
+            "`present` unless there is an operator. `gfd` and the GPU Operator need one of the first two."
         ),
     )
     runtime_class: Literal["auto", "nvidia", "none"] = Field(

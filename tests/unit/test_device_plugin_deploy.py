@@ -247,6 +247,19 @@ def test_a_node_that_the_plugin_is_not_for_any_more_loses_our_labels_alone(
     )
 
 
+def test_a_node_feature_discovery_that_is_there_takes_no_node_from_the_plugin(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    assert run(tmp_path, two(cluster)).code == 0
+    nodes = cluster.state()["nodes"]
+    # As node feature discovery's own defaults name a GPU: by class and vendor, for which the chart does not look.
+    nodes["gpu-1"]["metadata"]["labels"]["feature.node.kubernetes.io/pci-0302_10de.present"] = "true"
+    cluster.write(nodes=nodes)
+    present = {name: {**each, "device_plugin": {"nfd": "present"}} for name, each in two(cluster).items()}
+    assert run(tmp_path, present).code == 0
+    assert cluster.labels("gpu-1")[PRESENT] == cluster.labels("gpu-2")[PRESENT] == "true"
+
+
 def test_a_label_of_somebody_else_s_stays_and_is_told(cluster: SimulatedCluster, tmp_path: Path) -> None:
     state = cluster.state()
     state["nodes"]["gpu-1"]["metadata"]["labels"][CONFIG] = "theirs"

@@ -170,6 +170,25 @@ def test_both_releases_come_once_and_the_operator_goes_when_no_node_has_its_way(
 
 
 @pytest.mark.builds
+@pytest.mark.parametrize("device", ["pci-0302_10de_2330", "pci-0302_10de"])
+def test_a_node_on_which_the_operator_would_find_no_gpu_is_refused_with_the_label_that_is_there(
+    cluster: SimulatedCluster, tmp_path: Path, device: str
+) -> None:
+    found = f"feature.node.kubernetes.io/{device}.present"
+    nodes = cluster.state()["nodes"]
+    nodes["gpu-1"]["metadata"]["labels"][found] = "true"
+    cluster.write(nodes=nodes)
+    asked = _hosts(cluster, "gpu-operator")
+    asked["gpu-1"]["device_plugin"]["nfd"] = "present"
+    done = run(tmp_path, asked)
+    if device == "pci-0302_10de":
+        assert done.code == 0 and cluster.state()["operator"]
+    else:
+        assert done.code == 1 and f"there is {found}" in done.said and "deviceLabelFields" in done.said
+        assert not cluster.state()["operator"] and cluster.labels("gpu-1") == {found: "true"}
+
+
+@pytest.mark.builds
 def test_an_operator_that_nobody_was_labelled_for_by_gpunode_stays(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(operator=["somebody's"])
     assert run(tmp_path, _hosts(cluster, "helm", "helm")).code == 0

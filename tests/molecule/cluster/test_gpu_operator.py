@@ -7,6 +7,7 @@ and GPUs are SIMULATED. The tests follow each other.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class Operated:
     def inventory(self, way: str, **gpu_operator: Any) -> str:
         data: dict[str, object] = {
             "kubernetes": by(self.release.kubeconfig, programs(3), 60),
-            # There is no node feature discovery in a lab, and the fixture's plugin takes every node without it.
+            # There is no node feature discovery in a lab: a test's fixture labels the nodes as it does.
             "device_plugin": {"way": way, "nfd": "present", "chart": str(CHART)},
             "gpu_operator": {"chart": str(OPERATOR), **gpu_operator},
             # Whichever the tests before left there.
@@ -56,8 +57,11 @@ class Operated:
 
 
 @pytest.fixture
-def operated(kubeconfig: Path, tmp_path: Path) -> Operated:
-    return Operated(kubeconfig, tmp_path)
+def operated(kubeconfig: Path, tmp_path: Path) -> Iterator[Operated]:
+    found, label = Operated(kubeconfig, tmp_path), "feature.node.kubernetes.io/pci-0302_10de.present"
+    found.release.kubectl("label", "nodes", "--all", f"{label}=true", "--overwrite")
+    yield found
+    found.release.kubectl("label", "nodes", "--all", f"{label}-")
 
 
 def test_the_operator_comes_with_its_driver_toolkit_and_plugin_off_beside_the_plugin_s_own_chart(
