@@ -90,9 +90,12 @@ def _kept(
         there = nodes()
         session = Session.begun(asked.kubernetes, asked.settings, proxy, runner(asked.kubernetes))
         wanted, values, found = session.change(asked.values, in_use(there), datetime.now(UTC), bool(labelled(there)))
+        strange = session.unknown_values(wanted)
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
     name = f"release {asked.name}"
+    for sentence in strange:
+        host.log(f"caution: {asked.settings.component}.values: {sentence}")
     if values != asked.values and is_executing():
         _outlived.add(host.state)
     if not found.steps:

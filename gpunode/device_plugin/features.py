@@ -68,3 +68,9 @@ def mps_clients_before_turing() -> tuple[int, str]:
 def unread_values() -> Mapping[str, str]:
     """Return dotted value that the chart's templates do not read -> the one that they read in its place."""
     return MappingProxyType(dict(_table()["unread_values"]))
+
+
+@cache
+def unlisted_values(chart: str) -> tuple[str, ...]:
+    """Return patterns of the dotted values that a chart's templates read and its own values do not list."""
+    return tuple(_table()["unlisted_values"].get(chart, ()))

@@ -36,6 +36,7 @@ class Step:
 class Wanted:
     """Hold what a release is to be: chart's name and version, namespace, and the manifest that its values render to.
 
+    `subcharts`: names and aliases of the charts that it brings along.
     `takes_over`: one that bears no mark of gpunode's is changed, too; `component` is whose setting says so.
     """
 
@@ -45,6 +46,7 @@ class Wanted:
     manifest: str
     takes_over: bool = False
     component: str = "device_plugin"
+    subcharts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

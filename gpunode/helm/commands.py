@@ -81,6 +81,10 @@ class Commands:
         """Return the question for the chart's own name and version, as YAML."""
         return self._command(("show", "chart", *self._chart()), asks_cluster=False)
 
+    def own_values(self) -> Command:
+        """Return the question for the chart's own values, as YAML with its comments."""
+        return self._command(("show", "values", *self._chart()), asks_cluster=False)
+
     def template(self, values: Mapping[str, Any], kubernetes: str, api_versions: Sequence[str]) -> Command:
         """Return the rendering of the chart for a cluster of that version and with these APIs, which is not asked.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -12,10 +12,12 @@ from typing import Any
 import yaml
 
 from gpunode.device_plugin.configuration import with_entries_in_use
+from gpunode.device_plugin.features import unlisted_values
 from gpunode.helm.change import Act, Reading, ReleaseChange, Step, Wanted, change
 from gpunode.helm.commands import Command, Commands
 from gpunode.helm.errors import explained
 from gpunode.helm.manifest import live_objects, objects
+from gpunode.helm.own_values import unknown_values
 from gpunode.helm.program import HelmError, helm_of, version_command
 from gpunode.helm.release import Revision, StoredRevision, parse_history, parse_list
 from gpunode.reading import ParseError
@@ -119,7 +121,8 @@ class Session:
         try:
             chart = yaml.safe_load(answer)
             name, version = str(chart["name"]), str(chart["version"])
-        except (yaml.YAMLError, KeyError, TypeError):
+            subcharts = tuple(_names_of(chart.get("dependencies") or []))
+        except (yaml.YAMLError, KeyError, TypeError, AttributeError):
             raise ParseError("helm tells no name and version of the chart") from None
         if version != asked.version:
             raise HelmError(
@@ -127,7 +130,15 @@ class Session:
                 "put the other chart there"
             )
         manifest = self._told("helm template", self.commands.template(values, kubernetes, apis))
-        return Wanted(name, version, asked.namespace, manifest, asked.take_over, asked.component)
+        return Wanted(name, version, asked.namespace, manifest, asked.take_over, asked.component, subcharts)
+
+    def unknown_values(self, wanted: Wanted) -> tuple[str, ...]:
+        """Return a sentence for each value of a person's that the chart has not; raise HelmError or ParseError."""
+        values = self.commands.asked.values
+        if not values:
+            return ()
+        text = self._told("helm show values", self.commands.own_values())
+        return unknown_values(values, text, wanted.subcharts, unlisted_values(wanted.chart))
 
     def carry_out(self, found: ReleaseChange, values: Mapping[str, Any]) -> None:
         """Do what is to be done, in order, up to the first that fails; raise HelmError with its cause and remedy.
@@ -159,3 +170,8 @@ class Session:
         if output.status != 0:
             raise HelmError(explained(what, output.err, self.commands.asked.component))
         return output.out
+
+
+def _names_of(dependencies: Any) -> Iterator[str]:
+    for each in dependencies:
+        yield from (str(each[key]) for key in ("name", "alias") if each.get(key))

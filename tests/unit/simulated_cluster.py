@@ -96,6 +96,8 @@ else:
         printed = revisions[int(options("--revision")) - 1]
     elif words[:2] == ["show", "chart"]:
         printed = {{"name": chart, "version": chart_version}}
+    elif words[:2] == ["show", "values"]:
+        printed = "tolerations: []\\nimage: {{pullPolicy: Always}}\\n"
     elif words[0] in ("template", "upgrade"):
         values = json.load(sys.stdin)
         content = {{

@@ -260,6 +260,14 @@ def test_a_node_feature_discovery_that_is_there_takes_no_node_from_the_plugin(
     assert cluster.labels("gpu-1")[PRESENT] == cluster.labels("gpu-2")[PRESENT] == "true"
 
 
+def test_a_misspelt_value_of_the_chart_is_told_and_the_run_goes_on(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    plugin = {"values": {"tolerationz": [], "image": {"pullPolicy": "Never"}}}
+    done = run(tmp_path, {"gpu-1": data(cluster, "gpu-1", device_plugin=plugin)})
+    assert done.code == 0 and cluster.state()["revisions"]
+    assert "caution: device_plugin.values: 'tolerationz' is none of the chart's own values" in done.said
+    assert "did you mean 'tolerations'?" in done.said and "pullPolicy" not in done.said
+
+
 def test_a_label_of_somebody_else_s_stays_and_is_told(cluster: SimulatedCluster, tmp_path: Path) -> None:
     state = cluster.state()
     state["nodes"]["gpu-1"]["metadata"]["labels"][CONFIG] = "theirs"

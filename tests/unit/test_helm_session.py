@@ -81,7 +81,10 @@ class SimulatedHelm:
         return MANIFEST
 
     def _show(self, command: Command) -> str:
-        return f"name: nvidia-device-plugin\nversion: {self.version}\n"
+        if command.words[2] == "values":
+            return "tolerations: []\n"
+        subchart = "dependencies: [{name: node-feature-discovery, alias: nfd}]"
+        return f"name: nvidia-device-plugin\nversion: {self.version}\n{subchart}\n"
 
     def _upgrade(self, command: Command) -> str:
         return ""
@@ -131,6 +134,15 @@ def test_a_chart_of_another_version_than_was_judged_is_refused() -> None:
     with pytest.raises(HelmError, match=r"is version 0\.11\.0, and device_plugin\.version is 0\.20\.0"):
         _run(helm)
     assert helm.told == ["show"]
+
+
+def test_values_are_compared_with_the_chart_s_own_where_a_person_set_some() -> None:
+    helm = SimulatedHelm([])
+    session = Session(commands(namespace="gpu", values={"toleration": [], "nfd": {"worker": {}}}), helm)
+    (told,) = session.unknown_values(session.wanted({}, "1.31.0", ["v1"]))
+    assert "did you mean 'tolerations'?" in told
+    assert Session(commands(namespace="gpu"), helm).unknown_values(session.wanted({}, "1.31.0", ["v1"])) == ()
+    assert helm.told.count("show") == 3
 
 
 def test_a_release_of_no_objects_has_none_to_ask_for() -> None:
