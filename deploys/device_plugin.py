@@ -3,11 +3,12 @@
 from pyinfra import host
 
 from deploys.component import cluster, component, everyone, node, settings
+from gpunode.device_plugin.pod_security import namespaces
 from gpunode.device_plugin.rollout import BY_CHART
 from gpunode.device_plugin.ways import class_alone, extender, schedulers, wanted_objects
 from gpunode.gpu_operator import operator
 from operations import device_plugin as plugin
-from operations import gpushare, helm, scheduler, ways
+from operations import gpushare, helm, pod_security, scheduler, ways
 from operations.taking_part import takes_part
 
 
@@ -25,6 +26,10 @@ def device_plugin() -> None:
     takes_part(settings(), cluster_of)
     ways.right_cluster(name="Refuse a cluster that is another one", everyone=hosts, cluster_of=cluster_of)
     ways.alone(name="Refuse a second device plugin", settings=settings(), everyone=hosts, cluster_of=cluster_of)
+    if spaces := namespaces(hosts):
+        pod_security.admitted(
+            name="Have the namespaces admit the plugin's pods", namespaces=spaces, cluster_of=cluster_of
+        )
     # Before the RuntimeClass, which goes with an operator that had it.
     if (beside := operator(hosts)) is not None:
         helm.operator(name="Keep the release of the GPU Operator", asked=beside, proxy=cluster_of.proxy)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# What Pod Security is to enforce where pods mount folders of the node.
+ENFORCED = ("pod-security.kubernetes.io/enforce", "privileged")
 # Started hundreds of times: without the site's packages and with few modules, it does so in half the time.
 _SCRIPT = """#!{python} -IS
 import fcntl, json, os, sys
@@ -37,8 +39,17 @@ elif program == "kubectl":
         printed = {{"kind": "List", "items": list(state["nodes"].values())}}
     elif words[:2] == ["get", "runtimeclasses.node.k8s.io"]:
         printed = state["runtime_class"] or ""
+    elif words[:2] == ["get", "namespace"]:
+        there = words[2] in state["namespaces"]
+        printed = {{"kind": "Namespace", "metadata": {{"labels": state["namespaces"][words[2]]}}}} if there else ""
+    elif words[:2] == ["label", "namespace"]:
+        state["namespaces"][words[2]].update([words[3].split("=")])
     elif words[0] in ("create", "replace"):
-        state["runtime_class"] = json.load(sys.stdin)
+        made = json.load(sys.stdin)
+        if made["kind"] == "Namespace":
+            state["namespaces"][made["metadata"]["name"]] = made["metadata"]["labels"]
+        else:
+            state["runtime_class"] = made
     elif words[:2] == ["patch", "node"]:
         metadata = state["nodes"][words[2]]["metadata"]
         for part, values in json.loads(options("--patch"))["metadata"].items():
@@ -147,6 +158,7 @@ class SimulatedCluster:
             "nodes": {name: node(name) for name in nodes}, "runtime_class": None, "revisions": [], "live": None,
             "operator": [], "operator_live": None,
             "objects": {}, "own": {}, "calls": [], "failures": {}, "described": {},
+            "namespaces": {name: dict([ENFORCED]) for name in ("nvidia-device-plugin", "gpu-operator")},
         }  # fmt: skip
         made.write(**state)
         for program in ("helm", "kubectl"):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.unit.simulated_cluster import SimulatedCluster, node
+from tests.unit.simulated_cluster import ENFORCED, SimulatedCluster, node
 from tests.unit.test_device_plugin import CONTRADICTIONS
 
 pytestmark = [pytest.mark.pure, pytest.mark.builds]
@@ -258,6 +258,40 @@ def test_a_node_feature_discovery_that_is_there_takes_no_node_from_the_plugin(
     present = {name: {**each, "device_plugin": {"nfd": "present"}} for name, each in two(cluster).items()}
     assert run(tmp_path, present).code == 0
     assert cluster.labels("gpu-1")[PRESENT] == cluster.labels("gpu-2")[PRESENT] == "true"
+
+
+@pytest.mark.parametrize("way", ["helm", "manifest", "gpu-operator"])
+@pytest.mark.parametrize("there", [True, False])
+def test_the_namespaces_admit_pods_that_mount_folders_of_the_node(
+    cluster: SimulatedCluster, tmp_path: Path, way: str, there: bool
+) -> None:
+    theirs = {"team": "gpu"}
+    names = ["nvidia-device-plugin", *(["gpu-operator"] if way == "gpu-operator" else [])]
+    cluster.write(namespaces={name: theirs for name in names} if there else {})
+    nfd = {"nfd": "chart"} if way == "gpu-operator" else {}
+    asked = {"gpu-1": data(cluster, "gpu-1", device_plugin={"way": way, **nfd})}
+    assert run(tmp_path, asked).code == 0
+    wanted = {**(theirs if there else {}), **dict([ENFORCED])}
+    assert cluster.state()["namespaces"] == dict.fromkeys(names, wanted)
+    assert run(tmp_path, asked, "--dry").changes == []
+
+
+def test_a_namespace_that_admits_no_such_pods_by_somebody_s_will_is_told_before_anything_is_changed(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    cluster.write(namespaces={"nvidia-device-plugin": {ENFORCED[0]: "baseline"}})
+    done = run(tmp_path, two(cluster))
+    assert done.code == 1 and "namespace nvidia-device-plugin enforces 'baseline'" in done.said
+    assert "set device_plugin.namespace" in done.said
+    assert not cluster.state()["revisions"] and cluster.state()["runtime_class"] is None
+
+
+def test_the_namespace_of_the_cluster_s_own_pods_is_nobody_s_to_label(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    plugin = {"namespace": "kube-system"}
+    assert run(tmp_path, {"gpu-1": data(cluster, "gpu-1", device_plugin=plugin)}).code == 0
+    assert cluster.called("kubectl get namespace") == 0
 
 
 def test_a_misspelt_value_of_the_chart_is_told_and_the_run_goes_on(cluster: SimulatedCluster, tmp_path: Path) -> None:
