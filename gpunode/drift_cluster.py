@@ -11,6 +11,7 @@ from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.nodes import ClusterNode, labelled_for
 from gpunode.device_plugin.own_objects import Document
+from gpunode.device_plugin.pod_security import asking, namespace_change, namespaces, parse_labels
 from gpunode.device_plugin.rollout import Rollout, node_name, rollout
 from gpunode.device_plugin.verdict import COMPONENT, judge_extender, judge_node
 from gpunode.device_plugin.view import View
@@ -92,6 +93,8 @@ def _of_cluster(hosts: Mapping[str, Settings], cluster: Cluster, view: View) -> 
         yield _of_release(asked.release, cluster, bool(by_release(view.nodes)), labelled_for(view.nodes))
     if (chosen := asked or class_alone(hosts)) is not None:
         yield from _of_class(chosen, cluster)
+    for name, setting in namespaces(hosts).items():
+        yield _of_namespace(name, setting, cluster)
     if (beside := operator(hosts)) is not None:
         yield _of_release(beside, cluster, bool(by_operator(view.nodes)))
     if wanted := wanted_objects(hosts):
@@ -140,6 +143,19 @@ def _of_class(asked: Rollout, cluster: Cluster) -> Iterator[Finding]:
     good = found.verb is None and not found.refused
     yield compared(
         COMPONENT, Subject.RUNTIME_CLASS, "as asked" if good else "another", "as asked", good, _RUN, found.said
+    )
+
+
+def _of_namespace(name: str, setting: str, cluster: Cluster) -> Finding:
+    what = Subject.NAMESPACE.of(name)
+    try:
+        labels = parse_labels(cluster.told(f"kubectl get namespace {name}", asking(cluster.kubernetes, name)))
+    except (ClusterError, ParseError) as error:
+        return _unknown(what, str(error))
+    change = namespace_change(cluster.kubernetes, name, labels, setting)
+    good = not (change.words or change.refused)
+    return compared(
+        COMPONENT, what, "as asked" if good else "another", "as asked", good, _RUN, None if good else change.said
     )
 
 

@@ -72,6 +72,7 @@ class Subject(StrEnum):
     OWN_OBJECTS = "gpunode's objects"
     CLUSTER = "cluster"
     RUNTIME_CLASS = "RuntimeClass"
+    NAMESPACE = "namespace"
 
     def of(self, name: str) -> str:
         """Return the name of one of several: `SystemdCgroup of runc`."""

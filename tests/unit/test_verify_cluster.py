@@ -26,7 +26,7 @@ from gpunode.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
 from gpunode.reading import ParseError
 from gpunode.settings import Settings, settings_from
 from operations import device_plugin, verify_cluster
-from tests.unit.simulated_cluster import SimulatedCluster
+from tests.unit.simulated_cluster import ENFORCED, SimulatedCluster
 from tests.unit.simulated_host import Host
 from tests.unit.test_verify import GOOD, GPU
 
@@ -364,6 +364,15 @@ def test_drift_tells_of_a_cluster_that_does_not_answer_without_a_traceback(clust
     (finding,) = _drift(cluster)
     assert finding.finding_class is FindingClass.ERROR and "was refused" in (finding.cause or "")
     assert "look at kubernetes.kubeconfig" in (finding.remedy or "")
+
+
+def test_drift_tells_of_a_namespace_that_does_not_admit_the_plugin_s_pods(cluster: SimulatedCluster) -> None:
+    name, what = "nvidia-device-plugin", "namespace nvidia-device-plugin"
+    assert {each.what: each for each in _drift(cluster)}[what].finding_class is FindingClass.OK
+    for labels, said in (({}, "no label pod-security"), ({ENFORCED[0]: "restricted"}, "enforces 'restricted'")):
+        cluster.write(namespaces={name: labels})
+        found = {each.what: each for each in _drift(cluster)}[what]
+        assert said in (found.cause or "") and found.finding_class is FindingClass.DRIFT
 
 
 def test_drift_tells_of_release_and_runtime_class_that_are_missing(cluster: SimulatedCluster) -> None:
