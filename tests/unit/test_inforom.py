@@ -94,8 +94,8 @@ def smi(tmp_path: Path) -> Callable[[str], Path]:
     def make(printed: str) -> Path:
         program = tmp_path / "nvidia-smi"
         program.write_text(
-            f"#!/bin/sh\ncase \"$*\" in *remapped*) echo '{ADDRESS}, 0, 0';; *) echo '{printed}';; esac\n"
-            f"echo '{WARNING}'; exit 14\n"
+            f"#!/bin/sh\ncase \"$*\" in\n-L) echo 'GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)';;\n"
+            f"*remapped*) echo '{ADDRESS}, 0, 0';; *) echo '{printed}';; esac\necho '{WARNING}'; exit 14\n"
         )
         program.chmod(0o755)
         return tmp_path
@@ -121,18 +121,18 @@ def test_the_probes_ask_on_behind_it(smi: Callable[[str], Path], tmp_path: Path)
 
 @pytest.mark.starts_programs
 @pytest.mark.parametrize(
-    ("functions", "command", "says"),
+    ("functions", "printed", "command", "says"),
     [
-        (FUNCTIONS, "uuid=GPU-1; look && echo $gpu.$current.$pending", "0.Enabled.Enabled"),
-        (ASKING, "compute_modes; set_mode 0 DEFAULT > /dev/null && echo set", "0, Enabled, Enabled\nset"),
+        (FUNCTIONS, "GPU-1, Enabled, Enabled", "uuid=GPU-1; look && echo $gpu.$current.$pending", "0.Enabled.Enabled"),
+        (ASKING, "0, Default", "compute_modes; set_mode 0 DEFAULT > /dev/null && echo set", "0, Default\nset"),
     ],
 )
 def test_the_shell_of_a_change_takes_it_for_an_answer(
-    smi: Callable[[str], Path], functions: str, command: str, says: str
+    smi: Callable[[str], Path], functions: str, printed: str, command: str, says: str
 ) -> None:
     text = f"set -eu\nstop_units='' reset=no checkpoint=/none proc=/none\n{functions}\n{command}"
     done = subprocess.run(
-        ["sh", "-c", text], env={"PATH": f"{smi('0, Enabled, Enabled')}:/usr/bin:/bin"}, capture_output=True, text=True
+        ["sh", "-c", text], env={"PATH": f"{smi(printed)}:/usr/bin:/bin"}, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout.strip()) == (0, says), done.stderr
 
