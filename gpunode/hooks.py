@@ -20,6 +20,7 @@ import os
 import resource
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial, wraps
 from typing import Any
@@ -55,6 +56,7 @@ Method = Callable[..., Any]
 
 _changes = Changes()
 _snapshots: WeakKeyDictionary[Host, Snapshot[CommandOutput]] = WeakKeyDictionary()
+_begun: WeakKeyDictionary[State, float] = WeakKeyDictionary()
 
 
 class SettingsRefused(PyinfraError):
@@ -92,6 +94,18 @@ def are_installed() -> bool:
 def snapshot(host: Host) -> Snapshot[CommandOutput]:
     """Return the host's snapshot."""
     return _snapshots.setdefault(host, Snapshot(_changes))
+
+
+def read_anew(host: Host) -> None:
+    """Have the host's next question answered by the host, whatever is known of it."""
+    snapshot(host).forget()
+
+
+def seconds_of_changes(state: State) -> float:
+    """Return for how long a run has been at work, as far as it changed anything yet; 0 where it did not."""
+    if are_installed() and not _changes.count:
+        return 0.0
+    return time.monotonic() - _begun[state] if state in _begun else 0.0
 
 
 def _wrap(owner: Any, name: str, make: Callable[[Method], Method], mark: str = "") -> None:
@@ -159,6 +173,7 @@ def _validated(init: Method) -> Method:
         from gpunode.settings import SettingsError
 
         result = init(self, inventory, *args, **kwargs)
+        _begun[self] = time.monotonic()
         try:
             validate_state(inventory)
         except SettingsError as error:

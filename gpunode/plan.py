@@ -20,6 +20,7 @@ from gpunode.mps.change import felt_by_clients
 from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
 from gpunode.reading import Reading
+from gpunode.service import RESTARTING
 from gpunode.settings import Settings
 from gpunode.sysctl import KUBERNETES
 from gpunode.verify import judge
@@ -335,8 +336,9 @@ def _docker(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
 
 def _running(found: Bad) -> Iterator[Step]:
     for what, action in ((Subject.SERVICE, "start it"), (Subject.STARTS_AT_BOOT, "start it at boot")):
-        if item := _take(found, what):
-            yield _step(action, item)
+        # One that systemd starts over and over is started already.
+        if what in found and found[what].found != RESTARTING:
+            yield _step(action, found.pop(what))
 
 
 def _mps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:

@@ -71,6 +71,10 @@ class Snapshot(Generic[T]):
         """Note that `probe` is going to be asked."""
         self._announced.update(probe.texts)
 
+    def forget(self) -> None:
+        """Drop every answer: what is asked next is asked of the host."""
+        self._answers.clear()
+
     def read(
         self,
         probe: Probe,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import sleep
 from typing import Any
 
 from pyinfra import host
+from pyinfra.context import ctx_host
 
 from facts.node import Node
+from gpunode import hooks
 from gpunode.findings import FindingClass
+from gpunode.node import Node as State
+from gpunode.service import seconds_until_steady
 from gpunode.settings import Settings
 from gpunode.verify import judge
 from operations.failure import fail, known, node_operation
@@ -22,11 +27,16 @@ _PENDING = (FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING)
 def verified(settings: Settings) -> Iterator[Any]:
     """Compare what was asked with what is there; fail on a difference, report what is pending.
 
+    A container runtime that was started in this run is looked at once more when it has had the time to end.
+
     + settings: the host's settings
     """
     # Before it is carried out, a run is judged as drift judges the node: by the record of the run before.
     files = kept() if is_executing() else None
-    findings = judge(settings, known(host.get_fact(Node), "the node's state"), files)
+    node = known(host.get_fact(Node), "the node's state")
+    if is_executing() and _waited(settings, node):
+        node = known(host.get_fact(Node), "the node's state")
+    findings = judge(settings, node, files)
     bad = [item for item in findings if item.finding_class not in (FindingClass.OK, *_PENDING)]
     pending = [item for item in findings if item.finding_class in _PENDING]
     for item in pending:
@@ -45,3 +55,24 @@ def verified(settings: Settings) -> Iterator[Any]:
         )
         return
     host.noop(f"{len(findings) - len(pending)} of {len(findings)} things are as asked")
+
+
+def _waited(settings: Settings, node: State) -> bool:
+    """Wait until the container runtimes that were started in this run are old enough to tell; say whether they were."""
+    services = {
+        name: reading.service
+        for name, asked, reading in (
+            ("containerd", settings.containerd.enabled, node.containerd),
+            ("docker", settings.docker.enabled, node.docker),
+        )
+        if asked
+    }
+    since = hooks.seconds_of_changes(host.state)
+    wait = seconds_until_steady(services.values(), since)
+    if not wait:
+        return False
+    names = " and ".join(name for name, service in services.items() if seconds_until_steady([service], since))
+    host.log(f"{names} started a moment ago: looking again in {wait:.0f} s")
+    sleep(wait)
+    hooks.read_anew(ctx_host.get())
+    return True

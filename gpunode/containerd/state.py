@@ -11,6 +11,7 @@ from typing import Any
 from gpunode.containerd.schema import default_table_counts, names_runtime
 from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError, Reading
+from gpunode.service import ServiceState, parse_service
 from gpunode.started import seconds
 from gpunode.toml_edit import ConfigurationRefused, plain
 from gpunode.unit import is_masked, starts_at_boot
@@ -83,6 +84,7 @@ class Containerd(Reading):
     unit_written_at: float | None = None
     merged_text: str | None = field(default=None, repr=False)
     masked: bool = False
+    service: ServiceState = field(default_factory=ServiceState)
 
     @property
     def stale(self) -> bool:
@@ -279,6 +281,7 @@ def parse_containerd(lines: list[str]) -> Containerd:
         active=found.get("ActiveState") == "active",
         enabled=starts_at_boot(found.get("UnitFileState")),
         masked=is_masked(found.get("UnitFileState")),
+        service=parse_service(lines),
         started_at=started,
         configured_at=_latest(repeated(lines, "written")),
         default_runtime=default,

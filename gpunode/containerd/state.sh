@@ -6,6 +6,7 @@
 
 unit containerd.service
 for name in ActiveState UnitFileState; do says "$name"; [ -z "$SAID" ] || echo "$name=$SAID"; done
+tell_service containerd.service
 says ActiveState; active=$SAID
 says ActiveEnterTimestamp; [ "$active" != active ] || [ -z "$SAID" ] || echo "started=$SAID"
 says ExecStart

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpunode.probe_output import decoded, repeated, values
 from gpunode.reading import ParseError, Reading
+from gpunode.service import ServiceState, parse_service
 from gpunode.unit import is_masked, starts_at_boot
 from gpunode.versions import program_version
 
@@ -37,6 +38,7 @@ class Docker(Reading):
     live_restore: bool = False
     containers: int = 0
     masked: bool = False
+    service: ServiceState = field(default_factory=ServiceState)
 
     @property
     def answers(self) -> bool:
@@ -66,6 +68,7 @@ def parse_docker(lines: list[str]) -> Docker:
         active=found.get("ActiveState") == "active",
         enabled=starts_at_boot(found.get("UnitFileState")),
         masked=is_masked(found.get("UnitFileState")),
+        service=parse_service(lines),
         flags=tuple(sorted(set(repeated(lines, "flag")))),
         default_runtime=info.get("DefaultRuntime"),
         runtimes=tuple(sorted((name, str(row.get("path", ""))) for name, row in runtimes.items())),

@@ -11,6 +11,7 @@ case "$SAID" in '{ path='*) binary=${SAID#'{ path='}; binary=${binary%%[ ;]*};; 
 [ -n "$binary" ] || binary=$(command -v dockerd)
 [ -n "$binary" ] || exit 0
 
+tell_service docker.service
 for name in UnitFileState ActiveState; do says "$name"; [ -z "$SAID" ] || echo "$name=$SAID"; done
 active=$SAID
 says MainPID

@@ -15,8 +15,8 @@ from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.sysctl import KUBERNETES
-from gpunode.unit import unmask
 from gpunode.verify.comparison import RUN, compared
+from gpunode.verify.service import RUNNING, boot_verdict, service_verdict
 from gpunode.verify.subject import Subject
 
 _DEFAULT = "containerd.default_runtime_name"
@@ -32,13 +32,11 @@ def containerd(settings: Settings, node: Node) -> Iterator[Finding]:
     found, active = containerd.version, containerd.active
     good = found is not None and (asked.version is None or versions.in_branch(found, asked.version))
     yield compared("containerd", Subject.VERSION, found, asked.version or "any version", good, disturbs=_restart(node))
-    state = "masked" if containerd.masked else "stopped"
-    remedy = f"{unmask('containerd.service')}, and {RUN}" if containerd.masked else RUN
-    cause = "somebody masked it, which forbids to start it" if containerd.masked else None
-    running = "running" if active else state
-    yield compared("containerd", Subject.SERVICE, running, "running", active, remedy, cause)
-    at_boot = "yes" if containerd.enabled else "masked" if containerd.masked else "no"
-    yield compared("containerd", Subject.STARTS_AT_BOOT, at_boot, "yes", containerd.enabled, remedy, cause)
+    service, boots = service_verdict("containerd.service", containerd), boot_verdict("containerd.service", containerd)
+    good = service.found == RUNNING
+    yield compared("containerd", Subject.SERVICE, service.found, RUNNING, good, service.remedy, service.cause)
+    good = containerd.enabled
+    yield compared("containerd", Subject.STARTS_AT_BOOT, boots.found, "yes", good, boots.remedy, boots.cause)
     # Where the settings forbid a restart that containers would feel, the change is to come: it was not forgotten.
     waits = settings.disruption.allow == "nothing" and containerd.shims > 0
     for item in _runtimes(settings, node):

@@ -13,8 +13,8 @@ from gpunode.docker.state import Docker
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.unit import unmask
 from gpunode.verify.comparison import RUN, compared
+from gpunode.verify.service import RUNNING, boot_verdict, service_verdict
 from gpunode.verify.subject import Subject
 
 _SUBJECTS = {
@@ -31,13 +31,11 @@ def docker(settings: Settings, node: Node) -> Iterator[Finding]:
     good = found is not None and (asked.version is None or versions.in_branch(found, asked.version))
     restart = _restart(node)
     yield compared("docker", Subject.VERSION, found, asked.version or "any version", good, disturbs=restart)
-    state = "masked" if there.masked else "stopped"
-    remedy = f"{unmask('docker.service')}, and {RUN}" if there.masked else RUN
-    cause = "somebody masked it, which forbids to start it" if there.masked else None
-    running = "running" if there.active else state
-    yield compared("docker", Subject.SERVICE, running, "running", there.active, remedy, cause)
-    at_boot = "yes" if there.enabled else "masked" if there.masked else "no"
-    yield compared("docker", Subject.STARTS_AT_BOOT, at_boot, "yes", there.enabled, remedy, cause)
+    service, boots = service_verdict("docker.service", there), boot_verdict("docker.service", there)
+    good = service.found == RUNNING
+    yield compared("docker", Subject.SERVICE, service.found, RUNNING, good, service.remedy, service.cause)
+    good = there.enabled
+    yield compared("docker", Subject.STARTS_AT_BOOT, boots.found, "yes", good, boots.remedy, boots.cause)
     daemon = Daemon(asked.default_runtime, asked.systemd_cgroup, settings.toolkit.enabled, asked.cdi)
     # One transaction brings all of it, and where one thing of it waits for a restart, so does the rest.
     by = act(there, daemon)

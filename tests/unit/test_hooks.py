@@ -25,6 +25,7 @@ from pyinfra.context import ctx_host
 from facts.file import File
 from facts.kernel import KernelFeatures
 from gpunode import call_order, hooks
+from gpunode.snapshot import Changes
 from operations import files
 from operations.announcement import announcing, is_announcing
 from tests import warm
@@ -119,6 +120,23 @@ def test_hooks_off_leaves_the_judging_of_settings_alone(monkeypatch: pytest.Monk
     assert _installed()[1:] == before[1:]
     assert State.init is not before[0]
     assert not hooks.are_installed()
+
+
+def test_a_run_tells_how_long_it_has_been_at_work_once_it_has_changed_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("gpunode.hooks.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(hooks, "_changes", Changes())
+    state = State()
+    assert hooks.seconds_of_changes(state) == 0, "it has not begun"
+    hooks.install()
+    state.init(Inventory((["@local"], {})), Config())
+    now[0] = 160.0
+    assert hooks.seconds_of_changes(state) == 0, "nothing was changed"
+    with hooks._changes.change():
+        assert hooks.seconds_of_changes(state) == 60
+    monkeypatch.setattr(hooks, "are_installed", lambda: False)
+    monkeypatch.setattr(hooks, "_changes", Changes())
+    assert hooks.seconds_of_changes(state) == 60, "nobody counts, so that there may have been a change"
 
 
 def test_a_connection_has_no_nagle_delay_and_one_to_a_silent_node_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,14 @@ def test_one_round_trip_answers_all_that_was_announced(node: Node) -> None:
     assert len(node.commands) == 1
 
 
+def test_what_time_alone_may_have_changed_is_asked_anew_where_that_is_asked_for(node: Node) -> None:
+    node.ask("one", "two")
+    node.facts["one"] = "9"
+    assert node.ask("one") == ["one=1"]
+    node.snapshot.forget()
+    assert node.ask("one") == ["one=9"]
+
+
 def test_without_an_announcement_each_question_is_one_round_trip() -> None:
     node = Node(one="1", two="2")
     assert (node.ask("one"), node.ask("two")) == (["one=1"], ["two=2"])

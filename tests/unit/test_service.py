@@ -1,0 +1,211 @@
+"""A daemon that ends a few seconds after its start is none that runs: what is read, waited for, judged and told."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyinfra.context import ctx_host
+
+from facts.containerd import Containerd as ContainerdFact
+from facts.docker import Docker as DockerFact
+from facts.node import Node as NodeFact
+from gpunode import hooks
+from gpunode.findings import Finding
+from gpunode.plan import plan
+from gpunode.probe_output import checked
+from gpunode.reading import ParseError
+from gpunode.service import STEADY, ServiceState, parse_service, seconds_until_steady
+from gpunode.settings import settings_from
+from gpunode.verify import judge
+from operations.verify import verified
+from tests.unit.simulated_host import Host, commands
+from tests.unit.test_verify import GOOD, SETTINGS
+
+pure = pytest.mark.pure
+KILLED = (
+    'time="2026-01-15T12:00:05Z" level=fatal msg="no space left"',
+    "containerd.service: Main process exited, code=killed, status=9/KILL",
+    "containerd.service: Failed with result 'signal'.",
+)
+STEADY_ONE = ServiceState("running")
+YOUNG = ServiceState("running", 0, 3.0)
+FALLS = ServiceState("running", 1, 4.0, KILLED)
+
+
+@pure
+@pytest.mark.parametrize(
+    "service, restarting, failed",
+    [
+        (STEADY_ONE, False, False),
+        (YOUNG, False, False),
+        (FALLS, True, False),
+        # It ended once, and has stayed up since.
+        (ServiceState("running", 1), False, False),
+        (ServiceState("auto-restart"), True, False),
+        (ServiceState("auto-restart-queued", 3), True, False),
+        # On its way up for the second time; and for the first, which a person or a run began.
+        (ServiceState("start-pre", 1), True, False),
+        (ServiceState("start", 0), False, False),
+        (ServiceState("failed", 5, None, KILLED), False, True),
+        (ServiceState("dead"), False, False),
+        (ServiceState("dead", 2), False, False),
+        (ServiceState("dead", 1, result="signal"), True, False),
+    ],
+)
+def test_a_service_that_came_back_by_itself_a_moment_ago_does_not_stay_up(
+    service: ServiceState, restarting: bool, failed: bool
+) -> None:
+    assert (service.restarting, service.failed) == (restarting, failed)
+
+
+@pure
+@pytest.mark.parametrize(
+    "services, since, seconds",
+    [
+        # Nothing was changed in this run.
+        ([YOUNG], 0.0, 0.0),
+        # It was started before the run began.
+        ([YOUNG], 2.0, 0.0),
+        ([YOUNG], 60.0, STEADY - 3.0),
+        ([YOUNG, ServiceState("running", 0, 1.0), STEADY_ONE], 60.0, STEADY - 1.0),
+        # What does not run is judged at once.
+        ([ServiceState("auto-restart"), ServiceState("failed")], 60.0, 0.0),
+        ([], 60.0, 0.0),
+    ],
+)
+def test_only_what_was_started_in_this_run_is_waited_for(
+    services: list[ServiceState], since: float, seconds: float
+) -> None:
+    assert seconds_until_steady(services, since) == seconds
+
+
+@pure
+def test_an_age_is_told_while_it_is_young_and_the_clock_is_the_one_that_systemd_has() -> None:
+    assert parse_service(["SubState=running", "restarts=0", "up=312"]) == ServiceState("running", 0, 3.12)
+    assert parse_service(["SubState=running", "restarts=2", "up=1000"]) == ServiceState("running", 2, None)
+    # A container that shows an uptime of its own.
+    assert parse_service(["SubState=running", "restarts=0", "up=-9000"]) == ServiceState("running", 0, None)
+    assert parse_service([]) == ServiceState()
+    with pytest.raises(ParseError, match="no number"):
+        parse_service(["restarts=often"])
+
+
+_SYSTEMCTL = """#!/bin/sh
+printf 'Names=%s\\nLoadState=loaded\\nUnitFileState=enabled\\nExecStart={ path=%s ; }\\n' "$UNIT" "$LAB/daemon"
+printf 'ActiveState=%s\\nSubState=%s\\nNRestarts=%s\\nResult=%s\\nActiveEnterTimestampMonotonic=%s\\n' $STATE
+"""
+_JOURNALCTL = """#!/bin/sh
+echo "$*" > "$LAB/asked"; cat "$LAB/journal"
+"""
+
+
+def _uptime() -> float:
+    return float(Path("/proc/uptime").read_text().split()[0])
+
+
+@pytest.fixture(params=["containerd.service", "docker.service"])
+def read(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., ServiceState]:
+    """Return what reads the service of a unit that systemd, SIMULATED, tells these states of."""
+    for name, text in (("systemctl", _SYSTEMCTL), ("journalctl", _JOURNALCTL), ("daemon", "#!/bin/sh\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "journal").write_text("\n".join([*KILLED, "containerd.service: Scheduled restart job", "ready"]))
+    fact: Any = ContainerdFact() if request.param == "containerd.service" else DockerFact()
+
+    def one(active: str, sub: str, restarts: int, seconds: float, result: str = "success") -> ServiceState:
+        up = _uptime()
+        environment = {
+            "PATH": f"{tmp_path}:/usr/bin:/bin", "UNIT": request.param, "LAB": str(tmp_path),
+            "STATE": f"{active} {sub} {restarts} {result} {int((up - seconds) * 1_000_000)}",
+        }  # fmt: skip
+        done = subprocess.run(
+            ["sh", "-c", fact.command()], env=environment, capture_output=True, text=True, check=False
+        )
+        found: ServiceState = fact.parse(checked(done.stdout.splitlines())).service
+        return found
+
+    return one
+
+
+@pytest.mark.simulated
+@pytest.mark.starts_programs
+def test_systemd_and_the_kernel_s_clock_tell_the_age_and_the_journal_is_asked_of_what_ended_alone(
+    read: Callable[..., ServiceState], tmp_path: Path
+) -> None:
+    before = _uptime()
+    young = read("active", "running", 0, 3)
+    # However long a busy machine takes to ask.
+    late = _uptime() - before
+    assert late > 6 or (young.young is not None and 3 <= young.young <= 3.1 + late)
+    assert young == replace(YOUNG, young=young.young)
+    assert read("active", "running", 1, 3600) == ServiceState("running", 1)
+    assert not (tmp_path / "asked").exists()
+    assert read("active", "running", 1, 3).said == KILLED
+    assert read("activating", "auto-restart", 0, 3) == ServiceState("auto-restart", 0, None, KILLED)
+    assert read("failed", "failed", 0, 3, "signal") == ServiceState("failed", 0, None, KILLED, "signal")
+    assert "--lines=300" in (tmp_path / "asked").read_text()
+
+
+def service_of(runtime: str, **changes: Any) -> Finding:
+    """Return the finding on a runtime's service."""
+    asked = settings_from({runtime: {"enabled": True}, "driver": {"version": "580.95.05"}})
+    node = replace(GOOD, **{runtime: replace(getattr(GOOD, runtime), **changes)})
+    return next(item for item in judge(asked, node) if (item.component, item.what) == (runtime, "service"))
+
+
+@pure
+@pytest.mark.parametrize("runtime", ["containerd", "docker"])
+def test_a_runtime_that_is_started_over_and_over_is_told_with_its_journal_and_what_to_do(runtime: str) -> None:
+    item = service_of(runtime, active=True, service=replace(FALLS, restarts=3))
+    assert (item.found, item.finding_class) == ("restarting", "drift")
+    assert "3 times so far; its journal says: " + KILLED[0] in (item.cause or "")
+    assert f"look at `journalctl -u {runtime}.service`" in (item.remedy or "")
+    ended = service_of(runtime, active=False, service=ServiceState("failed", 0, None, KILLED[1:]))
+    assert (ended.found, ended.cause) == ("failed", "it ended by itself; its journal says: " + " | ".join(KILLED[1:]))
+    assert service_of(runtime, active=True, service=YOUNG).finding_class == "ok"
+    # Whoever stopped it needs no word of the journal's.
+    assert service_of(runtime, active=False, service=ServiceState("dead")).remedy == "run deploys/gpu_node.py again"
+
+
+@pure
+def test_a_plan_leaves_a_daemon_that_falls_to_a_person_and_starts_one_that_failed() -> None:
+    def starts(service: ServiceState, active: bool) -> list[bool]:
+        node = replace(GOOD, containerd=replace(GOOD.containerd, active=active, service=service))
+        return [step.pending for step in plan(SETTINGS, node).steps if step.component == "containerd"]
+
+    assert starts(FALLS, active=True) == [True]
+    assert starts(ServiceState("failed"), active=False) == [False]
+
+
+class Reading(Host):
+    """Answer with one reading after the other."""
+
+    def get_fact(self, fact: type, **_: Any) -> Any:
+        found = self.readings[fact]
+        return found.pop(0) if len(found) > 1 else found[0]
+
+
+@pure
+@pytest.mark.parametrize("changed, then, slept, told", [
+    (0.0, YOUNG, [], 0), (60.0, STEADY_ONE, [7.0], 0), (60.0, FALLS, [7.0], 1),
+])  # fmt: skip
+def test_the_verdict_looks_again_at_what_this_run_started(
+    changed: float, then: ServiceState, slept: list[float], told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = [replace(GOOD, containerd=replace(GOOD.containerd, service=each)) for each in (YOUNG, then)]
+    host: Any = Reading({NodeFact: node})
+    waited: list[float] = []
+    forgotten: list[Any] = []
+    monkeypatch.setattr(hooks, "seconds_of_changes", lambda _: changed)
+    monkeypatch.setattr(hooks, "read_anew", forgotten.append)
+    monkeypatch.setattr("operations.verify.sleep", waited.append)
+    monkeypatch.setattr("operations.verify.kept", lambda: None)
+    with ctx_host.use(host):
+        assert commands(verified, host, settings=SETTINGS) == []
+    assert (waited, forgotten) == (slept, [host] * len(slept))
+    assert len(host.refusals) == told and all("containerd: service is restarting" in each for each in host.refusals)
