@@ -33,6 +33,10 @@ _ON = {"clusterPolicy.deployCR": "gpu_operator, whose ClusterPolicy says what th
 # Of node feature discovery. source: gpu-operator, controllers/state_manager.go (v24.9 to v26.7).
 _FEATURE = "feature.node.kubernetes.io/"
 _FOUND_BY = tuple(f"{_FEATURE}pci-{device}.present" for device in ("10de", "0302_10de", "0300_10de"))
+# Images that the chart's templates write as REPOSITORY/IMAGE:VERSION, and tag as the chart. Of the others the operator
+# makes REPOSITORY/IMAGE@sha256:… where the version begins so.
+# source: gpu-operator, templates/_helpers.tpl and internal/image/image.go (v24.9 to v26.7).
+_TAGGED_AS_THE_CHART = ("operator", "validator")
 # Others that settings stand for.
 _SETTINGS = {
     "devicePlugin.config": "sharing, from which the plugin's configurations are made",
@@ -71,6 +75,10 @@ def operator(hosts: Mapping[str, Settings]) -> AskedRelease | None:
     if first is None:
         return None
     asked = first.gpu_operator
+    digests: dict[str, Any] = {
+        name: {"version": f"{asked.version}@{digest}" if name in _TAGGED_AS_THE_CHART else digest}
+        for name, digest in asked.image_digests.items()
+    }
     ours: dict[str, Any] = {
         "driver": {"enabled": False},
         "toolkit": {"enabled": False},
@@ -80,7 +88,7 @@ def operator(hosts: Mapping[str, Settings]) -> AskedRelease | None:
         "dcgmExporter": {"enabled": asked.dcgm_exporter},
         "migManager": {"enabled": asked.mig_manager},
     }
-    return AskedRelease(first.kubernetes, asked, merged(asked.values, ours))
+    return AskedRelease(first.kubernetes, asked, merged(asked.values, merged(digests, ours)))
 
 
 def contradictions(settings: Settings) -> Iterator[Problem]:

@@ -20,7 +20,7 @@ _SETTINGS = {
     "gfd.enabled": "device_plugin.gfd",
     "nfd.enabled": "device_plugin.nfd",
     "image.repository": "device_plugin.image",
-    "image.tag": "device_plugin.image_tag",
+    "image.tag": "device_plugin.image_tag and device_plugin.image_digest",
     "namespace": "device_plugin.namespace",
     "namespaceOverride": "device_plugin.namespace",
 }

@@ -103,7 +103,7 @@ def chart_values(
     ):
         if value is not None:
             ours[name] = value
-    image = {"repository": plugin.image, "tag": plugin.image_tag}
+    image = {"repository": plugin.image, "tag": plugin.tag}
     if any(image.values()):
         ours["image"] = {name: value for name, value in image.items() if value is not None}
     ours["gfd"] = {"enabled": plugin.gfd}

@@ -47,7 +47,7 @@ def _daemon_set(plugin: DevicePluginSettings, entry: str, by_class: bool, with_m
         "containers": [
             {
                 "name": "nvidia-device-plugin",
-                "image": f"{plugin.image or IMAGE}:{plugin.image_tag or f'v{plugin.version}'}",
+                "image": f"{plugin.image or IMAGE}:{plugin.tag or f'v{plugin.version}'}",
                 "args": [f"--config-file=/config/{entry}"],
                 "env": [{"name": name, "value": value} for name, value in _environment(plugin, with_mig)],
                 "securityContext": _security(plugin, with_mig),

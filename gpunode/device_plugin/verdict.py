@@ -87,12 +87,15 @@ def _pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding
     for each in sets:
         if not each.endswith(MPS_DAEMON) or settings.sharing.strategy == "mps":
             yield _pod(each, plugin.namespace, node, view)
+            yield from _image(each, settings, node, view)
 
 
 def _own_pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
     namespace, name = own_daemon_set(settings)
     if view.has_own(name, settings.device_plugin.way):
         yield _pod(name, namespace, node, view)
+        if settings.device_plugin.way == "manifest":
+            yield from _image(name, settings, node, view)
     else:
         yield compared(COMPONENT, Subject.DAEMON_SET.of(f"{namespace}/{name}"), None, _THERE, False, _RUN)
 
@@ -117,6 +120,16 @@ def _pod(name: str, namespace: str, node: ClusterNode, view: View) -> Finding:
     remedy = f"see `kubectl --namespace {namespace} describe pods`, and the plugin's log"
     cause = None if pod is None else pod.waits
     return compared(COMPONENT, Subject.POD.of(name), found, "ready", found == "ready", remedy, cause)
+
+
+def _image(name: str, settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
+    """Yield whether a pod runs the image of the digest that is asked for; of a pod that is not there, nothing."""
+    digest, pod = settings.device_plugin.image_digest, view.pod(name, node.name)
+    if digest is None or pod is None:
+        return
+    others = pod.other_images(digest)
+    found = ", ".join(others) or digest
+    yield compared(COMPONENT, Subject.IMAGE.of(name), found, digest, not others, _RUN)
 
 
 def resource_to_ask_for(settings: Settings, mig: Mig, gpus: Gpus | None, node: ClusterNode | None) -> str | None:

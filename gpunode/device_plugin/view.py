@@ -43,7 +43,8 @@ class Deployment:
 class Pod:
     """Hold a pod: which DaemonSet it is of, on which node, whether it is ready, its phase, and why it waits.
 
-    `started` is when the node's kubelet took it, in seconds of the node's clock; None where it did not yet.
+    `started` is when the node's kubelet took it, in seconds of the node's clock; None where it did not yet. `images`
+    has, for each container, the image that it asks for, and what the node's runtime says that it runs (empty: not yet).
     """
 
     name: str
@@ -54,6 +55,17 @@ class Pod:
     phase: str
     waits: str | None
     started: float | None = None
+    images: tuple[tuple[str, str], ...] = ()
+
+    def other_images(self, digest: str) -> tuple[str, ...]:
+        """Return what its containers run that is not the image of a digest; what does not run yet is none.
+
+        An image that a node has by two digests (an index, and what it names) is told by either. A container that asks
+        for the digest runs that, or does not start.
+        """
+        running = ((asked, by) for asked, by in self.images if by)
+        others = (by for asked, by in running if not (asked.endswith(f"@{digest}") or by.endswith(digest)))
+        return tuple(dict.fromkeys(others))
 
 
 @dataclass(frozen=True)
@@ -132,8 +144,16 @@ def _pod(item: Mapping[str, Any]) -> Pod:
         ready=bool(ready) and ready[0].get("status") == "True" and not metadata.get("deletionTimestamp"),
         phase=str(status.get("phase") or "Unknown"),
         waits=next(_waits(status), None),
+        images=tuple(_images(item.get("spec") or {}, status)),
         started=datetime.fromisoformat(str(status["startTime"])).timestamp() if status.get("startTime") else None,
     )
+
+
+def _images(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for kind in ("initContainer", "container"):
+        asked = {each["name"]: str(each.get("image") or "") for each in spec.get(f"{kind}s") or []}
+        for each in status.get(f"{kind}Statuses") or []:
+            yield asked.get(each.get("name"), ""), str(each.get("imageID") or "")
 
 
 def _waits(status: Mapping[str, Any]) -> Iterator[str]:

@@ -41,6 +41,18 @@ Repository = Annotated[
     str, AfterValidator(matching(rf"https?://{_HOST}{_PATH}/?", "an http:// or https:// address without user or query"))
 ]
 
+# A tag may be moved to another image, a digest is the image's own.
+Digest = Annotated[
+    str,
+    AfterValidator(
+        matching(
+            r"sha256:[0-9a-f]{64}",
+            "an image's digest: 'sha256:' and 64 hexadecimal digits in lower case, as registries name it "
+            "(`skopeo inspect docker://IMAGE:TAG`, or `docker buildx imagetools inspect IMAGE:TAG`)",
+        )
+    ),
+]
+
 
 TAKE_OVER = (
     "`True`: a release of this name and chart that gpunode did not install is changed to what is asked; else such a "

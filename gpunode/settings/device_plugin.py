@@ -12,6 +12,7 @@ from gpunode.settings.chart import (
     ChartName,
     ChartValues,
     ChartVersion,
+    Digest,
     Repository,
     is_path,
     needs_no_repository,
@@ -101,6 +102,14 @@ class DevicePluginSettings(Component):
     )
     image: _Image | None = Field(None, description="Image without tag, from a mirror, say; not given: the chart's.")
     image_tag: _Tag | None = Field(None, description="Tag of the image; not given: the chart's.")
+    image_digest: Digest | None = Field(
+        None,
+        description=(
+            "Digest of the image, `sha256:…`: nodes run that and nothing else, wherever the tag points, and the "
+            "verdict compares it with what the pods say. With another `version` or `image_tag` goes another digest. "
+            "By `helm`, `gpu-operator` and `manifest`."
+        ),
+    )
     config_name: DnsLabel | None = Field(
         None,
         description=(
@@ -156,6 +165,17 @@ class DevicePluginSettings(Component):
     def strategies(self) -> tuple[str, ...]:
         """Return the strategies by which a container is told its GPUs; the plugin's default where none is set."""
         return tuple(self.device_list_strategy.split(",")) if self.device_list_strategy else ("envvar",)
+
+    @property
+    def tag(self) -> str | None:
+        """Return the image's tag, with its digest where that is set; None: the chart's own.
+
+        The chart's templates write REPOSITORY:TAG, and know no digest (0.14 to 0.20): it goes along with the tag, of
+        which runtimes then make nothing.
+        """
+        if self.image_digest is None:
+            return self.image_tag
+        return f"{self.image_tag or f'v{self.version}'}@{self.image_digest}"
 
     @property
     def is_local_chart(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,6 +11,7 @@ from gpunode.settings.chart import (
     TAKE_OVER,
     ChartName,
     ChartValues,
+    Digest,
     ReleaseName,
     Repository,
     TaggedVersion,
@@ -57,6 +58,13 @@ class GpuOperatorSettings(Component):
             "gpunode does (`mig.config`, `mig.config_from_label`)."
         ),
     )
+    image_digests: dict[Literal["operator", "validator", "dcgm", "dcgmExporter", "migManager"], Digest] = Field(
+        default_factory=dict,
+        description=(
+            "Digests of the operator's images, by the chart's own names: `{'dcgmExporter': 'sha256:…'}`. The cluster "
+            "runs these and nothing else, wherever a tag points. With another `version` go other digests."
+        ),
+    )
     values: ChartValues = Field(
         default_factory=dict,
         max_length=100,
@@ -76,9 +84,13 @@ class GpuOperatorSettings(Component):
         return list(self._contradictions())
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
+        from gpunode.device_plugin.chart_values import found_in
         from gpunode.gpu_operator import wrong_values
 
         if self.namespace in ("default", "kube-system"):
             yield "namespace", "is shared with others: give the operator a namespace of its own"
         yield from needs_no_repository(self)
         yield from wrong_values(self.values)
+        for name in self.image_digests:
+            if found_in(self.values, f"{name}.version") is not None:
+                yield "values", f"{name}.version is said by gpu_operator.image_digests; leave one of them out"

@@ -65,6 +65,7 @@ class Subject(StrEnum):
     CLUSTER_NODE = "node of the cluster"
     LABEL = "label"
     POD = "pod of"
+    IMAGE = "image of"
     ALLOCATABLE = "allocatable"
     RELEASE = "helm release"
     DAEMON_SET = "DaemonSet"

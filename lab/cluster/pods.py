@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 VENDOR = "nvidia.com/"
@@ -90,12 +92,18 @@ def _container(container: Mapping[str, Any], found: Outcome, now: str) -> dict[s
     return {
         "name": container["name"],
         "image": container["image"],
-        "imageID": "",
+        "imageID": "" if found.waits else _image_id(container["image"]),
         "ready": found.ready,
         "restartCount": 0,
         "started": found.phase == "Running",
         "state": state,
     }
+
+
+def _image_id(image: str) -> str:
+    """Return what a runtime says of an image: its name and digest; one that is named by a tag gets some digest."""
+    name, _, digest = image.partition("@")
+    return f"{re.sub(r':[^/:]*$', '', name)}@{digest or 'sha256:' + sha256(name.encode()).hexdigest()}"
 
 
 def _named(pod: Mapping[str, Any], word: str) -> bool:

@@ -28,6 +28,7 @@ from gpunode.device_plugin.labels import (
 )
 from gpunode.device_plugin.rollout import Rollout, rollout
 from gpunode.device_plugin.runtime_class import parse_runtime_class, runtime_class, runtime_class_change, written
+from gpunode.device_plugin.static_manifest import IMAGE, static_manifest
 from gpunode.preflight import refusals
 from gpunode.reading import ParseError
 from gpunode.reference import settings as reference
@@ -553,3 +554,41 @@ def test_no_configuration_is_kept_that_nobody_is_labelled_for_and_none_beside_a_
     assert with_entries_in_use(own, _MANIFEST, {"mig-mixed"}) == own
     with pytest.raises(ParseError, match="no YAML"):
         with_entries_in_use(values, "a: [", {"mig-mixed"})
+
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("plugin", "tag"),
+    [
+        ({"image_digest": DIGEST}, f"v0.20.0@{DIGEST}"),
+        ({"image_digest": DIGEST, "version": "0.18.2"}, f"v0.18.2@{DIGEST}"),
+        ({"image_digest": DIGEST, "image_tag": "v0.18.2-ubi9"}, f"v0.18.2-ubi9@{DIGEST}"),
+    ],
+)
+def test_an_image_by_its_digest_goes_with_the_tag_which_is_all_that_the_chart_writes(
+    plugin: dict[str, Any], tag: str
+) -> None:
+    assert _rollout({"gpu-1": {**NODE, "device_plugin": plugin}}).values["image"] == {"tag": tag}
+    manifest = settings_from({**NODE, "device_plugin": {"way": "manifest", **plugin}}).device_plugin
+    objects = static_manifest(manifest, [SharingSettings.model_validate({})], False)
+    (container,) = objects[-1]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"{IMAGE}:{tag}"
+
+
+@pytest.mark.parametrize(
+    "digest", ["0" * 64, "sha256:" + "0" * 63, "sha256:" + "A" * 64, "sha512:" + "0" * 64, DIGEST + "0"]
+)
+@pytest.mark.parametrize("field", ["device_plugin.image_digest", "gpu_operator.image_digests.dcgmExporter"])
+def test_a_digest_that_is_none_is_refused_with_what_is_allowed(field: str, digest: str) -> None:
+    component, _, key = field.partition(".")
+    own = {"image_digest": digest} if component == "device_plugin" else {"image_digests": {"dcgmExporter": digest}}
+    (problem,) = _refused({**NODE, component: own})
+    assert problem.key == field, key
+    assert "'sha256:' and 64 hexadecimal digits" in problem.message and "skopeo inspect" in problem.message
+
+
+def test_a_tag_among_the_chart_s_values_is_refused_with_both_settings() -> None:
+    (problem,) = _refused({**NODE, "device_plugin": {"values": {"image": {"tag": f"v0.20.0@{DIGEST}"}}}})
+    assert "device_plugin.image_tag and device_plugin.image_digest" in problem.message

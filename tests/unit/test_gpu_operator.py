@@ -51,6 +51,20 @@ def test_its_other_parts_are_on_or_off_by_settings() -> None:
     assert _values(device_plugin={**PLUGIN, "nfd": "present"})["nfd"] == {"enabled": False}
 
 
+def test_images_by_digest_are_written_as_the_chart_and_the_operator_read_them() -> None:
+    digest = "sha256:" + "0123456789abcdef" * 4
+    names = ("operator", "validator", "dcgm", "dcgmExporter", "migManager")
+    found = _values(gpu_operator={"version": "v26.7.0", "image_digests": dict.fromkeys(names, digest)})
+    # REPOSITORY/IMAGE:VERSION of the templates.
+    assert [found[name]["version"] for name in names[:2]] == [f"v26.7.0@{digest}"] * 2
+    # Of these the operator makes REPOSITORY/IMAGE@VERSION.
+    assert [found[name]["version"] for name in names[2:]] == [digest] * 3
+    assert found["dcgmExporter"]["enabled"] is True
+    twice = {"image_digests": {"dcgm": digest}, "values": {"dcgm": {"version": "4.6"}}}
+    with pytest.raises(Exception, match=r"dcgm\.version is said by gpu_operator\.image_digests"):
+        _values(gpu_operator=twice)
+
+
 def test_the_plugin_s_own_chart_serves_its_nodes_and_brings_no_second_nfd() -> None:
     for hosts, of_plugin in (
         ({"gpu-1": OPERATED}, False),

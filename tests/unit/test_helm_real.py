@@ -115,6 +115,21 @@ def test_every_reference_renders_alike_by_both(program: str) -> None:
         assert kinds.count("ConfigMap") == bool(entries) and kinds.count("DaemonSet") == 2 + values["gfd"]["enabled"]
 
 
+def test_an_image_by_its_digest_is_written_with_tag_and_digest(program: str) -> None:
+    digest = "sha256:" + "0123456789abcdef" * 4
+    plugin = {"image": "mirror.example.org:5000/nvidia/plugin", "image_digest": digest}
+    found = rollout(check_hosts({"gpu-1": {"kubernetes": {"enabled": True}, "device_plugin": plugin}}))
+    assert found is not None
+    rendered = _rendered(program, dict(found.values))
+    images = {
+        container["image"]
+        for identity, each in rendered.items() if identity.kind == "DaemonSet"
+        for kind in ("containers", "initContainers")
+        for container in each.content["spec"]["template"]["spec"].get(kind, {}).values()
+    }  # fmt: skip
+    assert images == {f"{plugin['image']}:v0.20.0@{digest}"}
+
+
 def test_a_changed_comment_and_order_render_alike(program: str, tmp_path: Path) -> None:
     chart = tmp_path / "nvidia-device-plugin"
     subprocess.run(["cp", "-r", str(CHART), str(chart)], check=True)

@@ -354,6 +354,37 @@ def test_a_pod_for_which_no_gpu_is_free_is_no_failure() -> None:
         assert vector_add.is_crowded_out(found) is crowded
 
 
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+NAMED = f"nvcr.io/nvidia/k8s-device-plugin:v0.20.0@{DIGEST}"
+TAGGED = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+OTHER = "nvcr.io/nvidia/k8s-device-plugin@sha256:" + "f" * 64
+
+
+@pytest.mark.parametrize(
+    ("asked", "runs", "others"),
+    [
+        (NAMED, f"nvcr.io/nvidia/k8s-device-plugin@{DIGEST}", ()),
+        (TAGGED, f"docker-pullable://nvcr.io/nvidia/k8s-device-plugin@{DIGEST}", ()),
+        # By the digest of the index the image of its own platform runs, which has a digest of its own.
+        (NAMED, OTHER, ()),
+        (TAGGED, OTHER, (OTHER,)),
+        # Loaded by hand: nothing but its configuration's digest is known.
+        (TAGGED, "sha256:" + "e" * 64, ("sha256:" + "e" * 64,)),
+        (NAMED, "", ()),
+    ],
+)
+def test_a_pod_that_runs_another_image_than_that_of_the_digest_is_found(
+    cluster: SimulatedCluster, asked: str, runs: str, others: tuple[str, ...]
+) -> None:
+    pod = _pod(containerStatuses=[{"name": "plugin", "imageID": runs}])
+    pod["spec"]["containers"] = [{"name": "plugin", "image": asked}]
+    cluster.write(objects={"daemonsets.apps,pods": [_set(), pod]})
+    wanted = [] if not others else [(f"image of {DAEMON_SET}", others[0], DIGEST)]
+    assert _bad(_findings(cluster, device_plugin={"image_digest": DIGEST})) == wanted
+    # Nobody asked for one.
+    assert _bad(_findings(cluster)) == []
+
+
 def _drift(cluster: SimulatedCluster, **more: Any) -> list[Finding]:
     settings = _settings(cluster, **more)
     return drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD})["gpu-1"]

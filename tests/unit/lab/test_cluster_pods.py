@@ -62,6 +62,18 @@ def test_an_image_that_cannot_be_pulled_keeps_the_pod_waiting() -> None:
     assert found["containerStatuses"][0]["state"]["waiting"]["reason"] == "ErrImagePull"
 
 
+@pytest.mark.parametrize("image", ["web:1", "registry:5000/web:v1@sha256:" + "a" * 64, "registry:5000/web"])
+def test_a_pod_tells_the_digest_of_what_it_runs(image: str) -> None:
+    def told(name: str) -> str:
+        pod = _pod(name)
+        return str(status(pod, outcome(pod, None), NOW)["containerStatuses"][0]["imageID"])
+
+    repository, _, digest = told(image).partition("@")
+    assert repository == image.partition("@")[0].removesuffix(":1").removesuffix(":v1")
+    assert len(digest) == len("sha256:") + 64 and image.partition("@")[2] in ("", digest)
+    assert told("x:does-not-exist") == ""
+
+
 class SimulatedApi:
     """Answer with the pods and nodes that a test made up, and keep what is told."""
 
