@@ -21,8 +21,10 @@ from gpunode.device_plugin.nodes import ClusterNode, labelled_for
 from gpunode.device_plugin.ways import by_operator, by_release, operator_leaves, release_leaves
 from gpunode.helm.asked import AskedRelease
 from gpunode.helm.change import ReleaseChange, removal
+from gpunode.helm.manifest import objects
 from gpunode.helm.program import HelmError
 from gpunode.helm.session import Session
+from gpunode.helm.waits import waiting
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
@@ -105,6 +107,9 @@ def _kept(
         return
     for step in found.steps:
         host.log(f"{name}: {step.act}{f' to revision {step.revision}' if step.revision else ''}: {step.reason}")
+    there_is = objects(wanted.manifest, wanted.namespace)
+    if told := waiting(there_is, session.commands.helm.version, asked.kubernetes.timeout):
+        host.log(f"{name}: {told}")
     yield FunctionCommand(_carry_out, [session, found, values], {})
 
 

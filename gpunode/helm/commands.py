@@ -102,9 +102,11 @@ class Commands:
         rolls_back = "--atomic" if self.helm.major == 3 else "--rollback-on-failure"
         # Of a release that helm 3 applied last, helm 4 goes on by client-side apply, and refuses to force by that.
         takes_back = ("--server-side=true", "--force-conflicts") if by_force and self.helm.major == 4 else ()
+        # What it waits for in vain, helm 4 names by itself; helm 3 only so.
+        tells = ("--debug",) if self.helm.major == 3 else ()
         words = (
             "upgrade", self.asked.release, *self._chart(), "--install", "--create-namespace", "--reset-values",
-            rolls_back, "--wait", *takes_back, "--description", MARK, *self._limits(), "--values", "-",
+            rolls_back, "--wait", *tells, *takes_back, "--description", MARK, *self._limits(), "--values", "-",
         )  # fmt: skip
         return self._command(words, values, waits=True)
 

@@ -126,7 +126,12 @@ def object_of(document: Mapping[str, Any], namespace: str) -> Object:
     content = {**document, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}
     # The release's own is left out: whether a kind is in a namespace at all, the manifest does not say.
     identity = Identity(group, kind, "" if where == namespace else where, name)
-    return Object(identity, _normal(content, "", group not in _table()["groups"]))
+    return Object(identity, _normal(content, "", is_custom(identity)))
+
+
+def is_custom(identity: Identity) -> bool:
+    """Say whether an object is a custom resource."""
+    return identity.group not in _table()["groups"]
 
 
 class Blank(str):

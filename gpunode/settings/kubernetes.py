@@ -65,7 +65,13 @@ class KubernetesSettings(Component):
     helm: ProgramPath = Field("helm", description="The program helm (3.8 or newer, or 4), as a name or a path.")
     kubectl: ProgramPath = Field("kubectl", description="The program kubectl, as a name or a path.")
     timeout: int = Field(
-        300, ge=10, le=7200, description="Seconds within which a release must be ready, or it is rolled back."
+        300,
+        ge=10,
+        le=7200,
+        description=(
+            "Seconds within which a release must be ready, or it is rolled back. helm 4 waits for custom resources "
+            "too: with a GPU Operator until its ClusterPolicy is ready, which takes minutes on new nodes."
+        ),
     )
     history: int = Field(10, ge=2, le=256, description="How many revisions of a release the cluster keeps.")
     drain: DrainSettings = Field(

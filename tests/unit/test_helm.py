@@ -550,8 +550,8 @@ def test_an_upgrade_waits_and_rolls_back_by_the_words_of_its_helm() -> None:
         "--install --create-namespace --reset-values %s --wait%s "
         "--description 'Applied by gpunode' --timeout 60s --history-max 10 --values - " + CLUSTER
     )
-    assert _line(commands().upgrade(values)) == common % ("--atomic", "")
-    assert _line(commands().upgrade(values, by_force=True)) == common % ("--atomic", "")
+    assert _line(commands().upgrade(values)) == common % ("--atomic", " --debug")
+    assert _line(commands().upgrade(values, by_force=True)) == common % ("--atomic", " --debug")
     assert _line(commands("4.2.3").upgrade(values)) == common % ("--rollback-on-failure", "")
     forced = commands("4.2.3").upgrade(values, by_force=True)
     assert _line(forced) == common % ("--rollback-on-failure", " --server-side=true --force-conflicts")

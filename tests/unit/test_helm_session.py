@@ -13,8 +13,10 @@ import yaml
 from gpunode.helm.change import Act, ReleaseChange, Step, change
 from gpunode.helm.commands import Command
 from gpunode.helm.errors import explained
+from gpunode.helm.manifest import Identity
 from gpunode.helm.program import HelmError
 from gpunode.helm.session import Output, Session
+from gpunode.helm.waits import waiting
 from gpunode.reading import ParseError
 from tests.unit.test_helm import MANIFEST, NOW, OTHER, SAME, TIMEOUT, commands
 
@@ -231,6 +233,65 @@ def test_the_list_below_an_error_is_told_and_explained() -> None:
     told, reason = explained("helm install", words, "gpu_operator").splitlines()
     assert told == 'helm install: Error: 1 error occurred: * ClusterRole "gpu-operator" already exists'
     assert "another gpu_operator.release or namespace" in reason
+
+
+# What helm 3.19 and 4.2 said of a Deployment whose image is not to be had; the stack cut short. The line of a
+# ClusterPolicy is made up, of the same form: no API server here takes one.
+DEBUGGED = """client.go:144: 2026-01-15 12:00:27.5 +0000 UTC m=+0.4 [debug] creating 3 resource(s)
+wait.go:50: 2026-01-15 12:00:27.8 +0000 UTC m=+0.5 [debug] beginning wait for 3 resources with timeout of 12s
+ready.go:452: 2026-01-15 12:00:27.9 +0000 UTC m=+0.5 [debug] ReplicaSet is not ready: opn/gpu-operator-865b76b599. \
+observedGeneration (0) does not match spec generation (1).
+ready.go:303: 2026-01-15 12:00:29.8 +0000 UTC m=+2.5 [debug] Deployment is not ready: opn/gpu-operator. \
+0 out of 1 expected pods are ready
+wait.go:97: 2026-01-15 12:00:39.8 +0000 UTC m=+12.5 [debug] Error received when checking status of resource \
+gpu-operator. Error: 'client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline'
+Error: release op failed, and has been uninstalled due to atomic being set: context deadline exceeded
+helm.go:92: 2026-01-15 12:00:39.9 +0000 UTC m=+12.6 [debug] context deadline exceeded
+release op failed, and has been uninstalled due to atomic being set
+helm.sh/helm/v3/pkg/action.(*Install).failRelease
+\thelm.sh/helm/v3/pkg/action/install.go:517
+"""
+LISTED = """Error: release op failed, and has been uninstalled due to rollback-on-failure being set: \
+resource Deployment/opn/gpu-operator not ready. status: InProgress, message: Available: 0/1
+resource ClusterPolicy//cluster-policy not ready. status: InProgress, message: ClusterPolicy is not ready, states not \
+ready: [state-operator-validation state-dcgm-exporter gpu-feature-discovery state-mig-manager]
+context deadline exceeded
+"""
+
+
+def test_what_was_not_ready_is_told_though_helm_has_gone_back() -> None:
+    told, late, reason = explained("helm install", DEBUGGED).splitlines()
+    assert told == (
+        "helm install: Error: release op failed, and has been uninstalled due to atomic being set: context deadline "
+        "exceeded"
+    )
+    assert late == "not ready when helm gave up: Deployment opn/gpu-operator: 0 out of 1 expected pods are ready"
+    assert "not ready in time" in reason
+    told, late, reason = explained("helm install", LISTED, "gpu_operator").splitlines()
+    assert "resource Deployment/opn/gpu-operator not ready" in told
+    assert "ClusterPolicy cluster-policy: InProgress, message: ClusterPolicy is not ready" in late
+    assert "kubernetes.timeout" in reason
+
+
+WAITED = (
+    Identity("apps", "DaemonSet", "", "nvdp"),
+    Identity("apps", "Deployment", "", "gpu-operator"),
+    Identity("", "ConfigMap", "", "entries"),
+    Identity("nvidia.com", "ClusterPolicy", "", "cluster-policy"),
+    Identity("apiextensions.k8s.io", "CustomResourceDefinition", "", "clusterpolicies.nvidia.com"),
+)
+
+
+def test_what_helm_waits_for_is_said_before_it_begins_and_for_how_long() -> None:
+    third, fourth = (waiting(WAITED, version, 300) for version in ("3.19.0", "4.2.3"))
+    assert "ClusterPolicy" not in third and "DaemonSet nvdp, Deployment gpu-operator are ready" in third
+    assert "for 300 s at most (kubernetes.timeout), and as long again where it goes back" in third
+    assert "ClusterPolicy cluster-policy are ready" in fourth
+    assert "ready when the operator's own pods run on every GPU node" in fourth and "ConfigMap" not in fourth
+    assert waiting(WAITED[2:3], "4.2.3", 300) == ""
+    assert waiting(WAITED[:1], "3.19.0", 300).startswith("helm 3.19.0 now waits until DaemonSet nvdp is ready")
+    many = [Identity("apps", "DaemonSet", "", f"set-{number}") for number in range(9)]
+    assert "set-5 and 3 more are ready" in waiting(many, "4.2.3", 300)
 
 
 @pytest.mark.parametrize("words", ["", "\n", "Error: something new", "x" * 5000])
