@@ -41,6 +41,7 @@ def contradictions(settings: Settings) -> Iterator[Problem]:
     if way in BY_CHART:
         yield from _runtime(settings)
         yield from _config(settings)
+        yield from _unquoted(settings)
 
 
 def _problem(key: str, value: object, message: str) -> Problem:
@@ -139,6 +140,16 @@ def _old_plugin(settings: Settings) -> Iterator[Problem]:
     if not needs.are_met_by(version):
         message = f"is older than the {needs.minimum} that gpunode takes ({needs.source}); set a newer one"
         yield _problem("device_plugin.version", version, message)
+
+
+def _unquoted(settings: Settings) -> Iterator[Problem]:
+    plugin, fault = settings.device_plugin, features.unquoted_values()["failOnInitError"]
+    if plugin.fail_on_init_error is not None and fault.concerns(plugin.version):
+        message = (
+            f"cannot be set with chart {plugin.version}, which writes it without quotes, as no API server takes it "
+            f"({fault.source}); set device_plugin.version to {fault.mended} or newer, or leave it out"
+        )
+        yield _problem("device_plugin.fail_on_init_error", plugin.fail_on_init_error, message)
 
 
 def _old_kubernetes(settings: Settings) -> Iterator[Problem]:

@@ -23,6 +23,19 @@ class Needs:
         return versions.at_least(version, self.minimum)
 
 
+@dataclass(frozen=True)
+class Unquoted:
+    """Hold since which version a chart writes a value as no API server takes it, which one mends it, and the source."""
+
+    since: str
+    mended: str
+    source: str
+
+    def concerns(self, version: str) -> bool:
+        """Say whether a version has that fault; raise VersionError."""
+        return versions.at_least(version, self.since) and not versions.at_least(version, self.mended)
+
+
 @cache
 def _table() -> Mapping[str, Any]:
     return MappingProxyType(tables.content("device_plugin.yaml"))
@@ -62,6 +75,12 @@ def mps_clients_before_turing() -> tuple[int, str]:
     """Return how many MPS clients the plugin grants a GPU below compute capability 7.5, and the source."""
     row = _table()["mps_clients_before_turing"]
     return int(row["most"]), row["source"]
+
+
+@cache
+def unquoted_values() -> Mapping[str, Unquoted]:
+    """Return value of the chart -> in which versions it makes objects that no API server takes."""
+    return MappingProxyType({name: Unquoted(**row) for name, row in _table()["unquoted_values"].items()})
 
 
 @cache

@@ -81,6 +81,20 @@ def test_mig_devices_may_be_offered_by_a_config_map_of_the_user_s_own() -> None:
     assert _rollout({"gpu-1": {**NODE, **own}}).labels["gpu-1"][CONFIG] == "sliced"
 
 
+@pytest.mark.parametrize("plugin", [
+    {"version": "0.15.1", "fail_on_init_error": False},
+    {"version": "0.17.1", "fail_on_init_error": True},
+    {"version": "0.16.2"},
+    # By no chart.
+    {"version": "0.16.2", "fail_on_init_error": False, "way": "manifest"},
+])  # fmt: skip
+def test_a_plugin_may_wait_for_gpus_wherever_the_chart_writes_that_as_text(
+    plugin: dict[str, Any],
+) -> None:
+    (settings,) = check_hosts({"gpu-1": {**NODE, "device_plugin": plugin}}).values()
+    assert settings.device_plugin.fail_on_init_error == plugin.get("fail_on_init_error")
+
+
 def test_no_node_in_a_cluster_is_no_rollout() -> None:
     assert rollout(check_hosts({"gpu-1": {}, "gpu-2": {**NODE, "device_plugin": {"way": "none"}}})) is None
 
@@ -115,6 +129,10 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "a-plugin-without-chart": (
         {"device_plugin": {"version": "0.11.0", "way": "manifest"}}, "device_plugin.version", "older than the 0.15.0",
+    ),
+    "a-value-that-the-chart-writes-without-quotes": (
+        {"device_plugin": {"version": "0.17.0", "fail_on_init_error": False}},
+        "device_plugin.fail_on_init_error", "set device_plugin.version to 0.17.1 or newer",
     ),
     "a-release-whose-daemon-sets-names-would-be-cut": (
         {"device_plugin": {"release": "a-plugin-for-all-gpus"}}, "device_plugin.release", "20 characters at most",
