@@ -57,7 +57,7 @@ class Stored:
 
 @contextmanager
 def releases(folder: Path, stored: Sequence[Stored], live: Sequence[dict[str, Any]] = ()) -> Iterator[Path]:
-    """Serve revisions, and ConfigMaps and DaemonSets, while the block runs; give the kubeconfig that finds them."""
+    """Serve revisions, and objects of the chart's kinds, while the block runs; give the kubeconfig that finds them."""
     secrets = [each.secret() for each in stored]
 
     class Handler(BaseHTTPRequestHandler):
@@ -95,24 +95,35 @@ def releases(folder: Path, stored: Sequence[Stored], live: Sequence[dict[str, An
         server.server_close()
 
 
+_ACCESS = "rbac.authorization.k8s.io"
 # Path -> what a server says of itself there.
 _DISCOVERY: dict[str, dict[str, Any]] = {
     "/version": {"major": "1", "minor": "31", "gitVersion": "v1.31.0"},
     "/api": {"kind": "APIVersions", "versions": ["v1"]},
     "/api/v1": {
         "kind": "APIResourceList", "groupVersion": "v1",
-        "resources": [{"name": "configmaps", "namespaced": True, "kind": "ConfigMap", "verbs": ["get"]}],
+        "resources": [
+            {"name": "configmaps", "namespaced": True, "kind": "ConfigMap", "verbs": ["get"]},
+            {"name": "serviceaccounts", "namespaced": True, "kind": "ServiceAccount", "verbs": ["get"]},
+        ],
     },
     "/apis": {
         "kind": "APIGroupList", "apiVersion": "v1",
         "groups": [{
-            "name": "apps", "versions": [{"groupVersion": "apps/v1", "version": "v1"}],
-            "preferredVersion": {"groupVersion": "apps/v1", "version": "v1"},
-        }],
+            "name": group, "versions": [{"groupVersion": f"{group}/v1", "version": "v1"}],
+            "preferredVersion": {"groupVersion": f"{group}/v1", "version": "v1"},
+        } for group in ("apps", _ACCESS)],
     },
     "/apis/apps/v1": {
         "kind": "APIResourceList", "groupVersion": "apps/v1",
         "resources": [{"name": "daemonsets", "namespaced": True, "kind": "DaemonSet", "verbs": ["get"]}],
+    },
+    f"/apis/{_ACCESS}/v1": {
+        "kind": "APIResourceList", "groupVersion": f"{_ACCESS}/v1",
+        "resources": [
+            {"name": f"{kind.lower()}s", "namespaced": False, "kind": kind, "verbs": ["get"]}
+            for kind in ("ClusterRole", "ClusterRoleBinding")
+        ],
     },
 }  # fmt: skip
 

