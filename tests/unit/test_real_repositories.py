@@ -213,6 +213,15 @@ def test_without_the_variable_live_repositories_are_skipped_with_one_line(monkey
 
 
 @pytest.mark.pure
+@pytest.mark.parametrize("file", ["test_charts.py", "test_charts_in_a_cluster.py"])
+def test_without_a_folder_of_charts_they_are_skipped_with_one_line(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUNODE_REAL_CHARTS", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="where GPUNODE_REAL_CHARTS names a folder") as skipped:
+        runpy.run_path(str(ROOT / "tests/real" / file))
+    assert skipped.value.allow_module_level
+
+
+@pytest.mark.pure
 def test_the_nightly_run_gives_the_variable_to_the_makefile_s_target() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/world.yml").read_text(encoding="utf-8"))
     steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
