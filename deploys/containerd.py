@@ -2,6 +2,7 @@
 
 from deploys import runtime_packages
 from deploys.component import component, drain, settings
+from deploys.drain import returned
 from gpunode.runtime_packages import containerd_packages
 from gpunode.sysctl import KUBERNETES
 from operations import containerd as runtime
@@ -67,3 +68,9 @@ def _proxy() -> None:
         files.template(name="Set containerd's proxy", path=PROXY, source="http-proxy.conf", environment=environment)
     else:
         files.absent(name="Remove containerd's proxy", path=PROXY)
+
+
+# pyinfra runs the file by itself, where gpu_node.py and `deploys.containerd.containerd` import it.
+if __name__ != "deploys.containerd":
+    containerd()
+    returned()

@@ -63,3 +63,8 @@ def _runfile() -> None:
         release=asked.release or "",
         proxies=settings().proxy.environment,
     )
+
+
+# pyinfra runs the file by itself, where gpu_node.py and `deploys.cuda.cuda` import it.
+if __name__ != "deploys.cuda":
+    cuda()

@@ -2,6 +2,7 @@
 
 from deploys import runtime_packages
 from deploys.component import component, distribution, drain, settings
+from deploys.drain import returned
 from gpunode.runtime_packages import docker_packages
 from operations import docker as runtime
 from operations import systemd
@@ -25,3 +26,9 @@ def docker() -> None:
         _parallel=settings().disruption.max_parallel,
     )
     systemd.running(name="Run docker, now and at boot", unit="docker.service")
+
+
+# pyinfra runs the file by itself, where gpu_node.py and `deploys.docker.docker` import it.
+if __name__ != "deploys.docker":
+    docker()
+    returned()

@@ -1,6 +1,7 @@
 """The NVIDIA driver, from NVIDIA's repository, the distribution's archive, or by NVIDIA's installer, the .run file."""
 
 from deploys.component import component, distribution, drain, node, settings
+from deploys.drain import returned
 from deploys.repositories import distrust, trust
 from gpunode import tables
 from gpunode.drain.commands import Drain
@@ -241,3 +242,9 @@ def _parameters(asked: DriverSettings, modules: list[str]) -> None:
         )  # fmt: skip
     else:
         files.absent(name="Remove the NVIDIA module's parameters", path=PARAMETERS)
+
+
+# pyinfra runs the file by itself, where gpu_node.py and `deploys.driver.driver` import it.
+if __name__ != "deploys.driver":
+    driver()
+    returned()

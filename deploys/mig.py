@@ -1,6 +1,7 @@
 """Multi-Instance GPU."""
 
 from deploys.component import component, drain, node, settings
+from deploys.drain import returned
 from operations import mig as instances
 
 
@@ -20,3 +21,9 @@ def mig() -> None:
         node_of=settings() if settings().kubernetes.enabled else None,
         _parallel=disruption.max_parallel,
     )
+
+
+# pyinfra runs the file by itself, where gpu_node.py and `deploys.mig.mig` import it.
+if __name__ != "deploys.mig":
+    mig()
+    returned()

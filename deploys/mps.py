@@ -1,6 +1,7 @@
 """The Multi-Process Service on the host."""
 
 from deploys.component import component, drain, node, settings
+from deploys.drain import returned
 from gpunode.mps import daemons
 from operations import mps as control
 
@@ -16,3 +17,9 @@ def mps() -> None:
         restart_allowed=settings().disruption.allow != "nothing",
         drain=drain(),
     )
+
+
+# pyinfra runs the file by itself, where gpu_node.py and `deploys.mps.mps` import it.
+if __name__ != "deploys.mps":
+    mps()
+    returned()

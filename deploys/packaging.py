@@ -37,3 +37,8 @@ def _apt_proxy() -> None:
         )
     else:
         files.absent(name="Remove apt's proxy", path=PROXY)
+
+
+# pyinfra runs the file by itself, where gpu_node.py and `deploys.packaging.packaging` import it.
+if __name__ != "deploys.packaging":
+    packaging()

@@ -2,6 +2,7 @@
 
 from deploys.component import component, drain, settings
 from deploys.component import node as machine
+from deploys.drain import returned
 from operations import driver as kernel_module
 from operations import reboot as node
 
@@ -24,3 +25,9 @@ def reboot() -> None:
     if asked.removes:
         return
     kernel_module.module_loaded(name="After a reboot, load the NVIDIA kernel modules")
+
+
+# pyinfra runs the file by itself, where gpu_node.py and `deploys.reboot.reboot` import it.
+if __name__ != "deploys.reboot":
+    reboot()
+    returned()

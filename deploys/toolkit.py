@@ -54,3 +54,8 @@ def _packages(asked: ToolkitSettings) -> None:
     )
     if asked.hold:
         container_toolkit.held(name="Hold the container toolkit", family=family)
+
+
+# pyinfra runs the file by itself, where gpu_node.py and `deploys.toolkit.toolkit` import it.
+if __name__ != "deploys.toolkit":
+    toolkit()

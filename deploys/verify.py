@@ -25,3 +25,8 @@ def _containers() -> None:
     container_test.containers(
         name="Start containers with and without GPUs", reload=settings().disruption.allow != "nothing"
     )
+
+
+# pyinfra runs the file by itself, where gpu_node.py and `deploys.verify.verify` import it.
+if __name__ != "deploys.verify":
+    verify()
