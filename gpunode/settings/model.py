@@ -23,7 +23,16 @@ from gpunode.settings.gpushare import GpushareSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.mig import MigSettings
 from gpunode.settings.mps import MpsSettings
-from gpunode.settings.problems import SECRET, Problem, SettingsError, is_secret, nearest, written
+from gpunode.settings.problems import (
+    DEEPEST,
+    SECRET,
+    Problem,
+    SettingsError,
+    is_secret,
+    is_too_deep,
+    nearest,
+    written,
+)  # fmt: skip
 from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.repositories import RepositoriesSettings
 from gpunode.settings.sharing import SharingSettings
@@ -143,6 +152,9 @@ def _component(name: str, model: type[Component], value: object) -> tuple[Compon
     odd = [key for key in value if not isinstance(key, str)]
     if odd:
         return None, [Problem(_dotted(name, key), written(value[key]), "the key must be a string") for key in odd]
+    for key, item in value.items():
+        if is_too_deep(item):
+            return None, [Problem(_dotted(name, key), written(item), f"is nested deeper than {DEEPEST} levels")]
     try:
         # The values as they are: strict validation knows a mapping only as a dict.
         found = model.model_validate(dict(value))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 _LONGEST_VALUE = 120
+# Each is written by a character at least.
+_MOST_SHOWN = 2 * _LONGEST_VALUE
+# No setting is a mapping of so many in each other, and none takes more; Python itself ends at some hundreds.
+DEEPEST = 48
 SECRET = "<not shown>"
 _SECRET_NAME = re.compile(r"pass(w|phrase|$)|pwd|secret|token|credential|auth|user|login", re.IGNORECASE)
 
@@ -52,21 +57,46 @@ class SettingsError(ValueError):
 
 def written(value: object) -> str:
     """Return a value as a person wrote it, without what stands before an @ (a password), cut to a readable length."""
-    text = repr(_masked(value))
+    text = repr(_masked(value, DEEPEST, iter(range(_MOST_SHOWN))))
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
 
 
-def _masked(value: object) -> object:
-    """Return a value without credentials, at any depth; before it is cut, since the cut may take away the @."""
+def _masked(value: object, depth: int, left: Iterator[int]) -> object:
+    """Return a value without credentials, at any depth; before it is cut, since the cut may take away the @.
+
+    What is deeper, or more than `left` values behind, is left out: a value may hold itself.
+    """
+    if depth == 0 or next(left, None) is None:
+        return _Text("…")
     if isinstance(value, str):
         before, at, after = value.rpartition("@")
         return f"{before.partition('//')[0] + '//' if '//' in before else ''}***@{after}" if at else value
     if isinstance(value, Mapping):
-        return {_masked(key): SECRET if is_secret(key) else _masked(item) for key, item in value.items()}
+        return {
+            _masked(key, depth - 1, left): SECRET if is_secret(key) else _masked(item, depth - 1, left)
+            for key, item in islice(value.items(), _LONGEST_VALUE)
+        }
     if isinstance(value, list | tuple | set | frozenset):
-        return [_masked(item) for item in value]
+        return [_masked(item, depth - 1, left) for item in islice(value, _LONGEST_VALUE)]
     # bytes, a parsed address, anything that an inventory may build.
-    return value if value is None or isinstance(value, bool | int | float) else _Text(_masked(repr(value)))
+    return value if value is None or isinstance(value, bool | int | float) else _Text(_masked(repr(value), depth, left))
+
+
+def is_too_deep(value: object) -> bool:
+    """Say whether mappings and lists stand in each other more than DEEPEST deep; one that holds itself does."""
+    # By identity: what stands in many places, or in itself, is looked into once per level.
+    level = {id(value): value}
+    for _ in range(DEEPEST):
+        level = {id(item): item for each in level.values() for item in _inside(each)}
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return [*value.keys(), *value.values()]
+    return value if isinstance(value, list | tuple | set | frozenset) else ()
 
 
 def is_secret(name: object) -> bool:

@@ -199,3 +199,32 @@ def test_hosts_of_one_run_share_one_limit_on_parallel_disturbance() -> None:
     with pytest.raises(SettingsError) as error:
         check_hosts(hosts)
     assert [(item.host, item.key) for item in error.value.problems] == [("b", "disruption.max_parallel")]
+
+
+def _nested(levels: int, inside: str) -> Any:
+    value: Any = inside
+    for level in range(levels):
+        value = {"a": value} if level % 2 else [value]
+    return value
+
+
+@pytest.mark.parametrize("levels", [49, 900, 5000])
+@pytest.mark.parametrize(
+    "path", [("driver", "version"), ("driver", "misspelt"), ("device_plugin", "values"), ("containerd",), ("drivr",)]
+)
+def test_a_value_nested_deeper_than_any_setting_is_refused_in_words(path: tuple[str, ...], levels: int) -> None:
+    data = _nested(levels, "http://user:password@host")
+    for name in reversed(path):
+        data = {name: data}
+    with pytest.raises(SettingsError) as refused:
+        settings_from(data, ())
+    assert path[0] in str(refused.value)
+    assert "password" not in str(refused.value)
+    assert len(str(refused.value)) < 1000
+
+
+def test_a_value_that_holds_itself_is_refused_in_words() -> None:
+    value: dict[str, Any] = {}
+    value["one"] = value["two"] = value
+    with pytest.raises(SettingsError, match="nested deeper than"):
+        settings_from({"device_plugin": {"values": value}}, ())
