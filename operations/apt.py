@@ -10,7 +10,7 @@ from pyinfra import host
 from facts.deb import AptRepository
 from facts.file import File
 from gpunode import apt_trust, tables
-from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS
+from gpunode.keyring import PERMISSIONS, PINNED_KEY
 from operations.apt_shell import APT_GET, READ_LISTS
 from operations.apt_trust import commands
 from operations.explained import explained_command
@@ -25,22 +25,7 @@ STAMPS = "/var/lib/gpunode/apt"
 _TRUST = """
 temporary=$(mktemp -d); trap 'rm -rf "$temporary"' EXIT
 mkdir -p "$(dirname "$keyring")" "$(dirname "$source")" "$(dirname "$stamp")"
-keys_of() { primary_keys "$1" | sort | paste -s -d ' ' -; }
-# Judged and written as a copy: who may write the keyring may write it between the two.
-if [ -f "$keyring" ]; then cp "$keyring" "$temporary/keyring"; fi
-if [ "$(keys_of "$temporary/keyring")" != "$fingerprint" ]; then
-  curl --fail --silent --show-error --location --retry 2 --connect-timeout 10 --max-time 120 \\
-    --output "$temporary/key" "$key_url" || {
-    echo "gpunode: the key $key_url could not be fetched; nothing was installed" >&2; exit 1; }
-  got=$(keys_of "$temporary/key")
-  if [ "$got" != "$fingerprint" ]; then
-    echo "gpunode: the key at $key_url has the fingerprint ${got:-(none)} but $fingerprint is pinned" >&2
-    echo "gpunode: refused, nothing was installed; if the publisher says so, set repositories.$name.key_fingerprint" >&2
-    exit 1
-  fi
-  gpg --batch --yes --dearmor --output "$temporary/keyring" "$temporary/key" 2>/dev/null ||
-    cp "$temporary/key" "$temporary/keyring"
-fi
+pinned_key "$keyring" "$temporary/keyring" "$key_url" "$fingerprint" "$name"
 install -m 644 -o root -g root "$temporary/keyring" "$keyring.gpunode-new"
 mv -f -T "$keyring.gpunode-new" "$keyring"
 printf '%s' "$text" > "$source.gpunode-new"; chmod 644 "$source.gpunode-new"; mv -f "$source.gpunode-new" "$source"
@@ -122,7 +107,7 @@ def repository(
     if not good:
         yield explained_command(
             script_command(
-                PRIMARY_KEYS + APT_GET + READ_LISTS + _TRUST,
+                PINNED_KEY + APT_GET + READ_LISTS + _TRUST,
                 name=label, keyring=keyring, source=source, stamp=stamp, text=text,
                 key_url=key_url, fingerprint=key_fingerprint, **(proxies or {}),
             )

@@ -10,7 +10,7 @@ from pyinfra import host
 from facts.families.rpm import RpmRepository
 from facts.file import File
 from gpunode.families.rpm import second_entries
-from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS
+from gpunode.keyring import PERMISSIONS, PINNED_KEY
 from operations.apt_trust import commands
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known
@@ -48,20 +48,7 @@ class RpmRepositories:
 _KEY = """
 temporary=$(mktemp -d); trap 'rm -rf "$temporary"' EXIT
 mkdir -p "$(dirname "$key")" "$(dirname "$source")" "$(dirname "$stamp")"
-keys_of() { primary_keys "$1" | sort | paste -s -d ' ' -; }
-# Judged and written as a copy: who may write the file may write it between the two.
-if [ -f "$key" ]; then cp "$key" "$temporary/key"; fi
-if [ "$(keys_of "$temporary/key")" != "$fingerprint" ]; then
-  curl --fail --silent --show-error --location --retry 2 --connect-timeout 10 --max-time 120 \\
-    --output "$temporary/key" "$key_url" || {
-    echo "gpunode: the key $key_url could not be fetched; nothing was installed" >&2; exit 1; }
-  got=$(keys_of "$temporary/key")
-  if [ "$got" != "$fingerprint" ]; then
-    echo "gpunode: the key at $key_url has the fingerprint ${got:-(none)} but $fingerprint is pinned" >&2
-    echo "gpunode: refused, nothing was installed; if the publisher says so, set repositories.$name.key_fingerprint" >&2
-    exit 1
-  fi
-fi
+pinned_key "$key" "$temporary/key" "$key_url" "$fingerprint" "$name" --armor
 install -m 644 -o root -g root "$temporary/key" "$key.gpunode-new"
 mv -f -T "$key.gpunode-new" "$key"
 printf '%s' "$text" > "$source.gpunode-new"; chmod 644 "$source.gpunode-new"; mv -f "$source.gpunode-new" "$source"
@@ -122,7 +109,7 @@ def trusted(
     if not good:
         yield explained_command(
             script_command(
-                PRIMARY_KEYS + _KEY + manager.READ + _STAMP,
+                PINNED_KEY + _KEY + manager.READ + _STAMP,
                 name=label, key=key, source=source, stamp=stamp, text=text,
                 key_url=key_url, fingerprint=key_fingerprint, **(proxies or {}),
             )
