@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator
 
 from pyinfra.api import StringCommand
 
 from gpunode.apt_trust import DISABLED, Disable, Rewrite, Step
-from operations.script import script_command
+from operations.script import command_with_input, script_command
 
 # apt reads neither this suffix nor mv's numbered copies of it.
 _DISABLE = 'mv -T --backup=numbered -- "$path" "$path$suffix"; echo "gpunode: $path is disabled: it $reason"'
@@ -22,7 +23,8 @@ sync "$new"; mv -T --backup=numbered -- "$keep" "$path$suffix"; mv -f -T -- "$ne
 echo "gpunode: $path is changed, its old text is $path$suffix: it $reason"
 """
 
-_REWRITE = f'{_KEEP}printf %s "$text" > "$new"{_SWAP}'
+# By standard input: an entry that is none of ours may hold a user and a password.
+_REWRITE = f'{_KEEP}base64 -d > "$new"{_SWAP}'
 
 # Through a keyring of its own: gpg edits no armored file, and would leave a kbx where apt wants plain packets.
 _UNTRUST = f"""
@@ -43,6 +45,8 @@ def commands(steps: Iterable[Step]) -> Iterator[StringCommand]:
         if isinstance(step, Disable):
             yield script_command(_DISABLE, path=step.path, suffix=DISABLED, reason=step.reason)
         elif isinstance(step, Rewrite):
-            yield script_command(_REWRITE, path=step.path, suffix=DISABLED, reason=step.reason, text=step.text)
+            encoded = base64.b64encode(step.text.encode()).decode()
+            rewrite = script_command(_REWRITE, path=step.path, suffix=DISABLED, reason=step.reason)
+            yield command_with_input(rewrite, encoded)
         else:
             yield script_command(_UNTRUST, *step.fingerprints, path=step.path, suffix=DISABLED, reason=step.reason)

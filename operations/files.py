@@ -18,6 +18,7 @@ from pyinfra.api import QuoteString, StringCommand
 from facts.file import File
 from operations.failure import known, node_operation
 from operations.own_files import keeps
+from operations.script import command_with_input
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent.parent / "templates"),
@@ -34,19 +35,23 @@ def rendered(source: str, **values: Any) -> str:
 
 
 def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
-    """Return the command that writes `text` to `path` by way of a temporary file beside it, owned by root."""
+    """Return the command that writes `text` to `path` by way of a temporary file beside it, owned by root.
+
+    The text travels by standard input: it stands in no list of processes and in no log of commands.
+    """
     encoded = base64.b64encode(text.encode()).decode()
     temporary = f"{path}.gpunode-new"
     directory = path.rpartition("/")[0] or "/"
-    return StringCommand(
+    command = StringCommand(
         "mkdir", "-p", QuoteString(directory), "&&",
         "umask", "077", "&&",
-        "printf", "%s", QuoteString(encoded), "|", "base64", "-d", ">", QuoteString(temporary), "&&",
+        "base64", "-d", ">", QuoteString(temporary), "&&",
         "chown", "root:root", QuoteString(temporary), "&&",
         "chmod", QuoteString(mode), QuoteString(temporary), "&&",
         "sync", QuoteString(temporary), "&&",
         "mv", "-fT", QuoteString(temporary), QuoteString(path),
     )  # fmt: skip
+    return command_with_input(command, encoded)
 
 
 @node_operation

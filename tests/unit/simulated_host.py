@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyinfra.api import FunctionCommand
+from pyinfra.api import FunctionCommand, StringCommand
 
 
 class State:
@@ -42,11 +42,17 @@ class Host:
 
 
 def commands(operation: Any, host: Host, **arguments: Any) -> list[str]:
-    """Return an operation's commands as text; what it refuses is then in `host.refusals`."""
+    """Return an operation's commands, each as `told` has it; what it refuses is then in `host.refusals`."""
     found = []
     for command in operation._inner(**arguments):
         if isinstance(command, FunctionCommand):
             assert command.function(host.state, host) is False
         else:
-            found.append(command.get_raw_value())
+            found.append(told(command))
     return found
+
+
+def told(command: StringCommand) -> str:
+    """Return a command's text, and behind it what it is given by standard input, as `<<< LINE`."""
+    given = command.connector_arguments.get("_stdin", [])
+    return " ".join([command.get_raw_value(), *(f"<<< {line}" for line in given)])

@@ -64,16 +64,18 @@ def _line(command: StringCommand | str) -> str:
 
 
 def _run(command: StringCommand | str, folder: Path) -> None:
-    _sh(folder, _line(command))
+    given = getattr(command, "connector_arguments", {}).get("_stdin", [])
+    _sh(folder, _line(command), given="\n".join(given))
 
 
-def _sh(folder: Path, *words: str) -> None:
+def _sh(folder: Path, *words: str, given: str = "") -> None:
     if os.geteuid():
         # Only root may give a file to root; that is not what is shown here.
         (folder / "bin").mkdir(exist_ok=True)
         (folder / "bin" / "chown").symlink_to("/bin/true")
     done = subprocess.run(
-        ["sh", "-c", *words], cwd=folder, capture_output=True, text=True, errors="replace", timeout=60, check=False,
+        ["sh", "-c", *words], cwd=folder, input=given, capture_output=True, text=True, errors="replace", timeout=60,
+        check=False,
         env={**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -349,12 +349,12 @@ def test_with_dnf_the_lock_is_a_part_of_versionlock_s_list_beside_the_driver_s(h
     others = "# gpunode: locked with the driver\nnvidia-open-3:580.95.05-1.el9.*\n# gpunode: end\nkernel-0:5.14*\n"
     host = host_with(replace(GOOD.toolkit, hold_text=others))
     (command,) = commands(toolkit.held, host, family="dnf")
-    text = base64.b64decode(command.split("printf %s ")[1].split(" ")[0]).decode()
+    text = base64.b64decode(command.split(" <<< ")[1]).decode()
     assert text.startswith(others) and "\nnvidia-container-toolkit-0:1.17.8-1.*\n" in text
     held = host_with(replace(GOOD.toolkit, hold_text=text, held=PACKAGES))
     assert commands(toolkit.held, held, family="dnf") == []
     (command,) = commands(toolkit.released, held, family="dnf", version=None, hold=False)
-    assert base64.b64decode(command.split("printf %s ")[1].split(" ")[0]).decode() == others
+    assert base64.b64decode(command.split(" <<< ")[1]).decode() == others
     assert commands(toolkit.held, host_with(GOOD.toolkit), family="dnf") == []
 
 
