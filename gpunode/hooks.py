@@ -9,8 +9,9 @@
 - `snapshot`: one reading of a node serves many operations, see gpunode.snapshot.
 - `order`: an operation's place in the deploy without `inspect.stack()`, and its type hints read once.
 - `connectors`: which of them are installed is looked up once.
+- `output`: what a node says is cleaned before it reaches a terminal, see gpunode.terminal.
 
-GPUNODE_HOOKS=off leaves all out but the settings, to tell whether a fault is theirs.
+GPUNODE_HOOKS=off leaves all out but the settings and the output, to tell whether a fault is theirs.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from functools import cache, partial, wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from pyinfra import logger
 from pyinfra.api import arguments, connectors
 from pyinfra.api import state as pyinfra_state
 from pyinfra.api.command import FunctionCommand
@@ -33,12 +35,14 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
+from pyinfra.connectors import util as connectors_util
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.call_order import operation_order
 from gpunode.probe import Probe
 from gpunode.snapshot import Announced, Changes, Snapshot
+from gpunode.terminal import logged
 
 _MARK = "_gpunode_hook"
 # Open files per host while operations run, and those of Python itself: pyinfra's own reckoning.
@@ -71,6 +75,9 @@ def install() -> None:
     """Install the hooks; a second call changes nothing."""
     logging.getLogger("paramiko").addHandler(_NOBODY)
     _wrap(State, "init", _validated)
+    logger.addFilter(_record_cleaned)
+    # What is printed as it comes, with -v: it is no log's.
+    _wrap(connectors_util, "echo", _cleaned)
     if os.environ.get("GPUNODE_HOOKS") == "off":
         return
     _wrap(State, "init", _parallel, "_parallel")
@@ -114,6 +121,19 @@ def _wrap(owner: Any, name: str, make: Callable[[Method], Method], mark: str = "
         hooked = wraps(method)(make(method))
         setattr(hooked, _MARK + mark, True)
         setattr(owner, name, hooked)
+
+
+def _record_cleaned(record: logging.LogRecord) -> bool:
+    if isinstance(record.msg, str):
+        record.msg, record.args = logged(record.getMessage()), ()
+    return True
+
+
+def _cleaned(echo: Method) -> Method:
+    def echo_cleaned(message: Any = None, *args: Any, **kwargs: Any) -> None:
+        echo(logged(message) if isinstance(message, str) else message, *args, **kwargs)
+
+    return echo_cleaned
 
 
 def _without_delay(connect: Method) -> Method:

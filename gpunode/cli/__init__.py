@@ -9,6 +9,7 @@ import sys
 import click
 
 from gpunode.findings import ExitCode
+from gpunode.terminal import say
 
 # Command -> (module, attribute, one line for --help).
 _COMMANDS = {
@@ -61,10 +62,10 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        say("interrupted", err=True)
         sys.exit(ExitCode.ERROR)
     except Exception as error:
-        click.echo(f"error: {type(error).__name__}: {error}; GPUNODE_DEBUG=1 shows where", err=True)
+        say(f"error: {type(error).__name__}: {error}; GPUNODE_DEBUG=1 shows where", err=True)
         if os.environ.get("GPUNODE_DEBUG"):
             raise
         sys.exit(ExitCode.ERROR)

@@ -9,6 +9,7 @@ import click
 
 from gpunode.findings import ExitCode
 from gpunode.importing import uncollected
+from gpunode.terminal import say
 
 
 @click.command()
@@ -29,17 +30,17 @@ def check(inventory: str, as_json: bool) -> None:
         hosts = check_hosts(host_data(inventory), foreign_names())
     except InventoryError as error:
         if as_json:
-            click.echo(json.dumps({"ok": False, "error": str(error), "problems": [], "hosts": {}}, indent=2))
-        click.echo(f"cannot read the inventory: {error}", err=True)
+            say(json.dumps({"ok": False, "error": str(error), "problems": [], "hosts": {}}, indent=2))
+        say(f"cannot read the inventory: {error}", err=True)
         sys.exit(ExitCode.ERROR)
     except SettingsError as error:
         if as_json:
             problems = [problem.to_json() for problem in error.problems]
-            click.echo(json.dumps({"ok": False, "problems": problems, "hosts": {}}, indent=2))
-        click.echo(str(error), err=True)
+            say(json.dumps({"ok": False, "problems": problems, "hosts": {}}, indent=2))
+        say(str(error), err=True)
         sys.exit(ExitCode.INPUT_REFUSED)
     if as_json:
         found = {host: {**settings.to_json(), "digest": settings.digest()} for host, settings in hosts.items()}
-        click.echo(json.dumps({"ok": True, "problems": [], "hosts": found}, indent=2))
+        say(json.dumps({"ok": True, "problems": [], "hosts": found}, indent=2))
         return
-    click.echo(f"settings of {len(hosts)} host{'' if len(hosts) == 1 else 's'} are right: {', '.join(hosts)}")
+    say(f"settings of {len(hosts)} host{'' if len(hosts) == 1 else 's'} are right: {', '.join(hosts)}")

@@ -12,6 +12,7 @@ import click
 from gpunode.cli.drift import REPORT, print_reports, writable, write_reports
 from gpunode.cli.errors import told
 from gpunode.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
+from gpunode.terminal import say
 
 if TYPE_CHECKING:
     from gpunode.ci.readiness import Outcome, Readiness
@@ -44,7 +45,7 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     late = {name: item for name, item in up.items() if item.finding_class is not FindingClass.OK}
     if late:
         for name, item in late.items():
-            click.echo(f"{name}: {item.cause}. Remedy: {item.remedy}", err=True)
+            say(f"{name}: {item.cause}. Remedy: {item.remedy}", err=True)
         write_reports(tuple(NodeReport(name, (item,)) for name, item in up.items()), junit)
         sys.exit(ExitCode.ERROR)
     status = _provisioned(inventory)
@@ -76,7 +77,7 @@ def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
         limit = min(fleet.ANSWER_SECONDS, max(left, LONGEST))
         return {answer.name: answered(answer) for answer in fleet.read(inventory, ReadinessFact, seconds=limit)}
 
-    return awaited(read, seconds, lambda name, outcome: click.echo(f"{name}: {outcome.stage}: {outcome.why}", err=True))
+    return awaited(read, seconds, lambda name, outcome: say(f"{name}: {outcome.stage}: {outcome.why}", err=True))
 
 
 def _provisioned(inventory: Path) -> int:

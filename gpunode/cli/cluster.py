@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from gpunode.findings import ExitCode
+from gpunode.terminal import say
 
 
 @click.command()
@@ -38,7 +39,7 @@ def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
         others["gpu_operator"] = beside.to_json()
     if not by_helm and not others:
         wanted = "'helm' or 'gpu-operator'" if values_alone else "'helm', 'manifest', 'gpu-operator' or 'gpushare'"
-        click.echo(f"no host has kubernetes.enabled = True with device_plugin.way {wanted}", err=True)
+        say(f"no host has kubernetes.enabled = True with device_plugin.way {wanted}", err=True)
         sys.exit(ExitCode.NEGATIVE)
     labels = {**by_helm.get("labels", {}), **others.get("labels", {})}
     content: Any = by_helm["values"] if values_alone else {**by_helm, **others, "labels": labels}

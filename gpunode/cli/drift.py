@@ -16,6 +16,7 @@ import click
 from gpunode.cli.errors import told
 from gpunode.findings import ExitCode, FindingClass, NodeReport, verdict, worst
 from gpunode.importing import uncollected
+from gpunode.terminal import printable, say
 
 if TYPE_CHECKING:
     from gpunode.findings import Finding
@@ -65,7 +66,7 @@ def drift(
     if as_json:
         from gpunode.reports.document import document
 
-        click.echo(json.dumps(document(reports, version("gpunode"))))
+        say(json.dumps(document(reports, version("gpunode"))))
     else:
         print_reports(reports, show_all)
     write_reports(reports, junit, prometheus)
@@ -112,7 +113,7 @@ def _written(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        click.echo(f"{path}: the report was not written: {error.strerror}", err=True)
+        say(f"{path}: the report was not written: {error.strerror}", err=True)
         sys.exit(ExitCode.ERROR)
 
 
@@ -127,20 +128,15 @@ def print_reports(reports: tuple[NodeReport, ...], show_all: bool) -> None:
     for report in reports:
         bad = [item for item in report.findings if item.finding_class is not FindingClass.OK]
         count = f"{len(report.findings) - len(bad)} of {len(report.findings)} as asked"
-        click.echo(f"{report.name}: {worst(report.findings)}, {count}")
+        say(f"{report.name}: {worst(report.findings)}, {count}")
         for item in bad:
             why = f"  {item.component}: {item.what}: {item.cause or item.finding_class}"
             remedy = f". Remedy: {item.remedy}" if item.remedy else ""
             disturbs = f". Disturbs: {item.disturbs.name}" if item.disturbs is not None else ""
-            click.echo(_printable(why + remedy + disturbs))
+            say(why + remedy + disturbs)
         for item in filter(lambda each: each.is_caution, report.findings):
             told = f"  caution: {item.component}: {item.what}: {item.found}; {item.cause}. Remedy: {item.remedy}"
-            click.echo(_printable(told))
-
-
-def _printable(text: str) -> str:
-    # What a node said moves no cursor and rings no bell.
-    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
+            say(told)
 
 
 def _print_table(shown: list[tuple[str, list[Finding]]]) -> None:
@@ -157,6 +153,6 @@ def _print_table(shown: list[tuple[str, list[Finding]]]) -> None:
         for item in items:
             cells = (name, item.component, item.what, item.found or "", item.wanted or "")
             verdict_text = Text(item.finding_class, style=_STYLES.get(item.finding_class, "red"))
-            table.add_row(*(Text(cell) for cell in cells), verdict_text)
+            table.add_row(*(Text(printable(cell)) for cell in cells), verdict_text)
         table.add_section()
     console.print(table)

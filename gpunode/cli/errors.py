@@ -6,9 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import click
-
 from gpunode.findings import ExitCode
+from gpunode.terminal import say
 
 
 @contextmanager
@@ -23,8 +22,8 @@ def told() -> Iterator[None]:
     try:
         yield
     except (SettingsError, FactsError) as error:
-        click.echo(str(error), err=True)
+        say(str(error), err=True)
         sys.exit(ExitCode.INPUT_REFUSED)
     except (InventoryError, MachinesError) as error:
-        click.echo(str(error), err=True)
+        say(str(error), err=True)
         sys.exit(ExitCode.ERROR)

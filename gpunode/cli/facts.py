@@ -12,6 +12,7 @@ import click
 from gpunode.cli.errors import told
 from gpunode.findings import ExitCode
 from gpunode.importing import uncollected
+from gpunode.terminal import say
 
 
 @click.command()
@@ -33,8 +34,8 @@ def facts(inventory: Path) -> None:
     found = {
         answer.name: answer.reading if isinstance(answer.reading, Node) else str(answer.reason) for answer in answers
     }
-    click.echo(json.dumps(facts_json(found, version("gpunode")), indent=2))
+    say(json.dumps(facts_json(found, version("gpunode")), indent=2))
     missing = {name: reason for name, reason in found.items() if isinstance(reason, str)}
     for name, reason in missing.items():
-        click.echo(f"{name}: no facts: {reason}", err=True)
+        say(f"{name}: no facts: {reason}", err=True)
     sys.exit(ExitCode.ERROR if missing else ExitCode.GOOD)

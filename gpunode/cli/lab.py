@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
+from gpunode.terminal import say
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Folder = click.Path(exists=True, file_okay=False, path_type=Path)
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -46,7 +48,7 @@ def _readable_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 def _reporter() -> Callable[[str], None]:
     started = time.monotonic()
-    return lambda line: click.echo(f"[{time.monotonic() - started:5.1f} s] {line}")
+    return lambda line: say(f"[{time.monotonic() - started:5.1f} s] {line}")
 
 
 @lab.command()
@@ -121,14 +123,14 @@ def list_nodes(as_json: bool, lab_asked: str | None) -> None:
         for node in every
     ]
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        say(json.dumps(rows, indent=2))
     elif not rows:
-        click.echo(f"lab {name} is not up: run `gpunode lab up`")
+        say(f"lab {name} is not up: run `gpunode lab up`")
     else:
-        click.echo(f"{'NODE':<10} {'ADDRESS':<16} {'STATE':<10} {'GPUS (SIMULATED)':<20} CONTAINER")
+        say(f"{'NODE':<10} {'ADDRESS':<16} {'STATE':<10} {'GPUS (SIMULATED)':<20} CONTAINER")
         for row in rows:
             gpus = f"{row['gpus']} × {row['gpu']}"
-            click.echo(f"{row['name']:<10} {row['address']:<16} {row['state']:<10} {gpus:<20} {row['container']}")
+            say(f"{row['name']:<10} {row['address']:<16} {row['state']:<10} {gpus:<20} {row['container']}")
 
 
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

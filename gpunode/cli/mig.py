@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpunode.findings import ExitCode
+from gpunode.terminal import say
 
 if TYPE_CHECKING:
     from gpunode.mig.check import EntryReport, Report, Target
@@ -54,11 +55,11 @@ def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None,
         names = tuple(declaration.configs) if wants_all and declaration.configs else (selected(declaration, name),)
     except DeclarationError as error:
         if as_json:
-            click.echo(json.dumps(refused_json(error.source, error.mistakes), indent=2))
-        click.echo(str(error), err=True)
+            say(json.dumps(refused_json(error.source, error.mistakes), indent=2))
+        say(str(error), err=True)
         sys.exit(ExitCode.INPUT_REFUSED)
     report = judged(declaration, names, target)
-    click.echo(json.dumps(report.to_json(), indent=2) if as_json else as_text(report))
+    say(json.dumps(report.to_json(), indent=2) if as_json else as_text(report))
     sys.exit(_exit_code(report))
 
 

@@ -12,6 +12,7 @@ import click
 from gpunode.cli.errors import told
 from gpunode.findings import ExitCode
 from gpunode.importing import uncollected
+from gpunode.terminal import say
 
 if TYPE_CHECKING:
     from gpunode.fleet import Answer
@@ -38,9 +39,9 @@ def plan(inventory: Path | None, facts_file: Path | None, settings_file: Path | 
     with told():
         plans = _live(inventory) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
     if wants_json:
-        click.echo(json.dumps(as_json(plans), indent=2))
+        say(json.dumps(as_json(plans), indent=2))
     else:
-        click.echo(as_text(plans))
+        say(as_text(plans))
     sys.exit(_exit_code(plans))
 
 

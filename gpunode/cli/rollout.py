@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from gpunode.cli.errors import told
 from gpunode.findings import ExitCode
 from gpunode.rollout.amount import Amount, AmountError, amount
+from gpunode.terminal import say
 
 if TYPE_CHECKING:
     from gpunode.findings import NodeReport
@@ -93,7 +94,7 @@ def rollout(
     if resume and given:
         raise click.UsageError(f"--resume goes on as the rollout was begun: leave out {', '.join(given)}")
     request = None if resume else Request(canary, most, budget, everyone)
-    tell: Tell = partial(click.echo, err=as_json)
+    tell: Tell = partial(say, err=as_json)
     files: Path | None = None
     with told(), _refused(), _broken_off(inventory):
         if dry:
@@ -117,7 +118,7 @@ def _refused() -> Iterator[None]:
     except CanaryError as error:
         raise click.BadParameter(str(error), param_hint="--canary") from None
     except (ChangedError, JournalError, LockedError, ProgramError) as error:
-        click.echo(str(error), err=True)
+        say(str(error), err=True)
         sys.exit(ExitCode.INPUT_REFUSED if isinstance(error, ChangedError) else ExitCode.ERROR)
 
 
@@ -139,7 +140,7 @@ def _broken_off(inventory: Path) -> Iterator[None]:
     try:
         yield
     except _Interrupted:
-        click.echo(f"interrupted. Where a wave was begun: gpunode rollout --resume {inventory}", err=True)
+        say(f"interrupted. Where a wave was begun: gpunode rollout --resume {inventory}", err=True)
         sys.exit(ExitCode.ERROR)
     finally:
         for each, handler in before.items():
@@ -260,5 +261,5 @@ def _finish(inventory: Path, progress: Progress, files: Path | None, tell: Tell,
         elif ended.how != "finished":
             tell(f"  go on: gpunode rollout --resume {inventory}")
     if as_json:
-        click.echo(json.dumps(document(progress, files)))
+        say(json.dumps(document(progress, files)))
     sys.exit(exit_code(progress))

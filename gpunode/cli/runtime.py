@@ -9,6 +9,7 @@ from typing import IO
 import click
 
 from gpunode.findings import ExitCode
+from gpunode.terminal import say
 
 
 @click.group()
@@ -47,7 +48,7 @@ def render(
             after = _containerd(before, version, default, systemd_cgroup, nvidia, cdi, wants_drop_in)
     except ValueError as refusal:
         # UnicodeDecodeError is a ValueError as well: neither format may hold such bytes.
-        click.echo(f"{name}: refused: {refusal}", err=True)
+        say(f"{name}: refused: {refusal}", err=True)
         sys.exit(ExitCode.INPUT_REFUSED)
     if wants_diff:
         old = "" if wants_drop_in else before or ""
@@ -68,7 +69,7 @@ def _containerd(
         return editor.render(text, version, asked)
     made = drop_in.drop_in(text, version, asked)
     if not drop_in.is_imported(text):
-        click.echo(f'note: it counts only where the root file says `imports = ["{drop_in.PATH}"]`', err=True)
+        say(f'note: it counts only where the root file says `imports = ["{drop_in.PATH}"]`', err=True)
     return made
 
 

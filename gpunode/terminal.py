@@ -1,0 +1,40 @@
+"""What a node says, on its way to a terminal: it moves no cursor, rings no bell, and turns no line around.
+
+Escape sequences can write to the clipboard of whoever reads them (OSC 52) or hide what stands before them; marks of
+direction make a line read as another one. Files that a node holds are kept as they are: only what is shown is cleaned.
+"""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+# A file's text as a probe prints it: base64 hides no password. A digest is no text.
+_ENCODED = re.compile(r"(?<=\w=)(?![0-9a-f]{64}\b)[A-Za-z0-9+/]{60,}={0,2}(?=\s|$)")
+# The colours that click writes, of which pyinfra's own lines have some.
+_COLOUR = re.compile(r"(\x1b\[(?:0|1|3[0-7]|9[0-7])m)")
+
+
+def printable(text: str) -> str:
+    """Return `text` with a space in place of each character that is not printed; lines stay."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
+
+
+def printable_in_colour(text: str) -> str:
+    """Return `text` as `printable` does, but leave click's colours."""
+    parts = _COLOUR.split(text)
+    # What was split at stands at each second place.
+    return "".join(part if at % 2 else printable(part) for at, part in enumerate(parts))
+
+
+def logged(text: str) -> str:
+    """Return what may stand in pyinfra's log: `text` with its colours, without the files that a probe has read."""
+    return printable_in_colour(_ENCODED.sub(lambda found: f"<{len(found[0])} characters of base64>", text))
+
+
+def say(text: str, err: bool = False, nl: bool = True) -> None:
+    """Print `text`, cleaned; `err`: to standard error, `nl`: with an end of line."""
+    click.echo(printable(text), err=err, nl=nl)

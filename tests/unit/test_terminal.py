@@ -1,0 +1,110 @@
+"""What a node says reaches no terminal as it came, by whatever way it is printed."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import logging
+import unicodedata
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from pyinfra import logger
+from pyinfra.api import output
+from pyinfra.connectors import util
+
+from gpunode import cli, hooks
+from gpunode.cli.drift import print_reports
+from gpunode.findings import Finding, FindingClass, NodeReport
+from gpunode.terminal import logged, printable, printable_in_colour, say
+
+CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
+ATTACK = f"570.1{CLIPBOARD}\x1b[2J\x9b31m\u202etxt.exe\u2066\rok"
+
+
+def unprinted(text: str) -> set[str]:
+    """Return what of a text is no character to look at."""
+    return {letter for letter in text if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - {"\n"}
+
+
+@given(st.text())
+def test_nothing_is_left_but_what_is_printed_and_lines(text: str) -> None:
+    assert not unprinted(printable(text))
+    assert printable(text).count("\n") == text.count("\n")
+    assert len(printable(text)) == len(text)
+
+
+def test_pyinfra_s_colours_stay_and_nothing_else() -> None:
+    assert printable_in_colour(f"\x1b[31m{ATTACK}\x1b[0m") == f"\x1b[31m{printable(ATTACK)}\x1b[0m"
+    # Text that is hidden, or that blinks, is no colour.
+    assert "\x1b" not in printable_in_colour("\x1b[8mhidden\x1b[5m")
+
+
+def test_a_line_is_cleaned(capsys: pytest.CaptureFixture[str]) -> None:
+    say(ATTACK)
+    say(ATTACK, err=True)
+    printed = capsys.readouterr()
+    assert "570.1" in printed.out and not unprinted(printed.out)
+    assert "570.1" in printed.err and not unprinted(printed.err)
+
+
+def test_a_report_s_table_is_cleaned(capsys: pytest.CaptureFixture[str]) -> None:
+    finding = Finding("driver", FindingClass.DRIFT, "version", ATTACK, ATTACK, ATTACK, ATTACK)
+    print_reports((NodeReport("gpu-1", (finding,)),), show_all=True)
+    printed = capsys.readouterr().out
+    assert printed.count("570.1") >= 3
+    assert not unprinted(printed)
+
+
+@pytest.mark.parametrize("file", sorted(Path(cli.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
+def test_no_command_prints_by_another_way(file: Path) -> None:
+    """What is no text of a node's may: a rendered file is printed to the byte."""
+    others = {
+        "click.echo(after, nl=False)",
+        "click.echo(json.dumps(content, indent=2) if as_json else _yaml(content), nl=as_json)",
+    }
+    calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
+    ways = {"click.echo", "click.secho", "print", "sys.stdout.write", "sys.stderr.write"}
+    assert {
+        text for call in calls if ast.unparse(call.func) in ways and (text := ast.unparse(call)) not in others
+    } == set()
+
+
+def test_pyinfra_s_own_log_is_cleaned(caplog: pytest.LogCaptureFixture) -> None:
+    hooks.install()
+    logger.error("[gpu-1] %s", f"\x1b[31m{ATTACK}\x1b[0m")
+    logger.log(logging.ERROR, ATTACK)
+    coloured, plain = (record.getMessage() for record in caplog.records)
+    assert (unprinted(coloured), unprinted(plain)) == ({"\x1b"}, set())
+    assert coloured == f"[gpu-1] \x1b[31m{printable(ATTACK)}\x1b[0m"
+
+
+def test_what_pyinfra_prints_of_a_command_as_it_comes_is_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks.install()
+    said: list[str] = []
+    monkeypatch.setattr(output, "_echo", lambda message=None, **kwargs: said.append(message))
+    util.echo(f"[gpu-1] {ATTACK}", err=True)
+    assert said == [f"[gpu-1] {printable(ATTACK)}"]
+
+
+def test_the_command_line_tells_a_refusal_cleaned(tmp_path: Path) -> None:
+    inventory = tmp_path / "prod.py"
+    inventory.write_text(f"raise ValueError({ATTACK!r})\n")
+    done = CliRunner().invoke(cli.gpunode, ["check", str(inventory)])
+    assert done.exit_code != 0
+    assert "570.1" in done.output and not unprinted(done.output)
+
+
+def test_a_file_that_a_probe_has_read_stands_in_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = base64.b64encode(b'[plugins."io.containerd.grpc.v1.cri".registry]\npassword = "hunter2"\n').decode()
+    hooks.install()
+    said: list[str] = []
+    monkeypatch.setattr(output, "_echo", lambda message=None, **kwargs: said.append(message))
+    util.echo(f"[gpu-1] config={text}", err=True)
+    assert said == [f"[gpu-1] config=<{len(text)} characters of base64>"]
+    digest = "loaded=" + "0a" * 32
+    assert logged(digest) == digest
+    assert text not in logged(f"config={text}\nmerged={text}")
