@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from gpunode.findings import ExitCode
 from gpunode.importing import uncollected
 from gpunode.terminal import say
+
+if TYPE_CHECKING:
+    from gpunode.preflight import Refusal
+    from gpunode.settings import Settings
+
+    # Verdict -> the hosts that it is on.
+    Told = dict[Refusal, list[str]]
 
 
 @click.command()
@@ -18,7 +28,8 @@ from gpunode.terminal import say
 def check(inventory: str, as_json: bool) -> None:
     """Validate the settings of every host in INVENTORY; no host is contacted.
 
-    Exit status: 0 all are right, 1 the inventory cannot be read, 3 settings are refused (one message names every
+    Refused is also what no node can become: a CUDA release that the driver is too old for, a branch that no repository
+    has. Exit status: 0 all are right, 1 the inventory cannot be read, 3 settings are refused (one message names every
     mistake), 64 usage.
     """
     # Late, because reading inventories imports pyinfra.
@@ -39,8 +50,37 @@ def check(inventory: str, as_json: bool) -> None:
             say(json.dumps({"ok": False, "problems": problems, "hosts": {}}, indent=2))
         say(str(error), err=True)
         sys.exit(ExitCode.INPUT_REFUSED)
+    refused, told = _anywhere(hosts)
     if as_json:
         found = {host: {**settings.to_json(), "digest": settings.digest()} for host, settings in hosts.items()}
-        say(json.dumps({"ok": True, "problems": [], "hosts": found}, indent=2))
-        return
-    say(f"settings of {len(hosts)} host{'' if len(hosts) == 1 else 's'} are right: {', '.join(hosts)}")
+        document = {"ok": not refused, "problems": [], "hosts": found}
+        document |= {"refusals": _as_json(refused), "cautions": _as_json(told)}
+        say(json.dumps(document, indent=2))
+    else:
+        for item, names in told.items():
+            say(f"caution: {', '.join(names)}: {item}")
+    if refused:
+        for item, names in refused.items():
+            say(f"refused: {', '.join(names)}: {item}", err=True)
+        sys.exit(ExitCode.INPUT_REFUSED)
+    if not as_json:
+        say(f"settings of {len(hosts)} host{'' if len(hosts) == 1 else 's'} are right: {', '.join(hosts)}")
+
+
+def _anywhere(hosts: Mapping[str, Settings]) -> tuple[Told, Told]:
+    """Return what can be had on no node, and what a person should know of it: verdict -> hosts."""
+    from gpunode.preflight.anywhere import cautions_anywhere, refused_anywhere
+
+    refused: Told = {}
+    told: Told = {}
+    today = datetime.now(UTC).date()
+    for host, settings in hosts.items():
+        for item in refused_anywhere(settings):
+            refused.setdefault(item, []).append(host)
+        for caution in cautions_anywhere(settings, today):
+            told.setdefault(caution, []).append(host)
+    return refused, told
+
+
+def _as_json(told: Told) -> list[dict[str, object]]:
+    return [{**item.to_json(), "hosts": names} for item, names in told.items()]

@@ -72,10 +72,10 @@ def system_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Ref
             + "'present' where it is installed by other means",
         )
     if found is not None:
-        yield from _source_refusals(settings, found)
+        yield from source_refusals(settings, found)
 
 
-def _source_refusals(settings: Settings, found: tables.Distribution) -> Iterator[Refusal]:
+def source_refusals(settings: Settings, found: tables.Distribution) -> Iterator[Refusal]:
     """Refuse to take from a repository what it does not have for the distribution."""
     table = "gpunode/data/distributions.yaml"
     if found.repository is not None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpunode import tables
 from gpunode.inventory import foreign_names
+from gpunode.preflight.anywhere import refused_anywhere
 from gpunode.settings import settings_from
 from tests import warm
 
@@ -134,3 +136,35 @@ def test_wrong_usage_is_64() -> None:
 
 def test_the_names_of_pyinfras_connectors_are_let_through() -> None:
     assert {"ssh_user", "ssh_key", "ssh_hostname", "ssh_known_hosts_file", "docker_platform"} <= foreign_names()
+
+
+def test_what_no_node_can_become_is_refused_without_one(tmp_path: Path) -> None:
+    hosts = """
+site = [
+    ("192.0.2.1", {"driver": {"branch": "570"}, "cuda": {"version": "13.0"}}),
+    ("192.0.2.2", {"driver": {"branch": "570"}, "cuda": {"version": "13.0"}}),
+    ("192.0.2.3", {"driver": {"branch": "580"}, "cuda": {"version": "13.0"}}),
+]
+"""
+    inventory = _inventory(tmp_path, hosts)
+    done = _check(inventory)
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("refused: 192.0.2.1, 192.0.2.2: cuda: CUDA 13.0 needs driver 580")
+    assert "set driver.branch to '580' or newer" in line
+    document = json.loads(_check(inventory, "--json").stdout)
+    assert not document["ok"]
+    assert [item["hosts"] for item in document["refusals"]] == [["192.0.2.1", "192.0.2.2"]]
+
+
+def test_a_branch_that_is_in_no_table_is_told_of_without_a_node(tmp_path: Path) -> None:
+    done = _check(_inventory(tmp_path, 'site = [("192.0.2.1", {"driver": {"branch": "999"}})]'))
+    assert done.returncode == 0
+    assert "caution: 192.0.2.1: driver: driver branch 999 is in no table" in done.stdout
+
+
+def test_what_one_distribution_lacks_and_another_has_is_left_to_the_node(tmp_path: Path) -> None:
+    asked = settings_from({"driver": {"branch": "550"}, "cuda": {"version": "12.4"}})
+    lacking = [row.name for row in tables.distributions() if row.driver_branches and "550" not in row.driver_branches]
+    assert lacking
+    assert refused_anywhere(asked) == ()
