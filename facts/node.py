@@ -28,7 +28,7 @@ from facts.sysctl import KubernetesSysctls
 from facts.toolkit import ContainerToolkit
 from gpunode.node import Node as Reading
 from gpunode.probe import Probe
-from gpunode.probe_output import sections
+from gpunode.probe_output import sections, values
 from gpunode.reading import ParseError
 
 PARTS: dict[str, type[NodeFact[Any]]] = {
@@ -56,8 +56,17 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
 
 
 def parse_parts(parts: Mapping[str, type[NodeFact[Any]]], lines: list[str]) -> dict[str, Any]:
-    """Parse each section with its component's own parser; raise ParseError naming the section that is wrong."""
+    """Parse each section with its component's own parser; raise ParseError naming the section that is wrong.
+
+    Raised, too, where it was not root who asked: from another user a node hides what it has, and half a reading would
+    pass for a bare node.
+    """
     found = sections(line for line in lines if line)
+    if user := values(found.get("operating_system", ())).get("user"):
+        raise ParseError(
+            f"read as user {user}, not as root, from whom the node hides much of what is judged: nothing is. Set "
+            "`_sudo = True` in the inventory's data (group_data/all.py), or connect as root"
+        )
     readings: dict[str, Any] = {}
     for name, fact in parts.items():
         if name not in found:

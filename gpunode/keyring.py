@@ -10,8 +10,6 @@ from gpunode.reading import ParseError, Reading
 
 # The function `primary_keys` for whoever asks by shell.
 PRIMARY_KEYS = f"{shell_text('keyring')}\n"
-# And `pinned_key`, for whoever writes a keyring.
-PINNED_KEY = f"{PRIMARY_KEYS}{shell_text('pinned_key')}\n"
 
 # Mode, owner and group of a keyring, as `stat -c '%a %U:%G'` prints them: whoever may write it decides what is
 # installed, and apt reads it as its own user _apt.

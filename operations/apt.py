@@ -10,12 +10,13 @@ from pyinfra import host
 from facts.deb import AptRepository
 from facts.file import File
 from gpunode import apt_trust, tables
-from gpunode.keyring import PERMISSIONS, PINNED_KEY
+from gpunode.keyring import PERMISSIONS
 from operations.apt_shell import APT_GET, READ_LISTS
 from operations.apt_trust import commands
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known, node_operation
 from operations.own_files import keeps
+from operations.pinned_key import PINNED_KEY
 from operations.script import script_command
 
 KEYRINGS = "/usr/share/keyrings"

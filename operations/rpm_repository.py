@@ -10,11 +10,12 @@ from pyinfra import host
 from facts.families.rpm import RpmRepository
 from facts.file import File
 from gpunode.families.rpm import second_entries
-from gpunode.keyring import PERMISSIONS, PINNED_KEY
+from gpunode.keyring import PERMISSIONS
 from operations.apt_trust import commands
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known
 from operations.own_files import keeps
+from operations.pinned_key import PINNED_KEY
 from operations.script import script_command
 
 

@@ -20,8 +20,8 @@ _HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?[A-Za-z_]")
 
 
 def files(root: Path = CHECKOUT) -> list[Path]:
-    """Return every shell file of gpunode/ and templates/."""
-    return sorted(path for room in ("gpunode", "templates") for path in (root / room).rglob("*.sh"))
+    """Return every shell file of gpunode/, operations/ and templates/."""
+    return sorted(path for room in ("gpunode", "operations", "templates") for path in (root / room).rglob("*.sh"))
 
 
 def faults(path: Path, shells: Iterable[tuple[str, ...]]) -> Iterator[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.keyring import PINNED_KEY
 from lab import signing
+from operations.pinned_key import PINNED_KEY
 from operations.script import script
 
 pytestmark = [pytest.mark.real, pytest.mark.starts_programs]

@@ -47,9 +47,10 @@ def sh(command: str) -> str:
 
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(loader, "ROOM", tmp_path)
+    monkeypatch.setattr(loader, "CHECKOUT", tmp_path)
+    (tmp_path / "gpunode").mkdir()
     loader.shell_file.cache_clear()
-    yield tmp_path
+    yield tmp_path / "gpunode"
     loader.shell_file.cache_clear()
 
 

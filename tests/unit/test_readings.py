@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.api.exceptions import FactProcessError
 
+from facts.machine import Machine as MachineFact
 from facts.node import PARTS, Node
 from gpunode import probe_output
 from gpunode.containerd.state import parse_containerd
@@ -282,3 +285,25 @@ def test_every_fact_prints_its_closing_line_and_exits_zero(run_shell: Callable[[
         assert code == 0, fact
         assert lines[-1] == probe_output.END, fact
         fact().process(lines)
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_whoever_is_not_root_gets_no_reading_of_a_node() -> None:
+    """A node hides most of itself from others: what they read would be judged as a bare one."""
+    fact = MachineFact()
+    nobody = 65534 if os.geteuid() == 0 else os.geteuid()
+    done = subprocess.run(
+        ["sh", "-c", fact.command()], capture_output=True, text=True, timeout=60, check=True, user=nobody, cwd="/"
+    )
+    with pytest.raises(FactProcessError, match=rf"read as user {nobody}, not as root.*Set `_sudo = True`") as refused:
+        fact.process(done.stdout.splitlines())
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reads as root")
+def test_root_is_not_told_of(run_shell: Callable[[str], tuple[int, list[str]]]) -> None:
+    assert "user=0" not in "".join(run_shell(MachineFact().command())[1])
+    assert MachineFact().process(run_shell(MachineFact().command())[1]).operating_system.architecture
