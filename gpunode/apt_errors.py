@@ -129,6 +129,16 @@ def _unsigned(match: re.Match[str]) -> Explanation:
     )
 
 
+def _without_release(match: re.Match[str]) -> Explanation:
+    # A flat repository has no suite.
+    folder = match["url"].rstrip("/") + (f"/dists/{match['suite']}" if match["suite"] else "")
+    return Explanation(
+        f"there is no repository at {match['url']}: its server has no {folder}/Release (404)",
+        f"compare the address in repositories with the mirror's folders (`curl -I {folder}/Release` on the node); a "
+        "mirror may lack this distribution or architecture, or be in the middle of an update",
+    )
+
+
 def _dated(match: re.Match[str]) -> Explanation:
     return Explanation(
         f"the index {match['url']} is {match['when']}",
@@ -192,7 +202,7 @@ _URL = r"(?P<url>(?:https?|file)://?[^\s']+)"
 _PATH = r"(?P<path>/[^'`\s:]+)"
 _LOCK = r"Could not get lock (?P<lock>\S+?)\. It is held by process (?P<pid>\d+)(?: \((?P<name>[^)]*)\))?"
 _DPKG_LOCK = r"dpkg (?:frontend|database) lock was locked by another process with pid (?P<pid>\d+)(?P<lock>)(?P<name>)"
-_UNSIGNED = r"(?:is not signed|is no longer signed|does not have a Release file)"
+_UNSIGNED = r"(?:is not signed|is no longer signed)"
 # Of several needs of one package apt names it before the first alone.
 _NEEDS = (
     r"^\s*(?:(?P<name>[a-z0-9][a-z0-9+.-]+)(?::\w+)? ?:)?\s+(?:Pre)?Depends: (?P<needed>\S.*?) "
@@ -217,6 +227,11 @@ _RULES = tuple(
         ("signature", rf"GPG error: {_URL}.*NO_PUBKEY (?P<key>[0-9A-F]+)", _other_key),
         ("signature", rf"GPG error: {_URL}[^:]*:\s*(?P<said>\S.*)", _bad_signature),
         ("signature", rf"The repository '{_URL}[^']*' {_UNSIGNED}", _unsigned),
+        (
+            "unfetched",
+            rf"The repository '{_URL} (?P<suite>\S*) Release' does not have a Release file",
+            _without_release,
+        ),
         ("dated", rf"Release file for {_URL} is (?P<when>(?:not valid yet|expired) \([^)]*\))", _dated),
         ("needs", _NEEDS, _needs),
         ("absent", r"Unable to locate package (?P<name>\S+)(?P<version>)", _absent),

@@ -27,7 +27,7 @@ def repositories(settings: Settings, node: Node) -> Iterator[Finding]:
         found = node.keyrings.of(name)
         yield compared(
             "repositories", Subject.KEY.of(name), ", ".join(found) or None, wanted, found == (wanted,),
-            cause="the keyring was replaced or holds another key",
+            cause="the keyring was replaced or holds another key" if found else "its key is not on the node",
         )  # fmt: skip
         permissions = node.keyrings.permissions_of(name)
         if permissions is not None:

@@ -53,6 +53,12 @@ SAID = {
         f"signature of the repository {REPOSITORY} is refused: The following signatures were invalid", "half updated"
     ),
     f"E: The repository '{REPOSITORY}  InRelease' is not signed.": (f"{REPOSITORY} is not signed", "have it signed"),
+    f"E: The repository '{REPOSITORY}  Release' does not have a Release file.": (
+        f"there is no repository at {REPOSITORY}", f"curl -I {REPOSITORY.rstrip('/')}/Release"
+    ),
+    "E: The repository 'http://mirror.example/debian bookworm Release' does not have a Release file.": (
+        "there is no repository at http://mirror.example/debian:", "debian/dists/bookworm/Release` on the node"
+    ),
     f"E: The repository '{REPOSITORY}  Release' is no longer signed.": ("is not signed, or no longer", "unsigned"),
     f"E: Release file for {REPOSITORY}/InRelease is not valid yet (invalid for another 3h 2min 1s). Updates for this "
     "repository will not be applied.": ("is not valid yet (invalid for another 3h", "clock (`date`)"),
