@@ -23,6 +23,7 @@ from facts.machine import Machine as MachineFact
 from gpunode import hooks, tables
 from gpunode.device_plugin.rollout import Rollout, rollout
 from gpunode.drain.commands import Drain, drain_of
+from gpunode.host_data import data_of
 from gpunode.inventory import validate_state
 from gpunode.machine import Machine
 from gpunode.mig.label import asks, by_label
@@ -100,7 +101,8 @@ def _asked() -> Settings | Refusal | Unknown:
 
 def _own() -> Settings:
     """Return the settings in this host's data, validated anew where these changed; a run asks a hundred times."""
-    current, data = ctx_host.get(), host.data.dict()
+    current = ctx_host.get()
+    data = data_of(current).data
     ours = {name: data[name] for name in component_models() if name in data}
     known = _read.get(current)
     if known is None or known[0] != ours:

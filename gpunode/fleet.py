@@ -27,6 +27,7 @@ from pyinfra.context import ctx_config, ctx_host, ctx_inventory, ctx_state
 
 from facts.base import NodeFact
 from gpunode import hooks, shards
+from gpunode.host_data import data_of
 from gpunode.inventory import foreign_names, load_inventory
 from gpunode.preflight.verdicts import Refusal
 from gpunode.reading import Reading, Unknown
@@ -116,7 +117,7 @@ def read(
     Raises SettingsError before any connection, InventoryError where the inventory cannot be read.
     """
     inventory = load_inventory(inventory_path)
-    settings = check_hosts({host.name: host.data.dict() for host in inventory}, foreign_names())
+    settings = check_hosts({host.name: data_of(host).data for host in inventory}, foreign_names())
     names = [host.name for host in inventory if only is None or host.name in only]
     done = 0
 

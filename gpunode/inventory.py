@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from gpunode.host_data import HostData, data_of
 from gpunode.settings import Settings, check_hosts
 
 if TYPE_CHECKING:
@@ -38,14 +39,10 @@ def foreign_names() -> frozenset[str]:
     return frozenset(names)
 
 
-def _data_of(inventory: Inventory) -> dict[str, dict[str, Any]]:
-    return {host.name: dict(host.data.dict()) for host in inventory}
-
-
 def validate_state(inventory: Inventory) -> dict[str, Settings]:
     """Return host -> settings of a pyinfra Inventory; raise SettingsError with every mistake of every host."""
     if inventory not in _judged:
-        _judged[inventory] = check_hosts(_data_of(inventory), foreign_names())
+        _judged[inventory] = check_hosts({host.name: data_of(host).data for host in inventory}, foreign_names())
     return _judged[inventory]
 
 
@@ -89,8 +86,13 @@ def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
 
 
 def host_data(inventory: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
-    """Return host -> data of an inventory, its groups' data merged by pyinfra's rules; raise InventoryError."""
-    return _data_of(load_inventory(inventory))
+    """Return host -> data of an inventory, its groups' data merged key by key; raise InventoryError."""
+    return {name: found.data for name, found in layered_data(inventory).items()}
+
+
+def layered_data(inventory: str | os.PathLike[str]) -> dict[str, HostData]:
+    """Return host -> data of an inventory, with what a host's own mappings drop; raise InventoryError."""
+    return {host.name: data_of(host) for host in load_inventory(inventory)}
 
 
 def _said(error: BaseException) -> str:

@@ -34,11 +34,13 @@ def check(inventory: str, as_json: bool) -> None:
     """
     # Late, because reading inventories imports pyinfra.
     with uncollected():
-        from gpunode.inventory import InventoryError, foreign_names, host_data
+        from gpunode.host_data import REPLACE
+        from gpunode.inventory import InventoryError, foreign_names, layered_data
         from gpunode.settings import SettingsError, check_hosts
 
     try:
-        hosts = check_hosts(host_data(inventory), foreign_names())
+        layered = layered_data(inventory)
+        hosts = check_hosts({name: found.data for name, found in layered.items()}, foreign_names())
     except InventoryError as error:
         if as_json:
             say(json.dumps({"ok": False, "error": str(error), "problems": [], "hosts": {}}, indent=2))
@@ -55,8 +57,12 @@ def check(inventory: str, as_json: bool) -> None:
         found = {host: {**settings.to_json(), "digest": settings.digest()} for host, settings in hosts.items()}
         document = {"ok": not refused, "problems": [], "hosts": found}
         document |= {"refusals": _as_json(refused), "cautions": _as_json(told)}
+        document |= {"dropped": {name: found.dropped for name, found in layered.items() if found.dropped}}
         say(json.dumps(document, indent=2))
     else:
+        for name, each in layered.items():
+            if each.dropped:
+                say(f"{name}: `{REPLACE}` drops what its groups say of {', '.join(each.dropped)}")
         for item, names in told.items():
             say(f"caution: {', '.join(names)}: {item}")
     if refused:

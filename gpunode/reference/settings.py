@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from gpunode.host_data import REPLACE
 from gpunode.settings import OWN_DATA_PREFIX, Component, component_models
 
 _HEAD = f"""# Settings
@@ -18,7 +19,8 @@ Generated from `gpunode/settings` by `make docs`; a test keeps it current. Do no
 
 Settings are host or group data: a name per component, each a mapping. Nothing is coerced: versions are strings, quoted
 (`"12.10"`, not `12.10`, which is 12.1). Unknown names are refused; your own data go under names that begin with
-`{OWN_DATA_PREFIX}`. pyinfra does not merge mappings: a host's `driver` replaces its group's `driver` as a whole.
+`{OWN_DATA_PREFIX}`. A host's mapping is merged with its group's key by key, lists are replaced; one with
+`"{REPLACE}": True` replaces its group's as a whole, and `gpunode check` names what that drops.
 `gpunode check INVENTORY` lists every mistake of every host, without connecting to any.
 
 ```python

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunode.disturbance import Disturbance
+from gpunode.host_data import data_of
 from gpunode.inventory import foreign_names, load_inventory
 from gpunode.settings import Settings, check_hosts
 
@@ -34,7 +35,7 @@ class Asked:
 def asked(inventory: Path) -> Asked:
     """Read an inventory anew, without connecting; raise InventoryError or SettingsError."""
     found = load_inventory(inventory)
-    data = {host.name: dict(host.data.dict()) for host in found}
+    data = {host.name: data_of(host).data for host in found}
     settings = check_hosts(data, foreign_names())
     # One for all hosts of a run, which check_hosts sees to.
     bound = next(iter(settings.values())).disruption.max_parallel

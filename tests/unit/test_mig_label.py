@@ -293,7 +293,11 @@ class _Patched:
 
     def __call__(self, name: str, data: dict[str, Any], run: Any) -> Any:
         host = Host({MachineFact: machine()}, name=name, state=run)
-        host.data = SimpleNamespace(dict=lambda: data)  # type: ignore[attr-defined]
+        host.data = SimpleNamespace(dict=lambda: data, override_datas={})  # type: ignore[attr-defined]
+        host.groups = []  # type: ignore[attr-defined]
+        host.inventory = SimpleNamespace(  # type: ignore[attr-defined]
+            get_data=dict, get_host_data=lambda _: data, get_override_data=dict
+        )
         self.patch.setattr(deploys.component, "host", host)
         ctx_host.set(host)
         snapshot(host).announcing = self.announces  # type: ignore[arg-type]

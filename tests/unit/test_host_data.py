@@ -1,0 +1,128 @@
+"""A host's mapping adds to its group's, key by key, unless it says that it replaces it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.host_data import REPLACE, merged
+from gpunode.inventory import host_data, layered_data
+from gpunode.settings import SettingsError, check_hosts, settings_from
+from tests import warm
+
+pytestmark = pytest.mark.pure
+
+Layer = dict[str, Any]
+
+
+def flat(layers: list[Layer]) -> Layer:
+    """Return the data as pyinfra has them: the topmost value of a name, whole."""
+    return {name: value for layer in layers for name, value in layer.items()}
+
+
+def data(*layers: Layer) -> Layer:
+    return merged(layers, flat(list(layers))).data
+
+
+def test_a_host_that_names_one_key_keeps_its_group_s_others() -> None:
+    group = {"driver": {"branch": "580", "flavour": "open"}, "repositories": {"cuda": {"url": "https://m/c"}}}
+    host = {"driver": {"flavour": "proprietary"}, "repositories": {"cuda": {"key_url": "https://m/k"}}}
+    assert data(group, host) == {
+        "driver": {"branch": "580", "flavour": "proprietary"},
+        "repositories": {"cuda": {"url": "https://m/c", "key_url": "https://m/k"}},
+    }
+
+
+def test_a_list_is_replaced_and_so_is_what_is_no_component_s() -> None:
+    group = {"proxy": {"no_proxy": ["a"], "http": "http://p"}, "x_site": {"a": 1}, "ssh_user": "root"}
+    host = {"proxy": {"no_proxy": ["b"]}, "x_site": {"b": 2}}
+    assert data(group, host) == {
+        "proxy": {"no_proxy": ["b"], "http": "http://p"}, "x_site": {"b": 2}, "ssh_user": "root",
+    }  # fmt: skip
+
+
+def test_a_mapping_that_replaces_stands_alone_and_what_it_drops_has_names() -> None:
+    group = {"driver": {"branch": "580", "flavour": "open"}, "device_plugin": {"values": {"a": {"b": 1, "c": 2}}}}
+    host = {
+        "driver": {REPLACE: True, "flavour": "open"},
+        "device_plugin": {"values": {"a": {REPLACE: True, "d": 3}}},
+    }
+    found = merged([group, host], flat([group, host]))
+    assert found.data == {"driver": {"flavour": "open"}, "device_plugin": {"values": {"a": {"d": 3}}}}
+    assert found.dropped == ("device_plugin.values.a.b", "device_plugin.values.a.c", "driver.branch")
+
+
+def test_a_layer_above_one_that_replaced_is_merged_with_that() -> None:
+    layers: list[Layer] = [
+        {"driver": {"branch": "580"}},
+        {"driver": {REPLACE: True, "flavour": "open"}},
+        {"driver": {"source": "x"}},
+    ]
+    assert data(*layers) == {"driver": {"flavour": "open", "source": "x"}}
+
+
+@pytest.mark.parametrize("value", ["yes", 1, False, None])
+def test_a_mark_that_is_not_true_is_no_setting(value: object) -> None:
+    with pytest.raises(SettingsError, match="unknown setting"):
+        settings_from(data({"driver": {"branch": "580"}}, {"driver": {REPLACE: value}}))
+
+
+@pytest.mark.parametrize("wrong", ["open", 580, None, ["open"]])
+def test_what_is_no_mapping_is_refused_as_ever(wrong: object) -> None:
+    group: Layer = {"driver": {"branch": "580"}}
+    host: Layer = {"driver": wrong}
+    both: tuple[list[Layer], list[Layer]] = ([group, host], [host])
+    for layers in both:
+        with pytest.raises(SettingsError, match="must be a mapping"):
+            settings_from(data(*layers))
+    assert data(host, group) == {"driver": {"branch": "580"}}
+
+
+def test_mappings_without_end_are_refused_and_not_followed() -> None:
+    deep: Any = "x"
+    for _ in range(900):
+        deep = {"a": deep}
+    layer = {"device_plugin": {"values": deep}}
+    with pytest.raises(SettingsError, match="nested deeper"):
+        settings_from(data(layer, layer))
+
+
+VALUES = st.recursive(
+    st.integers(), lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3), max_leaves=8
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3), min_size=1, max_size=4))
+def test_one_layer_at_a_time_or_all_at_once_is_the_same(values: list[Layer]) -> None:
+    layers = [{"driver": value} for value in values]
+    together = data(*layers)
+    one_by_one = layers[0]
+    for layer in layers[1:]:
+        one_by_one = data(one_by_one, layer)
+    assert together == one_by_one
+    assert data(together, together) == together
+
+
+def test_pyinfra_s_own_layers_are_those_that_are_merged(tmp_path: Path) -> None:
+    (tmp_path / "group_data").mkdir()
+    (tmp_path / "group_data" / "all.py").write_text('driver = {"branch": "570", "source": "cuda-repository"}\n')
+    (tmp_path / "group_data" / "gpus.py").write_text('driver = {"branch": "580"}\nssh_user = "root"\n')
+    (tmp_path / "site.py").write_text(
+        'gpus = [("192.0.2.1", {"driver": {"flavour": "open"}}), ("192.0.2.2", {"driver": {"_replace": True}})]\n'
+    )
+    found = layered_data(str(tmp_path / "site.py"))
+    first = {"branch": "580", "source": "cuda-repository", "flavour": "open"}
+    assert (found["192.0.2.1"].data["driver"], found["192.0.2.1"].data["ssh_user"]) == (first, "root")
+    assert (found["192.0.2.2"].data["driver"], found["192.0.2.2"].dropped) == ({}, ("driver.branch", "driver.source"))
+    assert check_hosts(host_data(str(tmp_path / "site.py")), {"ssh_user"})["192.0.2.1"].driver.branch == "580"
+    done = warm.run("gpunode", "check", str(tmp_path / "site.py"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "192.0.2.2: `_replace` drops what its groups say of driver.branch, driver.source" in done.stdout
+    shown = json.loads(warm.run("gpunode", "check", "--json", str(tmp_path / "site.py")).stdout)
+    assert shown["dropped"] == {"192.0.2.2": ["driver.branch", "driver.source"]}
+    assert shown["hosts"]["192.0.2.1"]["driver"]["branch"] == "580"
