@@ -45,10 +45,12 @@ class Program:
 
 _SHARED = """
 main_process() { systemctl show "$unit" -p MainPID,ActiveEnterTimestamp; }
+# By the seconds since the boot: the node's clock may be set meanwhile, by an hour and either way.
+now() { read -r up _ < "$proc/uptime"; echo "${up%%.*}"; }
 healthy() {
-  # By the clock: a client may itself wait for a daemon that is not there.
-  end=$(($(date +%s) + 30)); state=
-  while [ "$(date +%s)" -lt "$end" ]; do
+  # By time, not by tries: a client may itself wait for a daemon that is not there.
+  end=$(($(now) + 30)); state=
+  while [ "$(now)" -lt "$end" ]; do
     if systemctl is-active --quiet "$unit"; then
       state=$(plugin_state 2>/dev/null) || true
       if [ "$state" = ok ]; then
@@ -226,7 +228,7 @@ def changed(
     yield transaction_command(
         own, target, program=program.name, unit=program.unit, plugin=program.plugin, notes=NOTES, loaded=loaded,
         needs=needs, files=encoded, staged=_base64(change.staged or ""), expected="\n".join(change.expected),
-        act=change.act, **variables,
+        act=change.act, proc="/proc", **variables,
     )  # fmt: skip
 
 

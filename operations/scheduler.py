@@ -40,9 +40,11 @@ answers() {
   if command -v curl >/dev/null; then curl -ksf --noproxy '*' --max-time 5 "$health" >/dev/null
   elif command -v wget >/dev/null; then wget -q --no-proxy --no-check-certificate -T 5 -O /dev/null "$health"; fi
 }
+# By the seconds since the boot: the clock may be set meanwhile.
+now() { read -r up _ < "$proc/uptime"; echo "${up%%.*}"; }
 well() {
-  end=$(($(date +%s) + timeout))
-  while [ "$(date +%s)" -lt "$end" ]; do
+  end=$(($(now) + timeout))
+  while [ "$(now)" -lt "$end" ]; do
     found=$(running "$1")
     if [ -n "$found" ] && answers; then
       # One that ends right after it has answered is none that runs.

@@ -40,9 +40,9 @@ _CTR = """#!/bin/sh
 state=ok; if [ -e "$LAB/fails" ] && grep -q nvidia "$LAB/config.toml"; then state=error; fi
 echo "io.containerd.grpc.v1 cri linux/amd64 $state"
 """
-# A clock that goes five seconds on each time it is looked at.
-_DATE = '#!/bin/sh\necho x >> "$LAB/ticks"; echo $(($(wc -l < "$LAB/ticks") * 5))\n'
-_SLEEP = '#!/bin/sh\nif [ -e "$LAB/ending" ]; then rm "$LAB/ending"; touch "$LAB/dead"; fi\n'
+# A clock that somebody sets by hours each time it is looked at, and a node that is five seconds older after each sleep.
+_DATE = '#!/bin/sh\necho x >> "$LAB/ticks"; echo $(($(wc -l < "$LAB/ticks") % 3 * 7200 + 1700000000))\n'
+_SLEEP = '#!/bin/sh\nread -r up _ < "$LAB/uptime"; echo "$((${up%%.*} + 5)).25 1.00" > "$LAB/uptime"\nif [ -e "$LAB/ending" ]; then rm "$LAB/ending"; touch "$LAB/dead"; fi\n'
 RESTART = "restart containerd.service"
 
 
@@ -66,7 +66,7 @@ class Lab:
             "files": f"{self.config} {base64.b64encode(text.encode()).decode()}",
             "staged": base64.b64encode(text.encode()).decode(),
             "expected": "containerd.default_runtime_name=nvidia\ncontainerd.runtimes.nvidia.options.SystemdCgroup=true",
-            "config": str(self.config), "binary": str(self.folder / "bin" / "containerd"),
+            "proc": str(self.folder), "config": str(self.config), "binary": str(self.folder / "bin" / "containerd"),
         }  # fmt: skip
         made = transaction_text(transaction(containerd.PROGRAM), "target", variables)
         made = made.replace("folder=/var/lib/gpunode/transactions", f"folder={self.folder}", 1)
@@ -105,6 +105,7 @@ def lab(tmp_path: Path) -> Lab:
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
     (tmp_path / "process").write_text("MainPID=1\n")
+    (tmp_path / "uptime").write_text("100.25 1.00\n")
     found = Lab(tmp_path)
     found.config.write_text("# old\nversion = 2\n")
     return found

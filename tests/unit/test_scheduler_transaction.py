@@ -26,6 +26,7 @@ EXTENDER = Extender("http://127.0.0.1:32766/gpushare-scheduler")
 # Each moment that the transaction waits, the kubelet looks at the manifest and starts its command anew.
 _KUBELET = """#!/bin/sh
 cd "$LAB"
+echo x >> sleeps; trap 'echo "$(wc -l < sleeps).25 1.00" > proc/uptime' EXIT
 if [ -e deaf ] || cmp -s kube-scheduler.yaml seen; then exit 0; fi
 cp kube-scheduler.yaml seen; rm -rf proc/*
 option=$(sed -n 's/^ *- \\(--config=[^ ]*\\).*/\\1/p' kube-scheduler.yaml)
@@ -39,7 +40,8 @@ echo x >> starts; number=$(($(wc -l < starts) + 100)); mkdir -p proc/$number
 echo kube-scheduler > proc/$number/comm
 printf 'kube-scheduler\\0%s\\0' "$option" > proc/$number/cmdline
 """
-_DATE = '#!/bin/sh\necho x >> "$LAB/ticks"; wc -l < "$LAB/ticks"\n'
+# A clock that somebody sets by hours each time it is looked at.
+_DATE = '#!/bin/sh\necho x >> "$LAB/ticks"; echo $(($(wc -l < "$LAB/ticks") % 3 * 7200 + 1700000000))\n'
 _CURL = '#!/bin/sh\n[ ! -e "$LAB/silent" ]\n'
 
 
@@ -101,6 +103,7 @@ def lab(tmp_path: Path) -> Lab:
     found = Lab(tmp_path)
     found.manifest.write_text(KUBEADM)
     found.manifest.chmod(0o640)
+    (tmp_path / "proc").mkdir()
     subprocess.run([tmp_path / "bin" / "sleep"], env={**os.environ, "LAB": str(tmp_path)}, check=True)
     return found
 
