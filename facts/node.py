@@ -14,6 +14,7 @@ from facts.cuda import CudaToolkits
 from facts.disk import Disk
 from facts.docker import Docker
 from facts.driver import Driver
+from facts.exposed import Exposed
 from facts.gpu import Gpus
 from facts.health import Health
 from facts.keyring import Keyrings
@@ -51,6 +52,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "mig": Mig,
     "mig_boot": MigBoot,
     "sysctls": KubernetesSysctls,
+    "exposed": Exposed,
     "applied": Applied,
 }
 

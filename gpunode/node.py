@@ -12,6 +12,7 @@ from gpunode.cuda import CudaToolkits
 from gpunode.disk import Disk
 from gpunode.docker.state import Docker
 from gpunode.driver import DriverState
+from gpunode.exposed import Exposed
 from gpunode.gpu import Gpus
 from gpunode.health import Health
 from gpunode.keyring import Keyrings
@@ -52,6 +53,7 @@ class Node(Reading):
     sysctls: KubernetesSysctls = field(default_factory=KubernetesSysctls)
     applied: Applied = field(default_factory=Applied)
     runtime_packages: RuntimePackages = field(default_factory=RuntimePackages)
+    exposed: Exposed = field(default_factory=Exposed)
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
 

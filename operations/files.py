@@ -16,9 +16,10 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
 from facts.file import File
+from gpunode.shell_file import shell_file
 from operations.failure import known, node_operation
 from operations.own_files import keeps
-from operations.script import command_with_input
+from operations.script import command_with_input, script_command
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent.parent / "templates"),
@@ -52,6 +53,27 @@ def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
         "mv", "-fT", QuoteString(temporary), QuoteString(path),
     )  # fmt: skip
     return command_with_input(command, encoded)
+
+
+_REPLACE = f"""
+{shell_file("placing", "operations")}
+target=$(target_of "$path") || {{
+  echo "gpunode: $path is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }}
+mkdir -p "$(dirname "$target")"
+roots_alone "$target"
+umask 077
+base64 -d > "$target.gpunode-new"
+as_before "$target.gpunode-new" "$target"
+sync "$target.gpunode-new"; mv -fT "$target.gpunode-new" "$target"
+"""
+
+
+def replace_command(path: str, text: str) -> StringCommand:
+    """Return the command that gives a file of somebody's another text, and leaves it his: mode, owner, link.
+
+    The text travels by standard input.
+    """
+    return command_with_input(script_command(_REPLACE, path=path), base64.b64encode(text.encode()).decode())
 
 
 @node_operation

@@ -19,6 +19,7 @@ from pyinfra import host
 
 from gpunode.drain.commands import Drain
 from gpunode.runtime import RuntimeChange
+from gpunode.shell_file import shell_file
 from gpunode.unit import unmask
 from operations.drain import emptied
 from operations.failure import OperationRefused
@@ -86,11 +87,19 @@ proven() {
   fi
 }
 written() { printf '%s' "$2" | base64 -d > "$1"; }
+noted_target() {
+  while read -r noted target; do [ "$noted" != "$1" ] || printf '%s' "$target"; done < "$checkpoint/targets"
+}
 """
 
+# Undone is what was changed, wherever a link leads by then.
 _CHECKPOINT = """
 while read -r path encoded; do
-  if [ -n "$path" ] && [ -e "$path" ]; then cp -p "$path" "$checkpoint/$(basename "$path")"; fi
+  if [ -z "$path" ]; then continue; fi
+  target=$(target_of "$path") || {
+    echo "gpunode: $path is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }
+  echo "$path $target" >> "$checkpoint/targets"
+  if [ -e "$target" ]; then cp -p "$target" "$checkpoint/$(basename "$path")"; fi
 done <<FILES
 $files
 FILES
@@ -104,14 +113,15 @@ if [ -n "$needs" ] && [ ! -x "$needs" ]; then
 fi
 while read -r path encoded; do
   if [ -z "$path" ] || [ "$encoded" = - ]; then continue; fi
-  mkdir -p "$(dirname "$path")"
-  if ! written "$path.gpunode-new" "$encoded"; then
-    echo "gpunode: $path cannot be written" >&2; exit 1
+  target=$(noted_target "$path")
+  mkdir -p "$(dirname "$target")"
+  roots_alone "$target" || exit 1
+  if ! written "$target.gpunode-new" "$encoded"; then
+    echo "gpunode: $target cannot be written" >&2; exit 1
   fi
   # The file may hold registry credentials: who could not read it before shall not now.
-  if [ -e "$path" ]; then chown --reference="$path" "$path.gpunode-new"; fi
-  chmod "$(stat -c %a "$path" 2>/dev/null || echo 644)" "$path.gpunode-new"
-  sync "$path.gpunode-new"
+  as_before "$target.gpunode-new" "$target"
+  sync "$target.gpunode-new"
 done <<FILES
 $files
 FILES
@@ -122,7 +132,8 @@ if [ -n "$files" ]; then
 fi
 while read -r path encoded; do
   if [ -z "$path" ]; then continue; fi
-  if [ "$encoded" = - ]; then rm -f "$path"; else mv -f "$path.gpunode-new" "$path"; fi
+  target=$(noted_target "$path")
+  if [ "$encoded" = - ]; then rm -f "$path"; else mv -fT "$target.gpunode-new" "$target"; fi
 done <<FILES
 $files
 FILES
@@ -156,13 +167,14 @@ _RESTORE = """
 differs=
 while read -r path encoded; do
   if [ -z "$path" ]; then continue; fi
-  rm -f "$path.gpunode-new"
+  target=$(noted_target "$path"); new=$target.gpunode-new
+  rm -f "$new"
   saved=$checkpoint/$(basename "$path")
   if [ -e "$saved" ]; then
-    if cmp -s "$saved" "$path"; then continue; fi
-    cp -p "$saved" "$path.gpunode-new" && sync "$path.gpunode-new" && mv -f "$path.gpunode-new" "$path" || return 1
+    if cmp -s "$saved" "$target"; then continue; fi
+    cp -p "$saved" "$new" && sync "$new" && mv -fT "$new" "$target" || return 1
     differs=yes
-  elif [ -e "$path" ]; then rm -f "$path" || return 1; differs=yes
+  elif [ -e "$target" ]; then rm -f "$target" || return 1; differs=yes
   fi
 done <<FILES
 $files
@@ -187,7 +199,7 @@ def transaction(program: Program) -> Transaction:
     """Return the transaction of one runtime."""
     return Transaction(
         name=program.name,
-        shared=f"{_SHARED.strip()}\n{program.functions.strip()}",
+        shared=f"{shell_file('placing', 'operations')}\n{_SHARED.strip()}\n{program.functions.strip()}",
         checkpoint=_CHECKPOINT,
         change=_CHANGE,
         restore=_RESTORE,

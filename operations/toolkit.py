@@ -17,7 +17,7 @@ from gpunode.unit import is_masked, unmask
 from operations.driver import driver_state
 from operations.failure import OperationRefused, known, node_operation
 from operations.families.toolkit_hold import TOOLKIT_HOLDS
-from operations.files import write_command
+from operations.files import replace_command
 from operations.script import script_command
 
 OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
@@ -134,7 +134,7 @@ def configuration(asked: Asked) -> Iterator[Any]:
     if new == (text or ""):
         host.noop(f"{PATH} says what is asked" if asked else f"nothing is asked of {PATH}")
         return
-    yield write_command(PATH, new)
+    yield replace_command(PATH, new)
 
 
 @node_operation

@@ -14,6 +14,7 @@ from gpunode.verify.containerd import containerd
 from gpunode.verify.cuda import cuda
 from gpunode.verify.docker import docker
 from gpunode.verify.driver import driver
+from gpunode.verify.exposed import exposed
 from gpunode.verify.mig import mig
 from gpunode.verify.mps import as_allowed, mps
 from gpunode.verify.next_boot import next_boot
@@ -46,6 +47,7 @@ def judge(settings: Settings, node: Node, kept: Mapping[str, OwnFile] | None = N
     if settings.docker.enabled:
         findings += docker(settings, node)
     findings += repositories(settings, node)
+    findings += exposed(node)
     findings += as_allowed(settings, node, own_files(asked, node, tuple(findings), kept))
     return tuple(findings)
 

@@ -30,6 +30,7 @@ class Subject(StrEnum):
     NOUVEAU = "nouveau"
     KEY = "key of"
     KEYRING = "keyring of"
+    EXPOSED = "files that root runs by"
     CUDA_TOOLKIT = "toolkit"
     CUDA_RELEASE = "release"
     CUDA_DEFAULT = "/usr/local/cuda"

@@ -19,7 +19,7 @@ from gpunode.tables import driver_sources
 from operations.failure import OperationRefused, known
 from operations.families.family import DriverChange
 from operations.families.rpm import INSTALL, TRANSACTION
-from operations.files import write_command
+from operations.files import replace_command
 from operations.script import script_command
 
 # dnf waits for its own lock and rpm's. versionlock hides what our own change is about.
@@ -228,7 +228,7 @@ class _Dnf:
         there = state.locklist or ""
         text = locked(there, keep, every=state.every)
         if text != there:
-            yield write_command(LOCKLIST, text)
+            yield replace_command(LOCKLIST, text)
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
         found: InstalledPackages = known(

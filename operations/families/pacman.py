@@ -24,7 +24,7 @@ from gpunode.families.pacman import CONFIGURATION, IGNORED, IgnoredPackages, ign
 from gpunode.packages import InstalledPackages
 from operations.failure import OperationRefused, known
 from operations.families.family import DriverChange
-from operations.files import write_command
+from operations.files import replace_command, write_command
 from operations.own_files import keeps
 from operations.script import script_command
 
@@ -299,7 +299,7 @@ class _Pacman:
         if keep and state.ignored != text:
             yield write_command(IGNORED, text)
         if configuration != state.configuration:
-            yield write_command(CONFIGURATION, configuration)
+            yield replace_command(CONFIGURATION, configuration)
         if not keep and state.ignored is not None:
             yield script_command('rm -f "$path"', path=IGNORED)
 

@@ -13,7 +13,7 @@ from gpunode.toolkit import ContainerToolkit
 from operations.apt_shell import HOLD
 from operations.explained import explained_command
 from operations.failure import OperationRefused
-from operations.files import rendered, write_command
+from operations.files import rendered, replace_command, write_command
 from operations.own_files import keeps
 from operations.script import script_command
 
@@ -45,7 +45,7 @@ def _by_dnf(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:
     there = state.hold_text or ""
     text = locked(there, state.to_hold if hold else {}, group="toolkit")
     if text != there:
-        yield write_command(LOCKLIST, text)
+        yield replace_command(LOCKLIST, text)
 
 
 # Family -> the commands that hold what is installed, or let go of what gpunode held; none where that is so.

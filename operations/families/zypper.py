@@ -20,7 +20,7 @@ from operations.failure import OperationRefused, known
 from operations.families.family import DriverChange
 from operations.families.rpm import INSTALL, TRANSACTION
 from operations.families.zypper_shell import REFRESH, ZYPP
-from operations.files import write_command
+from operations.files import replace_command, write_command
 from operations.script import script_command
 
 _FUNCTIONS = (
@@ -157,7 +157,8 @@ class _Zypper:
             if there[path] != wanted:
                 there[path] = wanted
                 # As it was before the first lock: zypper makes the file itself.
-                yield write_command(path, wanted) if wanted else script_command('rm -f "$path"', path=path)
+                write = write_command if path == OURS else replace_command
+                yield write(path, wanted) if wanted else script_command('rm -f "$path"', path=path)
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
         found: InstalledPackages = known(

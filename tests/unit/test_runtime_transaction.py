@@ -42,7 +42,19 @@ echo "io.containerd.grpc.v1 cri linux/amd64 $state"
 """
 # A clock that somebody sets by hours each time it is looked at, and a node that is five seconds older after each sleep.
 _DATE = '#!/bin/sh\necho x >> "$LAB/ticks"; echo $(($(wc -l < "$LAB/ticks") % 3 * 7200 + 1700000000))\n'
-_SLEEP = '#!/bin/sh\nread -r up _ < "$LAB/uptime"; echo "$((${up%%.*} + 5)).25 1.00" > "$LAB/uptime"\nif [ -e "$LAB/ending" ]; then rm "$LAB/ending"; touch "$LAB/dead"; fi\n'
+_SLEEP = """#!/bin/sh
+read -r up _ < "$LAB/uptime"; echo "$((${up%%.*} + 5)).25 1.00" > "$LAB/uptime"
+if [ -e "$LAB/ending" ]; then rm "$LAB/ending"; touch "$LAB/dead"; fi
+"""
+# Folders are root's alone, but for those that are named: tests run below /tmp.
+_STAT = """#!/bin/sh
+case "$*" in
+  *'%u %g %A'*)
+    for last; do :; done
+    if grep -sqxF "$last" "$LAB/open"; then echo '0 0 drwxrwxrwt'; else echo '0 0 drwxr-xr-x'; fi;;
+  *) PATH=/usr/bin:/bin exec stat "$@";;
+esac
+"""
 RESTART = "restart containerd.service"
 
 
@@ -100,7 +112,14 @@ class Lab:
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     (tmp_path / "bin").mkdir()
-    programs = {"systemctl": _SYSTEMCTL, "containerd": _CONTAINERD, "ctr": _CTR, "sleep": _SLEEP, "date": _DATE}
+    programs = {
+        "systemctl": _SYSTEMCTL,
+        "containerd": _CONTAINERD,
+        "ctr": _CTR,
+        "sleep": _SLEEP,
+        "date": _DATE,
+        "stat": _STAT,
+    }
     for name, text in programs.items():
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
@@ -204,3 +223,61 @@ def test_what_is_expected_of_a_file_is_what_the_node_reads_in_it(version: str, l
         capture_output=True, text=True,
     )  # fmt: skip
     assert sorted(done.stdout.split()) == sorted(wanted.expected)
+
+
+def test_a_link_is_followed_and_its_file_stays_what_it_was_for_whom_it_was(lab: Lab) -> None:
+    """A link's own mode is 0777: a file of that mode is anybody's to write, who then decides what root runs."""
+    real = lab.folder / "site" / "containerd.toml"
+    real.parent.mkdir()
+    lab.config.rename(real)
+    real.chmod(0o600)
+    lab.config.symlink_to(real)
+    done = lab.run(RIGHT)
+    assert (done.returncode, lab.journal) == (0, "done"), done.stderr
+    assert lab.config.is_symlink() and lab.config.resolve() == real
+    assert (real.read_text(), real.stat().st_mode & 0o777) == (RIGHT, 0o600)
+    assert not [file for file in lab.folder.rglob("*.gpunode-new")]
+
+
+def test_what_fails_is_undone_where_the_link_led(lab: Lab) -> None:
+    real = lab.folder / "site" / "containerd.toml"
+    real.parent.mkdir()
+    lab.config.rename(real)
+    real.chmod(0o640)
+    lab.config.symlink_to(real)
+    before = real.read_text()
+    (lab.folder / "fails").touch()
+    done = lab.run(RIGHT)
+    assert (done.returncode, lab.journal) == (1, "failed")
+    assert lab.config.is_symlink()
+    assert (real.read_text(), real.stat().st_mode & 0o777) == (before, 0o640)
+
+
+def test_a_file_that_all_may_write_is_theirs_no_more(lab: Lab) -> None:
+    lab.config.chmod(0o666)
+    assert lab.run(RIGHT).returncode == 0
+    assert lab.config.stat().st_mode & 0o777 == 0o664
+
+
+def test_a_link_into_a_folder_that_others_may_write_is_refused_and_nothing_changes(lab: Lab) -> None:
+    real = lab.folder / "anybodys" / "containerd.toml"
+    real.parent.mkdir()
+    lab.config.rename(real)
+    lab.config.symlink_to(real)
+    before = real.read_text()
+    (lab.folder / "open").write_text(f"{real.parent}\n")
+    done = lab.run(RIGHT)
+    assert done.returncode == 1
+    assert f"others than root may write the folder {real.parent}" in done.stderr
+    assert "chmod go-w" in done.stderr
+    assert (real.read_text(), lab.restarts) == (before, 0)
+    assert not [file for file in lab.folder.rglob("*.gpunode-new")]
+
+
+def test_a_link_that_leads_nowhere_is_refused_and_nothing_changes(lab: Lab) -> None:
+    lab.config.unlink()
+    lab.config.symlink_to(lab.folder / "absent" / "config.toml")
+    done = lab.run(RIGHT)
+    assert done.returncode == 1
+    assert "is a link that leads nowhere" in done.stderr
+    assert not (lab.folder / "absent").exists() and lab.restarts == 0

@@ -226,7 +226,7 @@ def test_a_sick_gpu_is_an_error_with_a_remedy(status: str) -> None:
 
 def test_a_component_that_is_switched_off_is_not_judged() -> None:
     settings = settings_from({"cuda": {"enabled": False}, "containerd": {"enabled": False}})
-    assert {item.component for item in judge(settings, GOOD)} == {"driver", "health", "toolkit", "repositories"}
+    assert {item.component for item in judge(settings, GOOD)} == {"driver", "health", "toolkit", "repositories", "node"}
 
 
 @pytest.mark.parametrize("runtime", ["containerd", "docker"])

@@ -1,0 +1,35 @@
+# Functions; they print nothing but errors. Where a file is written that is not gpunode's own, and whose it stays.
+#
+# target_of FILE prints the file that a link leads to, or FILE itself: a link is followed, and stays a link.
+# roots_alone FILE refuses a file in a folder that others than root may write, at any depth: whoever may write there
+# puts another file in its place, and root runs by that.
+# as_before NEW FILE gives NEW mode and owner of FILE, without the right of all to write it; where there is no FILE, NEW
+# is for all to read.
+
+# A file's folder need not be there yet.
+target_of() { readlink -f -- "$1" || { [ ! -L "$1" ] && printf '%s\n' "$1"; }; }
+roots_alone() (
+  folder=${1%/*}
+  while :; do
+    said=$(stat -c '%u %g %A' "${folder:-/}") || exit 1
+    case "$said" in
+      *\ d???????w?) said=;;
+      '0 0 '*) ;;
+      *\ d????w????) said=;;
+      '0 '*) ;;
+      *) said=;;
+    esac
+    if [ -z "$said" ]; then
+      echo "gpunode: cause: others than root may write the folder ${folder:-/} of $1: they decide what root runs by" >&2
+      echo "gpunode: remedy: \`chown root:root ${folder:-/}; chmod go-w ${folder:-/}\` on the node, and run again;" \
+        "nothing was changed" >&2
+      exit 1
+    fi
+    [ -n "$folder" ] || exit 0
+    folder=${folder%/*}
+  done
+)
+as_before() {
+  if [ -e "$2" ]; then chown --reference="$2" "$1" && chmod --reference="$2" "$1" && chmod o-w "$1"
+  else chmod 644 "$1"; fi
+}

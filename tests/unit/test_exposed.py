@@ -1,0 +1,92 @@
+"""Files that root runs by and that others may write are found, by the real stat, links and folders too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpunode.exposed import FILES, Exposed, ExposedFile, parse_exposed
+from gpunode.findings import FindingClass
+from gpunode.probe import shell_text
+from gpunode.reading import ParseError
+from gpunode.settings import settings_from
+from gpunode.verify import judge
+from gpunode.verify.exposed import exposed
+from tests.unit.test_verify import GOOD
+
+pytestmark = pytest.mark.pure
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="a file of somebody else's is root's to make")
+
+
+def asked(*patterns: Path) -> tuple[ExposedFile, ...]:
+    text = shell_text("exposed", FILES=" ".join(map(str, patterns)))
+    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
+    return parse_exposed(done.stdout.splitlines()).files
+
+
+@AS_ROOT
+@pytest.mark.starts_programs
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("mode", "user", "group", "told"),
+    [
+        (0o644, 0, 0, False),
+        (0o600, 0, 27, False),
+        (0o664, 0, 0, False),
+        (0o664, 0, 27, True),
+        (0o646, 0, 0, True),
+        (0o777, 0, 0, True),
+        (0o644, 1000, 0, True),
+        (0o400, 1000, 1000, True),
+    ],
+)
+def test_who_may_write_a_file_is_told_by_owner_group_and_mode(
+    tmp_path: Path, mode: int, user: int, group: int, told: bool
+) -> None:
+    file = tmp_path / "a b.toml"
+    file.touch()
+    file.chmod(mode)
+    os.chown(file, user, group)
+    assert asked(tmp_path / "*.toml") == ((ExposedFile(str(file), f"{mode:o}", user, group),) if told else ())
+
+
+@AS_ROOT
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_of_a_link_its_target_counts_and_the_folder_that_this_stands_in(tmp_path: Path) -> None:
+    folder = tmp_path / "anybodys"
+    folder.mkdir()
+    folder.chmod(0o777)
+    (folder / "real.toml").touch(0o644)
+    (tmp_path / "config.toml").symlink_to(folder / "real.toml")
+    (found,) = asked(tmp_path / "config.toml")
+    assert (found.path, found.mode) == (str(folder), "777")
+    (folder / "real.toml").chmod(0o666)
+    assert {file.path for file in asked(tmp_path / "config.toml")} == {str(folder), str(tmp_path / "config.toml")}
+
+
+def test_patterns_that_fit_nothing_tell_nothing() -> None:
+    assert asked(Path("/absent/*.toml"), Path("/absent")) == ()
+    assert all(pattern.startswith("/") and " " not in pattern for pattern in FILES)
+
+
+@pytest.mark.parametrize("line", ["exposed=666", "exposed=rw 0 0 /etc/a", "exposed=666 0 0 a", "exposed=666 root 0 /a"])
+def test_a_line_that_tells_of_no_file_is_refused(line: str) -> None:
+    with pytest.raises(ParseError, match="not a file with its mode"):
+        parse_exposed([line])
+
+
+def test_a_file_that_others_may_write_is_a_finding_of_its_own_with_its_command() -> None:
+    (good,) = exposed(GOOD)
+    assert (good.finding_class, good.found) == (FindingClass.OK, "root's alone")
+    files = (ExposedFile("/etc/containerd/config.toml", "777", 0, 0), ExposedFile("/etc/docker", "755", 1000, 0))
+    node = replace(GOOD, exposed=Exposed(files))
+    (bad,) = [item for item in judge(settings_from({}), node) if item.component == "node"]
+    assert bad.finding_class is FindingClass.DRIFT
+    assert bad.found == "/etc/containerd/config.toml (777 0:0), /etc/docker (755 1000:0)"
+    assert "chmod go-w /etc/containerd/config.toml /etc/docker`" in (bad.remedy or "")

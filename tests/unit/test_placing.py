@@ -1,0 +1,98 @@
+"""A file of somebody's gets another text and stays his, by the real coreutils; who may write it is SIMULATED."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpunode.shell_file import shell_file
+from operations.files import replace_command
+from operations.script import script
+
+pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+
+ROOT_S, SHARED, ANYBODY_S = "0 0 drwxr-xr-x", "0 27 drwxrwxr-x", "0 0 drwxrwxrwt"
+
+
+def roots_alone(folder: Path, path: str, **modes: str) -> subprocess.CompletedProcess[str]:
+    """Run the function on `path`; modes: folder's name -> what stat says of it."""
+    table = "".join(f"  {name}) echo '{said}';;\n" for name, said in modes.items())
+    stat = folder / "stat"
+    stat.write_text(f"#!/bin/sh\nfor last; do :; done\ncase ${{last##*/}} in\n{table}  *) echo '{ROOT_S}';;\nesac\n")
+    stat.chmod(0o755)
+    text = script(f"{shell_file('placing', 'operations')}\nroots_alone '{path}'")
+    return subprocess.run(
+        ["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "good"),
+    [
+        (ROOT_S, True),
+        ("0 0 drwxrwxr-x", True),
+        ("0 27 drwxr-xr-x", True),
+        (SHARED, False),
+        (ANYBODY_S, False),
+        ("0 0 drwxr-xrwx", False),
+        ("1000 0 drwxr-xr-x", False),
+        ("1000 1000 drwx------", False),
+        ("10 0 drwxr-xr-x", False),
+    ],
+)
+@pytest.mark.parametrize("name", ["etc", "site", "deep"])
+def test_whoever_may_write_a_folder_above_decides_what_the_file_is(
+    tmp_path: Path, said: str, good: bool, name: str
+) -> None:
+    done = roots_alone(tmp_path, "/etc/site/deep/config.toml", **{name: said})
+    assert (done.returncode == 0) == good, done.stderr
+    assert (f"/{name} of /etc/site/deep/config.toml" in done.stderr) != good
+
+
+def test_a_folder_that_cannot_be_looked_at_is_no_good_one(tmp_path: Path) -> None:
+    text = script(f"{shell_file('placing', 'operations')}\nroots_alone '{tmp_path}/absent/file'")
+    assert subprocess.run(["sh", "-c", text], capture_output=True, check=False).returncode != 0
+
+
+def replaced(folder: Path, path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    stat = folder / "stat"
+    stat.write_text(f"#!/bin/sh\necho '{ROOT_S}'\n")
+    stat.chmod(0o755)
+    command = replace_command(str(path), text)
+    (given,) = command.connector_arguments["_stdin"]
+    return subprocess.run(
+        ["sh", "-c", command.get_raw_value()], input=given, env={"PATH": f"{folder}:/usr/bin:/bin"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "then"), [(0o600, 0o600), (0o640, 0o640), (0o666, 0o664), (0o777, 0o775)])
+@pytest.mark.parametrize("linked", [False, True])
+def test_text_changes_and_mode_and_link_do_not(tmp_path: Path, mode: int, then: int, linked: bool) -> None:
+    real = tmp_path / "config.toml"
+    real.write_text("old")
+    real.chmod(mode)
+    path = tmp_path / "link.toml" if linked else real
+    if linked:
+        path.symlink_to(real.name)
+    done = replaced(tmp_path, path, "new $(text)\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (real.read_text(), real.stat().st_mode & 0o777) == ("new $(text)\n", then)
+    assert path.is_symlink() == linked
+    assert not list(tmp_path.glob("*.gpunode-new"))
+
+
+def test_a_new_file_is_for_all_to_read_and_for_its_owner_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "config.toml"
+    assert replaced(tmp_path, path, "new").returncode == 0
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o644)
+
+
+def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.symlink_to(tmp_path / "absent" / "config.toml")
+    done = replaced(tmp_path, path, "new")
+    assert done.returncode == 1
+    assert "leads nowhere" in done.stderr
