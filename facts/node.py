@@ -17,6 +17,7 @@ from facts.driver import Driver
 from facts.exposed import Exposed
 from facts.gpu import Gpus
 from facts.health import Health
+from facts.interrupted import Interrupted
 from facts.keyring import Keyrings
 from facts.kubelet import Kubelet
 from facts.mig import Mig
@@ -53,6 +54,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "mig_boot": MigBoot,
     "sysctls": KubernetesSysctls,
     "exposed": Exposed,
+    "interrupted": Interrupted,
     "applied": Applied,
 }
 

@@ -15,6 +15,7 @@ from gpunode.driver import DriverState
 from gpunode.exposed import Exposed
 from gpunode.gpu import Gpus
 from gpunode.health import Health
+from gpunode.interrupted import Interrupted
 from gpunode.keyring import Keyrings
 from gpunode.kubelet import Kubelet
 from gpunode.machine import Machine
@@ -54,6 +55,7 @@ class Node(Reading):
     applied: Applied = field(default_factory=Applied)
     runtime_packages: RuntimePackages = field(default_factory=RuntimePackages)
     exposed: Exposed = field(default_factory=Exposed)
+    interrupted: Interrupted = field(default_factory=Interrupted)
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
 

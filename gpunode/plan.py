@@ -118,7 +118,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         ("toolkit", _toolkit),
         ("containerd", _containerd),
         ("docker", _docker),
-        ("node", _by_hand),
+        ("node", _node),
     ):
         found = bad.pop(component, {})
         for step in (*_own_files(found), *steps(settings, node, found), *_by_hand(settings, node, found)):
@@ -141,6 +141,11 @@ def _by_hand(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     while found:
         item = found.pop(next(iter(found)))
         yield _step(f"{item.what}: {item.remedy or item.cause or item.finding_class}", item, pending=True)
+
+
+def _node(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
+    if item := _take(found, Subject.INTERRUPTED):
+        yield _step(f"put back what an earlier run began and did not end ({item.found})", item)
 
 
 def _take(found: Bad, *subjects: str) -> Finding | None:

@@ -15,6 +15,7 @@ from gpunode.verify.cuda import cuda
 from gpunode.verify.docker import docker
 from gpunode.verify.driver import driver
 from gpunode.verify.exposed import exposed
+from gpunode.verify.interrupted import interrupted
 from gpunode.verify.mig import mig
 from gpunode.verify.mps import as_allowed, mps
 from gpunode.verify.next_boot import next_boot
@@ -48,6 +49,7 @@ def judge(settings: Settings, node: Node, kept: Mapping[str, OwnFile] | None = N
         findings += docker(settings, node)
     findings += repositories(settings, node)
     findings += exposed(node)
+    findings += interrupted(node)
     findings += as_allowed(settings, node, own_files(asked, node, tuple(findings), kept))
     return tuple(findings)
 

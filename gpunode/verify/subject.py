@@ -31,6 +31,7 @@ class Subject(StrEnum):
     KEY = "key of"
     KEYRING = "keyring of"
     EXPOSED = "files that root runs by"
+    INTERRUPTED = "interrupted changes"
     CUDA_TOOLKIT = "toolkit"
     CUDA_RELEASE = "release"
     CUDA_DEFAULT = "/usr/local/cuda"
