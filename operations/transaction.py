@@ -106,31 +106,39 @@ trap - EXIT TERM INT HUP
 (set +e; afterwards) || true
 """
 
-# The unit writes to a file, never to the connection: a broken pipe would kill it between two steps. A shutdown waits
-# for it to put things back, which takes longer than systemd's 90 s where DKMS has to build.
-_RUN = """
+# A change and its undoing are one unit, of which systemd lets one begin at a time: no second controller and no cut
+# connection meets either halfway. The unit writes to a file, never to the connection: a broken pipe would kill it
+# between two steps. A shutdown waits for it to put things back, which takes longer than systemd's 90 s where DKMS has
+# to build.
+_IN_UNIT = """
 umask 077
+in_unit() {
+  code=0
+  said=$(LC_ALL=C systemd-run --quiet --wait --collect --unit="gpunode-$name" --property=TimeoutStopSec=900 \\
+    --description="gpunode's transaction $name, $1 by $by on $(date -u '+%F %T') UTC" \\
+    /bin/sh -c "exec > $folder/$name.$2 2>&1; $3" 2>&1) || code=$?
+  [ -z "$said" ] || printf '%s\\n' "$said" >&2
+  case "$code $said" in
+    0*) ;;
+    *already*)
+      # Of two runs at once, both of which found nothing at work, systemd lets one begin. The log is that one's.
+      other=$(systemctl show "gpunode-$name" -p Description | sed 's/^Description=//')
+      echo "gpunode: cause: another run is at work on this node: $other; this one changed nothing" >&2
+      echo "gpunode: remedy: run again when it has ended: \\`systemctl status gpunode-$name\\` tells" >&2
+      exit "$code";;
+  esac
+  cat "$folder/$name.$2"
+}
+"""
+
+_RUN = """
 mkdir -p "$folder"
 new=$folder/$name.sh.$$
+# A change that began has renamed it.
+trap 'rm -f "$new"' EXIT
 head -n 1 | base64 -d > "$new"
 sync "$new"
-code=0
-said=$(LC_ALL=C systemd-run --quiet --wait --collect --unit="gpunode-$name" --property=TimeoutStopSec=900 \\
-  --description="gpunode's transaction $name, begun by $by on $(date -u '+%F %T') UTC" \\
-  /bin/sh -c "exec /bin/sh $new change > $folder/$name.log 2>&1" 2>&1) || code=$?
-[ -z "$said" ] || printf '%s\\n' "$said" >&2
-# A change that began has renamed it.
-rm -f "$new"
-case "$code $said" in
-  0*) ;;
-  *already*)
-    # Of two runs at once, both of which found nothing at work, systemd lets one begin. The log is that one's.
-    other=$(systemctl show "gpunode-$name" -p Description | sed 's/^Description=//')
-    echo "gpunode: cause: another run is at work on this node: $other; this one changed nothing" >&2
-    echo "gpunode: remedy: run again when it has ended: \\`systemctl status gpunode-$name\\` tells" >&2
-    exit "$code";;
-esac
-cat "$folder/$name.log"
+in_unit begun log "exec /bin/sh $new change"
 # systemd-run may call it a success (as it ends itself) where the machine's shutdown stopped the unit: 143 is SIGTERM.
 if [ "$code" -eq 0 ]; then
   grep -qF '"state": "done", "target": "'"$target" "$folder/$name.json" 2>/dev/null || code=143
@@ -141,6 +149,16 @@ if [ "$code" -eq 143 ]; then
   echo "gpunode: remedy: run again when the node answers; what was changed is put back, then or by now" >&2
 fi
 exit "$code"
+"""
+
+# Looked at again within the unit: another run may have undone it by then, and have ended a change of its own.
+_UNDO = """
+began='"state": "began"'
+in_unit undone undo.log "grep -qF '$began' $folder/$name.json || exit 0; exec /bin/sh $folder/$name.sh undo"
+if [ "$code" -eq 0 ] && grep -qF "$began" "$folder/$name.json"; then
+  echo "gpunode: cause: the unit gpunode-$name was stopped before all was put back" >&2
+  echo "gpunode: remedy: run again when the node answers" >&2; code=143
+fi
 """
 
 # What a transaction that failed says, and its name, where its journal says that nothing is left to put back; one that
@@ -189,7 +207,9 @@ def transaction_command(transaction: Transaction, target: str, **variables: str)
     """
     encoded = base64.b64encode(script(transaction_text(transaction, target, variables)).encode()).decode()
     # By standard input: it holds a daemon's configuration, and that may hold registry credentials.
-    run = script_command(_RUN, folder=FOLDER, name=transaction.name, target=target, ended=ENDED, by=_runner())
+    run = script_command(
+        _IN_UNIT + _RUN, folder=FOLDER, name=transaction.name, target=target, ended=ENDED, by=_runner()
+    )
     return explained_command(command_with_input(run, encoded))
 
 
@@ -204,9 +224,10 @@ def _runner() -> str:
 
 # What cannot be put back stays missing, and nothing waits for it any more; what was begun can still be looked up.
 _GIVE_UP = """
-sh "$folder/$name.sh" undo || {
+[ "$code" -eq 0 ] || {
   mv -f "$folder/$name.json" "$folder/$name.given-up.json"
   echo "gpunode: caution: nobody asks for it any more, so that it is given up ($folder/$name.given-up.json)" >&2
+  code=0
 }
 """
 
@@ -228,8 +249,8 @@ def settled(
     if _journal(transaction).interrupted:
         host.log(f"the transaction {transaction.name} of an earlier run was interrupted; it is undone first")
         yield from meanwhile()
-        undo = _GIVE_UP if gives_up else 'sh "$folder/$name.sh" undo'
-        yield explained_command(script_command(undo, folder=FOLDER, name=transaction.name))
+        undo = f'{_IN_UNIT}{_UNDO}{_GIVE_UP if gives_up else ""}exit "$code"'
+        yield explained_command(script_command(undo, folder=FOLDER, name=transaction.name, by=_runner()))
 
 
 def refuse_failed(transaction: Transaction, target: str) -> None:

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from facts.transaction import TransactionJournal
+from gpunode.transaction import Journal
 from operations.script import script
-from operations.transaction import ENDED, Transaction, transaction_command, transaction_text
+from operations.transaction import ENDED, Transaction, settled, transaction_command, transaction_text
+from tests.unit.simulated_host import Host
 
 
 def begin(folder: Path, change: str) -> subprocess.Popen[str]:
@@ -225,3 +228,77 @@ def test_of_two_runs_at_once_the_second_names_who_is_at_work_and_touches_nothing
     assert sorted(content(folder)) == ["t.json", "t.log"]
     told = (tmp_path / "told").read_text()
     assert f"{socket.gethostname()} on 20" in told and "begun by " in told
+
+
+def undo(folder: Path, environment: dict[str, str], host: Host) -> subprocess.CompletedProcess[str]:
+    """Run what an operation runs first, where an earlier change was interrupted."""
+    host.readings[TransactionJournal] = Journal("began", "target-1", None, False)
+    (command,) = settled(Transaction("t", "true", "true", "true"))
+    return subprocess.run(
+        ["sh", "-c", command.get_raw_value().replace("/var/lib/gpunode/transactions", str(folder))],
+        env=environment, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+
+
+BEGAN = '{"schema": 1, "state": "began", "target": "target-1", "reason": ""}\n'
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_an_interrupted_change_is_undone_as_the_unit_of_the_change(
+    tmp_path: Path, systemd_run: dict[str, str], host: Host
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "t.json").write_text(BEGAN)
+    (folder / "t.sh").write_text(f"echo put back; sed -i s/began/restored/ {folder}/t.json\n")
+    done = undo(folder, systemd_run, host)
+    assert (done.returncode, done.stdout) == (0, "put back\n"), done.stderr
+    assert "restored" in (folder / "t.json").read_text()
+    assert not (folder / "t.log").exists(), "the change's own log stays"
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_what_another_run_has_undone_meanwhile_and_done_anew_is_not_undone_again(
+    tmp_path: Path, systemd_run: dict[str, str], host: Host
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "t.json").write_text(BEGAN.replace("began", "done"))
+    (folder / "t.sh").write_text(f"touch {folder}/undone\n")
+    assert undo(folder, systemd_run, host).returncode == 0
+    assert not (folder / "undone").exists()
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_an_undoing_that_was_stopped_is_no_success(tmp_path: Path, systemd_run: dict[str, str], host: Host) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "t.json").write_text(BEGAN)
+    (folder / "t.sh").write_text("exit 0\n")
+    done = undo(folder, systemd_run, host)
+    assert done.returncode == 143 and "stopped before all was put back" in done.stderr
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_of_two_runs_that_would_undo_one_does_and_the_other_says_who(tmp_path: Path, host: Host) -> None:
+    """systemd-run and systemctl are SIMULATED: another run's unit is at work."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "t.json").write_text(BEGAN)
+    (folder / "t.sh").write_text(f"touch {folder}/undone\n")
+    (tmp_path / "bin").mkdir()
+    programs = {
+        "systemd-run": 'echo "Failed to start transient service unit: Unit gpunode-t.service was already loaded" >&2\n'
+        "exit 1",
+        "systemctl": 'echo "Description=gpunode\'s transaction t, undone by anna@bastion on 2026-11-23 06:00:00 UTC"',
+    }
+    for name, text in programs.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    done = undo(folder, {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}, host)
+    assert done.returncode == 1 and "undone by anna@bastion" in done.stderr
+    assert not (folder / "undone").exists()
