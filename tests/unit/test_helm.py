@@ -311,7 +311,9 @@ def _served(value: Any) -> Any:
     """Return a value as an API server returns it that knows all fields of a kind."""
     if isinstance(value, dict):
         served = {key: _served(item) for key, item in value.items()}
-        return {key: item for key, item in served.items() if item is not None and item not in ("", {}, [])}
+        # A container's or a variable's name is no optional field: an empty one is written, too.
+        kept = {key: item for key, item in served.items() if item is not None and item not in ("", {}, [])}
+        return kept | ({"name": ""} if value.get("name") == "" else {})
     return list(map(_served, value)) if isinstance(value, list) else value
 
 

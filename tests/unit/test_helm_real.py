@@ -121,12 +121,12 @@ def test_an_image_by_its_digest_is_written_with_tag_and_digest(program: str) -> 
     found = rollout(check_hosts({"gpu-1": {"kubernetes": {"enabled": True}, "device_plugin": plugin}}))
     assert found is not None
     rendered = _rendered(program, dict(found.values))
-    images = {
-        container["image"]
-        for identity, each in rendered.items() if identity.kind == "DaemonSet"
-        for kind in ("containers", "initContainers")
-        for container in each.content["spec"]["template"]["spec"].get(kind, {}).values()
-    }  # fmt: skip
+    pods = [
+        each.content["spec"]["template"]["spec"] for identity, each in rendered.items() if identity.kind == "DaemonSet"
+    ]
+    # Containers are known by their names, those that come first by their order.
+    listed = [item for pod in pods for item in (*pod["containers"].values(), *pod.get("initContainers", ()))]
+    images = {container["image"] for container in listed}
     assert images == {f"{plugin['image']}:v0.20.0@{digest}"}
 
 
