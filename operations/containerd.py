@@ -11,6 +11,7 @@ from pyinfra.api import StringCommand
 
 from facts.containerd import Containerd
 from gpunode.containerd.change import Placement, change, placed
+from gpunode.containerd.drop_in import PATH as DROP_IN
 from gpunode.containerd.editor import NVIDIA_RUNTIME, Runtimes
 from gpunode.containerd.merged import stays_the_same
 from gpunode.containerd.shadow import shadows, unexplained
@@ -120,8 +121,9 @@ def configuration(
             return
         wanted = replace(wanted, act="nothing")
     refuse_masked(PROGRAM, state.masked)
+    read = {state.config_path: state.config_text, DROP_IN: None, **{each.path: each.text for each in state.drop_ins}}
     yield from changed(
-        PROGRAM, wanted, since=f"{state.configured_at} {state.unit_written_at}", loaded=_runs_by(state),
+        PROGRAM, wanted, read, since=f"{state.configured_at} {state.unit_written_at}", loaded=_runs_by(state),
         needs=NVIDIA_RUNTIME if nvidia else "", drain=drain if restarts else None, config=state.config_path,
         binary=state.binary or "containerd",
     )  # fmt: skip

@@ -88,8 +88,9 @@ def configuration(
         return
     host.log(_told(state, wanted.act))
     refuse_masked(PROGRAM, state.masked)
+    read = {state.config_path: state.config_text}
     yield from changed(
-        PROGRAM, wanted, since=state.default_runtime or "", needs=NVIDIA_RUNTIME if nvidia else "",
+        PROGRAM, wanted, read, since=state.default_runtime or "", needs=NVIDIA_RUNTIME if nvidia else "",
         drain=drain if wanted.act == "restart" else None, config=state.config_path, binary=state.binary or "dockerd",
     )  # fmt: skip
 

@@ -11,7 +11,8 @@ operations/docker.py. CRI-O or podman would be another, beside them.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +88,15 @@ proven() {
   fi
 }
 written() { printf '%s' "$2" | base64 -d > "$1"; }
+# keep_lost FILE SAVED ENCODED: where FILE is neither what was saved nor what gpunode wrote, somebody wrote it since.
+keep_lost() {
+  if [ ! -e "$1" ] || cmp -s "$2" "$1"; then return 0; fi
+  if [ "$3" != - ] && printf '%s' "$3" | base64 -d | cmp -s - "$1"; then return 0; fi
+  cp -p --backup=numbered "$1" "$1.gpunode-lost" && sync "$1.gpunode-lost" || return 1
+  echo "gpunode: $1 was written by somebody else since it was changed; what it said is kept as $1.gpunode-lost" >&2
+}
+# A file that is not there says what an empty one says.
+digest_of() { if [ -s "$1" ]; then sha256sum < "$1" | cut -d ' ' -f 1; else echo -; fi; }
 noted_target() {
   while read -r noted target; do [ "$noted" != "$1" ] || printf '%s' "$target"; done < "$checkpoint/targets"
 }
@@ -94,7 +104,7 @@ noted_target() {
 
 # Undone is what was changed, wherever a link leads by then.
 _CHECKPOINT = """
-while read -r path encoded; do
+while read -r path encoded was; do
   if [ -z "$path" ]; then continue; fi
   target=$(target_of "$path") || {
     echo "gpunode: $path is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }
@@ -111,9 +121,13 @@ if [ -n "$needs" ] && [ ! -x "$needs" ]; then
   echo "gpunode: $needs is missing, and containers would be run by it: install it first; nothing was changed" >&2
   exit 1
 fi
-while read -r path encoded; do
+while read -r path encoded was; do
   if [ -z "$path" ] || [ "$encoded" = - ]; then continue; fi
   target=$(noted_target "$path")
+  if [ "$was" != unread ] && [ "$(digest_of "$target")" != "$was" ]; then
+    echo "gpunode: cause: somebody changes $target at this very moment: it is not what was read" >&2
+    echo "gpunode: remedy: run again when nobody does; nothing was changed" >&2; exit 1
+  fi
   mkdir -p "$(dirname "$target")"
   roots_alone "$target" || exit 1
   if ! written "$target.gpunode-new" "$encoded"; then
@@ -130,7 +144,7 @@ if [ -n "$files" ]; then
   check "$checkpoint/staged" || reject "$program refuses the new configuration"
   proven "$checkpoint/staged"
 fi
-while read -r path encoded; do
+while read -r path encoded was; do
   if [ -z "$path" ]; then continue; fi
   target=$(noted_target "$path")
   if [ "$encoded" = - ]; then rm -f "$path"; else mv -fT "$target.gpunode-new" "$target"; fi
@@ -165,11 +179,12 @@ note_loaded "$merged"
 # where it is still the very process of before.
 _RESTORE = """
 differs=
-while read -r path encoded; do
+while read -r path encoded was; do
   if [ -z "$path" ]; then continue; fi
   target=$(noted_target "$path"); new=$target.gpunode-new
   rm -f "$new"
   saved=$checkpoint/$(basename "$path")
+  keep_lost "$target" "$saved" "$encoded" || return 1
   if [ -e "$saved" ]; then
     if cmp -s "$saved" "$target"; then continue; fi
     cp -p "$saved" "$new" && sync "$new" && mv -fT "$new" "$target" || return 1
@@ -221,11 +236,12 @@ def refuse_masked(program: Program, masked: bool) -> None:
 
 
 def changed(
-    program: Program, change: RuntimeChange, *, since: str = "", loaded: str = "", needs: str = "",
-    drain: Drain | None = None, **variables: str,
+    program: Program, change: RuntimeChange, read: Mapping[str, str | None], *, since: str = "", loaded: str = "",
+    needs: str = "", drain: Drain | None = None, **variables: str,
 ) -> Iterator[Any]:  # fmt: skip
     """Carry out a change as one transaction; a target that was proven not to work is refused.
 
+    + read: path -> text of each file as it was read, None where it was not there; another one stops the change
     + since: tells one restart without new files from a later one: when the files were last written
     + loaded: digest of the configuration that the daemon runs by, where it need not be restarted for the same one
     + drain: how the node is emptied first; None where it is not, or the daemon is not going to be restarted
@@ -235,11 +251,14 @@ def changed(
     target = target_digest(*(file.text or "" for file in change.files), "" if change.files else since)
     own = transaction(program)
     refuse_failed(own, target)
-    encoded = "\n".join(f"{file.path} {'-' if file.text is None else _base64(file.text)}" for file in change.files)
+    files = "\n".join(
+        f"{file.path} {'-' if file.text is None else _base64(file.text)} {_digest(read, file.path)}"
+        for file in change.files
+    )
     yield from emptied(drain, f"{program.name} is to be restarted")
     yield transaction_command(
         own, target, program=program.name, unit=program.unit, plugin=program.plugin, notes=NOTES, loaded=loaded,
-        needs=needs, files=encoded, staged=_base64(change.staged or ""), expected="\n".join(change.expected),
+        needs=needs, files=files, staged=_base64(change.staged or ""), expected="\n".join(change.expected),
         act=change.act, proc="/proc", **variables,
     )  # fmt: skip
 
@@ -248,6 +267,14 @@ def pending(reason: str, what: str) -> None:
     """Tell that a change waits until the settings allow it."""
     host.noop(f"restart pending: {reason}")
     host.log(f"restart pending: {what}, but disruption.allow is nothing")
+
+
+def _digest(read: Mapping[str, str | None], path: str) -> str:
+    """Return what the shell's digest_of says of a file as it was read."""
+    if path not in read:
+        return "unread"
+    text = read[path]
+    return hashlib.sha256(text.encode()).hexdigest() if text else "-"
 
 
 def _base64(text: str) -> str:

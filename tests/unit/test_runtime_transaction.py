@@ -14,7 +14,7 @@ import pytest
 from gpunode.containerd.change import change
 from gpunode.containerd.editor import Runtimes, render
 from operations import containerd
-from operations.runtime import transaction
+from operations.runtime import _digest, transaction
 from operations.script import script
 from operations.transaction import transaction_text
 from tests.unit.test_containerd_change import state
@@ -69,13 +69,13 @@ class Lab:
         return self.folder / "config.toml"
 
     def run(
-        self, text: str, loaded: str = "", needs: str = "", act: str = "restart"
+        self, text: str, loaded: str = "", needs: str = "", act: str = "restart", was: str = "unread"
     ) -> subprocess.CompletedProcess[str]:
         """Let the transaction write a file."""
         variables = {
             "program": "containerd", "unit": "containerd.service", "plugin": "its CRI plugin",
             "notes": str(self.folder / "run"), "loaded": loaded, "needs": needs, "act": act,
-            "files": f"{self.config} {base64.b64encode(text.encode()).decode()}",
+            "files": f"{self.config} {base64.b64encode(text.encode()).decode()} {was}",
             "staged": base64.b64encode(text.encode()).decode(),
             "expected": "containerd.default_runtime_name=nvidia\ncontainerd.runtimes.nvidia.options.SystemdCgroup=true",
             "proc": str(self.folder), "config": str(self.config), "binary": str(self.folder / "bin" / "containerd"),
@@ -83,9 +83,16 @@ class Lab:
         made = transaction_text(transaction(containerd.PROGRAM), "target", variables)
         made = made.replace("folder=/var/lib/gpunode/transactions", f"folder={self.folder}", 1)
         (self.folder / "t.sh").write_text(script(made))
+        return self._run("change")
+
+    def undo(self) -> subprocess.CompletedProcess[str]:
+        """Let its own script undo it, as a later run does."""
+        return self._run("undo")
+
+    def _run(self, verb: str) -> subprocess.CompletedProcess[str]:
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
         return subprocess.run(
-            ["sh", self.folder / "t.sh", "change"], env={"PATH": path, "LAB": str(self.folder)}, check=False,
+            ["sh", self.folder / "t.sh", verb], env={"PATH": path, "LAB": str(self.folder)}, check=False,
             capture_output=True, text=True, timeout=60,
         )  # fmt: skip
 
@@ -281,3 +288,44 @@ def test_a_link_that_leads_nowhere_is_refused_and_nothing_changes(lab: Lab) -> N
     assert done.returncode == 1
     assert "is a link that leads nowhere" in done.stderr
     assert not (lab.folder / "absent").exists() and lab.restarts == 0
+
+
+def test_a_file_that_somebody_changed_since_it_was_read_stops_the_change(lab: Lab) -> None:
+    read = _digest({"/f": lab.config.read_text()}, "/f")
+    lab.config.write_text("# by hand, a moment ago\nversion = 2\n")
+    done = lab.run(RIGHT, was=read)
+    assert done.returncode == 1
+    assert "somebody changes" in done.stderr and "nothing was changed" in done.stderr
+    assert (lab.config.read_text(), lab.restarts) == ("# by hand, a moment ago\nversion = 2\n", 0)
+    assert lab.run(RIGHT, was=_digest({"/f": lab.config.read_text()}, "/f")).returncode == 0
+
+
+def test_a_file_that_is_not_there_and_an_empty_one_are_read_alike(lab: Lab) -> None:
+    assert _digest({"/f": None}, "/f") == _digest({"/f": ""}, "/f") == "-"
+    assert _digest({}, "/f") == "unread"
+    lab.config.unlink()
+    assert lab.run(RIGHT, was="-").returncode == 0
+
+
+def test_what_somebody_wrote_after_the_change_was_cut_off_is_kept_and_named(lab: Lab) -> None:
+    before = lab.config.read_text()
+    assert lab.run(RIGHT).returncode == 0
+    journal = lab.folder / "containerd.json"
+    journal.write_text(journal.read_text().replace('"done"', '"began"'))
+    lab.config.write_text("# by hand\n")
+    undone = lab.undo()
+    assert undone.returncode == 0, undone.stderr
+    assert lab.config.read_text() == before
+    lost = lab.folder / "config.toml.gpunode-lost"
+    assert lost.read_text() == "# by hand\n"
+    assert f"what it said is kept as {lost}" in undone.stderr
+
+
+def test_what_is_undone_as_it_was_written_leaves_nothing_beside_it(lab: Lab) -> None:
+    before = lab.config.read_text()
+    assert lab.run(RIGHT).returncode == 0
+    undone = lab.undo()
+    assert (undone.returncode, lab.config.read_text()) == (0, before)
+    assert not (lab.folder / "config.toml.gpunode-lost").exists()
+    again = lab.undo()
+    assert again.returncode == 0 and "gpunode-lost" not in again.stderr
