@@ -95,6 +95,8 @@ if [ -e "$checkpoint" ]; then mv -T "$checkpoint" "$checkpoint.before"; fi
 mv -T "$checkpoint.new" "$checkpoint"
 case "$0" in "$folder/$name.sh."*) mv -f "$0" "$folder/$name.sh";; esac
 mv -f "$journal.new" "$journal"
+# /var may be another file system than what is changed: without this a power cut could leave the change and no journal.
+sync -f "$folder"
 trap ended EXIT
 trap 'exit 143' TERM INT HUP
 [ -z "$stopped" ] || exit 143

@@ -129,6 +129,15 @@ def test_a_file_is_written_to_the_letter_whatever_its_name_and_text(value: str) 
         assert [item.name for item in path.parent.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("mode", ["644", "600", "755"])
+def test_a_file_is_written_with_the_mode_that_is_asked(mode: str) -> None:
+    with _folder() as folder:
+        _run(write_command(str(folder / "file"), "text", mode), folder)
+        assert f"{(folder / 'file').stat().st_mode & 0o777:o}" == mode
+        _run(write_command(str(folder / "other"), "text"), folder)
+        assert f"{(folder / 'other').stat().st_mode & 0o777:o}" == "644"
+
+
 def test_a_file_of_90_kilobytes_is_written_to_the_letter() -> None:
     with _folder() as folder:
         _run(write_command(str(folder / "long"), "$(touch canary)'\n" * 5_600), folder)

@@ -128,6 +128,15 @@ def test_a_keyring_with_a_second_key_is_replaced_by_what_the_publisher_has(
     assert shown(tmp_path / "out") == [fingerprint]
 
 
+def test_a_keyring_of_another_key_is_replaced_by_what_the_publisher_has(
+    tmp_path: Path, keys: tuple[Key, Key], pinned: Pinned
+) -> None:
+    (good, fingerprint), (other, _) = keys
+    done = pinned(good, packets(other))
+    assert done.returncode == 0, done.stderr
+    assert shown(tmp_path / "out") == [fingerprint]
+
+
 def test_no_folder_of_gpg_s_is_left_in_the_user_s_home(tmp_path: Path, keys: tuple[Key, Key], pinned: Pinned) -> None:
     assert pinned(keys[0][0]).returncode == 0
     assert not (tmp_path / ".gnupg").exists()

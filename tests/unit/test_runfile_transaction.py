@@ -209,6 +209,17 @@ def test_a_file_that_was_altered_since_it_came_is_removed_and_not_run(node: Mach
     assert not path.exists()
 
 
+def test_a_file_that_is_whole_and_not_the_one_of_the_settings_is_removed_and_not_run(node: Machine) -> None:
+    path = node.keep(NEW)
+    path.write_text(f"{_INSTALLER}\n: another build\n")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    Path(f"{path}.sha256").write_text(f"{digest}\n")
+    done = node.by_runfile(NEW)
+    assert (done.returncode, node.journal, node.ran) == (1, None, [])
+    assert "it was removed, and nothing was run" in done.stderr
+    assert not path.exists()
+
+
 def test_a_file_of_before_that_was_altered_is_no_way_back(node: Machine) -> None:
     node.by_runfile(OLD)
     node.keep(NEW)

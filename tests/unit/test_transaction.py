@@ -302,3 +302,44 @@ def test_of_two_runs_that_would_undo_one_does_and_the_other_says_who(tmp_path: P
     done = undo(folder, {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}, host)
     assert done.returncode == 1 and "undone by anna@bastion" in done.stderr
     assert not (folder / "undone").exists()
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_journal_and_checkpoint_are_on_the_disk_before_the_change_begins(tmp_path: Path) -> None:
+    """sync is SIMULATED: it notes what of the journal stands where at that moment."""
+    (tmp_path / "bin").mkdir()
+    look = """
+if grep -qs began "$folder/t.json"; then journal=there; else journal=absent; fi
+if [ -e "$folder/t/file" ]; then copy=there; else copy=absent; fi
+"""
+    (tmp_path / "bin/sync").write_text(
+        f'#!/bin/sh\nfolder={tmp_path}\n{look}\necho "$* $journal $copy" >> {tmp_path}/order\n'
+    )
+    (tmp_path / "bin/sync").chmod(0o755)
+    (tmp_path / "file").write_text("old")
+    transaction = Transaction(
+        "t", 'cp "$file" "$checkpoint/file"', f'echo change >> {tmp_path}/order; printf new > "$file"', "true"
+    )
+    text = transaction_text(transaction, "target-1", {"file": str(tmp_path / "file")})
+    text = text.replace("folder=/var/lib/gpunode/transactions", f"folder={tmp_path}", 1)
+    environment = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", script(text), "sh", "change"], env=environment, check=True, timeout=30)
+    assert (tmp_path / "order").read_text().splitlines() == [
+        f"{tmp_path}/t.json.new absent absent",
+        # What was saved is on the disk before it takes its name, and its name before anything changes.
+        f"-f {tmp_path} absent absent",
+        f"-f {tmp_path} there there",
+        "change",
+        f"-f {tmp_path} there there",
+        f"{tmp_path}/t.json.new there there",
+    ]
+
+
+def test_a_journal_counts_for_its_own_target_and_while_nobody_is_at_work_on_it() -> None:
+    failed = Journal("failed", "one", "it does not work", False)
+    assert failed.failed_at("one") and not failed.failed_at("other")
+    assert not Journal("restored", "one", None, False).failed_at("one")
+    assert Journal("began", "one", None, False).interrupted
+    assert not Journal("began", "one", None, True).interrupted
+    assert not Journal("done", "one", None, False).interrupted
