@@ -97,8 +97,8 @@ keep_lost() {
 }
 # A file that is not there says what an empty one says.
 digest_of() { if [ -s "$1" ]; then sha256sum < "$1" | cut -d ' ' -f 1; else echo -; fi; }
-noted_target() {
-  while read -r noted target; do [ "$noted" != "$1" ] || printf '%s' "$target"; done < "$checkpoint/targets"
+noted_file() {
+  while read -r noted real; do [ "$noted" != "$1" ] || printf '%s' "$real"; done < "$checkpoint/targets"
 }
 """
 
@@ -106,10 +106,10 @@ noted_target() {
 _CHECKPOINT = """
 while read -r path encoded was; do
   if [ -z "$path" ]; then continue; fi
-  target=$(target_of "$path") || {
+  real=$(target_of "$path") || {
     echo "gpunode: $path is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }
-  echo "$path $target" >> "$checkpoint/targets"
-  if [ -e "$target" ]; then cp -p "$target" "$checkpoint/$(basename "$path")"; fi
+  echo "$path $real" >> "$checkpoint/targets"
+  if [ -e "$real" ]; then cp -p "$real" "$checkpoint/$(basename "$path")"; fi
 done <<FILES
 $files
 FILES
@@ -123,19 +123,19 @@ if [ -n "$needs" ] && [ ! -x "$needs" ]; then
 fi
 while read -r path encoded was; do
   if [ -z "$path" ] || [ "$encoded" = - ]; then continue; fi
-  target=$(noted_target "$path")
-  if [ "$was" != unread ] && [ "$(digest_of "$target")" != "$was" ]; then
-    echo "gpunode: cause: somebody changes $target at this very moment: it is not what was read" >&2
+  real=$(noted_file "$path")
+  if [ "$was" != unread ] && [ "$(digest_of "$real")" != "$was" ]; then
+    echo "gpunode: cause: somebody changes $real at this very moment: it is not what was read" >&2
     echo "gpunode: remedy: run again when nobody does; nothing was changed" >&2; exit 1
   fi
-  mkdir -p "$(dirname "$target")"
-  roots_alone "$target" || exit 1
-  if ! written "$target.gpunode-new" "$encoded"; then
-    echo "gpunode: $target cannot be written" >&2; exit 1
+  mkdir -p "$(dirname "$real")"
+  roots_alone "$real" || exit 1
+  if ! written "$real.gpunode-new" "$encoded"; then
+    echo "gpunode: $real cannot be written" >&2; exit 1
   fi
   # The file may hold registry credentials: who could not read it before shall not now.
-  as_before "$target.gpunode-new" "$target"
-  sync "$target.gpunode-new"
+  as_before "$real.gpunode-new" "$real"
+  sync "$real.gpunode-new"
 done <<FILES
 $files
 FILES
@@ -146,8 +146,8 @@ if [ -n "$files" ]; then
 fi
 while read -r path encoded was; do
   if [ -z "$path" ]; then continue; fi
-  target=$(noted_target "$path")
-  if [ "$encoded" = - ]; then rm -f "$path"; else mv -fT "$target.gpunode-new" "$target"; fi
+  real=$(noted_file "$path")
+  if [ "$encoded" = - ]; then rm -f "$path"; else mv -fT "$real.gpunode-new" "$real"; fi
 done <<FILES
 $files
 FILES
@@ -181,15 +181,15 @@ _RESTORE = """
 differs=
 while read -r path encoded was; do
   if [ -z "$path" ]; then continue; fi
-  target=$(noted_target "$path"); new=$target.gpunode-new
+  real=$(noted_file "$path"); new=$real.gpunode-new
   rm -f "$new"
   saved=$checkpoint/$(basename "$path")
-  keep_lost "$target" "$saved" "$encoded" || return 1
+  keep_lost "$real" "$saved" "$encoded" || return 1
   if [ -e "$saved" ]; then
-    if cmp -s "$saved" "$target"; then continue; fi
-    cp -p "$saved" "$new" && sync "$new" && mv -fT "$new" "$target" || return 1
+    if cmp -s "$saved" "$real"; then continue; fi
+    cp -p "$saved" "$new" && sync "$new" && mv -fT "$new" "$real" || return 1
     differs=yes
-  elif [ -e "$target" ]; then rm -f "$target" || return 1; differs=yes
+  elif [ -e "$real" ]; then rm -f "$real" || return 1; differs=yes
   fi
 done <<FILES
 $files

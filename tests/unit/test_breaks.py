@@ -277,8 +277,8 @@ BREAKS = [
     ),
     (
         "operations/runtime.py",
-        'if ! written "$target.gpunode-new" "$encoded"; then',
-        'if ! { written "$target.gpunode-new" "$encoded" || true; }; then',
+        'if ! written "$real.gpunode-new" "$encoded"; then',
+        'if ! { written "$real.gpunode-new" "$encoded" || true; }; then',
         "test_runtime_transaction.py::test_a_file_that_cannot_be_written_is_told_and_the_target_is_not_blamed",
     ),
     (
@@ -309,7 +309,7 @@ BREAKS = [
     ),
     (
         "operations/runtime.py",
-        'if cmp -s "$saved" "$target"; then continue; fi',
+        'if cmp -s "$saved" "$real"; then continue; fi',
         "continue",
         "test_runtime_transaction.py::"
         "test_a_daemon_that_ends_after_its_start_is_found_out_and_the_old_file_comes_back_with_it",

@@ -103,7 +103,9 @@ class Lab:
 
     @property
     def journal(self) -> str:
-        return str(json.loads((self.folder / "containerd.json").read_text())["state"])
+        journal = json.loads((self.folder / "containerd.json").read_text())
+        assert journal["target"] == "target", "what a run looks for at its end"
+        return str(journal["state"])
 
     @property
     def noted(self) -> str | None:
