@@ -30,6 +30,7 @@ roots_alone() (
   done
 )
 as_before() {
-  if [ -e "$2" ]; then chown --reference="$2" "$1" && chmod --reference="$2" "$1" && chmod o-w "$1"
-  else chmod 644 "$1"; fi
+  if [ ! -e "$2" ]; then chmod 644 "$1"; return; fi
+  # Not for all to write for a moment either: who opens it then may write it for ever.
+  mode=$(stat -c %a "$2") && chown --reference="$2" "$1" && chmod "$(printf %o $((0$mode & 07775)))" "$1"
 }

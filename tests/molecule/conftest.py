@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import testinfra
 
+from gpunode.host_data import REPLACE
+from gpunode.settings import component_models
 from lab import nodes as lab_nodes
 from tests import warm
 
@@ -89,7 +91,18 @@ def converge(*options: str, inventory: str = "inventories/lab.py", **environment
 
 
 def inventory_with(folder: Path, data: dict[str, dict[str, object]]) -> str:
-    """Write an inventory of the lab's nodes with more host data, and return its path."""
+    """Write an inventory of the lab's nodes with more host data, and return its path.
+
+    A component's mapping stands alone, whatever the lab's settings say of it.
+    """
+    components = component_models()
+    data = {
+        host: {
+            name: {REPLACE: True, **value} if name in components and isinstance(value, dict) else value
+            for name, value in more.items()
+        }
+        for host, more in data.items()
+    }
     path = folder / "inventory.py"
     path.write_text(
         f"import runpy\n_found = runpy.run_path({str(CHECKOUT / 'inventories' / 'lab.py')!r})\n_more = {data!r}\n"
