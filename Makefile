@@ -16,7 +16,7 @@ UNIT := $(SUDO) $(CACHED) .venv/bin/python -m tests.fast
 SCENARIOS := $(SUDO) $(CACHED) .venv/bin/pytest
 TIMED = date +"==> %H:%M:%S $(1)"
 
-.PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow test-real lint docs audit
+.PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow test-real test-hardware lint docs audit
 
 help:
 	@echo "make setup      make .venv, so that .venv/bin/pyinfra and .venv/bin/gpunode work"
@@ -26,6 +26,7 @@ help:
 	@echo "make test       unit tests and scenarios on lab nodes"
 	@echo "make test-slow  what takes long"
 	@echo "make test-real  what needs something that not everybody has, such as GPUNODE_REAL_REPOSITORIES=1: live repositories (CONTRIBUTING.md)"
+	@echo "make test-hardware  on a machine with a GPU: gpunode's facts beside nvidia-smi's, CUDA, MPS; writes docs/hardware.md"
 	@echo "make lint       ruff, mypy, and shellcheck"
 	@echo "make audit      look for known vulnerabilities in uv.lock; says so where it could not"
 	@echo "make docs       generate the reference pages and the table of docs/support.md"
@@ -84,3 +85,7 @@ test-slow: setup lab-vm-tools
 # Each check skips with one line where what it needs is not given.
 test-real: setup
 	@$(CACHED) .venv/bin/pytest -q tests/real
+
+# Skips with one line where there is no GPU. INVENTORY=... looks at other machines than this one.
+test-hardware: setup
+	@$(SUDO) $(CACHED) .venv/bin/python -m tests.hardware $(INVENTORY)

@@ -20,8 +20,9 @@ _HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?[A-Za-z_]")
 
 
 def files(root: Path = CHECKOUT) -> list[Path]:
-    """Return every shell file of gpunode/, operations/ and templates/."""
-    return sorted(path for room in ("gpunode", "operations", "templates") for path in (root / room).rglob("*.sh"))
+    """Return every shell file of gpunode/, operations/ and templates/, and what the tests ask of a machine."""
+    rooms = ("gpunode", "operations", "templates", "tests/hardware")
+    return sorted(path for room in rooms for path in (root / room).rglob("*.sh"))
 
 
 def faults(path: Path, shells: Iterable[tuple[str, ...]]) -> Iterator[str]:

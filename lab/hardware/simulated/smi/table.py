@@ -24,6 +24,10 @@ def run(session: Session, command: str, options: dict[str, str]) -> None:
         print_list(session)
     elif command == "version":
         print_version(session)
+    elif command == "log" and "xml-format" in options:
+        from .log import print_xml
+
+        print_xml(session, options.get("id"))
     elif command == "log":
         print_compute_log(session, options)
     else:
@@ -45,10 +49,10 @@ def print_list(session: Session) -> None:
 
 def _devices(session: Session, gpu: SimulatedGpu) -> list[tuple[str, str]]:
     """Return name and UUID of each MIG device."""
-    return [(of.compute_name(each.size), each.uuid) for of, each in _mig_devices_of(session, gpu)]
+    return [(of.compute_name(each.size), each.uuid) for of, each in mig_devices_of(session, gpu)]
 
 
-def _mig_devices_of(session: Session, gpu: SimulatedGpu) -> list[tuple[GpuInstance, ComputeInstance]]:
+def mig_devices_of(session: Session, gpu: SimulatedGpu) -> list[tuple[GpuInstance, ComputeInstance]]:
     """Return the MIG devices of a GPU; most have none, for which nothing of MIG need be imported."""
     if session.mig_modes(gpu)[0] != "Enabled":
         return []
@@ -68,7 +72,7 @@ def print_version(session: Session) -> None:
 def print_compute_log(session: Session, options: dict[str, str]) -> None:
     """Print -q -d COMPUTE, the one section that the fixture has; Failure 2 for others."""
     if options.get("display", "").upper() != "COMPUTE":
-        raise Failure("SIMULATED nvidia-smi prints of -q only -d COMPUTE; use --query-gpu for the rest.\n", 2)
+        raise Failure("SIMULATED nvidia-smi prints of -q only -d COMPUTE and -x; use --query-gpu for the rest.\n", 2)
     gpus = session.select(options.get("id"))
     session.require_reachable(gpus)
     session.say("\n==============NVSMI LOG==============\n")
@@ -130,7 +134,7 @@ def _mig_devices(session: Session, gpus: list[SimulatedGpu], edge: str) -> None:
     session.say("|      ID  ID  Dev |                       BAR1-Usage | SM     Unc| CE ENC DEC OFA JPG    |")
     session.say("|                  |                                  |        ECC|                       |")
     session.say("|==================+==================================+===========+=======================|")
-    found = [(gpu, *device) for gpu in gpus for device in _mig_devices_of(session, gpu)]
+    found = [(gpu, *device) for gpu in gpus for device in mig_devices_of(session, gpu)]
     if not found:
         session.say("|  No MIG devices found                                                                   |")
         session.say(edge)

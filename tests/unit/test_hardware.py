@@ -1,0 +1,284 @@
+"""`make test-hardware`: what it compares, what it asks of a machine, and that nothing simulated comes into its page."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from facts.node import Node as NodeFacts
+from gpunode import fleet
+from gpunode.findings import Finding, FindingClass, NodeReport
+from gpunode.health import Health
+from gpunode.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
+from gpunode.probe_output import checked
+from gpunode.reading import ParseError, Unknown
+from lab.hardware.simulated.smi.main import call
+from tests.hardware import __main__ as hardware
+from tests.hardware.compared import comparisons
+from tests.hardware.log import Log, LoggedGpu, parse_log
+from tests.unit.lab.test_nvidia_smi import VERSION, machine_with
+from tests.unit.test_verify import GOOD, GPU
+
+LOGGED = LoggedGpu(
+    GPU.uuid, GPU.name, GPU.pci_address, "2330", GPU.memory_mib, "Disabled", "Disabled", GPU.compute_mode,
+    GPU.persistence_mode, 0, 0, False, False,
+)  # fmt: skip
+LOG = Log("580.95.05", "13.0", (LOGGED,))
+NODE = replace(
+    GOOD, health=Health(0, (replace(GOOD.health.gpus[0], uncorrected_errors_ever=0),), (), log_read=True),
+    mig=Mig("ok", None, (MigGpu(0, GPU.uuid, GPU.pci_address, "2330", GPU.name, "Disabled", "Disabled", ()),)),
+)  # fmt: skip
+
+
+def differing(node: Any = NODE, log: Log = LOG) -> list[tuple[str, str, str]]:
+    return [(each.what, each.by_gpunode, each.by_nvidia_smi) for each in comparisons(node, log) if not each.agrees]
+
+
+@pytest.mark.pure
+def test_every_fact_of_a_gpu_is_compared() -> None:
+    assert differing() == []
+    assert len([*comparisons(NODE, LOG)]) == 19
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"uuid": "GPU-other"}, "UUID"),
+        ({"name": "NVIDIA H200"}, "name"),
+        ({"pci_address": "0000:ff:00.0"}, "PCI address"),
+        ({"device_id": "2335"}, "PCI device"),
+        ({"memory_mib": 1}, "memory in MiB"),
+        ({"mig_current": "Enabled"}, "MIG mode"),
+        ({"mig_pending": "Enabled"}, "MIG mode to come"),
+        ({"compute_mode": "Prohibited"}, "compute mode"),
+        ({"persistence_mode": "Enabled"}, "persistence mode"),
+        ({"uncorrected_errors": 2}, "uncorrected errors"),
+        ({"uncorrected_errors_ever": None}, "uncorrected errors ever"),
+        ({"remap_pending": True}, "remapping pending"),
+        ({"remap_failed": None}, "remapping failed"),
+        ({"instances": ((1, 0),)}, "MIG devices"),
+    ],
+)
+def test_a_fact_that_differs_is_told_with_both_sides(change: dict[str, Any], what: str) -> None:
+    found = differing(log=replace(LOG, gpus=(replace(LOGGED, **change),)))
+    assert f"GPU 0: {what}" in [each[0] for each in found]
+
+
+@pytest.mark.pure
+def test_what_only_one_side_has_is_told() -> None:
+    second = replace(LOGGED, uuid="GPU-2", pci_address="0000:2a:00.0")
+    found = differing(log=replace(LOG, driver_version="570.1", gpus=(LOGGED, second)))
+    assert ("GPUs by nvidia-smi", "1", "2") in found and ("GPU 1: there", "no", "yes") in found
+    assert ("loaded driver", "580.95.05", "570.1") in found
+    divided = GpuInstance(3, 0, "1g.10gb", 0, 1, (ComputeInstance(0, 0, "1g.10gb", 0, 1),))
+    gpu = replace(NODE.mig.gpus[0], instances=(divided,))
+    assert ("GPU 0: MIG devices", "[(3, 0)]", "[]") in differing(replace(NODE, mig=Mig("ok", None, (gpu,))))
+
+
+_XML = """<?xml version="1.0" ?>
+<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
+<nvidia_smi_log><driver_version>580.65.06</driver_version><cuda_version>13.0</cuda_version><gpu id="00000000:1A:00.0">
+<product_name>Tesla T4</product_name><persistence_mode>Enabled</persistence_mode><uuid>GPU-1</uuid>
+<mig_mode><current_mig>N/A</current_mig><pending_mig>N/A</pending_mig></mig_mode><mig_devices>None</mig_devices>
+<pci><pci_device_id>1EB810DE</pci_device_id><pci_bus_id>00000000:1A:00.0</pci_bus_id></pci>
+<fb_memory_usage><total>15360 MiB</total></fb_memory_usage><compute_mode>Exclusive_Process</compute_mode>
+<ecc_errors>
+<volatile><sram_correctable>5</sram_correctable><sram_uncorrectable>1</sram_uncorrectable>
+<dram_uncorrectable>2</dram_uncorrectable></volatile>
+<aggregate><sram_uncorrectable>N/A</sram_uncorrectable><dram_uncorrectable>N/A</dram_uncorrectable></aggregate>
+</ecc_errors><remapped_rows>N/A</remapped_rows></gpu></nvidia_smi_log>"""
+
+
+@pytest.mark.pure
+def test_the_log_of_a_card_without_mig_and_row_remapper_is_read() -> None:
+    (gpu,) = parse_log(_XML).gpus
+    assert gpu == LoggedGpu(
+        "GPU-1", "Tesla T4", "0000:1a:00.0", "1EB8", 15360, "N/A", "N/A", "Exclusive_Process", "Enabled", 3, None, None,
+        None,
+    )  # fmt: skip
+    with pytest.raises(ParseError, match="is no XML"):
+        parse_log("<nvidia_smi_log>")
+
+
+@pytest.mark.simulated
+def test_the_simulated_nvidia_smi_prints_the_log_that_is_read(tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, {"gpu": "a100-40gb", "count": 2})
+
+    def smi(line: str) -> str:
+        printed, status = call(line.split(), VERSION, machine)
+        assert status == 0, printed
+        return printed.decode()
+
+    smi("-i 1 -mig 1")
+    smi("mig -i 1 -cgi 19,19 -C")
+    log = parse_log(smi("-q -x"))
+    listed = smi("--query-gpu=uuid,memory.total,mig.mode.current --format=csv,noheader,nounits").splitlines()
+    assert [f"{gpu.uuid}, {gpu.memory_mib}, {gpu.mig_current}" for gpu in log.gpus] == listed
+    assert (log.driver_version, [len(gpu.instances) for gpu in log.gpus]) == (VERSION, [0, 2])
+    assert [gpu.remap_pending for gpu in log.gpus] == [False, False]
+
+
+# Each writes down what it is asked, and is SIMULATED.
+_SMI = """#!/bin/sh
+case "$1" in -h) cat "$LAB/help";; -q) cat "$LAB/log"; exit "$(cat "$LAB/rc")";; *) exit 9;; esac
+"""
+_NVCC = (
+    '#!/bin/sh\n[ ! -e "$LAB/nvcc-fails" ] || { echo "fatal: none"; exit 1; }\ncp "$LAB/client" "$2"; chmod +x "$2"\n'
+)
+_CLIENT = '#!/bin/sh\n[ -z "$CUDA_MPS_PIPE_DIRECTORY" ] || { touch "$LAB/served"; sleep 3; }\necho PASSED\n'
+_MPS = """#!/bin/sh
+echo "${1:-asked}" >> "$LAB/mps-calls"
+[ "$1" = -d ] && { touch "$CUDA_MPS_PIPE_DIRECTORY/control"; exit 0; }
+[ -e "$CUDA_MPS_PIPE_DIRECTORY/control" ] || { echo "Cannot find MPS control daemon process"; exit 1; }
+read -r question; echo "$question" >> "$LAB/mps-calls"
+case "$question" in
+  get_default*) echo 100.0;;
+  get_server_list) [ ! -e "$LAB/served" ] || echo 4711;;
+  "get_client_list 4711") echo 4712;;
+esac
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """Return a folder with the programs of a machine with a GPU, and what they say."""
+    programs = {
+        "nvidia-smi": _SMI,
+        "nvcc": _NVCC,
+        "client": _CLIENT,
+        "nvidia-cuda-mps-control": _MPS,
+        "pidof": "#!/bin/sh\nexit 1\n",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    for name, text in {"help": "NVIDIA System Management Interface", "log": _XML, "rc": "0"}.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def asked(machine: Path, loaded: bool = True) -> hardware.Machine:
+    """Run the shell part."""
+    module = machine / "module"
+    if loaded:
+        module.mkdir(exist_ok=True)
+    probe = str(hardware.MachineFact().command()).replace("/sys/module/nvidia", str(module))
+    probe = probe.replace("/usr/local/cuda/bin/nvcc", str(machine / "none"))
+    environment = {"PATH": f"{machine}:/usr/bin:/bin", "LAB": str(machine), "TMPDIR": str(machine)}
+    done = subprocess.run(["sh", "-c", probe], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return hardware.parse_machine(checked(done.stdout.splitlines()))
+
+
+@pytest.mark.simulated
+@pytest.mark.starts_programs
+def test_a_machine_with_nvcc_and_mps_tells_of_its_client_and_leaves_nothing(machine: Path) -> None:
+    found = asked(machine)
+    assert found.log is not None and found.log.gpus[0].name == "Tesla T4"
+    assert (found.cuda, found.mps, found.client) == ("PASSED", "100.0", "PASSED, by a server, 1 client")
+    assert found.faults == () and found.kernel == os.uname().release
+    assert (machine / "mps-calls").read_text().splitlines()[-1] == "quit"
+    assert not [*machine.glob("tmp.*")]
+
+
+@pytest.mark.simulated
+@pytest.mark.starts_programs
+def test_what_fails_is_a_fault_and_what_is_not_there_is_left_out(machine: Path) -> None:
+    (machine / "nvcc-fails").touch()
+    found = asked(machine)
+    assert found.faults == ("CUDA client: nvcc failed: fatal: none",)
+    (machine / "nvcc").unlink()
+    (machine / "nvidia-cuda-mps-control").unlink()
+    found = asked(machine)
+    assert found.faults == () and found.cuda.startswith("left out") and found.mps.startswith("left out")
+    (machine / "log").write_text("Unable to determine the device handle for gpu 0000:1A:00.0: GPU is lost.")
+    (machine / "rc").write_text("15")
+    assert asked(machine).refused.startswith("Unable to determine")
+    (machine / "log").write_text(f"{_XML}\nWARNING: infoROM is corrupted at gpu 0000:1A:00.0\n")
+    assert asked(machine).log is not None
+    (machine / "log").write_text("No devices were found")
+    assert (asked(machine).refused, asked(machine).log) == ("", None)
+
+
+@pytest.mark.simulated
+@pytest.mark.starts_programs
+def test_without_a_program_or_its_module_nothing_is_asked_and_a_simulated_one_compiles_nothing(machine: Path) -> None:
+    assert asked(machine, loaded=False) == hardware.Machine()
+    (machine / "help").write_text("NVIDIA System Management Interface (SIMULATED, gpunode's lab)")
+    found = asked(machine)
+    assert found.simulated and found.cuda == "left out: the GPU is SIMULATED"
+    (machine / "nvidia-smi").unlink()
+    assert asked(machine) == hardware.Machine()
+
+
+def looked(monkeypatch: pytest.MonkeyPatch, machine: Any, after: str = "ok", node: Any = NODE) -> None:
+    """Have one host of an inventory answer so."""
+    monkeypatch.setattr(hardware, "load_inventory", lambda _: [SimpleNamespace(name="@local")])
+    answers = {NodeFacts: node, hardware.MachineFact: machine}
+    monkeypatch.setattr(
+        fleet, "read", lambda _, fact, **__: (SimpleNamespace(reading=answers[fact], reason="no answer"),)
+    )
+    found = iter(["ok", after])
+    monkeypatch.setattr(
+        hardware, "inspect",
+        lambda *_, **__: (NodeReport("@local", (Finding("driver", FindingClass.OK, "loaded module", next(found)),)),),
+    )  # fmt: skip
+
+
+REAL = hardware.Machine(LOG, "", False, "6.8.0", "PASSED", "100.0", "PASSED, by a server, 1 client")
+
+
+@pytest.mark.pure
+def test_the_page_tells_date_gpu_driver_and_each_fact(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looked(monkeypatch, REAL)
+    assert hardware.main([], tmp_path / "hardware.md") == 0, capsys.readouterr().err
+    text = (tmp_path / "hardware.md").read_text()
+    assert f"{datetime.now(UTC):%Y-%m-%d}: 1 × {GPU.name}, driver 580.95.05 (CUDA 13.0), kernel 6.8.0. 19 of 19" in text
+    assert "- `gpunode drift` before and after: the same, 1 findings" in text and "SIMULATED" not in text
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("machine", "after", "told"),
+    [
+        (replace(REAL, log=replace(LOG, driver_version="570.1")), "ok", "loaded driver: 580.95.05, nvidia-smi 570.1"),
+        (replace(REAL, cuda="no CUDA-capable device is detected"), "ok", "CUDA client: no CUDA-capable device"),
+        (replace(REAL, client="PASSED, by no server"), "ok", "client by MPS: PASSED, by no server"),
+        (REAL, "570", "drift differs: driver: loaded module 570"),
+        (hardware.Machine(refused="GPU is lost"), "ok", "nvidia-smi -q -x: GPU is lost"),
+        (Unknown(), "ok", "no answer"),
+    ],
+)
+def test_what_differs_is_told_and_fails(
+    machine: Any, after: str, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    looked(monkeypatch, machine, after)
+    assert hardware.main([], tmp_path / "hardware.md") == 1
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.pure
+def test_without_a_gpu_one_line_is_said_and_of_a_simulated_one_no_page_is_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looked(monkeypatch, hardware.Machine())
+    assert hardware.main([], tmp_path / "hardware.md") == 0
+    assert capsys.readouterr().out == f"@local: {hardware.NO_GPU}\n"
+    looked(monkeypatch, replace(REAL, simulated=True))
+    assert hardware.main([], tmp_path / "hardware.md") == 0
+    assert "SIMULATED: this shows nothing of hardware." in capsys.readouterr().out
+    assert not (tmp_path / "hardware.md").exists()
+    assert base64.b64encode((Path(hardware.__file__).parent / "client.cu").read_bytes()).decode() in str(
+        hardware.MachineFact.probe
+    )
