@@ -134,6 +134,13 @@ def is_custom(identity: Identity) -> bool:
     return identity.group not in _table()["groups"]
 
 
+@dataclass(frozen=True)
+class Default:
+    """Hold the value of a field that an API server fills in where there is none: it is the same as one left out."""
+
+    value: Any
+
+
 class Blank(str):
     """Hold the empty string of a field that an API server drops: it is the same as a field that is absent."""
 
@@ -155,7 +162,7 @@ def _normal(value: Any, key: str, is_custom: bool) -> Any:
             return {name: quantity(item) for name, item in found.items()}
         if not is_custom and key not in _table()["string_maps"]:
             found = {name: Blank() if item == "" else item for name, item in found.items()}
-        return _without_defaults(found, key)
+        return _with_defaults(found, key)
     if isinstance(value, list):
         return _list([_normal(item, key, is_custom) for item in value], key)
     return value
@@ -165,14 +172,18 @@ def _may_go(name: str, is_custom: bool) -> bool:
     return name in _table()["empty_is_none"] if is_custom else name not in _table()["empty_says_something"]
 
 
-def _without_defaults(found: dict[str, Any], key: str) -> dict[str, Any]:
+def _with_defaults(found: dict[str, Any], key: str) -> dict[str, Any]:
+    """Mark what is as the API server would fill it in: who wrote it down wants it, and nobody else may change it."""
     table = _table()["defaults"]
     defaults = {**table.get(key, {}), **(table["pod_spec"] if "containers" in found else {})}
-    return {name: value for name, value in found.items() if name not in defaults or _text(value) != defaults[name]}
+    return {
+        name: Default(value) if name in defaults and _text(value) == defaults[name] else value
+        for name, value in found.items()
+    }
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _list(items: list[Any], key: str) -> Any:
@@ -194,12 +205,13 @@ class Keyed(dict[str, Any]):
 
 def canonical(value: Any) -> str:
     """Return a value as one text: equal values, equal text."""
+    value = value.value if isinstance(value, Default) else value
     return json.dumps(_without_blanks(value), sort_keys=True, separators=(",", ":"), default=str)
 
 
 def says_nothing(value: Any) -> bool:
     """Say whether a field of this value is the same as one that is absent."""
-    return isinstance(value, Blank) or (
+    return isinstance(value, Blank | Default) or (
         isinstance(value, dict) and bool(value) and all(map(says_nothing, value.values()))
     )
 

@@ -292,6 +292,51 @@ def test_what_somebody_wrote_in_the_place_of_an_empty_field_is_drift(before: str
     assert told in only
 
 
+WITH_DEFAULTS = """apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: nvdp, namespace: gpu}
+spec:
+  template:
+    spec:
+      hostPID: false
+      containers:
+        - name: main
+          terminationMessagePolicy: File
+          ports: [{containerPort: 80, protocol: TCP}]
+          env: [{name: NODE, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: spec.nodeName}}}]
+          volumeMounts: [{name: dev, mountPath: /dev, readOnly: false}]
+      volumes: [{name: dev, configMap: {name: dev, optional: false, defaultMode: 420}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("hostPID: false", "hostPID: true", "template.spec.hostPID: true, wanted false"),
+        ("readOnly: false", "readOnly: true", "volumeMounts[/dev].readOnly: true, wanted false"),
+        ("Policy: File", "Policy: FallbackToLogsOnError", '"FallbackToLogsOnError", wanted "File"'),
+        ("protocol: TCP", "protocol: UDP", "ports[0]"),
+        ("optional: false", "optional: true", "volumes[dev].configMap.optional: true, wanted false"),
+        ("Mode: 420", "Mode: 256", "volumes[dev].configMap.defaultMode: 256, wanted 420"),
+    ],
+)
+def test_what_somebody_changed_from_a_default_that_the_chart_writes_is_drift(
+    before: str, after: str, told: str
+) -> None:
+    assert before in WITH_DEFAULTS
+    (only,) = _drift(WITH_DEFAULTS, WITH_DEFAULTS.replace(before, after))
+    assert told in only
+
+
+def test_a_default_that_one_side_leaves_out_is_no_difference() -> None:
+    left_out = WITH_DEFAULTS.replace("      hostPID: false\n", "").replace(", readOnly: false", "")
+    left_out = left_out.replace(", optional: false, defaultMode: 420", "").replace(", protocol: TCP", "")
+    for one, other in ((WITH_DEFAULTS, left_out), (left_out, WITH_DEFAULTS)):
+        assert _drift(one, other) == _differences(one, other) == []
+    # What nobody wrote is not gpunode's: helm would not take it away either.
+    assert _drift(left_out, WITH_DEFAULTS.replace("hostPID: false", "hostPID: true")) == []
+
+
 def test_a_custom_resource_keeps_its_empty_fields_and_lacks_none() -> None:
     policy = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: a}\nspec: {%s}\n"
     assert _drift(policy % 'version: ""', policy % "") == ['ClusterPolicy a: spec.version: absent, wanted ""']
