@@ -129,7 +129,8 @@ in_unit() {
       echo "gpunode: remedy: run again when it has ended: \\`systemctl status gpunode-$name\\` tells" >&2
       exit "$code";;
   esac
-  cat "$folder/$name.$2"
+  # Where systemd-run itself failed there is none.
+  [ ! -e "$folder/$name.$2" ] || cat "$folder/$name.$2"
 }
 """
 

@@ -107,11 +107,11 @@ case "$1" in
 esac
 """,
     "dkms": "",
-    # The change has ended when it flushes the journal's folder for the second time: the power fails just then.
+    # The change has ended when it flushes the journal's folder for the third time: the power fails just then.
     "sync": r"""
 if [ -e "$STATE/cut-before-done" ] && [ "$1" = -f ]; then
   echo >> "$STATE/cut-before-done"
-  [ "$(wc -l < "$STATE/cut-before-done")" -lt 2 ] || { rm "$STATE/cut-before-done"; kill -9 "$PPID"; }
+  [ "$(wc -l < "$STATE/cut-before-done")" -lt 3 ] || { rm "$STATE/cut-before-done"; kill -9 "$PPID"; }
 fi
 """,
 }

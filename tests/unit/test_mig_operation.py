@@ -174,13 +174,16 @@ def test_what_cannot_be_put_back_holds_nobody_up_who_asks_for_no_layout_any_more
     interrupted = Journal("began", "x", None, False)
     first, second = ask(gpu(0, DISABLED), config=None, journal=interrupted)
     assert "systemctl disable" in second
-    for name, text in (("mig.sh", "echo 'GPU 1 is not as before' >&2; exit 1\n"), ("mig.json", "{}")):
-        (tmp_path / name).write_text(text)
+    (tmp_path / "mig.sh").write_text("echo 'GPU 1 is not as before' >&2; exit 1\n")
+    (tmp_path / "mig.json").write_text('{"schema": 1, "state": "began", "target": "x", "reason": ""}\n')
+    # SIMULATED: it runs what it is told.
+    (tmp_path / "systemd-run").write_text('#!/bin/sh\nwhile [ "$1" != /bin/sh ]; do shift; done\nexec "$@"\n')
+    (tmp_path / "systemd-run").chmod(0o755)
     done = subprocess.run(
         ["sh", "-c", first.replace("/var/lib/gpunode/transactions", str(tmp_path))],
-        capture_output=True, text=True, check=False,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0 and "GPU 1 is not as before" in done.stderr and "it is given up" in done.stderr
+    assert done.returncode == 0 and "GPU 1 is not as before" in done.stdout and "it is given up" in done.stderr
     assert not (tmp_path / "mig.json").exists() and (tmp_path / "mig.given-up.json").exists()
     # With a configuration it is not given up.
     assert "given-up" not in ask(gpu(0, DISABLED), journal=interrupted)[0]
