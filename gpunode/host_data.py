@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gpunode.settings import component_models
-from gpunode.settings.problems import DEEPEST
+from gpunode.settings.problems import DEEPEST, is_too_deep
 
 if TYPE_CHECKING:
     from pyinfra.api import Host
@@ -57,7 +57,8 @@ def merged(layers: Sequence[Mapping[str, Any]], plain: Mapping[str, Any]) -> Hos
     merge, data, components = _Merge(), dict(plain), component_models()
     for name in components:
         found = [layer[name] for layer in layers if name in layer]
-        if found:
+        # What is nested without end is refused as that.
+        if found and not any(map(is_too_deep, found)):
             value: Any = None
             for each in found:
                 value = merge.of(value, each, (name,))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pyinfra.api import StringCommand
 
 from gpunode.apt_trust import DISABLED, Disable, Rewrite, Step
-from operations.script import command_with_input, script_command
+from operations.script import TEXT, command_with_input, script_command
 
 # apt reads neither this suffix nor mv's numbered copies of it.
 _DISABLE = 'mv -T --backup=numbered -- "$path" "$path$suffix"; echo "gpunode: $path is disabled: it $reason"'
@@ -24,7 +24,7 @@ echo "gpunode: $path is changed, its old text is $path$suffix: it $reason"
 """
 
 # By standard input: an entry that is none of ours may hold a user and a password.
-_REWRITE = f'{_KEEP}base64 -d > "$new"{_SWAP}'
+_REWRITE = f'{_KEEP}{TEXT} > "$new"{_SWAP}'
 
 # Through a keyring of its own: gpg edits no armored file, and would leave a kbx where apt wants plain packets.
 _UNTRUST = f"""

@@ -19,7 +19,7 @@ from facts.file import File
 from gpunode.shell_file import shell_file
 from operations.failure import known, node_operation
 from operations.own_files import keeps
-from operations.script import command_with_input, script_command
+from operations.script import TEXT, command_with_input, script_command
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent.parent / "templates"),
@@ -46,7 +46,7 @@ def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
     command = StringCommand(
         "mkdir", "-p", QuoteString(directory), "&&",
         "umask", "077", "&&",
-        "base64", "-d", ">", QuoteString(temporary), "&&",
+        TEXT, ">", QuoteString(temporary), "&&",
         "chown", "root:root", QuoteString(temporary), "&&",
         "chmod", QuoteString(mode), QuoteString(temporary), "&&",
         "sync", QuoteString(temporary), "&&",
@@ -62,7 +62,7 @@ target=$(target_of "$path") || {{
 mkdir -p "$(dirname "$target")"
 roots_alone "$target"
 umask 077
-base64 -d > "$target.gpunode-new"
+{TEXT} > "$target.gpunode-new"
 as_before "$target.gpunode-new" "$target"
 sync "$target.gpunode-new"; mv -fT "$target.gpunode-new" "$target"
 """

@@ -11,7 +11,9 @@ target_of() { readlink -f -- "$1" || { [ ! -L "$1" ] && printf '%s\n' "$1"; }; }
 roots_alone() (
   folder=${1%/*}
   while :; do
-    said=$(stat -c '%u %g %A' "${folder:-/}") || exit 1
+    # What is not there is root's to make.
+    if [ ! -e "${folder:-/}" ] && [ ! -L "$folder" ]; then folder=${folder%/*}; continue; fi
+    said=$(stat -L -c '%u %g %A' "${folder:-/}") || exit 1
     case "$said" in
       *\ d???????w?) said=;;
       '0 0 '*) ;;

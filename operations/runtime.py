@@ -109,6 +109,12 @@ while read -r path encoded was; do
   real=$(target_of "$path") || {
     echo "gpunode: $path is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }
   echo "$path $real" >> "$checkpoint/targets"
+  # Here, where a refusal has nothing to undo.
+  roots_alone "$real" || exit 1
+  if [ "$was" != unread ] && [ "$(digest_of "$real")" != "$was" ]; then
+    echo "gpunode: cause: somebody changes $real at this very moment: it is not what was read" >&2
+    echo "gpunode: remedy: run again when nobody does; nothing was changed" >&2; exit 1
+  fi
   if [ -e "$real" ]; then cp -p "$real" "$checkpoint/$(basename "$path")"; fi
 done <<FILES
 $files
@@ -124,12 +130,7 @@ fi
 while read -r path encoded was; do
   if [ -z "$path" ] || [ "$encoded" = - ]; then continue; fi
   real=$(noted_file "$path")
-  if [ "$was" != unread ] && [ "$(digest_of "$real")" != "$was" ]; then
-    echo "gpunode: cause: somebody changes $real at this very moment: it is not what was read" >&2
-    echo "gpunode: remedy: run again when nobody does; nothing was changed" >&2; exit 1
-  fi
   mkdir -p "$(dirname "$real")"
-  roots_alone "$real" || exit 1
   if ! written "$real.gpunode-new" "$encoded"; then
     echo "gpunode: $real cannot be written" >&2; exit 1
   fi

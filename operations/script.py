@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pyinfra.api import QuoteString, StringCommand
 
+# Prints the text that stands as base64 in the one line of standard input. A line without its end is one of which the
+# connection was cut: what came of it is no text, and an empty file is none either.
+TEXT = '{ IFS= read -r encoded && printf %s "$encoded" | base64 -d; }'
+
 
 def script(body: str) -> str:
     """Return `body` as the text of a script that stops at the first error and speaks the C locale."""

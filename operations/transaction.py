@@ -139,7 +139,7 @@ mkdir -p "$folder"
 new=$folder/$name.sh.$$
 # A change that began has renamed it.
 trap 'rm -f "$new"' EXIT
-head -n 1 | base64 -d > "$new"
+{ IFS= read -r encoded && printf %s "$encoded" | base64 -d; } > "$new"
 sync "$new"
 in_unit begun log "exec /bin/sh $new change"
 # systemd-run may call it a success (as it ends itself) where the machine's shutdown stopped the unit: 143 is SIGTERM.
@@ -227,7 +227,8 @@ def _runner() -> str:
 
 # What cannot be put back stays missing, and nothing waits for it any more; what was begun can still be looked up.
 _GIVE_UP = """
-[ "$code" -eq 0 ] || {
+# One that was stopped may still be undone.
+[ "$code" -eq 0 ] || [ "$code" -eq 143 ] || {
   mv -f "$folder/$name.json" "$folder/$name.given-up.json"
   echo "gpunode: caution: nobody asks for it any more, so that it is given up ($folder/$name.given-up.json)" >&2
   code=0

@@ -21,7 +21,7 @@ def refused_anywhere(settings: Settings) -> tuple[Refusal, ...]:
     What is wrong with the settings themselves is the same everywhere; where only the distributions' repositories
     differ, one of them is named for all.
     """
-    by_system = [list(_refusals(settings, row)) for row in tables.distributions()]
+    by_system = [list(_refusals(settings, row, system)) for row, system in _systems()]
     if not all(by_system):
         return ()
     everywhere = [item for item in by_system[0] if all(item in found for found in by_system)]
@@ -39,12 +39,11 @@ def refused_anywhere(settings: Settings) -> tuple[Refusal, ...]:
 
 def cautions_anywhere(settings: Settings, today: date) -> tuple[Caution, ...]:
     """Return what a person should know of the settings on every supported distribution."""
-    by_system = [list(_cautions(settings, row, today)) for row in tables.distributions()]
+    by_system = [list(_cautions(settings, system, today)) for _, system in _systems()]
     return tuple(item for item in by_system[0] if all(item in found for found in by_system))
 
 
-def _refusals(settings: Settings, row: Distribution) -> Iterator[Refusal]:
-    system = _system(row)
+def _refusals(settings: Settings, row: Distribution, system: OperatingSystem) -> Iterator[Refusal]:
     asked = on_system(settings, system)
     yield from platform.source_refusals(asked, row)
     yield from cuda.offered_refusals(asked, system)
@@ -56,8 +55,7 @@ def _refusals(settings: Settings, row: Distribution) -> Iterator[Refusal]:
         yield from cuda.cuda_refusals(asked, (), wanted)
 
 
-def _cautions(settings: Settings, row: Distribution, today: date) -> Iterator[Caution]:
-    system = _system(row)
+def _cautions(settings: Settings, system: OperatingSystem, today: date) -> Iterator[Caution]:
     asked = on_system(settings, system)
     if installed_by_gpunode(asked):
         wanted = _wanted(asked, system)
@@ -69,8 +67,14 @@ def _wanted(settings: Settings, system: OperatingSystem) -> WantedDriver:
     return WantedDriver(settings.driver.version, settings.driver.branch, chosen_flavour(settings, (), system))
 
 
-def _system(row: Distribution) -> OperatingSystem:
-    return OperatingSystem(
-        id=row.id, version_id=row.version, codename=None, id_like=(), name=row.name,
-        architecture=next(iter(row.architectures)), kernel="", tegra=False,
-    )  # fmt: skip
+def _systems() -> Iterator[tuple[Distribution, OperatingSystem]]:
+    """Yield each supported distribution on each of its architectures."""
+    for row in tables.distributions():
+        for architecture in row.architectures:
+            yield (
+                row,
+                OperatingSystem(
+                    id=row.id, version_id=row.version, codename=None, id_like=(), name=row.name,
+                    architecture=architecture, kernel="", tegra=False,
+                ),
+            )  # fmt: skip

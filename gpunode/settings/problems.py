@@ -73,13 +73,18 @@ def _masked(value: object, depth: int, left: Iterator[int]) -> object:
         return f"{before.partition('//')[0] + '//' if '//' in before else ''}***@{after}" if at else value
     if isinstance(value, Mapping):
         return {
-            _masked(key, depth - 1, left): SECRET if is_secret(key) else _masked(item, depth - 1, left)
+            _key(_masked(key, depth - 1, left)): SECRET if is_secret(key) else _masked(item, depth - 1, left)
             for key, item in islice(value.items(), _LONGEST_VALUE)
         }
     if isinstance(value, list | tuple | set | frozenset):
         return [_masked(item, depth - 1, left) for item in islice(value, _LONGEST_VALUE)]
     # bytes, a parsed address, anything that an inventory may build.
     return value if value is None or isinstance(value, bool | int | float) else _Text(_masked(repr(value), depth, left))
+
+
+def _key(value: object) -> object:
+    """Return a value as a key of a mapping; one that was a tuple is written by then."""
+    return value if isinstance(value, str | bool | int | float | None) else _Text(repr(value))
 
 
 def is_too_deep(value: object) -> bool:

@@ -150,7 +150,7 @@ def test_the_reading_holds_other_lists_and_world_trusted_keys() -> None:
 
 
 def _run(command: StringCommand) -> str:
-    given = "\n".join(command.connector_arguments.get("_stdin", []))
+    given = "".join(f"{line}\n" for line in command.connector_arguments.get("_stdin", []))
     done = subprocess.run(
         ["sh", "-c", command.get_raw_value()], input=given, capture_output=True, text=True, check=False
     )

@@ -92,6 +92,14 @@ def test_mappings_without_end_are_refused_and_not_followed() -> None:
         settings_from(data(layer, layer))
 
 
+def test_a_mapping_that_holds_itself_twice_is_refused_and_not_followed() -> None:
+    value: Layer = {}
+    value["one"] = value["two"] = value
+    layer = {"driver": value}
+    with pytest.raises(SettingsError, match="nested deeper"):
+        settings_from(data(layer, layer))
+
+
 VALUES = st.recursive(
     st.integers(), lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3), max_leaves=8
 )

@@ -65,7 +65,7 @@ def _line(command: StringCommand | str) -> str:
 
 def _run(command: StringCommand | str, folder: Path) -> None:
     given = getattr(command, "connector_arguments", {}).get("_stdin", [])
-    _sh(folder, _line(command), given="\n".join(given))
+    _sh(folder, _line(command), given="".join(f"{line}\n" for line in given))
 
 
 def _sh(folder: Path, *words: str, given: str = "") -> None:

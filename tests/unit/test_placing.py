@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpunode.shell_file import shell_file
-from operations.files import replace_command
+from operations.files import replace_command, write_command
 from operations.script import script
 
 pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
@@ -46,9 +46,18 @@ def roots_alone(folder: Path, path: str, **modes: str) -> subprocess.CompletedPr
 def test_whoever_may_write_a_folder_above_decides_what_the_file_is(
     tmp_path: Path, said: str, good: bool, name: str
 ) -> None:
-    done = roots_alone(tmp_path, "/etc/site/deep/config.toml", **{name: said})
+    path = tmp_path / "etc" / "site" / "deep" / "config.toml"
+    path.parent.mkdir(parents=True)
+    done = roots_alone(tmp_path, str(path), **{name: said})
     assert (done.returncode == 0) == good, done.stderr
-    assert (f"/{name} of /etc/site/deep/config.toml" in done.stderr) != good
+    assert (f"/{name} of {path}" in done.stderr) != good
+
+
+def test_of_a_folder_that_is_not_there_yet_the_one_above_counts(tmp_path: Path) -> None:
+    path = f"{tmp_path}/etc/absent/config.toml"
+    (tmp_path / "etc").mkdir()
+    assert roots_alone(tmp_path, path).returncode == 0
+    assert roots_alone(tmp_path, path, etc=ANYBODY_S).returncode == 1
 
 
 def test_a_folder_that_cannot_be_looked_at_is_no_good_one(tmp_path: Path) -> None:
@@ -64,7 +73,7 @@ def replaced(folder: Path, path: Path, text: str) -> subprocess.CompletedProcess
     command = replace_command(str(path), text)
     (given,) = command.connector_arguments["_stdin"]
     return subprocess.run(
-        ["sh", "-c", command.get_raw_value()], input=given, env={"PATH": f"{folder}:/usr/bin:/bin"},
+        ["sh", "-c", command.get_raw_value()], input=f"{given}\n", env={"PATH": f"{folder}:/usr/bin:/bin"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -97,3 +106,16 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
     done = replaced(tmp_path, path, "new")
     assert done.returncode == 1
     assert "leads nowhere" in done.stderr
+
+
+@pytest.mark.parametrize("given", ["", "QUJD"])
+def test_a_text_whose_end_was_cut_off_takes_no_file_s_place(tmp_path: Path, given: str) -> None:
+    """Whoever reads standard input is told of no cut connection: only the line's end says that all has come."""
+    path = tmp_path / "config.toml"
+    path.write_text("old")
+    for command in (write_command(str(path), "ABCDEF"), replace_command(str(path), "ABCDEF")):
+        done = subprocess.run(
+            ["sh", "-c", command.get_raw_value()], input=given, capture_output=True, text=True, check=False
+        )
+        assert done.returncode != 0
+        assert path.read_text() == "old"

@@ -228,3 +228,8 @@ def test_a_value_that_holds_itself_is_refused_in_words() -> None:
     value["one"] = value["two"] = value
     with pytest.raises(SettingsError, match="nested deeper than"):
         settings_from({"device_plugin": {"values": value}}, ())
+
+
+def test_a_key_that_is_no_word_is_refused_in_words() -> None:
+    with pytest.raises(SettingsError, match="must be a string"):
+        settings_from({"driver": {"branch": {(1, 2): 3}}}, ())
