@@ -25,7 +25,7 @@ help:
 	@echo "make test-fast  unit tests (no nodes, about a minute)"
 	@echo "make test       unit tests and scenarios on lab nodes"
 	@echo "make test-slow  what takes long"
-	@echo "make test-real  what needs something that not everybody has, such as GPUNODE_REAL_REPOSITORIES=1: live repositories"
+	@echo "make test-real  what needs something that not everybody has, such as GPUNODE_REAL_REPOSITORIES=1: live repositories (CONTRIBUTING.md)"
 	@echo "make lint       ruff, mypy, and shellcheck"
 	@echo "make audit      look for known vulnerabilities in uv.lock; says so where it could not"
 	@echo "make docs       generate the reference pages and the table of docs/support.md"

@@ -22,7 +22,8 @@ class TransactionJournal(NodeFact[Journal]):
         unit, path = f"gpunode-{transaction}.service", shlex.quote(f"{FOLDER}/{transaction}.json")
         # One that has begun is asked about where its journal is read: another controller's may have begun in between.
         text = (
-            f"active= by=; unit {shlex.quote(unit)} && {{ says ActiveState; active=$SAID; says Description; by=$SAID; }}\n"
+            f"active= by=; unit {shlex.quote(unit)} && {{\n"
+            "  says ActiveState; active=$SAID; says Description; by=$SAID; }\n"
             f"if [ -e {path} ]; then\n"
             f'  if grep -qF \'"state": "began"\' {path}; then\n'
             f"    active=$(systemctl show -p ActiveState --value {shlex.quote(unit)})\n"

@@ -714,6 +714,11 @@ def containerd_merges_drop_ins_since() -> str:
     return str(content("containerd.yaml")["drop_ins_merge_since"])
 
 
+def containerd_byte_order_mark_before() -> str:
+    """Return the first containerd version that cannot read a file which begins with a byte order mark."""
+    return str(content("containerd.yaml")["byte_order_mark_before"])
+
+
 def containerd_default_table_before() -> str:
     """Return the first containerd version that does not read the table `default_runtime` any more."""
     return str(content("containerd.yaml")["default_table_before"])

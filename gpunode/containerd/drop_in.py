@@ -11,7 +11,7 @@ import fnmatch
 
 from gpunode import tables, versions
 from gpunode.containerd.editor import Runtimes, add_runtimes, edited_by, readable
-from gpunode.containerd.schema import cri_plugin
+from gpunode.containerd.schema import as_read, cri_plugin
 from gpunode.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
 
 PATH = "/etc/containerd/conf.d/99-gpunode.toml"
@@ -75,7 +75,7 @@ def with_import(root: str | None, containerd_version: str, path: str = PATH) -> 
         else:
             document["imports"] = [path]
 
-    return edited(root or "", edit)
+    return edited(as_read(root or "", containerd_version), edit)
 
 
 def without_import(root: str | None, path: str = PATH) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 from gpunode import versions
 from gpunode.containerd.schema import (
     UnsupportedContainerd,
+    as_read,
     cri_plugin,
     default_table_counts,
     names_runtime,
@@ -54,7 +55,7 @@ def render(text: str | None, containerd_version: str, asked: Runtimes) -> str:
         plugin = table_in(table_in(document, "plugins", hidden=True), cri_plugin(version))
         add_runtimes(plugin, containerd_version, asked)
 
-    return edited(text or "", edit)
+    return edited(as_read(text or "", containerd_version), edit)
 
 
 def add_runtimes(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpunode import tables, versions
+from gpunode.written_text import BOM
 
 _RANGE = re.compile(r"^(?P<major>\d+)\.(?:x|(?P<first>\d+)(?:-\d+\.(?P<last>\d+))?)$")
 _PLUGINS = {
@@ -47,6 +48,14 @@ def default_table_counts(containerd_version: str) -> bool:
     """Say whether this containerd obeys the table `default_runtime`, which then wins over `default_runtime_name`."""
     version = versions.major_minor(containerd_version)
     return not versions.at_least(version, tables.containerd_default_table_before())
+
+
+def as_read(text: str, containerd_version: str) -> str:
+    """Return a file's text without a byte order mark, where this containerd cannot read a file that has one."""
+    version = versions.major_minor(containerd_version)
+    if versions.at_least(version, tables.containerd_byte_order_mark_before()):
+        return text.removeprefix(BOM)
+    return text
 
 
 def names_runtime(default_runtime: Any) -> bool:

@@ -1,0 +1,91 @@
+"""What files of containerd say, of each version and schema, and what they are to say once gpunode has edited them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import strategies as st
+
+from gpunode.containerd.editor import NVIDIA_RUNTIME, RUNC_TYPE, Runtimes
+
+CRI2, CRI3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
+# From version 2 on a plugin that is not named in full keeps containerd from starting.
+ZFS = "io.containerd.snapshotter.v1.zfs"
+
+RUNTIME = st.fixed_dictionaries(
+    {},
+    optional={
+        "runtime_type": st.just(RUNC_TYPE),
+        "base_runtime_spec": st.just("/etc/containerd/base.json"),
+        "privileged_without_host_devices": st.booleans(),
+        "pod_annotations": st.lists(st.sampled_from(["a.b/*", "größe"]), max_size=2),
+        "options": st.fixed_dictionaries(
+            {}, optional={"SystemdCgroup": st.booleans(), "BinaryName": st.sampled_from(["/usr/bin/crun", "runc"])}
+        ),
+    },
+)
+CONTAINERD = st.fixed_dictionaries(
+    {},
+    optional={
+        "snapshotter": st.just("overlayfs"),
+        "default_runtime_name": st.sampled_from(["runc", "nvidia", "kata"]),
+        "default_runtime": st.fixed_dictionaries({"runtime_type": st.sampled_from(["", RUNC_TYPE])}),
+        "runtimes": st.dictionaries(st.sampled_from(["runc", "nvidia", "kata.v2"]), RUNTIME, max_size=3),
+    },
+)
+PLUGIN = st.fixed_dictionaries(
+    {},
+    optional={
+        "enable_cdi": st.booleans(),
+        "sandbox_image": st.sampled_from(["registry.k8s.io/pause:3.9", 'say "x" # no comment', "C:\\x"]),
+        "containerd": CONTAINERD,
+        "registry": st.just({"configs": {"docker.io": {"auth": {"username": "ä", "password": "="}}}}),
+    },
+)
+VERSIONS = st.sampled_from(["1.6.20", "1.7.24", "2.1.9"])
+
+
+@st.composite
+def configurations(draw: st.DrawFn, version: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Draw a containerd version, where none is given, and what a file of it says."""
+    version = version or draw(VERSIONS)
+    schema = draw(st.sampled_from([2, 3])) if version.startswith("2") else 2
+    values: dict[str, Any] = {"version": schema}
+    if draw(st.booleans()):
+        values["disabled_plugins"] = draw(st.sampled_from([[CRI2], [CRI2, ZFS], []]))
+    if draw(st.booleans()):
+        values["imports"] = ["/etc/containerd/conf.d/*.toml"]
+    plugins: dict[str, Any] = {}
+    if draw(st.booleans()):
+        plugins["io.containerd.internal.v1.opt"] = {"path": "/opt"}
+    if draw(st.booleans()):
+        plugins[CRI2 if schema == 2 else CRI3] = draw(PLUGIN)
+    if draw(st.booleans()) or plugins:
+        values["plugins"] = plugins
+    if draw(st.booleans()):
+        values["grpc"] = {"address": "/run/x.sock", "uid": 0}
+    return version, values
+
+
+def meant(values: dict[str, Any], version: str, asked: Runtimes) -> dict[str, Any]:
+    """Return what a file is to say: told here once more, in the plainest way."""
+    wanted = copy.deepcopy(values)
+    if "disabled_plugins" in wanted:
+        wanted["disabled_plugins"] = [name for name in wanted["disabled_plugins"] if name != CRI2]
+    plugin = wanted.setdefault("plugins", {}).setdefault(CRI2 if values["version"] == 2 else CRI3, {})
+    if asked.cdi is not None:
+        plugin["enable_cdi"] = asked.cdi
+    containerd = plugin.setdefault("containerd", {})
+    if version.startswith("1") and containerd.get("default_runtime", {}).get("runtime_type"):
+        del containerd["default_runtime"]
+    containerd["default_runtime_name"] = asked.default
+    runtimes = containerd.setdefault("runtimes", {})
+    runtimes.setdefault("nvidia", copy.deepcopy(runtimes.get("runc", {})))
+    for name in ("runc", "nvidia"):
+        runtime = runtimes.setdefault(name, {})
+        runtime["runtime_type"] = RUNC_TYPE
+        runtime.setdefault("options", {})["SystemdCgroup"] = asked.systemd_cgroup
+    runtimes["nvidia"]["options"]["BinaryName"] = NVIDIA_RUNTIME
+    runtimes["nvidia"]["privileged_without_host_devices"] = False
+    return wanted
