@@ -93,10 +93,15 @@ reload={shlex.quote("yes" if reload else "no")}
 limit='timeout -k 5 60'
 check='{_CHECK}'
 others=$(ps -eo comm= | grep -c '^containerd-shim')
-for device in /dev/nvidia[0-9]* /dev/nvidiactl; do [ -c "$device" ] && echo "device=$device"; done
+for node in /dev/nvidia[0-9]* /dev/nvidiactl; do [ -c "$node" ] && echo "device=$node"; done
 value() {{ sed -n "s/^$1 *= *\\([a-z]*\\).*/\\1/p" {PATH}; }}
 way=variable; forbidden=
 [ "$(value {ACCEPTED})" != false ] || {{ way=mount; forbidden=yes; }}
+# Mode cdi takes mounts that name a device as CDI does; before 1.18 no others.
+device=/var/run/nvidia-container-devices/all
+if grep -qE '^[[:space:]]*mode *= *.cdi[^a-z]' {PATH}; then
+  device=/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/all
+fi
 by=; runtime=
 known=$($limit docker info --format '{_RUNTIMES}')
 case "$known" in

@@ -1,8 +1,8 @@
 """Three ways to start a container on a node, as shell functions of one shape, for facts/smoke.py.
 
 prepare: make an image of $root where one is needed. start NAME [MOUNT|VARIABLE|'']: run it as $runtime, asking for all
-GPUs by a mount, by the variable, or not. see NAME: what it sees. stop NAME: also what an earlier run left. finish: take
-the image away.
+GPUs by a mount at $device, by the variable, or not. see NAME: what it sees. stop NAME: also what an earlier run left.
+finish: take the image away.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ start() {
   set -- "$1" "$2"; asks=
   case "$2" in
     variable) asks='--env NVIDIA_VISIBLE_DEVICES=all';;
-    mount) asks='--volume /dev/null:/var/run/nvidia-container-devices/all';;
+    mount) asks="--volume /dev/null:$device";;
   esac
   named=; [ "$runtime" = default ] || named="--runtime $runtime"
   $limit docker run --detach --name "$1" --network none $named $asks gpunode-smoke /bin/sleep 300 > /dev/null
@@ -43,8 +43,7 @@ start() {
   asks=
   case "$2" in
     variable) asks='"envs": [{"key": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],';;
-    mount) asks='"mounts": [{"host_path": "/dev/null", "readonly": true,
-      "container_path": "/var/run/nvidia-container-devices/all"}],';;
+    mount) asks='"mounts": [{"host_path": "/dev/null", "readonly": true, "container_path": "'$device'"}],';;
   esac
   cat > "$work/pod.json" <<POD
 {"metadata": {"name": "$1", "uid": "$1", "namespace": "gpunode-smoke", "attempt": 1}, "log_directory": "$work",
@@ -70,7 +69,7 @@ start() {
   set -- "$1" "$2"; asks=
   case "$2" in
     variable) asks='--env NVIDIA_VISIBLE_DEVICES=all';;
-    mount) asks='--mount type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/all,options=rbind:ro';;
+    mount) asks="--mount type=bind,src=/dev/null,dst=$device,options=rbind:ro";;
   esac
   in_ctr run --detach --runc-binary "$runtime" --runc-systemd-cgroup --cgroup "system.slice:gpunode:$1" $asks \
     --rootfs "$root" "$1" /bin/sleep 300

@@ -657,6 +657,11 @@ def runfiles() -> Runfiles:
 
 
 @cache
+def toolkit_mounts_in_mode_cdi() -> str:
+    """Return the first version of the container toolkit whose mode `cdi` takes mounts of a plain name."""
+    return str(content("toolkit.yaml")["mounts_in_mode_cdi"])
+
+
 def toolkit_modes() -> Mapping[str, str]:
     """Return mode of the container toolkit's runtime -> its first version that knows it (toolkit.yaml)."""
     return MappingProxyType(content("toolkit.yaml")["modes"])

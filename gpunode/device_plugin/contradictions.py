@@ -15,6 +15,7 @@ from gpunode.mig.published import known_names, published
 from gpunode.settings.model import Settings
 from gpunode.settings.problems import Problem, written
 from gpunode.tables import mig as mig_tables
+from gpunode.tables import toolkit_mounts_in_mode_cdi
 from gpunode.versions import at_least
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -182,6 +183,14 @@ def _device_list(settings: Settings) -> Iterator[Problem]:
         message = (
             "by 'volume-mounts' needs toolkit.accept_nvidia_visible_devices_as_volume_mounts = True: the toolkit's own "
             "default is to ignore them"
+        )
+        yield _problem(key, asked, message)
+    since, version = toolkit_mounts_in_mode_cdi(), toolkit.version
+    older = version is not None and not at_least(version, since)
+    if "volume-mounts" in plugin.strategies and toolkit.mode == "cdi" and older:
+        message = (
+            f"by 'volume-mounts' counts for nothing in toolkit.mode 'cdi' before {since}, and toolkit.version is "
+            f"{version}; set 'cdi-annotations' or 'cdi-cri', or toolkit.mode = 'auto'"
         )
         yield _problem(key, asked, message)
     cdi = [each for each in plugin.strategies if each in _CDI]

@@ -57,6 +57,7 @@ def bundle_of(arguments: list[str]) -> Path | None:
 VERSION = "@VERSION@"
 CONFIG = Path("/etc/nvidia-container-runtime/config.toml")
 _MOUNTS = "/var/run/nvidia-container-devices/"
+_CDI = "cdi/nvidia.com/gpu/"
 
 
 def toolkit_settings(file: Path = CONFIG) -> dict[str, Any]:
@@ -73,14 +74,30 @@ def is_privileged(config: dict[str, Any]) -> bool:
     return "CAP_SYS_ADMIN" in (capabilities.get("bounding") or [])
 
 
-def visible_devices(config: dict[str, Any], settings: dict[str, Any] | None = None) -> str | None:
+def is_before_1_18(version: str) -> bool:
+    """Say whether a version of the toolkit, 1.17.9 say, is older than 1.18."""
+    return [int(part) for part in re.findall(r"\d+", version)[:2]] < [1, 18]
+
+
+def by_mounts(config: dict[str, Any], settings: dict[str, Any], version: str) -> list[str]:
+    """Return the GPUs that mounts name: by a name of CDI's in each mode, by others in mode `cdi` from 1.18 on alone."""
+    targets = [str(mount.get("destination")) for mount in config.get("mounts") or []]
+    named = [target.removeprefix(_MOUNTS) for target in targets if target.startswith(_MOUNTS)]
+    mode = (settings.get("nvidia-container-runtime") or {}).get("mode", "auto")
+    if mode == "cdi" and is_before_1_18(version):
+        named = [name for name in named if name.startswith(_CDI)]
+    return [name.removeprefix(_CDI) for name in named]
+
+
+def visible_devices(
+    config: dict[str, Any], settings: dict[str, Any] | None = None, version: str = VERSION
+) -> str | None:
     """Return which GPUs a container asks for and may have, or None: by mounts first, then by NVIDIA_VISIBLE_DEVICES."""
     settings = settings or {}
     privileged = is_privileged(config)
-    if settings.get("accept-nvidia-visible-devices-as-volume-mounts") and not privileged:
-        targets = [str(mount.get("destination")) for mount in config.get("mounts") or []]
-        if named := [target.removeprefix(_MOUNTS) for target in targets if target.startswith(_MOUNTS)]:
-            return ",".join(named)
+    accepted = settings.get("accept-nvidia-visible-devices-as-volume-mounts") and not privileged
+    if accepted and (named := by_mounts(config, settings, version)):
+        return ",".join(named)
     if not privileged and not settings.get("accept-nvidia-visible-devices-envvar-when-unprivileged", True):
         return None
     wanted = None
@@ -154,7 +171,7 @@ def update_ldcache(config: dict[str, Any], bundle: Path, version: str = VERSION)
 
     runc makes the folders that mounts go to before it runs a hook.
     """
-    if [int(part) for part in re.findall(r"\d+", version)[:2]] < [1, 18]:
+    if is_before_1_18(version):
         return
     mounted = any(str(mount.get("destination")).startswith("/etc/") for mount in config.get("mounts") or [])
     root = bundle / str((config.get("root") or {}).get("path") or "rootfs")

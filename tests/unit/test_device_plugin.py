@@ -125,6 +125,11 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "envvar-that-the-toolkit-ignores": (
         {"toolkit": {"preset": "shared"}}, "device_plugin.device_list_strategy", "makes the toolkit ignore",
     ),
+    "volume-mounts-that-mode-cdi-ignores": (
+        {"toolkit": {"preset": "shared", "mode": "cdi", "cdi": "generate", "version": "1.17.9"},
+         "device_plugin": {"device_list_strategy": "volume-mounts"}},
+        "device_plugin.device_list_strategy", "counts for nothing in toolkit.mode 'cdi' before 1.18.0",
+    ),
     "volume-mounts-that-the-toolkit-ignores": (
         {"device_plugin": {"device_list_strategy": "volume-mounts"}},
         "device_plugin.device_list_strategy", "needs toolkit.accept_nvidia_visible_devices_as_volume_mounts = True",

@@ -14,10 +14,12 @@ import pytest
 
 from deploys import verify as verify_deploy
 from facts import smoke as smoke_fact
+from facts import smoke_ways
 from facts.smoke import Smoke as SmokeFact
 from gpunode.reading import ParseError, Unknown
 from gpunode.settings import settings_from
 from gpunode.smoke import Smoke, Trial, parse_smoke
+from gpunode.toolkit.configuration import PATH
 from lab.packages import container_runtime
 from operations import smoke
 from tests.unit.simulated_host import Host, commands
@@ -83,6 +85,33 @@ def test_the_toolkit_s_hooks_find_the_folder_in_the_test_s_root_that_they_write_
     with pytest.raises(ValueError, match=r"open /etc/ld\.so\.conf: no such file or directory"):
         container_runtime.update_ldcache(config, tmp_path, "1.18.0")
     container_runtime.update_ldcache(config | {"mounts": [{"destination": "/etc/hosts"}]}, tmp_path, "1.18.0")
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "text, device",
+    [
+        ('[nvidia-container-runtime]\n  mode = "cdi"\n', "cdi/nvidia.com/gpu/all"),
+        ("[nvidia-container-runtime]\nmode='cdi'\n", "cdi/nvidia.com/gpu/all"),
+        ('[nvidia-container-runtime]\nmode = "auto"\n#mode = "cdi"\n', "all"),
+        ('[nvidia-container-runtime]\nmode = "jit-cdi"\n', "all"),
+        (None, "all"),
+    ],
+)
+def test_a_container_asks_by_a_mount_that_the_toolkit_s_mode_takes(
+    text: str | None, device: str, tmp_path: Path
+) -> None:
+    """In mode cdi the real runtime before 1.18 passes over a mount of a plain name."""
+    file = tmp_path / "config.toml"
+    if text is not None:
+        file.write_text(text)
+    command = str(SmokeFact().command(reload=False)).replace(PATH, str(file))
+    script = command[command.index("device=/var/run") : command.index("by=; runtime=")] + 'echo "$device"\n'
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"/var/run/nvidia-container-devices/{device}"
+    for start in (smoke_ways.BY_CTR, smoke_ways.BY_CRICTL, smoke_ways.BY_DOCKER):
+        assert start.count("$device") == 1 and "nvidia-container-devices" not in start
 
 
 def test_an_unprivileged_container_that_does_not_even_start_by_the_variable_is_as_good() -> None:

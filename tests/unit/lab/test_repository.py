@@ -243,6 +243,29 @@ def test_runtime_reads_what_the_container_asks_for(env: list[str], wanted: str |
 
 @pytest.mark.pure
 @pytest.mark.parametrize(
+    ("mount", "mode", "version", "wanted"),
+    [
+        ("all", "auto", "1.17.9", "all"),
+        ("all", "cdi", "1.18.0", "all"),
+        ("all", "cdi", "1.17.9", None),
+        ("cdi/nvidia.com/gpu/all", "cdi", "1.17.9", "all"),
+        ("cdi/nvidia.com/gpu/all", "cdi", "1.20.0", "all"),
+    ],
+)
+def test_mode_cdi_takes_a_mount_of_a_plain_name_from_1_18_on(
+    mount: str, mode: str, version: str, wanted: str | None
+) -> None:
+    config = {"mounts": [{"destination": f"/var/run/nvidia-container-devices/{mount}"}]}
+    settings = {
+        "accept-nvidia-visible-devices-as-volume-mounts": True,
+        "accept-nvidia-visible-devices-envvar-when-unprivileged": False,
+        "nvidia-container-runtime": {"mode": mode},
+    }
+    assert container_runtime.visible_devices(config, settings, version) == wanted
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
     ("arguments", "bundle"),
     [
         (["--root", "/r", "create", "--bundle", "/b", "id"], Path("/b")),
