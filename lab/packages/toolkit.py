@@ -19,6 +19,11 @@ _CONFIG_POSTINST = """#!/bin/sh
 [ "$1" = configure ] || exit 0
 if [ ! -e /{path} ]; then mkdir -p "$(dirname /{path})"; printf '%s' '{text}' > /{path}; fi
 """
+# What NVIDIA's own script has nvidia-ctk do, where that is the real one.
+_REAL_POSTINST = """#!/bin/sh
+[ "$1" = configure ] || exit 0
+/usr/bin/nvidia-ctk --quiet config --config-file=/{path} --in-place
+"""
 # 1.20's own maintainer script takes away the units that 1.18 and 1.19 had put below /etc: they would hide its own.
 _REFRESH_POSTINST = """for unit in nvidia-cdi-refresh.service nvidia-cdi-refresh.path; do
   if [ -e "/lib/systemd/system/$unit" ]; then rm -f "/etc/systemd/system/$unit"; fi
@@ -64,7 +69,7 @@ runtimes = ["runc"]
 
 def toolkit_packages() -> list[Deb]:
     """Return the four packages of every toolkit version that the lab has, with the relations of the table."""
-    return [package for version in lab_versions() for package in _packages_of(version)]
+    return [package for version in lab_versions() for package in packages_of(version)]
 
 
 def legacy_packages() -> list[Deb]:
@@ -85,21 +90,31 @@ def legacy_packages() -> list[Deb]:
     ]
 
 
-def _packages_of(version: str) -> list[Deb]:
+def packages_of(version: str, programs: Path | None = None) -> list[Deb]:
+    """Return the four packages of a version.
+
+    + programs: a folder with NVIDIA's own nvidia-ctk, nvidia-cdi-hook, nvidia-container-runtime and
+      nvidia-container-runtime-hook of that version, and its units where it has them, in place of the SIMULATED ones
+    """
     library = f"usr/lib/x86_64-linux-gnu/libnvidia-container.so.{version}"
-    units, conffiles = _refresh(version)
+    units, conffiles = _refresh(version, programs)
+    if programs is None:
+        hook: list[Payload] = []
+        base = [
+            Payload("usr/bin/nvidia-container-runtime", _of(_RUNTIME, version), 0o755),
+            Payload("usr/bin/nvidia-ctk", _of(_CTK, version), 0o755),
+        ]
+    else:
+        hook = [_real(programs, "nvidia-container-runtime-hook")]
+        base = [_real(programs, name) for name in ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")]
     return [
-        _package("nvidia-container-toolkit", version, "NVIDIA container toolkit"),
+        _package("nvidia-container-toolkit", version, "NVIDIA container toolkit", files=tuple(hook)),
         _package(
             "nvidia-container-toolkit-base",
             version,
             "NVIDIA container toolkit: runtime and nvidia-ctk",
-            files=(
-                Payload("usr/bin/nvidia-container-runtime", _of(_RUNTIME, version), 0o755),
-                Payload("usr/bin/nvidia-ctk", _of(_CTK, version), 0o755),
-                *units,
-            ),
-            scripts=(("postinst", _configured() + (_REFRESH_POSTINST if units else "")),),
+            files=(*base, *units),
+            scripts=(("postinst", _configured(programs) + (_REFRESH_POSTINST if units else "")),),
             conffiles=conffiles,
         ),
         _package(
@@ -124,17 +139,24 @@ def _of(program: Path, version: str) -> bytes:
     return program.read_bytes().replace(b"@VERSION@", version.encode())
 
 
-def _configured() -> str:
-    return _CONFIG_POSTINST.format(path="etc/nvidia-container-runtime/config.toml", text=_CONFIG)
+def _real(programs: Path, name: str) -> Payload:
+    return Payload(f"usr/bin/{name}", (programs / name).read_bytes(), 0o755)
 
 
-def _refresh(version: str) -> tuple[tuple[Payload, ...], tuple[str, ...]]:
+def _configured(programs: Path | None) -> str:
+    text = _CONFIG_POSTINST if programs is None else _REAL_POSTINST
+    return text.format(path="etc/nvidia-container-runtime/config.toml", text=_CONFIG)
+
+
+def _refresh(version: str, programs: Path | None = None) -> tuple[tuple[Payload, ...], tuple[str, ...]]:
     """Return the files by which a version makes CDI specifications of itself, and which of them are conffiles."""
     refresh = cdi_refresh(version)
     if refresh is None:
         return (), ()
     folder = refresh.folder.lstrip("/")
-    units = tuple(Payload(f"{folder}/{name}", (_FOLDER / name).read_bytes()) for name in _REFRESH)
+    given = programs is not None and all((programs / name).is_file() for name in _REFRESH)
+    of = programs if programs is not None and given else _FOLDER
+    units = tuple(Payload(f"{folder}/{name}", (of / name).read_bytes()) for name in _REFRESH)
     environment = Payload(_ENVIRONMENT, b"# SIMULATED: NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/var/run/cdi/nvidia.yaml\n")
     return (*units, environment), tuple(path.lstrip("/") for path in refresh.conffiles)
 
