@@ -24,11 +24,14 @@ _REAL_POSTINST = """#!/bin/sh
 [ "$1" = configure ] || exit 0
 /usr/bin/nvidia-ctk --quiet config --config-file=/{path} --in-place
 """
-# 1.20's own maintainer script takes away the units that 1.18 and 1.19 had put below /etc: they would hide its own.
-_REFRESH_POSTINST = """for unit in nvidia-cdi-refresh.service nvidia-cdi-refresh.path; do
-  if [ -e "/lib/systemd/system/$unit" ]; then rm -f "/etc/systemd/system/$unit"; fi
+# 1.20 takes away the units that 1.18 and 1.19 had put below /etc, by dpkg's own helper, with which dpkg forgets them.
+# Where a script just removed them, a person would seem to have, and an older version would not bring them back.
+_REMOVED = """for unit in nvidia-cdi-refresh.service nvidia-cdi-refresh.path; do
+  [ -z "${{DPKG_MAINTSCRIPT_NAME:-}}" ] ||
+    dpkg-maintscript-helper rm_conffile "/etc/systemd/system/$unit" {first}~ {package} -- "$@"
 done
-[ -d /run/systemd/system ] || exit 0
+"""
+_REFRESH_POSTINST = """[ -d /run/systemd/system ] || exit 0
 systemctl daemon-reload
 systemctl enable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service || true
 """
@@ -114,7 +117,7 @@ def packages_of(version: str, programs: Path | None = None) -> list[Deb]:
             version,
             "NVIDIA container toolkit: runtime and nvidia-ctk",
             files=(*base, *units),
-            scripts=(("postinst", _configured(programs) + (_REFRESH_POSTINST if units else "")),),
+            scripts=_scripts(version, programs),
             conffiles=conffiles,
         ),
         _package(
@@ -143,9 +146,18 @@ def _real(programs: Path, name: str) -> Payload:
     return Payload(f"usr/bin/{name}", (programs / name).read_bytes(), 0o755)
 
 
-def _configured(programs: Path | None) -> str:
+def _scripts(version: str, programs: Path | None) -> tuple[tuple[str, str], ...]:
+    refresh = cdi_refresh(version)
+    removed = ""
+    if refresh is not None and not refresh.folder.startswith("/etc/"):
+        removed = _REMOVED.format(first=version, package="nvidia-container-toolkit-base")
     text = _CONFIG_POSTINST if programs is None else _REAL_POSTINST
-    return text.format(path="etc/nvidia-container-runtime/config.toml", text=_CONFIG)
+    configured = text.format(path="etc/nvidia-container-runtime/config.toml", text=_CONFIG)
+    configured = configured.replace("#!/bin/sh\n", f"#!/bin/sh\n{removed}")
+    if refresh is not None:
+        configured += _REFRESH_POSTINST
+    others = ("preinst", "postrm") if removed else ()
+    return (("postinst", configured), *((name, f"#!/bin/sh\nset -e\n{removed}") for name in others))
 
 
 def _refresh(version: str, programs: Path | None = None) -> tuple[tuple[Payload, ...], tuple[str, ...]]:
