@@ -657,6 +657,11 @@ def runfiles() -> Runfiles:
 
 
 @cache
+def toolkit_refresh_since() -> str:
+    """Return the first version of the container toolkit that has nvidia-cdi-refresh (toolkit.yaml)."""
+    return str(content("toolkit.yaml")["refresh_since"])
+
+
 def toolkit_mounts_in_mode_cdi() -> str:
     """Return the first version of the container toolkit whose mode `cdi` takes mounts of a plain name."""
     return str(content("toolkit.yaml")["mounts_in_mode_cdi"])

@@ -51,9 +51,10 @@ class ContainerToolkit(Reading):
     `held` are the toolkit's packages that are kept still; `hold_text` is our file that says so, with dnf versionlock's
     whole list; None without the file, or without that plugin. `config_text` is config.toml, `cdi` the specifications
     that runtimes read, `cdi_drafts` files that a run of gpunode's left beside them, `cdi_refresh` how the toolkit's own
-    unit that renews one starts (systemd's UnitFileState), None without such a unit, and where it passes over the
-    driver; `cdi_output` is where that unit writes. `unlinked` are device nodes without a link in /dev/char,
-    `link_rule` says whether our udev rule makes these links. `names` are those of the packages that belong together.
+    unit that renews one starts (systemd's UnitFileState), None without such a unit, where it passes over the driver,
+    and where a newer toolkit has left it behind; `cdi_output` is where that unit writes. `unlinked` are device nodes
+    without a link in /dev/char, `link_rule` says whether our udev rule makes these links. `names` are those of the
+    packages that belong together.
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -115,6 +116,7 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
     found = values(lines)
     packages = [_package(line) for line in repeated(lines, "package")]
     match = _CTK.search(found.get("ctk", ""))
+    refreshes = match is None or versions.at_least(versions.major_minor(match[1]), tables.toolkit_refresh_since())
     return ContainerToolkit(
         packages=tuple(sorted(packages)),
         version=match[1] if match else None,
@@ -124,8 +126,8 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
         config_text=decoded(found, "config"),
         cdi=tuple(_specification(line) for line in repeated(lines, "cdi")),
         cdi_drafts=tuple(repeated(lines, "draft")),
-        cdi_refresh=found.get("refresh"),
-        cdi_output=found.get("refresh_output"),
+        cdi_refresh=found.get("refresh") if refreshes else None,
+        cdi_output=found.get("refresh_output") if refreshes else None,
         unlinked=tuple(repeated(lines, "unlinked")),
         link_rule=found.get("link_rule") == "yes",
         names=PACMAN_PACKAGES if found.get("names") == "arch" else PACKAGES,

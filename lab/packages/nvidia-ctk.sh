@@ -20,7 +20,10 @@ hooks() {
 }
 
 cdi_generate() {
-    output=${NVIDIA_CTK_CDI_OUTPUT_FILE_PATH:-}
+    case '@VERSION@' in
+        1.1[0-7].*) output= ;;
+        *) output=${NVIDIA_CTK_CDI_OUTPUT_FILE_PATH:-} ;;
+    esac
     while [ "$#" -gt 0 ]; do
         case "$1" in
             --output=*) output=${1#*=} ;;

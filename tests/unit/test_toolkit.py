@@ -86,6 +86,14 @@ def test_an_answer_that_is_none_is_refused(line: str) -> None:
         parse_toolkit([line])
 
 
+@pytest.mark.parametrize("version, unit", [("1.17.9", None), ("1.18.0", "enabled"), ("1.20.0", "enabled")])
+def test_a_unit_that_a_newer_toolkit_left_behind_makes_no_specification(version: str, unit: str | None) -> None:
+    """Its nvidia-ctk does not know the variable that names the file: it prints the specification, and nobody has it."""
+    lines = [f"ctk=NVIDIA Container Toolkit CLI version {version}", "refresh=enabled", "refresh_output=/run/n.yaml"]
+    found = parse_toolkit(lines)
+    assert (found.cdi_refresh, found.cdi_output) == (unit, unit and "/run/n.yaml")
+
+
 def _probe(root: Path) -> ContainerToolkit:
     """Run the probe's part on CDI and links on a folder that stands for the node's root."""
     part = ToolkitFact().command().replace("/etc/cdi", f"{root}/etc/cdi").replace("/var/run/cdi", f"{root}/run")
