@@ -662,6 +662,7 @@ def toolkit_refresh_since() -> str:
     return str(content("toolkit.yaml")["refresh_since"])
 
 
+@cache
 def toolkit_mounts_in_mode_cdi() -> str:
     """Return the first version of the container toolkit whose mode `cdi` takes mounts of a plain name."""
     return str(content("toolkit.yaml")["mounts_in_mode_cdi"])

@@ -37,11 +37,12 @@ def main(inventory: Path) -> None:
 
             from facts.node import Node
             from gpunode import cli, drift, fleet  # noqa: F401
+            from gpunode.host_data import data_of
             from gpunode.inventory import foreign_names, load_inventory
             from gpunode.settings import check_hosts
     with phase("inventory and settings"):
         found = load_inventory(inventory)
-        settings = check_hosts({host.name: host.data.dict() for host in found}, foreign_names())
+        settings = check_hosts({host.name: data_of(host).data for host in found}, foreign_names())
     (name,) = settings
     connecting = fleet.connected(found, [name])
     with phase("connection"):

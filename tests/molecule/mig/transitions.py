@@ -7,10 +7,11 @@ from pyinfra import host
 from pyinfra.operations import server
 
 from facts.pci import PciGpus
+from gpunode.host_data import data_of
 from gpunode.settings import settings_from
 from operations import mig
 
-asked = settings_from(host.data.dict()).mig
+asked = settings_from(data_of(host).data).mig
 for name in host.loop(host.data.get("x_transitions")):
     mig.layout(
         name=f"Divide the GPUs by MIG configuration {name}",
