@@ -10,6 +10,8 @@ from gpunode.reading import ParseError, Reading
 
 _LOGS = "look at /var/log/nvidia-container-runtime.log (toolkit.debug = True writes it)"
 _RUN = "run deploys/gpu_node.py"
+# A toolkit of some years ago ends the start where config.toml forbids the variable; since then the container gets none.
+_REFUSAL = "insufficient privileges"
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ class Smoke(Reading):
                     f"a container that asks for no GPU sees {', '.join((*self.silent.devices, *self.silent.denied))}; "
                     "look for an image or a hook that sets NVIDIA_VISIBLE_DEVICES"
                 )
-            if self.envvar is not None and self.envvar.devices:
+            if self.envvar is not None and not self.envvar.ran and _REFUSAL not in self.envvar.said:
+                yield f"an unprivileged container that asks by NVIDIA_VISIBLE_DEVICES does not run{_words(self.envvar)}"
+            elif self.envvar is not None and self.envvar.devices:
                 yield (
                     f"an unprivileged container gets {', '.join(self.envvar.devices)} by NVIDIA_VISIBLE_DEVICES, which "
                     "config.toml forbids; is there a second runtime, or a config.toml elsewhere?"

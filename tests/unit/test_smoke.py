@@ -59,6 +59,7 @@ def test_a_node_whose_containers_see_what_they_should_has_no_problem() -> None:
         ({"asking": LOST, "reloaded": LOST}, "may not open /dev/nvidia0"),
         ({"silent": SEES}, "asks for no GPU sees /dev/nvidia0"),
         ({"silent": Trial(False)}, "asks for no GPU does not run"),
+        ({"envvar": Trial(False, said="ctr: deadline exceeded\n")}, "does not run: ctr: deadline"),
         ({"envvar": SEES}, "an unprivileged container gets /dev/nvidia0"),
         ({"reloaded": LOST}, "after `systemctl daemon-reload` a container has lost /dev/nvidia0"),
         ({"reloaded": Trial(False)}, "after `systemctl daemon-reload` a container has lost"),
