@@ -14,7 +14,8 @@ _SIGNS = {"<<": "<", ">>": ">"}
 # Debian's base has it, outside of the rpm database.
 _OF_THE_BASE = {"python3"}
 _FOLDERS = (("usr/lib/x86_64-linux-gnu/", "usr/lib64/"), ("lib/systemd/system/", "usr/lib/systemd/system/"))
-# rpm tells a script how many of the package there will be; ours expect dpkg's words.
+# rpm tells a script how many of the package there will be; ours expect dpkg's words. What a preinst of ours does, dpkg
+# needs alone: it has dpkg forget a configuration file, which rpm takes away by itself.
 _SCRIPTS = {
     "postinst": ("post", "set -- configure"),
     "prerm": ("preun", 'if [ "$1" = 0 ]; then set -- remove; else set -- upgrade; fi'),
@@ -33,7 +34,11 @@ def rpm_of(deb: Deb) -> Rpm:
         provides=tuple(_relations(deb.provides)),
         conflicts=tuple(_relations(deb.conflicts)),
         files=tuple(replace(file, path=place(file.path)) for file in deb.files),
-        scripts=tuple((_SCRIPTS[name][0], f"{_SCRIPTS[name][1]}\n{_body(text)}") for name, text in deb.scripts),
+        scripts=tuple(
+            (_SCRIPTS[name][0], f"{_SCRIPTS[name][1]}\n{_body(text)}")
+            for name, text in deb.scripts
+            if name != "preinst"
+        ),
         config=tuple(map(place, deb.conffiles)),
     )
 
