@@ -27,11 +27,12 @@ from gpunode.host_data import data_of
 from gpunode.inventory import validate_state
 from gpunode.machine import Machine
 from gpunode.mig.label import asks, by_label
+from gpunode.own_files import desired_files
 from gpunode.preflight import Refusal, cautions, refusals
 from gpunode.reading import Unknown
 from gpunode.settings import Settings, component_models, settings_from
 from gpunode.tables import Distribution
-from operations import applied
+from operations import applied, files
 from operations.announcement import announcing
 from operations.control_plane import cluster_nodes
 from operations.phase import is_unattended
@@ -43,6 +44,7 @@ _read: WeakKeyDictionary[Host, tuple[dict[str, Any], Settings]] = WeakKeyDiction
 _announced: WeakKeyDictionary[Host, set[Callable[..., Any]]] = WeakKeyDictionary()
 _clusters: WeakKeyDictionary[Inventory, tuple[Settings | None, Rollout | None]] = WeakKeyDictionary()
 _bodies: dict[Callable[..., Any], Callable[[], None]] = {}
+_own_files: WeakKeyDictionary[Host, tuple[Settings, Machine, Mapping[str, str | None]]] = WeakKeyDictionary()
 # Hosts of a run that brings everything about, and records it at its end.
 _whole: WeakSet[Host] = WeakSet()
 
@@ -151,6 +153,33 @@ def node() -> Machine:
     if reading is None:
         raise RuntimeError(f"{host.name} was not accepted")
     return reading
+
+
+def own_file(path: str, keep: str, remove: str = "") -> None:
+    """Keep a file of gpunode's own at what the settings ask for, or remove it where they ask for none.
+
+    Of a path that they say nothing of, nothing is done.
+
+    + keep, remove: what the one and the other are called
+    """
+    desired = _desired_files()
+    if path not in desired:
+        return
+    text = desired[path]
+    if text is None:
+        files.absent(name=remove, path=path)
+    else:
+        files.content(name=keep, path=path, text=text)
+
+
+def _desired_files() -> Mapping[str, str | None]:
+    """Return path -> text of the host's own files; rendered once for settings and node."""
+    current, asked, machine = ctx_host.get(), settings(), node()
+    known = _own_files.get(current)
+    if known is None or known[0] is not asked or known[1] is not machine:
+        known = asked, machine, desired_files(asked, machine)
+        _own_files[current] = known
+    return known[2]
 
 
 def announce(*components: Callable[..., Any]) -> None:

@@ -1,23 +1,21 @@
 """The CUDA toolkit, from NVIDIA's package repository or by NVIDIA's own installer, the .run file."""
 
-from deploys.component import component, distribution, node, settings
+from deploys.component import component, distribution, node, own_file, settings
 from deploys.repositories import trust
 from gpunode.cuda import ARCH_HOME
 from gpunode.driver_packages import on_system
+from gpunode.own_files.cuda import profile_path
 from gpunode.runfile import cuda_runfile
 from gpunode.settings import CudaSettings
 from operations import cuda as toolkits
-from operations import files, packages
-
-PROFILE = "/etc/profile.d/cuda.sh"
-# The package of that name brings a script of its own, which an upgrade of it brings again.
-ARCH_PROFILE = "/etc/profile.d/gpunode-cuda.sh"
+from operations import packages
 
 
 @component("CUDA", own_files=True)
 def cuda() -> None:
     """Install the CUDA toolkit and the profile script that puts it on the PATH."""
-    asked = on_system(settings(), node().operating_system).cuda
+    resolved = on_system(settings(), node().operating_system)
+    asked = resolved.cuda
     if not asked.enabled:
         return
     if asked.source == "runfile":
@@ -29,15 +27,9 @@ def cuda() -> None:
             shared=asked.source == "cuda-repository",
         )
         _packages(asked)
-    at_home = asked.source == "distribution"
-    toolkits.linked(
-        name=f"Point /usr/local/cuda at {asked.version}", version=asked.version, home=ARCH_HOME if at_home else ""
-    )
-    profile = ARCH_PROFILE if at_home else PROFILE
-    if asked.profile:
-        files.template(name="Put CUDA on the PATH", path=profile, source="cuda.sh")
-    else:
-        files.absent(name="Take CUDA off the PATH", path=profile)
+    home = ARCH_HOME if asked.source == "distribution" else ""
+    toolkits.linked(name=f"Point /usr/local/cuda at {asked.version}", version=asked.version, home=home)
+    own_file(profile_path(resolved), keep="Put CUDA on the PATH", remove="Take CUDA off the PATH")
 
 
 def _packages(asked: CudaSettings) -> None:

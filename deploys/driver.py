@@ -1,6 +1,6 @@
 """The NVIDIA driver, from NVIDIA's repository, the distribution's archive, or by NVIDIA's installer, the .run file."""
 
-from deploys.component import component, distribution, drain, node, settings
+from deploys.component import component, distribution, drain, node, own_file, settings
 from deploys.drain import returned
 from deploys.repositories import distrust, trust
 from gpunode import tables
@@ -13,6 +13,16 @@ from gpunode.driver_packages import (
     module_stream,
     on_system,
     package_set,
+)
+from gpunode.own_files.driver import (
+    BLACKLIST,
+    DRACUT,
+    NOUVEAU,
+    PARAMETERS,
+    SOFTDEP,
+    UMAD,
+    UMAD_MODULES,
+    removal_waits,
 )
 from gpunode.preflight import chosen_flavour
 from gpunode.runfile import build_packages, driver_runfile
@@ -32,14 +42,6 @@ from operations import (
 )
 from operations import driver as kernel_module
 
-SOFTDEP = "/etc/modprobe.d/gpunode-nvidia-uvm.conf"
-PARAMETERS = "/etc/modprobe.d/gpunode-nvidia.conf"
-NOUVEAU = "gpunode-nouveau.conf"
-DRACUT = "/etc/dracut.conf.d/gpunode-nouveau.conf"
-UMAD = "/etc/modules-load.d/gpunode-nvlink.conf"
-# The families whose initial file systems dracut makes.
-_BY_DRACUT = ("dnf", "zypper")
-
 
 @component("Driver", own_files=True)
 def driver() -> None:
@@ -52,20 +54,13 @@ def driver() -> None:
         _none(asked)
         return
     source = driver_source(resolved, node().operating_system, node().boot)
-    modules = ["nvidia"]
+    own_file(PARAMETERS, keep="Set the NVIDIA module's parameters", remove="Remove the NVIDIA module's parameters")
     if source is not None:
-        # Debian's own packages have modprobe load the module under another name, to which all else has to be said, too.
-        modules += sorted({source.modules[_flavour()]} - {"nvidia"})
-        _parameters(asked, modules)
         _packages(asked, source)
     elif asked.source == "runfile":
-        _parameters(asked, modules)
         _runfile(asked)
     _keep_nouveau_out()
-    # Else nvidia_uvm would be loaded by this run and be gone after the next boot.
-    files.template(
-        name="Load nvidia_uvm after nvidia, at every boot", path=SOFTDEP, source="nvidia-uvm.conf", modules=modules
-    )
+    own_file(SOFTDEP, keep="Load nvidia_uvm after nvidia, at every boot")
     if not node().has_gpu:
         return
     kernel_module.module_loaded(name="Load the NVIDIA kernel module")
@@ -76,8 +71,7 @@ def driver() -> None:
 def _none(asked: DriverSettings) -> None:
     """Take away the driver that is there, however it came, and what gpunode set up for one."""
     allowed = settings().disruption.allow == "reboot"
-    # Below that level a run unloads nothing and removes nothing of a driver that is loaded.
-    waits = node().driver.loaded_version is not None and not allowed
+    waits = removal_waits(settings(), node())
     if not waits:
         mps.daemons(
             name="Run no MPS control daemon", wanted=(), asked=settings().mps, restart_allowed=True, drain=drain()
@@ -93,21 +87,17 @@ def _none(asked: DriverSettings) -> None:
         ("the order in which NVIDIA's modules are loaded", SOFTDEP),
         ("the NVIDIA module's parameters", PARAMETERS),
         ("the module that reaches NVLink 5's switches", UMAD),
-        ("what keeps nouveau out", f"/etc/modprobe.d/{NOUVEAU}"),
+        ("what keeps nouveau out", NOUVEAU),
         ("what leaves nouveau out of initial file systems", DRACUT),
     ):
-        files.absent(name=f"Forget {what}", path=path)
+        own_file(path, keep="", remove=f"Forget {what}")
     _forget_others(None)
 
 
 def _keep_nouveau_out() -> None:
-    files.template(
-        name="Keep nouveau out, from the next boot on", path=f"/etc/modprobe.d/{NOUVEAU}", source="nouveau.conf"
-    )
-    if distribution().family in _BY_DRACUT:
-        # An image for any machine has nothing of /etc/modprobe.d in it.
-        files.template(name="Leave nouveau out of initial file systems", path=DRACUT, source="dracut-nouveau.conf")
-    initramfs.without_nouveau(name="Make initial file systems that load nouveau anew", blacklist=NOUVEAU)
+    own_file(NOUVEAU, keep="Keep nouveau out, from the next boot on")
+    own_file(DRACUT, keep="Leave nouveau out of initial file systems")
+    initramfs.without_nouveau(name="Make initial file systems that load nouveau anew", blacklist=BLACKLIST)
 
 
 def _flavour() -> str:
@@ -227,21 +217,8 @@ def _services(asked: DriverSettings) -> None:
 
 
 def _management_datagrams() -> None:
-    files.template(
-        name="Persist the kernel module that reaches NVLink 5's switches", path=UMAD, source="modules-load.conf",
-        modules=["ib_umad"],
-    )  # fmt: skip
-    kernel.loaded(name="Load the kernel module that reaches NVLink 5's switches", modules=["ib_umad"])
-
-
-def _parameters(asked: DriverSettings, modules: list[str]) -> None:
-    if asked.module_parameters:
-        files.template(
-            name="Set the NVIDIA module's parameters", path=PARAMETERS, source="nvidia-parameters.conf",
-            parameters=asked.module_parameters, modules=modules,
-        )  # fmt: skip
-    else:
-        files.absent(name="Remove the NVIDIA module's parameters", path=PARAMETERS)
+    own_file(UMAD, keep="Persist the kernel module that reaches NVLink 5's switches")
+    kernel.loaded(name="Load the kernel module that reaches NVLink 5's switches", modules=UMAD_MODULES)
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.driver.driver` import it.

@@ -1,7 +1,7 @@
 """The package repositories of the settings, by name."""
 
 from deploys.component import distribution, node, settings
-from gpunode import tables
+from gpunode.repositories import package_repository
 from operations import apt, dnf, zypper
 
 # Each has the operations repository and no_repository, with the same arguments. Where the distribution has everything
@@ -18,29 +18,17 @@ def distrust(name: str) -> None:
 
 def trust(name: str) -> None:
     """Add the repository `cuda`, `toolkit` or `docker` of the settings, its key checked by fingerprint."""
-    system, of = node().operating_system, distribution()
-    if of.family not in _MANAGERS or of.repository is None:
+    asked = package_repository(settings(), node().operating_system, name)
+    if asked is None:
         return
-    filled = (
-        settings()
-        .repositories.on(name, of.family, of.unverified_key, of.repository)
-        .at(
-            distribution=of.repository,
-            architecture=of.architectures[system.architecture],
-            os_id=of.docker or system.id,
-            channel=settings().toolkit.channel,
-        )
-    )
-    # Docker's is divided by release, as distributions' own are.
-    suite, components = (system.codename or of.version, "stable") if name == "docker" else ("/", "")
-    _MANAGERS[of.family].repository(
+    _MANAGERS[asked.family].repository(
         name=f"Trust the {name} repository",
         label=name,
-        uri=filled.url,
-        suite=suite,
-        components=components,
-        key_url=filled.key_url,
-        key_fingerprint=filled.key_fingerprint,
-        packages_signed=tables.repositories(of.family)[name].packages_signed,
-        proxies=settings().proxy.environment,
+        uri=asked.uri,
+        suite=asked.suite,
+        components=asked.components,
+        key_url=asked.key_url,
+        key_fingerprint=asked.key_fingerprint,
+        packages_signed=asked.packages_signed,
+        proxies=asked.proxies,
     )

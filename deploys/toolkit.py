@@ -1,12 +1,12 @@
 """The NVIDIA container toolkit."""
 
-from deploys.component import component, distribution, settings
+from deploys.component import component, distribution, own_file, settings
 from deploys.repositories import trust
-from facts.toolkit import LINK_RULE
+from gpunode.own_files.toolkit import LINK_RULE
 from gpunode.settings import ToolkitSettings
 from gpunode.toolkit import LEGACY, PACKAGES, PACMAN_PACKAGES
 from gpunode.toolkit.configuration import asked_of
-from operations import files, packages
+from operations import packages
 from operations import toolkit as container_toolkit
 
 
@@ -24,15 +24,13 @@ def toolkit() -> None:
         else "Keep no CDI specification",
         generate=asked.cdi == "generate",
     )
+    own_file(
+        LINK_RULE,
+        keep="Link NVIDIA's devices in /dev/char whenever the driver is loaded",
+        remove="Remove the udev rule that links NVIDIA's devices",
+    )
     if asked.device_links:
-        files.template(
-            name="Link NVIDIA's devices in /dev/char whenever the driver is loaded",
-            path=LINK_RULE,
-            source="nvidia-dev-char.rules",
-        )
         container_toolkit.device_links(name="Link NVIDIA's devices in /dev/char")
-    else:
-        files.absent(name="Remove the udev rule that links NVIDIA's devices", path=LINK_RULE)
 
 
 def _packages(asked: ToolkitSettings) -> None:

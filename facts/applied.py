@@ -5,11 +5,12 @@ from __future__ import annotations
 from facts.base import NodeFact
 from gpunode.applied import FOLDERS, PATH, parse_applied
 from gpunode.applied import Applied as Reading
+from gpunode.own_files import PATHS as OWN
 from gpunode.probe import shell_text
 
 
 class Applied(NodeFact[Reading]):
-    """Read the record, and digest, mode and owners of each regular file in it: one process for all of them."""
+    """Read the record, and digest, mode and owners of each own file, recorded or not: one process for all of them."""
 
-    probe = shell_text("applied", RECORD=PATH, FOLDERS=" ".join(FOLDERS))
+    probe = shell_text("applied", RECORD=PATH, FOLDERS=" ".join(FOLDERS), OWN=" ".join(OWN))
     parse = staticmethod(parse_applied)

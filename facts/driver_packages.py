@@ -24,11 +24,9 @@ from gpunode.driver_packages import (
 )
 from gpunode.driver_packages import DriverPackages as Reading
 from gpunode.families import dnf, pacman, zypper
+from gpunode.own_files.holds import PREFERENCES, UNATTENDED
 from gpunode.probe import Probe
 from gpunode.probe_output import values
-
-PREFERENCES = "/etc/apt/preferences.d/gpunode-driver"
-UNATTENDED = "/etc/apt/apt.conf.d/52gpunode-driver"
 
 # What dpkg-query is asked for wherever the driver's packages count.
 ASKED = " ".join(shlex.quote(pattern) for pattern in (*GLOBS, *KERNEL_GLOBS, *COMPANIONS))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from facts.base import NodeFact
 from facts.shared import PACKAGES, UNITS
 from gpunode.families.dnf import LOCKLIST
+from gpunode.own_files.holds import TOOLKIT_PREFERENCES
+from gpunode.own_files.toolkit import LINK_RULE
 from gpunode.probe import shell_text
 from gpunode.tables import toolkit_hooks
 from gpunode.toolkit import ContainerToolkit as Reading
@@ -12,10 +14,8 @@ from gpunode.toolkit import parse_toolkit
 from gpunode.toolkit.configuration import PATH
 from gpunode.toolkit.state import PACKAGES as NAMES
 
-HOLD = "/etc/apt/preferences.d/gpunode-toolkit"
 # Where the toolkit's own unit takes the path of its specification from, among others.
 REFRESH_SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
-LINK_RULE = "/etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules"
 # The first line of a CDI specification that gpunode had made: no program writes one of its own.
 CDI_MARK = "# Written by gpunode with nvidia-ctk; changes are overwritten. toolkit.cdi = 'off' removes this file."
 
@@ -27,7 +27,7 @@ class ContainerToolkit(NodeFact[Reading]):
         "toolkit/state",
         shared=(PACKAGES, UNITS.of("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")),
         NAMES=" ".join(NAMES),
-        HOLD=HOLD,
+        HOLD=TOOLKIT_PREFERENCES,
         LOCKLIST=LOCKLIST,
         CONFIGURATION=PATH,
         CDI_MARK=CDI_MARK,

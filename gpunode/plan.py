@@ -24,6 +24,7 @@ from gpunode.service import RESTARTING
 from gpunode.settings import Settings
 from gpunode.sysctl import KUBERNETES
 from gpunode.verify import judge
+from gpunode.verify.comparison import BY_HAND
 from gpunode.verify.cuda import lost_nvcc
 from gpunode.verify.subject import Subject
 
@@ -157,7 +158,8 @@ def _take(found: Bad, *subjects: str) -> Finding | None:
 def _own_files(found: Bad) -> Iterator[Step]:
     for what in tuple(found):
         if path := Subject.FILE.named(what):
-            yield _step(f"write {path} anew", found.pop(what))
+            item = found.pop(what)
+            yield _step(f"remove {path}" if item.wanted == "none" else f"write {path} anew", item)
 
 
 def _repositories(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
@@ -317,15 +319,23 @@ def _containerd(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         found, Subject.DEFAULT_RUNTIME, Subject.SYSTEMD_CGROUP.of("runc"), Subject.SYSTEMD_CGROUP.of("nvidia"),
         Subject.RUNNING_CONFIGURATION, Subject.CDI,
     )  # fmt: skip
+    files = _take(found, Subject.CONFIGURATION) if _mends(found.get(Subject.CONFIGURATION)) else None
     plugin = _take(found, Subject.CRI_PLUGIN)
     if runtimes:
         restart = " and restart it" if node.containerd.active else ""
         yield _step(f"bring its runtimes to what is asked{restart}", runtimes)
+    elif files:
+        yield _step("write its configuration files", files)
     elif plugin:
         yield _step("restart it", plugin)
     if sysctl := _take(found, *(Subject.SYSCTL.of(name) for name in KUBERNETES)):
         yield _step("set what Kubernetes needs of the kernel", sysctl)
     yield from _running(found)
+
+
+def _mends(item: Finding | None) -> bool:
+    """Say whether a run mends a configuration: one that it cannot edit is a person's to mend."""
+    return item is not None and item.remedy != BY_HAND
 
 
 def _docker(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
@@ -336,6 +346,8 @@ def _docker(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     if differs := restart or reload:
         how = (" and restart it" if restart else " and have it read them") if node.docker.active else ""
         yield _step(f"bring its runtimes to what is asked{how}", differs)
+    elif _mends(found.get(Subject.CONFIGURATION)) and (file := _take(found, Subject.CONFIGURATION)):
+        yield _step("write its configuration file", file)
     yield from _running(found)
 
 

@@ -11,6 +11,7 @@ from facts.deb import AptRepository
 from facts.file import File
 from gpunode import apt_trust, tables
 from gpunode.keyring import PERMISSIONS
+from gpunode.repositories import PackageRepository, key_path, source_path
 from operations.apt_shell import APT_GET, READ_LISTS
 from operations.apt_trust import commands
 from operations.explained import explained_command
@@ -19,8 +20,6 @@ from operations.own_files import keeps
 from operations.pinned_key import PINNED_KEY
 from operations.script import script_command
 
-KEYRINGS = "/usr/share/keyrings"
-SOURCES = "/etc/apt/sources.list.d"
 STAMPS = "/var/lib/gpunode/apt"
 
 _TRUST = """
@@ -37,21 +36,9 @@ cat "$source" "$keyring" | sha256sum | cut -d' ' -f1 > "$stamp"
 """
 
 
-def source_text(uri: str, keyring: str, suite: str = "/", components: str = "") -> str:
-    """Return a deb822 source for one repository that trusts one keyring alone; `suite` is `/` for a flat one."""
-    lines = ["# Written by gpunode", "Types: deb", f"URIs: {uri}", f"Suites: {suite}"]
-    if components:
-        lines.append(f"Components: {components}")
-    return "\n".join([*lines, f"Signed-By: {keyring}", ""])
-
-
 def _paths(label: str) -> tuple[str, str, str]:
     """Return keyring, source and stamp of a repository."""
-    return (
-        f"{KEYRINGS}/gpunode-{label}.gpg",
-        f"{SOURCES}/gpunode-{label}.sources",
-        f"{STAMPS}/{label}.refreshed",
-    )
+    return key_path("apt", label), source_path("apt", label), f"{STAMPS}/{label}.refreshed"
 
 
 @node_operation
@@ -80,7 +67,7 @@ def repository(
     + proxies: http_proxy, https_proxy and no_proxy for the download of the key
     """
     keyring, source, stamp = _paths(label)
-    text = source_text(uri, keyring, suite, components)
+    text = PackageRepository("apt", label, uri, key_url, key_fingerprint, suite, components).text
     keeps(source, text)
     retired = tables.drivers().retired_key_ids
     fact = host.get_fact(
@@ -130,4 +117,4 @@ def no_repository(label: str) -> Iterator[Any]:
     yield script_command('rm -f "$@"', *paths)
 
 
-__all__ = ["no_repository", "repository", "source_text"]
+__all__ = ["no_repository", "repository"]

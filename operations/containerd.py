@@ -13,16 +13,13 @@ from facts.containerd import Containerd
 from gpunode.containerd.change import Placement, change, placed
 from gpunode.containerd.drop_in import PATH as DROP_IN
 from gpunode.containerd.editor import NVIDIA_RUNTIME, Runtimes
-from gpunode.containerd.merged import stays_the_same
+from gpunode.containerd.merged import restarts, runs_by
 from gpunode.containerd.shadow import shadows, unexplained
 from gpunode.containerd.state import Containerd as State
 from gpunode.drain.commands import Drain
 from gpunode.toml_edit import ConfigurationRefused
 from operations.failure import OperationRefused, known, node_operation
 from operations.runtime import Program, changed, pending, ready, refuse_masked
-
-# What a daemon starts with, noted at each start by a unit of gpunode's (templates/containerd-loaded.service).
-LOADED_UNIT = "gpunode-containerd-loaded.service"
 
 PROGRAM = Program(
     name="containerd",
@@ -111,10 +108,9 @@ def configuration(
     if wanted is None:
         host.noop(f"containerd runs with default runtime {state.default_runtime}")
         return
-    # A file may say in other words what the daemon already runs by.
-    restarts = not (_runs_by(state) and _runs_by(state) == state.merged and stays_the_same(state, wanted))
+    felt = restarts(state, wanted)
     if not restart_allowed and state.shims:
-        if restarts:
+        if felt:
             pending(
                 f"{state.shims} containers run and disruption.allow is nothing", "containerd's configuration changes"
             )
@@ -123,19 +119,10 @@ def configuration(
     refuse_masked(PROGRAM, state.masked)
     read = {state.config_path: state.config_text, DROP_IN: None, **{each.path: each.text for each in state.drop_ins}}
     yield from changed(
-        PROGRAM, wanted, read, since=f"{state.configured_at} {state.unit_written_at}", loaded=_runs_by(state),
-        needs=NVIDIA_RUNTIME if nvidia else "", drain=drain if restarts else None, config=state.config_path,
+        PROGRAM, wanted, read, since=f"{state.configured_at} {state.unit_written_at}", loaded=runs_by(state),
+        needs=NVIDIA_RUNTIME if nvidia else "", drain=drain if felt else None, config=state.config_path,
         binary=state.binary or "containerd",
     )  # fmt: skip
-
-
-def _runs_by(state: State) -> str:
-    """Return the digest of what a healthy daemon runs by; empty where it has to be restarted in any case."""
-    healthy = state.active and state.cri_plugin == "ok"
-    unit_changed = (state.unit_written_at or 0.0) > (state.started_at or 0.0)
-    if not healthy or unit_changed:
-        return ""
-    return state.loaded or (state.merged or "" if not state.stale else "")
 
 
 def _missing(state: State) -> str:
@@ -147,4 +134,4 @@ def _missing(state: State) -> str:
     return "containerd is not installed; set containerd.source or install it"
 
 
-__all__ = ["LOADED_UNIT", "PROGRAM", "configuration"]
+__all__ = ["PROGRAM", "configuration"]

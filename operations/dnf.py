@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from facts.families.dnf import DnfRepository
-from gpunode.families.dnf import repository_text
 from operations.failure import node_operation
 from operations.rpm_repository import RpmRepositories, removed, trusted
 
 
 class _Repositories(RpmRepositories):
-    SOURCES = "/etc/yum.repos.d"
+    family = "dnf"
     STAMPS = "/var/lib/gpunode/dnf"
     # dnf keeps the keys of a repository with its metadata, also those that the file has no more.
     READ = """
@@ -21,7 +20,6 @@ dnf -q -y --disablerepo='*' --enablerepo="gpunode-$name" makecache --refresh || 
   echo "gpunode: the repository $name could not be read or verified; see dnf's message above" >&2; exit 1; }
 """
     fact = DnfRepository
-    text = staticmethod(repository_text)
 
 
 REPOSITORIES = _Repositories()

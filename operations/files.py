@@ -8,10 +8,8 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
@@ -20,19 +18,6 @@ from gpunode.shell_file import shell_file
 from operations.failure import known, node_operation
 from operations.own_files import keeps
 from operations.script import TEXT, command_with_input, script_command
-
-_TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent.parent / "templates"),
-    undefined=StrictUndefined,
-    keep_trailing_newline=True,
-    trim_blocks=True,
-    autoescape=False,
-)
-
-
-def rendered(source: str, **values: Any) -> str:
-    """Return the text of the template `source` (its path below templates/) with `values`."""
-    return _TEMPLATES.get_template(source).render(**values)
 
 
 def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
@@ -91,18 +76,6 @@ def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
         host.noop(f"{path} is as it should be")
         return
     yield write_command(path, text, mode)
-
-
-@node_operation
-def template(path: str, source: str, mode: str = "644", **values: Any) -> Iterator[Any]:
-    """Keep a file at what a template of `templates/` renders to.
-
-    + path: absolute path
-    + source: the template's path below templates/
-    + mode: octal digits without a leading zero
-    + values: what the template names
-    """
-    yield from content._inner(path, rendered(source, **values), mode)
 
 
 @node_operation

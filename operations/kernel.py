@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyinfra import host
@@ -13,7 +13,7 @@ from operations.failure import known, node_operation
 
 
 @node_operation
-def loaded(modules: list[str]) -> Iterator[Any]:
+def loaded(modules: Sequence[str]) -> Iterator[Any]:
     """Load the modules whose effect is missing; persist them with a file in /etc/modules-load.d beside this.
 
     + modules: among overlay, br_netfilter and ib_umad

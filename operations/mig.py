@@ -27,10 +27,10 @@ from gpunode.pci import PciGpu
 from gpunode.reboot import RECORD as REBOOTS
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
+from gpunode.template import rendered
 from operations.drain import emptied
 from operations.driver import driver_state
 from operations.failure import OperationRefused, known, node_operation
-from operations.files import rendered
 from operations.mig_in_cluster import followed, set_aside, unsettled
 from operations.mig_shell import FUNCTIONS
 from operations.mig_transaction import TRANSACTION

@@ -25,9 +25,9 @@ from gpunode.mps.daemon import FOLDER, NODE, UNITS
 from gpunode.mps.environment import PATHS, environment_files
 from gpunode.mps.memory import without_room
 from gpunode.settings.mps import MpsSettings
+from gpunode.template import rendered
 from operations.drain import emptied
 from operations.failure import OperationRefused, known, node_operation
-from operations.files import rendered
 from operations.own_files import keeps, keeps_all
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 

@@ -11,6 +11,7 @@ from facts.families.rpm import RpmRepository
 from facts.file import File
 from gpunode.families.rpm import second_entries
 from gpunode.keyring import PERMISSIONS
+from gpunode.repositories import PackageRepository, key_path, source_path
 from operations.apt_trust import commands
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known
@@ -22,28 +23,19 @@ from operations.script import script_command
 class RpmRepositories:
     """Say how a package manager has its repositories: one subclass each.
 
-    KEYS, SOURCES and STAMPS are folders. Shell text: READ makes the manager read the repository $name by the key $key
+    STAMPS is a folder. Shell text: READ makes the manager read the repository $name by the key $key
     anew, and fails where it cannot; FORGET takes away what it keeps of $name beside those files.
     """
 
-    KEYS = "/etc/pki/rpm-gpg"
-    SOURCES = ""
+    family = ""
     STAMPS = ""
     READ = ""
     FORGET = ":"
     fact: type[RpmRepository]
 
-    def text(self, label: str, uri: str, key: str, packages_signed: bool, proxy: str | None) -> str:
-        """Return the .repo file of a repository; `key` is the path of its key's file."""
-        raise NotImplementedError
-
     def paths(self, label: str) -> tuple[str, str, str]:
         """Return key, .repo file and stamp of a repository."""
-        return (
-            f"{self.KEYS}/gpunode-{label}.asc",
-            f"{self.SOURCES}/gpunode-{label}.repo",
-            f"{self.STAMPS}/{label}.refreshed",
-        )
+        return key_path(self.family, label), source_path(self.family, label), f"{self.STAMPS}/{label}.refreshed"
 
 
 _KEY = """
@@ -85,9 +77,10 @@ def trusted(
     + proxies: http_proxy, https_proxy and no_proxy for the download of the key, and for the repository
     """
     key, source, stamp = manager.paths(label)
-    address = f"{uri.rstrip('/')}/{suite}/$basearch/{components}" if components else uri
-    proxy = (proxies or {}).get(f"{address.partition(':')[0]}_proxy")
-    text = manager.text(label, address, key, packages_signed, proxy)
+    repository = PackageRepository(
+        manager.family, label, uri, key_url, key_fingerprint, suite, components, packages_signed, proxies or {}
+    )
+    address, text = repository.address, repository.text
     keeps(source, text)
     fact = host.get_fact(manager.fact, keyring=key, source=source, stamp=stamp, uri=address)
     present = known(fact, f"the package repository {label}")

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from facts.families.zypper import ZypperRepository
-from gpunode.families.zypper import repository_text
 from gpunode.keyring import PRIMARY_KEYS
 from operations.failure import node_operation
 from operations.families.zypper_shell import READ, ZYPP
@@ -14,7 +13,7 @@ from operations.rpm_repository import RpmRepositories, removed, trusted
 
 
 class _Repositories(RpmRepositories):
-    SOURCES = "/etc/zypp/repos.d"
+    family = "zypper"
     STAMPS = "/var/lib/gpunode/zypper"
     # zypper asks about a key that rpm does not have, and so refuses it. It is never told to import whatever key stands
     # beside the metadata (--gpg-auto-import-keys).
@@ -50,7 +49,6 @@ fi
 """
     )
     fact = ZypperRepository
-    text = staticmethod(repository_text)
 
 
 REPOSITORIES = _Repositories()

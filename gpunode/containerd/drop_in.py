@@ -8,6 +8,7 @@ so that the drop-in has to repeat that section, and shadows what is later change
 from __future__ import annotations
 
 import fnmatch
+from functools import lru_cache
 
 from gpunode import tables, versions
 from gpunode.containerd.editor import Runtimes, add_runtimes, edited_by, readable
@@ -22,6 +23,8 @@ _REPEATS = (
 )
 
 
+# The nodes of a fleet have the same file, and parsing one takes longer than all else that is judged.
+@lru_cache(maxsize=256)
 def drop_in(root: str | None, containerd_version: str, asked: Runtimes) -> str:
     """Return the text of a drop-in with the runtimes that are asked for, to stand beside the root file `root`.
 
@@ -51,6 +54,7 @@ def drop_in(root: str | None, containerd_version: str, asked: Runtimes) -> str:
     return edited(f"{_HEAD}{'' if merges or not section else _REPEATS}version = {version}\n", edit)
 
 
+@lru_cache(maxsize=256)
 def is_imported(root: str | None, path: str = PATH) -> bool:
     """Say whether the root file imports a drop-in at `path`; raise ConfigurationRefused where it is not TOML."""
     return _imports(plain(root or "").get("imports", []), path)
@@ -78,6 +82,7 @@ def with_import(root: str | None, containerd_version: str, path: str = PATH) -> 
     return edited(as_read(root or "", containerd_version), edit)
 
 
+@lru_cache(maxsize=256)
 def without_import(root: str | None, path: str = PATH) -> str | None:
     """Return the root file without an import of exactly `path`, which is about to go; raise ConfigurationRefused."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from gpunode import versions
@@ -41,6 +42,8 @@ class Runtimes:
     cdi: bool | None = None
 
 
+# The nodes of a fleet have the same file, and parsing one takes longer than all else that is judged.
+@lru_cache(maxsize=256)
 def render(text: str | None, containerd_version: str, asked: Runtimes) -> str:
     """Return the text of the root file with the runtimes that are asked for.
 

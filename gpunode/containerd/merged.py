@@ -18,6 +18,20 @@ from gpunode.toml_edit import ConfigurationRefused, plain
 _Path = tuple[str, ...]
 
 
+def restarts(state: Containerd, change: RuntimeChange) -> bool:
+    """Say whether a daemon is to be started anew: a file may say in other words what it already runs by."""
+    return not (runs_by(state) and runs_by(state) == state.merged and stays_the_same(state, change))
+
+
+def runs_by(state: Containerd) -> str:
+    """Return the digest of what a healthy daemon runs by; empty where it has to be restarted in any case."""
+    healthy = state.active and state.cri_plugin == "ok"
+    unit_changed = (state.unit_written_at or 0.0) > (state.started_at or 0.0)
+    if not healthy or unit_changed:
+        return ""
+    return state.loaded or (state.merged or "" if not state.stale else "")
+
+
 def stays_the_same(state: Containerd, change: RuntimeChange) -> bool:
     """Say whether the merged configuration is after a change what it is now; False where that cannot be told."""
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from gpunode import versions
@@ -45,6 +46,8 @@ class Daemon:
     cdi: bool | None = None
 
 
+# The nodes of a fleet have the same file, and parsing one takes longer than all else that is judged.
+@lru_cache(maxsize=256)
 def render(text: str | None, docker_version: str, asked: Daemon) -> str:
     """Return the text of daemon.json with what is asked; `text` is the present file, None or blank for none.
 

@@ -14,11 +14,11 @@ from gpunode.settings import Settings
 
 def uses_repository(settings: Settings, name: str) -> bool:
     """Say whether anything that the settings ask for comes from the repository `cuda`, `toolkit` or `docker`."""
-    driver, cuda, containerd = settings.driver, settings.cuda, settings.containerd
+    driver, cuda, runtimes = settings.driver, settings.cuda, (settings.containerd, settings.docker)
     return {
         "cuda": any(each.enabled and each.source == "cuda-repository" for each in (driver, cuda)),
         "toolkit": settings.toolkit.enabled,
-        "docker": containerd.enabled and containerd.source == "docker-repository",
+        "docker": any(each.enabled and each.source == "docker-repository" for each in runtimes),
     }[name]
 
 

@@ -35,9 +35,10 @@ gpunode drift --prometheus gpunode.prom inventories/prod.py  # for node_exporter
 Nothing is changed on any node. Each node is read in one round trip; how many have answered is shown on a terminal. A
 node that has not answered after `--timeout` seconds (120) counts as unreachable, and holds up no other. Large
 inventories are read by several processes, one per processor and 32 nodes (`--processes`).
-gpunode's own files are compared with /var/lib/gpunode/applied.json on the node, which the last whole run wrote: what a
-hand changed is found before it has an effect. On a node without that record, or with one of an older gpunode, `--dry`
-tells.
+gpunode's own files are compared with what the settings ask for: what a hand changed is found before it has an effect,
+and a setting that changed (a proxy, a mirror's address) is a difference until a run has brought it to the node. Files
+whose text follows from what is installed are compared with /var/lib/gpunode/applied.json on the node, which the last
+whole run wrote. On a node without that record `--dry` tells of own files that are missing.
 Files are replaced as a whole, and readable by everybody.
 """
 

@@ -4,8 +4,26 @@ from __future__ import annotations
 
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
+from gpunode.verify.subject import Subject
 
+AS_ASKED = "as the settings ask"
+BY_HAND = "mend the file, or the settings, by hand, and run deploys/gpu_node.py again"
 RUN = "run deploys/gpu_node.py again"
+
+
+def configuration(
+    component: str, files: str | None, reason: str | None = None, disturbs: Disturbance = Disturbance.nothing
+) -> Finding:
+    """Return a finding about the configuration of a runtime.
+
+    files: those that a run would write anew, None where it would write none; reason: why no run can
+    """
+    if reason is not None:
+        return compared(component, Subject.CONFIGURATION, reason, AS_ASKED, False, remedy=BY_HAND)
+    return compared(
+        component, Subject.CONFIGURATION, f"another text in {files}" if files else AS_ASKED, AS_ASKED, not files,
+        cause="they say otherwise, or elsewhere, than the settings ask", disturbs=disturbs,
+    )  # fmt: skip
 
 
 def compared(

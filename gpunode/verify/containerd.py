@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpunode import versions
+from gpunode.containerd.change import change
 from gpunode.containerd.drop_in import PATH
 from gpunode.containerd.editor import Runtimes
+from gpunode.containerd.merged import restarts
 from gpunode.containerd.shadow import shadows
 from gpunode.containerd.state import DEFAULT_TABLE
 from gpunode.disturbance import Disturbance
@@ -15,7 +17,8 @@ from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.sysctl import KUBERNETES
-from gpunode.verify.comparison import RUN, compared
+from gpunode.toml_edit import ConfigurationRefused
+from gpunode.verify.comparison import RUN, compared, configuration
 from gpunode.verify.service import RUNNING, boot_verdict, service_verdict
 from gpunode.verify.subject import Subject
 
@@ -39,21 +42,31 @@ def containerd(settings: Settings, node: Node) -> Iterator[Finding]:
     yield compared("containerd", Subject.STARTS_AT_BOOT, boots.found, "yes", good, boots.remedy, boots.cause)
     # Where the settings forbid a restart that containers would feel, the change is to come: it was not forgotten.
     waits = settings.disruption.allow == "nothing" and containerd.shims > 0
-    for item in _runtimes(settings, node):
-        if waits and item.finding_class is FindingClass.DRIFT:
-            yield replace(
-                item,
-                finding_class=FindingClass.RESTART_PENDING,
-                cause=f"{containerd.shims} containers run and disruption.allow is nothing",
-                remedy="drain the node, or set disruption.allow = 'restart', and " + RUN,
-            )
-        else:
-            yield item
+    runtimes = tuple(_runtimes(settings, node))
+    for item in runtimes:
+        yield _pending(item, node) if waits and item.finding_class is FindingClass.DRIFT else item
     if asked.kubernetes_sysctls:
         yield from _sysctls(node)
+    # What the merged configuration lacks is told already; recorded facts have no text.
+    if (
+        found is not None
+        and containerd.config_text is not None
+        and all(item.finding_class is FindingClass.OK for item in runtimes)
+    ):
+        yield _files(settings, node, waits)
     if active:
         plugin = containerd.cri_plugin
         yield compared("containerd", Subject.CRI_PLUGIN, plugin, "ok", plugin == "ok", disturbs=_restart(node))
+
+
+def _pending(item: Finding, node: Node) -> Finding:
+    """Return what waits for a restart that the settings do not allow as pending: it was not forgotten."""
+    return replace(
+        item,
+        finding_class=FindingClass.RESTART_PENDING,
+        cause=f"{node.containerd.shims} containers run and disruption.allow is nothing",
+        remedy="drain the node, or set disruption.allow = 'restart', and " + RUN,
+    )
 
 
 def _restart(node: Node) -> Disturbance:
@@ -89,6 +102,24 @@ def _runtimes(settings: Settings, node: Node) -> Iterator[Finding]:
             "containerd", Subject.CDI, _switch(containerd.enable_cdi), _switch(asked.cdi),
             containerd.enable_cdi is asked.cdi, cause=by_drop_in.get("enable_cdi"), disturbs=_restart(node),
         )  # fmt: skip
+
+
+def _files(settings: Settings, node: Node, waits: bool) -> Finding:
+    """Judge whether a run would write its configuration anew, for all that the merged one says."""
+    asked, containerd = settings.containerd, node.containerd
+    runtimes = Runtimes(asked.default_runtime, asked.systemd_cgroup, settings.toolkit.enabled, asked.cdi)
+    try:
+        to_come = change(containerd, runtimes, asked.placement)
+    except ConfigurationRefused as refusal:
+        return configuration("containerd", None, f"{containerd.config_path}: {refusal}")
+    if to_come is None or not to_come.files:
+        return configuration("containerd", None)
+    felt = restarts(containerd, to_come)
+    item = configuration(
+        "containerd", ", ".join(file.path for file in to_come.files),
+        disturbs=_restart(node) if felt else Disturbance.nothing,
+    )  # fmt: skip
+    return _pending(item, node) if waits and felt else item
 
 
 def _switch(value: bool | None) -> str | None:

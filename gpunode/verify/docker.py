@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from gpunode import versions
 from gpunode.disturbance import Disturbance
-from gpunode.docker.change import act, effective, waits, wanted
-from gpunode.docker.editor import Daemon
+from gpunode.docker.change import act, change, effective, waits, wanted
+from gpunode.docker.editor import Daemon, DaemonRefused
 from gpunode.docker.state import Docker
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.verify.comparison import RUN, compared
+from gpunode.verify.comparison import RUN, compared, configuration
 from gpunode.verify.service import RUNNING, boot_verdict, service_verdict
 from gpunode.verify.subject import Subject
 
@@ -41,8 +41,26 @@ def docker(settings: Settings, node: Node) -> Iterator[Finding]:
     by = act(there, daemon)
     to_come = waits(there, by, settings.disruption.allow != "nothing")
     disturbs = restart if by == "restart" else Disturbance.nothing
-    for item in _answers(daemon, there, disturbs):
+    answers = tuple(_answers(daemon, there, disturbs))
+    for item in answers:
         yield _pending(there, item) if to_come and item.finding_class is FindingClass.DRIFT else item
+    # Recorded facts have no text.
+    if (
+        found is not None
+        and there.config_text is not None
+        and all(item.finding_class is FindingClass.OK for item in answers)
+    ):
+        yield _file(daemon, there)
+
+
+def _file(daemon: Daemon, there: Docker) -> Finding:
+    """Judge whether a run would write its file anew, for all that the daemon says: it starts by the file next."""
+    try:
+        to_come = change(there, daemon)
+    except DaemonRefused as refusal:
+        return configuration("docker", None, f"{there.config_path}: {refusal}")
+    writes = to_come is not None and bool(to_come.files)
+    return configuration("docker", there.config_path if writes else None)
 
 
 def _answers(daemon: Daemon, there: Docker, disturbs: Disturbance) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
-"""Are gpunode's own files as the last whole run left them, those too that have no effect before a boot?"""
+"""Are gpunode's own files as the settings ask, those too that have no effect before a boot?"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -10,8 +11,10 @@ from gpunode.applied import OWNED, PATH, OwnFile, PresentFile
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
+from gpunode.own_files import desired_files
+from gpunode.own_files.repositories import PATHS as REPOSITORIES
 from gpunode.settings import Settings
-from gpunode.verify.comparison import compared
+from gpunode.verify.comparison import AS_ASKED, compared
 from gpunode.verify.subject import Subject
 
 _AS_LEFT = "as the last run left it"
@@ -21,6 +24,7 @@ _OTHER_RUN = (
     "the last whole run was by other settings or by another gpunode; changed since, by hand or by a run that did not "
     "end"
 )
+_ASKED_SINCE = "the settings, or gpunode, are others than those of the last whole run"
 _REPOSITORY = (Subject.KEY, Subject.KEYRING)
 
 
@@ -75,41 +79,75 @@ _ELSEWHERE = _Place("/", "node")
 def own_files(
     settings: Settings, node: Node, told: Iterable[Finding], kept: Mapping[str, OwnFile] | None = None
 ) -> Iterator[Finding]:
-    """Judge each file of the record; nothing on a node without one, and of what another finding tells of already.
+    """Judge each own file: by what the settings ask for, or by the record where these do not tell its text.
+
+    Nothing of what another finding tells of already. On a node without a record, files that are there alone.
 
     settings: as they are asked, for their digest; told: the other findings
-    kept: path -> file of what the run under way keeps, which counts in place of the record
+    kept: path -> file of what the run under way keeps, which counts in place of both
     """
     applied, bad = node.applied, [item for item in told if item.finding_class is not FindingClass.OK]
-    present = dict(applied.present)
-    # In a run the record is written after the verdict.
-    recorded = {PATH: OwnFile(None, _MODE)} if kept is None and PATH in present else {}
-    for path, file in (*recorded.items(), *applied.files):
-        wanted = file if kept is None else kept.get(path)
-        if wanted is None:
+    present, recorded = dict(applied.present), dict(applied.files)
+    if kept is None and PATH in present:
+        # In a run the record is written after the verdict.
+        recorded = {PATH: OwnFile(None, _MODE), **recorded}
+    desired = desired_files(settings, node.machine)
+    for path in dict.fromkeys((*recorded, *desired)):
+        there = present.get(path)
+        if kept is not None and path in recorded and path not in kept and path not in desired:
             continue  # This run wants no such file.
+        if there is None and PATH not in present and path not in recorded:
+            continue
         place = next((each for each in _PLACES if path.startswith(each.begins)), _ELSEWHERE)
-        garbage = path == PATH and not applied.readable
-        found, asked = ("unreadable", _AS_LEFT) if garbage else _sides(wanted, present.get(path))
+        file = _desired(path, desired, recorded, kept)
+        if file is None:
+            found, asked = (None, AS_ASKED) if there is None else ("there", "none")
+            if found is None:
+                continue
+        else:
+            as_asked = path in desired or (kept or {}).get(path) is not None
+            found, asked = _sides(file, there, AS_ASKED if as_asked else _AS_LEFT)
+            if path == PATH and not applied.readable:
+                found = "unreadable"
         if found is None or not any(_tells(place, path, item) for item in bad):
             # Seldom asked, and not for nothing.
             last = (applied.settings, applied.gpunode)
             same = found is None or not applied.readable or last == (settings.digest(), version("gpunode"))
+            as_left = same or _is_as_left(recorded.get(path), there)
             yield compared(
                 place.component, Subject.FILE.of(path), found or asked, asked, found is None,
-                cause=_CHANGED if same else _OTHER_RUN, disturbs=place.disturbs,
+                cause=_CHANGED if same else _ASKED_SINCE if as_left else _OTHER_RUN, disturbs=place.disturbs,
             )  # fmt: skip
 
 
-def _sides(wanted: OwnFile, present: PresentFile | None) -> tuple[str | None, str]:
-    """Return how a file is where that is not as wanted, and what is wanted."""
+def _desired(
+    path: str, desired: Mapping[str, str | None], recorded: Mapping[str, OwnFile], kept: Mapping[str, OwnFile] | None
+) -> OwnFile | None:
+    """Return a file as it should be, None where it should not be."""
+    if kept is not None and path in kept:
+        return kept[path]
+    if path not in desired:
+        return recorded[path]
+    if (text := desired[path]) is None:
+        return None
+    # The mode of a repository's file is looked at with all others that root runs by (gpunode.exposed).
+    return OwnFile(hashlib.sha256(text.encode()).hexdigest(), None if path in REPOSITORIES else _MODE)
+
+
+def _is_as_left(recorded: OwnFile | None, there: PresentFile | None) -> bool:
+    """Say whether a file is as the last whole run left it, none where it left none."""
+    return there is None if recorded is None else _sides(recorded, there, "")[0] is None
+
+
+def _sides(wanted: OwnFile, present: PresentFile | None, said: str) -> tuple[str | None, str]:
+    """Return how a file is where that is not as wanted, and what is wanted: `said`, or mode and owner."""
     if present is None:
-        return "none", _AS_LEFT
+        return "none", said
     if wanted.sha256 is not None and present.sha256 != wanted.sha256:
-        return "unreadable" if present.sha256 is None else "another text", _AS_LEFT
+        return "unreadable" if present.sha256 is None else "another text", said
     if wanted.mode is not None and present.permissions != f"{wanted.mode} {OWNED}":
         return present.permissions or "unreadable", f"{wanted.mode} {OWNED}"
-    return None, _AS_LEFT
+    return None, said
 
 
 def _tells(place: _Place, path: str, item: Finding) -> bool:

@@ -10,16 +10,18 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from facts.deb import DebPackages
-from facts.driver_packages import PREFERENCES, UNATTENDED, DriverOffers, DriverPackages, DriverSimulation
+from facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.driver_packages import DriverPackages as State
 from gpunode.driver_packages import Offers, Simulation, left_behind, pin_text
+from gpunode.own_files.holds import PREFERENCES, UNATTENDED
 from gpunode.packages import InstalledPackages
+from gpunode.template import rendered
 from operations.apt_shell import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRESH
 from operations.explained import explained_command
 from operations.failure import known
 from operations.families.family import DriverChange
 from operations.families.removal import REFUSE_REMOVAL
-from operations.files import rendered, write_command
+from operations.files import write_command
 from operations.own_files import keeps
 from operations.script import script_command
 

@@ -7,13 +7,14 @@ from types import MappingProxyType
 
 from pyinfra.api import StringCommand
 
-from facts.toolkit import HOLD as PREFERENCES
 from gpunode.families.dnf import LOCKLIST, locked
+from gpunode.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
+from gpunode.template import rendered
 from gpunode.toolkit import ContainerToolkit
 from operations.apt_shell import HOLD
 from operations.explained import explained_command
 from operations.failure import OperationRefused
-from operations.files import rendered, replace_command, write_command
+from operations.files import replace_command, write_command
 from operations.own_files import keeps
 from operations.script import script_command
 

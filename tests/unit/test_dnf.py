@@ -561,7 +561,7 @@ ASKED: dict[str, Any] = {
     "key_url": "https://host/key",
     "key_fingerprint": KEY,
 }
-TEXT = dnf.repository_text("cuda", "https://host/cuda", f"{repositories.REPOSITORIES.KEYS}/gpunode-cuda.asc", True)
+TEXT = dnf.repository_text("cuda", "https://host/cuda", "/etc/pki/rpm-gpg/gpunode-cuda.asc", True)
 TRUSTED = AptRepository((KEY,), TEXT, "digest", "digest", permissions=PERMISSIONS)
 OTHER = (
     "[other]\nname=x\nbaseurl=http://host/cuda/\nenabled=1\ngpgcheck=0\n[kept]\nbaseurl=https://elsewhere\nenabled=1\n"

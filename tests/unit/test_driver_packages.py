@@ -44,11 +44,11 @@ from gpunode.pci import PciGpus
 from gpunode.plan import plan
 from gpunode.reading import ParseError
 from gpunode.settings import SettingsError, settings_from
+from gpunode.template import rendered
 from gpunode.transaction import Journal
 from gpunode.unit import Unit
 from gpunode.verify import judge
 from operations import driver, driver_packages
-from operations.files import _TEMPLATES
 from operations.transaction import target_digest
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD, H100, SETTINGS
@@ -472,8 +472,8 @@ def holding(state: State, kernel: bool = False) -> State:
     return replace(
         state,
         held=tuple(sorted(keep)),
-        preferences=_TEMPLATES.get_template("driver-preferences").render(by_version=by_version),
-        unattended=_TEMPLATES.get_template("driver-unattended-upgrades.conf").render(names=names),
+        preferences=rendered("driver-preferences", by_version=by_version),
+        unattended=rendered("driver-unattended-upgrades.conf", names=names),
     )
 
 
@@ -556,9 +556,7 @@ def test_module_parameters_become_lines_that_modprobe_reads() -> None:
     parameters = settings_from(
         {"driver": {"module_parameters": {"NVreg_EnableGpuFirmware": "0", "NVreg_RegistryDwords": "A=0x1;B=0x2"}}}
     ).driver.module_parameters
-    text = _TEMPLATES.get_template("nvidia-parameters.conf").render(
-        parameters=parameters, modules=["nvidia", "nvidia-current"]
-    )
+    text = rendered("nvidia-parameters.conf", parameters=parameters, modules=["nvidia", "nvidia-current"])
     assert [line for line in text.splitlines() if not line.startswith("#")] == [
         "options nvidia NVreg_EnableGpuFirmware=0", "options nvidia NVreg_RegistryDwords=A=0x1;B=0x2",
         "options nvidia-current NVreg_EnableGpuFirmware=0", "options nvidia-current NVreg_RegistryDwords=A=0x1;B=0x2",

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from gpunode.families.apt import source_text
 from gpunode.settings import SettingsError, settings_from
-from operations.apt import source_text
-from operations.files import _TEMPLATES
+from gpunode.template import rendered
 
 pytestmark = [pytest.mark.real, pytest.mark.builds]
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
@@ -45,7 +45,7 @@ def _proxy(**values: Any) -> Any:
 @given(_PROXY, _DIRECT)
 def test_apt_reads_each_proxy_setting_as_one_value(url: str, direct: str) -> None:
     proxy = _proxy(http=url, no_proxy=[direct])
-    text = _TEMPLATES.get_template("apt-proxy.conf").render(proxies={"http": proxy.http}, direct=proxy.direct_hosts)
+    text = rendered("apt-proxy.conf", proxies={"http": proxy.http}, direct=proxy.direct_hosts)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "apt.conf"
         path.write_text(text, encoding="utf-8")
@@ -70,7 +70,7 @@ def test_apt_reads_each_proxy_setting_as_one_value(url: str, direct: str) -> Non
 def test_systemd_reads_each_variable_as_one_value(url: str, direct: list[str]) -> None:
     proxy = _proxy(http=url, no_proxy=direct)
     environment = {"HTTP_PROXY": proxy.http, "NO_PROXY": ",".join(proxy.no_proxy)}
-    text = _TEMPLATES.get_template("http-proxy.conf").render(environment=environment)
+    text = rendered("http-proxy.conf", environment=environment)
     lines = [line for line in text.split("\n") if line and not line.startswith("#")]
     # systemd.syntax(7): a line ends at \n, a backslash continues it, a quote ends the value, % is a specifier.
     found = [re.fullmatch(r'Environment="([A-Z_]+)=([^"\\%\n]*)"', line) for line in lines[1:]]
@@ -140,7 +140,7 @@ def test_modprobe_reads_each_parameter_as_one_word(in_key: str, before: str, odd
         taken = settings_from({"driver": {"module_parameters": asked}}).driver.module_parameters
     except SettingsError:
         assume(False)
-    text = _TEMPLATES.get_template("nvidia-parameters.conf").render(parameters=taken, modules=["nvidia"])
+    text = rendered("nvidia-parameters.conf", parameters=taken, modules=["nvidia"])
     lines = [line for line in text.split("\n") if line and not line.startswith("#")]
     # modprobe.d(5): words by white space, a backslash continues a line, kmod takes quotes and # as they are.
     assert [line.split() for line in lines] == [["options", "nvidia", f"{key}={taken[key]}"] for key in taken]

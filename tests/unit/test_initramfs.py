@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,9 +19,10 @@ from facts.boot import Boot as BootFact
 from facts.initramfs import LOOKED_INTO
 from facts.transaction import FOLDER
 from gpunode.boot import Boot, Kernel, parse_boot
+from gpunode.own_files import desired_files
+from gpunode.own_files import driver as own_files_of_driver
 from gpunode.settings import settings_from
 from operations import initramfs
-from operations.files import rendered
 from operations.initramfs import _REBUILD
 from operations.script import script
 from operations.transaction import transaction_text
@@ -203,14 +205,18 @@ def test_dracut_is_told_to_leave_nouveau_out_where_it_makes_the_images(
     monkeypatch: pytest.MonkeyPatch, family: str, asked: bool
 ) -> None:
     recorder = Recorder()
-    for name in ("files", "initramfs"):
-        monkeypatch.setattr(driver_deploy, name, recorder)
-    monkeypatch.setattr(driver_deploy, "distribution", lambda: SimpleNamespace(family=family))
+    monkeypatch.setattr(driver_deploy, "initramfs", recorder)
+    monkeypatch.setattr(driver_deploy, "own_file", recorder.own_file)
     driver_deploy._keep_nouveau_out()
     told = [call.get("path") for call in recorder.calls]
     # Before the images are made anew, which takes it up.
-    assert told == ["/etc/modprobe.d/gpunode-nouveau.conf", *([driver_deploy.DRACUT] if asked else []), None]
-    assert 'omit_drivers+=" nouveau "' in rendered("dracut-nouveau.conf")
+    assert told == ["/etc/modprobe.d/gpunode-nouveau.conf", own_files_of_driver.DRACUT, None]
+    system = {"apt": ("debian", "12"), "dnf": ("rocky", "9.5"), "zypper": ("sles", "15.6"), "pacman": ("arch", "")}
+    identity, release = system[family]
+    named = replace(GOOD_NODE.operating_system, id=identity, version_id=release)
+    machine = replace(GOOD_NODE.machine, operating_system=named)
+    text = desired_files(settings_from({}), machine).get(own_files_of_driver.DRACUT)
+    assert ('omit_drivers+=" nouveau "' in (text or "")) is asked
 
 
 @pytest.mark.starts_programs
@@ -312,20 +318,21 @@ def test_nouveau_is_kept_out_after_the_packages_and_before_the_module_is_loaded(
     recorder = Recorder()
     for name in ("files", "driver_packages", "kernel_module", "initramfs"):
         monkeypatch.setattr(driver_deploy, name, recorder)
+    monkeypatch.setattr(driver_deploy, "own_file", recorder.own_file)
     monkeypatch.setattr(driver_deploy, "settings", lambda: settings_from({"driver": {"source": source}}))
     monkeypatch.setattr(driver_deploy, "node", lambda: GOOD_NODE.machine)
     monkeypatch.setattr(driver_deploy, "trust", lambda name: None)
     monkeypatch.setattr(driver_deploy, "drain", lambda: None)
     monkeypatch.setattr(driver_deploy, "distribution", lambda: SimpleNamespace(family="apt"))
     inspect.unwrap(driver_deploy.driver)()
-    told = [call.get("source") if call["operation"] == "template" else call["operation"] for call in recorder.calls]
-    order = [name for name in told if name in ("installed", "nouveau.conf", "without_nouveau", "module_loaded")]
-    assert order[-3:] == ["nouveau.conf", "without_nouveau", "module_loaded"]
+    told = [call["path"] if call["operation"] == "own_file" else call["operation"] for call in recorder.calls]
+    nouveau = own_files_of_driver.NOUVEAU
+    order = [name for name in told if name in ("installed", nouveau, "without_nouveau", "module_loaded")]
+    assert order[-3:] == [nouveau, "without_nouveau", "module_loaded"]
     assert order[:-3] == (["installed"] if source == "cuda-repository" else [])
     (blacklist,) = [call["blacklist"] for call in recorder.calls if "blacklist" in call]
-    (path,) = [call["path"] for call in recorder.calls if call.get("source") == "nouveau.conf"]
-    assert path == f"/etc/modprobe.d/{blacklist}"
-    assert "blacklist nouveau\n" in rendered("nouveau.conf")
+    assert nouveau == f"/etc/modprobe.d/{blacklist}"
+    assert "blacklist nouveau\n" in str(desired_files(settings_from({}), GOOD_NODE.machine)[nouveau])
 
 
 KERNELS = (

@@ -23,10 +23,10 @@ from gpunode.mig.geometry import product_geometry
 from gpunode.mig.goal import wanted_instances
 from gpunode.mig.layouts import feasible
 from gpunode.mig.placement import Impossible, layout_of
+from gpunode.template import rendered
 from lab.hardware.simulated.machine import Machine
 from lab.hardware.simulated.smi.main import call
 from lab.hardware.simulated.smi.mig.instances import GpuInstance
-from operations.files import rendered
 from operations.mig_shell import FUNCTIONS
 from operations.mig_transaction import TRANSACTION
 from operations.script import script

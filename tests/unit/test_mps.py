@@ -29,10 +29,10 @@ from gpunode.probe_output import checked
 from gpunode.reading import ParseError
 from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.mps import MpsSettings
+from gpunode.template import rendered
 from gpunode.transaction import Journal
 from gpunode.verify.mps import mps as judged
 from operations import mps as operation
-from operations.files import rendered
 from operations.mps import _digest, _files
 from operations.script import script
 from operations.transaction import transaction_text

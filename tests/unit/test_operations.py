@@ -24,6 +24,7 @@ from gpunode.containerd.editor import Runtimes, render
 from gpunode.containerd.state import Containerd, Runtime
 from gpunode.deb import AptRepository
 from gpunode.driver import DriverState, parse_driver
+from gpunode.families.apt import source_text
 from gpunode.keyring import PERMISSIONS
 from gpunode.packages import InstalledPackages
 from gpunode.probe import Probe
@@ -133,7 +134,7 @@ REPOSITORY: dict[str, str] = {
     "label": "cuda", "uri": "https://host/cuda", "key_url": "https://host/key", "key_fingerprint": KEY,
 }  # fmt: skip
 TRUSTED = AptRepository(
-    (KEY,), apt.source_text("https://host/cuda", f"{apt.KEYRINGS}/gpunode-cuda.gpg"), "digest", "digest", "amd64",
+    (KEY,), source_text("https://host/cuda", "/usr/share/keyrings/gpunode-cuda.gpg"), "digest", "digest", "amd64",
     permissions=PERMISSIONS,
 )  # fmt: skip
 
@@ -161,7 +162,7 @@ def test_packages_at_different_versions_are_brought_together_where_they_belong_t
 
 
 class Recorder:
-    """Stand in for a module of operations: keep what each is called with."""
+    """Stand in for a module of operations, and for own_file: keep what each is called with."""
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
@@ -169,6 +170,10 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         """Return an operation that does nothing."""
         return lambda **arguments: self.calls.append({"operation": name, **arguments})
+
+    def own_file(self, path: str, **arguments: Any) -> None:
+        """Keep which of gpunode's own files a deploy is at."""
+        self.calls.append({"operation": "own_file", "path": path, **arguments})
 
 
 def deployed(
@@ -182,6 +187,7 @@ def deployed(
     monkeypatch.setattr(module, "distribution", lambda: tables.distribution("debian", "12"), raising=False)
     for name in ("packages", "runtime_packages", "files", "kernel", "systemd", "runtime", "container_toolkit"):
         monkeypatch.setattr(module, name, recorder, raising=False)
+    monkeypatch.setattr(module, "own_file", recorder.own_file, raising=False)
     inspect.unwrap(function)()
     return recorder.calls
 

@@ -18,15 +18,17 @@ from facts.deb import AptRepository as AptRepositoryFact
 from facts.families.dnf import DnfRepository
 from facts.file import File as FileFact
 from facts.node import Node as NodeFact
-from facts.toolkit import HOLD as PINS
 from gpunode import applied as record
 from gpunode.applied import PATH, Applied, OwnFile, PresentFile, parse_applied, record_text
 from gpunode.disturbance import Disturbance
 from gpunode.file import File
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
+from gpunode.own_files import desired_files
+from gpunode.own_files.holds import TOOLKIT_PREFERENCES as PINS
 from gpunode.plan import plan
 from gpunode.probe_output import checked
+from gpunode.settings import Settings, settings_from
 from gpunode.verify import judge
 from operations import applied, apt, dnf, files
 from operations import verify as verdict
@@ -35,7 +37,7 @@ from operations.own_files import kept
 from tests.unit import test_dnf
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_operations import REPOSITORY, TRUSTED
-from tests.unit.test_verify import GOOD, SETTINGS
+from tests.unit.test_verify import DATA, GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
 
@@ -43,111 +45,174 @@ NOUVEAU = "/etc/modprobe.d/gpunode-nouveau.conf"
 SOURCE = "/etc/apt/sources.list.d/gpunode-toolkit.sources"
 RULE = "/etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules"
 PROXY = "/etc/systemd/system/containerd.service.d/80-gpunode-proxy.conf"
+PARAMETERS = "/etc/modprobe.d/gpunode-nvidia.conf"
+# No setting tells what stands in it.
+UNIT = "/etc/systemd/system/gpunode-mig-layout.service"
+PROXIED = settings_from({**DATA, "proxy": {"http": "http://proxy.example:3128"}})
 AS_LEFT = PresentFile("644 root:root", "a" * 64)
 LEFT = OwnFile("a" * 64, "644")
 CHANGED = "it was changed after the last run"
+SINCE = "the settings, or gpunode, are others than those of the last whole run"
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def node(
-    became: dict[str, PresentFile | None] | None = None, of: Node = GOOD, settings: str = "", gpunode: str = ""
+    became: dict[str, PresentFile | None] | None = None, of: Node = GOOD, asked: Settings = PROXIED, gpunode: str = ""
 ) -> Node:
-    """Return a node whose record names four files; `became` is what became of some of them."""
-    paths = (NOUVEAU, SOURCE, RULE, PROXY)
-    found = dict.fromkeys((*paths, PATH), AS_LEFT) | (became or {})
-    recorded = tuple((path, LEFT if path != SOURCE else OwnFile("a" * 64)) for path in paths)
+    """Return a node as a run of `asked` left it; `became` is what became of some of its files."""
+    texts = {path: text for path, text in desired_files(asked, of.machine).items() if text is not None}
+    recorded = {path: OwnFile(digest_of(text), None if path == SOURCE else "644") for path, text in texts.items()}
+    recorded[UNIT] = LEFT
+    found: dict[str, PresentFile | None] = {
+        path: PresentFile("644 root:root", file.sha256) for path, file in recorded.items()
+    }
+    found |= {PATH: AS_LEFT} | (became or {})
     there = tuple((path, file) for path, file in found.items() if file is not None)
-    by = (gpunode or version("gpunode"), settings or SETTINGS.digest())
-    return replace(of, applied=Applied(True, *by, recorded, there))
+    by = (gpunode or version("gpunode"), asked.digest())
+    return replace(of, applied=Applied(True, *by, tuple(recorded.items()), there))
 
 
 def bad(found: tuple[Finding, ...]) -> list[Finding]:
     return [item for item in found if item.finding_class is not FindingClass.OK]
 
 
-def told(of: Node, **more: Any) -> list[tuple[str, str, str | None, str | None]]:
+def told(of: Node, asked: Settings = PROXIED, **more: Any) -> list[tuple[str, str, str | None, str | None]]:
     """Return component, what, found and wanted of all that is not good."""
-    return [(item.component, item.what, item.found, item.wanted) for item in bad(judge(SETTINGS, of, **more))]
+    return [(item.component, item.what, item.found, item.wanted) for item in bad(judge(asked, of, **more))]
 
 
-def test_files_as_the_last_run_left_them_are_good_findings() -> None:
+def test_files_as_the_settings_ask_are_good_findings() -> None:
     assert told(node()) == []
-    assert f"file {NOUVEAU}" in {item.what for item in judge(SETTINGS, node())}
+    assert {f"file {NOUVEAU}", f"file {PROXY}", f"file {UNIT}"} < {item.what for item in judge(PROXIED, node())}
 
 
 @pytest.mark.parametrize(
     "path, file, expected",
     [
-        (NOUVEAU, replace(AS_LEFT, sha256="b" * 64), ("driver", f"file {NOUVEAU}", "another text")),
-        (NOUVEAU, None, ("driver", f"file {NOUVEAU}", "none")),
-        (NOUVEAU, replace(AS_LEFT, sha256=None), ("driver", f"file {NOUVEAU}", "unreadable")),
-        (SOURCE, replace(AS_LEFT, sha256="b" * 64), ("repositories", f"file {SOURCE}", "another text")),
+        (NOUVEAU, AS_LEFT, ("driver", f"file {NOUVEAU}", "another text", "as the settings ask")),
+        (NOUVEAU, None, ("driver", f"file {NOUVEAU}", "none", "as the settings ask")),
+        (NOUVEAU, replace(AS_LEFT, sha256=None), ("driver", f"file {NOUVEAU}", "unreadable", "as the settings ask")),
+        (SOURCE, AS_LEFT, ("repositories", f"file {SOURCE}", "another text", "as the settings ask")),
+        (PARAMETERS, AS_LEFT, ("driver", f"file {PARAMETERS}", "there", "none")),
+        (UNIT, None, ("mig", f"file {UNIT}", "none", "as the last run left it")),
     ],
 )
 def test_a_file_that_is_gone_or_another_is_told_by_name_and_alone(
-    path: str, file: PresentFile | None, expected: tuple[str, str, str]
+    path: str, file: PresentFile | None, expected: tuple[str, str, str, str]
 ) -> None:
-    assert told(node({path: file})) == [(*expected, "as the last run left it")]
-    (item,) = bad(judge(SETTINGS, node({path: file})))
+    assert told(node({path: file})) == [expected]
+    (item,) = bad(judge(PROXIED, node({path: file})))
     assert (item.finding_class, item.cause) == (FindingClass.DRIFT, CHANGED)
     assert (item.remedy, item.disturbs) == ("run deploys/gpu_node.py again", Disturbance.nothing)
 
 
 def test_a_mode_counts_where_a_run_keeps_it_and_only_there() -> None:
-    opened = replace(AS_LEFT, permissions="666 root:root")
-    assert told(node({NOUVEAU: opened})) == [("driver", f"file {NOUVEAU}", "666 root:root", "644 root:root")]
-    assert told(node({SOURCE: opened})) == []
+    def opened(path: str) -> PresentFile:
+        return replace(dict(node().applied.present)[path], permissions="666 root:root")
+
+    changed = node({NOUVEAU: opened(NOUVEAU)})
+    assert told(changed) == [("driver", f"file {NOUVEAU}", "666 root:root", "644 root:root")]
+    assert told(node({SOURCE: opened(SOURCE)})) == []
 
 
 def test_a_drop_in_of_a_daemon_s_unit_costs_the_restart_that_its_repair_brings() -> None:
-    (item,) = bad(judge(SETTINGS, node({PROXY: None})))
+    (item,) = bad(judge(PROXIED, node({PROXY: None})))
     assert (item.component, item.disturbs) == ("containerd", Disturbance.restart)
 
 
 def test_what_its_effect_tells_already_is_told_once() -> None:
     without_rule = replace(GOOD, toolkit=replace(GOOD.toolkit, link_rule=False))
     assert [what for _, what, *_ in told(node({RULE: None}, without_rule))] == ["device links"]
-    other = replace(AS_LEFT, sha256="b" * 64)
     cuda, (_, _) = GOOD.keyrings.keys
     wrong_key = replace(GOOD, keyrings=replace(GOOD.keyrings, keys=(cuda, ("toolkit", "A" * 40))))
-    assert [what for _, what, *_ in told(node({SOURCE: other}, wrong_key))] == ["key of toolkit"]
+    assert [what for _, what, *_ in told(node({SOURCE: AS_LEFT}, wrong_key))] == ["key of toolkit"]
     # Another repository's key says nothing of it.
     _, toolkit = GOOD.keyrings.keys
     wrong_key = replace(GOOD, keyrings=replace(GOOD.keyrings, keys=(("cuda", "A" * 40), toolkit)))
-    assert [what for _, what, *_ in told(node({SOURCE: other}, wrong_key))] == ["key of cuda", f"file {SOURCE}"]
+    assert [what for _, what, *_ in told(node({SOURCE: AS_LEFT}, wrong_key))] == ["key of cuda", f"file {SOURCE}"]
 
 
-def test_where_the_settings_were_changed_since_an_untouched_file_is_no_finding_and_another_says_why() -> None:
-    assert told(node(settings="other")) == []
-    (item,) = bad(judge(SETTINGS, node({NOUVEAU: None}, settings="other")))
+def test_a_setting_that_changed_since_is_a_difference_of_its_files_and_says_so() -> None:
+    left = node(asked=SETTINGS)
+    found = bad(judge(PROXIED, left))
+    assert [(item.what, item.found, item.wanted, item.cause) for item in found] == [
+        (f"file {path}", "none", "as the settings ask", SINCE)
+        for path in ("/etc/apt/apt.conf.d/80gpunode-proxy", PROXY)
+    ]
+    # And back again: what an earlier run wrote is to go.
+    assert [(item.what, item.found, item.wanted) for item in bad(judge(SETTINGS, node()))] == [
+        (f"file {path}", "there", "none") for path in ("/etc/apt/apt.conf.d/80gpunode-proxy", PROXY)
+    ]
+
+
+def test_a_repository_that_nothing_is_taken_from_any_more_goes_with_the_driver_that_came_from_it() -> None:
+    cuda = "/etc/apt/sources.list.d/gpunode-cuda.sources"
+    archive = settings_from({"driver": {"source": "distribution"}, "cuda": {"enabled": False}})
+    assert desired_files(archive, GOOD.machine)[cuda] is None
+    # CUDA still comes from there, or nobody brings a driver from elsewhere.
+    for more in ({"driver": {"source": "distribution"}}, {"driver": {"source": "present"}, "cuda": {"enabled": False}}):
+        assert desired_files(settings_from(more), GOOD.machine).get(cuda, "") is not None
+
+
+@pytest.mark.parametrize("runtime", ["containerd", "docker"])
+def test_docker_s_repository_is_one_of_them_for_whichever_runtime_comes_from_it(runtime: str) -> None:
+    other = "docker" if runtime == "containerd" else "containerd"
+    data = {runtime: {"enabled": True, "source": "docker-repository"}, other: {"enabled": False}}
+    text = desired_files(settings_from(data), GOOD.machine)["/etc/apt/sources.list.d/gpunode-docker.sources"]
+    assert "URIs: https://download.docker.com/linux/debian\nSuites: bookworm\nComponents: stable\n" in str(text)
+
+
+def test_a_hold_that_nobody_asks_for_leaves_no_file() -> None:
+    loose = settings_from({"driver": {"hold": False}})
+    pins = {"/etc/apt/preferences.d/gpunode-driver", "/etc/apt/apt.conf.d/52gpunode-driver"}
+    assert {path for path, text in desired_files(loose, GOOD.machine).items() if text is None} >= {*pins, PINS}
+    held = desired_files(settings_from({"toolkit": {"hold": True, "version": "1.17.8"}}), GOOD.machine)
+    # What they say where it is asked for follows from the packages.
+    assert not held.keys() & {*pins, PINS}
+
+
+def test_where_a_hand_was_at_work_since_other_settings_the_cause_says_both() -> None:
+    (item,) = (item for item in bad(judge(PROXIED, node({NOUVEAU: None}, asked=SETTINGS))) if NOUVEAU in item.what)
     assert "by other settings" in str(item.cause) and "a run that did not end" in str(item.cause)
-    (item,) = bad(judge(SETTINGS, node({NOUVEAU: None}, gpunode="0.0.1")))
+    (item,) = bad(judge(PROXIED, node({NOUVEAU: None}, gpunode="0.0.1")))
     assert "another gpunode" in str(item.cause)
 
 
-def test_a_node_without_a_record_or_with_one_of_before_has_no_finding_of_files() -> None:
-    for there in (Applied(), Applied(True, "0.1", "digest", (), ((PATH, AS_LEFT),))):
-        assert told(replace(GOOD, applied=there)) == []
+def test_on_a_node_without_a_record_a_file_counts_that_is_there_and_is_another() -> None:
+    assert told(replace(GOOD, applied=Applied())) == []
+    alone = replace(GOOD, applied=Applied(present=((NOUVEAU, AS_LEFT), (UNIT, AS_LEFT))))
+    assert told(alone) == [("driver", f"file {NOUVEAU}", "another text", "as the settings ask")]
 
 
 def test_a_record_that_is_none_or_open_to_others_is_a_finding() -> None:
-    broken = replace(GOOD, applied=Applied(readable=False, present=((PATH, AS_LEFT),)))
-    assert [item.cause for item in bad(judge(SETTINGS, broken))] == [CHANGED]
+    def record_is(readable: bool, file: PresentFile) -> Node:
+        good = node().applied
+        present = tuple((path, file if path == PATH else there) for path, there in good.present)
+        return replace(GOOD, applied=replace(good, readable=readable, present=present))
+
+    broken = record_is(False, AS_LEFT)
+    assert [item.cause for item in bad(judge(PROXIED, broken))] == [CHANGED]
     assert told(broken) == [("node", f"file {PATH}", "unreadable", "as the last run left it")]
-    opened = replace(GOOD, applied=Applied(present=((PATH, replace(AS_LEFT, permissions="666 root:root")),)))
+    opened = record_is(True, replace(AS_LEFT, permissions="666 root:root"))
     assert told(opened) == [("node", f"file {PATH}", "666 root:root", "644 root:root")]
     # The verdict of a run comes before the run writes it anew.
     assert told(broken, kept={}) == told(opened, kept={}) == []
 
 
 def test_in_a_run_what_it_keeps_counts_and_not_what_the_run_before_recorded() -> None:
-    changed = node({NOUVEAU: replace(AS_LEFT, sha256="b" * 64), RULE: None})
+    changed = node({NOUVEAU: replace(AS_LEFT, sha256="b" * 64), UNIT: None})
     assert told(changed, kept={NOUVEAU: OwnFile("b" * 64, "644")}) == []
     assert [what for _, what, *_ in told(changed, kept={NOUVEAU: LEFT})] == [f"file {NOUVEAU}"]
 
 
-def test_the_plan_writes_it_anew() -> None:
-    (step,) = plan(SETTINGS, node({NOUVEAU: None})).steps
+def test_the_plan_writes_it_anew_or_takes_it_away() -> None:
+    (step,) = plan(PROXIED, node({NOUVEAU: None})).steps
     assert (step.component, step.action, step.pending) == ("driver", f"write {NOUVEAU} anew", False)
+    (step,) = plan(PROXIED, node({PARAMETERS: AS_LEFT})).steps
+    assert (step.component, step.action, step.pending) == ("driver", f"remove {PARAMETERS}", False)
 
 
 @pytest.fixture

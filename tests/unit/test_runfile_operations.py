@@ -23,6 +23,7 @@ from gpunode.boot import Kernel
 from gpunode.cuda import CudaToolkits
 from gpunode.driver import DriverState
 from gpunode.driver_packages import DriverPackages, Simulation
+from gpunode.own_files import cuda
 from gpunode.plan import plan
 from gpunode.settings import settings_from
 from gpunode.transaction import Journal
@@ -156,17 +157,19 @@ def test_packages_in_another_folder_come_over_nothing_that_a_runfile_brought(hos
 @pytest.mark.parametrize("source", ["cuda-repository", "distribution"])
 def test_the_deploy_asks_for_packages_of_cuda_only_after_that(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     calls: list[str] = []
-    for name in ("toolkits", "packages", "files"):
+    for name in ("toolkits", "packages"):
         monkeypatch.setattr(cuda_deploy, name, Mock())
-        for called in ("none_half_installed", "installed", "linked", "template", "absent"):
+        for called in ("none_half_installed", "installed", "linked"):
             recorder = Mock(side_effect=lambda *, told=f"{name}.{called}", **_: calls.append(told))
             setattr(getattr(cuda_deploy, name), called, recorder)
+    monkeypatch.setattr(cuda_deploy, "own_file", lambda path, **_: calls.append(path))
     monkeypatch.setattr(cuda_deploy, "settings", lambda: settings_from({"cuda": {"source": source}}))
     monkeypatch.setattr(cuda_deploy, "node", lambda: GOOD)
     monkeypatch.setattr(cuda_deploy, "distribution", Mock())
     monkeypatch.setattr(cuda_deploy, "trust", lambda name: None)
     inspect.unwrap(cuda_deploy.cuda)()
-    assert calls == ["toolkits.none_half_installed", "packages.installed", "toolkits.linked", "files.template"]
+    profile = cuda.ARCH_PROFILE if source == "distribution" else cuda.PROFILE
+    assert calls == ["toolkits.none_half_installed", "packages.installed", "toolkits.linked", profile]
     ((_, told),) = vars(cuda_deploy)["toolkits"].none_half_installed.call_args_list
     assert told["shared"] == (source == "cuda-repository")
 

@@ -23,12 +23,12 @@ from gpunode.probe_output import checked
 from gpunode.reading import ParseError, Unknown
 from gpunode.settings import settings_from
 from gpunode.settings.toolkit import ToolkitSettings
+from gpunode.template import rendered
 from gpunode.toolkit import PACKAGES, CdiSpecification, ContainerToolkit, parse_toolkit
 from gpunode.toolkit.configuration import asked_of
 from gpunode.verify import judge
 from lab.world.toolkit import modes
 from operations import packages, toolkit
-from operations.files import rendered
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 

@@ -9,6 +9,7 @@ import pytest
 
 from gpunode.apt_sources import AptSources
 from gpunode.boot import Boot
+from gpunode.containerd.editor import Runtimes, render
 from gpunode.containerd.state import Containerd, Runtime
 from gpunode.cuda import CudaToolkits
 from gpunode.disk import Disk
@@ -29,7 +30,8 @@ from gpunode.verify import judge
 
 pytestmark = pytest.mark.pure
 
-SETTINGS = settings_from({"driver": {"version": "580.95.05"}, "toolkit": {"version": "1.17.8"}})
+DATA = {"driver": {"version": "580.95.05"}, "toolkit": {"version": "1.17.8"}}
+SETTINGS = settings_from(DATA)
 H100 = PciGpu("0000:1a:00.0", "2330", "GH100 [H100 SXM5 80GB]", "hopper")
 GPU = Gpu(
     0,
@@ -42,6 +44,7 @@ GPU = Gpu(
     "Default",
     "Disabled",
 )
+RENDERED = render(None, "1.6.20", Runtimes())
 GOOD = Node(
     operating_system=OperatingSystem("debian", "12", "bookworm", (), "Debian 12", "x86_64", "6.1.0", False),
     pci=PciGpus((H100,)),
@@ -53,7 +56,7 @@ GOOD = Node(
         tuple((name, "1.17.8-1") for name in PACKAGES), "1.17.8", "/usr/bin/nvidia-container-runtime", link_rule=True,
     ),
     containerd=Containerd(
-        "1.6.20", "/usr/bin/containerd", "/etc/containerd/config.toml", "", True, True, 10.0, 5.0, "nvidia",
+        "1.6.20", "/usr/bin/containerd", "/etc/containerd/config.toml", RENDERED, True, True, 10.0, 5.0, "nvidia",
         (
             Runtime("nvidia", "io.containerd.runc.v2", "/usr/bin/nvidia-container-runtime", True),
             Runtime("runc", "io.containerd.runc.v2", None, True),

@@ -12,6 +12,8 @@ import pytest
 
 from lab import nodes as lab_nodes
 from lab.nodes import Node
+from tests.changed_settings import changes as changed_settings
+from tests.molecule.changed_settings import differences
 from tests.molecule.conftest import LAB, Run, command, inventory_with
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
@@ -144,6 +146,12 @@ def test_the_daemon_runs_with_its_settings_and_the_second_run_changes_nothing(no
     again = mps.run(**ASKED)
     assert again.code == 0 and changes(again) == set(), again.printed
     assert started(node) == before and mps.drift(**ASKED) == {}
+
+
+def test_a_changed_setting_is_the_same_difference_for_drift_plan_and_the_next_run(node: Node, tmp_path: Path) -> None:
+    asked = changed_settings({"mps": ASKED}, "mps")
+    assert len(asked) > 6
+    assert differences(tmp_path, {**ALONE, "mps": ASKED}, asked) == []
 
 
 def test_another_percentage_and_limit_come_without_a_restart(node: Node, mps: Mps) -> None:
