@@ -19,7 +19,10 @@ from pyinfra.api import util as pyinfra_util
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
+from pyinfra.connectors import local, ssh
+from pyinfra.connectors.local import LocalConnector
 from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.context import ctx_host
 
 from facts.file import File
@@ -37,6 +40,11 @@ _OPERATION_MODULE = sys.modules["pyinfra.api.operation"]
 _HOOKED: tuple[tuple[Any, str], ...] = (
     (State, "init"),
     (SSHConnector, "connect"),
+    (SSHClient, "exec_command"),
+    (SSHConnector, "run_shell_command"),
+    (LocalConnector, "run_shell_command"),
+    (ssh, "execute_command_with_sudo_retry"),
+    (local, "execute_command_with_sudo_retry"),
     (Host, "run_shell_command"),
     (Host, "put_file"),
     (Host, "rsync"),
