@@ -4,7 +4,6 @@
 PYTHON ?= python3
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 APT := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -q -y
-UV_VERSION := 0.13.9
 # What the lab needs of the system; a program of each package that is there means that it is installed.
 LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap dpkg-dev apt-utils gnupg openssh-client zstd
 # What its virtual machine needs beside these, which only test-slow boots.
@@ -33,13 +32,13 @@ help:
 
 setup: .venv/.complete
 
-.venv/.complete: pyproject.toml uv.lock
+.venv/.complete: pyproject.toml uv.lock uv.requirements.txt
 	@$(call TIMED,Python environment in .venv (under a minute))
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "gpunode needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=python3.12, say." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(APT) update && $(APT) install python3-venv; }
 	@$(PYTHON) -m venv .venv
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r uv.requirements.txt
 	@.venv/bin/uv sync --frozen --quiet --compile-bytecode
 	@touch $@
 

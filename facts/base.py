@@ -20,6 +20,11 @@ def probe_command(probe: str) -> Probe:
     return Probe([(None, probe)])
 
 
+def changing_command(probe: str) -> str:
+    """Return the command as plain text: `probe` changes its node, which ends what was read before it."""
+    return str(probe_command(probe))
+
+
 def parsed(name: str, parse: Callable[[list[str]], T], output: list[str]) -> T:
     """Return what `parse` makes of a probe's output; any error becomes FactProcessError and fails this host alone."""
     try:

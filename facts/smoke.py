@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from facts.base import NodeFact, probe_command
+from facts.base import NodeFact, changing_command
 from facts.smoke_ways import BY_CRICTL, BY_CTR, BY_DOCKER
-from gpunode.probe import Probe
 from gpunode.smoke import Smoke as Reading
 from gpunode.smoke import parse_smoke
 from gpunode.toolkit.configuration import ENVVAR, PATH
@@ -85,9 +84,12 @@ class Smoke(NodeFact[Reading]):
 
     parse = staticmethod(parse_smoke)
 
-    def command(self, reload: bool) -> Probe:  # type: ignore[override]
-        """Return the probe; with `reload` False, systemd is not reloaded on a node where other containers run."""
-        return probe_command(
+    def command(self, reload: bool) -> str:  # type: ignore[override]
+        """Return the command; with `reload` False, systemd is not reloaded on a node where other containers run.
+
+        It is no Probe: containers come and go by it, so that it ends what was read before, and is asked alone and once.
+        """
+        return changing_command(
             f"""
 reload={shlex.quote("yes" if reload else "no")}
 limit='timeout -k 5 60'

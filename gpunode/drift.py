@@ -10,6 +10,7 @@ from pathlib import Path
 from gpunode import patched  # noqa: F401  # isort: skip
 from facts.node import Node as NodeFact
 from gpunode import fleet
+from gpunode.access import errors
 from gpunode.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.fleet import Answer
 from gpunode.inventory import foreign_names, host_data
@@ -84,8 +85,9 @@ def _report(answer: Answer[Node]) -> NodeReport:
         )  # fmt: skip
         return NodeReport(answer.name, (finding,))
     if isinstance(answer.reading, Unknown):
+        cause, remedy = errors.parted(answer.reason)
         finding = Finding(
-            "node", FindingClass.ERROR, "state", "unreadable", "readable", answer.reason, "look at the node"
+            "node", FindingClass.ERROR, "state", "unreadable", "readable", cause, remedy or "look at the node"
         )
         return NodeReport(answer.name, (finding,))
     refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading.machine)

@@ -27,6 +27,7 @@ from pyinfra.context import ctx_config, ctx_host, ctx_inventory, ctx_state
 
 from facts.base import NodeFact
 from gpunode import hooks, shards
+from gpunode.access import errors
 from gpunode.host_data import data_of
 from gpunode.inventory import foreign_names, load_inventory
 from gpunode.preflight.verdicts import Refusal
@@ -96,6 +97,9 @@ class _FactErrors(logging.Handler):
         """Return what was said last, that there was an error apart: the connection's or the shell's own words."""
         said = self._said.get(host, [])
         told = [line for line in said if line and "Error: could not " not in line]
+        # Cause and remedy say it all.
+        if told and errors.REMEDY in told[-1]:
+            return told[-1]
         return "; ".join((told or said)[-2:]) or None
 
 

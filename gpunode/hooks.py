@@ -4,6 +4,8 @@
   and a node that fell silent is noticed: a run would wait for its answer for ever. A key exchange that ran out of time
   is tried once more: a hundred at once take longer than pyinfra waits for one. A key file that cannot be used is
   its host's failure to connect: pyinfra would print a traceback for each host, keep the reason, and end the run.
+- `access`: nodes whose login shell is a csh or fish, whose /tmp lets nothing be run, or whose sudo asks where nobody
+  answers, see gpunode/access.
 - `settings`: settings are judged before the first connection; config.py cannot add an inventory callback.
 - `parallel`: as many hosts at once as there are, within the limit of open files.
 - `snapshot`: one reading of a node serves many operations, see gpunode.snapshot.
@@ -35,10 +37,14 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
+from pyinfra.connectors import local, ssh
 from pyinfra.connectors import util as connectors_util
+from pyinfra.connectors.local import LocalConnector
 from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
+from gpunode.access import connection
 from gpunode.call_order import operation_order
 from gpunode.probe import Probe
 from gpunode.snapshot import Announced, Changes, Snapshot
@@ -84,6 +90,13 @@ def install() -> None:
     _wrap(SSHConnector, "connect", _without_delay)
     _wrap(SSHConnector, "connect", _patient, "_patient")
     _wrap(SSHConnector, "connect", _contained, "_contained")
+    _wrap(SSHClient, "exec_command", connection.exec_command)
+    _wrap(SSHConnector, "run_shell_command", connection.any_login_shell)
+    for connector in (SSHConnector, LocalConnector):
+        _wrap(connector, "run_shell_command", connection.explained, "_explained")
+    for module in (ssh, local):
+        _wrap(module, "execute_command_with_sudo_retry", connection.asks_on_a_terminal)
+    connectors_util.ASKPASS_COMMAND = connection.Askpass()
     _wrap(Host, "run_shell_command", _snapshot)
     for owner, name in ((Host, "put_file"), (Host, "rsync"), (Host, "disconnect"), (FunctionCommand, "execute")):
         _wrap(owner, name, _changing)

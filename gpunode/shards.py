@@ -100,8 +100,10 @@ def main(arguments: list[str]) -> int:
     names = json.loads(sys.stdin.buffer.read())
     # Late: the parent has its own, and the child's first act is to have its sockets patched.
     with uncollected():
-        from gpunode import fleet
+        from gpunode import fleet  # isort: skip
+        from gpunode.access import connection
 
+    connection.ask_nobody()
     module, _, name = told.partition(":")
     fact = getattr(importlib.import_module(module), name)
     with os.fdopen(int(descriptor), "wb") as answers:

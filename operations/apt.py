@@ -12,6 +12,7 @@ from facts.file import File
 from gpunode import apt_trust, tables
 from gpunode.keyring import PERMISSIONS
 from gpunode.repositories import PackageRepository, key_path, source_path
+from operations.apt_shell import APT_GET, NOT_OLDER, READ_LISTS
 from operations.apt_shell import APT_GET, READ_LISTS
 from operations.apt_trust import commands
 from operations.explained import explained_command
@@ -32,6 +33,7 @@ printf '%s' "$text" > "$source.gpunode-new"; chmod 644 "$source.gpunode-new"; mv
 read_lists apt-get -q -o APT::Update::Error-Mode=any -o Dir::Etc::sourcelist="$source" \\
   -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0 || {
   echo "gpunode: the repository $name could not be read or verified; nothing was installed" >&2; exit 1; }
+not_older "$name"
 cat "$source" "$keyring" | sha256sum | cut -d' ' -f1 > "$stamp"
 """
 
@@ -55,9 +57,9 @@ def repository(
     """Trust and read a package repository.
 
     The key is fetched on the node and refused unless its fingerprint is the pinned one; the keyring is root's alone to
-    write. The lists are fetched again when source or key is not the one that they were fetched for. Other entries for
-    the same repository and retired keys that are trusted for every repository are put out of apt's sight
-    (.gpunode-disabled), once ours is trusted.
+    write. The lists are fetched again when source or key is not the one that they were fetched for; an index older than
+    the last that was read of the same address is refused. Other entries for the same repository and retired keys that
+    are trusted for every repository are put out of apt's sight (.gpunode-disabled), once ours is trusted.
 
     + label: names the files, `gpunode-LABEL.sources` and `gpunode-LABEL.gpg`
     + uri, suite, components: as in sources.list; suite `/` for a flat repository
@@ -95,7 +97,7 @@ def repository(
     if not good:
         yield explained_command(
             script_command(
-                PINNED_KEY + APT_GET + READ_LISTS + _TRUST,
+                PINNED_KEY + APT_GET + READ_LISTS + NOT_OLDER + _TRUST,
                 name=label, keyring=keyring, source=source, stamp=stamp, text=text,
                 key_url=key_url, fingerprint=key_fingerprint, **(proxies or {}),
             )
@@ -109,7 +111,7 @@ def no_repository(label: str) -> Iterator[Any]:
 
     + label: as for `repository`
     """
-    paths = _paths(label)
+    paths = (*_paths(label), f"{STAMPS}/{label}.index")
     there = [path for path in paths if known(host.get_fact(File, path=path), path).sha256 is not None]
     if not there:
         host.noop(f"the repository {label} is not trusted by gpunode")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gpunode.shell_file import shell_file
+
 # A lock held by unattended-upgrades is waited for, not failed on: for five minutes, or for as long as the node's own
 # apt configuration says. Packages never ask questions.
 APT_GET = """
@@ -51,9 +53,14 @@ apt_get --fix-broken install || { echo "$said" >&2
   exit 1; }
 """
 
+# Refuses a repository's index that is older than the last that was read.
+NOT_OLDER = f"{shell_file('index_date', 'operations')}\n"
+
 # Where a repository cannot be reached or is wrongly signed apt says so, goes on with the lists of before, and exits 0.
 # Of the repository that the packages come from (the one of gpunode's that $1 names) this is an error.
-REFRESH = """
+REFRESH = (
+    NOT_OLDER
+    + """
 refresh() {
   read_lists apt_get || {
     echo "gpunode: the package lists could not be refreshed; nothing was installed" >&2; exit 1; }
@@ -64,8 +71,10 @@ refresh() {
       echo "gpunode: the list of the repository $1 could not be refreshed; nothing was installed" >&2; exit 1;;
     esac
   done
+  not_older "$1"
 }
 """
+)
 
 # apt-mark needs dpkg's lock, which somebody may take between the two.
 MARK = """

@@ -19,11 +19,18 @@ from pyinfra.api import util as pyinfra_util
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
+from pyinfra.connectors import local, ssh
+from pyinfra.connectors.local import LocalConnector
 from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.context import ctx_host
 
+from facts.candidates import NodeWithCandidates
 from facts.file import File
 from facts.kernel import KernelFeatures
+from facts.node import PARTS
+from facts.node import Node as NodeFact
+from facts.smoke import Smoke
 from gpunode import call_order, hooks
 from gpunode.snapshot import Changes
 from operations import files
@@ -37,6 +44,11 @@ _OPERATION_MODULE = sys.modules["pyinfra.api.operation"]
 _HOOKED: tuple[tuple[Any, str], ...] = (
     (State, "init"),
     (SSHConnector, "connect"),
+    (SSHClient, "exec_command"),
+    (SSHConnector, "run_shell_command"),
+    (LocalConnector, "run_shell_command"),
+    (ssh, "execute_command_with_sudo_retry"),
+    (local, "execute_command_with_sudo_retry"),
     (Host, "run_shell_command"),
     (Host, "put_file"),
     (Host, "rsync"),
@@ -102,6 +114,37 @@ def node() -> Iterator[Host]:
 
 def _commands(host: Host) -> list[str]:
     return host.connector.commands  # type: ignore[attr-defined,no-any-return]
+
+
+class Unstarted(Recorder):
+    """Start no container."""
+
+    def run_shell_command(self, command: Any, **arguments: Any) -> tuple[bool, Any]:
+        if "gpunode-smoke" not in str(command):
+            return super().run_shell_command(command, **arguments)
+        self.commands.append("smoke test")
+        return True, hooks._output([])
+
+
+def test_the_smoke_test_is_no_reading_and_what_was_read_before_it_is_read_anew(node: Host) -> None:
+    node.connector = Unstarted()  # type: ignore[assignment]
+    reading = KernelFeatures().command()
+    node.run_shell_command(reading)
+    node.run_shell_command(reading)
+    assert len(_commands(node)) == 1, "it is shared"
+    before = hooks._changes.count
+    node.run_shell_command(Smoke().command(reload=False))
+    assert _commands(node)[1:] == ["smoke test"]
+    assert hooks._changes.count > before
+    node.run_shell_command(reading)
+    assert len(_commands(node)) == 3, "what was read before containers came and went is outdated"
+
+
+def test_what_records_a_node_reads_it_and_tests_nothing() -> None:
+    every = {*PARTS.values(), *(type(NodeWithCandidates()), type(NodeFact()))}
+    assert Smoke not in every
+    for fact in (NodeFact, NodeWithCandidates):
+        assert "gpunode-smoke" not in fact().command()
 
 
 def test_installed_twice_is_installed_once() -> None:

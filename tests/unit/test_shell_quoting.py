@@ -18,12 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(path for folder in ("operations", "facts", "deploys") for path in (ROOT / folder).rglob("*.py"))
 # The parts of a command, and functions whose first argument is shell text; their other arguments they quote themselves.
 _COMMANDS = {"StringCommand"}
-_SHELL_TEXT = {"script_command", "probe_command", "Probe"}
+_SHELL_TEXT = {"script_command", "changing_command", "probe_command", "Probe"}
 _QUOTES = {"QuoteString", "quote"}
 # Where shell text comes as an argument by contract, and the rule is on the callers: (file, function).
 _CONTRACT = {
     ("operations/script.py", "script_command"),
     ("facts/base.py", "probe_command"),
+    ("facts/base.py", "changing_command"),
 }
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import base64
+import re
 import runpy
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lab import nodes as lab_nodes
+from lab.cache import cache_dir
 from lab.nodes import Node
+from lab.repository import index_flat
+from lab.signing import key_file, sign_releases
 from tests.molecule.conftest import CHECKOUT, command, converge, inventory_with
 
 CONFIGURATION = "/etc/containerd/config.toml"
@@ -174,3 +179,64 @@ def test_whoever_reads_a_node_without_root_is_told_so_and_judges_nothing(node: N
         assert run.code == 1, run.printed
         assert "not as root" in run.printed and "_sudo = True" in run.printed
         assert "install" not in run.printed
+
+
+OLD, NEW = "Mon, 02 Nov 2026 10:00:00 +0000", "Mon, 16 Nov 2026 10:00:00 +0000"
+REPLAYED = "/srv/replayed"
+PACKAGES = "/srv/gpunode-lab/mirror/toolkit/stable/deb/amd64"
+LISTS = "/var/lib/apt/lists/127.0.0.1:8901_now_"
+
+
+@pytest.fixture
+def replayed(node: Node, tmp_path: Path) -> Iterator[Node]:
+    """Return the node with a mirror of its own at port 8901, which serves the state `now` of `old` and `new`."""
+    key = key_file(cache_dir() / "keys", "repository")
+    for state, date in (("old", OLD), ("new", NEW)):
+        folder = tmp_path / state
+        folder.mkdir()
+        for package in (cache_dir() / "mirror/toolkit/stable/deb/amd64").glob("*.deb"):
+            if state == "new" or "_1.18" not in package.name:
+                shutil.copyfile(package, folder / package.name)
+        release = index_flat(folder, {})
+        release.write_text(re.sub(r"^Date: .*$", f"Date: {date}", release.read_text(), flags=re.MULTILINE))
+        sign_releases(key, [release])
+        there = f"{REPLAYED}/{state}"
+        said(node, f"mkdir -p {there}; cp {PACKAGES}/*.deb {there}")
+        for name in ("Packages", "InRelease"):
+            encoded = base64.b64encode((folder / name).read_bytes()).decode()
+            said(node, f"echo {encoded} | base64 -d > {there}/{name}")
+    serve = f"python3 -m http.server --bind 127.0.0.1 --directory {REPLAYED} 8901"
+    said(node, f"ln -sfn new {REPLAYED}/now; systemd-run --quiet --unit=replayed {serve}")
+    yield node
+    said(node, f"systemctl stop replayed; rm -rf {REPLAYED}")
+
+
+def test_an_older_index_that_somebody_serves_again_is_not_taken(replayed: Node, tmp_path: Path) -> None:
+    there = runpy.run_path(str(CHECKOUT / "inventories" / "lab.py"))["nodes"][0][1]["repositories"]
+    asked = {**there, "toolkit": {**there["toolkit"], "url": "http://127.0.0.1:8901/now"}}
+    path = inventory_with(tmp_path, {"gpu-1": {"repositories": asked}})
+    version = "dpkg-query -W -f '${Version}' nvidia-container-toolkit"
+    run = converge(inventory=path)
+    assert run.code == 0, run.printed
+    before = said(replayed, version)
+    assert said(replayed, f"sed -n 's/^Date: //p' {LISTS}InRelease") == NEW
+
+    # apt's own: it keeps the newer index, and says nothing, as long as it has it.
+    said(replayed, f"ln -sfn old {REPLAYED}/now; touch -d '+1 hour' {REPLAYED}/old/*; apt-get -q update")
+    assert said(replayed, f"sed -n 's/^Date: //p' {LISTS}InRelease") == NEW
+    # Without its lists it takes the old one.
+    said(replayed, f"rm {LISTS}*; apt-get -q update")
+    assert said(replayed, f"sed -n 's/^Date: //p' {LISTS}InRelease") == OLD
+
+    newer = inventory_with(tmp_path, {"gpu-1": {"repositories": asked, "toolkit": {"version": "1.18.0"}}})
+    run = converge(inventory=newer)
+    assert run.code == 1 and "Traceback" not in run.printed
+    for word in ("the index of the repository toolkit", OLD, NEW, "serves an old state", "toolkit.index"):
+        assert word in run.stderr, run.printed
+    assert said(replayed, version) == before
+    assert said(replayed, f"ls {LISTS}* 2>&1 || true").endswith("No such file or directory")
+
+    said(replayed, f"ln -sfn new {REPLAYED}/now; touch -d '+2 hours' {REPLAYED}/new/*")
+    run = converge(inventory=newer)
+    assert run.code == 0, run.printed
+    assert said(replayed, version) == "1.18.0-1"

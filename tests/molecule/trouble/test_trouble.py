@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import runpy
 import shlex
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gpunode.access import login_shell
+from lab import access
 from lab import nodes as lab_nodes
 from lab.nodes import Node
 from tests.answering import answering, inventory, recorded
@@ -133,6 +137,81 @@ def test_a_node_that_hangs_and_one_with_a_broken_shell_are_told_of_and_hold_up_n
     assert told["gpu-2"] == {("unreachable", "no answer within 15 s")}
     ((kind, cause),) = told["gpu-3"]
     assert kind == "error" and "bad ELF magic" in cause, told["gpu-3"]
+
+
+NEEDY = """
+set -e
+apt-get install -q -y --no-install-recommends tcsh
+useradd --create-home --shell /usr/bin/tcsh needy
+echo 'needy:pa!ss w0rd' | chpasswd
+echo 'needy ALL=(ALL) ALL' > /etc/sudoers.d/needy
+usermod --shell /usr/bin/tcsh root
+mount -o remount,noexec /tmp
+"""
+
+
+@pytest.fixture(scope="module")
+def hardened() -> Iterator[Node]:
+    """Return a node whose root has tcsh, whose /tmp is noexec, and whose user `needy` gives sudo a password."""
+    node = lab_nodes.node(LAB, "gpu-3")
+    made = lab_nodes.run(node, NEEDY, timeout=300)
+    assert made.returncode == 0, made.stderr
+    yield node
+    lab_nodes.run(node, "mount -o remount,exec /tmp; usermod -s /bin/bash root")
+
+
+def test_a_login_shell_that_is_a_csh_runs_no_line_of_a_command_as_its_own(hardened: Node, tmp_path: Path) -> None:
+    shell = lab_nodes.run(hardened, "getent passwd root | cut -d : -f 7").stdout.strip()
+    assert shell == "/usr/bin/tcsh"
+    run = command("gpunode", "drift", "--json", inventory_with(tmp_path, {}))
+    assert {item["class"] for item in run.findings["gpu-3"]} >= {"drift"}, run.findings["gpu-3"]
+    assert "unreadable" not in {item["found"] for item in run.findings["gpu-3"]}
+    # pyinfra's own form of such a command: tcsh runs its second line, as root.
+    text = "sh -c 'echo one\ntouch /root/ran\n'"
+    ssh = access.ssh_command(CHECKOUT / ".lab" / LAB, hardened.address)
+    subprocess.run([*ssh, text], capture_output=True, check=False)
+    assert lab_nodes.run(hardened, "rm /root/ran").returncode == 0
+    subprocess.run([*ssh, login_shell.guarded(text)], capture_output=True, check=False)
+    assert lab_nodes.run(hardened, "test -e /root/ran").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("password", "cause", "remedy"),
+    [
+        (None, "sudo on the node asks for a password, and none was given", "NOPASSWD"),
+        ("another", "sudo on the node does not take the password", "own password"),
+    ],
+)
+def test_sudo_that_gets_no_password_it_takes_is_told_with_cause_and_remedy_and_nobody_is_asked(
+    hardened: Node, tmp_path: Path, password: str | None, cause: str, remedy: str
+) -> None:
+    data: dict[str, object] = {"ssh_user": "needy", "_sudo": True, "_sudo_password": password}
+    path = inventory_with(tmp_path, {hardened.name: data})
+    drift = command("gpunode", "drift", "--json", path)
+    (finding,) = drift.findings[hardened.name]
+    assert drift.code == 1 and finding["class"] == "error"
+    assert cause in finding["cause"] and remedy in finding["remedy"], finding
+    plan, facts = command("gpunode", "plan", path), command("gpunode", "facts", path)
+    run = converge("--limit", hardened.name, inventory=path)
+    for done in (plan, facts, run):
+        assert done.code == 1, done.printed
+        assert cause in done.printed and remedy in done.printed, done.printed
+    for done in (drift, plan, facts, run):
+        assert "Traceback" not in done.printed and "password:" not in done.printed, done.printed
+    assert run.operations("success") == {}
+
+
+def test_tcsh_a_noexec_tmp_and_a_password_for_sudo_keep_no_node_from_its_goal(hardened: Node, tmp_path: Path) -> None:
+    data: dict[str, object] = {"ssh_user": "needy", "_sudo": True, "_sudo_password": "pa!ss w0rd"}
+    path = inventory_with(tmp_path, {hardened.name: data})
+    run = converge("--limit", hardened.name, inventory=path)
+    assert run.code == 0, run.printed
+    assert hardened.name in run.operations("no_change")["Verify the node"]
+    for shown in (path, inventory_with(tmp_path, {})):
+        drift = command("gpunode", "drift", "--json", shown)
+        assert {item["class"] for item in drift.findings[hardened.name]} == {"ok"}, drift.findings
+    left = lab_nodes.run(hardened, "ls -d /tmp/pyinfra* /var/tmp/pyinfra* /home/needy/pyinfra* /root/[12]").stdout
+    assert left == ""
 
 
 def test_several_processes_read_the_nodes_as_one_does(tmp_path: Path) -> None:

@@ -1,0 +1,188 @@
+"""A node that runs commands by other means than most: what such nodes really said, and what becomes of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pyinfra.connectors.sshuserclient import SSHClient
+from pyinfra.connectors.util import CommandOutput, OutputLine
+from pyinfra.context import ctx_host
+
+from gpunode import fleet
+from gpunode.access import connection, errors, login_shell
+from gpunode.drift import contained_report
+from gpunode.findings import FindingClass
+from gpunode.fleet import Answer
+from gpunode.reading import Unknown
+from gpunode.settings import settings_from
+
+pytestmark = pytest.mark.pure
+
+# sudo 1.9.13, login 4.13 and OpenSSH 9.2 of Debian 12.
+SAID: dict[str, tuple[str, str, str]] = {
+    "no password": ("sudo: a password is required", "none was given", "NOPASSWD"),
+    "sudo-rs": ("sudo-rs: interactive authentication is required", "none was given", "NOPASSWD"),
+    "noexec": (
+        "sudo: unable to run /tmp/pyinfra-sudo-askpass-x: Permission denied\n"
+        "sudo: no password was provided\nsudo: a password is required",
+        "/tmp of the node is mounted noexec",
+        "TMPDIR",
+    ),
+    "wrong": ("Sorry, try again.\nSorry, try again.\nsudo: 3 incorrect password attempts", "not take", "own password"),
+    "no sudoer": ("needy is not in the sudoers file.", "user needy may not", "connect as root"),
+    "not all": (
+        "Sorry, user ops is not allowed to execute '/usr/bin/sh -c id' as root on gpu-1.",
+        "user ops may not",
+        "NOPASSWD",
+    ),
+    "no terminal": (
+        "sudo: sorry, you must have a tty to run sudo\nsudo: a password is required",
+        "requiretty",
+        "!requiretty",
+    ),
+    "no sudo": ("bash: sudo: command not found", "the node has no sudo", "install it"),
+    "no sudo in dash": ("sh: 1: sudo: not found", "the node has no sudo", "install it"),
+    "nologin": ("This account is currently not available.", "nologin", "ssh_user"),
+    "expired": (
+        "You are required to change your password immediately (administrator enforced).\n"
+        "WARNING: Your password has expired.\nPassword change required but no TTY available.",
+        "has expired",
+        "passwd",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SAID)
+def test_what_a_node_says_that_runs_nothing_has_a_cause_and_a_remedy(kind: str) -> None:
+    text, cause, remedy = SAID[kind]
+    found = errors.explained(text.splitlines())
+    assert found is not None
+    assert cause in found.cause and remedy in found.remedy
+    assert errors.parted(errors.sentence(found)) == (found.cause, found.remedy)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "E: Unable to locate package sudo", "x\n" * 50 + "sudo: a password is required", "sh: 1: nosudo: not found"],
+)
+def test_other_failures_are_left_to_their_own_words(text: str) -> None:
+    assert errors.explained(text.splitlines()) is None
+
+
+def test_a_text_without_a_remedy_is_a_cause_alone() -> None:
+    assert errors.parted("the answer is truncated") == ("the answer is truncated", None)
+    assert errors.parted(None) == (None, None)
+
+
+def test_drift_has_the_remedy_beside_the_cause() -> None:
+    reason = f"sudo asks{errors.REMEDY}let it not ask"
+    (finding,) = contained_report(Answer("gpu-1", settings_from({}), Unknown(), reason)).findings
+    assert finding.finding_class is FindingClass.ERROR
+    assert (finding.cause, finding.remedy) == ("sudo asks", "let it not ask")
+    (finding,) = contained_report(Answer("gpu-1", settings_from({}), Unknown(), "bad ELF magic")).findings
+    assert (finding.cause, finding.remedy) == ("bad ELF magic", "look at the node")
+
+
+def test_of_what_a_node_said_the_explanation_alone_is_the_reason() -> None:
+    said = fleet._FactErrors()
+    with ctx_host.use(SimpleNamespace(name="gpu-1")):
+        for text in (
+            "sudo: a password is required",
+            f"sudo asks{errors.REMEDY}do this",
+            "Error: could not load",
+        ):
+            said.emit(logging.makeLogRecord({"msg": f"[gpu-1] {text}"}))
+    assert said.reason("gpu-1") == f"sudo asks{errors.REMEDY}do this"
+
+
+def output(stdout: str = "", stderr: str = "") -> CommandOutput:
+    return CommandOutput(
+        [*(OutputLine("stdout", line) for line in stdout.splitlines()),
+         *(OutputLine("stderr", line) for line in stderr.splitlines())]
+    )  # fmt: skip
+
+
+def test_a_failure_to_run_anything_ends_with_its_explanation_and_a_success_does_not() -> None:
+    answers = [(False, output(stderr="sudo: a password is required")), (True, output("sudo: a password is required"))]
+    run = connection.explained(lambda self: answers.pop(0))
+    failed, said = run(None)
+    assert not failed and said.stderr_lines[0] == "sudo: a password is required"
+    assert "none was given. Remedy: " in said.stderr_lines[1]
+    assert run(None)[1].output_lines == ["sudo: a password is required"]
+
+
+def test_a_connection_whose_shell_refused_a_command_gets_it_again_and_all_others_in_the_neutral_form() -> None:
+    sent: list[str] = []
+
+    class Client(SSHClient):
+        def __init__(self) -> None: ...
+
+    def exec_command(self: SSHClient, command: str) -> CommandOutput:
+        sent.append(command)
+        return output(login_shell.MARK) if command.startswith(login_shell.GUARD) else output("done")
+
+    execute = connection.exec_command(exec_command)
+    run = connection.any_login_shell(lambda self, command: (True, execute(self.client, command)))
+    odd, other = SimpleNamespace(client=Client()), SimpleNamespace(client=Client())
+    assert run(odd, "id")[1].stdout_lines == ["done"]
+    assert run(odd, "ls")[1].stdout_lines == ["done"]
+    assert sent == [login_shell.guarded("id"), login_shell.neutral("id"), login_shell.neutral("ls")]
+    run(other, "id")
+    assert sent[3] == login_shell.guarded("id"), "another connection is asked anew"
+
+
+def test_nobody_is_asked_for_a_password_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def with_sudo_retry(_: object, __: object, run: Callable[[], object]) -> object:
+        asked.append("asked")
+        return run()
+
+    execute = connection.asks_on_a_terminal(with_sudo_retry)
+    monkeypatch.setattr(connection, "_has_terminal", lambda: False)
+    assert execute(None, {}, lambda: (1, "as sudo said it")) == (1, "as sudo said it")
+    assert not asked
+    monkeypatch.setattr(connection, "_has_terminal", lambda: True)
+    execute(None, {}, lambda: (0, ""))
+    assert asked == ["asked"]
+
+
+def test_of_several_processes_none_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_asks", True)
+    # This process's own, whatever runs the test.
+    monkeypatch.setattr("gpunode.access.connection.os.open", lambda *_: os.dup(2))
+    assert connection._has_terminal()
+    connection.ask_nobody()
+    assert not connection._has_terminal()
+
+
+@pytest.mark.starts_programs
+def test_a_terminal_is_looked_for_as_getpass_does() -> None:
+    look = (
+        "import sys; from gpunode import patched; from gpunode.access import connection; "
+        "sys.exit(connection._has_terminal())"
+    )
+    command = [sys.executable, "-c", look]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, start_new_session=True, check=False)
+    assert done.returncode == 0
+
+
+def test_the_program_that_says_a_password_stands_where_programs_may_be_run(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    command = connection.Askpass().format(str(tmp_path / "absent"), "PASSWORD")
+    told = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    made = subprocess.run(["sh", "-c", command], env=told, capture_output=True, text=True, check=True)
+    program = Path(made.stdout.strip())
+    assert program.parent == home
+    assert "it's" not in program.read_text()
+    said = subprocess.run([program], env={**told, "PASSWORD": "it's $0"}, capture_output=True, text=True, check=True)
+    assert said.stdout == "it's $0\n"
+    assert len(list(home.iterdir())) == 1
