@@ -114,8 +114,11 @@ trap - EXIT TERM INT HUP
 # to build.
 _IN_UNIT = """
 umask 077
+# Its unit opens it anew, which nothing else does: where this says the same again, no unit was begun.
+log_is() { stat -c '%i %s %z' "$folder/$name.$1" 2>/dev/null || echo none; }
+# It leaves $code, and $ran where the unit was begun.
 in_unit() {
-  code=0
+  code=0; ran=''; before=$(log_is "$2")
   said=$(LC_ALL=C systemd-run --quiet --wait --collect --unit="gpunode-$name" --property=TimeoutStopSec=900 \\
     --description="gpunode's transaction $name, $1 by $by on $(date -u '+%F %T') UTC" \\
     /bin/sh -c "exec > $folder/$name.$2 2>&1; $3" 2>&1) || code=$?
@@ -129,8 +132,8 @@ in_unit() {
       echo "gpunode: remedy: run again when it has ended: \\`systemctl status gpunode-$name\\` tells" >&2
       exit "$code";;
   esac
-  # Where systemd-run itself failed there is none.
-  [ ! -e "$folder/$name.$2" ] || cat "$folder/$name.$2"
+  # Where systemd-run itself failed there is none, or an older one.
+  [ "$(log_is "$2")" = "$before" ] || { ran=yes; cat "$folder/$name.$2"; }
 }
 """
 
@@ -227,8 +230,8 @@ def _runner() -> str:
 
 # What cannot be put back stays missing, and nothing waits for it any more; what was begun can still be looked up.
 _GIVE_UP = """
-# One that was stopped may still be undone.
-[ "$code" -eq 0 ] || [ "$code" -eq 143 ] || {
+# One that was stopped may still be undone, and one that was never begun.
+[ "$code" -eq 0 ] || [ "$code" -eq 143 ] || [ -z "$ran" ] || {
   mv -f "$folder/$name.json" "$folder/$name.given-up.json"
   echo "gpunode: caution: nobody asks for it any more, so that it is given up ($folder/$name.given-up.json)" >&2
   code=0

@@ -230,10 +230,12 @@ def test_of_two_runs_at_once_the_second_names_who_is_at_work_and_touches_nothing
     assert f"{socket.gethostname()} on 20" in told and "begun by " in told
 
 
-def undo(folder: Path, environment: dict[str, str], host: Host) -> subprocess.CompletedProcess[str]:
+def undo(
+    folder: Path, environment: dict[str, str], host: Host, gives_up: bool = False
+) -> subprocess.CompletedProcess[str]:
     """Run what an operation runs first, where an earlier change was interrupted."""
     host.readings[TransactionJournal] = Journal("began", "target-1", None, False)
-    (command,) = settled(Transaction("t", "true", "true", "true"))
+    (command,) = settled(Transaction("t", "true", "true", "true"), gives_up)
     return subprocess.run(
         ["sh", "-c", command.get_raw_value().replace("/var/lib/gpunode/transactions", str(folder))],
         env=environment, capture_output=True, text=True, timeout=30, check=False,
@@ -302,6 +304,63 @@ def test_of_two_runs_that_would_undo_one_does_and_the_other_says_who(tmp_path: P
     done = undo(folder, {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}, host)
     assert done.returncode == 1 and "undone by anna@bastion" in done.stderr
     assert not (folder / "undone").exists()
+
+
+@pytest.fixture
+def no_systemd_run(tmp_path: Path) -> dict[str, str]:
+    """Return an environment whose systemd-run is SIMULATED: it fails in the real one's words, and runs nothing."""
+    (tmp_path / "bin").mkdir()
+    path = tmp_path / "bin/systemd-run"
+    path.write_text("#!/bin/sh\necho 'Failed to connect to bus: No such file or directory' >&2\nexit 1\n")
+    path.chmod(0o755)
+    return {**os.environ, "PATH": f"{path.parent}:{os.environ['PATH']}"}
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_where_no_unit_could_be_begun_an_older_log_is_not_taken_for_its_words(
+    tmp_path: Path, no_systemd_run: dict[str, str]
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "t.log").write_text("the words of last week\n")
+    command = transaction_command(Transaction("t", "true", "true", "true"), "target-1").get_raw_value()
+    done = subprocess.run(
+        ["sh", "-c", command.replace("/var/lib/gpunode/transactions", str(folder))],
+        env=no_systemd_run, input="dHJ1ZQo=\n", capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "Failed to connect to bus" in done.stderr
+    assert "last week" not in done.stdout + done.stderr
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_what_was_never_tried_to_be_undone_is_not_given_up(
+    tmp_path: Path, no_systemd_run: dict[str, str], host: Host
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "t.json").write_text(BEGAN)
+    (folder / "t.sh").write_text("exit 1\n")
+    (folder / "t.undo.log").write_text("the words of last week\n")
+    done = undo(folder, no_systemd_run, host, gives_up=True)
+    assert done.returncode == 1 and "Failed to connect to bus" in done.stderr
+    assert (folder / "t.json").read_text() == BEGAN and not (folder / "t.given-up.json").exists()
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_what_cannot_be_undone_and_nobody_asks_for_any_more_is_given_up(
+    tmp_path: Path, systemd_run: dict[str, str], host: Host
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "t.json").write_text(BEGAN)
+    (folder / "t.sh").write_text("echo it does not go; exit 1\n")
+    assert undo(folder, systemd_run, host).returncode == 1 and (folder / "t.json").exists()
+    done = undo(folder, systemd_run, host, gives_up=True)
+    assert (done.returncode, done.stdout) == (0, "it does not go\n"), done.stderr
+    assert not (folder / "t.json").exists() and (folder / "t.given-up.json").read_text() == BEGAN
 
 
 @pytest.mark.starts_programs
