@@ -24,6 +24,7 @@ from facts.transaction import FOLDER, TransactionJournal
 from gpunode.transaction import Journal
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known
+from operations.keeping import KEEPING
 from operations.script import command_with_input, script, script_command
 
 
@@ -37,6 +38,9 @@ class Transaction:
     restore: put back what is in $checkpoint, and a daemon that was restarted; may be run twice, and long after
     afterwards: what has time once the change has ended for good: an interruption of it undoes nothing
     shared: functions for the others
+
+    All of them have the functions of operations/placing.sh and operations/keeping.sh, by which `checkpoint` keeps the
+    files that `change` writes and removes, and `restore` puts them back.
     """
 
     name: str
@@ -199,6 +203,7 @@ def transaction_text(transaction: Transaction, target: str, variables: dict[str,
     return "\n".join(
         [
             *(f"{name}={shlex.quote(value)}" for name, value in settings.items()),
+            KEEPING,
             transaction.shared.strip(),
             *(f"{name}() {{\n{body.strip()}\n}}" for name, body in functions.items()),
             _MECHANISM.strip(),
