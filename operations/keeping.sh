@@ -75,7 +75,8 @@ put_file_back() (
   real=$(real_file "$1") || exit 1
   new=$(beside_file "$real" new); saved=$checkpoint/files$real
   rm -f "$new" && keep_lost "$1" || exit 1
-  if ! is_there "$saved"; then ! is_there "$real" || rm -f "$real"; exit; fi
+  # With a number each time: in a trap, as where a change that failed is undone, a bare exit has the status of before it.
+  if ! is_there "$saved"; then rm -f "$real" || exit 1; exit 0; fi
   if is_same "$saved" "$real" && [ "$(file_mode "$saved")" = "$(file_mode "$real")" ]; then exit 0; fi
   (umask 022; mkdir -p "${real%/*}")
   cp -Pp "$saved" "$new" && { [ -L "$new" ] || sync "$new"; } && mv -fT "$new" "$real"
