@@ -43,7 +43,9 @@ real_file() (
 )
 is_as_kept() ( real=$(real_file "$1") && is_same "$checkpoint/files$real" "$real" )
 note_text() { echo "$(file_digest "$2") $1" >> "$checkpoint/wrote" && sync "$checkpoint/wrote"; }
-note_files() ( for file; do note_text "$file" "$file" || exit 1; done )
+note_files() (
+  for file; do real=$(target_of "$file") || real=$file; note_text "$real" "$file" || exit 1; done
+)
 stage_file() (
   real=$(real_file "$1") || exit 1
   new=$(beside_file "$real" new)
