@@ -8,6 +8,9 @@
 # put_files_back puts back all that was kept. What is neither that nor what was staged, somebody wrote since: it is kept
 # as FILE.gpunode-lost first, and named. is_as_kept FILE, is_somebodys FILE and keep_lost FILE are parts of that.
 # note_files FILE... has it known that what they say now is gpunode's own doing.
+#
+# recover_checkpoint FOLDER NAME brings the former change's way back where one was killed as it took that one's place;
+# clear_checkpoint FOLDER NAME clears what else was left of one that did not begin. Nobody may be at work on it.
 
 # shellcheck disable=SC2154  # $checkpoint is the transaction's.
 beside_file() (
@@ -77,7 +80,7 @@ put_file_back() (
   real=$(real_file "$1") || exit 1
   new=$(beside_file "$real" new); saved=$checkpoint/files$real
   rm -f "$new" && keep_lost "$1" || exit 1
-  # With a number each time: in a trap, as where a change that failed is undone, a bare exit has the status of before it.
+  # With a number: in a trap, as where a change that failed is undone, a bare exit has the status of before it.
   if ! is_there "$saved"; then rm -f "$real" || exit 1; exit 0; fi
   if is_same "$saved" "$real" && [ "$(file_mode "$saved")" = "$(file_mode "$real")" ]; then exit 0; fi
   (umask 022; mkdir -p "${real%/*}")
@@ -86,4 +89,20 @@ put_file_back() (
 put_files_back() (
   [ -e "$checkpoint/kept" ] || exit 0
   while read -r given _; do put_file_back "$given" || exit 1; done < "$checkpoint/kept"
+)
+
+# Between these renames (operations/transaction.py) nothing but them had been done yet.
+recover_checkpoint() (
+  [ -e "$1/$2.before" ] && [ -e "$1/$2.json.new" ] || exit 0
+  rm -rf "${1:?}/$2" && mv -T "$1/$2.before" "$1/$2" || exit 1
+  [ ! -e "$1/$2/.script" ] || cmp -s "$1/$2/.script" "$1/$2.sh" || mv -f "$1/$2/.script" "$1/$2.sh" || exit 1
+  rm -rf "$1/$2.new" "$1/$2.json.new"
+)
+clear_checkpoint() (
+  recover_checkpoint "$1" "$2" || exit 1
+  rm -rf "${1:?}/$2.new" "$1/$2.before" "$1/$2.json.new" || exit 1
+  for script in "$1/$2".sh.[0-9]*; do
+    # Of a run that is about to begin.
+    [ -d "/proc/${script##*.}" ] || rm -f "$script" || exit 1
+  done
 )

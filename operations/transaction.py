@@ -83,8 +83,13 @@ undo() {
 ended() { code=$?; trap - EXIT; trap '' TERM INT HUP; if [ "$code" -ne 0 ]; then set +e; undo; fi; exit "$code"; }
 # `undo REASON` blames the target for a fault that showed after the transaction had ended.
 rejected=${2:-}
+if [ -e "$checkpoint.before" ] && [ -e "$journal.new" ]; then
+  recover_checkpoint "$folder" "$name"
+  # The script came back, too.
+  [ "$1" != undo ] || exec sh "$folder/$name.sh" "$@"
+fi
 case "$1" in
-  undo) undo; exit;;
+  undo) rm -rf "$checkpoint.before"; undo; exit;;
 esac
 rm -rf "$checkpoint.new" "$checkpoint.before"; mkdir -p "$checkpoint.new"
 trap 'rm -rf "$folder/$name.new"' EXIT
@@ -95,7 +100,12 @@ note began
 sync -f "$folder"
 stopped=''
 trap 'stopped=yes' TERM INT HUP
-if [ -e "$checkpoint" ]; then mv -T "$checkpoint" "$checkpoint.before"; fi
+if [ -e "$checkpoint" ]; then
+  # Its script knows how to put it back, and gives its name away next.
+  rm -f "$checkpoint/.script"
+  [ ! -e "$folder/$name.sh" ] || ln "$folder/$name.sh" "$checkpoint/.script"
+  mv -T "$checkpoint" "$checkpoint.before"
+fi
 mv -T "$checkpoint.new" "$checkpoint"
 case "$0" in "$folder/$name.sh."*) mv -f "$0" "$folder/$name.sh";; esac
 mv -f "$journal.new" "$journal"

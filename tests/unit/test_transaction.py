@@ -13,6 +13,7 @@ import pytest
 
 from facts.transaction import TransactionJournal
 from gpunode.transaction import Journal
+from operations.keeping import KEEPING
 from operations.script import script
 from operations.transaction import ENDED, Transaction, settled, transaction_command, transaction_text
 from tests.unit.simulated_host import Host
@@ -195,6 +196,67 @@ def test_a_change_that_began_is_undone_by_its_own_script_and_from_what_it_saved(
         assert sorted(content(folder)) == ["t.json", "t.log", "t.sh", "t/file"]
     subprocess.run(["sh", str(folder / "t.sh"), "undo"], check=True, capture_output=True, timeout=30)
     assert file.read_text() == "new1\n"
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+@pytest.mark.parametrize("then", ["undo", "change", "clear"])
+@pytest.mark.parametrize("moment", ["/t.before", "/t", "/t.sh"])
+def test_one_that_is_killed_as_it_takes_the_place_of_the_last_one_leaves_that_one_s_way_back(
+    moment: str, then: str, tmp_path: Path, systemd_run: dict[str, str]
+) -> None:
+    """mv is SIMULATED: it moves, and the transaction is killed just behind it."""
+    folder, file = tmp_path / "state", tmp_path / "file"
+    file.write_text("old")
+    save, restore = 'cp "$file" "$checkpoint/file"', 'cp "$checkpoint/file" "$file"; printf "%s" "$which" >> "$file"'
+    first = Transaction("t", save, 'printf new > "$file"', restore)
+    assert ask(folder, systemd_run, first, "target-1", file=str(file), which=" by the first") == 0
+    mv = tmp_path / "bin/mv"
+    mv.write_text(
+        '#!/bin/sh\n/bin/mv "$@" || exit; for last; do :; done\n'
+        f'case "$*" in -T*|*.sh.*) [ "$last" != {folder}{moment} ] || kill -9 $PPID;; esac\n'
+    )
+    mv.chmod(0o755)
+    second = Transaction("t", save, 'printf newer > "$file"', restore)
+    assert ask(folder, systemd_run, second, "target-2", file=str(file), which=" by the second") != 0
+    mv.unlink()
+    assert (file.read_text(), json.loads((folder / "t.json").read_text())["state"]) == ("new", "done")
+    if then == "change":
+        assert ask(folder, systemd_run, second, "target-2", file=str(file), which=" by the second") == 0
+        assert (file.read_text(), (folder / "t/file").read_text()) == ("newer", "new")
+        undone = "new by the second"
+    else:
+        if then == "clear":
+            text = script(f"{KEEPING}\nclear_checkpoint {folder} t")
+            subprocess.run(["sh", "-c", text], check=True, timeout=30)
+            assert (folder / "t/file").read_text() == "old"
+        undone = "old by the first"
+    done = subprocess.run(
+        ["sh", folder / "t.sh", "undo", "it does not load"], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, file.read_text()) == (0, undone), done.stderr
+    assert json.loads((folder / "t.json").read_text())["state"] == "failed"
+    left = {name for name in content(folder) if name.partition("/")[0] not in ("t", "t.json", "t.log", "t.sh")}
+    # A script that never began goes with the next change, or by clearing.
+    assert left == set() or (then == "undo" and all(name.startswith("t.sh.") for name in left))
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_what_a_change_left_that_did_not_begin_is_cleared_but_for_a_script_that_is_about_to_begin(
+    tmp_path: Path,
+) -> None:
+    gone = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
+    left = ("t.new", "t.before", "t.json.new", f"t.sh.{gone}", f"t.sh.{os.getpid()}", "t.json", "t.sh", "other.new")
+    (tmp_path / "t").mkdir()
+    for name in left:
+        (tmp_path / name).write_text("")
+    (tmp_path / "t.json.new").unlink()
+    text = script(f"{KEEPING}\nclear_checkpoint {tmp_path} t")
+    subprocess.run(["sh", "-c", text], check=True, timeout=30)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        ["other.new", "t", "t.json", "t.sh", f"t.sh.{os.getpid()}"]
+    )
 
 
 @pytest.mark.starts_programs
