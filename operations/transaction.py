@@ -263,21 +263,28 @@ def settled(
     meanwhile: what is to be done before either
     Facts that the transaction changes are to be read after this.
     """
-    if _journal(transaction).running:
-        by = _journal(transaction).by or f"gpunode-{transaction.name}"
+    yield from settled_by_name(transaction.name, gives_up, meanwhile)
+
+
+def settled_by_name(
+    name: str, gives_up: bool = False, meanwhile: Callable[[], Iterator[Any]] = lambda: iter(())
+) -> Iterator[Any]:
+    """Bring an earlier transaction to its end, as `settled` does: its script on the node is all that it takes."""
+    if _journal(name).running:
+        by = _journal(name).by or f"gpunode-{name}"
         host.log(f"another run is at work on this node, and is waited for: {by}")
         yield from meanwhile()
-        yield script_command(_WAIT, name=transaction.name)
-    if _journal(transaction).interrupted:
-        host.log(f"the transaction {transaction.name} of an earlier run was interrupted; it is undone first")
+        yield script_command(_WAIT, name=name)
+    if _journal(name).interrupted:
+        host.log(f"the transaction {name} of an earlier run was interrupted; it is undone first")
         yield from meanwhile()
         undo = f'{_IN_UNIT}{_UNDO}{_GIVE_UP if gives_up else ""}exit "$code"'
-        yield explained_command(script_command(undo, folder=FOLDER, name=transaction.name, by=_runner()))
+        yield explained_command(script_command(undo, folder=FOLDER, name=name, by=_runner()))
 
 
 def refuse_failed(transaction: Transaction, target: str) -> None:
     """Raise OperationRefused where this very target was tried and proven not to work: runs must not flap."""
-    journal = _journal(transaction)
+    journal = _journal(transaction.name)
     if journal.failed_at(target):
         raise OperationRefused(
             f"{transaction.name}: this was tried before and put back: {journal.reason or 'no reason is recorded'}. "
@@ -286,14 +293,14 @@ def refuse_failed(transaction: Transaction, target: str) -> None:
         )
 
 
-def _journal(transaction: Transaction) -> Journal:
+def _journal(name: str) -> Journal:
     journal: Journal = known(
-        host.get_fact(TransactionJournal, transaction=transaction.name),
-        f"the journal of the transaction {transaction.name}",
+        host.get_fact(TransactionJournal, transaction=name), f"the journal of the transaction {name}"
     )
     return journal
 
 
 __all__ = [
-    "ENDED", "Transaction", "refuse_failed", "settled", "target_digest", "transaction_command", "transaction_text",
+    "ENDED", "Transaction", "refuse_failed", "settled", "settled_by_name", "target_digest", "transaction_command",
+    "transaction_text",
 ]  # fmt: skip
