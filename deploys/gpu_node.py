@@ -7,6 +7,7 @@ from deploys.device_plugin import device_plugin
 from deploys.docker import docker
 from deploys.drain import returned
 from deploys.driver import driver
+from deploys.interrupted import interrupted
 from deploys.mig import mig
 from deploys.mps import mps
 from deploys.packaging import packaging
@@ -19,7 +20,7 @@ from deploys.verify_cluster import verify_cluster
 # A node that preflight refuses gets the refusal and nothing else.
 if preflight():
     # What they are all going to ask the node, so that one round trip answers it.
-    announce(packaging, driver, reboot, cuda, mps, mig, toolkit, containerd, docker, verify, returned)
+    announce(packaging, driver, reboot, cuda, mps, mig, toolkit, containerd, docker, interrupted, verify, returned)
     packaging()
     driver()
     reboot()
@@ -35,6 +36,8 @@ if preflight():
     toolkit()
     containerd()
     docker()
+    # Of components that are switched off by now: the others have done it themselves.
+    interrupted()
     verify()
     # Once for all nodes, when they are ready for it.
     device_plugin()

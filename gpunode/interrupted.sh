@@ -1,6 +1,14 @@
-# Prints of each change that was begun and not ended interrupted=NAME, or running=NAME where its unit is at work. Takes
-# FOLDER, where the journals are.
+# Prints of each change that was begun and not ended interrupted=NAME, or running=NAME where its unit is at work; of one
+# that was cut off before it began stale=NAME; and left=PATH of what was left beside a file that was being written.
+# Takes FOLDER, where the journals are; LEFT, globs of what is left beside files; AGED, what find is told of its age.
 
+busy=
+at_work() {
+  case "$(systemctl is-active "gpunode-$1.service")" in
+    active|activating|deactivating|reloading) busy=yes;;
+    *) false;;
+  esac
+}
 for journal in "$FOLDER"/*.json; do
   state=; [ ! -f "$journal" ] || read -r state < "$journal"
   case "$state" in *'"state": "began"'*) ;; *) continue;; esac
@@ -8,8 +16,26 @@ for journal in "$FOLDER"/*.json; do
   # Nobody waits for it any more.
   case "$name" in *.given-up) continue;; esac
   # Rare: else each costs a program.
-  case "$(systemctl is-active "gpunode-$name.service")" in
-    active|activating|deactivating|reloading) echo "running=$name";;
-    *) echo "interrupted=$name";;
+  if at_work "$name"; then echo "running=$name"; else echo "interrupted=$name"; fi
+done
+for file in "$FOLDER"/*.new "$FOLDER"/*.before "$FOLDER"/*.sh.[0-9]*; do
+  [ -e "$file" ] || continue
+  name=${file##*/}
+  case "$name" in
+    # Of a run that is about to begin.
+    *.sh.*) [ ! -d "/proc/${name##*.}" ] || continue; name=${name%.sh.*};;
+    *.before) name=${name%.before};;
+    *) name=${name%.new}; name=${name%.json};;
   esac
+  at_work "$name" || echo "stale=$name"
+done
+[ -n "$busy" ] || for file in $LEFT; do
+  [ -e "$file" ] || [ -L "$file" ] || continue
+  case "$file" in
+    # Its maker's process stands in its name.
+    */.gpunode-cdi.*) maker=${file##*/.gpunode-cdi.}; [ ! -d "/proc/${maker%%.*}" ] || continue;;
+  esac
+  # Another controller may be writing it at this moment.
+  # shellcheck disable=SC2086  # Several words, or none.
+  [ -z "$(find "$file" -maxdepth 0 $AGED)" ] || echo "left=$file"
 done

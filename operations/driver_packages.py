@@ -34,6 +34,7 @@ from operations import apt_archive
 from operations.driver_transaction import DRIVER, driver_transaction, driver_variables, emptied_for_driver
 from operations.failure import OperationRefused, known, node_operation
 from operations.families import FAMILIES, DriverChange
+from operations.keeping import noted_command
 from operations.transaction import refuse_failed, settled, target_digest, transaction_command
 
 
@@ -140,7 +141,7 @@ def installed(
         transaction, target,
         arguments=" ".join(arguments), expected=" ".join(expected),
         names=" ".join(sorted(wanted)), upstream=upstream, kernel=kernel or "", rollback=rollback, proof=proof,
-        **driver_variables(family), **family.variables(change),
+        **driver_variables(family, state), **family.variables(change),
     )  # fmt: skip
 
 
@@ -176,6 +177,9 @@ def held(family: str, hold: bool, kernel: bool) -> Iterator[Any]:
     if not commands:
         host.noop(f"held: {', '.join(keep)}" if keep else "nothing of the driver is held by gpunode")
     yield from commands
+    if commands and FAMILIES[family].holding:
+        # A driver that does not load after the boot is undone, and these files with it.
+        yield noted_command(DRIVER.name, FAMILIES[family].holding)
 
 
 __all__ = ["held", "installed"]

@@ -97,7 +97,7 @@ def removed(family: str, rollback: str, allowed: bool, drain: Drain | None = Non
     yield transaction_command(
         transaction, target,
         upstream="", kernel="", arguments=" ".join(f"{name}-" for name in going), expected="", names="",
-        rollback=rollback, proof="packages", **driver_variables(manager), **manager.variables(change),
+        rollback=rollback, proof="packages", **driver_variables(manager, state), **manager.variables(change),
     )  # fmt: skip
 
 

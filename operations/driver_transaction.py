@@ -13,7 +13,7 @@ from pyinfra import host
 
 from facts.driver import Driver
 from gpunode.drain.commands import Drain
-from gpunode.driver_packages import FOREIGN, OWN
+from gpunode.driver_packages import FOREIGN, OWN, DriverPackages
 from gpunode.runfile import uninstall_arguments, way_back
 from operations.drain import emptied
 from operations.failure import known
@@ -81,6 +81,12 @@ prove() {
 # Every function that is called and not defined here is the family's: operations/families says what each does.
 _CHECKPOINT = """
 unlocked
+# A file of the package manager's own is changed where a link leads.
+printf '%s\\n' "$holding" | while read -r file was; do
+  real=$file
+  case "$file" in '') continue;; */gpunode*) ;; *) real=$(target_of "$file") || real=$file;; esac
+  keep_file "$file" "$was" "$real" || exit 1
+done
 save_runfile
 driver_packages | awk '$4 == "installed"' > "$checkpoint/packages"
 save_choices
@@ -90,9 +96,6 @@ for unit in nvidia-fabricmanager nvidia-persistenced; do
   if systemctl is-enabled --quiet "$unit" 2>/dev/null; then echo "$unit"; fi
 done > "$checkpoint/units"
 module_there > "$checkpoint/module"
-for file in $holding; do
-  if [ -e "$file" ]; then cp -p "$file" "$checkpoint/"; fi
-done
 mkdir "$checkpoint/$saved"
 fetch=''
 while read -r package version _; do
@@ -197,9 +200,7 @@ if [ -s "$checkpoint/names" ] || [ -s "$checkpoint/runfile" ]; then
     fi
   done
 fi
-for file in $holding; do
-  if [ -e "$checkpoint/${file##*/}" ]; then cp -p "$checkpoint/${file##*/}" "$file"; else rm -f "$file"; fi
-done
+put_files_back
 """
 
 
@@ -225,14 +226,16 @@ def driver_transaction(
 DRIVER = driver_transaction(APT)
 
 
-def driver_variables(family: Family) -> dict[str, str]:
+def driver_variables(family: Family, state: DriverPackages) -> dict[str, str]:
     """Return the variables of the driver's transaction that are the node's and the family's, not the change's.
 
-    They tell how a runfile's driver comes back, where there is one.
+    They tell how a runfile's driver comes back, where there is one, and what was read of the files that keep packages
+    still.
     """
     driver = known(host.get_fact(Driver), "the driver's state")
     return {
-        "own": OWN, "foreign": FOREIGN, "saved": family.saved, "holding": " ".join(family.holding),
+        "own": OWN, "foreign": FOREIGN, "saved": family.saved,
+        "holding": "\n".join(f"{path} {digest}" for path, digest in family.held_by(state).items()),
         "uninstall": " ".join(uninstall_arguments(None)), **way_back(driver),
     }  # fmt: skip
 

@@ -14,6 +14,8 @@ from gpunode.families import zypper_errors
 
 # What a transaction says when it begins to put things back: of what fails after that, the cause stands before it.
 UNDOING = "putting back what was there before"
+# What an undoing says of what somebody wrote since (operations/keeping.sh).
+KEPT = "; what it said is kept as "
 _LOST = Explanation(
     "the connection to the node broke before its answer came, or the node went down",
     "run again when the node answers; what was begun on it goes on, and the next run waits for its end, or undoes it "
@@ -38,6 +40,10 @@ class ExplainedCommand(StringCommand):
             said = (*apt_errors.explained(causes), *zypper_errors.explained(causes))
             found = said if any(line.line.strip() for line in output) else (_LOST,)
         if succeeded:
+            # What a command prints is not shown where it succeeds.
+            for line in output:
+                if KEPT in line.line and not state.print_output:
+                    host.log_styled(line.line, fg="yellow")
             return True, output
         told = [text for item in found for text in (f"gpunode: cause: {item.cause}", f"gpunode: remedy: {item.remedy}")]
         if state.print_output:
@@ -57,4 +63,4 @@ def _causes(output: CommandOutput) -> list[str]:
     return lines[:undoing]
 
 
-__all__ = ["UNDOING", "ExplainedCommand", "explained_command"]
+__all__ = ["KEPT", "UNDOING", "ExplainedCommand", "explained_command"]

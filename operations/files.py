@@ -44,8 +44,8 @@ _REPLACE = f"""
 {shell_file("placing", "operations")}
 target=$(target_of "$path") || {{
   echo "gpunode: $path is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }}
-mkdir -p "$(dirname "$target")"
 roots_alone "$target"
+mkdir -p "$(dirname "$target")"
 umask 077
 {TEXT} > "$target.gpunode-new"
 as_before "$target.gpunode-new" "$target"

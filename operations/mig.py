@@ -31,6 +31,7 @@ from gpunode.template import rendered
 from operations.drain import emptied
 from operations.driver import driver_state
 from operations.failure import OperationRefused, known, node_operation
+from operations.keeping import UNREAD, digest_as_read
 from operations.mig_in_cluster import followed, set_aside, unsettled
 from operations.mig_shell import FUNCTIONS
 from operations.mig_transaction import TRANSACTION
@@ -136,6 +137,7 @@ def _change(
         host.log(f"reset pending: {said}, but containers run and disruption.allow is {allowed}")
         return ""
     keeps_all(files)
+    there = dict(boot.files)
     target = target_digest(*(each.goal for each in wanted), *asked.stop_units, allowed)
     refuse_failed(TRANSACTION, target)
     if ahead:
@@ -151,6 +153,8 @@ def _change(
         rest="\n".join(each.record for each in wanted if each not in ahead),
         layout=text, stop_units=" ".join(asked.stop_units), reset="" if containers else "yes",
         boot="yes" if allowed == "reboot" else "", unit_path=UNIT, script_path=SCRIPT, record_path=RECORD,
+        unit_read=digest_as_read(there.get(UNIT)), script_read=digest_as_read(there.get(SCRIPT)),
+        record_read=digest_as_read(boot.record_digest) if boot.readable else UNREAD,
         name_of_unit=NAME, unit_text=_encoded(files[UNIT]), script_text=_encoded(files[SCRIPT]),
         cdi=OWN_SPECIFICATION, mark=CDI_MARK,
     ))  # fmt: skip

@@ -11,7 +11,6 @@ TRANSACTION = Transaction(
     + r"""
 proc=/proc
 gave_up() { if [ -n "$blame" ]; then reject "$why"; else echo "gpunode: $why" >&2; exit 1; fi; }
-kept_file() { printf '%s' "$checkpoint/files$1"; }
 # The toolkit's own unit makes its specification by itself, at a boot and when it is told.
 renewed() {
   if systemctl is-enabled --quiet nvidia-cdi-refresh.service 2>/dev/null; then
@@ -20,10 +19,7 @@ renewed() {
   fi
   renew_cdi
 }
-written() {
-  mkdir -p "${1%/*}"
-  cat > "$1.gpunode-new" && chmod "$2" "$1.gpunode-new" && sync "$1.gpunode-new" && mv -f "$1.gpunode-new" "$1"
-}
+written() { stage_file "$1" "$2" && place_file "$1"; }
 # recorded LAYOUT: by the time of the record the device plugin's pods are begun anew, so that it stays where it says so.
 recorded() {
   if [ ! -e "$record_path" ] || [ "$(cat "$record_path")" != "$1" ]; then
@@ -32,6 +28,8 @@ recorded() {
 }
 """,
     checkpoint=r"""
+keep_file "$unit_path" "$unit_read" && keep_file "$script_path" "$script_read" &&
+  keep_file "$record_path" "$record_read" || exit 1
 while read -r uuid wanted <&3; do
   [ -n "$uuid" ] || continue
   look && read_instances || { echo "gpunode: $why; nothing was changed" >&2; exit 1; }
@@ -40,9 +38,6 @@ while read -r uuid wanted <&3; do
 done 3<<GOAL
 $goal
 GOAL
-for path in $unit_path $script_path $record_path; do
-  [ ! -e "$path" ] || { mkdir -p "$(dirname "$(kept_file "$path")")"; cp -p "$path" "$(kept_file "$path")"; }
-done
 ! systemctl is-enabled --quiet "$name_of_unit" 2>/dev/null || touch "$checkpoint/enabled"
 """,
     # From the first step on, a loss of power brings the former layout back at the boot: the new one once it is proven.
@@ -106,10 +101,7 @@ if [ -n "$missing" ]; then
   record began "$(printf '%s' "${missing#; }" | tr -cd 'A-Za-z0-9 .,:;_/()=+-')"
   return 1
 fi
-for path in $unit_path $script_path $record_path; do
-  if [ -e "$(kept_file "$path")" ]; then cp -p "$(kept_file "$path")" "$path" || return 1
-  else rm -f "$path"; fi
-done
+put_files_back || return 1
 if [ ! -e "$checkpoint/enabled" ]; then systemctl disable --quiet "$name_of_unit" 2>/dev/null; fi
 systemctl daemon-reload
 """,

@@ -28,6 +28,7 @@ from gpunode.settings.mps import MpsSettings
 from gpunode.template import rendered
 from operations.drain import emptied
 from operations.failure import OperationRefused, known, node_operation
+from operations.keeping import digest_as_read
 from operations.own_files import keeps, keeps_all
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
@@ -53,11 +54,8 @@ apply() {
 said() { journalctl -u "$1" -n 8 --no-pager -o cat >&2 2>/dev/null || true; }
 """,
     checkpoint=r"""
-mkdir "$checkpoint/files"
+printf '%s\n' "$read" | while read -r path was; do [ -z "$path" ] || keep_file "$path" "$was" || exit 1; done
 compute_modes > "$checkpoint/modes" || true
-for path in $paths; do
-  if [ -e "$path" ]; then mkdir -p "$checkpoint/files${path%/*}"; cp -p "$path" "$checkpoint/files$path"; fi
-done
 for unit in $units $gone; do
   ! systemctl is-active --quiet "$unit" || echo "$unit" >> "$checkpoint/active"
   ! systemctl is-enabled --quiet "$unit" 2>/dev/null || echo "$unit" >> "$checkpoint/enabled"
@@ -72,11 +70,10 @@ for unit in $gone; do
 done
 printf '%s\n' "$written" | while read -r path mode text; do
   [ -n "$path" ] || continue
-  (umask 022; mkdir -p "${path%/*}")
-  printf '%s' "$text" | base64 -d > "$path.gpunode-new"
-  chmod "$mode" "$path.gpunode-new"; sync "$path.gpunode-new"; mv -f "$path.gpunode-new" "$path"
+  printf '%s' "$text" | base64 -d | stage_file "$path" "$mode" || exit 1
+  place_file "$path"
 done
-for path in $removed; do rm -f "$path"; done
+for path in $removed; do remove_file "$path"; done
 systemctl daemon-reload
 for unit in $units; do systemctl is-enabled --quiet "$unit" 2>/dev/null || systemctl enable --quiet "$unit"; done
 for unit in $restart; do
@@ -97,11 +94,7 @@ fi
     restore=r"""
 was_active() { grep -qx "$1" "$checkpoint/active" 2>/dev/null; }
 for unit in $units; do was_active "$unit" || systemctl stop "$unit" 2>/dev/null; done
-for path in $paths; do
-  rm -f "$path.gpunode-new"
-  if [ -e "$checkpoint/files$path" ]; then mkdir -p "${path%/*}"; cp -p "$checkpoint/files$path" "$path" || return 1
-  else rm -f "$path"; fi
-done
+put_files_back || return 1
 systemctl daemon-reload
 for unit in $units $gone; do
   if grep -qx "$unit" "$checkpoint/enabled" 2>/dev/null; then systemctl enable --quiet "$unit"
@@ -189,10 +182,11 @@ def daemons(
     refuse_failed(_CHANGE, target)
     if work.felt:
         yield from emptied(drain, f"{', '.join(each.unit for each in work.felt)} is to be restarted or to go")
-    modes = {path: "755" if path == APPLY else "644" for path in work.written}
+    modes, there = {path: "755" if path == APPLY else "644" for path in work.written}, _there(state)
     yield transaction_command(
         _CHANGE, target,
-        paths=" ".join(sorted({*work.written, *work.removed})), removed=" ".join(work.removed),
+        read="\n".join(f"{path} {digest_as_read(there.get(path))}" for path in sorted({*work.written, *work.removed})),
+        removed=" ".join(work.removed),
         written="\n".join(f"{path} {modes[path]} {_encoded(text)}" for path, text in sorted(work.written.items())),
         units=" ".join(daemon.unit for daemon in wanted), gone=" ".join(work.gone), restart=" ".join(work.restart),
         told=" ".join(work.told), modes=" ".join(map(str, work.modes)), mode=_word(asked), shown=_shown(asked),

@@ -2,18 +2,25 @@
 #
 # target_of FILE prints the file that a link leads to, or FILE itself: a link is followed, and stays a link.
 # roots_alone FILE refuses a file in a folder that others than root may write, at any depth: whoever may write there
-# puts another file in its place, and root runs by that.
+# puts another file in its place, and root runs by that. It refuses, too, what is no folder and stands in one's place.
 # as_before NEW FILE gives NEW mode and owner of FILE, without the right of all to write it; where there is no FILE, NEW
 # is for all to read.
 
-# A file's folder need not be there yet.
-target_of() { readlink -f -- "$1" || { [ ! -L "$1" ] && printf '%s\n' "$1"; }; }
+# A file's folders need not be there yet, those of a link's target must: who missed them would write anywhere.
+target_of() { { [ ! -L "$1" ] || readlink -f -- "$1" > /dev/null; } && readlink -m -- "$1"; }
 roots_alone() (
   folder=${1%/*}
   while :; do
     # What is not there is root's to make.
     if [ ! -e "${folder:-/}" ] && [ ! -L "$folder" ]; then folder=${folder%/*}; continue; fi
     said=$(stat -L -c '%u %g %A' "${folder:-/}") || exit 1
+    case "$said" in
+      *\ d?????????*) ;;
+      *)
+        echo "gpunode: cause: ${folder:-/} of $1 is no folder" >&2
+        echo "gpunode: remedy: move it away, and run again; nothing was changed" >&2
+        exit 1;;
+    esac
     case "$said" in
       *\ d???????w?) said=;;
       '0 0 '*) ;;
@@ -34,5 +41,5 @@ roots_alone() (
 as_before() {
   if [ ! -e "$2" ]; then chmod 644 "$1"; return; fi
   # Not for all to write for a moment either: who opens it then may write it for ever.
-  mode=$(stat -c %a "$2") && chown --reference="$2" "$1" && chmod "$(printf %o $((0$mode & 07775)))" "$1"
+  mode=$(stat -L -c %a "$2") && chown --reference="$2" "$1" && chmod "$(printf %o $((0$mode & 07775)))" "$1"
 }

@@ -113,7 +113,7 @@ def installed(
         transaction, target,
         runfile=file.path, sha256=file.sha256, upstream=version, kernel=kernel or "", install=" ".join(install),
         arguments=" ".join(f"{name}-" for name in going), expected="", names="", rollback=rollback, proof=proof,
-        **{**driver_variables(manager), "uninstall": " ".join(uninstall_arguments(version))},
+        **{**driver_variables(manager, state), "uninstall": " ".join(uninstall_arguments(version))},
         **manager.variables(change),
     )  # fmt: skip
 

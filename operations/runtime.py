@@ -11,7 +11,6 @@ operations/docker.py. CRI-O or podman would be another, beside them.
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +19,10 @@ from pyinfra import host
 
 from gpunode.drain.commands import Drain
 from gpunode.runtime import RuntimeChange
-from gpunode.shell_file import shell_file
 from gpunode.unit import unmask
 from operations.drain import emptied
 from operations.failure import OperationRefused
+from operations.keeping import UNREAD, digest_of_text
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 NOTES = "/run/gpunode"
@@ -88,34 +87,18 @@ proven() {
   fi
 }
 written() { printf '%s' "$2" | base64 -d > "$1"; }
-# keep_lost FILE SAVED ENCODED: where FILE is neither what was saved nor what gpunode wrote, somebody wrote it since.
-keep_lost() {
-  if [ ! -e "$1" ] || cmp -s "$2" "$1"; then return 0; fi
-  if [ "$3" != - ] && printf '%s' "$3" | base64 -d | cmp -s - "$1"; then return 0; fi
-  cp -p --backup=numbered "$1" "$1.gpunode-lost" && sync "$1.gpunode-lost" || return 1
-  echo "gpunode: $1 was written by somebody else since it was changed; what it said is kept as $1.gpunode-lost" >&2
-}
-# A file that is not there says what an empty one says.
-digest_of() { if [ -s "$1" ]; then sha256sum < "$1" | cut -d ' ' -f 1; else echo -; fi; }
-noted_file() {
-  while read -r noted real; do [ "$noted" != "$1" ] || printf '%s' "$real"; done < "$checkpoint/targets"
-}
 """
 
-# Undone is what was changed, wherever a link leads by then.
+# Undone is what was changed, wherever a link leads by then; of what is to go the link itself goes.
 _CHECKPOINT = """
 while read -r path encoded was; do
   if [ -z "$path" ]; then continue; fi
-  real=$(target_of "$path") || {
+  real=$path
+  [ "$encoded" = - ] || real=$(target_of "$path") || {
     echo "gpunode: $path is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }
-  echo "$path $real" >> "$checkpoint/targets"
   # Here, where a refusal has nothing to undo.
   roots_alone "$real" || exit 1
-  if [ "$was" != unread ] && [ "$(digest_of "$real")" != "$was" ]; then
-    echo "gpunode: cause: somebody changes $real at this very moment: it is not what was read" >&2
-    echo "gpunode: remedy: run again when nobody does; nothing was changed" >&2; exit 1
-  fi
-  if [ -e "$real" ]; then cp -p "$real" "$checkpoint/$(basename "$path")"; fi
+  keep_file "$path" "$was" "$real" || exit 1
 done <<FILES
 $files
 FILES
@@ -129,14 +112,8 @@ if [ -n "$needs" ] && [ ! -x "$needs" ]; then
 fi
 while read -r path encoded was; do
   if [ -z "$path" ] || [ "$encoded" = - ]; then continue; fi
-  real=$(noted_file "$path")
-  mkdir -p "$(dirname "$real")"
-  if ! written "$real.gpunode-new" "$encoded"; then
-    echo "gpunode: $real cannot be written" >&2; exit 1
-  fi
-  # The file may hold registry credentials: who could not read it before shall not now.
-  as_before "$real.gpunode-new" "$real"
-  sync "$real.gpunode-new"
+  printf '%s' "$encoded" | base64 -d | stage_file "$path" - || {
+    echo "gpunode: $(real_file "$path") cannot be written" >&2; exit 1; }
 done <<FILES
 $files
 FILES
@@ -147,8 +124,7 @@ if [ -n "$files" ]; then
 fi
 while read -r path encoded was; do
   if [ -z "$path" ]; then continue; fi
-  real=$(noted_file "$path")
-  if [ "$encoded" = - ]; then rm -f "$path"; else mv -fT "$real.gpunode-new" "$real"; fi
+  if [ "$encoded" = - ]; then remove_file "$path"; else place_file "$path"; fi
 done <<FILES
 $files
 FILES
@@ -181,20 +157,11 @@ note_loaded "$merged"
 _RESTORE = """
 differs=
 while read -r path encoded was; do
-  if [ -z "$path" ]; then continue; fi
-  real=$(noted_file "$path"); new=$real.gpunode-new
-  rm -f "$new"
-  saved=$checkpoint/$(basename "$path")
-  keep_lost "$real" "$saved" "$encoded" || return 1
-  if [ -e "$saved" ]; then
-    if cmp -s "$saved" "$real"; then continue; fi
-    cp -p "$saved" "$new" && sync "$new" && mv -fT "$new" "$real" || return 1
-    differs=yes
-  elif [ -e "$real" ]; then rm -f "$real" || return 1; differs=yes
-  fi
+  if [ -n "$path" ] && ! is_as_kept "$path"; then differs=yes; fi
 done <<FILES
 $files
 FILES
+put_files_back || return 1
 expected=
 same=$([ "$(main_process)" != "$(cat "$checkpoint/process" 2>/dev/null)" ] || echo yes)
 if [ -n "$same" ] && [ ! -e "$checkpoint/reloaded" ] && [ -z "$differs" -o -n "$loaded" -o -z "$(digest)" ]; then
@@ -215,7 +182,7 @@ def transaction(program: Program) -> Transaction:
     """Return the transaction of one runtime."""
     return Transaction(
         name=program.name,
-        shared=f"{shell_file('placing', 'operations')}\n{_SHARED.strip()}\n{program.functions.strip()}",
+        shared=f"{_SHARED.strip()}\n{program.functions.strip()}",
         checkpoint=_CHECKPOINT,
         change=_CHANGE,
         restore=_RESTORE,
@@ -253,7 +220,7 @@ def changed(
     own = transaction(program)
     refuse_failed(own, target)
     files = "\n".join(
-        f"{file.path} {'-' if file.text is None else _base64(file.text)} {_digest(read, file.path)}"
+        f"{file.path} {'-' if file.text is None else _base64(file.text)} {_as_read(read, file.path)}"
         for file in change.files
     )
     yield from emptied(drain, f"{program.name} is to be restarted")
@@ -270,12 +237,8 @@ def pending(reason: str, what: str) -> None:
     host.log(f"restart pending: {what}, but disruption.allow is nothing")
 
 
-def _digest(read: Mapping[str, str | None], path: str) -> str:
-    """Return what the shell's digest_of says of a file as it was read."""
-    if path not in read:
-        return "unread"
-    text = read[path]
-    return hashlib.sha256(text.encode()).hexdigest() if text else "-"
+def _as_read(read: Mapping[str, str | None], path: str) -> str:
+    return digest_of_text(read[path]) if path in read else UNREAD
 
 
 def _base64(text: str) -> str:

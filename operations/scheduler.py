@@ -19,12 +19,14 @@ from gpunode.gpushare.configuration import FOLDER, Extender, SchedulerError
 from gpunode.gpushare.patch import is_untouched
 from gpunode.gpushare.state import SchedulerState, wanted
 from operations.failure import OperationRefused, known, node_operation
+from operations.keeping import digest_as_read, digest_of_text
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 # The kubelet reads every file of the manifest's folder but those whose names begin with a dot.
 _CHANGE = Transaction(
     name="scheduler",
     shared=r"""
+hidden=yes
 option_of() {
   tr '\0' '\n' 2>/dev/null < "$proc/$1/cmdline" | grep -x -- "--config=$own/scheduler-[0-9a-f]*.yaml" || true
 }
@@ -56,12 +58,6 @@ well() {
   done
   return 1
 }
-put() {
-  beside=$(dirname "$manifest")/.$(basename "$manifest").gpunode-new
-  cat > "$beside" && chown --reference="$1" "$beside" && chmod --reference="$1" "$beside" &&
-    sync "$beside" && mv -fT "$beside" "$manifest"
-}
-digest_of() { sha256sum < "$1" | cut -d ' ' -f 1; }
 words() {
   log=$(ls -t "$logs"/kube-system_kube-scheduler-*/kube-scheduler/*.log 2>/dev/null | head -n 1) || true
   [ -n "$log" ] || return 0
@@ -72,24 +68,21 @@ words() {
 }
 """,
     checkpoint=r"""
-cp -p "$manifest" "$checkpoint/manifest"
+keep_file "$manifest" "$manifest_read" || exit 1
+[ -z "$path" ] || keep_file "$path" "$path_read" || exit 1
 running any > "$checkpoint/processes"
 for number in $(cat "$checkpoint/processes"); do option_of "$number"; done | head -n 1 > "$checkpoint/by"
-[ -z "$path" ] || [ ! -e "$path" ] || touch "$checkpoint/had"
 """,
     change=r"""
-if [ "$(digest_of "$manifest")" != "$read" ]; then
-  echo "gpunode: somebody changes $manifest at this very moment; nothing was changed; run again" >&2; exit 1
-fi
 if [ ! -s "$checkpoint/processes" ]; then
   echo "gpunode: no kube-scheduler runs on this host; nothing was changed; mend that first (crictl ps -a)" >&2; exit 1
 fi
 if [ -n "$path" ]; then
-  mkdir -p "$own"
-  printf '%s' "$text" | base64 -d > "$path.new"
-  chmod 644 "$path.new"; sync "$path.new"; mv -fT "$path.new" "$path"
+  printf '%s' "$text" | base64 -d | stage_file "$path" 644
+  place_file "$path"
 fi
-printf '%s' "$written" | base64 -d | put "$manifest"
+printf '%s' "$written" | base64 -d | stage_file "$manifest" -
+place_file "$manifest"
 if ! well "$option"; then
   if [ "$(running any)" = "$(cat "$checkpoint/processes")" ]; then
     echo "gpunode: the kubelet did not take the new manifest in $timeout s: the old scheduler runs on. Is $manifest" \
@@ -99,17 +92,20 @@ if ! well "$option"; then
   reject "kube-scheduler is not well in $timeout s with the extender: $(words)"
 fi
 """,
-    # A manifest that somebody wrote since then is his.
+    # A manifest that somebody wrote since then is his, and runs: an upgrade of the cluster must not be taken back. This
+    # very run may change it next, so that it is kept besides.
     restore=r"""
-rm -f "$(dirname "$manifest")/.$(basename "$manifest").gpunode-new" "$path.new"
-if [ -e "$manifest" ] && [ "$(digest_of "$manifest")" != "$new" ]; then
-  cmp -s "$checkpoint/manifest" "$manifest" ||
-    echo "gpunode: $manifest was written by somebody else since; it is left as it is" >&2
+if is_somebodys "$manifest"; then
+  keep_lost "$manifest" || return 1
+  rm -f "$(beside_file "$manifest" new)"
+  [ -z "$path" ] || rm -f "$(beside_file "$path" new)"
+  echo "gpunode: $manifest is left as it is" >&2
 else
-  put "$checkpoint/manifest" < "$checkpoint/manifest" || return 1
-  well "$(cat "$checkpoint/by")" ||
+  same=''; ! is_as_kept "$manifest" || same=yes
+  put_file_back "$manifest" || return 1
+  [ -n "$same" ] || well "$(cat "$checkpoint/by")" ||
     echo "gpunode: the old manifest is back, and no scheduler is well by it in $timeout s: look at crictl ps -a" >&2
-  if [ -n "$path" ] && [ ! -e "$checkpoint/had" ]; then rm -f "$path"; fi
+  [ -z "$path" ] || put_file_back "$path" || return 1
 fi
 true
 """,
@@ -158,8 +154,8 @@ def extended(extender: Extender | None, manifest: str, version: str | None, time
     refuse_failed(_CHANGE, target)
     yield transaction_command(
         _CHANGE, target, manifest=manifest, own=FOLDER, path=path, option=f"--config={path}" if path else "",
-        text=_base64(text), written=_base64(asked.manifest), read=_sha256(state.manifest),
-        new=_sha256(asked.manifest), health=asked.health, timeout=str(timeout),
+        text=_base64(text), written=_base64(asked.manifest), manifest_read=digest_of_text(state.manifest),
+        path_read=digest_as_read(state.configurations.get(path)), health=asked.health, timeout=str(timeout),
         proc="/proc", logs="/var/log/pods",
     )  # fmt: skip
 

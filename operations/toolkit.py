@@ -40,11 +40,10 @@ proven() {
 }
 """
 # Runtimes read each .yaml of the target's folder, and for some GPUs nvidia-ctk writes several: drafts stand beside that
-# folder, on the same file system. What a run that was cut off left there goes an hour later.
+# folder, on the same file system. What a run that was cut off left there goes with the next (gpunode/interrupted.sh).
 _GENERATE = f"""{_ASIDE}
 folder=$(dirname "$target"); mkdir -p "$folder"
-find "$folder/.." -maxdepth 1 -name '.gpunode-cdi.*' -mmin +60 -exec rm -rf {{}} +
-work=$(mktemp -d "$folder/../.gpunode-cdi.XXXXXX"); trap 'rm -rf "$work"' EXIT
+work=$(mktemp -d "$folder/../.gpunode-cdi.$$.XXXXXX"); trap 'rm -rf "$work"' EXIT
 nvidia-ctk cdi generate --output="$work/nvidia.yaml" >&2
 {{ printf '%s\\n' "$mark"; cat "$work/nvidia.yaml"; }} > "$work/marked"
 proven "$work/marked"

@@ -24,6 +24,7 @@ from facts.transaction import FOLDER, TransactionJournal
 from gpunode.transaction import Journal
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known
+from operations.keeping import KEEPING
 from operations.script import command_with_input, script, script_command
 
 
@@ -37,6 +38,9 @@ class Transaction:
     restore: put back what is in $checkpoint, and a daemon that was restarted; may be run twice, and long after
     afterwards: what has time once the change has ended for good: an interruption of it undoes nothing
     shared: functions for the others
+
+    All of them have the functions of operations/placing.sh and operations/keeping.sh, by which `checkpoint` keeps the
+    files that `change` writes and removes, and `restore` puts them back.
     """
 
     name: str
@@ -79,8 +83,13 @@ undo() {
 ended() { code=$?; trap - EXIT; trap '' TERM INT HUP; if [ "$code" -ne 0 ]; then set +e; undo; fi; exit "$code"; }
 # `undo REASON` blames the target for a fault that showed after the transaction had ended.
 rejected=${2:-}
+if [ -e "$checkpoint.before" ] && [ -e "$journal.new" ]; then
+  recover_checkpoint "$folder" "$name"
+  # The script came back, too.
+  [ "$1" != undo ] || exec sh "$folder/$name.sh" "$@"
+fi
 case "$1" in
-  undo) undo; exit;;
+  undo) rm -rf "$checkpoint.before"; undo; exit;;
 esac
 rm -rf "$checkpoint.new" "$checkpoint.before"; mkdir -p "$checkpoint.new"
 trap 'rm -rf "$folder/$name.new"' EXIT
@@ -91,7 +100,12 @@ note began
 sync -f "$folder"
 stopped=''
 trap 'stopped=yes' TERM INT HUP
-if [ -e "$checkpoint" ]; then mv -T "$checkpoint" "$checkpoint.before"; fi
+if [ -e "$checkpoint" ]; then
+  # Its script knows how to put it back, and gives its name away next.
+  rm -f "$checkpoint/.script"
+  [ ! -e "$folder/$name.sh" ] || ln "$folder/$name.sh" "$checkpoint/.script"
+  mv -T "$checkpoint" "$checkpoint.before"
+fi
 mv -T "$checkpoint.new" "$checkpoint"
 case "$0" in "$folder/$name.sh."*) mv -f "$0" "$folder/$name.sh";; esac
 mv -f "$journal.new" "$journal"
@@ -114,8 +128,11 @@ trap - EXIT TERM INT HUP
 # to build.
 _IN_UNIT = """
 umask 077
+# Its unit opens it anew, which nothing else does: where this says the same again, no unit was begun.
+log_is() { stat -c '%i %s %z' "$folder/$name.$1" 2>/dev/null || echo none; }
+# It leaves $code, and $ran where the unit was begun.
 in_unit() {
-  code=0
+  code=0; ran=''; before=$(log_is "$2")
   said=$(LC_ALL=C systemd-run --quiet --wait --collect --unit="gpunode-$name" --property=TimeoutStopSec=900 \\
     --description="gpunode's transaction $name, $1 by $by on $(date -u '+%F %T') UTC" \\
     /bin/sh -c "exec > $folder/$name.$2 2>&1; $3" 2>&1) || code=$?
@@ -129,8 +146,8 @@ in_unit() {
       echo "gpunode: remedy: run again when it has ended: \\`systemctl status gpunode-$name\\` tells" >&2
       exit "$code";;
   esac
-  # Where systemd-run itself failed there is none.
-  [ ! -e "$folder/$name.$2" ] || cat "$folder/$name.$2"
+  # Where systemd-run itself failed there is none, or an older one.
+  [ "$(log_is "$2")" = "$before" ] || { ran=yes; cat "$folder/$name.$2"; }
 }
 """
 
@@ -196,6 +213,7 @@ def transaction_text(transaction: Transaction, target: str, variables: dict[str,
     return "\n".join(
         [
             *(f"{name}={shlex.quote(value)}" for name, value in settings.items()),
+            KEEPING,
             transaction.shared.strip(),
             *(f"{name}() {{\n{body.strip()}\n}}" for name, body in functions.items()),
             _MECHANISM.strip(),
@@ -227,8 +245,8 @@ def _runner() -> str:
 
 # What cannot be put back stays missing, and nothing waits for it any more; what was begun can still be looked up.
 _GIVE_UP = """
-# One that was stopped may still be undone.
-[ "$code" -eq 0 ] || [ "$code" -eq 143 ] || {
+# One that was stopped may still be undone, and one that was never begun.
+[ "$code" -eq 0 ] || [ "$code" -eq 143 ] || [ -z "$ran" ] || {
   mv -f "$folder/$name.json" "$folder/$name.given-up.json"
   echo "gpunode: caution: nobody asks for it any more, so that it is given up ($folder/$name.given-up.json)" >&2
   code=0
@@ -245,21 +263,28 @@ def settled(
     meanwhile: what is to be done before either
     Facts that the transaction changes are to be read after this.
     """
-    if _journal(transaction).running:
-        by = _journal(transaction).by or f"gpunode-{transaction.name}"
+    yield from settled_by_name(transaction.name, gives_up, meanwhile)
+
+
+def settled_by_name(
+    name: str, gives_up: bool = False, meanwhile: Callable[[], Iterator[Any]] = lambda: iter(())
+) -> Iterator[Any]:
+    """Bring an earlier transaction to its end, as `settled` does: its script on the node is all that it takes."""
+    if _journal(name).running:
+        by = _journal(name).by or f"gpunode-{name}"
         host.log(f"another run is at work on this node, and is waited for: {by}")
         yield from meanwhile()
-        yield script_command(_WAIT, name=transaction.name)
-    if _journal(transaction).interrupted:
-        host.log(f"the transaction {transaction.name} of an earlier run was interrupted; it is undone first")
+        yield script_command(_WAIT, name=name)
+    if _journal(name).interrupted:
+        host.log(f"the transaction {name} of an earlier run was interrupted; it is undone first")
         yield from meanwhile()
         undo = f'{_IN_UNIT}{_UNDO}{_GIVE_UP if gives_up else ""}exit "$code"'
-        yield explained_command(script_command(undo, folder=FOLDER, name=transaction.name, by=_runner()))
+        yield explained_command(script_command(undo, folder=FOLDER, name=name, by=_runner()))
 
 
 def refuse_failed(transaction: Transaction, target: str) -> None:
     """Raise OperationRefused where this very target was tried and proven not to work: runs must not flap."""
-    journal = _journal(transaction)
+    journal = _journal(transaction.name)
     if journal.failed_at(target):
         raise OperationRefused(
             f"{transaction.name}: this was tried before and put back: {journal.reason or 'no reason is recorded'}. "
@@ -268,14 +293,14 @@ def refuse_failed(transaction: Transaction, target: str) -> None:
         )
 
 
-def _journal(transaction: Transaction) -> Journal:
+def _journal(name: str) -> Journal:
     journal: Journal = known(
-        host.get_fact(TransactionJournal, transaction=transaction.name),
-        f"the journal of the transaction {transaction.name}",
+        host.get_fact(TransactionJournal, transaction=name), f"the journal of the transaction {name}"
     )
     return journal
 
 
 __all__ = [
-    "ENDED", "Transaction", "refuse_failed", "settled", "target_digest", "transaction_command", "transaction_text",
+    "ENDED", "Transaction", "refuse_failed", "settled", "settled_by_name", "target_digest", "transaction_command",
+    "transaction_text",
 ]  # fmt: skip

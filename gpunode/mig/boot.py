@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from gpunode.mig.record import lines_of
@@ -22,7 +23,7 @@ class MigBoot(Reading):
 
     `readable` is False where the record holds what is no layout. `booted_for` is what gpunode last booted the node for,
     of which no run has seen yet whether it helped. `recorded_at`: when a change of the layout was recorded last, in
-    seconds of the node's clock.
+    seconds of the node's clock. `record_digest`: the record's SHA-256 (hex).
     """
 
     files: tuple[tuple[str, str], ...] = ()
@@ -32,6 +33,7 @@ class MigBoot(Reading):
     failed: bool = False
     booted_for: str | None = None
     recorded_at: int | None = None
+    record_digest: str | None = None
 
     @property
     def is_there(self) -> bool:
@@ -59,4 +61,5 @@ def parse_mig_boot(lines: list[str]) -> MigBoot:
         failed=found.get("active") == "failed",
         booted_for=found.get("attempt", "").partition(" ")[0] or None,
         recorded_at=int(found["recorded"]) if found.get("recorded", "").isdecimal() else None,
+        record_digest=None if text is None else hashlib.sha256(text.encode()).hexdigest(),
     )

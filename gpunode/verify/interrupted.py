@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding
 from gpunode.node import Node
-from gpunode.verify.comparison import RUN, compared
+from gpunode.verify.comparison import compared
 from gpunode.verify.subject import Subject
-
-FOLDER = "/var/lib/gpunode/transactions"
 
 
 def interrupted(node: Node) -> Iterator[Finding]:
@@ -20,6 +18,5 @@ def interrupted(node: Node) -> Iterator[Finding]:
         "node", Subject.INTERRUPTED, names or "none", "none", not names,
         cause="a run was cut off in the middle of it: what it was changing may be half done; the next run puts back "
         "what was there before, and begins anew",
-        remedy=f"{RUN}; where a run no longer asks for what was changed: `sh {FOLDER}/NAME.sh undo` on the node",
         disturbs=Disturbance.restart,
     )  # fmt: skip

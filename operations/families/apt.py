@@ -22,6 +22,7 @@ from operations.failure import known
 from operations.families.family import DriverChange
 from operations.families.removal import REFUSE_REMOVAL
 from operations.files import write_command
+from operations.keeping import digest_of_text
 from operations.own_files import keeps
 from operations.script import script_command
 
@@ -156,6 +157,9 @@ class _Apt:
     def state(self) -> State:
         state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")
         return state
+
+    def held_by(self, state: State) -> Mapping[str, str]:
+        return {PREFERENCES: digest_of_text(state.preferences), UNATTENDED: digest_of_text(state.unattended)}
 
     def finish(self) -> Iterator[StringCommand]:
         yield explained_command(script_command(f"{APT_GET}{FINISH}"))

@@ -20,6 +20,7 @@ from operations.failure import OperationRefused, known
 from operations.families.family import DriverChange
 from operations.families.rpm import INSTALL, TRANSACTION
 from operations.files import replace_command
+from operations.keeping import UNREAD, digest_of_text
 from operations.script import script_command
 
 # dnf waits for its own lock and rpm's. versionlock hides what our own change is about.
@@ -188,6 +189,11 @@ class _Dnf:
     def state(self) -> State:
         state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")
         return state
+
+    def held_by(self, state: State) -> Mapping[str, str]:
+        # Without the plugin the list was not read, and may be there.
+        text = state.locklist if isinstance(state, LockedPackages) else None
+        return {LOCKLIST: UNREAD if text is None else digest_of_text(text)}
 
     def finish(self) -> Iterator[StringCommand]:
         yield script_command(f"{DNF_RUN}{_FINISH}")

@@ -259,6 +259,9 @@ class _Pacman:
         state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")
         return state
 
+    def held_by(self, state: State) -> Mapping[str, str]:
+        return {}
+
     def finish(self) -> Iterator[StringCommand]:
         # What a command prints is not shown where it succeeds.
         host.log("caution: pacman's lock was left by a pacman that is gone; taken away; what is there is checked")

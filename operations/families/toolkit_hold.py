@@ -15,6 +15,7 @@ from operations.apt_shell import HOLD
 from operations.explained import explained_command
 from operations.failure import OperationRefused
 from operations.files import replace_command, write_command
+from operations.keeping import noted_command
 from operations.own_files import keeps
 from operations.script import script_command
 
@@ -47,6 +48,8 @@ def _by_dnf(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:
     text = locked(there, state.to_hold if hold else {}, group="toolkit")
     if text != there:
         yield replace_command(LOCKLIST, text)
+        # The driver's packages are kept still by the same file, which comes back where their change is undone.
+        yield noted_command("driver", [LOCKLIST])
 
 
 # Family -> the commands that hold what is installed, or let go of what gpunode held; none where that is so.

@@ -21,6 +21,7 @@ from operations.families.family import DriverChange
 from operations.families.rpm import INSTALL, TRANSACTION
 from operations.families.zypper_shell import REFRESH, ZYPP
 from operations.files import replace_command, write_command
+from operations.keeping import UNREAD, digest_of_text
 from operations.script import script_command
 
 _FUNCTIONS = (
@@ -45,10 +46,10 @@ restore_choices() {{ :; }}
 # and by `restore` where that is not reached.
 without_locks() {{
   [ -f {LOCKS} ] || {{ shift; "$@"; return; }}
-  unlocking $(driver_packages | cut -d' ' -f1) $1 > {LOCKS}.gpunode-new; mv -f {LOCKS}.gpunode-new {LOCKS}
+  unlocking $(driver_packages | cut -d' ' -f1) $1 | stage_file {LOCKS} - && place_file {LOCKS} || return 1
   shift
   changed=0; "$@" || changed=$?
-  cp -p "$checkpoint/{LOCKS.rpartition("/")[2]}" {LOCKS}.gpunode-new; mv -f {LOCKS}.gpunode-new {LOCKS}
+  stage_file {LOCKS} - < "$checkpoint/files$(real_file {LOCKS})" && place_file {LOCKS} || return 1
   return "$changed"
 }}
 install_driver() {{
@@ -117,6 +118,10 @@ class _Zypper:
     def state(self) -> State:
         state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")
         return state
+
+    def held_by(self, state: State) -> Mapping[str, str]:
+        # Of our own file the names were read, and not the text; no transaction writes it.
+        return {LOCKS: digest_of_text(state.locks) if isinstance(state, LockedPackages) else UNREAD, OURS: UNREAD}
 
     def finish(self) -> Iterator[StringCommand]:
         yield explained_command(script_command(f"{ZYPP}unlocked\n{_FINISH}"))

@@ -620,11 +620,11 @@ def test_docker_s_repository_is_below_its_address(host: Host) -> None:
 
 def test_the_whole_set_is_locked_and_the_second_time_there_is_nothing_to_do(host: Host) -> None:
     host.readings[DriverPackagesFact] = state()
-    (write,) = commands(driver_packages.held, host, family="dnf", hold=True, kernel=False)
-    assert base64.b64encode(OURS.encode()).decode() in write
+    write, note = commands(driver_packages.held, host, family="dnf", hold=True, kernel=False)
+    assert base64.b64encode(OURS.encode()).decode() in write and f"gpunode {dnf.LOCKLIST}" in note
     host.readings[DriverPackagesFact] = state(held=tuple(SET), locklist=OURS)
     assert commands(driver_packages.held, host, family="dnf", hold=True, kernel=False) == []
-    (write,) = commands(driver_packages.held, host, family="dnf", hold=False, kernel=False)
+    write, note = commands(driver_packages.held, host, family="dnf", hold=False, kernel=False)
     assert base64.b64encode(THEIRS.encode()).decode() in write
 
 
@@ -633,7 +633,7 @@ def test_each_of_several_kernels_that_are_there_is_locked(host: Host) -> None:
     lines += [f"package=install kernel-core 5.14.0-{each}.el9" for each in (362, 427, 503)]
     read = dnf.parse_driver_packages(lines)
     host.readings[DriverPackagesFact] = read
-    (write,) = commands(driver_packages.held, host, family="dnf", hold=True, kernel=True)
+    write, _ = commands(driver_packages.held, host, family="dnf", hold=True, kernel=True)
     wanted = dnf.locked("", read.to_hold(True), every=read.every)
     assert base64.b64encode(wanted.encode()).decode() in write
     assert [line for line in wanted.splitlines() if "kernel" in line] == [

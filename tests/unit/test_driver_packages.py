@@ -49,6 +49,7 @@ from gpunode.transaction import Journal
 from gpunode.unit import Unit
 from gpunode.verify import judge
 from operations import driver, driver_packages
+from operations.families import FAMILIES
 from operations.transaction import target_digest
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD, H100, SETTINGS
@@ -479,22 +480,24 @@ def holding(state: State, kernel: bool = False) -> State:
 
 def test_the_whole_set_is_held_and_the_second_time_there_is_nothing_to_do(host: Host) -> None:
     host.readings[DriverPackages] = INSTALLED
-    hold, *writes = commands(driver_packages.held, host, family="apt", hold=True, kernel=False)
+    hold, *writes, note = commands(driver_packages.held, host, family="apt", hold=True, kernel=False)
     assert "'hold=libnvidia-ml1 nvidia-driver-pinning-580 nvidia-open'" in hold and "unhold=" in hold
     assert len(writes) == 2
+    # A driver that is undone after the boot takes these files along, which are nobody else's.
+    assert f"gpunode {' '.join(FAMILIES['apt'].holding)}" in note and "note_files" in note
     host.readings[DriverPackages] = holding(INSTALLED)
     assert commands(driver_packages.held, host, family="apt", hold=True, kernel=False) == []
     # The kernel alone is added, and goes again, when the settings say so.
-    (hold, *writes) = commands(driver_packages.held, host, family="apt", hold=True, kernel=True)
+    (hold, *writes, note) = commands(driver_packages.held, host, family="apt", hold=True, kernel=True)
     assert "hold=linux-image-amd64" in hold and len(writes) == 2
     host.readings[DriverPackages] = holding(INSTALLED, kernel=True)
-    (hold, *writes) = commands(driver_packages.held, host, family="apt", hold=True, kernel=False)
+    (hold, *writes, note) = commands(driver_packages.held, host, family="apt", hold=True, kernel=False)
     assert "unhold=linux-image-amd64" in hold and len(writes) == 2
 
 
 def test_a_hold_that_is_not_wanted_any_more_leaves_nothing_behind(host: Host) -> None:
     host.readings[DriverPackages] = holding(INSTALLED)
-    unhold, *removals = commands(driver_packages.held, host, family="apt", hold=False, kernel=False)
+    unhold, *removals, _ = commands(driver_packages.held, host, family="apt", hold=False, kernel=False)
     assert "'unhold=libnvidia-ml1 nvidia-driver-pinning-580 nvidia-open'" in unhold
     assert ["rm -f" in removal for removal in removals] == [True, True]
     host.readings[DriverPackages] = INSTALLED

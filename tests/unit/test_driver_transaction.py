@@ -5,10 +5,12 @@ SIMULATED: apt, dpkg, modprobe and nvidia-smi (simulated_dpkg.py); the scenarios
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from operations.keeping import digest_of_text, noted_command
 from tests.unit.simulated_dpkg import SimulatedDpkg
 
 pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
@@ -136,3 +138,58 @@ def test_a_first_installation_that_fails_leaves_no_package_behind(tmp_path: Path
     node.write("smi", "9")
     done = node.change(NEW, *AFTER)
     assert (done.returncode, node.journal, node.packages, node.loaded) == (1, "failed", {}, None)
+
+
+@pytest.fixture
+def preferences(node: SimulatedDpkg) -> Path:
+    """Return the file that keeps the driver's packages still, as a run reads it."""
+    path = node.root / "etc/apt/preferences.d/gpunode-driver"
+    path.parent.mkdir(parents=True)
+    path.write_text("before\n")
+    return path
+
+
+def holding(read: str = "before\n") -> str:
+    return f"/etc/apt/preferences.d/gpunode-driver {digest_of_text(read)}\n/etc/apt/apt.conf.d/gpunode-driver none"
+
+
+def test_a_file_that_keeps_packages_still_and_that_somebody_changed_since_it_was_read_stops_the_change(
+    node: SimulatedDpkg, preferences: Path
+) -> None:
+    preferences.write_text("by hand\n")
+    done = node.change(NEW, *AFTER, holding=holding())
+    assert (done.returncode, node.journal, node.packages) == (1, None, BEFORE)
+    assert f"somebody changed {preferences} between the reading and the change" in done.stderr
+    assert node.change(NEW, *AFTER, holding=holding("by hand\n")).returncode == 0
+
+
+def test_what_somebody_wrote_into_it_after_the_change_was_cut_off_is_kept_and_named(
+    node: SimulatedDpkg, preferences: Path
+) -> None:
+    (node.state / "cut-before-done").touch()
+    assert node.change(NEW, *AFTER, holding=holding()).returncode != 0
+    assert node.journal == "began"
+    preferences.write_text("by hand\n")
+    unattended = node.root / "etc/apt/apt.conf.d/gpunode-driver"
+    unattended.parent.mkdir()
+    unattended.write_text("by hand, too\n")
+    done = node.run("undo")
+    assert (done.returncode, node.journal, node.packages) == (0, "restored", BEFORE), done.stderr
+    assert preferences.read_text() == "before\n" and not unattended.exists()
+    lost = [Path(f"{path}.gpunode-lost") for path in (preferences, unattended)]
+    assert [path.read_text() for path in lost] == ["by hand\n", "by hand, too\n"]
+    assert all(f"what it said is kept as {path}" in done.stderr for path in lost)
+
+
+def test_what_holds_the_new_driver_goes_with_it_and_is_no_loss(node: SimulatedDpkg, preferences: Path) -> None:
+    assert node.change(NEW, *AFTER, holding=holding()).returncode == 0
+    # As the next operation of the same run does.
+    preferences.write_text("of the new version\n")
+    note = noted_command("driver", ["/etc/apt/preferences.d/gpunode-driver"]).get_raw_value()
+    note = note.replace("/var/lib/gpunode/transactions", str(node.state)).replace("/etc/apt", f"{node.root}/etc/apt")
+    subprocess.run(["sh", "-c", note], check=True, timeout=30)
+    done = node.run("undo")
+    assert (done.returncode, preferences.read_text(), node.packages) == (0, "before\n", BEFORE)
+    assert "gpunode-lost" not in done.stderr and [path.name for path in preferences.parent.iterdir()] == [
+        "gpunode-driver"
+    ]

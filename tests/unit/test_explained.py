@@ -17,7 +17,8 @@ from pyinfra.api import StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
-from operations.explained import UNDOING, explained_command
+from operations.explained import KEPT, UNDOING, explained_command
+from operations.keeping import KEEPING
 from operations.script import command_with_input, script, script_command
 from operations.transaction import Transaction, transaction_text
 
@@ -66,6 +67,15 @@ def test_what_fails_while_things_are_put_back_is_not_taken_for_the_cause() -> No
 @pytest.mark.pure
 def test_success_needs_no_explanation() -> None:
     assert executed([FULL], succeeded=True) == (True, [FULL], [])
+
+
+@pytest.mark.pure
+def test_what_was_kept_of_somebody_s_is_named_where_the_undoing_succeeds() -> None:
+    """Nothing else of what a command prints is shown then."""
+    line = "gpunode: /etc/x was written by somebody else; what it said is kept as /etc/x.gpunode-lost"
+    assert KEPT in line and KEPT in KEEPING
+    assert executed(["putting back", line], succeeded=True) == (True, ["putting back", line], [line])
+    assert executed([line], succeeded=True, live=True)[2] == [], "it was printed as it came"
 
 
 @pytest.mark.pure

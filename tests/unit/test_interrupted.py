@@ -3,31 +3,52 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from deploys.containerd import PROXY
+from deploys.driver import SOFTDEP
+from facts.driver_packages import PREFERENCES
+from facts.interrupted import LEFT
+from facts.interrupted import Interrupted as InterruptedFact
+from facts.transaction import TransactionJournal
+from gpunode.applied import PATH as APPLIED
+from gpunode.containerd.drop_in import PATH as DROP_IN
+from gpunode.families.dnf import LOCKLIST
+from gpunode.families.zypper import LOCKS
 from gpunode.findings import FindingClass
 from gpunode.interrupted import Interrupted, parse_interrupted
+from gpunode.mig.boot import RECORD, UNIT
+from gpunode.mps.daemon import FOLDER as MPS
 from gpunode.plan import plan
 from gpunode.probe import shell_text
 from gpunode.settings import settings_from
+from gpunode.transaction import Journal
 from gpunode.verify import judge
 from gpunode.verify.interrupted import interrupted
+from operations import interrupted as operation
+from operations.toolkit import OWN_SPECIFICATION as CDI
+from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure
 
 
-def read(folder: Path, units: dict[str, str]) -> Interrupted:
-    """Run the probe's shell where systemctl tells of these units."""
+def read(folder: Path, units: dict[str, str], left: str = "", aged: str = "") -> Interrupted:
+    """Run the probe's shell where systemctl tells of these units.
+
+    left: globs of what is left beside files; aged: what find is told of its age
+    """
     table = "".join(f"  gpunode-{name}.service) echo {state};;\n" for name, state in units.items())
     systemctl = folder / "systemctl"
     systemctl.write_text(f'#!/bin/sh\necho "$*" >> {folder}/asked\ncase "$2" in\n{table}  *) echo inactive;;\nesac\n')
     systemctl.chmod(0o755)
-    text = shell_text("interrupted", FOLDER=str(folder / "transactions"))
+    text = shell_text("interrupted", FOLDER=str(folder / "transactions"), LEFT=left, AGED=aged)
     done = subprocess.run(
         ["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
     )
@@ -64,3 +85,111 @@ def test_a_change_that_was_cut_off_is_a_finding_and_a_step_of_the_plan() -> None
     assert (bad.finding_class, bad.found) == (FindingClass.DRIFT, "containerd, mig")
     steps = [step for step in plan(settings, node).steps if step.component == "node"]
     assert [step.action for step in steps] == ["put back what an earlier run began and did not end (containerd, mig)"]
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_what_was_cut_off_before_it_began_is_found_unless_its_run_is_still_there(tmp_path: Path) -> None:
+    folder = tmp_path / "transactions"
+    folder.mkdir()
+    gone = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
+    for name in ("mps.new", "mps.json.new", "cuda.before", f"mig.sh.{gone}", f"docker.sh.{os.getpid()}", "driver.new"):
+        (folder / name).touch()
+    for name in ("mps", "containerd"):
+        (folder / name).mkdir()
+        (folder / f"{name}.sh").touch()
+        (folder / f"{name}.log").touch()
+    found = read(tmp_path, {"driver": "active"})
+    assert (found.names, found.running, sorted(found.stale)) == ((), (), ["cuda", "mig", "mps"])
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_what_was_left_beside_a_file_is_found_by_gpunode_s_own_names_alone(tmp_path: Path) -> None:
+    gone = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
+    (tmp_path / "transactions").mkdir()
+    (tmp_path / "etc" / "docker").mkdir(parents=True)
+    ours = ["docker/daemon.json.gpunode-new", "cuda.gpunode-new", f".gpunode-cdi.{gone}.abc", ".gpunode-cdi.AbCdEf"]
+    others = [
+        "docker/daemon.json",
+        "docker/daemon.json.new",
+        "docker/x.gpunode-lost",
+        f".gpunode-cdi.{os.getpid()}.abc",
+    ]
+    for name in (ours[0], *others[:3]):
+        (tmp_path / "etc" / name).touch()
+    for name in (*ours[2:], others[3]):
+        (tmp_path / "etc" / name).mkdir()
+    (tmp_path / "etc" / ours[1]).symlink_to("/usr/local/absent")
+    left = " ".join(
+        f"{tmp_path}/etc/{name}" for name in ("*.gpunode-new", "*/*.gpunode-new", ".gpunode-cdi.*", "none*")
+    )
+    assert sorted(read(tmp_path, {}, left).left) == sorted(f"{tmp_path}/etc/{name}" for name in ours)
+    # Somebody may be writing it at this very moment.
+    assert read(tmp_path, {}, left, aged="-cmin +1").left == ()
+    (tmp_path / "transactions" / "mps.json").write_text('{"schema": 1, "state": "began", "target": "x"}\n')
+    assert read(tmp_path, {"mps": "active"}, left).left == ()
+
+
+def test_what_is_looked_for_is_gpunode_s_by_its_name() -> None:
+    assert all(".gpunode-" in glob.rpartition("/")[2] and glob.startswith("/") for glob in LEFT)
+    folders = {glob.rpartition("/")[0] for glob in LEFT}
+    written = (DROP_IN, APPLIED, RECORD, SOFTDEP, PROXY, PREFERENCES, LOCKLIST, LOCKS, f"{MPS}/x", CDI, UNIT)
+    assert {path.rpartition("/")[0].replace("containerd.service.d", "*.d") for path in written} <= folders
+
+
+class Node(Host):
+    """A host whose reading of interrupted changes is another one after the first."""
+
+    def get_fact(self, fact: type, **asked: Any) -> Any:
+        """Return the reading of a fact."""
+        if fact is InterruptedFact and len(self.readings[fact]) > 1:
+            return self.readings[fact].pop(0)
+        return self.readings[fact][0] if fact is InterruptedFact else super().get_fact(fact, **asked)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *readings: Interrupted) -> tuple[list[str], list[str]]:
+    """Return the operation's commands, and why it has nothing to do."""
+    host = Node({InterruptedFact: list(readings), TransactionJournal: Journal("began", "x", None, False)})
+    monkeypatch.setattr(operation, "host", host)
+    monkeypatch.setattr("operations.transaction.host", host)
+    return commands(operation.ended, host), host.noops
+
+
+def test_a_change_of_what_is_switched_off_since_is_undone_by_a_run_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, _ = run(monkeypatch, Interrupted(("containerd", "docker")), Interrupted())
+    assert ["name=containerd " in command and "undo" in command for command in found] == [True, False]
+    assert "name=docker " in found[1] and "undo" in found[1]
+    assert run(monkeypatch, Interrupted()) == ([], ["nothing of an earlier run is left"])
+    assert run(monkeypatch, Interrupted(running=("mps",))) == ([], ["nothing of an earlier run is left"])
+
+
+def test_leftovers_go_but_not_while_they_may_be_a_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = "/boot/initrd.img-6.1.gpunode-old"
+    (undo,), _ = run(monkeypatch, Interrupted(("initramfs",), left=(left,)))
+    assert left not in undo
+    (_, clear), _ = run(monkeypatch, Interrupted(("initramfs",), left=(left,)), Interrupted(left=(left,)))
+    assert clear.endswith(f"gpunode {left}") and "rm -rf --" in clear
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_what_a_change_left_that_never_began_is_cleared_on_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (clear,), _ = run(monkeypatch, Interrupted(stale=("mps", "cuda")))
+    folder = tmp_path / "transactions"
+    folder.mkdir()
+    for name in ("mps.new", "cuda.before", "cuda.new"):
+        (folder / name).mkdir()
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text('#!/bin/sh\ncase "$2" in *cuda*) echo active;; *) echo inactive;; esac\n')
+    systemctl.chmod(0o755)
+    subprocess.run(
+        ["sh", "-c", clear.replace("/var/lib/gpunode/transactions", str(folder))],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True, timeout=30,
+    )  # fmt: skip
+    # Another run is at work on CUDA by now.
+    assert sorted(path.name for path in folder.iterdir()) == ["cuda.before", "cuda.new"]

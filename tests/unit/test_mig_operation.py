@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from facts.transaction import TransactionJournal
 from gpunode.disturbance import Disturbance
 from gpunode.docker.state import Docker
 from gpunode.findings import FindingClass
-from gpunode.mig.boot import MigBoot, parse_mig_boot
+from gpunode.mig.boot import SCRIPT, UNIT, MigBoot, parse_mig_boot
 from gpunode.mig.state import DISABLED, ENABLED, Mig, MigGpu
 from gpunode.reading import Unknown
 from gpunode.reboot import RECORD as REBOOTS
@@ -97,6 +98,19 @@ def test_what_would_not_come_back_after_a_boot_is_mended_without_touching_an_ins
 def test_a_difference_is_one_transaction(ask: Ask) -> None:
     (command,) = ask(gpu(0, DISABLED))
     assert "name=mig" in command
+
+
+def test_each_file_that_is_to_change_is_told_with_what_was_read_of_it(ask: Ask) -> None:
+    (command,) = ask(gpu(0, DISABLED), boot=replace(SETTLED, record_digest="1" * 64))
+    script = base64.b64decode(command.rpartition("<<< ")[2]).decode()
+    (unit, first), (second_path, second) = FILES
+    assert unit == UNIT and second_path == SCRIPT
+    assert f"\nunit_read={first}\nscript_read={second}\nrecord_read={'1' * 64}\n" in script
+    (command,) = ask(gpu(0, DISABLED), boot=MigBoot())
+    script = base64.b64decode(command.rpartition("<<< ")[2]).decode()
+    assert "\nunit_read=none\nscript_read=none\nrecord_read=none\n" in script
+    (command,) = ask(gpu(0, DISABLED), boot=replace(MigBoot(), readable=False))
+    assert "\nrecord_read=unread\n" in base64.b64decode(command.rpartition("<<< ")[2]).decode()
 
 
 def test_what_takes_from_containers_waits_until_the_settings_allow_it(ask: Ask) -> None:

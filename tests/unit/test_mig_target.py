@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -276,7 +277,8 @@ def test_what_comes_back_at_a_boot_is_read() -> None:
     found = parse_mig_boot(
         ["file=/etc/x abc", "record=R1BVLTAgb2ZmCg==", "enabled=enabled", "active=inactive"]
     )  # fmt: skip
-    assert found == MigBoot((("/etc/x", "abc"),), ("GPU-0 off",), True, True, False) and found.is_there
+    digest = hashlib.sha256(b"GPU-0 off\n").hexdigest()
+    assert found == MigBoot((("/etc/x", "abc"),), ("GPU-0 off",), True, True, record_digest=digest) and found.is_there
     assert not parse_mig_boot(["enabled=", "active=inactive"]).is_there
     assert parse_mig_boot(["record=", "empty=yes", "active=inactive"]).record == ()
     broken = parse_mig_boot(["record=eA==", "active=failed"])

@@ -27,6 +27,7 @@ from gpunode.template import rendered
 from lab.hardware.simulated.machine import Machine
 from lab.hardware.simulated.smi.main import call
 from lab.hardware.simulated.smi.mig.instances import GpuInstance
+from operations.keeping import digest_of_text
 from operations.mig_shell import FUNCTIONS
 from operations.mig_transaction import TRANSACTION
 from operations.script import script
@@ -93,7 +94,8 @@ class Lab:
             "goal": "\n".join(goal), "rest": "", "layout": "\n".join(goal), "stop_units": "dcgm.service",
             "reset": "yes", "boot": "", "unit_path": f"{self.folder}/unit", "script_path": f"{self.folder}/script",
             "record_path": str(self.record), "name_of_unit": NAME, "cdi": str(self.cdi), "mark": "MARK",
-            "unit_text": "", "script_text": "", **more,
+            "unit_text": "", "script_text": "", "unit_read": "unread", "script_read": "unread",
+            "record_read": "unread", **more,
         }  # fmt: skip
         if action == "change":
             made = transaction_text(TRANSACTION, "target", variables)
@@ -462,6 +464,33 @@ def test_a_gpu_that_is_lost_on_the_way_is_told_with_what_is_missing_and_the_next
     mixed.fault()
     assert mixed.run(action="undo").returncode == 0
     assert mixed.layout() == BOTH and mixed.journal["state"] == "restored"
+
+
+@pytest.mark.parametrize("file", ["unit", "script", "mig/layout"])
+def test_a_file_that_somebody_changed_since_it_was_read_stops_the_change(mixed: Lab, file: str) -> None:
+    path, journal = mixed.folder / file, mixed.journal
+    path.write_text("by hand\n")
+    read = {"unit_read": "none", "script_read": "none", "record_read": digest_of_text(f"{MIXED}\n")}
+    done = mixed.run(WIDER, **read)
+    assert done.returncode == 1
+    assert f"somebody changed {path} between the reading and the change" in done.stderr
+    assert (path.read_text(), mixed.layout(), mixed.journal) == ("by hand\n", BOTH, journal)
+    path.write_text(f"{MIXED}\n" if file == "mig/layout" else "")
+    assert mixed.run(WIDER, **read).returncode == 0
+
+
+def test_what_somebody_wrote_after_the_change_was_cut_off_is_kept_and_named(mixed: Lab) -> None:
+    assert mixed.run(WIDER, unit_text="bmV3", script_text="bmV3").returncode == 0
+    journal = mixed.folder / "state" / "mig.json"
+    journal.write_text(journal.read_text().replace('"done"', '"began"'))
+    (mixed.folder / "unit").write_text("by hand\n")
+    mixed.record.write_text("by hand, too\n")
+    done = mixed.run(action="undo")
+    assert done.returncode == 0, done.stderr
+    assert mixed.layout() == BOTH and mixed.record.read_text() == f"{MIXED}\n"
+    lost = {path.name: path.read_text() for path in mixed.folder.rglob("*.gpunode-lost")}
+    assert lost == {"unit.gpunode-lost": "by hand\n", "layout.gpunode-lost": "by hand, too\n"}
+    assert all(name in done.stderr for name in lost) and "script.gpunode-lost" not in done.stderr
 
 
 OTHER = "GPU-1 on 4g.40gb:0=4 1g.10gb:6=1"

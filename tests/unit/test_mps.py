@@ -340,7 +340,8 @@ class Systemd:
         units = {f"nvidia-mps@{number}.service" for number in "01"}
         paths = [str(self.folder / "units" / unit) for unit in sorted(units)]
         given = {
-            "paths": " ".join(paths), "removed": "", "units": " ".join(sorted(units)), "gone": "", "restart": "",
+            "read": "\n".join(f"{path} unread" for path in paths), "removed": "",
+            "units": " ".join(sorted(units)), "gone": "", "restart": "",
             "written": "\n".join(f"{path} 644 {base64.b64encode(b'unit').decode()}" for path in paths), "told": "",
             "modes": "", "mode": "EXCLUSIVE_PROCESS", "shown": "Exclusive_Process",
             "script": str(self.folder / "apply"), "folder_of_settings": "/etc/nvidia-mps", **variables,
@@ -349,10 +350,17 @@ class Systemd:
         text = text.replace("folder=/var/lib/gpunode/transactions", f"folder={self.folder}", 1)
         path = self.folder / "mps.sh"
         path.write_text(script(text))
-        environment = {"PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "STATE": str(self.folder)}
-        done = subprocess.run(["sh", path, "change"], env=environment, capture_output=True, text=True, check=False)
+        done = self.run("change")
         assert (done.returncode != 0) is fails, done.stderr
+        self.said = done.stderr
         return (self.folder / "log").read_text()
+
+    def run(self, verb: str) -> subprocess.CompletedProcess[str]:
+        """Run `change` or `undo` of the script as it stands."""
+        environment = {"PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "STATE": str(self.folder)}
+        return subprocess.run(
+            ["sh", self.folder / "mps.sh", verb], env=environment, capture_output=True, text=True, check=False
+        )
 
 
 @pytest.mark.starts_programs
@@ -401,7 +409,8 @@ def test_a_daemon_goes_whether_or_not_it_runs_and_its_unit_is_there(tmp_path: Pa
     settings = tmp_path / "node.settings"
     settings.write_text("before")
     files = f"{unit} {settings}" if there else str(settings)
-    log = machine.change(fails=False, units="", written="", gone="nvidia-mps.service", paths=files, removed=files)
+    read = "".join(f"{file} unread\n" for file in files.split())
+    log = machine.change(fails=False, units="", written="", gone="nvidia-mps.service", read=read, removed=files)
     assert (tmp_path / "active").read_text() == "" and not unit.exists() and not settings.exists()
     assert ("\nstop nvidia-mps.service\n" in log) is active and "disable" in log
 
@@ -413,8 +422,49 @@ def test_a_daemon_whose_unit_is_there_and_stays_enabled_is_not_called_gone(tmp_p
     for name in ("active", "broken", "units/nvidia-mps.service"):
         (tmp_path / name).write_text("nvidia-mps.service\n")
     unit = str(tmp_path / "units" / "nvidia-mps.service")
-    log = machine.change(units="", written="", gone="nvidia-mps.service", paths=unit, removed=unit)
+    log = machine.change(units="", written="", gone="nvidia-mps.service", read=f"{unit} unread", removed=unit)
     assert Path(unit).exists() and "restart nvidia-mps.service" in log
+
+
+@pytest.mark.starts_programs
+@pytest.mark.simulated
+def test_a_unit_that_somebody_changed_since_it_was_read_stops_the_change(tmp_path: Path) -> None:
+    machine = Systemd(tmp_path)
+    unit = tmp_path / "units" / "nvidia-mps@0.service"
+    unit.write_text("by hand")
+    (tmp_path / "log").touch()
+    machine.change(read=f"{unit} {_digest('before')}\n{tmp_path}/units/nvidia-mps@1.service none")
+    assert f"somebody changed {unit} between the reading and the change" in machine.said
+    assert unit.read_text() == "by hand" and list((tmp_path / "units").iterdir()) == [unit]
+    assert not (tmp_path / "mps.json").exists(), "nothing began"
+
+
+@pytest.mark.starts_programs
+@pytest.mark.simulated
+def test_what_somebody_wrote_into_a_unit_after_the_change_was_cut_off_is_kept_and_named(tmp_path: Path) -> None:
+    machine = Systemd(tmp_path)
+    units = [tmp_path / "units" / f"nvidia-mps@{number}.service" for number in "01"]
+    units[0].write_text("before")
+    machine.change(fails=False)
+    units[0].write_text("by hand")
+    units[1].write_text("by hand, too")
+    done = machine.run("undo")
+    assert done.returncode == 0, done.stderr
+    lost = [Path(f"{unit}.gpunode-lost") for unit in units]
+    assert [each.read_text() for each in lost] == ["by hand", "by hand, too"]
+    assert all(f"what it said is kept as {each}" in done.stderr for each in lost)
+    assert units[0].read_text() == "before" and not units[1].exists()
+
+
+@pytest.mark.pure
+def test_each_file_that_is_to_change_is_told_with_what_was_read_of_it(host: Host) -> None:
+    there = settled(asked())
+    (script,) = run(host, replace(there, files=tuple((path, "0" * 64) for path, _ in there.files[:1])), asked())
+    told = script.partition("\nread='")[2].partition("'")[0].splitlines()
+    assert f"{there.files[0][0]} {'0' * 64}" in told and f"{there.files[1][0]} none" in told
+    (script,) = run(host, there, MpsSettings.model_validate({}))
+    told = script.partition("\nread='")[2].partition("'")[0].splitlines()
+    assert {*told} >= {f"{path} {digest}" for path, digest in there.files}
 
 
 @pytest.mark.pure
@@ -587,7 +637,7 @@ def test_a_login_shell_has_the_variable_and_keeps_one_that_it_has(tmp_path: Path
 def test_a_folder_that_the_change_makes_may_be_read_by_everybody(tmp_path: Path) -> None:
     path = tmp_path / "environment.d" / "50-gpunode-mps.conf"
     written = f"{path} 644 {base64.b64encode(b'text').decode()}"
-    Systemd(tmp_path).change(fails=False, units="", paths=str(path), written=written)
+    Systemd(tmp_path).change(fails=False, units="", read=f"{path} none", written=written)
     assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o755, 0o644)
 
 

@@ -119,3 +119,50 @@ def test_a_text_whose_end_was_cut_off_takes_no_file_s_place(tmp_path: Path, give
         )
         assert done.returncode != 0
         assert path.read_text() == "old"
+
+
+def target_of(path: Path) -> subprocess.CompletedProcess[str]:
+    text = script(f'{shell_file("placing", "operations")}\ntarget_of "$1"')
+    return subprocess.run(["sh", "-c", text, "sh", path], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("rest", ["daemon.json", "docker/daemon.json", "a/b/daemon.json"])
+def test_of_a_path_whose_folders_are_missing_the_links_above_are_followed_all_the_same(
+    tmp_path: Path, rest: str
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "etc").symlink_to(tmp_path / "site")
+    done = target_of(tmp_path / "etc" / rest)
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path}/site/{rest}\n")
+
+
+def test_a_link_may_lead_to_a_file_that_is_to_come_and_to_no_missing_folder(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.symlink_to(tmp_path / "later.toml")
+    assert target_of(path).stdout == f"{tmp_path}/later.toml\n"
+    path.unlink()
+    path.symlink_to(tmp_path / "absent" / "later.toml")
+    assert target_of(path).returncode != 0
+
+
+def test_what_stands_in_a_folder_s_place_and_is_none_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "docker"
+    file.write_text("")
+    done = roots_alone(tmp_path, f"{file}/daemon.json", docker="0 0 -rw-r--r--")
+    assert done.returncode == 1
+    assert f"{file} of {file}/daemon.json is no folder" in done.stderr and "nothing was changed" in done.stderr
+
+
+def test_a_refused_file_s_missing_folders_are_not_made(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    stat = tmp_path / "stat"
+    stat.write_text(f"#!/bin/sh\necho '{ANYBODY_S}'\n")
+    stat.chmod(0o755)
+    command = replace_command(str(tmp_path / "site" / "docker" / "daemon.json"), "{}")
+    (given,) = command.connector_arguments["_stdin"]
+    done = subprocess.run(
+        ["sh", "-c", command.get_raw_value()], input=f"{given}\n", env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "others than root may write" in done.stderr
+    assert not (tmp_path / "site" / "docker").exists()

@@ -14,7 +14,8 @@ import pytest
 from gpunode.containerd.change import change
 from gpunode.containerd.editor import Runtimes, render
 from operations import containerd
-from operations.runtime import _digest, transaction
+from operations.keeping import digest_of_text
+from operations.runtime import _as_read, transaction
 from operations.script import script
 from operations.transaction import transaction_text
 from tests.unit.test_containerd_change import state
@@ -69,13 +70,20 @@ class Lab:
         return self.folder / "config.toml"
 
     def run(
-        self, text: str, loaded: str = "", needs: str = "", act: str = "restart", was: str = "unread"
+        self,
+        text: str,
+        loaded: str = "",
+        needs: str = "",
+        act: str = "restart",
+        was: str = "unread",
+        removes: Path | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Let the transaction write a file."""
+        """Let the transaction write a file, and remove another."""
+        gone = f"\n{removes} - unread" if removes else ""
         variables = {
             "program": "containerd", "unit": "containerd.service", "plugin": "its CRI plugin",
             "notes": str(self.folder / "run"), "loaded": loaded, "needs": needs, "act": act,
-            "files": f"{self.config} {base64.b64encode(text.encode()).decode()} {was}",
+            "files": f"{self.config} {base64.b64encode(text.encode()).decode()} {was}{gone}",
             "staged": base64.b64encode(text.encode()).decode(),
             "expected": "containerd.default_runtime_name=nvidia\ncontainerd.runtimes.nvidia.options.SystemdCgroup=true",
             "proc": str(self.folder), "config": str(self.config), "binary": str(self.folder / "bin" / "containerd"),
@@ -147,7 +155,8 @@ def test_a_change_restarts_once_and_notes_what_the_daemon_runs_by(lab: Lab) -> N
     assert (done.returncode, lab.journal, lab.restarts) == (0, "done", 1), done.stderr
     assert lab.config.read_text() == RIGHT
     assert lab.noted == lab.digest()
-    assert (lab.folder / "containerd" / "config.toml").read_text() == "# old\nversion = 2\n", "the backup is kept"
+    backup = Path(f"{lab.folder}/containerd/files{lab.config}")
+    assert backup.read_text() == "# old\nversion = 2\n", "the backup is kept"
 
 
 def test_a_file_that_says_the_same_in_other_words_is_written_and_restarts_nothing(lab: Lab) -> None:
@@ -293,20 +302,21 @@ def test_a_link_that_leads_nowhere_is_refused_and_nothing_changes(lab: Lab) -> N
 
 
 def test_a_file_that_somebody_changed_since_it_was_read_stops_the_change(lab: Lab) -> None:
-    read = _digest({"/f": lab.config.read_text()}, "/f")
+    read = digest_of_text(lab.config.read_text())
     lab.config.write_text("# by hand, a moment ago\nversion = 2\n")
     done = lab.run(RIGHT, was=read)
     assert done.returncode == 1
-    assert "somebody changes" in done.stderr and "nothing was changed" in done.stderr
+    assert f"somebody changed {lab.config} between the reading and the change" in done.stderr
+    assert "nothing was changed" in done.stderr
     assert (lab.config.read_text(), lab.restarts) == ("# by hand, a moment ago\nversion = 2\n", 0)
-    assert lab.run(RIGHT, was=_digest({"/f": lab.config.read_text()}, "/f")).returncode == 0
+    assert lab.run(RIGHT, was=digest_of_text(lab.config.read_text())).returncode == 0
 
 
 def test_a_file_that_is_not_there_and_an_empty_one_are_read_alike(lab: Lab) -> None:
-    assert _digest({"/f": None}, "/f") == _digest({"/f": ""}, "/f") == "-"
-    assert _digest({}, "/f") == "unread"
+    assert _as_read({"/f": None}, "/f") == _as_read({"/f": ""}, "/f") == "none"
+    assert _as_read({}, "/f") == "unread"
     lab.config.unlink()
-    assert lab.run(RIGHT, was="-").returncode == 0
+    assert lab.run(RIGHT, was="none").returncode == 0
 
 
 def test_what_somebody_wrote_after_the_change_was_cut_off_is_kept_and_named(lab: Lab) -> None:
@@ -331,3 +341,14 @@ def test_what_is_undone_as_it_was_written_leaves_nothing_beside_it(lab: Lab) -> 
     assert not (lab.folder / "config.toml.gpunode-lost").exists()
     again = lab.undo()
     assert again.returncode == 0 and "gpunode-lost" not in again.stderr
+
+
+def test_a_drop_in_that_was_a_link_comes_back_as_one_and_its_file_was_never_gone(lab: Lab) -> None:
+    site, drop_in = lab.folder / "site.toml", lab.folder / "99-gpunode.toml"
+    site.write_text("# of the site\n")
+    drop_in.symlink_to(site)
+    assert lab.run(RIGHT, removes=drop_in).returncode == 0
+    assert not drop_in.is_symlink() and site.read_text() == "# of the site\n"
+    undone = lab.undo()
+    assert undone.returncode == 0, undone.stderr
+    assert drop_in.is_symlink() and drop_in.readlink() == site and site.read_text() == "# of the site\n"

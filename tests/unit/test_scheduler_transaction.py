@@ -78,7 +78,7 @@ class Lab:
         variables = {
             "manifest": str(self.manifest), "own": own, "path": path, "option": f"--config={path}" if path else "",
             "text": base64.b64encode(text.encode()).decode(), "written": base64.b64encode(made.encode()).decode(),
-            "read": read or _sha256(before), "new": _sha256(made), "health": "https://127.0.0.1:10259/healthz",
+            "manifest_read": read or _sha256(before), "path_read": "unread", "health": "https://127.0.0.1:10259/healthz",
             "timeout": "20", "proc": str(self.folder / "proc"), "logs": str(self.folder / "logs"),
         }  # fmt: skip
         if verb == "change":
@@ -158,7 +158,12 @@ def test_what_is_not_as_it_was_read_is_left_alone(lab: Lab, fault: str) -> None:
             file.unlink()
     done = lab.run(EXTENDER, read="0" * 64 if fault == "changed" else "")
     assert "nothing was changed" in done.stderr and lab.manifest.read_text() == KUBEADM
-    assert lab.journal["state"] == "restored" and not (lab.folder / "own").exists()
+    assert not (lab.folder / "own").exists()
+    if fault == "dead":
+        assert lab.journal["state"] == "restored"
+    else:
+        assert f"somebody changed {lab.manifest} between the reading and the change" in done.stderr
+        assert not (lab.folder / "scheduler.json").exists(), "nothing began"
 
 
 @pytest.mark.starts_programs
@@ -181,8 +186,37 @@ def test_an_interrupted_change_is_undone_and_a_manifest_of_somebody_s_is_not(lab
     lab.run(EXTENDER)
     lab.manifest.write_text("# of an admin's\n" + KUBEADM)
     done = lab.run(EXTENDER, verb="undo")
-    assert "written by somebody else since" in done.stderr
+    assert "written by somebody else since" in done.stderr and "is left as it is" in done.stderr
     assert lab.manifest.read_text().startswith("# of an admin's")
+    lost = lab.folder / ".kube-scheduler.yaml.gpunode-lost"
+    assert f"what it said is kept as {lost}" in done.stderr
+    assert lost.read_text() == lab.manifest.read_text()
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_a_configuration_that_somebody_wrote_after_the_change_was_cut_off_is_kept_and_named(lab: Lab) -> None:
+    lab.run(EXTENDER)
+    (configuration,) = (lab.folder / "own").iterdir()
+    configuration.write_text("# of an admin's\n")
+    done = lab.run(EXTENDER, verb="undo")
+    assert done.returncode == 0 and lab.manifest.read_text() == KUBEADM
+    lost = configuration.with_name(f".{configuration.name}.gpunode-lost")
+    assert f"what it said is kept as {lost}" in done.stderr and lost.read_text() == "# of an admin's\n"
+    assert not configuration.exists()
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_what_was_cut_off_before_the_manifest_changed_is_cleared_and_nobody_is_waited_for(lab: Lab) -> None:
+    lab.run(EXTENDER)
+    lab.manifest.write_text(KUBEADM)
+    draft = lab.folder / ".kube-scheduler.yaml.gpunode-new"
+    draft.write_text("half")
+    (lab.folder / "silent").touch()
+    done = lab.run(EXTENDER, verb="undo")
+    assert (done.returncode, done.stderr.count("no scheduler is well")) == (0, 0), done.stderr
+    assert not draft.exists() and not list((lab.folder / "own").iterdir())
 
 
 def _state(extender: Extender | None = None, by: str = "") -> SchedulerState:

@@ -15,6 +15,7 @@ from facts.deb import DebPackages as DebPackagesFact
 from facts.driver import Driver as DriverFact
 from facts.toolkit import CDI_MARK
 from facts.toolkit import ContainerToolkit as ToolkitFact
+from gpunode.families.dnf import LOCKLIST
 from gpunode.findings import FindingClass
 from gpunode.packages import InstalledPackages
 from gpunode.plan import plan
@@ -356,12 +357,13 @@ def test_only_what_gpunode_held_is_let_go(host_with: HostWith) -> None:
 def test_with_dnf_the_lock_is_a_part_of_versionlock_s_list_beside_the_driver_s(host_with: HostWith) -> None:
     others = "# gpunode: locked with the driver\nnvidia-open-3:580.95.05-1.el9.*\n# gpunode: end\nkernel-0:5.14*\n"
     host = host_with(replace(GOOD.toolkit, hold_text=others))
-    (command,) = commands(toolkit.held, host, family="dnf")
+    command, note = commands(toolkit.held, host, family="dnf")
+    assert "checkpoint=/var/lib/gpunode/transactions/driver" in note and f"gpunode {LOCKLIST}" in note
     text = base64.b64decode(command.split(" <<< ")[1]).decode()
     assert text.startswith(others) and "\nnvidia-container-toolkit-0:1.17.8-1.*\n" in text
     held = host_with(replace(GOOD.toolkit, hold_text=text, held=PACKAGES))
     assert commands(toolkit.held, held, family="dnf") == []
-    (command,) = commands(toolkit.released, held, family="dnf", version=None, hold=False)
+    command, _ = commands(toolkit.released, held, family="dnf", version=None, hold=False)
     assert base64.b64decode(command.split(" <<< ")[1]).decode() == others
     assert commands(toolkit.held, host_with(GOOD.toolkit), family="dnf") == []
 

@@ -13,6 +13,7 @@ import pytest
 
 from facts.transaction import TransactionJournal
 from gpunode.transaction import Journal
+from operations.keeping import KEEPING
 from operations.script import script
 from operations.transaction import ENDED, Transaction, settled, transaction_command, transaction_text
 from tests.unit.simulated_host import Host
@@ -199,6 +200,67 @@ def test_a_change_that_began_is_undone_by_its_own_script_and_from_what_it_saved(
 
 @pytest.mark.starts_programs
 @pytest.mark.real
+@pytest.mark.parametrize("then", ["undo", "change", "clear"])
+@pytest.mark.parametrize("moment", ["/t.before", "/t", "/t.sh"])
+def test_one_that_is_killed_as_it_takes_the_place_of_the_last_one_leaves_that_one_s_way_back(
+    moment: str, then: str, tmp_path: Path, systemd_run: dict[str, str]
+) -> None:
+    """mv is SIMULATED: it moves, and the transaction is killed just behind it."""
+    folder, file = tmp_path / "state", tmp_path / "file"
+    file.write_text("old")
+    save, restore = 'cp "$file" "$checkpoint/file"', 'cp "$checkpoint/file" "$file"; printf "%s" "$which" >> "$file"'
+    first = Transaction("t", save, 'printf new > "$file"', restore)
+    assert ask(folder, systemd_run, first, "target-1", file=str(file), which=" by the first") == 0
+    mv = tmp_path / "bin/mv"
+    mv.write_text(
+        '#!/bin/sh\n/bin/mv "$@" || exit; for last; do :; done\n'
+        f'case "$*" in -T*|*.sh.*) [ "$last" != {folder}{moment} ] || kill -9 $PPID;; esac\n'
+    )
+    mv.chmod(0o755)
+    second = Transaction("t", save, 'printf newer > "$file"', restore)
+    assert ask(folder, systemd_run, second, "target-2", file=str(file), which=" by the second") != 0
+    mv.unlink()
+    assert (file.read_text(), json.loads((folder / "t.json").read_text())["state"]) == ("new", "done")
+    if then == "change":
+        assert ask(folder, systemd_run, second, "target-2", file=str(file), which=" by the second") == 0
+        assert (file.read_text(), (folder / "t/file").read_text()) == ("newer", "new")
+        undone = "new by the second"
+    else:
+        if then == "clear":
+            text = script(f"{KEEPING}\nclear_checkpoint {folder} t")
+            subprocess.run(["sh", "-c", text], check=True, timeout=30)
+            assert (folder / "t/file").read_text() == "old"
+        undone = "old by the first"
+    done = subprocess.run(
+        ["sh", folder / "t.sh", "undo", "it does not load"], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, file.read_text()) == (0, undone), done.stderr
+    assert json.loads((folder / "t.json").read_text())["state"] == "failed"
+    left = {name for name in content(folder) if name.partition("/")[0] not in ("t", "t.json", "t.log", "t.sh")}
+    # A script that never began goes with the next change, or by clearing.
+    assert left == set() or (then == "undo" and all(name.startswith("t.sh.") for name in left))
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_what_a_change_left_that_did_not_begin_is_cleared_but_for_a_script_that_is_about_to_begin(
+    tmp_path: Path,
+) -> None:
+    gone = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
+    left = ("t.new", "t.before", "t.json.new", f"t.sh.{gone}", f"t.sh.{os.getpid()}", "t.json", "t.sh", "other.new")
+    (tmp_path / "t").mkdir()
+    for name in left:
+        (tmp_path / name).write_text("")
+    (tmp_path / "t.json.new").unlink()
+    text = script(f"{KEEPING}\nclear_checkpoint {tmp_path} t")
+    subprocess.run(["sh", "-c", text], check=True, timeout=30)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        ["other.new", "t", "t.json", "t.sh", f"t.sh.{os.getpid()}"]
+    )
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
 def test_of_two_runs_at_once_the_second_names_who_is_at_work_and_touches_nothing_of_the_first(tmp_path: Path) -> None:
     """systemd-run and systemctl are SIMULATED: another run's unit is at work, as both say in the real ones' words."""
     folder = tmp_path / "state"
@@ -230,10 +292,12 @@ def test_of_two_runs_at_once_the_second_names_who_is_at_work_and_touches_nothing
     assert f"{socket.gethostname()} on 20" in told and "begun by " in told
 
 
-def undo(folder: Path, environment: dict[str, str], host: Host) -> subprocess.CompletedProcess[str]:
+def undo(
+    folder: Path, environment: dict[str, str], host: Host, gives_up: bool = False
+) -> subprocess.CompletedProcess[str]:
     """Run what an operation runs first, where an earlier change was interrupted."""
     host.readings[TransactionJournal] = Journal("began", "target-1", None, False)
-    (command,) = settled(Transaction("t", "true", "true", "true"))
+    (command,) = settled(Transaction("t", "true", "true", "true"), gives_up)
     return subprocess.run(
         ["sh", "-c", command.get_raw_value().replace("/var/lib/gpunode/transactions", str(folder))],
         env=environment, capture_output=True, text=True, timeout=30, check=False,
@@ -302,6 +366,63 @@ def test_of_two_runs_that_would_undo_one_does_and_the_other_says_who(tmp_path: P
     done = undo(folder, {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}, host)
     assert done.returncode == 1 and "undone by anna@bastion" in done.stderr
     assert not (folder / "undone").exists()
+
+
+@pytest.fixture
+def no_systemd_run(tmp_path: Path) -> dict[str, str]:
+    """Return an environment whose systemd-run is SIMULATED: it fails in the real one's words, and runs nothing."""
+    (tmp_path / "bin").mkdir()
+    path = tmp_path / "bin/systemd-run"
+    path.write_text("#!/bin/sh\necho 'Failed to connect to bus: No such file or directory' >&2\nexit 1\n")
+    path.chmod(0o755)
+    return {**os.environ, "PATH": f"{path.parent}:{os.environ['PATH']}"}
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_where_no_unit_could_be_begun_an_older_log_is_not_taken_for_its_words(
+    tmp_path: Path, no_systemd_run: dict[str, str]
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "t.log").write_text("the words of last week\n")
+    command = transaction_command(Transaction("t", "true", "true", "true"), "target-1").get_raw_value()
+    done = subprocess.run(
+        ["sh", "-c", command.replace("/var/lib/gpunode/transactions", str(folder))],
+        env=no_systemd_run, input="dHJ1ZQo=\n", capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "Failed to connect to bus" in done.stderr
+    assert "last week" not in done.stdout + done.stderr
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_what_was_never_tried_to_be_undone_is_not_given_up(
+    tmp_path: Path, no_systemd_run: dict[str, str], host: Host
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "t.json").write_text(BEGAN)
+    (folder / "t.sh").write_text("exit 1\n")
+    (folder / "t.undo.log").write_text("the words of last week\n")
+    done = undo(folder, no_systemd_run, host, gives_up=True)
+    assert done.returncode == 1 and "Failed to connect to bus" in done.stderr
+    assert (folder / "t.json").read_text() == BEGAN and not (folder / "t.given-up.json").exists()
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_what_cannot_be_undone_and_nobody_asks_for_any_more_is_given_up(
+    tmp_path: Path, systemd_run: dict[str, str], host: Host
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "t.json").write_text(BEGAN)
+    (folder / "t.sh").write_text("echo it does not go; exit 1\n")
+    assert undo(folder, systemd_run, host).returncode == 1 and (folder / "t.json").exists()
+    done = undo(folder, systemd_run, host, gives_up=True)
+    assert (done.returncode, done.stdout) == (0, "it does not go\n"), done.stderr
+    assert not (folder / "t.json").exists() and (folder / "t.given-up.json").read_text() == BEGAN
 
 
 @pytest.mark.starts_programs

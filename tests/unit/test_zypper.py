@@ -24,6 +24,7 @@ from gpunode.boot import Boot, grub_next
 from gpunode.driver_packages import Offers, Simulation, chosen, driver_branch, gate, package_set
 from gpunode.driver_packages.names import NAME, belongs, brings_kernels
 from gpunode.families import rpm, zypper, zypper_errors
+from gpunode.families.zypper import LOCKS
 from gpunode.operating_system import OperatingSystem
 from gpunode.packages import satisfies
 from gpunode.preflight.platform import system_refusals
@@ -33,6 +34,8 @@ from gpunode.transaction import Journal
 from operations import driver_packages
 from operations.families import FAMILIES, ZYPPER, DriverChange
 from operations.families.zypper_shell import ZYPP
+from operations.keeping import KEEPING, digest_of_text
+from operations.script import script
 from operations.zypper import REPOSITORIES
 from tests.unit.simulated_host import Host, commands
 
@@ -253,17 +256,18 @@ def state(locks: str = THEIRS, ours: tuple[str, ...] = ()) -> zypper.LockedPacka
 def test_a_name_is_ours_before_its_lock_is_there_and_until_it_is_gone(host: Host) -> None:
     text, ours = zypper.locked(THEIRS, (), SET)
     host.readings[DriverPackagesFact] = state()
-    written = commands(driver_packages.held, host, family="zypper", hold=True, kernel=False)
+    *written, note = commands(driver_packages.held, host, family="zypper", hold=True, kernel=False)
+    assert f"gpunode {zypper.LOCKS} {zypper.OURS}" in note
     assert [zypper.OURS in command for command in written] == [True, False]
     assert base64.b64encode(text.encode()).decode() in written[1]
     host.readings[DriverPackagesFact] = state(text, ours)
     assert commands(driver_packages.held, host, family="zypper", hold=True, kernel=False) == []
-    gone = commands(driver_packages.held, host, family="zypper", hold=False, kernel=False)
+    *gone, _ = commands(driver_packages.held, host, family="zypper", hold=False, kernel=False)
     assert [zypper.OURS in command for command in gone] == [False, True]
     assert base64.b64encode(THEIRS.encode()).decode() in gone[0]
     # A file that zypper made for our locks alone goes with them.
     host.readings[DriverPackagesFact] = state(*zypper.locked("", (), SET))
-    alone = commands(driver_packages.held, host, family="zypper", hold=False, kernel=False)
+    *alone, _ = commands(driver_packages.held, host, family="zypper", hold=False, kernel=False)
     assert ['rm -f "$path"' in command for command in alone] == [True, True]
 
 
@@ -605,3 +609,39 @@ submenu 'Advanced options for SLES 15-SP6' --hotkey=1 $menuentry_id_option 'gnul
 )  # fmt: skip
 def test_grub_s_choice_is_read_from_suse_s_configuration(environment: str, release: str) -> None:
     assert grub_next(GRUB, environment) == release
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_locks_are_lifted_for_the_change_alone_and_a_lifted_lock_is_nobody_s_loss(
+    tmp_path: Path, cut_off: bool
+) -> None:
+    """zypper is SIMULATED: it looks at the locks, and is killed where that is the case."""
+    locks, checkpoint = tmp_path / "locks", tmp_path / "checkpoint"
+    locks.write_text("\nsolvable_name: nvidia-open\n\n")
+    checkpoint.mkdir()
+    text = f"""
+umask 077; checkpoint={checkpoint}
+{KEEPING}
+{ZYPPER.functions.replace(LOCKS, str(locks))}
+driver_packages() {{ :; }}
+unlocking() {{ echo lifted; }}
+zypper_at_work() {{ cp {locks} {tmp_path}/seen; {"kill -9 $$" if cut_off else ":"}; }}
+if [ "$1" = undo ]; then put_files_back; exit; fi
+keep_file {locks} {digest_of_text(locks.read_text())}
+without_locks nvidia-open zypper_at_work
+"""
+
+    def run(verb: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", "-c", script(text), "sh", verb], capture_output=True, text=True, check=False, timeout=30
+        )
+
+    done = run("change")
+    assert (done.returncode == 0) != cut_off, done.stderr
+    assert (tmp_path / "seen").read_text() == "lifted\n"
+    assert (locks.read_text() == "lifted\n") == cut_off
+    done = run("undo")
+    assert (done.returncode, done.stderr, locks.read_text()) == (0, "", "\nsolvable_name: nvidia-open\n\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "locks", "seen"]
