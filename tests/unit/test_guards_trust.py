@@ -15,7 +15,7 @@ from facts.deb import AptRepository as AptRepositoryFact
 from facts.families.dnf import DnfRepository
 from facts.file import File as FileFact
 from gpunode import tables
-from gpunode.apt_trust import DISABLED, Disable, Rewrite, Untrust
+from gpunode.apt_trust import DISABLED, Disable, Rewrite, Untrust, fields, normal_uri, plan, world_trusted
 from gpunode.deb import AptRepository
 from gpunode.families.dnf import repository_text
 from gpunode.file import File
@@ -188,6 +188,7 @@ def test_a_repository_of_which_one_file_is_left_is_removed_whole_and_one_that_is
         )
         (command,) = commands(operation, asked, label="cuda")
         assert command.endswith(" ".join(paths)) and 'rm -f "$@"' in command
+        assert operation is apt.no_repository or f" name=cuda key={paths[0]} " in command
     assert asked.noops == []
     asked.readings[FileFact] = absent
     assert commands(operation, asked, label="cuda") == []
@@ -250,9 +251,9 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-SCRIPTS = {
-    "apt": (apt._TRUST, "keyring"),
-    "rpm": (rpm_repository._KEY + "read_lists || exit\n" + rpm_repository._STAMP, "key"),
+SCRIPTS: dict[str, tuple[Callable[[], str], str]] = {
+    "apt": (lambda: apt._TRUST, "keyring"),
+    "rpm": (lambda: rpm_repository._KEY + "read_lists || exit\n" + rpm_repository._STAMP, "key"),
 }
 
 
@@ -264,7 +265,7 @@ def repository(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Callable
 
     def run() -> subprocess.CompletedProcess[str]:
         values = {key: str(files["key"]), "source": str(files["source"]), "stamp": str(files["stamp"])}
-        return trust(tmp_path, text, name="cuda", text="TEXT %s\n", key_url="u", fingerprint="F", **values)
+        return trust(tmp_path, text(), name="cuda", text="TEXT %s\n", key_url="u", fingerprint="F", **values)
 
     return run, files
 
@@ -522,3 +523,80 @@ def test_a_keyring_loses_the_keys_that_are_named_and_keeps_its_mode(tmp_path: Pa
     assert mode(path) == 0o640
     assert there(path.parent) == ["ring.gpg", "ring.gpg" + DISABLED]
     assert there(tmp_path / "temporary") == []
+
+
+# --- what of a list is ours -------------------------------------------------------------------------------------------
+
+DEBIAN = "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: bookworm\n"
+OURS = f"Types: deb\nURIs: {URI}\nSuites: /\n"
+
+
+def planned(text: str, path: str = "/etc/apt/sources.list.d/x.sources") -> Any:
+    return plan(URI, "/", "amd64", [(path, text)], [], ())
+
+
+@pytest.mark.pure
+def test_two_addresses_are_one_repository_but_for_scheme_host_s_case_closing_slash_and_architecture() -> None:
+    assert normal_uri("https://HOST/A/b/$(ARCH)//", "arm64") == "host/A/b/arm64"
+    assert normal_uri("http://host", "") == "host"
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize("word", ["no", "No", "FALSE", "without", "off", "disable", "0"])
+def test_a_stanza_that_apt_leaves_out_stays_letter_by_letter(word: str) -> None:
+    assert planned(f"{OURS}Enabled: {word}\n") == ()
+    (step,) = planned(f"{OURS}Enabled: {word}\n\n{OURS}")
+    # Nothing that apt reads is left: the file goes as a whole.
+    assert isinstance(step, Disable)
+
+
+@pytest.mark.pure
+def test_a_stanza_that_says_that_it_is_enabled_is_switched_off_in_its_place() -> None:
+    (step,) = planned(f"Enabled: yes\n{OURS}\n{DEBIAN}")
+    assert step.text == f"Enabled: no\n{OURS}\n{DEBIAN}"
+    assert step.reason == "names host/cuda a second time, among others"
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("text", "then"),
+    [
+        (DEBIAN, DEBIAN),
+        (f"Types: deb\nURIs: https://a/a {URI} https://b/b\nSuites: /\n",
+         "Types: deb\nURIs: https://a/a https://b/b\nSuites: /\n"),
+        (f"Types: deb\nURIs: {URI}\nSuites: a / b\n", f"Types: deb\nURIs: {URI}\nSuites: a b\n"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("beside", [DEBIAN, f"Types: deb\nURIs: {URI}\nSuites: / c\n",
+                                    f"Types: deb\nURIs: {URI} https://c/c\nSuites: /\n"])  # fmt: skip
+def test_a_file_in_which_any_other_entry_is_left_is_rewritten_never_put_away(text: str, then: str, beside: str) -> None:
+    (step,) = planned(f"{text}\n{OURS}\n{beside}")
+    assert isinstance(step, Rewrite)
+    assert step.text.startswith(f"{then}\n{OURS}Enabled: no\n\n")
+
+
+@pytest.mark.pure
+def test_lists_of_one_line_entries_count_their_other_entries_too() -> None:
+    line = f"deb {URI} /\n"
+    other = "deb http://deb.debian.org/debian bookworm main\n"
+    (step,) = planned(f"# x\n{line}{other}{other}", "/x.list")
+    assert (step.path, step.text) == ("/x.list", f"# x\n# disabled by gpunode: {line}{other}{other}")
+    (step,) = planned(f"{line}\n{line}", "/x.list")
+    assert step == Disable("/x.list", "names host/cuda a second time")
+
+
+@pytest.mark.pure
+def test_fields_are_read_as_apt_reads_them() -> None:
+    stanza = " before any field\n# URIs: commented\nURIs :  a \n b\n#\n\tc: d\nno field\nSuites:x\n"
+    assert fields(stanza) == {"uris": "a b c: d", "suites": "x"}
+
+
+@pytest.mark.pure
+def test_retired_keys_are_known_by_their_long_id_and_told_with_what_they_may_do() -> None:
+    key, other = "C" * 24 + "0123456789ABCDEF", "D" * 40
+    trusted = [("/a", (key, key)), ("/b", (other, key)), ("/c", (other,)), ("/d", ())]
+    assert plan(URI, "/", "amd64", [], trusted, ("0123456789ABCDEF", "E" * 40)) == (
+        Disable("/a", f"trusts {key}, {key} for every repository"),
+        Untrust("/b", (key,), f"trusts {key} for every repository, among other keys"),
+    )
+    assert world_trusted(other, trusted) == ("/b", "/c")
