@@ -44,7 +44,7 @@ class Group:
 
 _APT = "guards_trust operations apt_trust"
 _RPM = "guards_trust dnf"
-_KEY = "guards_trust pinned_key readings"
+_KEY = "guards_trust pinned_key"
 _TRANSACTION = "guards_transaction transaction runtime_transaction"
 # Beside tests/unit/test_preflight.py.
 _PREFLIGHT = {
@@ -62,7 +62,7 @@ GROUPS = (
             "operations/apt_trust.py": "guards_trust apt_trust",
             "operations/pinned_key.sh": "pinned_key guards_trust",
             "operations/pinned_key.py": "pinned_key guards_trust",
-            "gpunode/keyring.py": "readings guards_trust",
+            "gpunode/keyring.py": "guards_trust",
             "gpunode/keyring.sh": _KEY,
             "gpunode/keyrings.sh": _KEY,
             "operations/rpm_repository.py": _RPM,

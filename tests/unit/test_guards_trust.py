@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import stat
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from gpunode.apt_trust import DISABLED, Disable, Rewrite, Untrust, fields, norma
 from gpunode.deb import AptRepository
 from gpunode.families.dnf import repository_text
 from gpunode.file import File
-from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS
-from gpunode.reading import Unknown
+from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS, Keyrings, parse_keyrings
+from gpunode.reading import ParseError, Unknown
 from gpunode.shell_file import shell_file
 from lab import signing
 from operations import apt, dnf, rpm_repository
@@ -426,14 +427,17 @@ def test_a_home_of_gpg_s_that_a_killed_run_left_brings_none_of_its_keys_along(tm
 
 
 def carried_out(folder: Path, step: Any, path: str = "/usr/bin:/bin") -> subprocess.CompletedProcess[str]:
+    """Carry a step out, and see that it leaves nothing in the folder of temporary files."""
     (command,) = trust_commands([step])
     given = "".join(f"{line}\n" for line in command.connector_arguments.get("_stdin", []))
-    (folder / "temporary").mkdir(exist_ok=True)
-    environment = {"PATH": path, "HOME": str(folder), "TMPDIR": str(folder / "temporary")}
-    return subprocess.run(
-        ["sh", "-c", command.get_raw_value()], env=environment, input=given, capture_output=True, text=True,
-        check=False, timeout=60,
-    )  # fmt: skip
+    # In /tmp: the socket of gpg's agent takes no long path.
+    with tempfile.TemporaryDirectory(prefix="gpunode-", dir="/tmp") as temporary:
+        done = subprocess.run(
+            ["sh", "-c", command.get_raw_value()], env={"PATH": path, "HOME": str(folder), "TMPDIR": temporary},
+            input=given, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert there(Path(temporary)) == []
+    return done
 
 
 def there(folder: Path) -> list[str]:
@@ -506,8 +510,6 @@ def test_a_keyring_of_which_gpg_leaves_nothing_is_not_changed(tmp_path: Path, ke
     assert done.returncode == 1
     assert f"gpg left no key of {path}; it was not changed" in done.stderr
     assert (path.read_bytes(), there(path.parent)) == (keys[0][0], ["ring.gpg"])
-    # Neither gpg's home, nor one in the user's own.
-    assert there(tmp_path / "temporary") == []
     assert not (tmp_path / ".gnupg").exists()
 
 
@@ -522,7 +524,6 @@ def test_a_keyring_loses_the_keys_that_are_named_and_keeps_its_mode(tmp_path: Pa
     assert done.returncode == 0, done.stderr
     assert mode(path) == 0o640
     assert there(path.parent) == ["ring.gpg", "ring.gpg" + DISABLED]
-    assert there(tmp_path / "temporary") == []
 
 
 # --- what of a list is ours -------------------------------------------------------------------------------------------
@@ -600,3 +601,19 @@ def test_retired_keys_are_known_by_their_long_id_and_told_with_what_they_may_do(
         Untrust("/b", (key,), f"trusts {key} for every repository, among other keys"),
     )
     assert world_trusted(other, trusted) == ("/b", "/c")
+
+
+@pytest.mark.pure
+def test_keyrings_are_told_apart_by_their_repository_and_a_short_fingerprint_is_none() -> None:
+    small = "a" * 40
+    read = parse_keyrings(
+        [f"key=toolkit {OTHER}", f"key=cuda {small}", f"key=cuda {OTHER}", "permissions=cuda 644 root:root", "x=y"]
+    )
+    keys = (("cuda", FINGERPRINT), ("cuda", OTHER), ("toolkit", OTHER))
+    assert read == Keyrings(keys, (("cuda", "644 root:root"),))
+    assert (read.of("cuda"), read.of("toolkit"), read.of("docker")) == ((FINGERPRINT, OTHER), (OTHER,), ())
+    assert (read.permissions_of("cuda"), read.permissions_of("toolkit")) == ("644 root:root", None)
+    assert read.permissions_of("cuda") == PERMISSIONS
+    for wrong in (OTHER[1:], f"{OTHER}B", f"{OTHER[:-1]} ", ""):
+        with pytest.raises(ParseError, match="not a key fingerprint"):
+            parse_keyrings([f"key=cuda {wrong}"])
