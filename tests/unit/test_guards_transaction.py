@@ -342,6 +342,19 @@ def test_a_running_one_is_waited_for_by_its_name_and_an_interrupted_one_is_undon
 
 
 @pytest.mark.pure
+def test_it_is_the_journal_of_this_transaction_that_is_read(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[type, dict[str, str]]] = []
+
+    def get_fact(fact: type, **arguments: str) -> Journal:
+        asked.append((fact, arguments))
+        return Journal(None, None, None, False)
+
+    monkeypatch.setattr(host, "get_fact", get_fact)
+    refuse_failed(T, "one")
+    assert asked == [(TransactionJournal, {"transaction": "t"})]
+
+
+@pytest.mark.pure
 def test_the_very_target_that_failed_is_refused_with_its_reason_and_another_is_not(host: Host) -> None:
     host.readings[TransactionJournal] = Journal("failed", "one", "it does not start", False)
     refuse_failed(T, "other")
