@@ -80,6 +80,8 @@ test-slow: export GPUNODE_TEST_EXAMPLES = 1000
 test-slow: setup lab-vm-tools
 	@$(UNIT) -m "slow or not slow"
 	@$(SCENARIOS) tests/test_scenarios.py
+	@$(call TIMED,Mutants of what gpunode promises most (ten minutes))
+	@$(SUDO) $(CACHED) .venv/bin/python -m tests.mutation
 
 # Each check skips with one line where what it needs is not given.
 test-real: setup

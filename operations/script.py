@@ -5,8 +5,9 @@ from __future__ import annotations
 from pyinfra.api import QuoteString, StringCommand
 
 # Prints the text that stands as base64 in the one line of standard input. A line without its end is one of which the
-# connection was cut: what came of it is no text, and an empty file is none either.
-TEXT = '{ IFS= read -r encoded && printf %s "$encoded" | base64 -d; }'
+# connection was cut: what came of it is no text, and an empty file is none either. It ends the script itself: `set -e`
+# goes on behind what fails on the left of a &&, though it is the last of its group.
+TEXT = '{ IFS= read -r encoded || exit 1; printf %s "$encoded" | base64 -d; }'
 
 
 def script(body: str) -> str:

@@ -113,11 +113,15 @@ def test_a_text_whose_end_was_cut_off_takes_no_file_s_place(tmp_path: Path, give
     """Whoever reads standard input is told of no cut connection: only the line's end says that all has come."""
     path = tmp_path / "config.toml"
     path.write_text("old")
+    # Every folder is root's alone here: the text is to be why it is refused.
+    (tmp_path / "stat").write_text(f"#!/bin/sh\necho '{ROOT_S}'\n")
+    (tmp_path / "stat").chmod(0o755)
     for command in (write_command(str(path), "ABCDEF"), replace_command(str(path), "ABCDEF")):
         done = subprocess.run(
-            ["sh", "-c", command.get_raw_value()], input=given, capture_output=True, text=True, check=False
-        )
-        assert done.returncode != 0
+            ["sh", "-c", command.get_raw_value()], input=given, env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode != 0, done.stderr) == (True, "")
         assert path.read_text() == "old"
 
 

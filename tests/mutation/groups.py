@@ -1,0 +1,86 @@
+"""Which files are mutated, and the tests that belong to each: all that may notice a mutant of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.mutation.mutant import Mutant
+from tests.mutation.python_mutants import python_mutants
+from tests.mutation.shell_mutants import shell_mutants
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Hold files that together keep one promise.
+
+    files: path of a file -> names of the tests' files, below tests/unit without test_ and .py
+    without: tests' files that are left out, to see what they show
+    most: the share of mutants that may survive, in per cent
+    """
+
+    name: str
+    files: dict[str, str]
+    most: float = 5.0
+    without: frozenset[str] = frozenset()
+    room: Path = field(default=CHECKOUT)
+
+    def tests(self, path: str) -> list[str]:
+        """Return the tests' files of a file."""
+        return [f"tests/unit/test_{name}.py" for name in self.files[path].split() if name not in self.without]
+
+    def mutants(self) -> Iterator[Mutant]:
+        """Yield every mutant; those of shell in Python files are of operations/ alone, where shell is."""
+        for path in self.files:
+            source = (self.room / path).read_text()
+            if path.endswith(".sh") or path.startswith("operations/"):
+                yield from shell_mutants(path, source)
+            if path.endswith(".py"):
+                yield from python_mutants(path, source)
+
+
+_APT = "guards_trust operations apt_trust"
+_RPM = "guards_trust dnf"
+_KEY = "guards_trust pinned_key"
+_TRANSACTION = "guards_transaction transaction runtime_transaction"
+# Beside tests/unit/test_preflight.py.
+_PREFLIGHT = {
+    "__init__": "", "anywhere": "check", "archive": "apt_archive", "boot": "kernel_headers next_boot next_kernel",
+    "cuda": "distribution newer_releases", "device_plugin": "device_plugin", "disk": "", "driver": "distribution",
+    "flavour": "newer_releases", "mig": "mig_preflight", "mps": "mps", "platform": "distribution", "runfile": "runfile",
+    "runtimes": "runtime_packages", "toolkit": "toolkit", "trust": "distribution pacman", "verdicts": "",
+}  # fmt: skip
+
+GROUPS = (
+    Group(
+        "trust",
+        {
+            "gpunode/apt_trust.py": "guards_trust apt_trust",
+            "operations/apt_trust.py": "guards_trust apt_trust",
+            "operations/pinned_key.sh": "pinned_key guards_trust",
+            "operations/pinned_key.py": "pinned_key guards_trust",
+            "gpunode/keyring.py": "guards_trust",
+            "gpunode/keyring.sh": _KEY,
+            "gpunode/keyrings.sh": _KEY,
+            "operations/rpm_repository.py": _RPM,
+            "operations/apt.py": _APT,
+        },
+    ),
+    Group(
+        "transaction",
+        {
+            "operations/transaction.py": _TRANSACTION,
+            "gpunode/transaction.py": "guards_transaction transaction",
+            "operations/placing.sh": "placing",
+            "operations/script.py": "placing guards_transaction",
+            "operations/files.py": "guards_transaction placing operations",
+        },
+    ),
+    Group(
+        "preflight",
+        {f"gpunode/preflight/{name}.py": f"guards_preflight preflight {tests}" for name, tests in _PREFLIGHT.items()},
+    ),
+)

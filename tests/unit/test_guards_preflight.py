@@ -1,0 +1,389 @@
+"""What preflight refuses, each by its whole sentence, source and remedy, and at its boundary what it lets through."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from gpunode import tables
+from gpunode.apt_sources import AptSources
+from gpunode.disk import Disk
+from gpunode.driver import DriverState
+from gpunode.preflight import Caution, Refusal, cautions, refusals
+from gpunode.preflight.device_plugin import device_plugin_refusals
+from gpunode.preflight.disk import disk_refusals
+from gpunode.preflight.driver import (
+    branch_change_refusals,
+    candidate_refusals,
+    end_of_life,
+    minimum_refusals,
+    offered_branch_refusals,
+    present_refusals,
+    proprietary_cautions,
+    proprietary_refusals,
+)
+from gpunode.preflight.flavour import (
+    WantedDriver,
+    flavour_refusals,
+    last_branch_refusals,
+    named,
+    unknown_gpus,
+    wanted_driver,
+)
+from gpunode.preflight.trust import key_refusals, proxy_cautions, trust_cautions, trust_refusals, uses_repository
+from gpunode.settings import settings_from
+from tests.unit.test_preflight import B200, DEBIAN, H100, NO_DRIVER, OPEN_550, P100, T4, UNKNOWN_GPU, V100, machine
+
+pytestmark = pytest.mark.pure
+
+GIB = 1024**3
+TODAY = date(2026, 1, 15)
+
+
+def driver(**asked: Any) -> Any:
+    return settings_from({"driver": asked})
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "refused"),
+    [
+        ({}, OPEN_550, False),
+        ({"version": "550.54.15"}, OPEN_550, False),
+        ({"branch": "550"}, OPEN_550, False),
+        ({"version": "550.54.14"}, OPEN_550, True),
+        ({"branch": "580"}, OPEN_550, True),
+        ({"branch": "550", "version": "550.54.15"}, OPEN_550, False),
+        ({"branch": "550"}, replace(OPEN_550, loaded_version=None), False),
+        ({"branch": "550"}, replace(OPEN_550, module_version="580.1"), False),
+        ({"branch": "550"}, replace(OPEN_550, loaded_version="580.1"), True),
+    ],
+)
+def test_a_driver_that_is_to_be_there_is_the_one_that_is_loaded(
+    asked: dict[str, str], there: DriverState, refused: bool
+) -> None:
+    assert bool(list(present_refusals(driver(source="present", **asked), there))) == refused
+    assert list(present_refusals(driver(source="cuda-repository", **asked), there)) == []
+    assert list(present_refusals(driver(source="present", enabled=False, **asked), there)) == []
+
+
+def test_a_driver_that_is_to_be_there_and_is_not_is_refused_with_both_ways_out() -> None:
+    assert list(present_refusals(driver(source="present"), NO_DRIVER)) == [Refusal(
+        "driver", "driver.source is 'present', but the node has no NVIDIA driver",
+        "/sys/module/nvidia and modinfo nvidia",
+        "install it by its own way, or set driver.source = 'cuda-repository'",
+    )]  # fmt: skip
+    (wrong,) = present_refusals(driver(source="present", branch="580"), OPEN_550)
+    assert wrong == Refusal(
+        "driver", "driver.source is 'present', and 550.54.15 is there, not branch 580",
+        "/sys/module/nvidia and modinfo nvidia",
+        "ask for the one that is there, or set driver.source = 'cuda-repository'",
+    )  # fmt: skip
+    (wrong,) = present_refusals(driver(source="present", version="550.54.14"), OPEN_550)
+    assert wrong.reason.endswith(", not 550.54.14")
+
+
+def test_only_a_branch_below_the_newest_that_the_table_knows_is_known_not_to_be_offered() -> None:
+    found = next(row for row in tables.distributions() if row.driver_branches)
+    system = replace(DEBIAN, id=found.id, version_id=found.version, name=found.name)
+    assert list(offered_branch_refusals(driver(branch="515", source="cuda-repository"), system)) == [Refusal(
+        "driver",
+        f"NVIDIA's repository for {found.name} has no driver branch 515, only {', '.join(found.driver_branches)}",
+        "gpunode/data/distributions.yaml (driver_branches)",
+        "set driver.branch to one of these"
+        + (f", or driver.source = 'distribution' (branch {found.own_branch})" if found.own_branch else "")
+        + ", or take that branch by driver.source = 'runfile'",
+    )]  # fmt: skip
+    for branch in (*found.driver_branches, "999"):
+        assert list(offered_branch_refusals(driver(branch=branch, source="cuda-repository"), system)) == []
+    for other in ({"source": "present"}, {"enabled": False}):
+        assert list(offered_branch_refusals(driver(branch="515", **other), system)) == []
+    unknown = replace(system, version_id="0")
+    assert list(offered_branch_refusals(driver(branch="515", source="cuda-repository"), unknown)) == []
+
+
+def test_another_branch_is_refused_by_what_is_installed_and_else_by_what_is_loaded() -> None:
+    asked = driver(branch="580", source="cuda-repository")
+    assert list(branch_change_refusals(asked, OPEN_550)) == [Refusal(
+        "driver", "the node has driver 550.54.15, and branch 580 is another one",
+        "/sys/module/nvidia and modinfo nvidia",
+        "set driver.allow_branch_change = True for this change, or driver.branch = '550'",
+    )]  # fmt: skip
+    assert list(branch_change_refusals(asked, replace(OPEN_550, module_version="580.65.06"))) == []
+    assert len(list(branch_change_refusals(asked, replace(OPEN_550, module_version=None)))) == 1
+    assert list(branch_change_refusals(asked, NO_DRIVER)) == []
+    assert list(branch_change_refusals(driver(branch="580", allow_branch_change=True), OPEN_550)) == []
+    assert list(branch_change_refusals(driver(branch="580", source="present"), OPEN_550)) == []
+
+
+def test_a_package_of_the_branch_s_name_has_to_bring_that_branch() -> None:
+    asked = driver(branch="575", source="cuda-repository")
+    good = {"nvidia-open-575": "575.57.08-1", "cuda-drivers-575": "575.57.08-1", "nvidia-open": "580.1-1"}
+    assert list(candidate_refusals(asked, DEBIAN, good)) == []
+    moved = {"nvidia-open-575": "580.65.06-1", "cuda-drivers-575-open": "580.65.06-1", "nvidia-open-580": "590.1-1"}
+    first, second = candidate_refusals(asked, DEBIAN, moved)
+    assert first.reason.startswith("package cuda-drivers-575-open comes at 580.65.06-1, which is not of branch 575")
+    assert second.reason.startswith("package nvidia-open-575 comes at ")
+    assert (
+        second.source == "apt-cache madison nvidia-open-575 on the node"
+        or "nvidia-open-575 on the node" in second.source
+    )
+    assert second.remedy.startswith("set driver.branch = '580' (see driver.allow_branch_change)")
+    odd = {"cuda-drivers-575": "no version", "nvidia-open-575": "580.65.06-1"}
+    assert [each.reason.split()[1] for each in candidate_refusals(asked, DEBIAN, odd)] == ["nvidia-open-575"]
+    for other in ({"source": "present"}, {"enabled": False}):
+        assert list(candidate_refusals(driver(branch="575", **other), DEBIAN, moved)) == []
+
+
+def test_each_stated_minimum_of_the_driver_is_one_that_is_just_enough() -> None:
+    rows = [row for row in tables.minimums() if row.component == "driver" and row.minimum and row.kind == "minimum"]
+    assert rows
+    for row in rows:
+        assert row.minimum is not None
+        said = [each for each in minimum_refusals(WantedDriver("1.0", None, "open")) if row.minimum in each.reason]
+        assert said and said[0].component == "driver" and str(row.source) in said[0].source
+        assert said[0].reason.startswith("driver 1.0 is older than ")
+        enough = minimum_refusals(WantedDriver(row.minimum, None, "open"))
+        assert [each for each in enough if f" than {row.minimum}," in each.reason] == []
+    assert list(minimum_refusals(WantedDriver(None, None, None))) == []
+
+
+def test_a_branch_is_told_of_in_the_month_after_its_last_and_not_in_its_last() -> None:
+    name, ends = next(
+        (name, row.end_of_life) for name, row in tables.drivers().branches.items()
+        if row.end_of_life not in ("past", "unknown")
+    )  # fmt: skip
+    year, month = int(ends[:4]), int(ends[5:7])
+    wanted = WantedDriver(None, name, "open")
+    assert list(end_of_life(driver(), wanted, date(year, month, 28))) == []
+    (after,) = end_of_life(driver(), wanted, date(year + month // 12, month % 12 + 1, 1))
+    assert after.reason == f"driver branch {name} has reached its end of life ({ends})"
+    assert (
+        type(after) is Caution and after.component == "driver" and after.source.startswith("NVIDIA driver life-cycle")
+    )
+    assert after.remedy.startswith("consider a branch that is maintained: ")
+    assert list(end_of_life(driver(enabled=False), wanted, date(2099, 1, 1))) == []
+    (later,) = end_of_life(driver(), wanted, date(2099, 1, 1))
+    assert later.remedy.endswith(": see the page")
+    (unknown,) = end_of_life(driver(), WantedDriver(None, "9999", "open"), TODAY)
+    assert unknown.reason == "driver branch 9999 is in no table"
+    assert list(end_of_life(driver(), WantedDriver(None, None, "open"), TODAY)) == []
+
+
+def test_proprietary_packages_end_with_their_last_branch_but_where_they_are_already() -> None:
+    last = tables.drivers().last_proprietary
+    asked = driver(flavour="proprietary", source="cuda-repository")
+    beyond, within = WantedDriver(None, "615", "proprietary"), WantedDriver(None, last, "proprietary")
+    assert list(proprietary_refusals(asked, within, NO_DRIVER, TODAY)) == []
+    (refused,) = proprietary_refusals(asked, beyond, NO_DRIVER, TODAY)
+    assert refused.component == "driver" and "and branch 615 is asked for" in refused.reason
+    assert refused.source == "R615 release notes (gpunode/data/drivers.yaml, proprietary_packages)"
+    assert refused.remedy.startswith("set driver.flavour = 'open'")
+    there = replace(NO_DRIVER, packages=(("cuda-drivers", "615.10-1"),))
+    assert list(proprietary_refusals(asked, beyond, there, TODAY)) == []
+    (told,) = proprietary_cautions(asked, beyond, there, TODAY)
+    assert (told.reason, told.source, told.remedy) == (refused.reason, refused.source, refused.remedy)
+    assert list(proprietary_cautions(asked, beyond, NO_DRIVER, TODAY)) == []
+    for packages in ((("cuda-drivers", "610.1-1"),), (("nvidia-open", "615.10-1"),)):
+        assert len(list(proprietary_refusals(asked, beyond, replace(NO_DRIVER, packages=packages), TODAY))) == 1
+    for other in (
+        (driver(source="present"), beyond), (driver(enabled=False), beyond), (asked, replace(beyond, flavour="open")),
+        (asked, replace(beyond, branch=None)),
+    ):  # fmt: skip
+        assert list(proprietary_refusals(*other, NO_DRIVER, TODAY)) == []
+
+
+def test_a_wanted_driver_is_told_and_judged_by_its_version_then_by_its_branch() -> None:
+    exact, branch, none = (
+        WantedDriver("580.95.05", "575", None),
+        WantedDriver(None, "580", None),
+        WantedDriver(*[None] * 3),
+    )
+    assert [str(each) for each in (exact, branch, none)] == ["580.95.05", "branch 580", "none"]
+    assert [each.is_known for each in (exact, branch, none)] == [True, True, False]
+    assert exact.at_least("580.95.05") and not exact.at_least("580.95.06")
+    # Of a branch the newest is meant, whatever stands behind the point.
+    assert branch.at_least("580.999") and not branch.at_least("581.0") and not none.at_least("1.0")
+
+
+def test_a_driver_that_gpunode_does_not_install_is_wanted_as_it_is_loaded() -> None:
+    there = replace(OPEN_550, loaded_version="550.1", module_version="550.2", loaded_flavour=None)
+    found = wanted_driver(driver(source="present"), (H100,), there, DEBIAN)
+    assert (found.version, found.branch, found.flavour) == ("550.1", there.branch, there.module_flavour)
+    found = wanted_driver(driver(source="present"), (), replace(there, loaded_version=None), DEBIAN)
+    assert found.version == "550.2"
+    asked = driver(version="580.95.05", flavour="proprietary", source="cuda-repository")
+    assert wanted_driver(asked, (B200,), there, DEBIAN) == WantedDriver("580.95.05", "580", "proprietary") or (
+        wanted_driver(asked, (B200,), there, DEBIAN).flavour == "proprietary"
+    )
+
+
+def test_the_module_that_does_not_drive_a_gpu_is_refused_by_that_gpu_s_name() -> None:
+    source = "NVIDIA driver installation guide (gpunode/data/drivers.yaml, flavours)"
+    one, other = WantedDriver(None, "580", "open"), WantedDriver(None, "580", "proprietary")
+    assert list(flavour_refusals((T4, V100, P100), one)) == [Refusal(
+        "driver", f"the open kernel module does not drive {named(V100)} (volta)", source,
+        "set driver.flavour = 'proprietary' or 'auto'",
+    )]  # fmt: skip
+    assert list(flavour_refusals((T4, B200), other)) == [Refusal(
+        "driver", f"the proprietary kernel module does not drive {named(B200)} (blackwell)", source,
+        "set driver.flavour = 'open' or 'auto'",
+    )]  # fmt: skip
+    for wanted in (one, other):
+        assert list(flavour_refusals((T4, H100, UNKNOWN_GPU), wanted)) == []
+        (both,) = flavour_refusals((V100, B200), wanted)
+        assert both.reason == (
+            f"{named(V100)} (volta) needs the proprietary kernel module and {named(B200)} (blackwell) the open one: "
+            "one node cannot drive both"
+        )
+        assert (both.component, both.source, both.remedy) == (
+            "driver", source, "take one of the two out of the machine",
+        )  # fmt: skip
+    assert list(flavour_refusals((B200,), one)) == list(flavour_refusals((V100,), other)) == []
+    assert named(replace(H100, name=None)) == f"GPU 2330 at {H100.address}"
+
+
+def test_a_generation_s_last_branch_is_let_through_and_the_next_is_refused_once() -> None:
+    assert list(last_branch_refusals((V100,), WantedDriver(None, "580", "proprietary"))) == []
+    assert list(last_branch_refusals((V100,), WantedDriver(None, None, "proprietary"))) == []
+    assert list(last_branch_refusals((H100, UNKNOWN_GPU), WantedDriver(None, "595", "open"))) == []
+    wanted = WantedDriver(None, "595", "proprietary")
+    (told,) = last_branch_refusals((H100, V100, V100), wanted)
+    assert told == Refusal(
+        "driver", f"driver branch 595 no longer drives {named(V100)} (volta): its last branch is 580",
+        "NVIDIA driver life-cycle page (gpunode/data/drivers.yaml, last_branch)", "set driver.branch = '580'",
+    )  # fmt: skip
+    assert [each.remedy for each in last_branch_refusals((V100,), wanted, ("580", "595"))] == [told.remedy]
+    (lacking,) = last_branch_refusals((V100,), wanted, ("590", "595"))
+    assert lacking.remedy.startswith("set driver.source = 'runfile' with a version of branch 580, or 'distribution'")
+
+
+def test_a_gpu_that_no_table_knows_is_told_of_and_one_that_a_table_knows_is_not() -> None:
+    (told,) = unknown_gpus((H100, UNKNOWN_GPU))
+    assert told == Caution(
+        "gpu", f"{named(UNKNOWN_GPU)} is in no table; it is taken for one that the open kernel module drives",
+        "gpunode/data/pci_ids.json", "set driver.flavour yourself, or make the table anew from a current pci.ids",
+    )  # fmt: skip
+
+
+def test_a_disk_with_just_what_is_needed_is_enough_and_one_byte_less_is_not() -> None:
+    asked = settings_from({"driver": {"source": "cuda-repository"}, "cuda": {"enabled": False}})
+    sizes = tables.disk_space("driver")
+    needed = sum(sizes.values())
+    room = Disk(tuple((folder, "/", needed) for folder in sizes))
+    assert list(disk_refusals(asked, room, NO_DRIVER, ())) == []
+    less = Disk(tuple((folder, "/", needed - 1) for folder in sizes))
+    assert list(disk_refusals(asked, less, NO_DRIVER, ())) == [Refusal(
+        "disk",
+        f"/ has {(needed - 1) / GIB:.1f} GiB free, and {needed / GIB:.1f} GiB are needed "
+        f"({', '.join(f'driver in {folder}' for folder in sizes)})",
+        "df; gpunode/data/disk.yaml",
+        f"free {1 / GIB:.1f} GiB on /, or leave a component out (cuda.enabled = False)",
+    )]  # fmt: skip
+    # What is there needs no room, nor what is not asked for.
+    assert list(disk_refusals(asked, less, OPEN_550, ())) == []
+    assert list(disk_refusals(settings_from({"driver": {"source": "present"}, "cuda": {"enabled": False}}), less,
+                              NO_DRIVER, ())) == []  # fmt: skip
+    cuda = settings_from({"driver": {"source": "present"}, "cuda": {"version": "12.8"}})
+    full = Disk(tuple((folder, "/", 0) for folder in (*sizes, *tables.disk_space("cuda"))))
+    (told,) = disk_refusals(cuda, full, NO_DRIVER, ("12.6",))
+    assert "(cuda in " in told.reason
+    assert list(disk_refusals(cuda, full, NO_DRIVER, ("12.8",))) == []
+
+
+@pytest.mark.parametrize(("replicas", "refused"), [(16, False), (17, True)])
+def test_an_old_gpu_is_granted_so_many_mps_clients_and_not_one_more(replicas: int, refused: bool) -> None:
+    data: dict[str, Any] = {"kubernetes": {"enabled": True}, "sharing": {"strategy": "mps", "replicas": replicas}}
+    found = list(device_plugin_refusals(settings_from(data), (H100, V100)))
+    assert bool(found) == refused
+    if refused:
+        assert found[0].component == "device_plugin"
+        assert (
+            found[0].reason
+            == f"sharing asks for 17 MPS replicas, and the device plugin grants {named(V100)} 16 at most"
+        )
+        assert "(gpunode/data/device_plugin.yaml)" in found[0].source
+        assert found[0].remedy == "set sharing.replicas to 16 or less, or sharing.strategy to 'time-slicing'"
+    assert list(device_plugin_refusals(settings_from(data), (H100, T4))) == []
+    data["sharing"]["strategy"] = "time-slicing"
+    assert list(device_plugin_refusals(settings_from(data), (V100,))) == []
+
+
+def test_a_repository_is_used_by_what_is_enabled_and_comes_from_it() -> None:
+    nothing: dict[str, Any] = {
+        "driver": {"enabled": False}, "cuda": {"enabled": False}, "toolkit": {"enabled": False},
+        "containerd": {"enabled": False, "default_runtime": "runc"},
+    }  # fmt: skip
+    assert not any(uses_repository(settings_from(nothing), name) for name in ("cuda", "toolkit", "docker"))
+    for name, data in (
+        ("cuda", {"driver": {"source": "cuda-repository"}}), ("cuda", {"cuda": {"source": "cuda-repository"}}),
+        ("toolkit", {"toolkit": {"enabled": True}}),
+        ("docker", {"containerd": {"source": "docker-repository", "default_runtime": "runc"}}),
+    ):  # fmt: skip
+        settings = settings_from({**nothing, **data})
+        assert {each for each in ("cuda", "toolkit", "docker") if uses_repository(settings, each)} == {name}
+    other = settings_from({**nothing, "driver": {"source": "present"}})
+    assert not uses_repository(other, "cuda")
+
+
+def test_a_key_that_the_distribution_does_not_take_is_refused_where_it_is_named() -> None:
+    row = next(row for row in tables.distributions() if row.refused_keys)
+    system = replace(DEBIAN, id=row.id, version_id=row.version, name=row.name)
+    key = tables.drivers().signing_keys[next(iter(row.refused_keys))].fingerprint
+    asked: dict[str, Any] = {"repositories": {"cuda": {"key_fingerprint": key}}}
+    (refused,) = key_refusals(settings_from(asked), system)
+    assert refused.component == "repositories"
+    assert refused.reason.startswith(f"apt of {row.name} does not take the key {key}, ")
+    assert refused.remedy == f"leave key_url and key_fingerprint out for {row.name}, whose own key gpunode knows"
+    assert list(key_refusals(settings_from({}), system)) == []
+    assert list(key_refusals(settings_from({"repositories": {"cuda": {"key_fingerprint": "A" * 40}}}), system)) == []
+    unused = {**asked, "driver": {"source": "present"}, "cuda": {"enabled": False}}
+    assert list(key_refusals(settings_from(unused), system)) == []
+
+
+def test_pacman_s_repositories_that_take_what_nobody_signed_are_refused_one_by_one() -> None:
+    assert list(trust_refusals(AptSources("amd64"))) == []
+    assert list(proxy_cautions(settings_from({"proxy": {"http": "http://p:1"}}), AptSources("amd64"))) == []
+
+
+def test_a_list_of_comments_alone_is_not_told_of_and_a_retired_key_is() -> None:
+    key = tables.drivers().retired_key_ids[0].rjust(40, "0")
+    other = "D" * 40
+    sources = AptSources(
+        "amd64", sources=(("/a.list", "# deb x\n\n  # y\n"), ("/b.list", "# x\ndeb y\n")),
+        trusted=(("/k.gpg", (other, key)), ("/l.gpg", (other,))),
+    )  # fmt: skip
+    first, second = trust_cautions(sources)
+    assert first.reason.startswith("/b.list names NVIDIA packages too: ") and first.source == "/b.list"
+    assert first.remedy == "remove it, if nobody needs it"
+    assert second.reason == f"/k.gpg trusts the retired key {key} for every repository; the run takes it out"
+    assert (first.component, second.component, second.remedy) == ("repositories", "repositories", "nothing to do")
+
+
+# Each of these breaks something else of a good node.
+BROKEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {"gpus": ()}),
+    ({}, {"system": replace(DEBIAN, version_id="11")}),
+    ({"driver": {"branch": "595"}}, {"gpus": (V100,)}),
+    ({"driver": {"source": "present"}}, {}),
+    ({"driver": {"branch": "535"}, "cuda": {"version": "13.0"}}, {}),
+    ({"driver": {"source": "distribution"}}, {"apt_sources": AptSources("amd64", origins=("x",))}),
+    ({"driver": {"branch": "470", "flavour": "open"}}, {"gpus": (V100, B200)}),
+]
+
+
+@pytest.mark.parametrize(("data", "more"), BROKEN)
+def test_whatever_is_said_names_component_reason_source_and_what_to_do(
+    data: dict[str, Any], more: dict[str, Any]
+) -> None:
+    settings = settings_from(data)
+    node = machine(**more)
+    found = [*refusals(settings, node, TODAY), *cautions(settings, node, TODAY)]
+    for each in found:
+        for field in fields(each):
+            said = getattr(each, field.name)
+            assert isinstance(said, str) and said and "None" not in said, each
+        assert str(each) == f"{each.component}: {each.reason}; {each.remedy} (source: {each.source})"
+    assert any(type(each) is Refusal for each in found)
