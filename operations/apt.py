@@ -13,7 +13,6 @@ from gpunode import apt_trust, tables
 from gpunode.keyring import PERMISSIONS
 from gpunode.repositories import PackageRepository, key_path, source_path
 from operations.apt_shell import APT_GET, NOT_OLDER, READ_LISTS
-from operations.apt_shell import APT_GET, READ_LISTS
 from operations.apt_trust import commands
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known, node_operation

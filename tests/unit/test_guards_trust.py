@@ -18,6 +18,7 @@ from facts.file import File as FileFact
 from gpunode import tables
 from gpunode.apt_trust import DISABLED, Disable, Rewrite, Untrust, fields, normal_uri, plan, world_trusted
 from gpunode.deb import AptRepository
+from gpunode.families.apt import source_text
 from gpunode.families.dnf import repository_text
 from gpunode.file import File
 from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS, Keyrings, parse_keyrings
@@ -162,8 +163,8 @@ def test_a_node_that_does_not_answer_gets_no_repository(asked: Asked, operation:
 
 @pytest.mark.pure
 def test_components_stand_in_the_source_and_a_flat_one_has_none() -> None:
-    assert apt.source_text(URI, KEYRING) == TEXT
-    assert apt.source_text(URI, KEYRING, "bookworm", "stable").splitlines()[3:5] == [
+    assert source_text(URI, KEYRING) == TEXT
+    assert source_text(URI, KEYRING, "bookworm", "stable").splitlines()[3:5] == [
         "Suites: bookworm", "Components: stable",
     ]  # fmt: skip
 

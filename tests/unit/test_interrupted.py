@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-from deploys.containerd import PROXY
-from deploys.driver import SOFTDEP
-from facts.driver_packages import PREFERENCES
 from facts.interrupted import LEFT
 from facts.interrupted import Interrupted as InterruptedFact
 from facts.transaction import TransactionJournal
@@ -25,6 +22,9 @@ from gpunode.findings import FindingClass
 from gpunode.interrupted import Interrupted, parse_interrupted
 from gpunode.mig.boot import RECORD, UNIT
 from gpunode.mps.daemon import FOLDER as MPS
+from gpunode.own_files.containerd import PROXY
+from gpunode.own_files.driver import SOFTDEP
+from gpunode.own_files.holds import PREFERENCES
 from gpunode.plan import plan
 from gpunode.probe import shell_text
 from gpunode.settings import settings_from
