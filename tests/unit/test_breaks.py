@@ -345,7 +345,7 @@ BREAKS = [
     ),
     (
         "operations/containerd.py",
-        "drain=drain if restarts else None",
+        "drain=drain if felt else None",
         "drain=drain",
         "test_drain_operation.py::test_nothing_is_asked_of_the_cluster_for_a_change_that_takes_no_restart",
     ),

@@ -290,12 +290,15 @@ def test_a_unit_that_does_not_end_in_five_minutes_is_named_and_nothing_is_change
 
 @pytest.mark.real
 @pytest.mark.starts_programs
-@pytest.mark.parametrize(("code", "ends", "given_up"), [(0, 0, False), (1, 0, True), (143, 143, False)])
-def test_only_what_failed_is_given_up_not_what_was_stopped(
-    tmp_path: Path, code: int, ends: int, given_up: bool
+@pytest.mark.parametrize(
+    ("code", "ran", "ends", "given_up"),
+    [(0, "yes", 0, False), (1, "yes", 0, True), (1, "''", 1, False), (143, "yes", 143, False)],
+)
+def test_only_what_failed_is_given_up_not_what_was_stopped_or_never_begun(
+    tmp_path: Path, code: int, ran: str, ends: int, given_up: bool
 ) -> None:
     (tmp_path / "t.json").write_text(BEGAN)
-    done = told(script(f'folder={tmp_path} name=t code={code}\n{transaction._GIVE_UP}\nexit "$code"'))
+    done = told(script(f'folder={tmp_path} name=t code={code} ran={ran}\n{transaction._GIVE_UP}\nexit "$code"'))
     assert done.returncode == ends
     assert (tmp_path / "t.given-up.json").exists() == given_up != (tmp_path / "t.json").exists()
     assert ("it is given up" in done.stderr) == given_up
