@@ -82,5 +82,7 @@ GROUPS = (
     Group(
         "preflight",
         {f"gpunode/preflight/{name}.py": f"guards_preflight preflight {tests}" for name, tests in _PREFLIGHT.items()},
+        # Not measured since most of its tests came; 6 of the first 9 survived before. It is to become 5.
+        most=60.0,
     ),
 )
