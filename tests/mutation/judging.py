@@ -149,7 +149,6 @@ class Types:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._changed: list[str] = []
         self._begun = False
 
     def _run(self, *words: str) -> int:
@@ -171,9 +170,10 @@ class Types:
         path = self._folder / "tree" / mutant.path
         before = path.read_text()
         path.write_text(mutant.make() or before)
-        found = self._run("recheck", "--update", *{*self._changed, mutant.path})
+        found = self._run("recheck")
         path.write_text(before)
-        self._changed = [mutant.path]
+        if found not in (0, 1):
+            raise RuntimeError("mypy's daemon has ended")
         return found == 1
 
     def close(self) -> None:

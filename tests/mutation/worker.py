@@ -36,7 +36,7 @@ _OF_OTHERS = (
     "prometheus_client", "tomllib", "junitparser",
 )  # fmt: skip
 # Of a baseline of a few seconds: what a busy machine makes of it. A test that never ends waits for this.
-_SECONDS = 120
+_SECONDS = 60
 _OPTIONS = (
     "-q", "-p", "no:cacheprovider", "-p", "no:terminalreporter", "-p", "_hypothesis_pytestplugin",
     "-m", "not builds and not slow and not node",
