@@ -80,10 +80,10 @@ class PackageRepository:
 def package_repository(settings: Settings, system: OperatingSystem, name: str) -> PackageRepository | None:
     """Return the repository `cuda`, `toolkit` or `docker` of the settings.
 
-    None where the distribution has everything itself (Arch), or is not one that gpunode knows.
+    None where the distribution has everything itself (Arch), or is not one that gpunode knows, on that architecture.
     """
     of = tables.distribution(system.id, system.version_id)
-    if of is None or of.family not in SOURCES or of.repository is None:
+    if of is None or of.family not in SOURCES or of.repository is None or system.architecture not in of.architectures:
         return None
     filled = settings.repositories.on(name, of.family, of.unverified_key, of.repository).at(
         distribution=of.repository,

@@ -165,6 +165,14 @@ def test_docker_s_repository_is_one_of_them_for_whichever_runtime_comes_from_it(
     assert "URIs: https://download.docker.com/linux/debian\nSuites: bookworm\nComponents: stable\n" in str(text)
 
 
+@pytest.mark.parametrize(
+    "system", [{"architecture": "aarch64"}, {"id": "gentoo"}, {"id": "arch", "version_id": ""}, {"version_id": "99"}]
+)
+def test_a_system_that_gpunode_has_no_repository_for_has_none_of_ours(system: dict[str, str]) -> None:
+    machine = replace(GOOD.machine, operating_system=replace(GOOD.operating_system, **system))  # type: ignore[arg-type]
+    assert [path for path in desired_files(SETTINGS, machine) if path.endswith((".sources", ".repo"))] == []
+
+
 def test_a_hold_that_nobody_asks_for_leaves_no_file() -> None:
     loose = settings_from({"driver": {"hold": False}})
     pins = {"/etc/apt/preferences.d/gpunode-driver", "/etc/apt/apt.conf.d/52gpunode-driver"}
