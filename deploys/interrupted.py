@@ -6,8 +6,8 @@ from operations import interrupted as changes
 
 @component("Interrupted changes")
 def interrupted() -> None:
-    """Undo what an earlier run began of a component that is switched off since, and clear what was left of others."""
-    changes.ended(name="End what earlier runs began and did not end")
+    """Clear what earlier runs left, and tell of what they began of a component that is switched off since."""
+    changes.ended(name="Clear what earlier runs left")
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.interrupted.interrupted` import it.

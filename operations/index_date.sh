@@ -10,12 +10,13 @@ not_older() {
   index_source=${index_sources:-/etc/apt/sources.list.d}/gpunode-$1.sources
   index_record=${index_records:-/var/lib/gpunode/apt}/$1.index
   [ -f "$index_source" ] || return 0
-  # Of a repository's folder, each list's name in the repository, and the file in which apt has it.
+  # Of a repository's folder, each list's name in the repository, and the file in which apt has it: with an ending more
+  # where Acquire::GzipIndexes keeps lists compressed, as images of containers do.
   # shellcheck disable=SC2016 # apt's own variables
   index_list=$(apt-get -o Dir::Etc::sourcelist="$index_source" -o Dir::Etc::sourceparts=- indextargets \
     --format '$(METAKEY) $(FILENAME)' 'Created-By: Packages' 2> /dev/null | head -n 1)
   index_name=$(printf %s "${index_list%% *}" | tr / _)
-  index_start=${index_list#* }; index_start=${index_start%"$index_name"}
+  index_start=${index_list#* }; index_start=${index_start%"$index_name"*}
   index_file=${index_start}InRelease
   [ -f "$index_file" ] || index_file=${index_start}Release
   [ -f "$index_file" ] || return 0

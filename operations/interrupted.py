@@ -1,4 +1,4 @@
-"""What earlier runs began and did not end is undone, whatever the settings ask for by now; what they left goes."""
+"""What earlier runs left goes; what they began of a component that is switched off since is a person's to decide."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pyinfra import host
 from facts.interrupted import Interrupted
 from facts.transaction import FOLDER
 from gpunode.interrupted import Interrupted as Reading
+from gpunode.verify.interrupted import BY_HAND
 from operations.failure import known, node_operation
 from operations.keeping import KEEPING
 from operations.script import script_command
-from operations.transaction import settled_by_name
 
 _CLEAR = f"""
 {KEEPING}
@@ -26,15 +26,14 @@ done
 
 @node_operation
 def ended() -> Iterator[Any]:
-    """Undo each change that is still begun, since no operation of this run was one of its kind, and clear leftovers.
+    """Clear leftovers, and tell of each change that is still begun, since no operation of this run was one of its kind.
 
-    Call it behind all others: what they change they bring to its end themselves, and know how.
+    Call it behind all others: what they change they bring to its end themselves, and know how. What nobody asks for any
+    more is not undone: its owner may have changed it since, and nobody said what that may disturb.
     """
     found = _reading()
     for name in found.names:
-        yield from settled_by_name(name)
-    if found.names:
-        found = _reading()
+        host.log(f"caution: an earlier run began a change of {name} and did not end; {BY_HAND}")
     if found.stale:
         yield script_command(_CLEAR, *found.stale, folder=FOLDER)
     # What is left of a change that is still to be undone may be its way back.

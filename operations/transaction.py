@@ -25,7 +25,7 @@ from gpunode.transaction import Journal
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known
 from operations.keeping import KEEPING
-from operations.script import command_with_input, script, script_command
+from operations.script import TEXT, command_with_input, script, script_command
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ mkdir -p "$folder"
 new=$folder/$name.sh.$$
 # A change that began has renamed it.
 trap 'rm -f "$new"' EXIT
-{ IFS= read -r encoded && printf %s "$encoded" | base64 -d; } > "$new"
+TEXT > "$new"
 sync "$new"
 in_unit begun log "exec /bin/sh $new change"
 # systemd-run may call it a success (as it ends itself) where the machine's shutdown stopped the unit: 143 is SIGTERM.
@@ -169,7 +169,7 @@ if [ "$code" -eq 143 ]; then
   echo "gpunode: remedy: run again when the node answers; what was changed is put back, then or by now" >&2
 fi
 exit "$code"
-"""
+""".replace("TEXT", TEXT, 1)
 
 # Looked at again within the unit: another run may have undone it by then, and have ended a change of its own.
 _UNDO = """

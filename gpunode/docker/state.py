@@ -64,7 +64,7 @@ def parse_docker(lines: list[str]) -> Docker:
         daemon_version=program_version(found.get("dockerd")),
         binary=found.get("binary"),
         config_path=found.get("config", "/etc/docker/daemon.json"),
-        config_text=decoded(found, "text") if "text" in found else ("" if "empty" in found else None),
+        config_text=decoded(found, "text") if "text" in found else "",
         active=found.get("ActiveState") == "active",
         enabled=starts_at_boot(found.get("UnitFileState")),
         masked=is_masked(found.get("UnitFileState")),

@@ -7,7 +7,7 @@ from gpunode.findings import Finding, FindingClass
 from gpunode.verify.subject import Subject
 
 AS_ASKED = "as the settings ask"
-BY_HAND = "mend the file, or the settings, by hand, and run deploys/gpu_node.py again"
+BY_HAND = "mend what the cause names, or change the settings, and run deploys/gpu_node.py again"
 RUN = "run deploys/gpu_node.py again"
 
 
@@ -19,7 +19,10 @@ def configuration(
     files: those that a run would write anew, None where it would write none; reason: why no run can
     """
     if reason is not None:
-        return compared(component, Subject.CONFIGURATION, reason, AS_ASKED, False, remedy=BY_HAND)
+        return Finding(
+            component, FindingClass.ERROR, Subject.CONFIGURATION, "not to be edited by a run", AS_ASKED,
+            cause=reason, remedy=BY_HAND,
+        )  # fmt: skip
     return compared(
         component, Subject.CONFIGURATION, f"another text in {files}" if files else AS_ASKED, AS_ASKED, not files,
         cause="they say otherwise, or elsewhere, than the settings ask", disturbs=disturbs,

@@ -7,8 +7,15 @@ from collections.abc import Iterator
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding
 from gpunode.node import Node
-from gpunode.verify.comparison import compared
+from gpunode.verify.comparison import RUN, compared
 from gpunode.verify.subject import Subject
+
+_FOLDER = "/var/lib/gpunode/transactions"
+# A restore that nobody asks for may take away what its owner has put there since.
+BY_HAND = (
+    f"where no run asks for it any more: on the node, `sh {_FOLDER}/NAME.sh undo` puts back what was there before; or "
+    f"`mv {_FOLDER}/NAME.json {_FOLDER}/NAME.given-up.json` keeps what is there now"
+)
 
 
 def interrupted(node: Node) -> Iterator[Finding]:
@@ -18,5 +25,5 @@ def interrupted(node: Node) -> Iterator[Finding]:
         "node", Subject.INTERRUPTED, names or "none", "none", not names,
         cause="a run was cut off in the middle of it: what it was changing may be half done; the next run puts back "
         "what was there before, and begins anew",
-        disturbs=Disturbance.restart,
+        remedy=f"{RUN}; {BY_HAND}", disturbs=Disturbance.restart,
     )  # fmt: skip

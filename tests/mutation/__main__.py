@@ -50,7 +50,8 @@ def main(arguments: list[str]) -> int:
             if found is None:
                 return 1
             rows.append(row(group, len(mutants), found, time.monotonic() - began))
-            bad = bad or share(found) > group.most
+            # A group of which nothing is judged says nothing: its operators or its paths are others by now.
+            bad = bad or (not found and not asked.path) or share(found) > group.most
             for one in found:
                 if one.ended == "survived":
                     print(f"survived: {one.mutant}", flush=True)

@@ -23,6 +23,9 @@ SUITE = ("stable/binary-amd64/Packages", "mirror.example_docker_dists_bookworm_"
 class Node:
     """Hold the folders of a node with one repository of gpunode's."""
 
+    # What apt adds to a list's name where it keeps lists compressed (Acquire::GzipIndexes).
+    compressed = ""
+
     def __init__(self, root: Path) -> None:
         self.root, self.record = root, root / "records/cuda.index"
         for folder in ("sources", "records", "lists", "bin"):
@@ -35,7 +38,7 @@ class Node:
     def read(self, date: str | None, shape: tuple[str, str] = FLAT, file: str = "InRelease") -> tuple[int, str]:
         """Have apt hold an index of that date, and judge it; return the status and what was said."""
         name, start = shape
-        listed = self.root / "lists" / (start + name.replace("/", "_"))
+        listed = self.root / "lists" / (start + name.replace("/", "_") + self.compressed)
         listed.write_text("Package: a\n")
         index = self.root / "lists" / (start + file)
         said = f"Date: {date}\n" if date else ""
@@ -65,9 +68,11 @@ def node(tmp_path: Path) -> Node:
 
 @pytest.mark.parametrize("shape", [FLAT, SUITE])
 @pytest.mark.parametrize("file", ["InRelease", "Release"])
+@pytest.mark.parametrize("compressed", ["", ".lz4"])
 def test_an_older_index_of_the_same_address_is_refused_with_both_dates_and_what_to_do(
-    node: Node, shape: tuple[str, str], file: str
+    node: Node, shape: tuple[str, str], file: str, compressed: str
 ) -> None:
+    node.compressed = compressed
     assert node.read(NEW, shape, file) == (0, "")
     (node.root / "lists/another_InRelease").write_text("")
     code, said = node.read(OLD, shape, file)

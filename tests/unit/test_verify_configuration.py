@@ -12,7 +12,7 @@ from gpunode.containerd.editor import Runtimes, render
 from gpunode.disturbance import Disturbance
 from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon
 from gpunode.docker.editor import render as render_docker
-from gpunode.docker.state import Docker
+from gpunode.docker.state import Docker, parse_docker
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.plan import plan
@@ -72,9 +72,17 @@ def test_another_place_is_a_difference_too() -> None:
 )
 def test_one_that_no_run_can_edit_is_a_person_s_to_mend(settings: Settings, node: Node) -> None:
     (item,) = told(settings, node)
-    assert item.what == "configuration files" and str(item.remedy).startswith("mend the file, or the settings, by hand")
+    assert (item.what, item.finding_class) == ("configuration files", FindingClass.ERROR)
+    assert item.cause and str(item.remedy).startswith("mend what the cause names, or change the settings")
     (step,) = plan(settings, node).steps
     assert step.pending and step.component == item.component
+
+
+def test_docker_s_file_that_somebody_removed_is_a_difference_while_the_daemon_still_runs_by_it() -> None:
+    parsed = parse_docker(["binary=/usr/sbin/dockerd", "config=/etc/docker/daemon.json"])
+    assert parsed.config_text == ""
+    (item,) = told(DOCKER, replace(DOCKERED, docker=replace(DOCKERED.docker, config_text=parsed.config_text)))
+    assert (item.finding_class, item.found) == (FindingClass.DRIFT, f"another text in {FILE}")
 
 
 def test_what_is_not_known_is_not_judged() -> None:
