@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import queue
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from lab import nodes as lab_nodes
 from lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, Run, command
 from tests.molecule.interruption import faults, striker
 
+Lived = TypeVar("Lived")
 CONFIG = str(Path(__file__).with_name("config.py"))
 
 # All that a run is to leave behind. Left out: what differs between any two machines (host key, machine-id), caches,
@@ -85,6 +90,30 @@ def undisturbed(bench: Bench) -> tuple[list[str], str]:
     names = [row["name"].split(" | ")[-1] for row in run.payload["results"]["operations"]]
     assert bench.run().operations("success") == {}
     return names, bench.state()
+
+
+def lived(
+    cases: Sequence[Lived], benches: Sequence[Bench], live: Callable[[Lived, Bench], str], log: Path
+) -> dict[Lived, str]:
+    """Live through all cases, as many at once as there are nodes, each on a node made anew; tell each to `log`."""
+    free: queue.SimpleQueue[Bench] = queue.SimpleQueue()
+    for one in benches:
+        free.put(one)
+
+    def contained(case: Lived) -> str:
+        mine = free.get()
+        try:
+            verdict = live(case, mine)
+        except Exception as error:
+            verdict = f"the test itself failed: {type(error).__name__}: {error}"
+        finally:
+            free.put(mine)
+        with log.open("a") as told:
+            told.write(f"{case}: {verdict}\n")
+        return verdict
+
+    with ThreadPoolExecutor(len(benches)) as pool:
+        return dict(zip(cases, pool.map(contained, cases), strict=True))
 
 
 def _rebooted(node: Node, before: str) -> bool:

@@ -6,16 +6,14 @@ A sample by default; all operations, faults and moments with GPUNODE_TEST_ALL=1 
 from __future__ import annotations
 
 import os
-import queue
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from lab.nodes import Node
 from tests.molecule.conftest import report
-from tests.molecule.interruption.cases import Bench, Case, bench, outcome, undisturbed
+from tests.molecule.interruption.cases import Case, bench, lived, outcome, undisturbed
 from tests.molecule.interruption.faults import FAULTS
 
 ALL = os.environ.get("GPUNODE_TEST_ALL") == "1"
@@ -46,28 +44,6 @@ def sample(names: Sequence[str]) -> list[Case]:
     return [*chosen, *(case for case in within if case not in chosen)]
 
 
-def lived(cases: Sequence[Case], benches: Sequence[Bench], wanted: str, log: Path) -> dict[Case, str]:
-    """Live through all cases, as many at once as there are nodes, each on a node made anew; tell each to `log`."""
-    free: queue.SimpleQueue[Bench] = queue.SimpleQueue()
-    for one in benches:
-        free.put(one)
-
-    def live(case: Case) -> str:
-        mine = free.get()
-        try:
-            verdict = outcome(case, mine, wanted)
-        except Exception as error:
-            verdict = f"the test itself failed: {type(error).__name__}: {error}"
-        finally:
-            free.put(mine)
-        with log.open("a") as told:
-            told.write(f"{case}: {verdict}\n")
-        return verdict
-
-    with ThreadPoolExecutor(len(benches)) as pool:
-        return dict(zip(cases, pool.map(live, cases), strict=True))
-
-
 def table(results: dict[Case, str]) -> str:
     """Return operations by faults: what was struck, and whether it healed."""
     rows = [" | ".join(("operation", "moment", *FAULTS))]
@@ -86,7 +62,8 @@ def test_the_next_run_ends_where_an_undisturbed_one_does(nodes: tuple[Node, ...]
     benches = [bench(node, tmp_path) for node in nodes]
     names, wanted = undisturbed(benches[0])
     log = report("interruption.txt")
-    results = lived(every_case(names) if ALL else sample(names), benches, wanted, log)
+    cases = every_case(names) if ALL else sample(names)
+    results = lived(cases, benches, lambda case, mine: outcome(case, mine, wanted), log)
     shown = table(results)
     log.write_text(shown + "\n")
     print(shown)

@@ -10,13 +10,11 @@ SIMULATED: GPUs; and the clock, which a container shares with its host: date(1) 
 from __future__ import annotations
 
 import os
-import queue
 import random
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +23,7 @@ import pytest
 from lab import nodes as lab_nodes
 from lab.nodes import Node
 from tests.molecule.conftest import ALL, CHECKOUT, command, report
-from tests.molecule.interruption.cases import Bench, bench
+from tests.molecule.interruption.cases import Bench, bench, lived
 
 KILLS = 20
 _SAMPLE = 4
@@ -177,23 +175,6 @@ def test_after_a_death_at_a_random_moment_nothing_of_a_user_s_is_lost(nodes: tup
     seconds = time.monotonic() - begun
     assert undisturbed.returncode == 0, said
     log = report("kills.txt")
-    free: queue.SimpleQueue[Bench] = queue.SimpleQueue()
-    for one in benches:
-        free.put(one)
-
-    def live(kill: Kill) -> str:
-        mine = free.get()
-        try:
-            verdict = outcome(kill, mine, seconds)
-        except Exception as error:
-            verdict = f"the test itself failed: {type(error).__name__}: {error}"
-        finally:
-            free.put(mine)
-        with log.open("a") as told:
-            told.write(f"{kill}: {verdict}\n")
-        return verdict
-
     drawn = kills(KILLS if ALL else _SAMPLE)
-    with ThreadPoolExecutor(len(benches)) as pool:
-        results = dict(zip(drawn, pool.map(live, drawn), strict=True))
+    results = lived(drawn, benches, lambda kill, mine: outcome(kill, mine, seconds), log)
     assert {str(kill): verdict for kill, verdict in results.items() if verdict != "healed"} == {}, log.read_text()
