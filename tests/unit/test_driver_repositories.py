@@ -26,7 +26,7 @@ from gpunode.settings.driver import DriverSettings
 from lab.world import apt as world
 from tests.real.resolve_apt import Apt, Resolved
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = [pytest.mark.real, pytest.mark.starts_programs, pytest.mark.builds]
 NO_KERNEL = Boot(running="6.1.0-40-amd64")
 
 

@@ -70,6 +70,7 @@ def test_of_a_link_its_target_counts_and_the_folder_that_this_stands_in(tmp_path
     assert {file.path for file in asked(tmp_path / "config.toml")} == {str(folder), str(tmp_path / "config.toml")}
 
 
+@pytest.mark.starts_programs
 def test_patterns_that_fit_nothing_tell_nothing() -> None:
     assert asked(Path("/absent/*.toml"), Path("/absent")) == ()
     assert all(pattern.startswith("/") and " " not in pattern for pattern in FILES)

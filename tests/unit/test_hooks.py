@@ -126,6 +126,7 @@ class Unstarted(Recorder):
         return True, hooks._output([])
 
 
+@pytest.mark.starts_programs
 def test_the_smoke_test_is_no_reading_and_what_was_read_before_it_is_read_anew(node: Host) -> None:
     node.connector = Unstarted()  # type: ignore[assignment]
     reading = KernelFeatures().command()

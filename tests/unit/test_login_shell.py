@@ -13,7 +13,7 @@ from gpunode.access import login_shell
 from gpunode.probe import batch_command
 from operations.script import script_command
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
 
 ALL = ("sh", "bash", "busybox sh", "tcsh", "bsd-csh", "fish")
 SHELLS = [shell for shell in ALL if shutil.which(shell.split()[0])]

@@ -11,7 +11,7 @@ from lab import signing
 from operations.families.zypper_shell import READ
 from operations.script import script
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = [pytest.mark.real, pytest.mark.starts_programs, pytest.mark.builds]
 
 
 @pytest.fixture
