@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import signal as signal_numbers
 import stat
 import subprocess
 from pathlib import Path
@@ -33,10 +34,16 @@ PUT_BACK = 'cp "$checkpoint/file" "$file"'
 BEGAN = '{"schema": 1, "state": "began", "target": "target-1", "reason": ""}\n'
 
 
+def _hears() -> None:
+    """Hear what a unit of systemd's hears: by nohup, or behind a &, a shell would not hear two of these."""
+    for each in (signal_numbers.SIGTERM, signal_numbers.SIGINT, signal_numbers.SIGHUP):
+        signal_numbers.signal(each, signal_numbers.SIG_DFL)
+
+
 def told(text: str, *arguments: str, **values: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["sh", "-c", text, "sh", *arguments], env={**os.environ, **values}, capture_output=True, text=True, check=False,
-        timeout=60,
+        timeout=60, preexec_fn=_hears,
     )  # fmt: skip
 
 
