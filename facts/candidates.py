@@ -7,24 +7,10 @@ from typing import Any
 from facts.base import NodeFact
 from facts.node import PARTS, parse_parts
 from gpunode.node import Node as Reading
-from gpunode.probe import Probe
+from gpunode.probe import Probe, shell_text
 from gpunode.probe_output import repeated
 
-# The lists as they are: nothing is refreshed.
-_PROBE = r"""
-command -v apt-cache >/dev/null || exit 0
-# Where apt's cache of its lists is outdated, whoever asks writes it anew: here beside the node's own.
-folder=$(mktemp -d) || exit 0; trap 'rm -rf "$folder"' EXIT
-asked() { apt-cache -o "Dir::Cache::pkgcache=$folder/pkgcache" -o "Dir::Cache::srcpkgcache=$folder/srcpkgcache" "$@"; }
-names=$(asked pkgnames)
-asked policy $(printf '%s\n' "$names" | grep -xE \
-  '(nvidia-open|cuda-drivers)-[0-9]{3}(-[a-z]+)*') |
-  awk '/^[^ ]/{name=$1; sub(/:$/, "", name)} $1=="Candidate:" && $2!="(none)"{print "candidate=" name " " $2}'
-# A flat repository has no component: NVIDIA's is one, a distribution's archive never.
-asked madison $(printf '%s\n' "$names" | grep -xE \
-  'nvidia-(open-)?kernel-dkms|nvidia-(headless-no-dkms|utils)-[0-9]{3}-server(-open)?') |
-  awk -F '|' 'NF>2 && $3 ~ / [^ ]+\/[^ ]+ .*Packages/{gsub(/ /, "", $1); gsub(/ /, "", $2); print "offer=" $1 " " $2}'
-"""
+_PROBE = shell_text("families/candidates")
 
 
 def parse_candidates(lines: list[str]) -> dict[str, tuple[tuple[str, str], ...]]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-
 from facts.base import NodeFact, probe_command
 from gpunode.deb import AptRepository as AptRepositoryReading
 from gpunode.deb import parse_apt_repository, parse_deb_packages
 from gpunode.keyring import PRIMARY_KEYS
 from gpunode.packages import InstalledPackages
-from gpunode.probe import Probe, Shared, Text
+from gpunode.probe import Probe, Shared, Text, shell_text
 
 # Succeeds where dpkg was not interrupted.
 _WHOLE = '[ -z "$(dpkg --audit 2>&1; ls /var/lib/dpkg/updates)" ]'
@@ -46,23 +44,8 @@ class DebPackages(NodeFact[InstalledPackages]):
 
         + names: without an architecture behind them, and no patterns
         """
-        asked = shlex.quote(f" {' '.join(names)} ")
         question = _DPKG.of(*names)
-        text = rf"""
-set -f; IFS=$NL
-for line in $DEBS; do
-  case "$line" in 'installed '*) line=${{line#installed }};; *) continue;; esac
-  case "$line" in 'dpkg '*) echo dpkg=installed;; esac
-  case {asked} in *" ${{line%% *}} "*) echo "package=$line";; esac
-done
-unset IFS; set +f
-[ -z "$INTERRUPTED" ] || echo interrupted=yes
-"""
-        return Probe([(None, Text(text, (question,)))])
-
-
-# Names that apt itself ignores are none of ours either; what is left needs no quoting in our answer's lines.
-_OWN_NAME = '[ -f "$file" ] || continue; case "${file##*/}" in *[!A-Za-z0-9_.-]*) continue;; esac'
+        return Probe([(None, shell_text("families/deb_packages", (question,), NAMES=f" {' '.join(names)} "))])
 
 
 class AptRepository(NodeFact[AptRepositoryReading]):
@@ -76,34 +59,9 @@ class AptRepository(NodeFact[AptRepositoryReading]):
     def command(  # type: ignore[override]
         self, keyring: str, source: str, stamp: str, uri: str, distrusted: list[str]
     ) -> Probe:
-        """Return the probe for a repository's three files, for other lists with `uri`, and for keys in `distrusted`.
-
-        All world-trusted keys are listed by one gpg; only where a distrusted one is among them is each file asked.
-        """
-        key, list_file, stamped = (shlex.quote(path) for path in (keyring, source, stamp))
+        """Return the probe for a repository's three files, for other lists with `uri`, and for keys in `distrusted`."""
         # Up to apt's own $(ARCH), and without the scheme: the other entry may write both differently.
-        needle = shlex.quote(uri.partition("://")[2].partition("$(")[0].rstrip("/"))
-        ids = shlex.quote("|".join(f"{identity}$" for identity in distrusted))
-        return probe_command(
-            f"{PRIMARY_KEYS}\n"
-            f"[ -f {key} ] && {{ primary_keys {key} | sed s/^/fingerprint=/; "
-            f"echo \"permissions=$(stat -c '%a %U:%G' {key})\"; }}\n"
-            f'[ -f {list_file} ] && echo "source=$(base64 -w0 {list_file})"\n'
-            f"[ -f {list_file} ] && [ -f {key} ] && "
-            f'echo "digest=$(cat {list_file} {key} | sha256sum | cut -d" " -f1)"\n'
-            f'[ -f {stamped} ] && echo "refreshed=$(cat {stamped})"\n'
-            'echo "architecture=$(dpkg --print-architecture)"\n'
-            "for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do\n"
-            f'{_OWN_NAME}; [ "$file" = {list_file} ] && continue\n'
-            f'grep -qiF -e {needle} "$file" && echo "other=$file $(base64 -w0 "$file")"\n'
-            "done\n"
-            "( set --\n"
-            "for file in /etc/apt/trusted.gpg /etc/apt/trusted.gpg.d/*.gpg /etc/apt/trusted.gpg.d/*.asc; do\n"
-            f'{_OWN_NAME}; set -- "$@" "$file"\n'
-            "done\n"
-            f'if [ "$#" -gt 0 ] && primary_keys "$@" | grep -qE -e {ids}; then\n'
-            'for file in "$@"; do\n'
-            'primary_keys "$file" | sed "s|\\$| $file|; s/^/trusted=/"\n'
-            "done\n"
-            "fi )"
-        )
+        needle = uri.partition("://")[2].partition("$(")[0].rstrip("/")
+        keys = "|".join(f"{identity}$" for identity in distrusted)
+        text = shell_text("families/apt_repository", KEY=keyring, LIST=source, STAMP=stamp, NEEDLE=needle, KEYS=keys)
+        return probe_command(f"{PRIMARY_KEYS}\n{text}")

@@ -25,13 +25,11 @@ from gpunode.driver_packages import (
 from gpunode.driver_packages import DriverPackages as Reading
 from gpunode.families import dnf, pacman, zypper
 from gpunode.own_files.holds import PREFERENCES, UNATTENDED
-from gpunode.probe import Probe
+from gpunode.probe import Probe, shell_text
 from gpunode.probe_output import values
 
 # What dpkg-query is asked for wherever the driver's packages count.
 ASKED = " ".join(shlex.quote(pattern) for pattern in (*GLOBS, *KERNEL_GLOBS, *COMPANIONS))
-# NAME=VERSION of an exact dependency that cannot be satisfied, of apt's own words.
-_NEEDED = r"s/.*Depends: \([a-z0-9.+-]*\) (= \([^ )]*\)) but .*/\1=\2/p"
 
 
 _BY_DPKG = rf"""
@@ -59,17 +57,6 @@ class DriverPackages(NodeFact[Reading]):
     parse = staticmethod(_parse)
 
 
-# Makes $folder, and $only: options by which apt sees the sources in $sources and no others; none where it is empty.
-_ONLY = r"""
-folder=$(mktemp -d) || exit 0; trap 'rm -rf "$folder"' EXIT; only=
-if [ -n "$sources" ]; then
-  printf '%s\n' "$sources" > "$folder/archive.sources"
-  only="-o Dir::Etc::sourcelist=$folder/archive.sources -o Dir::Etc::sourceparts=-"
-  only="$only -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache="
-fi
-"""
-
-
 class DriverOffers(NodeFact[Offers]):
     """Read which versions of packages the repositories have, by the lists as they are."""
 
@@ -79,7 +66,7 @@ class DriverOffers(NodeFact[Offers]):
         """Return the probe for `names`; `sources` (deb822) are all that apt may look at, empty: the node's own."""
         asked = " ".join(shlex.quote(name) for name in names)
         return probe_command(
-            f"sources={shlex.quote(sources)}{_ONLY}"
+            f"{shell_text('families/apt_only', SOURCES=sources)}\n"
             f'offers=$(apt-cache $only madison {asked}); echo "apt=$?"\n'
             'printf \'%s\\n\' "$offers" | awk -F \'|\' \'NF>1{gsub(/ /, ""); print "available=" $1 " " $2}\''
         )
@@ -96,22 +83,6 @@ class DriverSimulation(NodeFact[Simulation]):
         `sources` as for DriverOffers.
         """
         asked = " ".join(shlex.quote(argument) for argument in arguments)
-        text = shlex.quote(pin)
-        # A copy of dpkg's state without the driver's holds, which the change itself would lift.
-        return probe_command(
-            f"sources={shlex.quote(sources)}{_ONLY}"
-            f'{{ printf "%s\\n" {text}; cat /etc/apt/preferences; }} > "$folder/preferences"\n'
-            f"awk -v own='{OWN}' -v foreign='{FOREIGN}' "
-            "'/^Package: /{mine = $2 ~ own && $2 !~ foreign} "
-            'mine && /^Status: hold /{sub(/hold/, "install")} {print}\' '
-            '/var/lib/dpkg/status > "$folder/status"\n'
-            'simulated() { apt-get -s -q -y -o Dir::Etc::Preferences="$folder/preferences" '
-            '-o Dir::State::status="$folder/status" -o Dir::Cache::pkgcache= $only '
-            'install --no-install-recommends --allow-downgrades --allow-change-held-packages "$@" 2>&1; }\n'
-            f'said=$(simulated {asked}); status=$?; echo "status=$status"\n'
-            # apt tells what the packages need that were asked for, and not why that is not to be had.
-            'deeper=$said; depth=0; while [ "$status" -ne 0 ] && [ "$depth" -lt 4 ]; do\n'
-            f"needed=$(printf '%s\\n' \"$deeper\" | sed -n '{_NEEDED}' | head -n 1); [ -n \"$needed\" ] || break\n"
-            'deeper=$(simulated "$needed"); said="$said\n$deeper"; depth=$((depth + 1)); done\n'
-            "printf '%s\\n' \"$said\" | grep -E '^(Inst|Remv|Purg|E:|W:) |Depends: .* but ' | sed 's/^/line=/'"
-        )
+        only = shell_text("families/apt_only", SOURCES=sources)
+        text = shell_text("families/apt_simulation", PIN=pin, OWN=OWN, FOREIGN=FOREIGN)
+        return probe_command(f"{only}\nset -- {asked}\n{text}")

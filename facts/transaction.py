@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
-
 from facts.base import NodeFact
 from facts.shared import UNITS
-from gpunode.probe import Probe, Text
+from gpunode.probe import Probe, shell_text
 from gpunode.transaction import Journal, parse_journal
 
 FOLDER = "/var/lib/gpunode/transactions"
@@ -19,18 +17,6 @@ class TransactionJournal(NodeFact[Journal]):
 
     def command(self, transaction: str) -> Probe:  # type: ignore[override]
         """Return the probe for `transaction`; what several ask of systemd is asked once."""
-        unit, path = f"gpunode-{transaction}.service", shlex.quote(f"{FOLDER}/{transaction}.json")
-        # One that has begun is asked about where its journal is read: another controller's may have begun in between.
-        text = (
-            "active= by=\n"
-            f"unit {shlex.quote(unit)} && {{ says ActiveState; active=$SAID; says Description; by=$SAID; }}\n"
-            f"if [ -e {path} ]; then\n"
-            f'  if grep -qF \'"state": "began"\' {path}; then\n'
-            f"    active=$(systemctl show -p ActiveState --value {shlex.quote(unit)})\n"
-            f"    by=$(systemctl show -p Description --value {shlex.quote(unit)})\n"
-            "  fi\n"
-            f'  echo path={path}; echo "journal=$(base64 -w0 {path})"\n'
-            "fi\n"
-            '[ -z "$active" ] || { echo "unit=$active"; echo "by=$by"; }'
-        )
-        return Probe([(None, Text(text, (UNITS.of(unit),)))])
+        unit = f"gpunode-{transaction}.service"
+        text = shell_text("transaction", (UNITS.of(unit),), UNIT=unit, JOURNAL=f"{FOLDER}/{transaction}.json")
+        return Probe([(None, text)])

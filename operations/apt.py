@@ -12,6 +12,7 @@ from facts.file import File
 from gpunode import apt_trust, tables
 from gpunode.keyring import PERMISSIONS
 from gpunode.repositories import PackageRepository, key_path, source_path
+from gpunode.shell_file import script_file
 from operations.apt_shell import APT_GET, NOT_OLDER, READ_LISTS
 from operations.apt_trust import commands
 from operations.explained import explained_command
@@ -22,19 +23,7 @@ from operations.script import script_command
 
 STAMPS = "/var/lib/gpunode/apt"
 
-_TRUST = """
-temporary=$(mktemp -d); trap 'rm -rf "$temporary"' EXIT
-mkdir -p "$(dirname "$keyring")" "$(dirname "$source")" "$(dirname "$stamp")"
-pinned_key "$keyring" "$temporary/keyring" "$key_url" "$fingerprint" "$name"
-install -m 644 -o root -g root "$temporary/keyring" "$keyring.gpunode-new"
-mv -f -T "$keyring.gpunode-new" "$keyring"
-printf '%s' "$text" > "$source.gpunode-new"; chmod 644 "$source.gpunode-new"; mv -f "$source.gpunode-new" "$source"
-read_lists apt-get -q -o APT::Update::Error-Mode=any -o Dir::Etc::sourcelist="$source" \\
-  -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0 || {
-  echo "gpunode: the repository $name could not be read or verified; nothing was installed" >&2; exit 1; }
-not_older "$name"
-cat "$source" "$keyring" | sha256sum | cut -d' ' -f1 > "$stamp"
-"""
+_TRUST = script_file("apt_trust")
 
 
 def _paths(label: str) -> tuple[str, str, str]:

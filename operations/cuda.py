@@ -9,60 +9,14 @@ from pyinfra import host
 
 from facts.cuda import CudaToolkits
 from gpunode.runfile import CUDA_LOG, FOLDER, Runfile
+from gpunode.shell_file import script_file
 from operations.failure import OperationRefused, known, node_operation
-from operations.families.owner import OWNED
 from operations.runfile import fetch_command
-from operations.runfile_shell import CHECK, INSTALLER
+from operations.runfile_scripts import INSTALLER
 from operations.script import script_command
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
-# A toolkit of several gigabytes is not copied before it is replaced, but renamed, and renamed back where need be.
-CUDA = Transaction(
-    name="cuda",
-    shared=INSTALLER + OWNED,
-    checkpoint=CHECK
-    + r"""
-if [ -e "$toolkit" ]; then : > "$checkpoint/there"; fi
-readlink /usr/local/cuda > "$checkpoint/link" 2>/dev/null || true
-""",
-    change=r"""
-if [ -e "$toolkit" ]; then mv -T "$toolkit" "$toolkit.gpunode-before"; fi
-mkdir -p "$runfiles/tmp"
-run_installer "$installer_log" "$runfile" --silent --toolkit --toolkitpath="$toolkit" --no-man-page --override \
-  --tmpdir="$runfiles/tmp" || {
-  echo "gpunode: CUDA $version was not installed; what was there before is put back" >&2
-  blameless || reject "the installer of CUDA $release exits $code: ${advice:-see its log}"
-  exit 1; }
-said=$("$toolkit/bin/nvcc" --version 2>&1) || true
-case "$said" in *"release $version,"*) ;; *) reject "CUDA $version is installed, and its nvcc says: $said";; esac
-# Its version.json need not tell the release (gpunode/cuda.sh).
-printf '%s %s\n' "$release" "$(cat "$toolkit/version.json" 2>/dev/null | sha256sum | cut -d' ' -f1)" \
-  > "$toolkit/.gpunode-release"
-# From here on there is no way back, and the gigabytes that were for it go.
-sync -f "$toolkit"
-: > "$checkpoint/proven"
-sync "$checkpoint/proven"
-rm -rf "$runfiles/tmp" "$toolkit.gpunode-before" "$runfile" "$runfile.sha256"
-""",
-    restore=r"""
-if [ -e "$checkpoint/proven" ]; then
-  echo "gpunode: CUDA $version is installed and proven, and stays; only what was for the way back goes" >&2
-  rm -rf "$runfiles/tmp" "$toolkit.gpunode-before" "$runfile" "$runfile.sha256"
-  return
-fi
-rm -rf "$runfiles/tmp"
-# Somebody installed packages since.
-if owned "$toolkit/bin/nvcc"; then
-  echo "gpunode: packages have brought $toolkit by now: it stays as it is" >&2
-  [ ! -e "$toolkit.gpunode-before" ] || echo "gpunode: remove $toolkit.gpunode-before where nobody needs it" >&2
-  return 0
-fi
-if [ -e "$toolkit.gpunode-before" ]; then rm -rf "$toolkit" && mv -T "$toolkit.gpunode-before" "$toolkit" || return 1
-elif [ ! -e "$checkpoint/there" ]; then rm -rf "$toolkit" "/etc/ld.so.conf.d/cuda-$dashed.conf" || return 1; fi
-if [ -s "$checkpoint/link" ]; then ln -sfn "$(cat "$checkpoint/link")" /usr/local/cuda
-elif [ -L /usr/local/cuda ]; then rm -f /usr/local/cuda; fi
-""",
-)
+CUDA = Transaction("cuda", INSTALLER + script_file("owned", "cuda"))
 
 
 @node_operation
@@ -110,13 +64,7 @@ def installed(file: Runfile, version: str, release: str, proxies: Mapping[str, s
     )  # fmt: skip
 
 
-# The packages' toolkits are alternatives of Debian's; the runfile's are not.
-_LINK = r"""
-if update-alternatives --list cuda 2>/dev/null | grep -qxF "$toolkit"; then update-alternatives --set cuda "$toolkit"
-elif [ -e /usr/local/cuda ] && [ ! -L /usr/local/cuda ]; then
-  echo "gpunode: /usr/local/cuda is no link, and is left alone; move it away, and run again" >&2; exit 1
-else ln -sfn "$toolkit" /usr/local/cuda.gpunode-new; mv -fT /usr/local/cuda.gpunode-new /usr/local/cuda; fi
-"""
+_LINK = script_file("cuda_link")
 
 
 @node_operation

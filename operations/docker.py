@@ -13,6 +13,7 @@ from gpunode.docker.change import change, waits
 from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused
 from gpunode.docker.state import Docker as State
 from gpunode.drain.commands import Drain
+from gpunode.shell_file import script_file
 from operations.failure import OperationRefused, known, node_operation
 from operations.runtime import Program, changed, pending, ready, refuse_masked
 
@@ -20,29 +21,7 @@ PROGRAM = Program(
     name="docker",
     unit="docker.service",
     plugin="`docker info`",
-    # dockerd has no merged configuration to print: what it runs by is what it answers, after it has read its file.
-    functions="""
-check() {
-  if "$binary" --help 2>&1 | grep -q -e '--validate'; then "$binary" --validate --config-file "$1" > /dev/null; fi
-}
-effective() { printf '%s\\n' "$expected"; }
-digest() { :; }
-plugin_state() {
-  timeout -k 2 5 docker info --format 'DefaultRuntime={{.DefaultRuntime}}
-CgroupDriver={{.CgroupDriver}}
-{{range $name, $row := .Runtimes}}Runtime {{$name}}={{$row.Path}}
-{{end}}{{if .ServerVersion}}{{else}}no daemon answers{{end}}' > "$checkpoint/effective" || return 0
-  # A client of before docker 25 knows no such field, so that a template of its own would fail.
-  case "$(timeout -k 2 5 docker info --format '{{json .}}' | sed -n 's/.*"CDISpecDirs":\\(\\[.\\|null\\).*/\\1/p')" in
-    '') ;;
-    '["') echo CDI=true >> "$checkpoint/effective";;
-    *) echo CDI=false >> "$checkpoint/effective";;
-  esac
-  if grep -qxF 'no daemon answers' "$checkpoint/effective"; then return 0; fi
-  lacking=$(as_expected "$checkpoint/effective" | tr '\\n' ' ')
-  if [ -n "$lacking" ]; then echo "lacks $lacking"; else echo ok; fi
-}
-""",
+    functions=script_file("docker"),
 )
 
 

@@ -15,212 +15,20 @@ from facts.driver import Driver
 from gpunode.drain.commands import Drain
 from gpunode.driver_packages import FOREIGN, OWN, DriverPackages
 from gpunode.runfile import uninstall_arguments, way_back
+from gpunode.shell_file import script_file
 from operations.drain import emptied
 from operations.failure import known
 from operations.families import APT, Family
-from operations.runfile_shell import RUNFILE
+from operations.runfile_scripts import RUNFILE
 from operations.transaction import Transaction
 
-# Loaded without a GPU it is in nobody's way.
-NOUVEAU = r"""
-nouveau_bound() { [ -n "$(find /sys/bus/pci/drivers/nouveau -maxdepth 1 -name '*:*' 2>/dev/null)" ]; }
-"""
-_SHARED = (
-    NOUVEAU
-    + r"""
-# Debian's own packages rename the module, so that it need not be the one of that name.
-modules='nvidia nvidia-current nvidia-current-open'
-sources=${sources:-} proof=${proof:-loaded} saved=${saved:-debs}
-module_there() {
-  for each in $modules; do
-    modinfo -k "${kernel:-$(uname -r)}" -F version "$each" 2>/dev/null && return 0
-  done
-  return 0
-}
-loaded_version() { cat /sys/module/nvidia/version 2>/dev/null || true; }
-# DKMS takes the build's folder away where a build succeeds.
-failed_build() {
-  for log in /var/lib/dkms/nvidia*/"$upstream"/build/make.log; do
-    [ -f "$log" ] || continue
-    echo "gpunode: DKMS could not build the module; the end of $log:" >&2
-    tail -n 15 "$log" | sed 's/^/  /' >&2
-    reject "DKMS could not build the module $upstream ($(head -n 1 "$log")): $(grep -m 1 -iE 'error' "$log" || true)"
-  done
-}
-# $upstream is on the disk for the kernel that boots next, and loads and answers where that can be tried without a boot.
-prove() {
-  # DKMS builds for the running and for the newest kernel; the one that boots next may be neither.
-  if [ -n "$kernel" ] && [ -z "$(module_there)" ] && command -v dkms > /dev/null; then
-    dkms autoinstall -k "$kernel" || true
-  fi
-  on_disk=''
-  for module in $modules; do
-    on_disk=$(modinfo -k "${kernel:-$(uname -r)}" -F version "$module" 2>/dev/null) && break
-  done
-  # Without a kernel (an image that is being made) there is nothing that a module could be for.
-  if [ "$proof" != packages ] && [ "$on_disk" != "$upstream" ]; then
-    failed_build
-    reject "$upstream is installed, but for kernel ${kernel:-$(uname -r)} the module on disk is ${on_disk:-none}; see\
- dkms status, or where modules come built, for which driver the one of that kernel is"
-  fi
-  # nouveau gives the GPU up at a boot alone, and a module that is built for another kernel waits for that kernel.
-  if [ "$proof" = loaded ] && [ -z "$(loaded_version)" ] && ! nouveau_bound &&
-    [ "$(modinfo -F version "$module" 2>/dev/null)" = "$upstream" ]; then
-    said=$(modprobe nvidia 2>&1) || { dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2 || true
-      reject "the module $upstream is installed and does not load: $said"; }
-    [ "$(loaded_version)" = "$upstream" ] || reject "the module on disk is $upstream and loaded is $(loaded_version)"
-    code=0; said=$(timeout -k 5 60 nvidia-smi -L 2>&1) || code=$?
-    # Not of the driver's doing: a GPU that is lost (15), or that nvidia-smi itself is none of its packages (127).
-    case "$code" in 9|12|18|124|137) reject "the module $upstream is loaded, and nvidia-smi exits $code: $said";; esac
-  fi
-  # What only a reboot can load is not proven yet: operations/driver.py takes the mark away, or undoes the change.
-  if [ "$(loaded_version)" != "$upstream" ]; then : > "$checkpoint/unproven"; fi
-}
-"""
-)
-# Every function that is called and not defined here is the family's: operations/families says what each does.
-_CHECKPOINT = """
-unlocked
-# A file of the package manager's own is changed where a link leads.
-printf '%s\\n' "$holding" | while read -r file was; do
-  real=$file
-  case "$file" in '') continue;; */gpunode*) ;; *) real=$(target_of "$file") || real=$file;; esac
-  keep_file "$file" "$was" "$real" || exit 1
-done
-save_runfile
-driver_packages | awk '$4 == "installed"' > "$checkpoint/packages"
-save_choices
-loaded_version > "$checkpoint/loaded"
-# A package that is removed takes its unit's place at the boot with it.
-for unit in nvidia-fabricmanager nvidia-persistenced; do
-  if systemctl is-enabled --quiet "$unit" 2>/dev/null; then echo "$unit"; fi
-done > "$checkpoint/units"
-module_there > "$checkpoint/module"
-mkdir "$checkpoint/$saved"
-fetch=''
-while read -r package version _; do
-  if file=$(cached_file "$package" "$version"); then
-    ln "$file" "$checkpoint/$saved/" 2>/dev/null || cp "$file" "$checkpoint/$saved/"
-  else fetch="$fetch $package=$version"; fi
-done < "$checkpoint/packages"
-if [ -n "$fetch" ]; then
-  # One that is not to be had would keep the others from coming.
-  (cd "$checkpoint/$saved" && fetch $fetch > "$checkpoint/download" 2>&1) || for item in $fetch; do
-    (cd "$checkpoint/$saved" && fetch "$item" > "$checkpoint/download" 2>&1) || true
-  done
-fi
-lacking=''; : > "$checkpoint/lacking"
-while read -r package version _; do
-  saved_file "$checkpoint/$saved" "$package" "$version" > /dev/null ||
-    { lacking="$lacking $package=$version"; echo "$package" >> "$checkpoint/lacking"; }
-done < "$checkpoint/packages"
-if [ -n "$lacking" ]; then
-  tail -n 3 "$checkpoint/download" >&2 2>/dev/null || true
-  # What is there already, and has only to be proven, needs no way back.
-  changes=$([ "$arguments" = "$expected" ] || echo yes)
-  for item in $expected; do is_installed "$item" || changes=yes; done
-  if [ "$rollback" = required ] && [ -n "$changes" ]; then
-    echo "gpunode: rollback would not be possible: of the installed driver's packages these are neither in the" \\
-      "package manager's cache nor in a repository:$lacking" >&2
-    echo "gpunode: nothing was changed; mend the repository, or set driver.rollback = 'best-effort' to go on" >&2
-    exit 1
-  fi
-  echo "gpunode: caution: there will be no way back for$lacking (driver.rollback is best-effort)" >&2
-fi
-"""
-_PACKAGES = """
-if runfile_there; then uninstall_runfile $before_uninstall || exit 1; fi
-held=$(awk '$3 == "hold" {print $1}' "$checkpoint/packages")
-if [ -n "$held" ]; then release $held; fi
-install_driver || {
-  failed_build
-  echo "gpunode: the driver's packages could not be installed; mend what it says above, and run again" >&2; exit 1; }
-# What was held stays held, whoever did it, until the holds are brought to what the settings say.
-for package in $held; do
-  if driver_packages | grep -qx "$package .* installed"; then
-    keep "$package" || echo "gpunode: caution: $package could not be held again" >&2
-  fi
-done
-for item in $expected; do
-  is_installed "$item" || reject "$item should be installed, but is \\
-$(stated "${item%%=*}")"
-done
-prove
-"""
-_RESTORE = """
-finish_half
-driver_packages > "$checkpoint/now"
-cut -d' ' -f1 "$checkpoint/packages" > "$checkpoint/names"
-added=$(cut -d' ' -f1 "$checkpoint/now" | grep -vxF -f "$checkpoint/names")
-if [ ! -s "$checkpoint/packages" ] && [ -z "$rejected" ] && no_runfile; then
-  # There was no driver, and nothing is said against this one: what has come stays, if its installation can be finished.
-  ! finish_first || return 0
-fi
-was=$(cat "$checkpoint/loaded")
-if [ -n "$rejected" ] && [ -z "$was" ] && [ -n "$(loaded_version)" ]; then
-  systemctl stop nvidia-persistenced nvidia-fabricmanager > /dev/null 2>&1
-  modprobe -r nvidia_uvm nvidia > /dev/null 2>&1
-fi
-runfile_away || return 1
-# What could not be saved (rollback: best-effort) is no part of what has to come back.
-restorable() {
-  awk -v lacking="$checkpoint/lacking" \
-    'BEGIN {while ((getline line < lacking) > 0) lost[line] = 1} !($1 in lost) {print $1, $2, $4}' "$1"
-}
-back() {
-  driver_packages > "$checkpoint/now"
-  [ "$(restorable "$checkpoint/now")" = "$(restorable "$checkpoint/packages")" ]
-}
-if ! back; then
-  files=''
-  while read -r package version _; do
-    if file=$(saved_file "$checkpoint/$saved" "$package" "$version"); then files="$files $file"; fi
-  done < "$checkpoint/packages"
-  put_back
-fi
-back || return 1
-runfile_back || return 1
-# The packages may be back and the module not: DKMS builds none without the kernel's headers, and calls that a success.
-if [ -s "$checkpoint/module" ] && [ -z "$(module_there)" ]; then
-  ! command -v dkms > /dev/null || dkms autoinstall -k "${kernel:-$(uname -r)}"
-  [ -n "$(module_there)" ] || {
-    echo "gpunode: the driver of before is back, but kernel ${kernel:-$(uname -r)} has NO nvidia module on disk:" \\
-      "install its headers and run dkms autoinstall before anybody reboots" >&2; return 1; }
-fi
-restore_choices
-if [ -s "$checkpoint/names" ] || [ -s "$checkpoint/runfile" ]; then
-  if [ -z "$(loaded_version)" ] && ! nouveau_bound; then
-    modprobe nvidia && modprobe nvidia_uvm ||
-      echo "gpunode: the earlier driver is back, and its module does not load now" >&2
-  fi
-  for unit in nvidia-fabricmanager nvidia-persistenced; do
-    ! grep -qx "$unit" "$checkpoint/units" || systemctl enable --quiet "$unit"
-    if systemctl is-enabled --quiet "$unit" 2>/dev/null && ! systemctl is-active --quiet "$unit"; then
-      systemctl reset-failed "$unit"; systemctl start "$unit"
-    fi
-  done
-fi
-put_files_back
-"""
 
-
-def driver_transaction(
-    family: Family, check: str = "", change: str | None = None, afterwards: str = ":"
-) -> Transaction:
+def driver_transaction(family: Family, change: str = "driver_packages") -> Transaction:
     """Return the driver's transaction with the functions of a package manager.
 
-    + check: shell text that is run before anything is saved or changed
-    + change: shell text of the change; None: that of the packages
-    + afterwards: shell text that is run once the change has ended for good
+    + change: which of templates/scripts is its change: driver_packages, driver_runfile or driver_removal
     """
-    return Transaction(
-        name="driver",
-        shared=family.functions + RUNFILE + _SHARED,
-        checkpoint=check + _CHECKPOINT,
-        change=_PACKAGES if change is None else change,
-        restore=_RESTORE,
-        afterwards=afterwards,
-    )
+    return Transaction("driver", family.functions + RUNFILE + script_file("nouveau", "driver", change))
 
 
 DRIVER = driver_transaction(APT)
@@ -256,4 +64,4 @@ def emptied_for_driver(drain: Drain | None, upstream: str | None) -> Iterator[An
         yield from emptied(drain, to_come)
 
 
-__all__ = ["DRIVER", "NOUVEAU", "driver_transaction", "driver_variables", "emptied_for_driver"]
+__all__ = ["DRIVER", "driver_transaction", "driver_variables", "emptied_for_driver"]

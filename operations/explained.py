@@ -14,7 +14,7 @@ from gpunode.families import zypper_errors
 
 # What a transaction says when it begins to put things back: of what fails after that, the cause stands before it.
 UNDOING = "putting back what was there before"
-# What an undoing says of what somebody wrote since (operations/keeping.sh).
+# What an undoing says of what somebody wrote since (templates/scripts/keeping.sh).
 KEPT = "; what it said is kept as "
 _LOST = Explanation(
     "the connection to the node broke before its answer came, or the node went down",

@@ -14,10 +14,10 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
 from facts.file import File
-from gpunode.shell_file import shell_file
+from gpunode.shell_file import script_file
 from operations.failure import known, node_operation
 from operations.own_files import keeps
-from operations.script import TEXT, command_with_input, script_command
+from operations.script import STANDARD_INPUT, TEXT, command_with_input, script_command
 
 
 def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
@@ -40,17 +40,7 @@ def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
     return command_with_input(command, encoded)
 
 
-_REPLACE = f"""
-{shell_file("placing", "operations")}
-target=$(target_of "$path") || {{
-  echo "gpunode: $path is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }}
-roots_alone "$target"
-mkdir -p "$(dirname "$target")"
-umask 077
-{TEXT} > "$target.gpunode-new"
-as_before "$target.gpunode-new" "$target"
-sync "$target.gpunode-new"; mv -fT "$target.gpunode-new" "$target"
-"""
+_REPLACE = script_file("placing") + STANDARD_INPUT + script_file("replace_file")
 
 
 def replace_command(path: str, text: str) -> StringCommand:

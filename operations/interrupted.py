@@ -10,18 +10,12 @@ from pyinfra import host
 from facts.interrupted import Interrupted
 from facts.transaction import FOLDER
 from gpunode.interrupted import Interrupted as Reading
+from gpunode.shell_file import script_file
 from gpunode.verify.interrupted import BY_HAND
 from operations.failure import known, node_operation
-from operations.keeping import KEEPING
 from operations.script import script_command
 
-_CLEAR = f"""
-{KEEPING}
-for name; do
-  case "$(systemctl is-active "gpunode-$name.service")" in active|activating|deactivating|reloading) continue;; esac
-  clear_checkpoint "$folder" "$name"
-done
-"""
+_CLEAR = script_file("placing", "keeping", "clear_leftovers")
 
 
 @node_operation

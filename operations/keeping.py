@@ -1,4 +1,4 @@
-"""What a transaction keeps of the files that it changes; its shell is in operations/keeping.sh.
+"""What a transaction keeps of the files that it changes; its shell is in templates/scripts/keeping.sh.
 
 A file that somebody changed between a run's reading and its change stops the change; one that somebody wrote between an
 interrupted change and its undoing is kept as FILE.gpunode-lost.
@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from pyinfra.api import StringCommand
 
 from facts.transaction import FOLDER
-from gpunode.shell_file import shell_file
+from gpunode.shell_file import script_file
 from operations.script import script_command
 
-KEEPING = f"{shell_file('placing', 'operations')}\n{shell_file('keeping', 'operations')}"
+KEEPING = script_file("placing", "keeping").strip()
 ABSENT, UNREAD = "none", "unread"
 _EMPTY = hashlib.sha256().hexdigest()
 _NOTE = f"""

@@ -27,14 +27,14 @@ from gpunode.pci import PciGpu
 from gpunode.reboot import RECORD as REBOOTS
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
+from gpunode.shell_file import script_file
 from gpunode.template import rendered
 from operations.drain import emptied
 from operations.driver import driver_state
 from operations.failure import OperationRefused, known, node_operation
 from operations.keeping import UNREAD, digest_as_read
 from operations.mig_in_cluster import followed, set_aside, unsettled
-from operations.mig_shell import FUNCTIONS
-from operations.mig_transaction import TRANSACTION
+from operations.mig_transaction import FUNCTIONS, TRANSACTION
 from operations.own_files import keeps, keeps_all
 from operations.reboot import FORGET, new_boot
 from operations.script import script_command
@@ -44,13 +44,7 @@ from operations.transaction import refuse_failed, settled, target_digest, transa
 
 # For what the node is booted, before the digest of what is asked.
 BOOTED = "mig/"
-# What gpunode set up goes, the instances stay.
-_FORGET = """
-systemctl disable --quiet "$name" 2>/dev/null || true
-rm -f "$unit" "$script" "$record"
-systemctl daemon-reload
-systemctl reset-failed "$name" 2>/dev/null || true
-"""
+_FORGET = script_file("mig_forget")
 
 
 @node_operation

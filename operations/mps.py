@@ -25,6 +25,7 @@ from gpunode.mps.daemon import FOLDER, NODE, UNITS
 from gpunode.mps.environment import PATHS, environment_files
 from gpunode.mps.memory import without_room
 from gpunode.settings.mps import MpsSettings
+from gpunode.shell_file import script_file
 from gpunode.template import rendered
 from operations.drain import emptied
 from operations.failure import OperationRefused, known, node_operation
@@ -32,88 +33,7 @@ from operations.keeping import digest_as_read
 from operations.own_files import keeps, keeps_all
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
-# nvidia-smi warns in lines that begin so, and has done what it was told where it exits 14 (a corrupted infoROM).
-ASKING = r"""
-compute_modes() {
-  timeout -k 5 30 nvidia-smi --query-gpu=index,compute_mode --format=csv,noheader 2>/dev/null | sed '/^WARNING/d'
-}
-set_mode() {
-  code=0; timeout -k 5 30 nvidia-smi -i "$1" -c "$2" || code=$?
-  [ "$code" -eq 0 ] || [ "$code" -eq 14 ]
-}
-"""
-_CHANGE = Transaction(
-    name="mps",
-    shared=ASKING
-    + r"""
-instance() { case "$1" in nvidia-mps@*) name=${1#nvidia-mps@}; printf '%s' "${name%.service}";; esac; }
-apply() {
-  number=$(instance "$1")
-  CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps${number:+/$number} "$script" "$folder_of_settings/${number:-node}.settings"
-}
-said() { journalctl -u "$1" -n 8 --no-pager -o cat >&2 2>/dev/null || true; }
-""",
-    checkpoint=r"""
-printf '%s\n' "$read" | while read -r path was; do [ -z "$path" ] || keep_file "$path" "$was" || exit 1; done
-compute_modes > "$checkpoint/modes" || true
-for unit in $units $gone; do
-  ! systemctl is-active --quiet "$unit" || echo "$unit" >> "$checkpoint/active"
-  ! systemctl is-enabled --quiet "$unit" 2>/dev/null || echo "$unit" >> "$checkpoint/enabled"
-done
-""",
-    change=r"""
-for unit in $gone; do
-  # Its file may be gone: then systemd disables nothing, and stops only what still runs.
-  case "$(systemctl show "$unit" -p ActiveState)" in *=inactive|*=failed) ;; *) systemctl stop "$unit";; esac
-  systemctl disable --quiet "$unit" 2>/dev/null || ! systemctl cat "$unit" > /dev/null 2>&1 ||
-    reject "$unit cannot be disabled"
-done
-printf '%s\n' "$written" | while read -r path mode text; do
-  [ -n "$path" ] || continue
-  printf '%s' "$text" | base64 -d | stage_file "$path" "$mode" || exit 1
-  place_file "$path"
-done
-for path in $removed; do remove_file "$path"; done
-systemctl daemon-reload
-for unit in $units; do systemctl is-enabled --quiet "$unit" 2>/dev/null || systemctl enable --quiet "$unit"; done
-for unit in $restart; do
-  systemctl reset-failed "$unit" 2>/dev/null || true
-  systemctl restart "$unit" || { said "$unit"; reject "$unit does not start, or its settings are not taken"; }
-done
-for unit in $told; do apply "$unit" || reject "the daemon of $unit does not take its settings"; done
-for index in $modes; do
-  set_mode "$index" "$mode" || reject "GPU $index does not take the compute mode $mode"
-done
-# The unit goes on where a GPU does not take the mode, and nvidia-smi may call it a success.
-if [ -n "$units" ]; then
-  other=$(compute_modes | awk -F', ' -v shown="$shown" '$2 != shown {print $1}' | tr '\n' ' ')
-  [ -z "$other" ] || reject "the compute mode is not $shown on GPU $other"
-fi
-""",
-    # A unit that is stopped without its file would leave its GPUs as it had set them.
-    restore=r"""
-was_active() { grep -qx "$1" "$checkpoint/active" 2>/dev/null; }
-for unit in $units; do was_active "$unit" || systemctl stop "$unit" 2>/dev/null; done
-put_files_back || return 1
-systemctl daemon-reload
-for unit in $units $gone; do
-  if grep -qx "$unit" "$checkpoint/enabled" 2>/dev/null; then systemctl enable --quiet "$unit"
-  else systemctl disable --quiet "$unit" 2>/dev/null; fi
-  was_active "$unit" || continue
-  # Clients of a daemon that the change left alone feel nothing of its end either.
-  case " $told " in *" $unit "*) ! apply "$unit" || continue;; esac
-  case " $restart $gone " in *" $unit "*)
-    systemctl reset-failed "$unit" 2>/dev/null; systemctl restart "$unit" ||
-      echo "gpunode: $unit does not come back with its old settings either" >&2;;
-  esac
-done
-for index in $modes; do
-  before=$(awk -F', ' -v index_of="$index" '$1 == index_of {print toupper($2)}' "$checkpoint/modes")
-  [ -z "$before" ] || set_mode "$index" "$before" > /dev/null
-done
-true
-""",
-)
+_CHANGE = Transaction("mps", script_file("mps_modes", "mps"))
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpunode.keyring import PRIMARY_KEYS
-from gpunode.shell_file import shell_file
+from gpunode.shell_file import script_file
 
-PINNED_KEY = f"{PRIMARY_KEYS}{shell_file('pinned_key', 'operations')}\n"
+PINNED_KEY = f"{PRIMARY_KEYS}{script_file('pinned_key')}"
 
 __all__ = ["PINNED_KEY"]

@@ -23,18 +23,13 @@ from gpunode.drain.commands import Drain
 from gpunode.driver import DriverState
 from gpunode.families.wording import wording
 from gpunode.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot, target
+from gpunode.shell_file import script_file
 from operations.drain import emptied
 from operations.driver import driver_state
 from operations.failure import OperationRefused, fail, known, node_operation
 from operations.script import script_command
 
-# By a timer of systemd's: the command has ended and the connection is closed when the node goes down.
-_REBOOT = """
-mkdir -p "${record%/*}"
-printf '%s\\n' "$attempt" > "$record.new"
-sync "$record.new"; mv -f "$record.new" "$record"
-systemd-run --quiet --collect --on-active=2 --timer-property=AccuracySec=100ms systemctl reboot
-"""
+_REBOOT = script_file("reboot")
 # When it has helped.
 FORGET = 'rm -f "$record"'
 

@@ -12,6 +12,7 @@ from facts.file import File
 from gpunode.families.rpm import second_entries
 from gpunode.keyring import PERMISSIONS
 from gpunode.repositories import PackageRepository, key_path, source_path
+from gpunode.shell_file import script_file
 from operations.apt_trust import commands
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known
@@ -38,14 +39,7 @@ class RpmRepositories:
         return key_path(self.family, label), source_path(self.family, label), f"{self.STAMPS}/{label}.refreshed"
 
 
-_KEY = """
-temporary=$(mktemp -d); trap 'rm -rf "$temporary"' EXIT
-mkdir -p "$(dirname "$key")" "$(dirname "$source")" "$(dirname "$stamp")"
-pinned_key "$key" "$temporary/key" "$key_url" "$fingerprint" "$name" --armor
-install -m 644 -o root -g root "$temporary/key" "$key.gpunode-new"
-mv -f -T "$key.gpunode-new" "$key"
-printf '%s' "$text" > "$source.gpunode-new"; chmod 644 "$source.gpunode-new"; mv -f "$source.gpunode-new" "$source"
-"""
+_KEY = script_file("rpm_trust")
 _STAMP = """
 cat "$source" "$key" | sha256sum | cut -d' ' -f1 > "$stamp"
 """

@@ -24,14 +24,14 @@ from operations.driver_transaction import driver_transaction, driver_variables, 
 from operations.explained import explained_command
 from operations.failure import known, node_operation
 from operations.families import FAMILIES, DriverChange, Family
-from operations.runfile_shell import CHECK, FETCH, REPLACE
+from operations.runfile_scripts import FETCH
 from operations.script import script_command
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 
 def runfile_transaction(family: Family) -> Transaction:
     """Return the driver's transaction where its change is a .run file."""
-    return driver_transaction(family, check=CHECK, change=REPLACE)
+    return driver_transaction(family, "driver_runfile")
 
 
 def fetch_command(file: Runfile, proxies: Mapping[str, str], setting: str) -> StringCommand:

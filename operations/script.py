@@ -8,6 +8,8 @@ from pyinfra.api import QuoteString, StringCommand
 # connection was cut: what came of it is no text, and an empty file is none either. It ends the script itself: `set -e`
 # goes on behind what fails on the left of a &&, though it is the last of its group.
 TEXT = '{ IFS= read -r encoded || exit 1; printf %s "$encoded" | base64 -d; }'
+# As a function: standard_input.
+STANDARD_INPUT = f"\nstandard_input() {TEXT}\n"
 
 
 def script(body: str) -> str:

@@ -10,6 +10,7 @@ from pyinfra import host
 from facts.toolkit import CDI_MARK, ContainerToolkit
 from gpunode import versions
 from gpunode.packages import satisfies
+from gpunode.shell_file import script_file
 from gpunode.toml_edit import ConfigurationRefused
 from gpunode.toolkit import ContainerToolkit as State
 from gpunode.toolkit.configuration import PATH, Asked, first_version_of, render
@@ -24,51 +25,9 @@ OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
 # Where the toolkit's own service writes, which is empty again after a boot.
 REFRESHED_SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 
-# What was there before and is not ours is kept beside it, under a name that no runtime reads.
-_ASIDE = """
-aside() {
-  for file in $stale; do
-    if [ "$(head -n 1 "$file" 2>/dev/null)" = "$mark" ]; then rm -f "$file"
-    elif [ "$file" != "$target" ] || [ "$own" = yes ]; then mv -fT "$file" "$file.gpunode-before"; fi
-  done
-}
-proven() {
-  grep -qE '"?kind"?: *"?nvidia[.]com/gpu' "$1" && grep -qF "libcuda.so.$version" "$1" || {
-    echo "gpunode: nvidia-ctk made a CDI specification that does not name libcuda.so.$version, which is the loaded" \\
-      "driver's; is libcuda installed at the driver's version? See $1" >&2
-    exit 1; }
-}
-"""
-# Runtimes read each .yaml of the target's folder, and for some GPUs nvidia-ctk writes several: drafts stand beside that
-# folder, on the same file system. What a run that was cut off left there goes with the next (gpunode/interrupted.sh).
-_GENERATE = f"""{_ASIDE}
-folder=$(dirname "$target"); mkdir -p "$folder"
-work=$(mktemp -d "$folder/../.gpunode-cdi.$$.XXXXXX"); trap 'rm -rf "$work"' EXIT
-nvidia-ctk cdi generate --output="$work/nvidia.yaml" >&2
-{{ printf '%s\\n' "$mark"; cat "$work/nvidia.yaml"; }} > "$work/marked"
-proven "$work/marked"
-chmod 644 "$work/marked"; sync "$work/marked"
-aside
-mv -fT "$work/marked" "$target"
-"""
-_REFRESH = f"""{_ASIDE}
-systemctl enable --now nvidia-cdi-refresh.path
-systemctl enable nvidia-cdi-refresh.service
-systemctl restart nvidia-cdi-refresh.service || {{
-  journalctl -u nvidia-cdi-refresh.service -n 8 --no-pager -o cat >&2
-  echo "gpunode: the toolkit's own nvidia-cdi-refresh.service failed; its words are above" >&2; exit 1; }}
-[ -f "$target" ] || {{
-  echo "gpunode: nvidia-cdi-refresh.service made no $target; see \\`systemctl status nvidia-cdi-refresh\\` and" \\
-    "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env" >&2; exit 1; }}
-proven "$target"
-aside
-"""
-_LINK = """
-mkdir -p /dev/char
-for device in $devices; do
-  ln -sfnT "$device" "/dev/char/$((0x$(stat -c %t "$device"))):$((0x$(stat -c %T "$device")))"
-done
-"""
+_GENERATE = script_file("cdi", "cdi_generate")
+_REFRESH = script_file("cdi", "cdi_refresh")
+_LINK = script_file("device_links")
 
 
 def _state() -> State:

@@ -7,6 +7,7 @@ from typing import Any
 
 from facts.families.zypper import ZypperRepository
 from gpunode.keyring import PRIMARY_KEYS
+from gpunode.shell_file import script_file
 from operations.failure import node_operation
 from operations.families.zypper_shell import READ, ZYPP
 from operations.rpm_repository import RpmRepositories, removed, trusted
@@ -17,37 +18,8 @@ class _Repositories(RpmRepositories):
     STAMPS = "/var/lib/gpunode/zypper"
     # zypper asks about a key that rpm does not have, and so refuses it. It is never told to import whatever key stands
     # beside the metadata (--gpg-auto-import-keys).
-    READ = (
-        ZYPP
-        + READ
-        + r"""
-id=$(printf '%s' "$fingerprint" | tail -c 8 | tr A-F a-f)
-rpm -q gpg-pubkey --qf '%{VERSION}\n' | grep -qE "$id\$" || {
-  rpm --import "$key"; mkdir -p /var/lib/gpunode/zypper; echo "$id" > "/var/lib/gpunode/zypper/$name.imported"; }
-rm -rf "/var/cache/zypp/raw/gpunode-$name" "/var/cache/zypp/solv/gpunode-$name"
-read_repository "$name" --force
-"""
-    )
-    # A key that was in rpm's database before gpunode stays there, and one that another repository of ours needs.
-    FORGET = (
-        PRIMARY_KEYS
-        + r"""
-for kept in raw solv packages; do rm -rf "/var/cache/zypp/$kept/gpunode-$name"; done
-imported=/var/lib/gpunode/zypper/$name.imported
-if [ -f "$imported" ]; then
-  id=$(cat "$imported"); rm -f "$imported"; heir=''
-  for other in /etc/pki/rpm-gpg/gpunode-*.asc; do
-    label=${other##*/gpunode-}; label=${label%.asc}
-    [ "$label" != "$name" ] && [ -f "/etc/zypp/repos.d/gpunode-$label.repo" ] &&
-      primary_keys "$other" | tr A-F a-f | grep -q "$id\$" && heir=$label
-  done
-  if [ -n "$heir" ]; then echo "$id" > "/var/lib/gpunode/zypper/$heir.imported"
-  else
-    rpm -q gpg-pubkey --qf '%{NAME}-%{VERSION}-%{RELEASE}\n' | grep -E -- "$id-[0-9a-f]+\$" | xargs -r rpm -e
-  fi
-fi
-"""
-    )
+    READ = ZYPP + READ + script_file("zypper_trust")
+    FORGET = PRIMARY_KEYS + script_file("zypper_forget")
     fact = ZypperRepository
 
 

@@ -27,14 +27,7 @@ DRIVER_PACKAGES = shell_text(
     COMPANIONS=" ".join(COMPANIONS),
 )
 
-DRIVER_STATE = rf"""
-rpm -qa >/dev/null; echo "rpm=$?"
-echo zypper=yes
-{DRIVER_PACKAGES.strip()}
-of_driver | sed 's/^/package=/'
-[ -s {LOCKS} ] && echo "locks=$(base64 -w0 {LOCKS})"
-[ -s {OURS} ] && echo "ours=$(base64 -w0 {OURS})"
-"""
+DRIVER_STATE = f"{DRIVER_PACKAGES}\n{shell_text('families/zypper_state', OURS=OURS)}"
 
 
 class ZypperOffers(NodeFact[Offers]):
@@ -59,27 +52,9 @@ class ZypperSimulation(NodeFact[Simulation]):
 
     def command(self, coming: dict[str, str], going: list[str]) -> Probe:  # type: ignore[override]
         """Return the probe for installing `coming` (name -> version) and removing `going`."""
-        asked = " ".join(shlex.quote(f"{name}={version}") for name, version in coming.items())
-        leaving = " ".join(shlex.quote(name) for name in going)
-        wanted = " ".join(shlex.quote(f"{name} {version}") for name, version in coming.items())
-        names = " ".join(shlex.quote(name) for name in (*coming, *going))
-        # With the options of the change, which lifts the driver's locks: a file without them is bound over zypper's own
-        # in a mount namespace that ends with the probe.
-        return probe_command(
-            f"{WAITS}{DRIVER_PACKAGES}\n"
-            "folder=$(mktemp -d) || exit 0; trap 'rm -rf \"$folder\"' EXIT\n"
-            f'names="$(of_driver | cut -d" " -f2 | grep -v ^kernel)"\n'
-            f'[ -f {LOCKS} ] && unlocking $names {names} > "$folder/locks"\n'
-            'lifted() { [ -f "$folder/locks" ] || { "$@"; return; }\n'
-            f'unshare --mount sh -c \'mount --bind "$1" {LOCKS} && shift && exec "$@"\' sh "$folder/locks" "$@"; }}\n'
-            f'leaving=; for each in {leaving}; do rpm -q "$each" >/dev/null && leaving="$leaving !$each"; done\n'
-            "said=$(lifted zypper -n --xmlout --no-refresh install --dry-run --details --no-recommends "
-            f"--auto-agree-with-licenses --oldpackage --force-resolution {asked} $leaving 2>/dev/null); "
-            'echo "status=$?"\n'
-            'echo "xml=$(printf \'%s\' "$said" | base64 -w0)"\n'
-            f'for each in {wanted}; do echo "asked=$each"; done\n'
-            f"rpm -qa --qf 'installed=%{{NAME}} {VERSION}\\n' | grep -v '^installed=gpg-pubkey '"
-        )
+        pairs = "\n".join(f"{name} {version}" for name, version in coming.items())
+        text = shell_text("families/zypper_simulation", COMING=pairs, GOING="\n".join(going), EVR=VERSION)
+        return probe_command(f"{WAITS}{DRIVER_PACKAGES}\n{text}")
 
 
 class ZypperRepository(RpmRepository):
@@ -88,6 +63,6 @@ class ZypperRepository(RpmRepository):
     FOLDER = "/etc/zypp/repos.d"
     # zypper takes keys from rpm's database alone, where each goes by the end of its fingerprint.
     TRUSTED = (
-        'id=$(primary_keys "$key" | tail -c 9 | tr A-F a-f); '
+        'id=$(primary_keys "$KEY" | tail -c 9 | tr A-F a-f); '
         '[ -n "$id" ] && rpm -q gpg-pubkey --qf \'%{VERSION}\\n\' | grep -qE "$id\\$"'
     )

@@ -9,12 +9,13 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from facts.driver_packages import DriverPackages
-from facts.families.dnf import DRIVER_PACKAGES, EVERY_VERSION, OTHER_VERSIONS, SKIPPING, DnfOffers, DnfSimulation
+from facts.families.dnf import DRIVER_PACKAGES, SKIPPING, VERSIONS, DnfOffers, DnfSimulation
 from facts.families.rpm import RpmPackages
 from gpunode.driver_packages import DriverPackages as State
 from gpunode.driver_packages import Offers, Simulation
 from gpunode.families.dnf import LOCKLIST, LockedPackages, locked
 from gpunode.packages import InstalledPackages
+from gpunode.shell_file import script_file
 from gpunode.tables import driver_sources
 from operations.failure import OperationRefused, known
 from operations.families.family import DriverChange
@@ -31,147 +32,15 @@ dnf_run() {{
 dnf_cached() {{ dnf -q -C {SKIPPING} --disableplugin=versionlock "$@"; }}
 """
 
-_FUNCTIONS = (
-    r"""
-stream=${stream:-} streamed=${streamed:-}
-"""
-    + DRIVER_PACKAGES.strip()
-    + TRANSACTION
-    + r"""
-# NAME=VERSION as dnf takes it: with the epoch, which rpm prints only where there is one.
-nevra() { case "$2" in *:*) printf '%s' "$1-$2";; *) printf '%s' "$1-0:$2";; esac; }
-cached_file() {
-  for packages in /var/cache/dnf/*/packages; do
-    if saved_file "$packages" "$1" "$2"; then return 0; fi
-  done
-  return 1
-}
-fetch() {
-  asked=''
-  for item in "$@"; do asked="$asked $(nevra "${item%%=*}" "${item#*=}")"; done
-  dnf_run --disableplugin=versionlock download --destdir . $asked
-}
-save_choices() {
-  mkdir "$checkpoint/modules.d"
-  cp -a /etc/dnf/modules.d/. "$checkpoint/modules.d/" 2>/dev/null || true
-}
-restore_choices() {
-  [ -d "$checkpoint/modules.d" ] || return 0
-  rm -rf /etc/dnf/modules.d && cp -a "$checkpoint/modules.d" /etc/dnf/modules.d
-}
-install_driver() {
-  module=${stream%%:*}
-  if [ -n "$stream" ] && dnf_cached module list "$module" > /dev/null 2>&1; then
-    grep -qsx "stream=${stream#*:}" "/etc/dnf/modules.d/$module.module" || {
-      dnf_run module reset "$module" && dnf_run module enable "$stream"; } || return 1
-  fi
-  coming=''; leaving=''
-  for item in $arguments; do
-    case "$item" in
-      *=*) coming="$coming $(nevra "${item%%=*}" "${item#*=}")";;
-      *-) ! rpm -q "${item%-}" > /dev/null 2>&1 || leaving="$leaving ${item%-}";;
-    esac
-  done
-  others=$("""
-    + f"{EVERY_VERSION} | {OTHER_VERSIONS}"
-    + r""")
-  if [ -z "$leaving" ]; then
-    dnf_run --disableplugin=versionlock ${others:+"--setopt=*.excludepkgs=$others"} install --allowerasing $coming
-    return
-  fi
-  # What goes may have files of what comes, and no relation that says so (fabric manager's two names): one transaction,
-  # which only dnf's shell makes of both. Its status says nothing.
-  commands=$(mktemp)
-  { [ -z "$coming" ] || echo "install$coming"; echo "remove$leaving"; echo run; } > "$commands"
-  dnf_run --disableplugin=versionlock ${others:+"--setopt=*.excludepkgs=$others"} \
-    --allowerasing shell "$commands" || true
-  rm -f "$commands"
-  for item in $leaving; do ! rpm -q "$item" > /dev/null 2>&1 || return 1; done
-  for item in $arguments; do
-    case "$item" in *=*) is_installed "$item" || return 1;; esac
-  done
-}
-remove_driver() { dnf_run --disableplugin=versionlock remove "$@"; }
-# Without its packages, which stream is enabled is nobody's choice any more.
-forget() {
-  for each in $streamed; do rm -f "/etc/dnf/modules.d/$each.module"; done
-}
-unneeded() { dnf_cached repoquery --unneeded --qf '%{name}' 2>/dev/null | sort -u; }
-remove_unneeded() { dnf_run remove "$@"; }
-unlocked() { :; }
-"""
-)
+_FUNCTIONS = f"""
+stream=${{stream:-}} streamed=${{streamed:-}}
+{VERSIONS}
+{DRIVER_PACKAGES.strip()}
+{TRANSACTION}{script_file("dnf_driver")}"""
+_FINISH = script_file("dnf_finish")
+REFRESH = script_file("dnf_refresh")
 
-_FINISH = """
-dnf_run --disableplugin=versionlock remove --duplicates || {
-  echo "gpunode: a change of packages was interrupted, and what it began cannot be finished; see dnf check" >&2
-  exit 1; }
-"""
-
-# Ours, which the packages come from, must answer; any other may be broken, and is named.
-REFRESH = f"""
-refresh() {{
-  if [ -e "/etc/yum.repos.d/gpunode-$1.repo" ]; then
-    dnf -q -y --disablerepo='*' --enablerepo="gpunode-$1" makecache --refresh || {{
-      echo "gpunode: the repository $1 could not be read; nothing was installed. See dnf's message above" >&2
-      exit 1; }}
-  fi
-  said=$(dnf -y {SKIPPING} makecache --refresh 2>&1) || {{
-    printf '%s\\n' "$said" >&2
-    echo "gpunode: the repositories could not be read; nothing was installed. See dnf's message above" >&2; exit 1; }}
-  skipped=$(printf '%s\\n' "$said" | sed -n 's/^Ignoring repositories: *//p' | sort -u | paste -s -d ' ' -)
-  [ -z "$skipped" ] || {{
-    printf '%s\\n' "$said" | grep -v '^Ignoring' | tail -n 6 >&2
-    echo "gpunode: caution: dnf passes over what it cannot read: $skipped; mend it, or switch it off" \
-      "(dnf config-manager --set-disabled $skipped)" >&2; }}
-}}
-"""
-
-OFFERED = r"""
-skipping='--setopt=*.skip_if_unavailable=1'
-offered() {
-  dnf -q -C "$skipping" repoquery --showduplicates --qf '%{version} %{epoch}:%{version}-%{release}' "$1" | sort -r -V
-}
-# In the table of what it would do, what goes stands below a head of its own, and what is replaced behind that word. One
-# transaction with what is to go, as `exchange` makes it; dnf's status says nothing where it is told to answer no.
-losing() {
-  entering=''; trial=$(mktemp)
-  for item in "$@"; do entering="$entering ${item%%=*}-${item#*=}"; done
-  { [ -z "$entering" ] || echo "install $entering"; echo "remove $going"; echo run; } > "$trial"
-  if [ -z "$going" ]; then asked="install $entering"; else asked="shell $trial"; fi
-  said=$(dnf -C "$skipping" --assumeno --setopt=install_weak_deps=False --setopt=clean_requirements_on_remove=False \
-    $asked 2>&1) || true
-  rm -f "$trial"
-  printf '%s\n' "$said" | grep -qE '^(Transaction Summary|Nothing to do)' || { untold dnf "$said"; return 1; }
-  printf '%s\n' "$said" | awk '
-    /^[A-Z]/ {go = /^Remov/}
-    /^ +replacing / {sub(/[.][^.]*$/, "", $2); print $2; next}
-    go && /^ [^ ]/ {print $1}'
-}
-install_chosen() {
-  asked=''
-  for item in "$@"; do asked="$asked ${item%%=*}-${item#*=}"; done
-  dnf_run install $asked
-}
-# rpm takes a package's configuration away with it, or puts it aside: docker's own file is to stay.
-exchange() {
-  leaving=$1; shift; entering=''
-  for item in "$@"; do entering="$entering ${item%%=*}-${item#*=}"; done
-  kept=/etc/docker/daemon.json
-  keep() { [ ! -e "$kept.gpunode-kept" ] || [ -e "$kept" ] || cp -p "$kept.gpunode-kept" "$kept"; }
-  if [ -e "$kept" ]; then cp -p "$kept" "$kept.gpunode-kept"; fi
-  trap 'keep; rm -f "$kept.gpunode-kept"' EXIT
-  # One transaction, which only dnf's shell makes of both; its status says nothing.
-  commands=$(mktemp)
-  { [ -z "$entering" ] || echo "install $entering"; echo "remove $leaving"; echo run; } > "$commands"
-  dnf_run shell "$commands" || true
-  rm -f "$commands"
-  for gone in $leaving; do
-    ! rpm -q "$gone" > /dev/null 2>&1 || {
-      echo "gpunode: $gone should be gone, and dnf left it installed; its words are above" >&2; exit 1; }
-  done
-}
-"""
+OFFERED = script_file("dnf_install")
 
 
 class _Dnf:

@@ -67,7 +67,7 @@ class Family(Protocol):
         """Return the driver's packages on the node; raise OperationRefused where it does not answer."""
 
     def held_by(self, state: DriverPackages) -> Mapping[str, str]:
-        """Return what was read of each file of `holding`: path -> what keep_file of operations/keeping.sh is told."""
+        """Return what was read of each file of `holding`: path -> what keep_file of keeping.sh is told."""
 
     def finish(self) -> Iterator[StringCommand]:
         """Return the commands that finish what the package manager left half-done."""

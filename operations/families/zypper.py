@@ -15,6 +15,7 @@ from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
 from gpunode.driver_packages import DriverPackages as State
 from gpunode.families.zypper import LOCKS, OURS, ROUNDS, LockedPackages, locked, named_too, only_at, strays
 from gpunode.packages import InstalledPackages
+from gpunode.shell_file import script_file
 from operations.explained import explained_command
 from operations.failure import OperationRefused, known
 from operations.families.family import DriverChange
@@ -24,84 +25,11 @@ from operations.files import replace_command, write_command
 from operations.keeping import UNREAD, digest_of_text
 from operations.script import script_command
 
-_FUNCTIONS = (
-    DRIVER_PACKAGES.strip()
-    + TRANSACTION
-    + rf"""
-cached_file() {{
-  for packages in /var/cache/zypp/packages/* /var/cache/zypp/packages/*/*; do
-    if saved_file "$packages" "$1" "$2"; then return 0; fi
-  done
-  return 1
-}}
-# zypper keeps no packages of its own accord: what a change takes away is fetched for the way back.
-fetch() {{
-  zypp --pkg-cache-dir "$PWD/fetched" download "$@"
-  find fetched -name '*.rpm' -exec mv -t . {{}} +
-  rm -rf fetched
-}}
-save_choices() {{ :; }}
-restore_choices() {{ :; }}
-# Locks are lifted for the change alone, also of packages that are to come: what $checkpoint has is put back at once,
-# and by `restore` where that is not reached.
-without_locks() {{
-  [ -f {LOCKS} ] || {{ shift; "$@"; return; }}
-  unlocking $(driver_packages | cut -d' ' -f1) $1 | stage_file {LOCKS} - && place_file {LOCKS} || return 1
-  shift
-  changed=0; "$@" || changed=$?
-  stage_file {LOCKS} - < "$checkpoint/files$(real_file {LOCKS})" && place_file {LOCKS} || return 1
-  return "$changed"
-}}
-install_driver() {{
-  coming=''; leaving=''; told=''
-  for item in $arguments; do
-    case "$item" in
-      *=*) coming="$coming $item"; told="$told ${{item%%=*}}";;
-      *-) told="$told ${{item%-}}"; ! rpm -q "${{item%-}}" > /dev/null 2>&1 || leaving="$leaving !${{item%-}}";;
-    esac
-  done
-  without_locks "$told" zypp install --no-recommends --auto-agree-with-licenses --oldpackage --force-resolution \
-    $coming $leaving
-}}
-remove_driver() {{ without_locks "$*" zypp remove "$@"; }}
-unneeded() {{
-  zypper -n --no-refresh packages --unneeded 2>/dev/null |
-    awk -F '|' '$1 ~ /^ *i/ {{gsub(/ /, "", $3); print $3}}' | sort -u
-}}
-remove_unneeded() {{ zypp remove "$@"; }}
-"""
-)
+_FUNCTIONS = DRIVER_PACKAGES.strip() + TRANSACTION + script_file("zypper_driver")
 
-# What was killed at its work leaves the new version beside the old one: the one that came last stays.
-_FINISH = rf"""
-rpm -qa --qf '%{{INSTALLTIME}} %{{NAME}} %{{NAME}}-%{{VERSION}}-%{{RELEASE}}.%{{ARCH}}\n' |
-  awk -v own='{OWN}' -v foreign='{FOREIGN}' '$2 ~ own && $2 !~ foreign && $2 !~ /-kmp-/' | sort -rn |
-  awk 'seen[$2]++ {{print $3}}' | while read -r old; do
-    rpm -e --nodeps "$old" || {{
-      echo "gpunode: a change of packages was interrupted, and $old of before it cannot be removed; see zypper" \
-        "verify on the node" >&2; exit 1; }}
-  done
-"""
+_FINISH = script_file("zypper_finish")
 
-OFFERED = r"""
-offered() {
-  zypper -n --xmlout --no-refresh search --details --match-exact -t package "$1" | grep -v 'repository="(' |
-    sed -n 's/.*<solvable .* edition="\([^"]*\)".*/\1/p' | sort -r -V | while read -r full; do
-    version=${full#*:}; echo "${version%-*} $full"
-  done
-}
-losing() {
-  code=0
-  said=$(zypper -n --xmlout --no-refresh install --dry-run --no-recommends --auto-agree-with-licenses --oldpackage \
-    "$@" 2>&1) || code=$?
-  case "$code $said" in
-    0\ *'<install-summary'*|10[01236]\ *'<install-summary'*|0\ *'Nothing to do'*|106\ *'Nothing to do'*) ;;
-    *) untold zypper "$said"; echo "gpunode: zypper exits $code" >&2; return 1;;
-  esac
-  printf '%s\n' "$said" | sed -n '/<to-remove>/,/<[/]to-remove>/s/.*<solvable type="package" name="\([^"]*\)".*/\1/p'
-}
-install_chosen() { zypp install --no-recommends --auto-agree-with-licenses --oldpackage "$@"; }
-"""
+OFFERED = script_file("zypper_install")
 
 
 class _Zypper:
@@ -124,7 +52,7 @@ class _Zypper:
         return {LOCKS: digest_of_text(state.locks) if isinstance(state, LockedPackages) else UNREAD, OURS: UNREAD}
 
     def finish(self) -> Iterator[StringCommand]:
-        yield explained_command(script_command(f"{ZYPP}unlocked\n{_FINISH}"))
+        yield explained_command(script_command(f"{ZYPP}unlocked\n{_FINISH}", own=OWN, foreign=FOREIGN))
 
     def refresh(self, repository: str) -> Iterator[StringCommand]:
         yield explained_command(script_command(f'{ZYPP}{REFRESH}refresh "$1"', repository))

@@ -46,6 +46,7 @@ _APT = "guards_trust operations apt_trust"
 _RPM = "guards_trust dnf"
 _KEY = "guards_trust pinned_key"
 _TRANSACTION = "guards_transaction transaction runtime_transaction"
+_PARTS = ("", "_unit", "_run", "_undo", "_give_up", "_wait")
 # Beside tests/unit/test_preflight.py.
 _PREFLIGHT = {
     "__init__": "", "anywhere": "check", "archive": "apt_archive", "boot": "kernel_headers next_boot next_kernel",
@@ -60,22 +61,29 @@ GROUPS = (
         {
             "gpunode/apt_trust.py": "guards_trust apt_trust",
             "operations/apt_trust.py": "guards_trust apt_trust",
-            "operations/pinned_key.sh": "pinned_key guards_trust",
+            "templates/scripts/apt_untrust.sh": "guards_trust apt_trust",
+            "templates/scripts/keep_beside.sh": "guards_trust apt_trust",
+            "templates/scripts/swap.sh": "guards_trust apt_trust",
+            "templates/scripts/pinned_key.sh": "pinned_key guards_trust",
             "operations/pinned_key.py": "pinned_key guards_trust",
             "gpunode/keyring.py": "guards_trust",
             "gpunode/keyring.sh": _KEY,
             "gpunode/keyrings.sh": _KEY,
             "operations/rpm_repository.py": _RPM,
+            "templates/scripts/rpm_trust.sh": _RPM,
             "operations/apt.py": _APT,
+            "templates/scripts/apt_trust.sh": _APT,
         },
     ),
     Group(
         "transaction",
         {
             "operations/transaction.py": _TRANSACTION,
+            **{f"templates/scripts/transaction{part}.sh": _TRANSACTION for part in _PARTS},
             "gpunode/transaction.py": "guards_transaction transaction",
-            "operations/placing.sh": "placing",
+            "templates/scripts/placing.sh": "placing",
             "operations/script.py": "placing guards_transaction",
+            "templates/scripts/replace_file.sh": "placing",
             "operations/files.py": "guards_transaction placing operations",
         },
         # 5 of the first 47 survived. It is to become 5.

@@ -1,7 +1,7 @@
 """Mutants of shell: the guards of a script are put out of order, one at a time.
 
-It knows the words and lists of POSIX shell as far as gpunode's scripts have them, here-documents apart, which
-`make lint` forbids. The operators:
+It knows the words and lists of POSIX shell as far as the scripts that it is asked for have them, here-documents apart.
+The operators:
 
 - `and/or`: && becomes ||, || becomes &&
 - `fallback`: the group after || becomes true

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from operations.apt_shell import APT_GET, READ_LISTS, REFRESH
 from operations.families.apt import INSTALL
-from operations.families.removal import REFUSE_REMOVAL
 from operations.script import script
 
 _STATUS = ("Status: install ok installed",)
@@ -54,7 +53,7 @@ class PrivateApt:
 
     def install(self, *asked: str, instead: str = "") -> subprocess.CompletedProcess[str]:
         """Run gpunode's own script of an installation by apt."""
-        text = script(f"{APT_GET}{READ_LISTS}{REFRESH}{REFUSE_REMOVAL}{INSTALL}")
+        text = script(f"{APT_GET}{READ_LISTS}{REFRESH}{INSTALL}")
         return subprocess.run(
             ["sh", "-c", text, "gpunode", *asked],
             env={**self.environment, "repository": "", "instead": instead},

@@ -20,7 +20,8 @@ from operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
 from operations.explained import KEPT, UNDOING, explained_command
 from operations.keeping import KEEPING
 from operations.script import command_with_input, script, script_command
-from operations.transaction import Transaction, transaction_text
+from operations.transaction import transaction_text
+from tests.unit.transactions import of_bodies
 
 FULL = "dpkg: error: unable to write /var/x: No space left on device"
 
@@ -61,7 +62,7 @@ def test_output_that_was_printed_as_it_came_is_explained_as_well() -> None:
 def test_what_fails_while_things_are_put_back_is_not_taken_for_the_cause() -> None:
     ok, lines, _ = executed(["it does not load", f"gpunode: {UNDOING}", FULL])
     assert not ok and not any("cause:" in line for line in lines)
-    assert UNDOING in transaction_text(Transaction("t", "true", "true", "true"), "target", {})
+    assert UNDOING in transaction_text(of_bodies("true", "true", "true"), "target", {})
 
 
 @pytest.mark.pure

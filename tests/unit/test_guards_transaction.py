@@ -20,7 +20,6 @@ from operations.failure import OperationRefused
 from operations.script import script
 from operations.transaction import (
     ENDED,
-    Transaction,
     refuse_failed,
     settled,
     target_digest,
@@ -28,6 +27,7 @@ from operations.transaction import (
     transaction_text,
 )
 from tests.unit.simulated_host import Host
+from tests.unit.transactions import of_bodies
 
 SAVE = 'cp "$file" "$checkpoint/file"'
 PUT_BACK = 'cp "$checkpoint/file" "$file"'
@@ -62,7 +62,7 @@ def run(folder: Path, change: str, restore: str = PUT_BACK, afterwards: str = ":
     (folder / "state").mkdir(exist_ok=True)
     (folder / "file").write_text("old")
     text = transaction_text(
-        Transaction("t", SAVE, change, restore, afterwards=afterwards), "target-1", {"file": str(folder / "file")}
+        of_bodies(SAVE, change, restore, afterwards=afterwards), "target-1", {"file": str(folder / "file")}
     )
     text = script(text.replace(FOLDER, str(folder / "state"), 1))
     (folder / "state/t.sh").write_text(text)
@@ -155,7 +155,7 @@ def test_what_a_killed_run_left_is_not_taken_for_what_this_one_saved(tmp_path: P
 @pytest.mark.parametrize("save", ["exit 3", "false; true"])
 def test_one_that_refuses_to_begin_leaves_nothing_half_saved(tmp_path: Path, save: str) -> None:
     (tmp_path / "state").mkdir()
-    text = transaction_text(Transaction("t", f': > "$checkpoint/half"; {save}', "echo changed", "true"), "target-1", {})
+    text = transaction_text(of_bodies(f': > "$checkpoint/half"; {save}', "echo changed", "true"), "target-1", {})
     done = told(script(text.replace(FOLDER, str(tmp_path / "state"), 1)), "change")
     assert done.returncode != 0 and done.stdout == ""
     assert list((tmp_path / "state").iterdir()) == []
@@ -201,7 +201,7 @@ _RUNS = 'while [ "$1" != /bin/sh ]; do echo "$1" >> "{0}/told"; shift; done\nexe
 def asked(folder: Path, given: str | None = None, **stubs: str) -> subprocess.CompletedProcess[str]:
     """Run a transaction as an operation does; its state is in the folder `state`, systemd is SIMULATED."""
     path = programs(folder, **{"systemd_run": _RUNS.format(folder), **stubs})
-    command = transaction_command(Transaction("t", "true", "echo changed", "true"), "target-1")
+    command = transaction_command(of_bodies("true", "echo changed", "true"), "target-1")
     (line,) = command.connector_arguments["_stdin"]
     text = base64.b64decode(line).decode().replace(FOLDER, str(folder / "state"))
     encoded = base64.b64encode(text.encode()).decode() + "\n"
@@ -321,7 +321,7 @@ def logged(host: Host, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-T = Transaction("t", "true", "true", "true")
+T = of_bodies("true", "true", "true")
 
 
 @pytest.mark.pure

@@ -29,8 +29,9 @@ from gpunode.apt_trust import DISABLED, Disable, Rewrite
 from operations.apt_trust import commands
 from operations.files import write_command
 from operations.script import script_command
-from operations.transaction import Transaction, transaction_text
+from operations.transaction import transaction_text
 from tests.unit.hostile import CANARY, HOSTILE, hostile_text
+from tests.unit.transactions import of_bodies
 
 pytestmark = [pytest.mark.real, pytest.mark.starts_programs, pytest.mark.builds]
 
@@ -110,9 +111,7 @@ def test_the_canary_dies_where_a_value_is_not_quoted() -> None:
 
 @pytest.mark.parametrize("value", ARGUMENTS)
 def test_a_value_arrives_in_a_transaction_to_the_letter(value: str) -> None:
-    transaction = Transaction(
-        name="hostile", checkpoint=":", change='printf %s "$value" > "$folder/arrived"', restore=":"
-    )
+    transaction = of_bodies(":", 'printf %s "$value" > "$folder/arrived"', ":")
     with _folder() as folder:
         text = transaction_text(transaction, "target", {"folder": str(folder), "value": value})
         done = subprocess.run(["sh", "-c", text, "sh", "change"], cwd=folder, capture_output=True, check=False)

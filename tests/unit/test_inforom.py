@@ -18,13 +18,13 @@ from gpunode.health import parse_health
 from gpunode.mig.smi import parse_mig
 from gpunode.probe import Probe
 from gpunode.probe_output import sections
+from gpunode.shell_file import script_file
 from gpunode.verify import judge
 from lab.hardware.simulated import module
 from lab.hardware.simulated.fault import main as set_fault
 from lab.hardware.simulated.machine import Machine
 from lab.hardware.simulated.smi.main import call
-from operations.mig_shell import FUNCTIONS
-from operations.mps import ASKING
+from operations.mig_transaction import FUNCTIONS
 from tests.unit.lab.installed_driver import install
 from tests.unit.smi_rows import memory
 from tests.unit.test_verify import GOOD, SETTINGS
@@ -124,7 +124,12 @@ def test_the_probes_ask_on_behind_it(smi: Callable[[str], Path], tmp_path: Path)
     ("functions", "printed", "command", "says"),
     [
         (FUNCTIONS, "GPU-1, Enabled, Enabled", "uuid=GPU-1; look && echo $gpu.$current.$pending", "0.Enabled.Enabled"),
-        (ASKING, "0, Default", "compute_modes; set_mode 0 DEFAULT > /dev/null && echo set", "0, Default\nset"),
+        (
+            script_file("mps_modes"),
+            "0, Default",
+            "compute_modes; set_mode 0 DEFAULT > /dev/null && echo set",
+            "0, Default\nset",
+        ),
     ],
 )
 def test_the_shell_of_a_change_takes_it_for_an_answer(

@@ -28,8 +28,7 @@ from lab.hardware.simulated.machine import Machine
 from lab.hardware.simulated.smi.main import call
 from lab.hardware.simulated.smi.mig.instances import GpuInstance
 from operations.keeping import digest_of_text
-from operations.mig_shell import FUNCTIONS
-from operations.mig_transaction import TRANSACTION
+from operations.mig_transaction import FUNCTIONS, TRANSACTION
 from operations.script import script
 from operations.transaction import transaction_text
 from tests.unit.lab.test_nvidia_smi import A100, machine_with

@@ -81,7 +81,12 @@ def test_what_only_people_read_is_left_as_it_is(script: str) -> None:
 def test_every_mutant_of_gpunode_s_shell_is_one_that_sh_reads() -> None:
     """The reader knows as much of sh as these files have: what it takes for a word is one."""
     group = next(group for group in GROUPS if group.name == "trust")
-    for path in ("operations/pinned_key.sh", "operations/placing.sh", "gpunode/keyring.sh", "gpunode/keyrings.sh"):
+    for path in (
+        "templates/scripts/pinned_key.sh",
+        "templates/scripts/placing.sh",
+        "gpunode/keyring.sh",
+        "gpunode/keyrings.sh",
+    ):
         found = list(shell_mutants(path, (group.room / path).read_text()))
         assert len(found) > 5
         assert [str(each) for each in found if each.make() is None] == []

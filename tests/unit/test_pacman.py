@@ -425,5 +425,6 @@ def test_gpunode_refreshes_lists_of_its_own_alone() -> None:
     for text in scripts:
         for line in text.splitlines():
             if "-Sy" in line and "echo" not in line and '"' not in line.split("-Sy")[0]:
-                assert "--dbpath /var/cache/gpunode/pacman" in line, line
+                assert '--dbpath "$DATABASE"' in line, line
+                assert "\nDATABASE=/var/cache/gpunode/pacman\n" in text.replace("'", "")
     assert any("-Sy --dbpath" in text for text in scripts)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.shell_file import shell_file
+from gpunode.shell_file import script_file
 from operations.files import replace_command, write_command
 from operations.script import script
 
@@ -22,7 +22,7 @@ def roots_alone(folder: Path, path: str, **modes: str) -> subprocess.CompletedPr
     stat = folder / "stat"
     stat.write_text(f"#!/bin/sh\nfor last; do :; done\ncase ${{last##*/}} in\n{table}  *) echo '{ROOT_S}';;\nesac\n")
     stat.chmod(0o755)
-    text = script(f"{shell_file('placing', 'operations')}\nroots_alone '{path}'")
+    text = script(f"{script_file('placing')}\nroots_alone '{path}'")
     return subprocess.run(
         ["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True, check=False
     )
@@ -61,7 +61,7 @@ def test_of_a_folder_that_is_not_there_yet_the_one_above_counts(tmp_path: Path) 
 
 
 def test_a_folder_that_cannot_be_looked_at_is_no_good_one(tmp_path: Path) -> None:
-    text = script(f"{shell_file('placing', 'operations')}\nroots_alone '{tmp_path}/absent/file'")
+    text = script(f"{script_file('placing')}\nroots_alone '{tmp_path}/absent/file'")
     assert subprocess.run(["sh", "-c", text], capture_output=True, check=False).returncode != 0
 
 
@@ -126,7 +126,7 @@ def test_a_text_whose_end_was_cut_off_takes_no_file_s_place(tmp_path: Path, give
 
 
 def target_of(path: Path) -> subprocess.CompletedProcess[str]:
-    text = script(f'{shell_file("placing", "operations")}\ntarget_of "$1"')
+    text = script(f'{script_file("placing")}\ntarget_of "$1"')
     return subprocess.run(["sh", "-c", text, "sh", path], capture_output=True, text=True, check=False)
 
 

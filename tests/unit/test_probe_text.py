@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from facts.apt_archive import AptArchive
 from facts.apt_sources import AptSources
 from facts.deb import DebPackages
 from facts.docker import Docker
 from facts.driver import Driver
 from facts.machine import Machine
 from facts.node import PARTS, Node
+from facts.reboot import RunningBoot
 from facts.shared import UNITS
 from facts.toolkit import ContainerToolkit
 from facts.transaction import TransactionJournal
@@ -33,7 +35,7 @@ from gpunode.snapshot import Changes, Snapshot
 from gpunode.transaction import parse_journal
 from gpunode.unit import parse_unit
 from lab.world.toolkit import cdi_refresh
-from tests.shell_files import SHELLS, faults, files
+from tests.shell_files import CHECKOUT, SHELLS, faults, files, shell_strings
 
 pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
 
@@ -80,6 +82,33 @@ def test_a_here_document_is_a_fault_and_a_shift_is_none(tmp_path: Path) -> None:
     ]
 
 
+def test_a_change_may_use_a_here_document_for_one_without_room_is_undone(tmp_path: Path) -> None:
+    file = tmp_path / "templates/scripts/x.sh"
+    file.parent.mkdir(parents=True)
+    file.write_text("# Prints.\ncat <<END\nx\nEND\n")
+    assert list(faults(file, ())) == []
+
+
+@pytest.mark.parametrize("start", ['"""', 'f"""{1}'])
+def test_shell_in_python_ends_after_five_lines_whether_or_not_values_stand_in_it(start: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.py"
+    lines = ["for name; do", *['echo "$name"'] * 4, "done"]
+    file.write_text(f"A = {start}\n" + "\n".join(lines) + '\n"""\n')
+    (fault,) = shell_strings(file)
+    assert fault.startswith(f"{file}:1: ") and "lines of shell in Python" in fault
+    file.write_text('"""What\n' + "\n".join(lines) + '\ndoes."""\nA = """\n' + "\n".join(lines[2:]) + '\n"""\n')
+    assert list(shell_strings(file)) == []
+
+
+def test_every_script_of_an_operation_is_sent_by_one() -> None:
+    source = "\n".join(path.read_text() for room in ("operations", "facts") for path in (CHECKOUT / room).rglob("*.py"))
+    scripts = [path.stem for path in files() if path.parent.name == "scripts"]
+    assert len(scripts) > 60
+    unsent = [name for name in scripts if f'"{name}"' not in source and f"'{name}'" not in source]
+    # One for each way of starting a container.
+    assert unsent == ["smoke_ctr", "smoke_docker"]
+
+
 def test_a_module_s_parameter_with_a_backslash_is_told_as_it_stands(tmp_path: Path) -> None:
     parameters = tmp_path / "params"
     parameters.write_text('RegistryDwords: "a\\nb=c\\c"\nModifyDeviceFiles: 1\n')
@@ -89,7 +118,8 @@ def test_a_module_s_parameter_with_a_backslash_is_told_as_it_stands(tmp_path: Pa
 
 
 def test_every_file_is_what_some_fact_asks_or_a_question_that_several_share() -> None:
-    command = str(Node().command())
+    alone = (TransactionJournal().command("driver"), RunningBoot().command(), AptArchive().command())
+    command = "\n".join(map(str, (Node().command(), *alone)))
     asked = {path.stem for path in files() if path.parent.name == "gpunode" and shell_file(path.stem) in command}
     assert asked == {path.stem for path in files() if path.parent.name == "gpunode"}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from operations.runfile_shell import FETCH
+from operations.runfile_scripts import FETCH
 from operations.script import script
 
 pytestmark = [pytest.mark.real, pytest.mark.starts_programs]

@@ -16,7 +16,7 @@ import pytest
 from gpunode.runfile import CAUSES
 from operations.families import APT
 from operations.runfile import runfile_transaction
-from operations.runfile_shell import INSTALLER
+from operations.runfile_scripts import INSTALLER
 from operations.script import script
 from operations.transaction import transaction_text
 from tests.unit.simulated_dpkg import PLACES, SimulatedDpkg

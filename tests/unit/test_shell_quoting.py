@@ -84,9 +84,12 @@ class _Function:
         name = _called(node)
         if isinstance(node, ast.Call) and name in _COMMANDS | {"join"}:
             return all(self.safe(argument, seen) for argument in node.args)
-        if isinstance(node, ast.Call) and name == "Text":
-            # What stands behind the text are shared questions, which quote what is wanted of them (gpunode/probe.py).
+        if isinstance(node, ast.Call) and name in {"Text", "shell_text"}:
+            # What stands behind the text are shared questions, which quote what is wanted of them, and values of a
+            # file's, which it quotes (gpunode/probe.py).
             return self.safe(node.args[0], seen)
+        if isinstance(node, ast.Call) and name == "script_file":
+            return all(self.safe(argument, seen) for argument in node.args)
         return name in _QUOTES | _SHELL_TEXT or (name == "command" and isinstance(node, ast.Call) and not node.args)
 
 

@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 
 from deploys import verify as verify_deploy
-from facts import smoke as smoke_fact
-from facts import smoke_ways
 from facts.smoke import Smoke as SmokeFact
 from gpunode.reading import ParseError, Unknown
 from gpunode.settings import settings_from
+from gpunode.shell_file import script_file
 from gpunode.smoke import Smoke, Trial, parse_smoke
-from gpunode.toolkit.configuration import PATH
 from lab.packages import container_runtime
 from operations import smoke
 from tests.unit.simulated_host import Host, commands
@@ -75,7 +73,7 @@ def test_each_fault_is_told_with_what_to_do(change: dict[str, object], words: st
 def test_the_toolkit_s_hooks_find_the_folder_in_the_test_s_root_that_they_write_the_library_cache_to(
     tmp_path: Path,
 ) -> None:
-    script = smoke_fact._ROOT.replace("/var/tmp/gpunode-smoke", f"{tmp_path}/smoke") + '\necho "$root"\n'
+    script = script_file("smoke_root").replace("/var/tmp/gpunode-smoke", f"{tmp_path}/smoke") + '\necho "$root"\n'
     root = Path(subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.strip())
     config = {"root": {"path": str(root)}}
     container_runtime.update_ldcache(config, tmp_path, "1.20.0")
@@ -107,11 +105,13 @@ def test_a_container_asks_by_a_mount_that_the_toolkit_s_mode_takes(
     file = tmp_path / "config.toml"
     if text is not None:
         file.write_text(text)
-    command = str(SmokeFact().command(reload=False)).replace(PATH, str(file))
-    script = command[command.index("device=/var/run") : command.index("by=; runtime=")] + 'echo "$device"\n'
+    command = str(SmokeFact().command(reload=False))
+    chosen = command[command.index("device=/var/run") : command.index("by_crictl() {")]
+    script = f'CONFIG={file}\n{chosen}echo "$device"\n'
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"/var/run/nvidia-container-devices/{device}"
-    for start in (smoke_ways.BY_CTR, smoke_ways.BY_CRICTL, smoke_ways.BY_DOCKER):
+    for way in ("ctr", "crictl", "docker"):
+        start = script_file(f"smoke_{way}")
         assert start.count("$device") == 1 and "nvidia-container-devices" not in start
 
 
@@ -138,7 +138,7 @@ def test_the_operation_fails_with_every_problem_and_changes_nothing(host: Host) 
 
 def test_systemd_is_not_reloaded_under_other_people_s_containers_unless_that_is_allowed() -> None:
     careful, free = (str(SmokeFact().command(reload=reload)) for reload in (False, True))
-    assert "reload=no\n" in careful and "reload=yes\n" in free
+    assert "reload=no;" in careful and "reload=yes;" in free
     assert '[ "$reload" = yes ] || [ "$others" -eq 0 ]' in careful
 
 

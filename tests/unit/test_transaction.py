@@ -17,12 +17,12 @@ from operations.keeping import KEEPING
 from operations.script import script
 from operations.transaction import ENDED, Transaction, settled, transaction_command, transaction_text
 from tests.unit.simulated_host import Host
+from tests.unit.transactions import of_bodies
 
 
 def begin(folder: Path, change: str) -> subprocess.Popen[str]:
     (folder / "file").write_text("old")
-    transaction = Transaction(
-        name="t",
+    transaction = of_bodies(
         checkpoint='cp "$file" "$checkpoint/file"',
         change=change,
         restore='cp "$checkpoint/file" "$file"',
@@ -102,7 +102,7 @@ def test_a_unit_that_is_called_a_success_is_one_only_where_its_journal_says_so(
     (tmp_path / "systemd-run").chmod(0o755)
     if journal:
         (tmp_path / "t.json").write_text(f'{{"schema": 1, "state": "{journal}", "target": "target-1", "reason": ""}}\n')
-    command = transaction_command(Transaction("t", "true", "true", "true"), "target-1").get_raw_value()
+    command = transaction_command(of_bodies("true", "true", "true"), "target-1").get_raw_value()
     done = subprocess.run(
         ["sh", "-c", command.replace("/var/lib/gpunode/transactions", str(tmp_path))],
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}, input="dHJ1ZQo=\n",
@@ -119,7 +119,7 @@ def test_a_unit_that_is_called_a_success_is_one_only_where_its_journal_says_so(
 def test_a_second_request_to_stop_does_not_stop_the_putting_back(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("new")
     (tmp_path / "t").mkdir()
-    transaction = Transaction("t", "true", "kill -TERM $$; sleep 1", 'kill -TERM $$; sleep 0.2; printf old > "$file"')
+    transaction = of_bodies("true", "kill -TERM $$; sleep 1", 'kill -TERM $$; sleep 0.2; printf old > "$file"')
     text = transaction_text(transaction, "target-1", {"file": str(tmp_path / "file")})
     done = subprocess.run(
         ["sh", "-c", script(text.replace("/var/lib/gpunode/transactions", str(tmp_path), 1)), "sh", "change"],
@@ -163,14 +163,13 @@ def test_a_change_that_refuses_to_begin_leaves_the_way_back_of_the_last_one(
 ) -> None:
     folder, file = tmp_path / "state", tmp_path / "file"
     file.write_text("old")
-    first = Transaction(
-        "t", 'cp "$file" "$checkpoint/file"', 'printf new > "$file"; : > "$checkpoint/unproven"',
+    first = of_bodies('cp "$file" "$checkpoint/file"', 'printf new > "$file"; : > "$checkpoint/unproven"',
         'cp "$checkpoint/file" "$file"',
     )  # fmt: skip
     assert ask(folder, systemd_run, first, "target-1", file=str(file)) == 0
     assert sorted(content(folder)) == ["t.json", "t.log", "t.sh", "t/file", "t/unproven"]
     kept = {name: text for name, text in content(folder).items() if name != "t.log"}
-    second = Transaction("t", f': > "$checkpoint/half"\n{refuses}', 'printf newer > "$file"', "true")
+    second = of_bodies(f': > "$checkpoint/half"\n{refuses}', 'printf newer > "$file"', "true")
     assert ask(folder, systemd_run, second, "target-2", file=str(file)) != 0
     now = {name: text for name, text in content(folder).items() if name not in ("t.log", "t.new/half")}
     assert now == kept
@@ -190,7 +189,7 @@ def test_a_change_that_began_is_undone_by_its_own_script_and_from_what_it_saved(
     for number, (change, ends, text) in enumerate(
         [('printf new > "$file"', "done", "new"), ('printf newer > "$file"; kill -9 $$', "began", "newer")]
     ):
-        transaction = Transaction("t", 'cp "$file" "$checkpoint/file"', change, f'{restore}; echo {number} >> "$file"')
+        transaction = of_bodies('cp "$file" "$checkpoint/file"', change, f'{restore}; echo {number} >> "$file"')
         ask(folder, systemd_run, transaction, f"target-{number}", file=str(file))
         assert (json.loads((folder / "t.json").read_text())["state"], file.read_text()) == (ends, text)
         assert sorted(content(folder)) == ["t.json", "t.log", "t.sh", "t/file"]
@@ -209,7 +208,7 @@ def test_one_that_is_killed_as_it_takes_the_place_of_the_last_one_leaves_that_on
     folder, file = tmp_path / "state", tmp_path / "file"
     file.write_text("old")
     save, restore = 'cp "$file" "$checkpoint/file"', 'cp "$checkpoint/file" "$file"; printf "%s" "$which" >> "$file"'
-    first = Transaction("t", save, 'printf new > "$file"', restore)
+    first = of_bodies(save, 'printf new > "$file"', restore)
     assert ask(folder, systemd_run, first, "target-1", file=str(file), which=" by the first") == 0
     mv = tmp_path / "bin/mv"
     mv.write_text(
@@ -217,7 +216,7 @@ def test_one_that_is_killed_as_it_takes_the_place_of_the_last_one_leaves_that_on
         f'case "$*" in -T*|*.sh.*) [ "$last" != {folder}{moment} ] || kill -9 $PPID;; esac\n'
     )
     mv.chmod(0o755)
-    second = Transaction("t", save, 'printf newer > "$file"', restore)
+    second = of_bodies(save, 'printf newer > "$file"', restore)
     assert ask(folder, systemd_run, second, "target-2", file=str(file), which=" by the second") != 0
     mv.unlink()
     assert (file.read_text(), json.loads((folder / "t.json").read_text())["state"]) == ("new", "done")
@@ -277,7 +276,7 @@ def test_of_two_runs_at_once_the_second_names_who_is_at_work_and_touches_nothing
     for name, text in programs.items():
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / "bin" / name).chmod(0o755)
-    command = transaction_command(Transaction("t", "true", "true", "true"), "target-2").get_raw_value()
+    command = transaction_command(of_bodies("true", "true", "true"), "target-2").get_raw_value()
     done = subprocess.run(
         ["sh", "-c", command.replace("/var/lib/gpunode/transactions", str(folder))],
         env={**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}, input="dHJ1ZQo=\n",
@@ -297,7 +296,7 @@ def undo(
 ) -> subprocess.CompletedProcess[str]:
     """Run what an operation runs first, where an earlier change was interrupted."""
     host.readings[TransactionJournal] = Journal("began", "target-1", None, False)
-    (command,) = settled(Transaction("t", "true", "true", "true"), gives_up)
+    (command,) = settled(of_bodies("true", "true", "true"), gives_up)
     return subprocess.run(
         ["sh", "-c", command.get_raw_value().replace("/var/lib/gpunode/transactions", str(folder))],
         env=environment, capture_output=True, text=True, timeout=30, check=False,
@@ -386,7 +385,7 @@ def test_where_no_unit_could_be_begun_an_older_log_is_not_taken_for_its_words(
     folder = tmp_path / "state"
     folder.mkdir()
     (folder / "t.log").write_text("the words of last week\n")
-    command = transaction_command(Transaction("t", "true", "true", "true"), "target-1").get_raw_value()
+    command = transaction_command(of_bodies("true", "true", "true"), "target-1").get_raw_value()
     done = subprocess.run(
         ["sh", "-c", command.replace("/var/lib/gpunode/transactions", str(folder))],
         env=no_systemd_run, input="dHJ1ZQo=\n", capture_output=True, text=True, timeout=30, check=False,
@@ -439,8 +438,8 @@ if [ -e "$folder/t/file" ]; then copy=there; else copy=absent; fi
     )
     (tmp_path / "bin/sync").chmod(0o755)
     (tmp_path / "file").write_text("old")
-    transaction = Transaction(
-        "t", 'cp "$file" "$checkpoint/file"', f'echo change >> {tmp_path}/order; printf new > "$file"', "true"
+    transaction = of_bodies(
+        'cp "$file" "$checkpoint/file"', f'echo change >> {tmp_path}/order; printf new > "$file"', "true"
     )
     text = transaction_text(transaction, "target-1", {"file": str(tmp_path / "file")})
     text = text.replace("folder=/var/lib/gpunode/transactions", f"folder={tmp_path}", 1)

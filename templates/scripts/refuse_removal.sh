@@ -1,11 +1,9 @@
-"""Shell text that keeps a package manager from removing what nobody told it to remove."""
+# A function that keeps a package manager from removing what nobody told it to remove.
+# refuse_removal MANAGER WANTED GOING REMOVED ends the script where a word of REMOVED is not one of GOING (NAME or
+# NAME-).
+# A word NAME- of WANTED is what is to go, and no part of the message. $instead is how the settings ask for something
+# that removes nothing, where they can.
 
-from __future__ import annotations
-
-# refuse_removal MANAGER WANTED GOING REMOVED: ends the script where a word of REMOVED is not one of GOING (NAME or
-# NAME-). A word NAME- of WANTED is what is to go, and no part of the message. $instead is how the settings ask for
-# something that removes nothing, where they can.
-REFUSE_REMOVAL = r"""
 refuse_removal() {
   lost=''
   for removed in $4; do
@@ -18,6 +16,3 @@ refuse_removal() {
   echo "gpunode: remedy: ${instead:+$instead; or }remove yourself what is to go ($1 remove$lost), and run again" >&2
   exit 1
 }
-"""
-
-__all__ = ["REFUSE_REMOVAL"]

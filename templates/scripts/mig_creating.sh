@@ -1,9 +1,7 @@
-"""Shell functions that create a GPU instance with its compute instances: part of operations/mig_shell.py."""
+# Functions, on top of mig_asking.sh: a GPU instance is created with its compute instances.
 
-from __future__ import annotations
+# shellcheck disable=SC2154  # set by whoever sends it
 
-# They call `ask`, `fails` and `words` of operations/mig_shell.py, and leave $why and $blame as those do.
-CREATING = r"""
 # Of what a GPU refuses what is asked is to blame, unless it is in use, lost, without driver, or did not answer.
 refused() { case "$code" in 4|9|12|15|18|19|124|137) fails "$1 ($(words))";; *) fails "$1 ($(words))" target;; esac; }
 # still_missing WANTED THERE: print the sizes of compute instances that are wanted and not there; fails where others are
@@ -89,4 +87,3 @@ create_compute() {
   done
   return 1
 }
-"""

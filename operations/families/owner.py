@@ -1,8 +1,0 @@
-"""Shell text that says whether a package owns a file, by whichever package manager the node has."""
-
-from __future__ import annotations
-
-# An undo may be run long after, by a script that knows no family any more.
-OWNED = r"""
-owned() { { dpkg-query -S "$1" || rpm -qf "$1" || pacman -Qoq "$1"; } > /dev/null 2>&1; }
-"""

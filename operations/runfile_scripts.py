@@ -1,0 +1,16 @@
+"""Shell text about .run files: fetching them, and what transactions ask of NVIDIA's installers."""
+
+from __future__ import annotations
+
+import shlex
+
+from gpunode.runfile import CAUSES
+from gpunode.shell_file import script_file
+
+FETCH = script_file("runfile_fetch")
+# What the log of an installer means, in the order of gpunode.runfile.CAUSES.
+_CASES = "".join(f"*{shlex.quote(pattern)}*) advice={shlex.quote(cause)};;\n" for pattern, cause in CAUSES)
+INSTALLER = f'advise() {{ case "$1" in\n{_CASES}esac; }}\n{script_file("runfile_installer")}'
+RUNFILE = INSTALLER + script_file("runfile")
+
+__all__ = ["FETCH", "INSTALLER", "RUNFILE"]

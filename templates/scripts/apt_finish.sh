@@ -1,0 +1,13 @@
+# Finishes what dpkg was killed at (by a reboot, say): apt refuses everything until then. On top of apt_get.sh.
+
+# shellcheck disable=SC2034  # read by what stands beside it
+
+tries=0
+until said=$(dpkg --force-confold --configure -a 2>&1 </dev/null); do
+  case "$said" in *"lock was locked by another process"*) ! time_left || continue;; esac
+  break
+done
+unlocked
+apt_get --fix-broken install || { echo "$said" >&2
+  echo "gpunode: dpkg was interrupted, and what it began cannot be finished; see dpkg --audit on the node" >&2
+  exit 1; }

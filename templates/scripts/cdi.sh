@@ -1,0 +1,19 @@
+# Functions about a CDI specification. aside: what was there before and is not ours is kept beside it, under a name that
+# no runtime reads; it takes $stale, $mark, $target and $own. proven FILE ends the script where it does not name the
+# libcuda of the loaded driver's $version.
+
+# shellcheck disable=SC2154  # set by whoever sends it
+
+aside() {
+  for file in $stale; do
+    if [ "$(head -n 1 "$file" 2>/dev/null)" = "$mark" ]; then rm -f "$file"
+    elif [ "$file" != "$target" ] || [ "$own" = yes ]; then mv -fT "$file" "$file.gpunode-before"; fi
+  done
+}
+# shellcheck disable=SC2015
+proven() {
+  grep -qE '"?kind"?: *"?nvidia[.]com/gpu' "$1" && grep -qF "libcuda.so.$version" "$1" || {
+    echo "gpunode: nvidia-ctk made a CDI specification that does not name libcuda.so.$version, which is the loaded" \
+      "driver's; is libcuda installed at the driver's version? See $1" >&2
+    exit 1; }
+}

@@ -1,0 +1,14 @@
+# Makes the CDI specification $target, on top of cdi.sh.
+# Runtimes read each .yaml of the target's folder, and for some GPUs nvidia-ctk writes several: drafts stand beside that
+# folder, on the same file system. What a run that was cut off left there goes with the next (gpunode/interrupted.sh).
+
+# shellcheck disable=SC2154  # set by whoever sends it
+
+folder=$(dirname "$target"); mkdir -p "$folder"
+work=$(mktemp -d "$folder/../.gpunode-cdi.$$.XXXXXX"); trap 'rm -rf "$work"' EXIT
+nvidia-ctk cdi generate --output="$work/nvidia.yaml" >&2
+{ printf '%s\n' "$mark"; cat "$work/nvidia.yaml"; } > "$work/marked"
+proven "$work/marked"
+chmod 644 "$work/marked"; sync "$work/marked"
+aside
+mv -fT "$work/marked" "$target"

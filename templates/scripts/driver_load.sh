@@ -1,0 +1,31 @@
+# Loads nvidia and nvidia_uvm, on top of nouveau.sh: $wanted is the version on disk. Secure boot refuses with "Key was
+# rejected by service"; a missing GPU or the wrong flavour with "No such device".
+# The driver that was there before the last change comes back where nothing has proven that change yet but its
+# installation: it was a reboot that brought the new module to its first load. A driver that has worked stays, whatever
+# keeps it from loading today. $folder is the transactions', $transaction the driver's name.
+
+# shellcheck disable=SC2154  # set by whoever sends it
+
+modprobe nvidia || {
+  echo "gpunode: the nvidia module on disk ($wanted) cannot be loaded. The kernel's own words:" >&2
+  dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2
+  echo "gpunode: look for nouveau in lsmod, for secure boot, for a flavour that this GPU does not take" >&2
+  before=$(cat "$folder/$transaction/packages" "$folder/$transaction/runfile" 2>/dev/null | cut -d' ' -f2)
+  if grep -qF '"state": "done"' "$folder/$transaction.json" 2>/dev/null && [ -n "$before" ] &&
+    [ -e "$folder/$transaction/unproven" ] && ! nouveau_bound &&
+    ! printf '%s\n' "$before" | grep -qE "^([0-9]+:)?$wanted([-~+]|\$)"; then
+    echo "gpunode: it came with the last change of the driver, which is undone" >&2
+    # A unit of systemd's, so that a cut connection does not end it.
+    systemd-run --quiet --wait --collect --unit="gpunode-$transaction" \
+      --property=TimeoutStopSec=900 /bin/sh -c \
+      "exec /bin/sh $folder/$transaction.sh undo 'the module $wanted does not load' > $folder/$transaction.log 2>&1" &&
+      echo "gpunode: the driver of before is back; loaded is $(cat /sys/module/nvidia/version || echo NONE)." \
+        "Ask for another driver: $wanted is not tried again until the settings change" >&2 ||
+      echo "gpunode: that did not succeed; see $folder/$transaction.log" >&2
+  fi
+  exit 1; }
+modprobe nvidia_uvm || { echo "gpunode: nvidia is loaded, but nvidia_uvm, without which CUDA does not start, is not" >&2
+  exit 1; }
+loaded=$(cat /sys/module/nvidia/version)
+[ "$loaded" = "$wanted" ] || { echo "gpunode: loaded is $loaded, on disk is $wanted" >&2; exit 1; }
+rm -f "$folder/$transaction/unproven"

@@ -1,0 +1,12 @@
+# Gives the file $path, which is somebody's, the text that stands as base64 in standard input, and leaves it his: mode,
+# owner, link. On top of placing.sh and STANDARD_INPUT.
+
+# shellcheck disable=SC2154  # $path is the command's.
+target=$(target_of "$path") || {
+  echo "gpunode: $path is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }
+roots_alone "$target"
+mkdir -p "$(dirname "$target")"
+umask 077
+standard_input > "$target.gpunode-new"
+as_before "$target.gpunode-new" "$target"
+sync "$target.gpunode-new"; mv -fT "$target.gpunode-new" "$target"
