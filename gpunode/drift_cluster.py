@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gpunode.base.comparison import compared
+from gpunode.base.subject import Subject
 from gpunode.control_plane import reached
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.mig_state import mig_state
@@ -24,8 +26,6 @@ from gpunode.helm.session import Session
 from gpunode.node import Node
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
-from gpunode.verify.comparison import compared
-from gpunode.verify.subject import Subject
 
 _RUN = "run deploys/device_plugin.py"
 _FEW = 5

@@ -6,11 +6,13 @@ from the same judgement as the verdict at the end of a run: what is not as asked
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+from gpunode.base.decision import Decision, is_forbidden
+from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
 from gpunode.driver_packages import driver_source, further_groups, on_system, package_set
 from gpunode.findings import Finding, FindingClass
@@ -20,13 +22,9 @@ from gpunode.mps.change import felt_by_clients
 from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
 from gpunode.reading import Reading
-from gpunode.service import RESTARTING
 from gpunode.settings import Settings
-from gpunode.sysctl import KUBERNETES
-from gpunode.verify import judge
-from gpunode.verify.comparison import BY_HAND
+from gpunode.verify import decisions, judge
 from gpunode.verify.cuda import lost_nvcc
-from gpunode.verify.subject import Subject
 
 SCHEMA = 1
 
@@ -104,7 +102,8 @@ Bad = dict[str, Finding]
 
 def _steps(settings: Settings, node: Node) -> Iterator[Step]:
     bad: dict[str, Bad] = {}
-    for item in judge(settings, node):
+    decided = decisions(settings, node)
+    for item in judge(settings, node, decided=decided):
         if item.finding_class is not FindingClass.OK:
             bad.setdefault(item.component, {})[item.what] = item
     allowed = Disturbance[settings.disruption.allow]
@@ -117,16 +116,14 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         ("cuda", _cuda),
         *sharing,
         ("toolkit", _toolkit),
-        ("containerd", _containerd),
-        ("docker", _docker),
+        *((name, _decided(decision)) for name, decision in decided.items()),
         ("node", _node),
     ):
         found = bad.pop(component, {})
         for step in (*_own_files(found), *steps(settings, node, found), *_by_hand(settings, node, found)):
             # What no workload feels is done in any case, but for a boot: a first provisioning is exempt.
             workloads = _workloads(settings, node, component)
-            felt = step.disturbs > Disturbance.reset or workloads > 0
-            pending = (step.disturbs > allowed and felt) or step.pending
+            pending = is_forbidden(step.disturbs, allowed, workloads) or step.pending
             disturbs = step.disturbs > Disturbance.nothing and (workloads > 0 or component != "mps")
             drains = settings.kubernetes.drains and disturbs and not pending
             yield replace(step, pending=pending, drains=drains)
@@ -312,50 +309,15 @@ def _toolkit(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
             yield _step(action, item)
 
 
-def _containerd(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-    if item := _take(found, Subject.VERSION):
-        yield _step("install containerd", item)
-    runtimes = _take(
-        found, Subject.DEFAULT_RUNTIME, Subject.SYSTEMD_CGROUP.of("runc"), Subject.SYSTEMD_CGROUP.of("nvidia"),
-        Subject.RUNNING_CONFIGURATION, Subject.CDI,
-    )  # fmt: skip
-    files = _take(found, Subject.CONFIGURATION) if _mends(found.get(Subject.CONFIGURATION)) else None
-    plugin = _take(found, Subject.CRI_PLUGIN)
-    if runtimes:
-        restart = " and restart it" if node.containerd.active else ""
-        yield _step(f"bring its runtimes to what is asked{restart}", runtimes)
-    elif files:
-        yield _step("write its configuration files", files)
-    elif plugin:
-        yield _step("restart it", plugin)
-    if sysctl := _take(found, *(Subject.SYSCTL.of(name) for name in KUBERNETES)):
-        yield _step("set what Kubernetes needs of the kernel", sysctl)
-    yield from _running(found)
+def _decided(decision: Decision[Any]) -> Callable[[Settings, Node, Bad], Iterator[Step]]:
+    """Return the steps of a component that is decided once."""
 
+    def steps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
+        for step in decision.steps:
+            _take(found, *(item.what for item in step.settles))
+            yield _step(step.action, step.settles[0], step.disturbs, pending=step.waits is not None)
 
-def _mends(item: Finding | None) -> bool:
-    """Say whether a run mends a configuration: one that it cannot edit is a person's to mend."""
-    return item is not None and item.remedy != BY_HAND
-
-
-def _docker(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-    if item := _take(found, Subject.VERSION):
-        yield _step("install docker", item)
-    restart = _take(found, Subject.CGROUP_DRIVER, Subject.CDI)
-    reload = _take(found, Subject.DEFAULT_RUNTIME, Subject.RUNTIME_NVIDIA)
-    if differs := restart or reload:
-        how = (" and restart it" if restart else " and have it read them") if node.docker.active else ""
-        yield _step(f"bring its runtimes to what is asked{how}", differs)
-    elif _mends(found.get(Subject.CONFIGURATION)) and (file := _take(found, Subject.CONFIGURATION)):
-        yield _step("write its configuration file", file)
-    yield from _running(found)
-
-
-def _running(found: Bad) -> Iterator[Step]:
-    for what, action in ((Subject.SERVICE, "start it"), (Subject.STARTS_AT_BOOT, "start it at boot")):
-        # One that systemd starts over and over is started already.
-        if what in found and found[what].found != RESTARTING:
-            yield _step(action, found.pop(what))
+    return steps
 
 
 def _mps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:

@@ -9,8 +9,9 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from facts.docker import Docker
-from gpunode.docker.change import change, waits
-from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused
+from gpunode.disturbance import Disturbance
+from gpunode.docker.decide import Desired, decide_configuration
+from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon
 from gpunode.docker.state import Docker as State
 from gpunode.drain.commands import Drain
 from gpunode.shell_file import script_file
@@ -50,21 +51,19 @@ def configuration(
             raise OperationRefused(_missing(state))
         yield StringCommand("true")  # a forecast: the package comes with an operation before this one
         return
-    try:
-        wanted = change(state, Daemon(default_runtime, systemd_cgroup, nvidia, cdi))
-    except DaemonRefused as refusal:
-        raise OperationRefused(f"{state.config_path}: {refusal}") from refusal
-    if state.active and not state.answers:
-        raise OperationRefused(
-            "docker runs, but `docker info` gives no answer; nothing was changed. Look at `journalctl -u docker` and "
-            "run again"
-        )
-    if wanted is None:
+    daemon = Daemon(default_runtime, systemd_cgroup, nvidia, cdi)
+    allowed = Disturbance.restart if restart_allowed else Disturbance.nothing
+    decision = decide_configuration(Desired(daemon, allowed), state)
+    if decision.refusal is not None:
+        raise OperationRefused(decision.refusal)
+    step = next((each for each in decision.steps if each.change is not None), None)
+    if step is None or step.change is None:
         host.noop(f"docker runs with default runtime {state.default_runtime}" if state.active else "its file is right")
         return
-    if waits(state, wanted.act, restart_allowed):
-        pending(f"{state.containers} containers run and disruption.allow is nothing", "docker's daemon.json changes")
+    if step.waits is not None:
+        pending(step.waits, "docker's daemon.json changes")
         return
+    wanted = step.change
     host.log(_told(state, wanted.act))
     refuse_masked(PROGRAM, state.masked)
     read = {state.config_path: state.config_text}

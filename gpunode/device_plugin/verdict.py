@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode.base.comparison import compared
+from gpunode.base.subject import Subject
 from gpunode.device_plugin.configuration import configuration
 from gpunode.device_plugin.labels import given_up, owned, wanted_labels
 from gpunode.device_plugin.mig_state import offered
@@ -18,8 +20,6 @@ from gpunode.gpushare.configuration import RESOURCE as GPU_MEMORY
 from gpunode.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
 from gpunode.mig.state import Mig
 from gpunode.settings import Settings
-from gpunode.verify.comparison import compared
-from gpunode.verify.subject import Subject
 
 COMPONENT = "device_plugin"
 _RUN = "run deploys/device_plugin.py"

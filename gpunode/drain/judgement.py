@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpunode.base.comparison import RUN, compared
+from gpunode.base.subject import Subject
 from gpunode.drain.cordon import MANAGER, Cordon
 from gpunode.findings import Finding, FindingClass
-from gpunode.verify.comparison import RUN, compared
-from gpunode.verify.subject import Subject
 
 COMPONENT = "kubernetes"
 

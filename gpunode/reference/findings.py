@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from gpunode.base.comparison import DRAIN_FIRST, RUN
+from gpunode.base.subject import Subject
 from gpunode.findings import ExitCode, FindingClass
-from gpunode.verify.comparison import RUN
-from gpunode.verify.subject import Subject
+from gpunode.verify.decided import DECIDED
 
 _GPUNODE = Path(__file__).resolve().parent.parent
 _JUDGES = (
     *(_GPUNODE / name for name in ("drift.py", "health.py", "drain/judgement.py", "drift_cluster.py")),
+    *(_GPUNODE / name / "decide.py" for name in DECIDED),
     _GPUNODE / "device_plugin" / "verdict.py",
+    _GPUNODE / "base" / "comparison.py",
     *sorted((_GPUNODE / "verify").glob("*.py")),
 )
 # Function -> the names of its arguments, in order.
@@ -142,8 +145,13 @@ def pending(path: Path) -> Iterator[Row]:
         names = _Names(tree, function).values
         for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
             given = {each.arg: _text(each.value, names) for each in call.keywords if each.arg}
-            if isinstance(call.func, ast.Name) and call.func.id == "replace" and "finding_class" in given:
+            if not isinstance(call.func, ast.Name):
+                continue
+            if call.func.id == "replace" and "finding_class" in given and path.stem != "comparison":
                 yield Row(path.stem, "", given["finding_class"], given.get("cause", ""), given.get("remedy", ""))
+            elif call.func.id == "pending":
+                kind, cause = FindingClass.RESTART_PENDING.value, _text(call.args[1], names)
+                yield Row(path.parent.name, "", kind, cause, DRAIN_FIRST)
 
 
 def document() -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from gpunode.applied import OwnFile
+from gpunode.base.decision import Decision
 from gpunode.driver_packages import on_system
 from gpunode.findings import Finding
 from gpunode.health import health
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.verify.containerd import containerd
 from gpunode.verify.cuda import cuda
-from gpunode.verify.docker import docker
+from gpunode.verify.decided import decisions
 from gpunode.verify.driver import driver
 from gpunode.verify.exposed import exposed
 from gpunode.verify.interrupted import interrupted
@@ -25,12 +26,19 @@ from gpunode.verify.repositories import repositories
 from gpunode.verify.toolkit import toolkit
 
 
-def judge(settings: Settings, node: Node, kept: Mapping[str, OwnFile] | None = None) -> tuple[Finding, ...]:
+def judge(
+    settings: Settings,
+    node: Node,
+    kept: Mapping[str, OwnFile] | None = None,
+    decided: Mapping[str, Decision[Any]] | None = None,
+) -> tuple[Finding, ...]:
     """Return one finding per thing that the settings ask of a node, good ones included.
 
     kept: the own files that the run under way keeps; None outside of one, where the node's record tells
+    decided: component -> decision, where that was made already
     """
     asked, settings = settings, on_system(settings, node.operating_system)
+    decided = decisions(settings, node) if decided is None else decided
     findings: list[Finding] = []
     if settings.driver.removes:
         findings += no_driver(settings, node)
@@ -41,12 +49,12 @@ def judge(settings: Settings, node: Node, kept: Mapping[str, OwnFile] | None = N
         findings += cuda(settings, node)
     if settings.toolkit.enabled:
         findings += toolkit(settings, node)
-    if settings.containerd.enabled:
-        findings += containerd(settings, node)
+    if "containerd" in decided:
+        findings += decided["containerd"].findings
     findings += mps(settings, node)
     findings += mig(settings, node)
-    if settings.docker.enabled:
-        findings += docker(settings, node)
+    if "docker" in decided:
+        findings += decided["docker"].findings
     findings += repositories(settings, node)
     findings += exposed(node)
     findings += interrupted(node)
@@ -54,4 +62,4 @@ def judge(settings: Settings, node: Node, kept: Mapping[str, OwnFile] | None = N
     return tuple(findings)
 
 
-__all__ = ["judge", "next_boot"]
+__all__ = ["decisions", "judge", "next_boot"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode import versions
+from gpunode.base.comparison import RUN, compared
+from gpunode.base.subject import Subject
 from gpunode.families.wording import wording
 from gpunode.findings import Finding
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.verify.comparison import RUN, compared
-from gpunode.verify.subject import Subject
 
 
 def cuda(settings: Settings, node: Node) -> Iterator[Finding]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode import versions
+from gpunode.base.comparison import RUN, compared
+from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
 from gpunode.driver_packages import holds_kernels
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.preflight import chosen_flavour
 from gpunode.settings import Settings
-from gpunode.verify.comparison import RUN, compared
 from gpunode.verify.gpus import gpus
 from gpunode.verify.next_boot import next_boot
-from gpunode.verify.subject import Subject
 
 
 def driver(settings: Settings, node: Node) -> Iterator[Finding]:

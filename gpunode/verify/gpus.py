@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode.base.comparison import compared
+from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
-from gpunode.verify.comparison import compared
-from gpunode.verify.subject import Subject
 
 
 def gpus(node: Node) -> Iterator[Finding]:

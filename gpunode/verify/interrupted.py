@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode.base.comparison import RUN, compared
+from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding
 from gpunode.node import Node
-from gpunode.verify.comparison import RUN, compared
-from gpunode.verify.subject import Subject
 
 _FOLDER = "/var/lib/gpunode/transactions"
 # A restore that nobody asks for may take away what its owner has put there since.

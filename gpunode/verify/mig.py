@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gpunode.base.comparison import RUN, compared
+from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.mig.boot import NAME
 from gpunode.mig.target import Target, TargetError, held_back, instance, targets
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.verify.comparison import RUN, compared
-from gpunode.verify.subject import Subject
 
 
 def mig(settings: Settings, node: Node) -> Iterator[Finding]:

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from gpunode.base.comparison import RUN, compared
+from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.mps import Daemon, MpsDaemon, daemons
@@ -13,8 +15,6 @@ from gpunode.mps.change import counted, felt_by_clients, other_mode
 from gpunode.mps.environment import PATHS, PIPE_DIRECTORY, environment_files
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.verify.comparison import RUN, compared
-from gpunode.verify.subject import Subject
 
 _MODES = {"exclusive-process": "Exclusive_Process", "default": "Default"}
 

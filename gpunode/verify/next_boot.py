@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode.base.comparison import RUN, compared
+from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
 from gpunode.families.wording import headers_package
 from gpunode.findings import Finding
 from gpunode.node import Node
-from gpunode.verify.comparison import RUN, compared
 from gpunode.verify.nouveau import nouveau
-from gpunode.verify.subject import Subject
 
 
 def next_boot(node: Node) -> Iterator[Finding]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode.base.comparison import RUN, compared
+from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.verify.comparison import RUN, compared
-from gpunode.verify.subject import Subject
 
 
 def no_driver(settings: Settings, node: Node) -> Iterator[Finding]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode.base.comparison import compared
+from gpunode.base.subject import Subject
 from gpunode.boot import Boot
 from gpunode.findings import Finding
-from gpunode.verify.comparison import compared
-from gpunode.verify.subject import Subject
 
 
 def nouveau(boot: Boot) -> Iterator[Finding]:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from gpunode.applied import OWNED, PATH, OwnFile, PresentFile
+from gpunode.base.comparison import AS_ASKED, compared
+from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.own_files import desired_files
 from gpunode.own_files.repositories import PATHS as REPOSITORIES
 from gpunode.settings import Settings
-from gpunode.verify.comparison import AS_ASKED, compared
-from gpunode.verify.subject import Subject
 
 _AS_LEFT = "as the last run left it"
 _MODE = "644"

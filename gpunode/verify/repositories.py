@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode import tables
+from gpunode.base.comparison import compared
+from gpunode.base.subject import Subject
 from gpunode.findings import Finding
 from gpunode.keyring import PERMISSIONS
 from gpunode.node import Node
 from gpunode.preflight.trust import uses_repository
 from gpunode.settings import Settings
-from gpunode.verify.comparison import compared
-from gpunode.verify.subject import Subject
 
 
 def repositories(settings: Settings, node: Node) -> Iterator[Finding]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpunode import versions
+from gpunode.base.comparison import RUN, compared
+from gpunode.base.subject import Subject
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.toml_edit import ConfigurationRefused
 from gpunode.toolkit.configuration import PATH, asked_of, differences
-from gpunode.verify.comparison import RUN, compared
-from gpunode.verify.subject import Subject
 
 
 def toolkit(settings: Settings, node: Node) -> Iterator[Finding]:

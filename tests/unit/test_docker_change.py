@@ -91,7 +91,9 @@ def test_a_restart_that_would_end_containers_waits_and_one_that_live_restore_cov
     host.readings[DockerFact] = replace(RIGHT, cgroup_driver="cgroupfs", containers=2, live_restore=live_restore)
     found = commands(docker.configuration, host, **{**ASKED, "restart_allowed": False})
     assert (found == []) is waits
-    assert host.noops == (["restart pending: 2 containers run and disruption.allow is nothing"] if waits else [])
+    assert host.noops == (
+        ["restart pending: 2 containers run, live-restore is off and disruption.allow is nothing"] if waits else []
+    )
     # A reload is felt by no container.
     host.readings[DockerFact] = replace(RIGHT, default_runtime="runc", containers=2)
     assert len(commands(docker.configuration, host, **{**ASKED, "restart_allowed": False})) == 1
@@ -184,7 +186,7 @@ def test_all_that_comes_with_a_restart_that_waits_is_pending_to_verdict_plan_and
     node = replace(GOOD, docker=replace(RIGHT, **differs, containers=2))
     host.readings |= {DockerFact: node.docker, NodeFact: node}
     assert commands(docker.configuration, host, **{**ASKED, "restart_allowed": False, "cdi": False}) == []
-    assert host.noops == ["restart pending: 2 containers run and disruption.allow is nothing"]
+    assert host.noops == ["restart pending: 2 containers run, live-restore is off and disruption.allow is nothing"]
     assert commands(verified, host, settings=QUIET) == [] and not host.refusals
     findings = judge(QUIET, node)
     bad = [item for item in findings if item.finding_class is not FindingClass.OK]

@@ -28,7 +28,7 @@ from gpunode.reference import plan as reference
 from gpunode.settings import settings_from
 from gpunode.verify import judge
 from tests import warm
-from tests.unit.test_verify import GOOD, SETTINGS
+from tests.unit.test_verify import GOOD, RUNC_BY_DEFAULT, SETTINGS
 
 pytestmark = pytest.mark.pure
 
@@ -78,7 +78,7 @@ def test_a_driver_that_is_on_disk_and_not_loaded_yet_needs_the_boot_alone() -> N
 
 
 def test_a_changed_runtime_of_a_running_containerd_is_a_restart_and_of_a_stopped_one_is_none() -> None:
-    changed = replace(GOOD, containerd=replace(GOOD.containerd, default_runtime="runc"))
+    changed = replace(GOOD, containerd=RUNC_BY_DEFAULT)
     action = "bring its runtimes to what is asked and restart it"
     assert _steps(plan(SETTINGS, changed)) == [("containerd", action, "restart")]
     stopped = replace(changed, containerd=replace(changed.containerd, active=False, cri_plugin=None))
@@ -322,7 +322,7 @@ def test_a_restart_waits_only_where_a_container_would_feel_it() -> None:
     settings = settings_from({
         "driver": {"version": "580.95.05"}, "toolkit": {"version": "1.17.8"}, "disruption": {"allow": "nothing"},
     })  # fmt: skip
-    idle = replace(GOOD, containerd=replace(GOOD.containerd, default_runtime="runc"))
+    idle = replace(GOOD, containerd=RUNC_BY_DEFAULT)
     busy = replace(idle, containerd=replace(idle.containerd, shims=2))
     assert [step.pending for step in plan(settings, idle).steps] == [False]
     assert [step.pending for step in plan(settings, busy).steps] == [True]

@@ -7,12 +7,12 @@ import json
 import jsonschema
 import pytest
 
+from gpunode.base.subject import Subject
 from gpunode.findings import Finding, FindingClass
 from gpunode.reference import findings, rollout
 from gpunode.reference.__main__ import DOCS, PAGES
 from gpunode.rollout.entries import journal_schema
 from gpunode.verify import judge
-from gpunode.verify.subject import Subject
 from tests.unit.test_verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure

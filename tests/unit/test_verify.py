@@ -76,6 +76,10 @@ GOOD = Node(
     disk=Disk(()),
     apt_sources=AptSources("amd64"),
 )  # fmt: skip
+# Its file says so, too; where it does not, no run mends it.
+RUNC_BY_DEFAULT = replace(
+    GOOD.containerd, default_runtime="runc", config_text=render(None, "1.6.20", Runtimes(default="runc"))
+)
 
 
 def bad(node: Node) -> list[tuple[str, FindingClass]]:
@@ -206,7 +210,7 @@ def test_a_daemon_older_than_its_file_is_a_restart_pending() -> None:
 
 
 def test_a_change_that_must_wait_for_running_containers_is_a_restart_pending_not_drift() -> None:
-    node = replace(GOOD, containerd=replace(GOOD.containerd, default_runtime="runc", shims=2))
+    node = replace(GOOD, containerd=replace(RUNC_BY_DEFAULT, shims=2))
     forbidden = SETTINGS.model_copy(update={"disruption": SETTINGS.disruption.model_copy(update={"allow": "nothing"})})
     pending = [item for item in judge(forbidden, node) if item.finding_class is not FindingClass.OK]
     assert [(item.what, item.finding_class) for item in pending] == [("default runtime", FindingClass.RESTART_PENDING)]

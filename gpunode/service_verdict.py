@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
-from gpunode.containerd.state import Containerd
-from gpunode.docker.state import Docker
-from gpunode.service import RESTARTING
+from gpunode.base.comparison import RUN
+from gpunode.base.decision import Step, bad
+from gpunode.disturbance import Disturbance
+from gpunode.findings import Finding
+from gpunode.service import RESTARTING, ServiceState
 from gpunode.unit import unmask
-from gpunode.verify.comparison import RUN
 
 RUNNING = "running"
+
+
+class Runtime(Protocol):
+    """Be a runtime's state, of which the service is a part."""
+
+    @property
+    def service(self) -> ServiceState: ...
+    @property
+    def active(self) -> bool: ...
+    @property
+    def enabled(self) -> bool: ...
+    @property
+    def masked(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -22,7 +38,7 @@ class ServiceVerdict:
     cause: str | None = None
 
 
-def service_verdict(unit: str, there: Containerd | Docker) -> ServiceVerdict:
+def service_verdict(unit: str, there: Runtime) -> ServiceVerdict:
     """Return what a runtime's unit does: `running` where it runs and stays up."""
     service = there.service
     said = f"; its journal says: {' | '.join(service.said)}" if service.said else ""
@@ -37,7 +53,7 @@ def service_verdict(unit: str, there: Containerd | Docker) -> ServiceVerdict:
     return ServiceVerdict("failed", mend, f"it ended by itself{said}") if service.failed else ServiceVerdict("stopped")
 
 
-def boot_verdict(unit: str, there: Containerd | Docker) -> ServiceVerdict:
+def boot_verdict(unit: str, there: Runtime) -> ServiceVerdict:
     """Return whether a runtime's unit starts at boot: yes, no or masked."""
     if there.masked and not there.enabled:
         return _masked(unit)
@@ -46,3 +62,10 @@ def boot_verdict(unit: str, there: Containerd | Docker) -> ServiceVerdict:
 
 def _masked(unit: str) -> ServiceVerdict:
     return ServiceVerdict("masked", f"{unmask(unit)}, and {RUN}", "somebody masked it, which forbids to start it")
+
+
+def running_steps(runs: Finding, starts: Finding) -> Iterator[Step[Any]]:
+    """Yield the steps that have a service run now and at boot; one that systemd starts over and over is started."""
+    for item, action in ((runs, "start it"), (starts, "start it at boot")):
+        if bad(item) and item.found != RESTARTING:
+            yield Step(action, (item,), item.disturbs or Disturbance.nothing)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
-from gpunode.verify.subject import Subject
 
 AS_ASKED = "as the settings ask"
 BY_HAND = "mend what the cause names, or change the settings, and run deploys/gpu_node.py again"
 RUN = "run deploys/gpu_node.py again"
+DRAIN_FIRST = "drain the node, or set disruption.allow = 'restart', and " + RUN
 
 
 def configuration(
@@ -44,3 +47,15 @@ def compared(
         remedy=None if good else remedy,
         disturbs=None if good else disturbs,
     )
+
+
+def pending(item: Finding, reason: str) -> Finding:
+    """Return drift that waits for a restart that the settings do not allow as pending: it was not forgotten."""
+    if item.finding_class is not FindingClass.DRIFT:
+        return item
+    return replace(item, finding_class=FindingClass.RESTART_PENDING, cause=reason, remedy=DRAIN_FIRST)
+
+
+def by_hand(item: Finding, cause: str) -> Finding:
+    """Return a difference that no run removes as a person's to mend, with what is in the way."""
+    return item if item.finding_class is FindingClass.OK else replace(item, cause=cause, remedy=BY_HAND)

@@ -1,0 +1,60 @@
+"""What is to be done about one component: decided once, for drift, the plan, the verdict and the operation alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from gpunode.disturbance import Disturbance
+from gpunode.findings import Finding, FindingClass
+
+Change = TypeVar("Change")
+
+
+@dataclass(frozen=True)
+class Step(Generic[Change]):
+    """Hold one thing that a run does.
+
+    action: in words, `start it`
+    settles: the findings that are gone when it is done; the first is what the step is told of
+    disturbs: what it costs the node
+    waits: why a run does not do it now; None where it does
+    change: what the operation that carries it out is told; None where it decides by itself
+    """
+
+    action: str
+    settles: tuple[Finding, ...]
+    disturbs: Disturbance
+    waits: str | None = None
+    change: Change | None = None
+
+
+@dataclass(frozen=True)
+class Decision(Generic[Change]):
+    """Hold every comparison that was made, the good ones too, and the steps that remove the differences, in order.
+
+    refusal: why a run carries out no change, and what a person is to do first; None where nothing is in its way.
+    A difference that no step settles is a person's to mend.
+    """
+
+    findings: tuple[Finding, ...]
+    steps: tuple[Step[Change], ...] = ()
+    refusal: str | None = None
+
+
+def bad(*findings: Finding) -> tuple[Finding, ...]:
+    """Return the findings that are not as desired."""
+    return tuple(item for item in findings if item.finding_class is not FindingClass.OK)
+
+
+def is_forbidden(disturbs: Disturbance, allowed: Disturbance, workloads: int) -> bool:
+    """Say whether a change waits: the settings do not allow what it disturbs, and somebody would feel it.
+
+    A restart or a reset that no workload feels is done in any case; a boot is not.
+
+    allowed: `disruption.allow`; workloads: how many containers, or clients of a daemon, run
+    """
+    return disturbs > allowed and (disturbs > Disturbance.reset or workloads > 0)
+
+
+__all__ = ["Decision", "Step", "bad", "is_forbidden"]
