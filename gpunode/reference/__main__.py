@@ -11,6 +11,7 @@ DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings.document,
     "plan.md": plan.document,
+    **plan.FILES,
     "drift.md": drift.document,
     "findings.md": findings.document,
     "rollout.md": rollout.document,

@@ -49,12 +49,20 @@ What a step disturbs: `nothing` < `restart` (a service) < `reset` (a GPU) < `reb
 feel is always allowed.
 """
 
+_JSON = """## The plan as JSON
+
+With `--json` the plan is `{"schema": 1, "hosts": {NAME: PLAN}}`; a host that did not answer has
+`{"verdict": "unreachable", "reason": …}`. [plan.schema.json](examples/plan/plan.schema.json) is the JSON schema of a
+PLAN, [plan.json](examples/plan/plan.json) the example above.
+"""
+
 _FACTS = """## facts.json
 
 `schema` is the number of this format, `hosts` maps a name to `{"facts": …}` or, where a node did not answer, to
 `{"unreachable": "the reason"}`. Of the facts, `operating_system` and `pci` are needed; every other part may be left
 out and is then taken as on a bare machine: no driver, no kernel of its own, nothing installed. Unknown parts and wrong
-types are refused with their place.
+types are refused with their place. [facts.schema.json](examples/plan/facts.schema.json) is the JSON schema of one
+host's `facts`.
 """
 
 _SETTINGS = """## settings.yaml
@@ -93,18 +101,24 @@ def plan_schema() -> dict[str, Any]:
 
 def document() -> str:
     """Return the text of docs/plan.md."""
-    plans = example()
-    files = "\n".join(
-        f"`docs/examples/plan/{name}`:\n\n{_code(language, (EXAMPLE / name).read_text(encoding='utf-8'))}"
-        for name, language in (("settings.yaml", "yaml"), ("facts.json", "json"))
-    )
+    settings = (EXAMPLE / "settings.yaml").read_text(encoding="utf-8")
     return "\n".join([
-        _HEAD, "## An example of each verdict\n", files,
-        "`gpunode plan --facts docs/examples/plan/facts.json --settings docs/examples/plan/settings.yaml`:\n",
-        _code("text", as_text(plans)), "With `--json`:\n", _code("json", json.dumps(as_json(plans), indent=2)),
-        _FACTS, "The JSON schema of one host's `facts`:\n", _code("json", json.dumps(recorded.schema(), indent=1)),
-        _SETTINGS, "## The plan as JSON\n",
-        'The file is `{"schema": 1, "hosts": {NAME: PLAN}}`; a host that did not answer has '
-        '`{"verdict": "unreachable", "reason": …}`. The JSON schema of a PLAN:\n',
-        _code("json", json.dumps(plan_schema(), indent=1)),
+        _HEAD, "## An example of each verdict\n",
+        "[facts.json](examples/plan/facts.json) holds what four machines are. By these settings, "
+        "[settings.yaml](examples/plan/settings.yaml):\n", _code("yaml", settings),
+        "`gpunode plan --facts docs/examples/plan/facts.json --settings docs/examples/plan/settings.yaml` says:\n",
+        _code("text", as_text(example())), _FACTS, _SETTINGS, _JSON,
     ])  # fmt: skip
+
+
+def as_document(content: Any) -> str:
+    """Return JSON as a file of docs/examples/plan has it."""
+    return json.dumps(content, indent=1) + "\n"
+
+
+# What the page links to.
+FILES = {
+    "examples/plan/plan.json": lambda: as_document(as_json(example())),
+    "examples/plan/plan.schema.json": lambda: as_document(plan_schema()),
+    "examples/plan/facts.schema.json": lambda: as_document(recorded.schema()),
+}
