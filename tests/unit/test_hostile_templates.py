@@ -119,7 +119,9 @@ def test_what_people_write_as_an_exception_is_taken(direct: str) -> None:
 
 
 def test_every_template_that_takes_values_is_tested_here() -> None:
-    with_values = {path.name for path in TEMPLATES.iterdir() if "{{" in path.read_text(encoding="utf-8")}
+    with_values = {
+        path.name for path in TEMPLATES.iterdir() if path.is_file() and "{{" in path.read_text(encoding="utf-8")
+    }
     # modules-load.conf takes the constant MODULES of deploys/containerd.py, kubernetes-sysctl.conf that of
     # gpunode/sysctl.py, nvidia-uvm.conf what driver_packages.yaml calls the module, and the files that hold packages
     # what dpkg itself has for names and versions (gpunode/driver_packages and gpunode/toolkit read nothing else).
