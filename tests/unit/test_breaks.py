@@ -135,8 +135,8 @@ BREAKS = [
         "test_verify.py::test_a_keyring_that_others_may_change_or_apt_cannot_read_is_named",
     ),
     (
-        "operations/containerd.py",
-        "if not restart_allowed and state.shims:",
+        "gpunode/containerd/decide.py",
+        "if to_come is not None and is_forbidden(Disturbance.restart, desired.allowed, actual.shims):",
         "if False:",
         "test_operations.py::test_containerd_is_left_alone_where_containers_run_and_a_restart_is_not_allowed",
     ),
@@ -350,9 +350,9 @@ BREAKS = [
         "test_drain_operation.py::test_nothing_is_asked_of_the_cluster_for_a_change_that_takes_no_restart",
     ),
     (
-        "gpunode/verify/docker.py",
-        "_pending(there, item) if to_come and",
-        '_pending(there, item) if to_come and item.what == "cgroup driver" and',
+        "gpunode/docker/decide.py",
+        "tuple(pending(item, waits) for item in group)",
+        'tuple(pending(item, waits) if item.what == "cgroup driver" else item for item in group)',
         "test_docker_change.py::test_all_that_comes_with_a_restart_that_waits_is_pending_to_verdict_plan_and_rollout_as_to_"
         "the_run",
     ),
