@@ -120,9 +120,9 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         ("node", _node),
     ):
         found = bad.pop(component, {})
-        for step in (*_own_files(found), *steps(settings, node, found), *_by_hand(settings, node, found)):
-            # What no workload feels is done in any case, but for a boot: a first provisioning is exempt.
-            workloads = _workloads(settings, node, component)
+        workloads = _workloads(settings, node, component)
+        own = (_written_at_once(step, component, allowed, workloads) for step in _own_files(found))
+        for step in (*own, *steps(settings, node, found), *_by_hand(settings, node, found)):
             pending = is_forbidden(step.disturbs, allowed, workloads) or step.pending
             disturbs = step.disturbs > Disturbance.nothing and (workloads > 0 or component != "mps")
             drains = settings.kubernetes.drains and disturbs and not pending
@@ -157,6 +157,13 @@ def _own_files(found: Bad) -> Iterator[Step]:
         if path := Subject.FILE.named(what):
             item = found.pop(what)
             yield _step(f"remove {path}" if item.wanted == "none" else f"write {path} anew", item)
+
+
+def _written_at_once(step: Step, component: str, allowed: Disturbance, workloads: int) -> Step:
+    """Return what a run does to an own file: containerd's are written also where the restart that reads them waits."""
+    if component == "containerd" and is_forbidden(step.disturbs, allowed, workloads):
+        return replace(step, disturbs=Disturbance.nothing)
+    return step
 
 
 def _repositories(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:

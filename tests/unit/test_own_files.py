@@ -223,6 +223,18 @@ def test_the_plan_writes_it_anew_or_takes_it_away() -> None:
     assert (step.component, step.action, step.pending) == ("driver", f"remove {PARAMETERS}", False)
 
 
+@pytest.mark.parametrize(("shims", "disturbs"), [(0, Disturbance.restart), (2, Disturbance.nothing)])
+def test_a_drop_in_of_containerd_s_is_written_though_the_restart_that_reads_it_waits(
+    shims: int, disturbs: Disturbance
+) -> None:
+    careful = settings_from(
+        {**DATA, "proxy": {"http": "http://proxy.example:3128"}, "disruption": {"allow": "nothing"}}
+    )
+    busy = node({PROXY: None}, replace(GOOD, containerd=replace(GOOD.containerd, shims=shims)), careful)
+    (step,) = plan(careful, busy).steps
+    assert (step.action, step.pending, step.disturbs) == (f"write {PROXY} anew", False, disturbs)
+
+
 @pytest.fixture
 def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_shell: Callable[[str], tuple[int, list[str]]]) -> Any:
     """Return a function that writes a record, runs the probe of it here, and returns the reading."""
