@@ -23,7 +23,7 @@ from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
 from gpunode.reading import Reading
 from gpunode.settings import Settings
-from gpunode.verify import decisions, judge
+from gpunode.verify import DECIDED, decisions, judge
 from gpunode.verify.cuda import lost_nvcc
 
 SCHEMA = 1
@@ -116,7 +116,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         ("cuda", _cuda),
         *sharing,
         ("toolkit", _toolkit),
-        *((name, _decided(decision)) for name, decision in decided.items()),
+        *((name, _decided(decided.get(name, Decision(())))) for name in DECIDED),
         ("node", _node),
     ):
         found = bad.pop(component, {})

@@ -13,7 +13,7 @@ from gpunode.findings import Finding
 from gpunode.service import RESTARTING, ServiceState
 from gpunode.unit import unmask
 
-RUNNING = "running"
+RUNNING, MASKED = "running", "masked"
 
 
 class Runtime(Protocol):
@@ -61,11 +61,24 @@ def boot_verdict(unit: str, there: Runtime) -> ServiceVerdict:
 
 
 def _masked(unit: str) -> ServiceVerdict:
-    return ServiceVerdict("masked", f"{unmask(unit)}, and {RUN}", "somebody masked it, which forbids to start it")
+    return ServiceVerdict(MASKED, f"{unmask(unit)}, and {RUN}", "somebody masked it, which forbids to start it")
 
 
-def running_steps(runs: Finding, starts: Finding) -> Iterator[Step[Any]]:
-    """Yield the steps that have a service run now and at boot; one that systemd starts over and over is started."""
+def masked_refusal(unit: str) -> str:
+    """Return why a run starts no unit that somebody masked: that is no fault of what is desired."""
+    return (
+        f"{unit} is masked: somebody forbade that it is started; nothing was changed. Undo that by {unmask(unit)}, and "
+        "run again"
+    )
+
+
+def running_steps(runs: Finding, starts: Finding, waits: str | None = None) -> Iterator[Step[Any]]:
+    """Yield the steps that have a service run now and at boot.
+
+    One that systemd starts over and over is started, and one that is masked is a person's to unmask.
+
+    waits: why a run does not come to it
+    """
     for item, action in ((runs, "start it"), (starts, "start it at boot")):
-        if bad(item) and item.found != RESTARTING:
-            yield Step(action, (item,), item.disturbs or Disturbance.nothing)
+        if bad(item) and item.found not in (RESTARTING, MASKED):
+            yield Step(action, (item,), item.disturbs or Disturbance.nothing, waits)

@@ -19,7 +19,7 @@ from gpunode.disturbance import Disturbance
 from gpunode.drain.commands import Drain
 from gpunode.shell_file import script_file
 from operations.failure import OperationRefused, known, node_operation
-from operations.runtime import Program, changed, pending, ready, refuse_masked
+from operations.runtime import Program, changed, pending, ready
 
 PROGRAM = Program(
     name="containerd",
@@ -64,7 +64,6 @@ def configuration(
         pending(step.waits, "containerd's configuration changes")
         return
     felt = restarts(state, step.change)
-    refuse_masked(PROGRAM, state.masked)
     read = {state.config_path: state.config_text, DROP_IN: None, **{each.path: each.text for each in state.drop_ins}}
     yield from changed(
         PROGRAM, step.change, read, since=f"{state.configured_at} {state.unit_written_at}", loaded=runs_by(state),

@@ -16,7 +16,7 @@ from gpunode.docker.state import Docker as State
 from gpunode.drain.commands import Drain
 from gpunode.shell_file import script_file
 from operations.failure import OperationRefused, known, node_operation
-from operations.runtime import Program, changed, pending, ready, refuse_masked
+from operations.runtime import Program, changed, pending, ready
 
 PROGRAM = Program(
     name="docker",
@@ -65,7 +65,6 @@ def configuration(
         return
     wanted = step.change
     host.log(_told(state, wanted.act))
-    refuse_masked(PROGRAM, state.masked)
     read = {state.config_path: state.config_text}
     yield from changed(
         PROGRAM, wanted, read, since=state.default_runtime or "", needs=NVIDIA_RUNTIME if nvidia else "",

@@ -20,9 +20,7 @@ from pyinfra import host
 from gpunode.drain.commands import Drain
 from gpunode.runtime import RuntimeChange
 from gpunode.shell_file import script_file
-from gpunode.unit import unmask
 from operations.drain import emptied
-from operations.failure import OperationRefused
 from operations.keeping import UNREAD, digest_of_text
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
@@ -53,15 +51,6 @@ def transaction(program: Program) -> Transaction:
 def ready(program: Program) -> Iterator[Any]:
     """Bring an earlier transaction of this runtime to its end; what it changes is read after this."""
     yield from settled(transaction(program))
-
-
-def refuse_masked(program: Program, masked: bool) -> None:
-    """Raise OperationRefused where the unit may not be started: that is no fault of what is asked."""
-    if masked:
-        raise OperationRefused(
-            f"{program.unit} is masked: somebody forbade that it is started; nothing was changed. Undo that by "
-            f"{unmask(program.unit)}, and run again"
-        )
 
 
 def changed(

@@ -18,7 +18,7 @@ from gpunode.containerd.state import DEFAULT_TABLE, Containerd
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
 from gpunode.runtime import RuntimeChange
-from gpunode.service_verdict import RUNNING, boot_verdict, running_steps, service_verdict
+from gpunode.service_verdict import RUNNING, boot_verdict, masked_refusal, running_steps, service_verdict
 from gpunode.sysctl import KUBERNETES, KubernetesSysctls
 from gpunode.toml_edit import ConfigurationRefused
 
@@ -69,73 +69,97 @@ def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> 
     good = found is not None and (rule is None or versions.in_branch(found, rule))
     version = compared("containerd", Subject.VERSION, found, rule or "any version", good, disturbs=_restart(actual))
     service, boots = service_verdict("containerd.service", actual), boot_verdict("containerd.service", actual)
-    good = service.found == RUNNING
-    runs = compared("containerd", Subject.SERVICE, service.found, RUNNING, good, service.remedy, service.cause)
-    good = actual.enabled
-    starts = compared("containerd", Subject.STARTS_AT_BOOT, boots.found, "yes", good, boots.remedy, boots.cause)
+    up = service.found == RUNNING
+    runs = compared("containerd", Subject.SERVICE, service.found, RUNNING, up, service.remedy, service.cause)
+    at_boot = actual.enabled
+    starts = compared("containerd", Subject.STARTS_AT_BOOT, boots.found, "yes", at_boot, boots.remedy, boots.cause)
     kernel = tuple(_sysctls(sysctls)) if desired.sysctls else ()
-    own = _configured(desired, actual)
-    # Recorded facts have no text.
-    files = own.files if actual.config_text is not None else ()
+    # Recorded facts have no text, and files are judged in the version that is to come.
+    own = (_configured if good and actual.config_text is not None else _forecast)(desired, actual)
     steps: list[Step[RuntimeChange]] = []
     if bad(version):
         steps.append(Step("install containerd", (version,), version.disturbs or Disturbance.nothing))
-    if own.step is not None and (settled := tuple(item for item in own.step.settles if item not in own.files or files)):
-        steps.append(replace(own.step, settles=settled))
+    if own.step is not None and own.step.settles:
+        steps.append(own.step)
     if missing := bad(*kernel):
         steps.append(Step("set what Kubernetes needs of the kernel", missing, Disturbance.nothing))
-    steps += running_steps(runs, starts)
-    findings = (version, runs, starts, *own.answers, *kernel, *files, *own.plugin)
+    # Behind a change that is refused the run comes to nothing else.
+    steps += running_steps(runs, starts, own.refusal)
+    findings = (version, runs, starts, *own.answers, *kernel, *own.files, *own.plugin)
     return Decision(findings, tuple(steps), own.refusal)
 
 
 def decide_configuration(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
-    """Return what is to be done about containerd's configuration alone, by which its operation goes."""
+    """Return what is to be done about the configuration of an installed containerd, by which its operation goes."""
     own = _configured(desired, actual)
     return Decision((*own.answers, *own.files, *own.plugin), (own.step,) if own.step else (), own.refusal)
 
 
+def _forecast(desired: Desired, actual: Containerd) -> _Configured:
+    """Decide by what containerd does alone; what becomes of its files is told when they are known."""
+    answers, plugin = tuple(_answers(desired.runtimes, actual, _by_drop_in(desired, actual))), tuple(_plugin(actual))
+    waits = _waits(desired, actual)
+    if waits is not None:
+        answers, plugin = (tuple(pending(item, waits) for item in group) for group in (answers, plugin))
+    step = _step(bad(*answers), (), bad(*plugin), actual, None)
+    return _Configured(answers, (), plugin, step and replace(step, waits=waits), None)
+
+
 def _configured(desired: Desired, actual: Containerd) -> _Configured:
-    by_drop_in = {item.key: str(item) for item in shadows(actual, desired.runtimes, actual.drop_in(PATH) is not None)}
-    answers = tuple(_answers(desired.runtimes, actual, by_drop_in))
-    plugin: tuple[Finding, ...] = ()
-    if actual.active:
-        found = actual.cri_plugin
-        plugin = (compared("containerd", Subject.CRI_PLUGIN, found, "ok", found == "ok", disturbs=_restart(actual)),)
-    if actual.version is None:
-        # What is to be installed has no files yet.
-        steps = _step(bad(*answers), (), bad(*plugin), actual, None)
-        return _Configured(answers, (), plugin, steps, None)
-    to_come, refusal = _to_come(desired, actual)
-    felt = to_come is not None and restarts(actual, to_come)
+    """Decide by what containerd does and by its files, in the version that runs."""
+    by_drop_in = _by_drop_in(desired, actual)
+    answers, plugin = tuple(_answers(desired.runtimes, actual, by_drop_in)), tuple(_plugin(actual))
+    try:
+        to_come, refusal = _to_come(desired, actual)
+    except ConfigurationRefused as error:
+        refusal = f"{actual.config_path}: {error}"
+        uneditable = () if bad(*answers) else (configuration("containerd", None, refusal),)
+        return _Configured(answers, uneditable, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
     files: tuple[Finding, ...] = ()
+    felt = to_come is not None and restarts(actual, to_come)
+    waits = _waits(desired, actual) if felt else None
+    if to_come is not None and actual.masked and waits is None and refusal is None:
+        refusal = masked_refusal("containerd.service")
     if not bad(*answers):
         files = (_files(actual, to_come, felt),)
     if refusal is not None:
-        if files and not bad(*plugin):
+        if files and not bad(*files, *plugin):
             # Whoever asks hears what a run would say.
             files = (configuration("containerd", None, refusal),)
         return _Configured(answers, files, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
-    waits = None
-    if to_come is not None and is_forbidden(Disturbance.restart, desired.allowed, actual.shims):
+    if waits is not None:
+        answers, files, plugin = (tuple(pending(item, waits) for item in group) for group in (answers, files, plugin))
+    elif to_come is not None and is_forbidden(Disturbance.restart, desired.allowed, actual.shims):
         # Without a restart, containers feel nothing of it.
-        if felt:
-            waits = f"{actual.shims} containers run and disruption.allow is nothing"
-            answers = tuple(pending(item, waits) for item in answers)
-            files = tuple(pending(item, waits) for item in files)
-        else:
-            to_come = replace(to_come, act="nothing")
+        to_come = replace(to_come, act="nothing")
     step = _step(bad(*answers), bad(*files), bad(*plugin), actual, to_come)
     return _Configured(answers, files, plugin, step and replace(step, waits=waits), None)
 
 
+def _waits(desired: Desired, actual: Containerd) -> str | None:
+    """Return why a restart waits; None where it does not."""
+    forbidden = is_forbidden(Disturbance.restart, desired.allowed, actual.shims)
+    return f"{actual.shims} containers run and disruption.allow is nothing" if forbidden else None
+
+
+def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
+    """Return key -> what a drop-in of somebody else's says otherwise."""
+    return {item.key: str(item) for item in shadows(actual, desired.runtimes, actual.drop_in(PATH) is not None)}
+
+
+def _plugin(actual: Containerd) -> Iterator[Finding]:
+    if actual.active:
+        found = actual.cri_plugin
+        yield compared("containerd", Subject.CRI_PLUGIN, found, "ok", found == "ok", disturbs=_restart(actual))
+
+
 def _to_come(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None, str | None]:
-    """Return the change of files and daemon, None where there is none; and why a run cannot make it."""
-    try:
-        to_come = change(actual, desired.runtimes, desired.placement)
-        own_drop_in = placed(actual, desired.runtimes, desired.placement) == "drop-in"
-    except ConfigurationRefused as refusal:
-        return None, f"{actual.config_path}: {refusal}"
+    """Return the change of files and daemon, None where there is none; and why a run cannot make it.
+
+    Raise ConfigurationRefused where the files cannot be edited.
+    """
+    to_come = change(actual, desired.runtimes, desired.placement)
+    own_drop_in = placed(actual, desired.runtimes, desired.placement) == "drop-in"
     writes = to_come is not None and bool(to_come.files)
     if found := [*shadows(actual, desired.runtimes, own_drop_in)]:
         return to_come, (

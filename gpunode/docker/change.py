@@ -67,12 +67,6 @@ def act(state: Docker, asked: Daemon) -> Act:
     return _act(state, list(_differences(state, asked)))
 
 
-def waits(state: Docker, by: Act, restart_allowed: bool) -> bool:
-    """Say whether the whole change waits: it is made by a restart that containers would feel, and none is allowed."""
-    felt = state.containers > 0 and not state.live_restore
-    return by == "restart" and felt and not restart_allowed
-
-
 def _differences(state: Docker, asked: Daemon) -> Iterator[tuple[str, str | None, str]]:
     """Yield (key, what the daemon says, what is asked)."""
     said = effective(state)

@@ -15,7 +15,7 @@ from gpunode.docker.editor import Daemon, DaemonRefused
 from gpunode.docker.state import Docker
 from gpunode.findings import Finding
 from gpunode.runtime import RuntimeChange
-from gpunode.service_verdict import RUNNING, boot_verdict, running_steps, service_verdict
+from gpunode.service_verdict import RUNNING, boot_verdict, masked_refusal, running_steps, service_verdict
 
 _SUBJECTS = {
     "DefaultRuntime": Subject.DEFAULT_RUNTIME,
@@ -41,30 +41,36 @@ def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
     good = found is not None and (rule is None or versions.in_branch(found, rule))
     version = compared("docker", Subject.VERSION, found, rule or "any version", good, disturbs=_restart(actual))
     service, boots = service_verdict("docker.service", actual), boot_verdict("docker.service", actual)
-    good = service.found == RUNNING
-    runs = compared("docker", Subject.SERVICE, service.found, RUNNING, good, service.remedy, service.cause)
-    good = actual.enabled
-    starts = compared("docker", Subject.STARTS_AT_BOOT, boots.found, "yes", good, boots.remedy, boots.cause)
-    own = decide_configuration(desired, actual)
-    # Recorded facts have no text.
-    judged = [item for item in own.findings if item.what != Subject.CONFIGURATION or actual.config_text is not None]
+    up = service.found == RUNNING
+    runs = compared("docker", Subject.SERVICE, service.found, RUNNING, up, service.remedy, service.cause)
+    at_boot = actual.enabled
+    starts = compared("docker", Subject.STARTS_AT_BOOT, boots.found, "yes", at_boot, boots.remedy, boots.cause)
+    # Recorded facts have no text, and files are judged in the version that is to come.
+    judged = decide_configuration if good and actual.config_text is not None else _forecast
+    own = judged(desired, actual)
     steps: list[Step[RuntimeChange]] = []
     if bad(version):
         steps.append(Step("install docker", (version,), version.disturbs or Disturbance.nothing))
-    steps += [step for step in own.steps if any(item in judged for item in step.settles)]
-    steps += running_steps(runs, starts)
-    return Decision((version, runs, starts, *judged), tuple(steps), own.refusal)
+    steps += [step for step in own.steps if step.settles]
+    # Behind a change that is refused the run comes to nothing else.
+    steps += running_steps(runs, starts, own.refusal)
+    return Decision((version, runs, starts, *own.findings), tuple(steps), own.refusal)
+
+
+def _forecast(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
+    """Decide by what the daemon says alone; what becomes of its file is told when that is known."""
+    answers, waits = _answers(desired.daemon, actual), _waits(desired, actual)
+    if waits is not None:
+        answers = tuple(pending(item, waits) for item in answers)
+    return Decision(answers, tuple(replace(step, waits=waits) for step in _steps(answers, (), actual, None)))
 
 
 def decide_configuration(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
-    """Return what is to be done about docker's configuration alone, by which its operation goes."""
-    by = act(actual, desired.daemon)
-    disturbs = _restart(actual) if by == "restart" else Disturbance.nothing
-    answers = tuple(_answers(desired.daemon, actual, disturbs))
-    if actual.daemon_version is None:
-        # What is to be installed has no file yet.
-        return Decision(answers, tuple(_steps(answers, (), actual, None)))
+    """Return what is to be done about the configuration of an installed docker, by which its operation goes."""
+    answers, waits = _answers(desired.daemon, actual), _waits(desired, actual)
     to_come, refusal = _to_come(desired.daemon, actual)
+    if to_come is not None and actual.masked and waits is None and refusal is None:
+        refusal = masked_refusal("docker.service")
     files: tuple[Finding, ...] = ()
     if not bad(*answers):
         # For all that the daemon says: it starts by the file next.
@@ -72,14 +78,18 @@ def decide_configuration(desired: Desired, actual: Docker) -> Decision[RuntimeCh
         files = (configuration("docker", actual.config_path if writes else None, refusal),)
     if refusal is not None:
         return Decision((*(by_hand(item, refusal) for item in answers), *files), (), refusal)
-    waits = None
-    felt = 0 if actual.live_restore else actual.containers
-    # One transaction brings all of it, and where one thing of it waits for a restart, so does the rest.
-    if by == "restart" and is_forbidden(Disturbance.restart, desired.allowed, felt):
-        waits = f"{actual.containers} containers run, live-restore is off and disruption.allow is nothing"
+    if waits is not None:
         answers, files = (tuple(pending(item, waits) for item in group) for group in (answers, files))
     steps = _steps(answers, files, actual, to_come)
     return Decision((*answers, *files), tuple(replace(step, waits=waits) for step in steps))
+
+
+def _waits(desired: Desired, actual: Docker) -> str | None:
+    """Return why all of it waits: one transaction brings it, and a restart that containers would feel is forbidden."""
+    felt = 0 if actual.live_restore else actual.containers
+    if act(actual, desired.daemon) != "restart" or not is_forbidden(Disturbance.restart, desired.allowed, felt):
+        return None
+    return f"{actual.containers} containers run, live-restore is off and disruption.allow is nothing"
 
 
 def _to_come(daemon: Daemon, actual: Docker) -> tuple[RuntimeChange | None, str | None]:
@@ -114,7 +124,12 @@ def _steps(
     yield Step(action, settled, settled[0].disturbs or Disturbance.nothing, change=to_come)
 
 
-def _answers(daemon: Daemon, actual: Docker, disturbs: Disturbance) -> Iterator[Finding]:
+def _answers(daemon: Daemon, actual: Docker) -> tuple[Finding, ...]:
+    disturbs = _restart(actual) if act(actual, daemon) == "restart" else Disturbance.nothing
+    return tuple(_compared(daemon, actual, disturbs))
+
+
+def _compared(daemon: Daemon, actual: Docker, disturbs: Disturbance) -> Iterator[Finding]:
     """Compare what the daemon says of itself with what is desired of its file."""
     said = effective(actual)
     for key, value in wanted(daemon).items():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from gpunode.base.comparison import DRAIN_FIRST, RUN
+from gpunode.base.comparison import BY_HAND, DRAIN_FIRST, RUN
 from gpunode.base.subject import Subject
 from gpunode.findings import ExitCode, FindingClass
 from gpunode.verify.decided import DECIDED
@@ -24,6 +24,7 @@ _JUDGES = (
     _GPUNODE / "base" / "comparison.py",
     *sorted((_GPUNODE / "verify").glob("*.py")),
 )
+BY_A_PERSON = "for a person"
 # Function -> the names of its arguments, in order.
 _CALLS = {
     "Finding": ("component", "finding_class", "what", "found", "wanted", "cause", "remedy", "source", "disturbs"),
@@ -149,9 +150,17 @@ def pending(path: Path) -> Iterator[Row]:
                 continue
             if call.func.id == "replace" and "finding_class" in given and path.stem != "comparison":
                 yield Row(path.stem, "", given["finding_class"], given.get("cause", ""), given.get("remedy", ""))
+            elif call.func.id == "by_hand" and path.stem == "decide":
+                yield Row(path.parent.name, "", BY_A_PERSON, "", BY_HAND)
             elif call.func.id == "pending":
-                kind, cause = FindingClass.RESTART_PENDING.value, _text(call.args[1], names)
-                yield Row(path.parent.name, "", kind, cause, DRAIN_FIRST)
+                yield Row(path.parent.name, "", FindingClass.RESTART_PENDING.value, _reason(tree), DRAIN_FIRST)
+
+
+def _reason(tree: ast.Module) -> str:
+    """Return why a change waits, as a module's `_waits` says it."""
+    (waits,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "_waits")
+    (said,) = (_text(node, {}) for node in ast.walk(waits) if isinstance(node, ast.JoinedStr))
+    return said
 
 
 def document() -> str:
@@ -173,7 +182,9 @@ def document() -> str:
         parts.append("")
         for row in dict.fromkeys(waits.get(component, ())):
             remedy = f" Remedy: {row.remedy}." if row.remedy else ""
-            parts.append(f"Or *{row.kind}*, where the change has to wait: {_cell(row.cause)}.{remedy}\n")
+            when = "where no run can mend it" if row.kind == BY_A_PERSON else "where the change has to wait"
+            said = f": {_cell(row.cause)}" if row.cause else "; the cause says what is in the way"
+            parts.append(f"Or *{row.kind}*, {when}{said}.{remedy}\n")
     codes = ", ".join(f"{code.value} {code.name.lower().replace('_', ' ')}" for code in ExitCode)
     parts.append(f"## Exit codes\n\nOf every command of gpunode's: {codes}.\n")
     return "\n".join(parts)

@@ -104,7 +104,8 @@ def document() -> str:
     settings = (EXAMPLE / "settings.yaml").read_text(encoding="utf-8")
     return "\n".join([
         _HEAD, "## An example of each verdict\n",
-        "[facts.json](examples/plan/facts.json) holds what four machines are. By these settings, "
+        "[facts.json](examples/plan/facts.json) holds what three machines are, and why a fourth gave no answer. "
+        "By these settings, "
         "[settings.yaml](examples/plan/settings.yaml):\n", _code("yaml", settings),
         "`gpunode plan --facts docs/examples/plan/facts.json --settings docs/examples/plan/settings.yaml` says:\n",
         _code("text", as_text(example())), _FACTS, _SETTINGS, _JSON,

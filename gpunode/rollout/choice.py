@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from gpunode.base.comparison import BY_HAND
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.rollout.entries import LeftOut
@@ -25,7 +26,7 @@ def left_out(report: NodeReport, everyone: bool, allowed: Disturbance = Disturba
     classes = {item.finding_class for item in report.findings}
     if FindingClass.UNREACHABLE in classes or FindingClass.UNSUPPORTED in classes:
         return _left(report, worst(report.findings))
-    if any(item.finding_class in _HEALED_BY_A_RUN and not _waits(item, allowed) for item in report.findings):
+    if any(_is_healed(item) and not _waits(item, allowed) for item in report.findings):
         return None
     if waiting := [item for item in report.findings if _waits(item, allowed)]:
         first = max(waiting, key=lambda item: item.finding_class is FindingClass.REBOOT_PENDING)
@@ -33,7 +34,14 @@ def left_out(report: NodeReport, everyone: bool, allowed: Disturbance = Disturba
         return LeftOut(finding_class=first.finding_class, reason=reason)
     if FindingClass.ERROR in classes:
         return _left(report, FindingClass.ERROR)
+    if FindingClass.DRIFT in classes:
+        return _left(report, FindingClass.DRIFT)
     return None if everyone else LeftOut(finding_class=FindingClass.OK, reason="as asked")
+
+
+def _is_healed(item: Finding) -> bool:
+    """Say whether a run mends it, where the settings allow that."""
+    return item.finding_class in _HEALED_BY_A_RUN and item.remedy != BY_HAND
 
 
 def _waits(item: Finding, allowed: Disturbance) -> bool:

@@ -13,7 +13,7 @@ from gpunode.health import health
 from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.verify.cuda import cuda
-from gpunode.verify.decided import decisions
+from gpunode.verify.decided import DECIDED, decisions
 from gpunode.verify.driver import driver
 from gpunode.verify.exposed import exposed
 from gpunode.verify.interrupted import interrupted
@@ -62,4 +62,4 @@ def judge(
     return tuple(findings)
 
 
-__all__ = ["decisions", "judge", "next_boot"]
+__all__ = ["DECIDED", "decisions", "judge", "next_boot"]

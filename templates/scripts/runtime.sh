@@ -114,12 +114,10 @@ FILES
 # The times of files that were put back would make the daemon look older than they are: it is noted what it runs by,
 # where it is still the very process of before.
 restore() {
-  differs=
-  while read -r path encoded was; do
-    if [ -n "$path" ] && ! is_as_kept "$path"; then differs=yes; fi
-  done <<FILES
-$files
-FILES
+  # A full disk has no room for a here-document (bash before 5.1), and this is to succeed there.
+  differs=$(printf '%s\n' "$files" | while read -r path encoded was; do
+    if [ -n "$path" ] && ! is_as_kept "$path"; then echo yes; break; fi
+  done)
   put_files_back || return 1
   expected=
   same=$([ "$(main_process)" != "$(cat "$checkpoint/process" 2>/dev/null)" ] || echo yes)

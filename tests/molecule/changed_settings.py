@@ -63,9 +63,9 @@ def _differences(inventory: str) -> list[str]:
         plan = planned.payload["hosts"][host]
         steps = {step["component"] for step in plan["steps"]} | {each["component"] for each in plan["refusals"]}
         now = {step["component"] for step in plan["steps"] if not step["pending"]}
-        # Where only a person can go on, the run refuses, which a dry run shows as a change.
+        # Where only a person can go on, a runtime's configuration is refused, which a dry run shows as a change.
         by_hand = {item["component"] for item in drift.findings[host] if item["remedy"] == BY_HAND}
-        does = _changed(run, host) - (by_hand - now)
+        does = _changed(run, host, tuple(f"Configure {name}" for name in by_hand))
         told = f"{host}: drift {sorted(found)}, plan {sorted(steps)}, now {sorted(now)}, run {sorted(does)}"
         if host == _BASE:
             wrong += [f"{told}: the base differs"] if found or steps or does else []
@@ -77,12 +77,12 @@ def _differences(inventory: str) -> list[str]:
     return wrong
 
 
-def _changed(run: Run, host: str) -> set[str]:
-    """Return the components of which a run would change something on a host."""
+def _changed(run: Run, host: str, refused: tuple[str, ...]) -> set[str]:
+    """Return the components of which a run would change something on a host; `refused`: how names of others begin."""
     found = set()
     for operation in run.payload["plan"]:
         title, _, name = operation["name"].partition(" | ")
-        if host not in operation["hosts_with_change"] or title == "Verify":
+        if host not in operation["hosts_with_change"] or title == "Verify" or name.startswith(refused):
             continue
         if title == "Refuse this node":
             found.add("refused")

@@ -13,6 +13,7 @@ from pyinfra.context import ctx_host
 from facts.containerd import Containerd as ContainerdFact
 from facts.docker import Docker as DockerFact
 from facts.transaction import TransactionJournal
+from gpunode.applied import Applied, OwnFile, PresentFile
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import is_forbidden
 from gpunode.containerd.editor import Runtimes, render
@@ -20,9 +21,10 @@ from gpunode.containerd.state import DropIn
 from gpunode.disturbance import Disturbance
 from gpunode.docker.editor import Daemon
 from gpunode.docker.editor import render as render_docker
-from gpunode.findings import FindingClass
+from gpunode.findings import FindingClass, NodeReport
 from gpunode.node import Node
 from gpunode.plan import plan
+from gpunode.rollout.choice import left_out
 from gpunode.settings import settings_from
 from gpunode.transaction import Journal
 from gpunode.verify import decisions, judge
@@ -42,37 +44,52 @@ _TEXTS = (
     "version = [\n",
 )
 CONTAINERD = st.builds(
-    lambda **changes: replace(GOOD.containerd, **changes),
-    config_text=st.sampled_from(_TEXTS),
-    default_runtime=st.sampled_from(["nvidia", "runc", None]),
+    lambda runc, **changes: replace(
+        GOOD.containerd,
+        runtimes=(GOOD.containerd.runtimes[0], replace(GOOD.containerd.runtimes[1], systemd_cgroup=runc)),
+        **changes,
+    ),
+    runc=st.booleans(),
+    version=st.sampled_from(["1.6.20", "1.6.20", "1.6.20", "1.7.24", None]),
+    config_text=st.sampled_from([*_TEXTS, None]),
+    default_runtime=st.sampled_from(["nvidia", "nvidia", "runc", None]),
     active=st.booleans(),
     enabled=st.booleans(),
+    masked=st.sampled_from([False, False, True]),
     cri_plugin=st.sampled_from(["ok", "error", None]),
     shims=st.sampled_from([0, 2]),
     configured_at=st.sampled_from([5.0, 99.0]),
     enable_cdi=st.sampled_from([None, True, False]),
+    merged=st.sampled_from([None, "a"]),
+    loaded=st.sampled_from([None, "a", "b"]),
     drop_ins=st.sampled_from(
-        [(), (DropIn("/etc/containerd/conf.d/99-other.toml", ((CGROUP, "false"),), section=True),)]
+        [(), (), (DropIn("/etc/containerd/conf.d/99-other.toml", ((CGROUP, "false"),), section=True),)]
     ),
 )
 DOCKER = st.builds(
     lambda **changes: replace(RIGHT, **changes),
-    config_text=st.sampled_from([RIGHT.config_text, "{}", "{", render_docker(None, "26.1.5", Daemon("runc"))]),
+    daemon_version=st.sampled_from(["26.1.5", "26.1.5", "26.1.5", "20.10.24", None]),
+    config_text=st.sampled_from([RIGHT.config_text, "{}", "{", render_docker(None, "26.1.5", Daemon("runc")), None]),
     default_runtime=st.sampled_from(["nvidia", "runc", None]),
+    runtimes=st.sampled_from([RIGHT.runtimes, ()]),
     cgroup_driver=st.sampled_from(["systemd", "cgroupfs", None]),
     active=st.booleans(),
     enabled=st.booleans(),
+    masked=st.sampled_from([False, False, True]),
     containers=st.sampled_from([0, 2]),
     live_restore=st.booleans(),
     cdi=st.sampled_from([None, True, False]),
-    flags=st.sampled_from([(), ("--default-runtime",)]),
+    flags=st.sampled_from([(), (), ("--default-runtime",)]),
 )
 ALLOW = st.sampled_from(["nothing", "restart", "reboot"])
 
 
+BRANCH = {"containerd": "1.6", "docker": "26.1"}
+
+
 def settings(allow: str, cdi: bool | None) -> Any:
-    asked = {"enabled": True, "cdi": cdi}
-    return settings_from({**DATA, "containerd": asked, "docker": asked, "disruption": {"allow": allow}})
+    asked = {name: {"enabled": True, "cdi": cdi, "version": branch} for name, branch in BRANCH.items()}
+    return settings_from({**DATA, **asked, "disruption": {"allow": allow}})
 
 
 def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: Any, fact: type, actual: Any) -> None:
@@ -82,33 +99,40 @@ def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: 
     settled = {item.what for step in decision.steps for item in step.settles}
     # Every difference is a step's, or says that a person is to mend it; what a step settles is a difference.
     for item in bad:
-        told_to_a_person = item.remedy == BY_HAND or item.what in ("service", "starts at boot")
+        told_to_a_person = item.remedy == BY_HAND or item.found == "masked"
         assert item.what in settled or told_to_a_person, item
     assert settled <= {item.what for item in bad}
     steps = [step for step in plan(asked, node).steps if step.component == component]
-    assert [(step.action, step.waits is not None) for step in decision.steps] == [
-        (step.action, step.pending) for step in steps if ": " not in step.action
+    # Of packages the plan itself says whether they wait: which restart they bring is theirs.
+    install = f"install {component}"
+    assert [(step.action, step.waits is not None) for step in decision.steps if step.action != install] == [
+        (step.action, step.pending) for step in steps if ": " not in step.action and step.action != install
     ]
-    # What waits is told as pending by drift, plan and run; what no run mends is refused by it.
+    # Behind a refusal a run comes to nothing, so that nothing is promised; and no such node is as desired.
+    if decision.refusal is not None:
+        assert bad and all(step.pending for step in steps if step.action.startswith(("start", "bring", "write")))
+    waiting = {item.what for item in bad if item.finding_class is FindingClass.RESTART_PENDING}
+    change = next((step for step in decision.steps if step.action not in (install, *_STARTS)), None)
+    if change is not None and change.waits is not None:
+        assert {item.what for item in change.settles} <= waiting
+    if "version" in settled or actual.config_text is None:
+        # A run decides by what it finds when the packages have come.
+        return
+    # What waits is told as pending by the run, too; what no run mends is refused by it.
     host = Host({fact: actual, TransactionJournal: Journal(None, None, None, False)})
     with ctx_host.use(host):
         given_commands = commands(
             operation, host, default_runtime="nvidia", systemd_cgroup=True, nvidia=True, cdi=cdi,
             restart_allowed=allow != "nothing",
         )  # fmt: skip
-    change = next((step for step in decision.steps if step.change is not None), None)
-    masked = bool(host.refusals) and "is masked" in host.refusals[0]
-    assert bool(host.refusals) == (decision.refusal is not None or masked)
-    if change is not None:
-        assert (given_commands != []) == (change.waits is None and not masked)
-        waiting = {item.what for item in bad if item.finding_class is FindingClass.RESTART_PENDING}
-        if change.waits is not None:
-            assert {item.what for item in change.settles} - {"CRI plugin"} <= waiting
-            assert host.noops == [f"restart pending: {change.waits}"]
-    elif decision.refusal is None:
-        assert given_commands == []
-    if decision.refusal is not None:
-        assert bad, "a run that refuses is no node that is as desired"
+    assert host.refusals == ([decision.refusal] if decision.refusal else [])
+    promised = change is not None and change.change is not None and change.waits is None
+    assert (given_commands != []) == promised
+    if change is not None and change.waits is not None and change.change is not None:
+        assert host.noops == [f"restart pending: {change.waits}"]
+
+
+_STARTS = ("set what Kubernetes needs of the kernel", "start it", "start it at boot")
 
 
 @given(actual=CONTAINERD, allow=ALLOW, cdi=st.sampled_from([None, True, False]))
@@ -164,3 +188,52 @@ def test_a_drop_in_that_says_otherwise_is_told_by_drift_as_by_the_run_and_no_ste
         containerd.configuration, host, default_runtime="nvidia", systemd_cgroup=True, nvidia=True, restart_allowed=True
     )
     assert told == [] and drop_in.path in host.refusals[0]
+
+
+def test_own_files_of_a_runtime_that_is_switched_off_are_in_the_plan_as_in_drift() -> None:
+    path = "/etc/modules-load.d/gpunode-containers.conf"
+    there = PresentFile("644 root:root", "b" * 64)
+    left = Applied(True, None, None, ((path, OwnFile("a" * 64, "644")),), ((path, there),))
+    asked = settings_from({**DATA, "containerd": {"enabled": False}})
+    node = replace(GOOD, applied=left)
+    found = {item.what for item in judge(asked, node) if item.finding_class is not FindingClass.OK}
+    assert f"file {path}" in found
+    assert any(path in step.action for step in plan(asked, node).steps)
+
+
+@pytest.mark.parametrize(
+    ("component", "changes", "version"),
+    [
+        ("containerd", {"enable_cdi": None}, "1.7"),
+        ("docker", {"daemon_version": "20.10.24", "version": "20.10.24"}, "27.5"),
+    ],
+)
+def test_files_are_judged_in_the_version_that_is_to_come(component: str, changes: dict[str, Any], version: str) -> None:
+    # containerd 1.6 and docker 20.10 know no CDI; the run installs what does first.
+    asked = settings_from({**DATA, component: {"enabled": True, "version": version, "cdi": True}})
+    there: dict[str, Any] = {"containerd": GOOD.containerd, "docker": RIGHT}
+    parts: dict[str, Any] = {component: replace(there[component], **changes)}
+    node = replace(GOOD, **parts)
+    steps = [step for step in plan(asked, node).steps if step.component == component]
+    assert steps[0].action == f"install {component}" and not any(step.pending for step in steps)
+    assert decisions(asked, node)[component].refusal is None
+
+
+def test_a_file_that_no_run_can_edit_is_told_beside_a_plugin_that_is_sick() -> None:
+    actual = replace(GOOD.containerd, config_text="version = [\n", cri_plugin="error")
+    found = {item.what: item for item in judge(settings_from(DATA), replace(GOOD, containerd=actual))}
+    assert found["configuration files"].finding_class is FindingClass.ERROR
+    assert found["CRI plugin"].remedy == BY_HAND
+
+
+def test_what_is_known_of_recorded_facts_is_the_step_and_no_file_of_theirs() -> None:
+    actual = replace(GOOD.containerd, config_text=None, cri_plugin="error")
+    (step,) = plan(settings_from(DATA), replace(GOOD, containerd=actual)).steps
+    assert step.action == "restart it"
+
+
+def test_a_rollout_leaves_out_a_node_whose_differences_are_all_a_person_s() -> None:
+    by_person = replace(GOOD, containerd=replace(GOOD.containerd, default_runtime="runc"))
+    report = NodeReport("gpu-1", judge(settings_from(DATA), by_person))
+    left = left_out(report, everyone=False)
+    assert left is not None and left.finding_class is FindingClass.DRIFT and "default runtime" in left.reason
