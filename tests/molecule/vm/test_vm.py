@@ -45,9 +45,9 @@ class Driver:
         path = self.inventory(version, allow, **asked)
         return command("pyinfra", "-y", "--json", path, "deploys/gpu_node.py")
 
-    def drift(self, version: str) -> tuple[int, set[tuple[str, str]]]:
+    def drift(self, version: str, **asked: object) -> tuple[int, set[tuple[str, str]]]:
         """Return drift's exit code, and (what, class) of what is not as asked."""
-        found = command("gpunode", "drift", "--json", self.inventory(version))
+        found = command("gpunode", "drift", "--json", self.inventory(version, "restart", **asked))
         items = found.findings[vm.NAME]
         return found.code, {(item["what"], item["class"]) for item in items if item["class"] != "ok"}
 
@@ -196,7 +196,8 @@ def test_a_newer_module_on_disk_waits_for_the_boot_and_is_loaded_by_it_with_the_
     assert vm.boot_id(machine) not in ("", before)
     assert (out(machine, "uname -r"), loaded(machine), modules(machine)) == (comes, NEW, {"nvidia", "nvidia_uvm"})
     assert out(machine, "cat /proc/driver/nvidia/params") == "EnableGpuFirmware: 0"
-    assert driver.drift(NEW) == (0, set())
+    assert driver.drift(NEW, module_parameters=parameters) == (0, set())
+    assert {name for _, name in driver.drift(NEW)[1]} == {"drift"}
 
 
 def test_a_kernel_without_headers_is_told_of_before_a_boot_and_the_boot_proves_it(
