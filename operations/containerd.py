@@ -19,7 +19,7 @@ from gpunode.disturbance import Disturbance
 from gpunode.drain.commands import Drain
 from gpunode.shell_file import script_file
 from operations.failure import OperationRefused, known, node_operation
-from operations.runtime import Program, changed, pending, ready
+from operations.runtime import Program, changed, ready, to_carry_out
 
 PROGRAM = Program(
     name="containerd",
@@ -54,19 +54,14 @@ def configuration(
     runtimes = Runtimes(default=default_runtime, systemd_cgroup=systemd_cgroup, nvidia=nvidia, cdi=cdi)
     allowed = Disturbance.restart if restart_allowed else Disturbance.nothing
     decision = decide_configuration(Desired(runtimes, placement, allowed), state)
-    if decision.refusal is not None:
-        raise OperationRefused(decision.refusal)
-    step = next((each for each in decision.steps if each.change is not None), None)
-    if step is None or step.change is None:
-        host.noop(f"containerd runs with default runtime {state.default_runtime}")
+    said = f"containerd runs with default runtime {state.default_runtime}"
+    wanted = to_carry_out(decision, said, "containerd's configuration changes")
+    if wanted is None:
         return
-    if step.waits is not None:
-        pending(step.waits, "containerd's configuration changes")
-        return
-    felt = restarts(state, step.change)
+    felt = restarts(state, wanted)
     read = {state.config_path: state.config_text, DROP_IN: None, **{each.path: each.text for each in state.drop_ins}}
     yield from changed(
-        PROGRAM, step.change, read, since=f"{state.configured_at} {state.unit_written_at}", loaded=runs_by(state),
+        PROGRAM, wanted, read, since=f"{state.configured_at} {state.unit_written_at}", loaded=runs_by(state),
         needs=NVIDIA_RUNTIME if nvidia else "", drain=drain if felt else None, config=state.config_path,
         binary=state.binary or "containerd",
     )  # fmt: skip

@@ -16,7 +16,7 @@ from gpunode.docker.state import Docker as State
 from gpunode.drain.commands import Drain
 from gpunode.shell_file import script_file
 from operations.failure import OperationRefused, known, node_operation
-from operations.runtime import Program, changed, pending, ready
+from operations.runtime import Program, changed, ready, to_carry_out
 
 PROGRAM = Program(
     name="docker",
@@ -54,16 +54,10 @@ def configuration(
     daemon = Daemon(default_runtime, systemd_cgroup, nvidia, cdi)
     allowed = Disturbance.restart if restart_allowed else Disturbance.nothing
     decision = decide_configuration(Desired(daemon, allowed), state)
-    if decision.refusal is not None:
-        raise OperationRefused(decision.refusal)
-    step = next((each for each in decision.steps if each.change is not None), None)
-    if step is None or step.change is None:
-        host.noop(f"docker runs with default runtime {state.default_runtime}" if state.active else "its file is right")
+    said = f"docker runs with default runtime {state.default_runtime}" if state.active else "its file is right"
+    wanted = to_carry_out(decision, said, "docker's daemon.json changes")
+    if wanted is None:
         return
-    if step.waits is not None:
-        pending(step.waits, "docker's daemon.json changes")
-        return
-    wanted = step.change
     host.log(_told(state, wanted.act))
     read = {state.config_path: state.config_text}
     yield from changed(

@@ -17,10 +17,12 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.base.decision import Decision
 from gpunode.drain.commands import Drain
 from gpunode.runtime import RuntimeChange
 from gpunode.shell_file import script_file
 from operations.drain import emptied
+from operations.failure import OperationRefused
 from operations.keeping import UNREAD, digest_of_text
 from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
@@ -81,10 +83,26 @@ def changed(
     )  # fmt: skip
 
 
-def pending(reason: str, what: str) -> None:
-    """Tell that a change waits until the settings allow it."""
-    host.noop(f"restart pending: {reason}")
-    host.log(f"restart pending: {what}, but disruption.allow is nothing")
+def to_carry_out(decision: Decision[RuntimeChange], as_desired: str, waiting: str) -> RuntimeChange | None:
+    """Return the change of a decision that this run carries out; None where there is none or it waits, which is told.
+
+    Raise OperationRefused where no run can make it.
+
+    + as_desired: what is said where nothing is to be changed
+    + waiting: what is said of a change that waits until the settings allow it
+    """
+    if decision.refusal is not None:
+        raise OperationRefused(decision.refusal)
+    for step in decision.steps:
+        if step.change is None:
+            continue
+        if step.waits is None:
+            return step.change
+        host.noop(f"restart pending: {step.waits}")
+        host.log(f"restart pending: {waiting}, but disruption.allow is nothing")
+        return None
+    host.noop(as_desired)
+    return None
 
 
 def _as_read(read: Mapping[str, str | None], path: str) -> str:
