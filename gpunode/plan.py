@@ -116,7 +116,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         ("cuda", _cuda),
         *sharing,
         ("toolkit", _toolkit),
-        *((name, _decided(decided.get(name, Decision(())))) for name in DECIDED),
+        *((name, _decided(name, decided.get(name, Decision(())))) for name in DECIDED),
         ("node", _node),
     ):
         found = bad.pop(component, {})
@@ -316,13 +316,17 @@ def _toolkit(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
             yield _step(action, item)
 
 
-def _decided(decision: Decision[Any]) -> Callable[[Settings, Node, Bad], Iterator[Step]]:
+def _decided(component: str, decision: Decision[Any]) -> Callable[[Settings, Node, Bad], Iterator[Step]]:
     """Return the steps of a component that is decided once."""
 
     def steps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         for step in decision.steps:
             _take(found, *(item.what for item in step.settles))
-            yield _step(step.action, step.settles[0], step.disturbs, pending=step.waits is not None)
+            actual, desired = (
+                (step.settles[0].found, step.settles[0].wanted) if step.settles else (step.actual, step.desired)
+            )
+            waits = step.waits is not None
+            yield Step(component, step.action, actual, desired, step.disturbs, waits, step.packages)
 
     return steps
 

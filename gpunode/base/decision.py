@@ -16,10 +16,12 @@ class Step(Generic[Change]):
     """Hold one thing that a run does.
 
     action: in words, `start it`
-    settles: the findings that are gone when it is done; the first is what the step is told of
+    settles: the findings that are gone when it is done; the plan shows the two sides of the first
     disturbs: what it costs the node
     waits: why a run does not do it now; None where it does
     change: what the operation that carries it out is told; None where it decides by itself
+    actual, desired: the two sides of a step that settles no finding: it comes with another step
+    packages: what it installs, as far as settings and tables tell
     """
 
     action: str
@@ -27,6 +29,9 @@ class Step(Generic[Change]):
     disturbs: Disturbance
     waits: str | None = None
     change: Change | None = None
+    actual: str | None = None
+    desired: str | None = None
+    packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
