@@ -50,7 +50,7 @@ lab-tools lab-vm-tools:
 	  $(APT) update >/dev/null && $(APT) install --no-install-recommends $$missing >/dev/null; fi
 
 demo: setup lab-tools
-	@$(SUDO) .venv/bin/python -m lab.demo
+	@$(SUDO) .venv/bin/python -m gpunode.lab.demo
 
 demo-down: setup
 	@$(SUDO) .venv/bin/gpunode lab down

@@ -19,24 +19,24 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.inventory import Inventory
 from pyinfra.context import ctx_host
 
-from facts.machine import Machine as MachineFact
 from gpunode import hooks, tables
 from gpunode.device_plugin.rollout import Rollout, rollout
 from gpunode.drain.commands import Drain, drain_of
+from gpunode.facts.machine import Machine as MachineFact
 from gpunode.host_data import data_of
 from gpunode.inventory import validate_state
 from gpunode.machine import Machine
 from gpunode.mig.label import asks, by_label
+from gpunode.operations import applied, files
+from gpunode.operations.announcement import announcing
+from gpunode.operations.control_plane import cluster_nodes
+from gpunode.operations.phase import is_unattended
+from gpunode.operations.refusal import refuse
 from gpunode.own_files import desired_files
 from gpunode.preflight import Refusal, cautions, refusals
 from gpunode.reading import Unknown
 from gpunode.settings import Settings, component_models, settings_from
 from gpunode.tables import Distribution
-from operations import applied, files
-from operations.announcement import announcing
-from operations.control_plane import cluster_nodes
-from operations.phase import is_unattended
-from operations.refusal import refuse
 
 # Only what the run itself does not change is read from it: system, architecture, GPUs.
 _seen: WeakKeyDictionary[Host, Machine | None] = WeakKeyDictionary()

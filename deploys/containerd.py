@@ -1,13 +1,13 @@
 """containerd with the nvidia runtime."""
 
-from deploys import runtime_packages
-from deploys.component import component, drain, own_file, settings
-from deploys.drain import returned
+from gpunode.deploys import runtime_packages
+from gpunode.deploys.component import component, drain, own_file, settings
+from gpunode.deploys.drain import returned
+from gpunode.operations import containerd as runtime
+from gpunode.operations import kernel, sysctl, systemd
 from gpunode.own_files.containerd import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
 from gpunode.runtime_packages import containerd_packages
 from gpunode.sysctl import KUBERNETES
-from operations import containerd as runtime
-from operations import kernel, sysctl, systemd
 
 
 @component("containerd", own_files=True)
@@ -41,6 +41,6 @@ def containerd() -> None:
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.containerd.containerd` import it.
-if __name__ != "deploys.containerd":
+if not __name__.endswith("deploys.containerd"):
     containerd()
     returned()

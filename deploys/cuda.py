@@ -1,14 +1,14 @@
 """The CUDA toolkit, from NVIDIA's package repository or by NVIDIA's own installer, the .run file."""
 
-from deploys.component import component, distribution, node, own_file, settings
-from deploys.repositories import trust
 from gpunode.cuda import ARCH_HOME
+from gpunode.deploys.component import component, distribution, node, own_file, settings
+from gpunode.deploys.repositories import trust
 from gpunode.driver_packages import on_system
+from gpunode.operations import cuda as toolkits
+from gpunode.operations import packages
 from gpunode.own_files.cuda import profile_path
 from gpunode.runfile import cuda_runfile
 from gpunode.settings import CudaSettings
-from operations import cuda as toolkits
-from operations import packages
 
 
 @component("CUDA", own_files=True)
@@ -58,5 +58,5 @@ def _runfile() -> None:
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.cuda.cuda` import it.
-if __name__ != "deploys.cuda":
+if not __name__.endswith("deploys.cuda"):
     cuda()

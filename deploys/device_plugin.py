@@ -2,14 +2,14 @@
 
 from pyinfra import host
 
-from deploys.component import cluster, component, everyone, node, settings
+from gpunode.deploys.component import cluster, component, everyone, node, settings
 from gpunode.device_plugin.pod_security import namespaces
 from gpunode.device_plugin.rollout import BY_CHART
 from gpunode.device_plugin.ways import class_alone, extender, schedulers, wanted_objects
 from gpunode.gpu_operator import operator
-from operations import device_plugin as plugin
-from operations import gpushare, helm, pod_security, scheduler, ways
-from operations.taking_part import takes_part
+from gpunode.operations import device_plugin as plugin
+from gpunode.operations import gpushare, helm, pod_security, scheduler, ways
+from gpunode.operations.taking_part import takes_part
 
 
 @component("Device plugin")
@@ -71,5 +71,5 @@ def device_plugin() -> None:
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.device_plugin.device_plugin` import it.
-if __name__ != "deploys.device_plugin":
+if not __name__.endswith("deploys.device_plugin"):
     device_plugin()

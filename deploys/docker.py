@@ -1,11 +1,11 @@
 """docker with the nvidia runtime."""
 
-from deploys import runtime_packages
-from deploys.component import component, distribution, drain, settings
-from deploys.drain import returned
+from gpunode.deploys import runtime_packages
+from gpunode.deploys.component import component, distribution, drain, settings
+from gpunode.deploys.drain import returned
+from gpunode.operations import docker as runtime
+from gpunode.operations import systemd
 from gpunode.runtime_packages import docker_packages
-from operations import docker as runtime
-from operations import systemd
 
 
 @component("docker", own_files=True)
@@ -29,6 +29,6 @@ def docker() -> None:
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.docker.docker` import it.
-if __name__ != "deploys.docker":
+if not __name__.endswith("deploys.docker"):
     docker()
     returned()

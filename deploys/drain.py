@@ -1,7 +1,7 @@
 """The way back into the cluster."""
 
-from deploys.component import component, drain
-from operations import drain as node
+from gpunode.deploys.component import component, drain
+from gpunode.operations import drain as node
 
 
 @component("Return")

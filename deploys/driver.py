@@ -1,9 +1,9 @@
 """The NVIDIA driver, from NVIDIA's repository, the distribution's archive, or by NVIDIA's installer, the .run file."""
 
-from deploys.component import component, distribution, drain, node, own_file, settings
-from deploys.drain import returned
-from deploys.repositories import distrust, trust
 from gpunode import tables
+from gpunode.deploys.component import component, distribution, drain, node, own_file, settings
+from gpunode.deploys.drain import returned
+from gpunode.deploys.repositories import distrust, trust
 from gpunode.drain.commands import Drain
 from gpunode.driver_packages import (
     archive_components,
@@ -14,6 +14,19 @@ from gpunode.driver_packages import (
     on_system,
     package_set,
 )
+from gpunode.operations import (
+    apt_archive,
+    driver_packages,
+    driver_removal,
+    files,
+    initramfs,
+    kernel,
+    kernel_headers,
+    mps,
+    packages,
+    runfile,
+)
+from gpunode.operations import driver as kernel_module
 from gpunode.own_files.driver import (
     BLACKLIST,
     DRACUT,
@@ -28,19 +41,6 @@ from gpunode.preflight import chosen_flavour
 from gpunode.runfile import build_packages, driver_runfile
 from gpunode.settings import DriverSettings
 from gpunode.tables import DriverSource
-from operations import (
-    apt_archive,
-    driver_packages,
-    driver_removal,
-    files,
-    initramfs,
-    kernel,
-    kernel_headers,
-    mps,
-    packages,
-    runfile,
-)
-from operations import driver as kernel_module
 
 
 @component("Driver", own_files=True)
@@ -222,6 +222,6 @@ def _management_datagrams() -> None:
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.driver.driver` import it.
-if __name__ != "deploys.driver":
+if not __name__.endswith("deploys.driver"):
     driver()
     returned()

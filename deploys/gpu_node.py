@@ -1,21 +1,21 @@
 """Turn a machine into a verified GPU node: pyinfra inventories/prod.py deploys/gpu_node.py"""
 
-from deploys.component import announce, settings
-from deploys.containerd import containerd
-from deploys.cuda import cuda
-from deploys.device_plugin import device_plugin
-from deploys.docker import docker
-from deploys.drain import returned
-from deploys.driver import driver
-from deploys.interrupted import interrupted
-from deploys.mig import mig
-from deploys.mps import mps
-from deploys.packaging import packaging
-from deploys.preflight import preflight
-from deploys.reboot import reboot
-from deploys.toolkit import toolkit
-from deploys.verify import verify
-from deploys.verify_cluster import verify_cluster
+from gpunode.deploys.component import announce, settings
+from gpunode.deploys.containerd import containerd
+from gpunode.deploys.cuda import cuda
+from gpunode.deploys.device_plugin import device_plugin
+from gpunode.deploys.docker import docker
+from gpunode.deploys.drain import returned
+from gpunode.deploys.driver import driver
+from gpunode.deploys.interrupted import interrupted
+from gpunode.deploys.mig import mig
+from gpunode.deploys.mps import mps
+from gpunode.deploys.packaging import packaging
+from gpunode.deploys.preflight import preflight
+from gpunode.deploys.reboot import reboot
+from gpunode.deploys.toolkit import toolkit
+from gpunode.deploys.verify import verify
+from gpunode.deploys.verify_cluster import verify_cluster
 
 # A node that preflight refuses gets the refusal and nothing else.
 if preflight():

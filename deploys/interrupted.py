@@ -1,7 +1,7 @@
 """What earlier runs began and did not end."""
 
-from deploys.component import component
-from operations import interrupted as changes
+from gpunode.deploys.component import component
+from gpunode.operations import interrupted as changes
 
 
 @component("Interrupted changes")
@@ -11,5 +11,5 @@ def interrupted() -> None:
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.interrupted.interrupted` import it.
-if __name__ != "deploys.interrupted":
+if not __name__.endswith("deploys.interrupted"):
     interrupted()

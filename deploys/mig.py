@@ -1,8 +1,8 @@
 """Multi-Instance GPU."""
 
-from deploys.component import component, drain, node, settings
-from deploys.drain import returned
-from operations import mig as instances
+from gpunode.deploys.component import component, drain, node, settings
+from gpunode.deploys.drain import returned
+from gpunode.operations import mig as instances
 
 
 @component("MIG", own_files=True)
@@ -24,6 +24,6 @@ def mig() -> None:
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.mig.mig` import it.
-if __name__ != "deploys.mig":
+if not __name__.endswith("deploys.mig"):
     mig()
     returned()

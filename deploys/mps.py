@@ -1,9 +1,9 @@
 """The Multi-Process Service on the host."""
 
-from deploys.component import component, drain, node, settings
-from deploys.drain import returned
+from gpunode.deploys.component import component, drain, node, settings
+from gpunode.deploys.drain import returned
 from gpunode.mps import daemons
-from operations import mps as control
+from gpunode.operations import mps as control
 
 
 @component("MPS", own_files=True)
@@ -20,6 +20,6 @@ def mps() -> None:
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.mps.mps` import it.
-if __name__ != "deploys.mps":
+if not __name__.endswith("deploys.mps"):
     mps()
     returned()

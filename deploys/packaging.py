@@ -1,9 +1,9 @@
 """What package managers need before the first package: a proxy where there is one, and the tools that check keys."""
 
-from deploys.component import component, distribution, own_file, settings
+from gpunode.deploys.component import component, distribution, own_file, settings
+from gpunode.operations import packages
+from gpunode.operations.families import tools
 from gpunode.own_files.packaging import PROXY
-from operations import packages
-from operations.families import tools
 
 
 @component("Packaging", own_files=True)
@@ -22,5 +22,5 @@ def packaging() -> None:
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.packaging.packaging` import it.
-if __name__ != "deploys.packaging":
+if not __name__.endswith("deploys.packaging"):
     packaging()

@@ -1,7 +1,7 @@
 """Decide before anything is touched: can this node become what its settings ask?"""
 
-from deploys.component import accepted, begin_whole_run, read_at_once
-from deploys.verify import verify
+from gpunode.deploys.component import accepted, begin_whole_run, read_at_once
+from gpunode.deploys.verify import verify
 
 
 def preflight() -> bool:

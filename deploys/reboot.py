@@ -1,10 +1,10 @@
 """The reboot into a new driver."""
 
-from deploys.component import component, drain, settings
-from deploys.component import node as machine
-from deploys.drain import returned
-from operations import driver as kernel_module
-from operations import reboot as node
+from gpunode.deploys.component import component, drain, settings
+from gpunode.deploys.component import node as machine
+from gpunode.deploys.drain import returned
+from gpunode.operations import driver as kernel_module
+from gpunode.operations import reboot as node
 
 
 @component("Reboot")
@@ -28,6 +28,6 @@ def reboot() -> None:
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.reboot.reboot` import it.
-if __name__ != "deploys.reboot":
+if not __name__.endswith("deploys.reboot"):
     reboot()
     returned()

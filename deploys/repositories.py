@@ -1,8 +1,8 @@
 """The package repositories of the settings, by name."""
 
-from deploys.component import distribution, node, settings
+from gpunode.deploys.component import distribution, node, settings
+from gpunode.operations import apt, dnf, zypper
 from gpunode.repositories import package_repository
-from operations import apt, dnf, zypper
 
 # Each has the operations repository and no_repository, with the same arguments. Where the distribution has everything
 # itself (Arch), there is none of ours to be trusted.

@@ -1,10 +1,10 @@
 """A container runtime's packages, whichever runtime it is."""
 
-from deploys.component import distribution
-from deploys.repositories import trust
+from gpunode.deploys.component import distribution
+from gpunode.deploys.repositories import trust
+from gpunode.operations import packages
 from gpunode.runtime_packages import way_out
 from gpunode.settings import ContainerdSettings, DockerSettings
-from operations import packages
 
 
 def installed(runtime: str, asked: ContainerdSettings | DockerSettings, names: tuple[str, ...]) -> None:

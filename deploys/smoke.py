@@ -1,5 +1,5 @@
 """Test nodes by containers: pyinfra inventories/prod.py deploys/smoke.py"""
 
-from deploys.verify import smoke
+from gpunode.deploys.verify import smoke
 
 smoke()

@@ -1,13 +1,13 @@
 """The NVIDIA container toolkit."""
 
-from deploys.component import component, distribution, own_file, settings
-from deploys.repositories import trust
+from gpunode.deploys.component import component, distribution, own_file, settings
+from gpunode.deploys.repositories import trust
+from gpunode.operations import packages
+from gpunode.operations import toolkit as container_toolkit
 from gpunode.own_files.toolkit import LINK_RULE
 from gpunode.settings import ToolkitSettings
 from gpunode.toolkit import LEGACY, PACKAGES, PACMAN_PACKAGES
 from gpunode.toolkit.configuration import asked_of
-from operations import packages
-from operations import toolkit as container_toolkit
 
 
 @component("Container toolkit", own_files=True)
@@ -55,5 +55,5 @@ def _packages(asked: ToolkitSettings) -> None:
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.toolkit.toolkit` import it.
-if __name__ != "deploys.toolkit":
+if not __name__.endswith("deploys.toolkit"):
     toolkit()

@@ -1,9 +1,9 @@
 """The verdict."""
 
-from deploys.component import component, is_whole_run, settings
-from operations import applied
-from operations import smoke as container_test
-from operations import verify as verdict
+from gpunode.deploys.component import component, is_whole_run, settings
+from gpunode.operations import applied
+from gpunode.operations import smoke as container_test
+from gpunode.operations import verify as verdict
 
 
 @component("Verify")
@@ -28,5 +28,5 @@ def _containers() -> None:
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.verify.verify` import it.
-if __name__ != "deploys.verify":
+if not __name__.endswith("deploys.verify"):
     verify()

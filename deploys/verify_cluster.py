@@ -1,8 +1,8 @@
 """The verdict on the nodes' cluster; alone: pyinfra inventories/prod.py deploys/verify_cluster.py"""
 
-from deploys.component import component, everyone, node, settings
+from gpunode.deploys.component import component, everyone, node, settings
 from gpunode.device_plugin.ways import nodes_by
-from operations import verify_cluster as verdict
+from gpunode.operations import verify_cluster as verdict
 
 
 @component("Verify the cluster")
@@ -19,5 +19,5 @@ def verify_cluster() -> None:
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.verify_cluster.verify_cluster` import it.
-if __name__ != "deploys.verify_cluster":
+if not __name__.endswith("deploys.verify_cluster"):
     verify_cluster()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
 from gpunode.apt_archive import AptArchive as Reading
 from gpunode.apt_archive import parse_apt_archive
+from gpunode.facts.base import NodeFact
 from gpunode.probe import shell_text
 
 # gpunode's own entry of the distribution's archive: the components that the node's entries lack.

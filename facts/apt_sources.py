@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.shared import PACKAGES
 from gpunode import tables
 from gpunode.apt_sources import AptSources as Reading
 from gpunode.apt_sources import parse_apt_sources
+from gpunode.facts.base import NodeFact
+from gpunode.facts.shared import PACKAGES
 from gpunode.keyring import PRIMARY_KEYS
 from gpunode.probe import Shared, shell_text
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.initramfs import INITRAMFS, LOOKED_INTO
 from gpunode.boot import Boot as Reading
 from gpunode.boot import parse_boot
+from gpunode.facts.base import NodeFact
+from gpunode.facts.initramfs import INITRAMFS, LOOKED_INTO
 from gpunode.probe import Shared, shell_text
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from facts.base import NodeFact
-from facts.node import PARTS, parse_parts
+from gpunode.facts.base import NodeFact
+from gpunode.facts.node import PARTS, parse_parts
 from gpunode.node import Node as Reading
 from gpunode.probe import Probe, shell_text
 from gpunode.probe_output import repeated

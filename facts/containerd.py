@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.shared import UNITS
 from gpunode.containerd.state import Containerd as Reading
 from gpunode.containerd.state import parse_containerd
+from gpunode.facts.base import NodeFact
+from gpunode.facts.shared import UNITS
 from gpunode.probe import shell_text
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
 from gpunode.cuda import CudaToolkits as Reading
 from gpunode.cuda import parse_cuda
+from gpunode.facts.base import NodeFact
 from gpunode.probe import shell_text
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact, probe_command
 from gpunode.deb import AptRepository as AptRepositoryReading
 from gpunode.deb import parse_apt_repository, parse_deb_packages
+from gpunode.facts.base import NodeFact, probe_command
 from gpunode.keyring import PRIMARY_KEYS
 from gpunode.packages import InstalledPackages
 from gpunode.probe import Probe, Shared, Text, shell_text

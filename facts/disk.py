@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
 from gpunode.disk import Disk as Reading
 from gpunode.disk import parse_disk
+from gpunode.facts.base import NodeFact
 from gpunode.probe import shell_text
 
 

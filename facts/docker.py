@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.shared import UNITS
 from gpunode.docker.state import Docker as Reading
 from gpunode.docker.state import parse_docker
+from gpunode.facts.base import NodeFact
+from gpunode.facts.shared import UNITS
 from gpunode.probe import shell_text
 
 

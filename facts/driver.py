@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.shared import PACKAGES, UNITS
 from gpunode.driver import DriverState as Reading
 from gpunode.driver import parse_driver
+from gpunode.facts.base import NodeFact
+from gpunode.facts.shared import PACKAGES, UNITS
 from gpunode.probe import shell_text
 from gpunode.reboot import RECORD
 

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-from facts.base import NodeFact, probe_command
-from facts.deb import DPKG_ITSELF
-from facts.families import by_manager
-from facts.families import pacman as by_pacman
-from facts.families.dnf import DRIVER_STATE
-from facts.families.zypper import DRIVER_STATE as ZYPPER_DRIVER_STATE
 from gpunode.driver_packages import (
     COMPANIONS,
     FOREIGN,
@@ -23,6 +17,12 @@ from gpunode.driver_packages import (
     parse_simulation,
 )
 from gpunode.driver_packages import DriverPackages as Reading
+from gpunode.facts.base import NodeFact, probe_command
+from gpunode.facts.deb import DPKG_ITSELF
+from gpunode.facts.families import by_manager
+from gpunode.facts.families import pacman as by_pacman
+from gpunode.facts.families.dnf import DRIVER_STATE
+from gpunode.facts.families.zypper import DRIVER_STATE as ZYPPER_DRIVER_STATE
 from gpunode.families import dnf, pacman, zypper
 from gpunode.own_files.holds import PREFERENCES, UNATTENDED
 from gpunode.probe import Probe, shell_text

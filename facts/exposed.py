@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
 from gpunode.exposed import FILES, parse_exposed
 from gpunode.exposed import Exposed as Reading
+from gpunode.facts.base import NodeFact
 from gpunode.probe import shell_text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from facts.base import NodeFact, probe_command
+from gpunode.facts.base import NodeFact, probe_command
 from gpunode.file import File as Reading
 from gpunode.file import parse_file
 from gpunode.probe import Probe

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.shared import SMI
+from gpunode.facts.base import NodeFact
+from gpunode.facts.shared import SMI
 from gpunode.gpu import Gpus as Reading
 from gpunode.gpu import parse_gpus
 from gpunode.probe import shell_text

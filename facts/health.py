@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.shared import SMI
+from gpunode.facts.base import NodeFact
+from gpunode.facts.shared import SMI
 from gpunode.health import Health as Reading
 from gpunode.health import parse_health
 from gpunode.probe import shell_text

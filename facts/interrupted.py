@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.transaction import FOLDER
+from gpunode.facts.base import NodeFact
+from gpunode.facts.transaction import FOLDER
 from gpunode.interrupted import Interrupted as Reading
 from gpunode.interrupted import parse_interrupted
 from gpunode.probe import shell_text

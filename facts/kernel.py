@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
+from gpunode.facts.base import NodeFact
 from gpunode.kernel import KernelFeatures as Reading
 from gpunode.kernel import parse_kernel_features
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
+from gpunode.facts.base import NodeFact
 from gpunode.keyring import PRIMARY_KEYS, parse_keyrings
 from gpunode.keyring import Keyrings as Reading
 from gpunode.probe import Shared, shell_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
+from gpunode.facts.base import NodeFact
 from gpunode.kubelet import Kubelet as Reading
 from gpunode.kubelet import parse_kubelet
 from gpunode.probe import shell_text

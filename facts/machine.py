@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.node import PARTS, parse_parts
+from gpunode.facts.base import NodeFact
+from gpunode.facts.node import PARTS, parse_parts
 from gpunode.machine import Machine as Reading
 from gpunode.probe import Probe
 

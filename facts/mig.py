@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.shared import SMI
+from gpunode.facts.base import NodeFact
+from gpunode.facts.shared import SMI
 from gpunode.mig.smi import LISTS, parse_mig
 from gpunode.mig.state import Mig as Reading
 from gpunode.probe import shell_text

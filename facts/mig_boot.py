@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.shared import UNITS
+from gpunode.facts.base import NodeFact
+from gpunode.facts.shared import UNITS
 from gpunode.mig.boot import NAME, RECORD, SCRIPT, UNIT, parse_mig_boot
 from gpunode.mig.boot import MigBoot as Reading
 from gpunode.probe import shell_text

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.shared import UNITS
+from gpunode.facts.base import NodeFact
+from gpunode.facts.shared import UNITS
 from gpunode.mps import Mps as Reading
 from gpunode.mps import parse_mps
 from gpunode.mps.daemon import FOLDER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
+from gpunode.facts.base import NodeFact
 from gpunode.operating_system import OperatingSystem as Reading
 from gpunode.operating_system import parse_operating_system
 from gpunode.probe import shell_text

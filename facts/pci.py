@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
+from gpunode.facts.base import NodeFact
 from gpunode.pci import PciGpus as Reading
 from gpunode.pci import parse_pci_gpus
 from gpunode.probe import shell_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
+from gpunode.facts.base import NodeFact
 from gpunode.probe import shell_text
 from gpunode.reboot import RECORD, parse_running_boot
 from gpunode.reboot import RunningBoot as Reading

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.node import Node, parse_node
+from gpunode.facts.base import NodeFact
+from gpunode.facts.node import Node, parse_node
 from gpunode.probe import Probe
 from gpunode.requirements import Requirements as Reading
 from gpunode.requirements import judge

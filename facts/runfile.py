@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from facts.base import NodeFact, probe_command
+from gpunode.facts.base import NodeFact, probe_command
 from gpunode.probe import Probe
 from gpunode.runfile import FetchedRunfile as Reading
 from gpunode.runfile import parse_fetched

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.shared import PACKAGES
+from gpunode.facts.base import NodeFact
+from gpunode.facts.shared import PACKAGES
 from gpunode.probe import shell_text
 from gpunode.runtime_packages import RUNTIMES, parse_runtime_packages
 from gpunode.runtime_packages import RuntimePackages as Reading

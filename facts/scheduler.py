@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact, probe_command
+from gpunode.facts.base import NodeFact, probe_command
 from gpunode.gpushare.configuration import FOLDER
 from gpunode.gpushare.state import SchedulerState, parse_scheduler
 from gpunode.probe import Probe, shell_text

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facts.families import by_manager, dnf, pacman, zypper
 from gpunode.driver_packages import GLOBS, KERNEL_GLOBS
+from gpunode.facts.families import by_manager, dnf, pacman, zypper
 from gpunode.probe import Shared, shell_text
 from gpunode.runtime_packages import RUNTIMES
 from gpunode.smi import QUERY, REMAPPED

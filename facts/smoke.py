@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact, changing_command
+from gpunode.facts.base import NodeFact, changing_command
 from gpunode.shell_file import script_file
 from gpunode.smoke import Smoke as Reading
 from gpunode.smoke import parse_smoke

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
+from gpunode.facts.base import NodeFact
 from gpunode.probe import shell_text
 from gpunode.sysctl import KUBERNETES, parse_sysctls
 from gpunode.sysctl import KubernetesSysctls as Reading

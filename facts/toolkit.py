@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.shared import PACKAGES, UNITS
+from gpunode.facts.base import NodeFact
+from gpunode.facts.shared import PACKAGES, UNITS
 from gpunode.families.dnf import LOCKLIST
 from gpunode.own_files.holds import TOOLKIT_PREFERENCES
 from gpunode.own_files.toolkit import LINK_RULE

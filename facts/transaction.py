@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facts.base import NodeFact
-from facts.shared import UNITS
+from gpunode.facts.base import NodeFact
+from gpunode.facts.shared import UNITS
 from gpunode.probe import Probe, shell_text
 from gpunode.transaction import Journal, parse_journal
 

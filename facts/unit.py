@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from facts.base import NodeFact
-from facts.shared import UNITS
+from gpunode.facts.base import NodeFact
+from gpunode.facts.shared import UNITS
 from gpunode.probe import Probe, Text
 from gpunode.unit import Unit as Reading
 from gpunode.unit import parse_unit

@@ -8,9 +8,9 @@ from pathlib import Path
 
 # Before anything of pyinfra's.
 from gpunode import patched  # noqa: F401  # isort: skip
-from facts.node import Node as NodeFact
 from gpunode import fleet
 from gpunode.access import errors
+from gpunode.facts.node import Node as NodeFact
 from gpunode.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.fleet import Answer
 from gpunode.inventory import foreign_names, host_data

@@ -25,9 +25,9 @@ from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import BaseStateCallback, StateStage
 from pyinfra.context import ctx_config, ctx_host, ctx_inventory, ctx_state
 
-from facts.base import NodeFact
 from gpunode import hooks, shards
 from gpunode.access import errors
+from gpunode.facts.base import NodeFact
 from gpunode.host_data import data_of
 from gpunode.inventory import foreign_names, load_inventory
 from gpunode.preflight.verdicts import Refusal

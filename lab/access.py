@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab.errors import LabError
+from gpunode.lab.errors import LabError
 
 
 def client_key(folder: Path) -> Path:

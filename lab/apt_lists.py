@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab.chroot import within
+from gpunode.lab.chroot import within
 
 # What runs and tests install from Debian, beside what the image has; what these need comes along.
 NAMES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from lab.errors import LabError
+from gpunode.lab.errors import LabError
 
 
 def write(path: Path, text: str, mode: int = 0o644) -> None:

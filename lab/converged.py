@@ -9,12 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-from lab import copies, nodes
-from lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
-from lab.errors import LabError
-from lab.nodes import Report
-from lab.podman import podman
-from lab.state import CHECKOUT
+from gpunode.lab import copies, nodes
+from gpunode.lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
+from gpunode.lab.errors import LabError
+from gpunode.lab.nodes import Report
+from gpunode.lab.podman import podman
+from gpunode.lab.state import CHECKOUT
 
 # All that decides what a run makes of a node: each change of it makes another one.
 _ROOMS = ("gpunode", "facts", "operations", "deploys", "templates", "inventories", "lab")

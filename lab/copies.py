@@ -7,10 +7,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from lab.errors import LabError
-from lab.nodes import Node
-from lab.podman import inspect_containers
-from lab.state import lab_folder
+from gpunode.lab.errors import LabError
+from gpunode.lab.nodes import Node
+from gpunode.lab.podman import inspect_containers
+from gpunode.lab.state import lab_folder
 
 # A boot writes it where it is empty, as in the image that nodes are made from.
 _MACHINE_ID = "etc/machine-id"

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from lab.state import CHECKOUT, lab_name
+from gpunode.lab.state import CHECKOUT, lab_name
 
 _BINARIES = Path(sys.executable).parent
 _AROUND = """

@@ -6,12 +6,12 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from lab.cache import complete_or_nothing, locked, remove_partial
-from lab.errors import LabError
-from lab.packages import docker
-from lab.repository import DOCKER_POOL, index_docker
-from lab.signing import key_file, public_key, sign_releases
-from lab.world.docker import docker_packages
+from gpunode.lab.cache import complete_or_nothing, locked, remove_partial
+from gpunode.lab.errors import LabError
+from gpunode.lab.packages import docker
+from gpunode.lab.repository import DOCKER_POOL, index_docker
+from gpunode.lab.signing import key_file, public_key, sign_releases
+from gpunode.lab.world.docker import docker_packages
 
 
 def build_docker_repository(cache: Path) -> str:

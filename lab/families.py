@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from lab.errors import LabError
+from gpunode.lab.errors import LabError
 
 APT = "apt"
 

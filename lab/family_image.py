@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.chroot import within
-from lab.families import Family
+from gpunode.lab.chroot import within
+from gpunode.lab.families import Family
 
 _APART = "usr/lib/gpunode-lab/debian"
 # update-alternatives stays, with its records: other families have it as well.

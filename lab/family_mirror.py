@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lab.families import PACMAN, Family
-from lab.packages.pkg import Pkg, build_pkgs
-from lab.packages.rpm import Rpm, build_rpms
-from lab.pacman_repository import build_pacman_mirror, system_pkgs
-from lab.rpm_repository import DISTRIBUTIONS, build_rpm_mirror, system_packages
-from lab.signing import key_file
+from gpunode.lab.families import PACMAN, Family
+from gpunode.lab.packages.pkg import Pkg, build_pkgs
+from gpunode.lab.packages.rpm import Rpm, build_rpms
+from gpunode.lab.pacman_repository import build_pacman_mirror, system_pkgs
+from gpunode.lab.rpm_repository import DISTRIBUTIONS, build_rpm_mirror, system_packages
+from gpunode.lab.signing import key_file
 
 Report = Callable[[str], None]
 

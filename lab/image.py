@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import apt_lists
-from lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
-from lab.chroot import run, within, write
-from lab.errors import LabError
-from lab.families import Family
-from lab.family_image import family_digest, finish, install_tools, tools_digest
-from lab.family_mirror import system_digests, system_files
-from lab.hardware import hardware_digest, install_hardware
-from lab.hardware.image import HardwareInstallError
-from lab.host_apt import HostApt, host_apt
-from lab.podman import attempt, podman
-from lab.signing import key_file, public_key
+from gpunode.lab import apt_lists
+from gpunode.lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
+from gpunode.lab.chroot import run, within, write
+from gpunode.lab.errors import LabError
+from gpunode.lab.families import Family
+from gpunode.lab.family_image import family_digest, finish, install_tools, tools_digest
+from gpunode.lab.family_mirror import system_digests, system_files
+from gpunode.lab.hardware import hardware_digest, install_hardware
+from gpunode.lab.hardware.image import HardwareInstallError
+from gpunode.lab.host_apt import HostApt, host_apt
+from gpunode.lab.podman import attempt, podman
+from gpunode.lab.signing import key_file, public_key
 
 Report = Callable[[str], None]
 

@@ -7,8 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from lab.errors import LabError
-from lab.podman import attempt
+from gpunode.lab.errors import LabError
+from gpunode.lab.podman import attempt
 
 # What podman gives to a command that it runs in a container.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -12,8 +12,8 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.cache import cache_dir, complete_or_nothing, locked, remove_partial
-from lab.errors import LabError
+from gpunode.lab.cache import cache_dir, complete_or_nothing, locked, remove_partial
+from gpunode.lab.errors import LabError
 
 
 @dataclass(frozen=True)

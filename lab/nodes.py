@@ -12,19 +12,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lab import access, inside
-from lab.cache import cache_dir, locked
-from lab.errors import LabError
-from lab.families import APT, family_named
-from lab.family_mirror import build_family_mirror
-from lab.hardware.simulated.machine import gpu_models
-from lab.image import build_id, image, remove_unused, tools
-from lab.packages.deb import DebError
-from lab.podman import attempt, inspect_containers, podman
-from lab.preconditions import check_preconditions, make_room
-from lab.repository import RepositoryError, build_mirror
-from lab.signing import SigningError
-from lab.state import CHECKOUT, lab_folder, lab_name, labs_folder, read_json, write_json
+from gpunode.lab import access, inside
+from gpunode.lab.cache import cache_dir, locked
+from gpunode.lab.errors import LabError
+from gpunode.lab.families import APT, family_named
+from gpunode.lab.family_mirror import build_family_mirror
+from gpunode.lab.hardware.simulated.machine import gpu_models
+from gpunode.lab.image import build_id, image, remove_unused, tools
+from gpunode.lab.packages.deb import DebError
+from gpunode.lab.podman import attempt, inspect_containers, podman
+from gpunode.lab.preconditions import check_preconditions, make_room
+from gpunode.lab.repository import RepositoryError, build_mirror
+from gpunode.lab.signing import SigningError
+from gpunode.lab.state import CHECKOUT, lab_folder, lab_name, labs_folder, read_json, write_json
 
 Report = Callable[[str], None]
 

@@ -17,17 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from lab.cache import locked
-from lab.errors import LabError
-from lab.packages.containerd import build_containerd_io
-from lab.packages.cuda import cuda_packages
-from lab.packages.deb import Deb, DebError, Payload
-from lab.packages.driver import BROKEN_VERSION, driver_packages
-from lab.packages.pkg import Pkg, build_pkgs
-from lab.packages.toolkit import toolkit_packages
-from lab.signing import key_file, public_key
-from lab.toolbox import run_in
-from lab.world.arch import ArchRow, arch_packages, elsewhere
+from gpunode.lab.cache import locked
+from gpunode.lab.errors import LabError
+from gpunode.lab.packages.containerd import build_containerd_io
+from gpunode.lab.packages.cuda import cuda_packages
+from gpunode.lab.packages.deb import Deb, DebError, Payload
+from gpunode.lab.packages.driver import BROKEN_VERSION, driver_packages
+from gpunode.lab.packages.pkg import Pkg, build_pkgs
+from gpunode.lab.packages.toolkit import toolkit_packages
+from gpunode.lab.signing import key_file, public_key
+from gpunode.lab.toolbox import run_in
+from gpunode.lab.world.arch import ArchRow, arch_packages, elsewhere
 
 Report = Callable[[str], None]
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 from typing import Any
 
-from lab.errors import LabError
+from gpunode.lab.errors import LabError
 
 # runc, because crun wants limits that are not ours to raise, or a pure cgroup v2 (shared note on lab nodes).
 _PODMAN = ("podman", "--runtime", "runc")

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.errors import LabError
+from gpunode.lab.errors import LabError
 
 # program → Debian and Ubuntu package
 _PROGRAMS = {

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from lab.errors import LabError
-from lab.state import read_json, write_json
+from gpunode.lab.errors import LabError
+from gpunode.lab.state import read_json, write_json
 
 _PATIENCE_S = 10.0
 # Of the words of /proc/PID/stat behind the program's name: its state, and when it started.

@@ -12,18 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.cache import locked
-from lab.errors import LabError
-from lab.packages.archive import Archive, archives
-from lab.packages.built_driver import built_driver_packages
-from lab.packages.containerd import build_containerd_io
-from lab.packages.cuda import cuda_packages
-from lab.packages.cuda_driver import cuda_driver_packages
-from lab.packages.deb import Deb, DebError, build_deb
-from lab.packages.runfile import RunfileFixture, runfiles
-from lab.packages.toolkit import legacy_packages, toolkit_packages
-from lab.signing import key_file, public_key, sign_releases
-from lab.world.apt import release_fields
+from gpunode.lab.cache import locked
+from gpunode.lab.errors import LabError
+from gpunode.lab.packages.archive import Archive, archives
+from gpunode.lab.packages.built_driver import built_driver_packages
+from gpunode.lab.packages.containerd import build_containerd_io
+from gpunode.lab.packages.cuda import cuda_packages
+from gpunode.lab.packages.cuda_driver import cuda_driver_packages
+from gpunode.lab.packages.deb import Deb, DebError, build_deb
+from gpunode.lab.packages.runfile import RunfileFixture, runfiles
+from gpunode.lab.packages.toolkit import legacy_packages, toolkit_packages
+from gpunode.lab.signing import key_file, public_key, sign_releases
+from gpunode.lab.world.apt import release_fields
 
 # The lab's nodes are of Debian 12; NVIDIA's other repositories are tables alone (lab/world).
 CUDA_DISTRIBUTIONS = ("debian12",)

@@ -17,9 +17,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 import yaml
 
-from lab.packages.rpm import Rpm
-from lab.world.rpm import RpmWorld
-from lab.world.rpm_row import RELATIONS
+from gpunode.lab.packages.rpm import Rpm
+from gpunode.lab.world.rpm import RpmWorld
+from gpunode.lab.world.rpm_row import RELATIONS
 
 _COMMON = "http://linux.duke.edu/metadata/common"
 _RPM = "http://linux.duke.edu/metadata/rpm"

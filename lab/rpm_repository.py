@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lab.cache import locked
-from lab.errors import LabError
-from lab.packages.containerd import build_containerd_io
-from lab.packages.cuda import cuda_packages
-from lab.packages.deb import Deb, DebError, Payload
-from lab.packages.rpm import Rpm, build_rpms
-from lab.packages.rpm_driver import driver_rpms
-from lab.packages.rpm_names import place, rpm_of, system_rpm
-from lab.packages.toolkit import legacy_packages, toolkit_packages
-from lab.rpm_metadata import modules_text
-from lab.signing import key_file, public_key, sign_detached
-from lab.toolbox import run_in
-from lab.world.docker import docker_rpms
-from lab.world.rpm import RpmWorld, rpm_world
-from lab.world.rpm_row import RELATIONS
-from lab.world.toolkit import toolkit_rpm
+from gpunode.lab.cache import locked
+from gpunode.lab.errors import LabError
+from gpunode.lab.packages.containerd import build_containerd_io
+from gpunode.lab.packages.cuda import cuda_packages
+from gpunode.lab.packages.deb import Deb, DebError, Payload
+from gpunode.lab.packages.rpm import Rpm, build_rpms
+from gpunode.lab.packages.rpm_driver import driver_rpms
+from gpunode.lab.packages.rpm_names import place, rpm_of, system_rpm
+from gpunode.lab.packages.toolkit import legacy_packages, toolkit_packages
+from gpunode.lab.rpm_metadata import modules_text
+from gpunode.lab.signing import key_file, public_key, sign_detached
+from gpunode.lab.toolbox import run_in
+from gpunode.lab.world.docker import docker_rpms
+from gpunode.lab.world.rpm import RpmWorld, rpm_world
+from gpunode.lab.world.rpm_row import RELATIONS
+from gpunode.lab.world.toolkit import toolkit_rpm
 
 Report = Callable[[str], None]
 

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.errors import LabError
+from gpunode.lab.errors import LabError
 
 
 class SigningError(LabError):

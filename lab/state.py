@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
+from gpunode.lab.errors import LabError
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -32,8 +32,8 @@ def lab_name(asked: str | None = None) -> str:
 
 
 def labs_folder() -> Path:
-    """Return the folder that holds all labs of this checkout."""
-    return CHECKOUT / ".lab"
+    """Return the folder that holds all labs: in the checkout, or in the working folder where gpunode is installed."""
+    return (CHECKOUT if (CHECKOUT / "pyproject.toml").is_file() else Path.cwd()) / ".lab"
 
 
 def lab_folder(lab: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from lab.podman import attempt
+from gpunode.lab.podman import attempt
 
 
 def run_in(

@@ -11,13 +11,13 @@ from typing import Any
 
 from pyinfra import host
 
-from facts.applied import Applied as AppliedFact
 from gpunode.applied import OWNED, PATH, Applied, OwnFile, PresentFile, record_text
+from gpunode.facts.applied import Applied as AppliedFact
+from gpunode.operations.failure import known, node_operation
+from gpunode.operations.files import write_command
+from gpunode.operations.own_files import noted
+from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
-from operations.failure import known, node_operation
-from operations.files import write_command
-from operations.own_files import noted
-from operations.phase import is_executing
 
 _MODE = "644"
 

@@ -7,19 +7,19 @@ from typing import Any
 
 from pyinfra import host
 
-from facts.deb import AptRepository
-from facts.file import File
 from gpunode import apt_trust, tables
+from gpunode.facts.deb import AptRepository
+from gpunode.facts.file import File
 from gpunode.keyring import PERMISSIONS
+from gpunode.operations.apt_shell import APT_GET, NOT_OLDER, READ_LISTS
+from gpunode.operations.apt_trust import commands
+from gpunode.operations.explained import explained_command
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.own_files import keeps
+from gpunode.operations.pinned_key import PINNED_KEY
+from gpunode.operations.script import script_command
 from gpunode.repositories import PackageRepository, key_path, source_path
 from gpunode.shell_file import script_file
-from operations.apt_shell import APT_GET, NOT_OLDER, READ_LISTS
-from operations.apt_trust import commands
-from operations.explained import explained_command
-from operations.failure import OperationRefused, known, node_operation
-from operations.own_files import keeps
-from operations.pinned_key import PINNED_KEY
-from operations.script import script_command
 
 STAMPS = "/var/lib/gpunode/apt"
 

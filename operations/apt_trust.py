@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pyinfra.api import StringCommand
 
 from gpunode.apt_trust import DISABLED, Disable, Rewrite, Step
+from gpunode.operations.script import TEXT, command_with_input, script_command
 from gpunode.shell_file import script_file
-from operations.script import TEXT, command_with_input, script_command
 
 # apt reads neither this suffix nor mv's numbered copies of it.
 _DISABLE = 'mv -T --backup=numbered -- "$path" "$path$suffix"; echo "gpunode: $path is disabled: it $reason"'

@@ -8,7 +8,6 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from facts.containerd import Containerd
 from gpunode.containerd.change import Placement
 from gpunode.containerd.decide import Desired, decide_configuration
 from gpunode.containerd.drop_in import PATH as DROP_IN
@@ -17,9 +16,10 @@ from gpunode.containerd.merged import restarts, runs_by
 from gpunode.containerd.state import Containerd as State
 from gpunode.disturbance import Disturbance
 from gpunode.drain.commands import Drain
+from gpunode.facts.containerd import Containerd
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.runtime import Program, changed, ready, to_carry_out
 from gpunode.shell_file import script_file
-from operations.failure import OperationRefused, known, node_operation
-from operations.runtime import Program, changed, ready, to_carry_out
 
 PROGRAM = Program(
     name="containerd",

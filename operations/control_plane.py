@@ -12,11 +12,11 @@ from pyinfra.api.exceptions import NoHostError
 from gpunode.device_plugin.cluster import Cluster, nodes_or_unknown
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.helm.session import Run
+from gpunode.operations.once import asked_once
 from gpunode.reading import Unknown
 from gpunode.run_on import here, over_ssh
 from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
 from gpunode.settings.proxy import ProxySettings
-from operations.once import asked_once
 
 
 def cluster_nodes(kubernetes: KubernetesSettings, proxy: ProxySettings) -> Mapping[str, ClusterNode] | Unknown:

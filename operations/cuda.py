@@ -7,14 +7,14 @@ from typing import Any
 
 from pyinfra import host
 
-from facts.cuda import CudaToolkits
+from gpunode.facts.cuda import CudaToolkits
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.runfile import fetch_command
+from gpunode.operations.runfile_scripts import INSTALLER
+from gpunode.operations.script import script_command
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.runfile import CUDA_LOG, FOLDER, Runfile
 from gpunode.shell_file import script_file
-from operations.failure import OperationRefused, known, node_operation
-from operations.runfile import fetch_command
-from operations.runfile_scripts import INSTALLER
-from operations.script import script_command
-from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 CUDA = Transaction("cuda", INSTALLER + script_file("owned", "cuda"))
 

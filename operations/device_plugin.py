@@ -9,23 +9,23 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
-from facts.mig import Mig
-from facts.mig_boot import MigBoot as MigBootFact
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.labels import LabelChange, given_up, label_change, wanted_labels
 from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.rollout import Rollout, node_name
 from gpunode.device_plugin.verdict import daemon_sets_of
+from gpunode.facts.mig import Mig
+from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.mig.boot import MigBoot
+from gpunode.operations.control_plane import runner
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.once import asked_once, once_per_run
+from gpunode.operations.taking_part import are_labels_changed, labelled
 from gpunode.pci import PciGpu
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from gpunode.settings.proxy import ProxySettings
-from operations.control_plane import runner
-from operations.failure import OperationRefused, known, node_operation
-from operations.once import asked_once, once_per_run
-from operations.taking_part import are_labels_changed, labelled
 
 
 def nodes(cluster: Cluster, name: str = "the cluster's nodes") -> dict[str, ClusterNode]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from facts.families.dnf import DnfRepository
-from operations.failure import node_operation
-from operations.rpm_repository import RpmRepositories, removed, trusted
+from gpunode.facts.families.dnf import DnfRepository
+from gpunode.operations.failure import node_operation
+from gpunode.operations.rpm_repository import RpmRepositories, removed, trusted
 
 
 class _Repositories(RpmRepositories):

@@ -8,15 +8,15 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from facts.docker import Docker
 from gpunode.disturbance import Disturbance
 from gpunode.docker.decide import Desired, decide_configuration
 from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon
 from gpunode.docker.state import Docker as State
 from gpunode.drain.commands import Drain
+from gpunode.facts.docker import Docker
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.runtime import Program, changed, ready, to_carry_out
 from gpunode.shell_file import script_file
-from operations.failure import OperationRefused, known, node_operation
-from operations.runtime import Program, changed, ready, to_carry_out
 
 PROGRAM = Program(
     name="docker",

@@ -16,14 +16,14 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.api.state import BaseStateCallback
 
-from facts.reboot import RunningBoot as RunningBootFact
 from gpunode.drain import WAVE
 from gpunode.drain.commands import Drain
 from gpunode.drain.cordon import Cordon
 from gpunode.drain.session import DrainError, Session
-from operations.control_plane import runner
-from operations.failure import OperationRefused, fail, known, node_operation
-from operations.phase import is_executing
+from gpunode.facts.reboot import RunningBoot as RunningBootFact
+from gpunode.operations.control_plane import runner
+from gpunode.operations.failure import OperationRefused, fail, known, node_operation
+from gpunode.operations.phase import is_executing
 
 
 class _Run(BaseStateCallback):

@@ -8,16 +8,16 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
-from facts.boot import Boot
-from facts.driver import Driver
-from facts.transaction import FOLDER
-from facts.unit import Unit
 from gpunode.driver import DriverState
+from gpunode.facts.boot import Boot
+from gpunode.facts.driver import Driver
+from gpunode.facts.transaction import FOLDER
+from gpunode.facts.unit import Unit
+from gpunode.operations import systemd
+from gpunode.operations.driver_transaction import DRIVER
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.script import script_command
 from gpunode.shell_file import script_file
-from operations import systemd
-from operations.driver_transaction import DRIVER
-from operations.failure import OperationRefused, known, node_operation
-from operations.script import script_command
 
 _LOAD = script_file("nouveau", "driver_load")
 

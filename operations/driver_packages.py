@@ -13,8 +13,6 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from facts.driver import Driver
-from facts.transaction import TransactionJournal
 from gpunode import versions
 from gpunode.apt_archive import ArchiveError, whole_archive
 from gpunode.drain.commands import Drain
@@ -29,13 +27,15 @@ from gpunode.driver_packages import (
     module_behind,
     of_another_source,
 )
+from gpunode.facts.driver import Driver
+from gpunode.facts.transaction import TransactionJournal
+from gpunode.operations import apt_archive
+from gpunode.operations.driver_transaction import DRIVER, driver_transaction, driver_variables, emptied_for_driver
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.families import FAMILIES, DriverChange
+from gpunode.operations.keeping import noted_command
+from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
 from gpunode.tables import DriverSource, driver_sources
-from operations import apt_archive
-from operations.driver_transaction import DRIVER, driver_transaction, driver_variables, emptied_for_driver
-from operations.failure import OperationRefused, known, node_operation
-from operations.families import FAMILIES, DriverChange
-from operations.keeping import noted_command
-from operations.transaction import refuse_failed, settled, target_digest, transaction_command
 
 
 @node_operation

@@ -11,13 +11,13 @@ from typing import Any
 
 from pyinfra import host
 
-from facts.driver import Driver
 from gpunode.drain.commands import Drain
 from gpunode.driver_packages import Simulation, belongs
-from operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
-from operations.failure import OperationRefused, known, node_operation
-from operations.families import FAMILIES, DriverChange, Family
-from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.facts.driver import Driver
+from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.families import FAMILIES, DriverChange, Family
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 
 def removal_transaction(family: Family) -> Transaction:

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
+from gpunode.operations.failure import OperationRefused, node_operation
+from gpunode.operations.once import once_per_run
 from gpunode.settings.gpushare import GpushareSettings
 from gpunode.settings.proxy import ProxySettings
-from operations.failure import OperationRefused, node_operation
-from operations.once import once_per_run
 
 _LONGEST = 256 * 1024 * 1024
 _SECONDS = 120

@@ -25,15 +25,15 @@ from gpunode.helm.manifest import objects
 from gpunode.helm.program import HelmError
 from gpunode.helm.session import Session
 from gpunode.helm.waits import waiting
+from gpunode.operations.control_plane import runner
+from gpunode.operations.failure import OperationRefused, node_operation
+from gpunode.operations.once import asked_once, once_per_run
+from gpunode.operations.phase import is_executing
+from gpunode.operations.taking_part import relabelled
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.proxy import ProxySettings
-from operations.control_plane import runner
-from operations.failure import OperationRefused, node_operation
-from operations.once import asked_once, once_per_run
-from operations.phase import is_executing
-from operations.taking_part import relabelled
 
 # The chart that a release must be of to be taken away.
 CHART = "nvidia-device-plugin"

@@ -8,8 +8,8 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
-from facts.kernel import KernelFeatures
-from operations.failure import known, node_operation
+from gpunode.facts.kernel import KernelFeatures
+from gpunode.operations.failure import known, node_operation
 
 
 @node_operation

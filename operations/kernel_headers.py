@@ -11,11 +11,11 @@ from typing import Any
 
 from pyinfra import host
 
-from facts.boot import Boot
-from operations.explained import explained_command
-from operations.failure import known, node_operation
-from operations.families.headers import BY_DNF, BY_ZYPPER
-from operations.script import script_command
+from gpunode.facts.boot import Boot
+from gpunode.operations.explained import explained_command
+from gpunode.operations.failure import known, node_operation
+from gpunode.operations.families.headers import BY_DNF, BY_ZYPPER
+from gpunode.operations.script import script_command
 
 
 @node_operation

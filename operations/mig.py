@@ -12,35 +12,35 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from facts.containerd import Containerd
-from facts.docker import Docker
-from facts.mig import Mig as MigFact
-from facts.mig_boot import MigBoot as MigBootFact
-from facts.toolkit import CDI_MARK
 from gpunode.disturbance import Disturbance
 from gpunode.drain.commands import Drain
+from gpunode.facts.containerd import Containerd
+from gpunode.facts.docker import Docker
+from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.toolkit import CDI_MARK
 from gpunode.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
 from gpunode.mig.record import lines_of
 from gpunode.mig.state import Mig
 from gpunode.mig.target import Target, TargetError, held_back, targets
+from gpunode.operations.drain import emptied
+from gpunode.operations.driver import driver_state
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.keeping import UNREAD, digest_as_read
+from gpunode.operations.mig_in_cluster import followed, set_aside, unsettled
+from gpunode.operations.mig_transaction import FUNCTIONS, TRANSACTION
+from gpunode.operations.own_files import keeps, keeps_all
+from gpunode.operations.reboot import FORGET, new_boot
+from gpunode.operations.script import script_command
+from gpunode.operations.taking_part import mig_at_work
+from gpunode.operations.toolkit import OWN_SPECIFICATION
+from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
 from gpunode.pci import PciGpu
 from gpunode.reboot import RECORD as REBOOTS
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
 from gpunode.shell_file import script_file
 from gpunode.template import rendered
-from operations.drain import emptied
-from operations.driver import driver_state
-from operations.failure import OperationRefused, known, node_operation
-from operations.keeping import UNREAD, digest_as_read
-from operations.mig_in_cluster import followed, set_aside, unsettled
-from operations.mig_transaction import FUNCTIONS, TRANSACTION
-from operations.own_files import keeps, keeps_all
-from operations.reboot import FORGET, new_boot
-from operations.script import script_command
-from operations.taking_part import mig_at_work
-from operations.toolkit import OWN_SPECIFICATION
-from operations.transaction import refuse_failed, settled, target_digest, transaction_command
 
 # For what the node is booted, before the digest of what is asked.
 BOOTED = "mig/"

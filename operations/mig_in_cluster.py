@@ -21,14 +21,14 @@ from gpunode.device_plugin.labels import LabelChange, before_mig
 from gpunode.device_plugin.others import asking
 from gpunode.device_plugin.rollout import node_name
 from gpunode.device_plugin.set_aside import DaemonSet, leaving, left, pods_on, taking
+from gpunode.operations.control_plane import runner
+from gpunode.operations.device_plugin import told
+from gpunode.operations.explained import ExplainedCommand
+from gpunode.operations.phase import is_executing
+from gpunode.operations.taking_part import is_taking_part, labels_changed, mig_at_work
+from gpunode.operations.transaction import ENDED
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
-from operations.control_plane import runner
-from operations.device_plugin import told
-from operations.explained import ExplainedCommand
-from operations.phase import is_executing
-from operations.taking_part import is_taking_part, labels_changed, mig_at_work
-from operations.transaction import ENDED
 
 _PAUSE = 1.0
 

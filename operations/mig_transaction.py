@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpunode.operations.transaction import Transaction
 from gpunode.shell_file import script_file
-from operations.transaction import Transaction
 
 # For the transaction, its undoing, and the unit that runs at boot.
 FUNCTIONS = script_file("mig_asking", "mig_holders", "mig_creating", "mig_reaching", "mig_cdi").strip()

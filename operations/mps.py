@@ -14,24 +14,24 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from facts.gpu import Gpus
-from facts.mps import APPLY
-from facts.mps import Mps as MpsFact
 from gpunode.drain.commands import Drain
+from gpunode.facts.gpu import Gpus
+from gpunode.facts.mps import APPLY
+from gpunode.facts.mps import Mps as MpsFact
 from gpunode.gpu import Gpu
 from gpunode.mps import Daemon, Mps, MpsDaemon, control_text
 from gpunode.mps.change import counted, effect
 from gpunode.mps.daemon import FOLDER, NODE, UNITS
 from gpunode.mps.environment import PATHS, environment_files
 from gpunode.mps.memory import without_room
+from gpunode.operations.drain import emptied
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.keeping import digest_as_read
+from gpunode.operations.own_files import keeps, keeps_all
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings.mps import MpsSettings
 from gpunode.shell_file import script_file
 from gpunode.template import rendered
-from operations.drain import emptied
-from operations.failure import OperationRefused, known, node_operation
-from operations.keeping import digest_as_read
-from operations.own_files import keeps, keeps_all
-from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 _CHANGE = Transaction("mps", script_file("mps_modes", "mps"))
 

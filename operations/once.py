@@ -17,10 +17,10 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.context import ctx_host
 
+from gpunode.operations.announcement import is_announcing
+from gpunode.operations.failure import OperationRefused
+from gpunode.operations.phase import is_executing
 from gpunode.snapshot import Announced
-from operations.announcement import is_announcing
-from operations.failure import OperationRefused
-from operations.phase import is_executing
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from pyinfra.api import Host
 from pyinfra.context import ctx_host
 
 from gpunode.applied import OwnFile
-from operations.phase import is_executing
+from gpunode.operations.phase import is_executing
 
 # Preparation and execution apart: what a step before it brings may decide on a file's text.
 _noted: WeakKeyDictionary[Host, dict[bool, dict[str, OwnFile | None]]] = WeakKeyDictionary()

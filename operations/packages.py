@@ -7,8 +7,8 @@ from typing import Any
 
 from pyinfra import host
 
-from operations.failure import OperationRefused, node_operation
-from operations.families import FAMILIES
+from gpunode.operations.failure import OperationRefused, node_operation
+from gpunode.operations.families import FAMILIES
 
 
 @node_operation

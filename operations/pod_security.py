@@ -10,12 +10,12 @@ from pyinfra import host
 
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.pod_security import asking, namespace_change, parse_labels
+from gpunode.operations.control_plane import runner
+from gpunode.operations.device_plugin import told
+from gpunode.operations.failure import OperationRefused, node_operation
+from gpunode.operations.once import once_per_run
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
-from operations.control_plane import runner
-from operations.device_plugin import told
-from operations.failure import OperationRefused, node_operation
-from operations.once import once_per_run
 
 
 @node_operation

@@ -16,18 +16,18 @@ from pyinfra.api import FunctionCommand, Host, State, StringCommand
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import clear_askpass_cache
 
-from facts.base import parsed
-from facts.node import Node
-from facts.reboot import RunningBoot as RunningBootFact
 from gpunode.drain.commands import Drain
 from gpunode.driver import DriverState
+from gpunode.facts.base import parsed
+from gpunode.facts.node import Node
+from gpunode.facts.reboot import RunningBoot as RunningBootFact
 from gpunode.families.wording import wording
+from gpunode.operations.drain import emptied
+from gpunode.operations.driver import driver_state
+from gpunode.operations.failure import OperationRefused, fail, known, node_operation
+from gpunode.operations.script import script_command
 from gpunode.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot, target
 from gpunode.shell_file import script_file
-from operations.drain import emptied
-from operations.driver import driver_state
-from operations.failure import OperationRefused, fail, known, node_operation
-from operations.script import script_command
 
 _REBOOT = script_file("reboot")
 # When it has helped.

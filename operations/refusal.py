@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from operations.failure import fail, node_operation
+from gpunode.operations.failure import fail, node_operation
 
 
 @node_operation

@@ -7,18 +7,18 @@ from typing import Any
 
 from pyinfra import host
 
-from facts.families.rpm import RpmRepository
-from facts.file import File
+from gpunode.facts.families.rpm import RpmRepository
+from gpunode.facts.file import File
 from gpunode.families.rpm import second_entries
 from gpunode.keyring import PERMISSIONS
+from gpunode.operations.apt_trust import commands
+from gpunode.operations.explained import explained_command
+from gpunode.operations.failure import OperationRefused, known
+from gpunode.operations.own_files import keeps
+from gpunode.operations.pinned_key import PINNED_KEY
+from gpunode.operations.script import script_command
 from gpunode.repositories import PackageRepository, key_path, source_path
 from gpunode.shell_file import script_file
-from operations.apt_trust import commands
-from operations.explained import explained_command
-from operations.failure import OperationRefused, known
-from operations.own_files import keeps
-from operations.pinned_key import PINNED_KEY
-from operations.script import script_command
 
 
 class RpmRepositories:

@@ -12,21 +12,21 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from facts.boot import Boot as BootFact
-from facts.driver import Driver
-from facts.runfile import FetchedRunfile
 from gpunode.boot import Boot
 from gpunode.drain.commands import Drain
 from gpunode.driver import DriverState
+from gpunode.facts.boot import Boot as BootFact
+from gpunode.facts.driver import Driver
+from gpunode.facts.runfile import FetchedRunfile
+from gpunode.operations.driver_removal import refuse_more_than_the_driver
+from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
+from gpunode.operations.explained import explained_command
+from gpunode.operations.failure import known, node_operation
+from gpunode.operations.families import FAMILIES, DriverChange, Family
+from gpunode.operations.runfile_scripts import FETCH
+from gpunode.operations.script import script_command
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.runfile import Runfile, install_arguments, uninstall_arguments
-from operations.driver_removal import refuse_more_than_the_driver
-from operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
-from operations.explained import explained_command
-from operations.failure import known, node_operation
-from operations.families import FAMILIES, DriverChange, Family
-from operations.runfile_scripts import FETCH
-from operations.script import script_command
-from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 
 def runfile_transaction(family: Family) -> Transaction:

@@ -19,12 +19,12 @@ from pyinfra import host
 
 from gpunode.base.decision import Decision
 from gpunode.drain.commands import Drain
+from gpunode.operations.drain import emptied
+from gpunode.operations.failure import OperationRefused
+from gpunode.operations.keeping import UNREAD, digest_of_text
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.runtime import RuntimeChange
 from gpunode.shell_file import script_file
-from operations.drain import emptied
-from operations.failure import OperationRefused
-from operations.keeping import UNREAD, digest_of_text
-from operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 NOTES = "/run/gpunode"
 

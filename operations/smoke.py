@@ -7,8 +7,8 @@ from typing import Any
 
 from pyinfra import host
 
-from facts.smoke import Smoke
-from operations.failure import OperationRefused, known, node_operation
+from gpunode.facts.smoke import Smoke
+from gpunode.operations.failure import OperationRefused, known, node_operation
 
 
 @node_operation

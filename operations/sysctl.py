@@ -8,8 +8,8 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
-from facts.sysctl import KubernetesSysctls
-from operations.failure import known, node_operation
+from gpunode.facts.sysctl import KubernetesSysctls
+from gpunode.operations.failure import known, node_operation
 
 
 @node_operation

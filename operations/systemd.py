@@ -8,10 +8,10 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
-from facts.unit import Unit
+from gpunode.facts.unit import Unit
+from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.unit import Unit as State
 from gpunode.unit import unmask
-from operations.failure import OperationRefused, known, node_operation
 
 
 @node_operation

@@ -18,10 +18,10 @@ from pyinfra.context import ctx_host
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.labels import SELECTING, given_up, label_change, labels_of_failed
 from gpunode.device_plugin.rollout import node_name
+from gpunode.operations.control_plane import runner
+from gpunode.operations.phase import is_executing
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
-from operations.control_plane import runner
-from operations.phase import is_executing
 
 
 @dataclass

@@ -7,19 +7,19 @@ from typing import Any
 
 from pyinfra import host
 
-from facts.toolkit import CDI_MARK, ContainerToolkit
 from gpunode import versions
+from gpunode.facts.toolkit import CDI_MARK, ContainerToolkit
+from gpunode.operations.driver import driver_state
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.families.toolkit_hold import TOOLKIT_HOLDS
+from gpunode.operations.files import replace_command
+from gpunode.operations.script import script_command
 from gpunode.packages import satisfies
 from gpunode.shell_file import script_file
 from gpunode.toml_edit import ConfigurationRefused
 from gpunode.toolkit import ContainerToolkit as State
 from gpunode.toolkit.configuration import PATH, Asked, first_version_of, render
 from gpunode.unit import is_masked, unmask
-from operations.driver import driver_state
-from operations.failure import OperationRefused, known, node_operation
-from operations.families.toolkit_hold import TOOLKIT_HOLDS
-from operations.files import replace_command
-from operations.script import script_command
 
 OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
 # Where the toolkit's own service writes, which is empty again after a boot.

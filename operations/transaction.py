@@ -20,13 +20,13 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from facts.transaction import FOLDER, TransactionJournal
+from gpunode.facts.transaction import FOLDER, TransactionJournal
+from gpunode.operations.explained import explained_command
+from gpunode.operations.failure import OperationRefused, known
+from gpunode.operations.keeping import KEEPING
+from gpunode.operations.script import STANDARD_INPUT, command_with_input, script, script_command
 from gpunode.shell_file import script_file
 from gpunode.transaction import Journal
-from operations.explained import explained_command
-from operations.failure import OperationRefused, known
-from operations.keeping import KEEPING
-from operations.script import STANDARD_INPUT, command_with_input, script, script_command
 
 
 @dataclass(frozen=True)

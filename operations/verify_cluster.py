@@ -16,8 +16,6 @@ from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
 from pyinfra.api import State
 
-from facts.gpu import Gpus as GpusFact
-from facts.mig import Mig as MigFact
 from gpunode.device_plugin import vector_add
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.mig_state import mig_state
@@ -32,16 +30,18 @@ from gpunode.device_plugin.verdict import (
     resource_to_ask_for,
 )
 from gpunode.device_plugin.view import View
+from gpunode.facts.gpu import Gpus as GpusFact
+from gpunode.facts.mig import Mig as MigFact
 from gpunode.findings import Finding, FindingClass
 from gpunode.gpu import Gpus
 from gpunode.gpushare.objects import APP
 from gpunode.mig.state import Mig
+from gpunode.operations.control_plane import runner
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.phase import is_executing
 from gpunode.pci import PciGpu
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
-from operations.control_plane import runner
-from operations.failure import OperationRefused, known, node_operation
-from operations.phase import is_executing
 
 # Seconds: between two readings of the cluster, and between two lines about what is waited for.
 _PAUSE, _PROGRESS = 2.0, 30.0

@@ -19,13 +19,13 @@ from gpunode.device_plugin.ways import leaving
 from gpunode.helm.commands import Command
 from gpunode.helm.errors import explained
 from gpunode.helm.manifest import Identity
+from gpunode.operations.control_plane import runner
+from gpunode.operations.device_plugin import nodes, told
+from gpunode.operations.failure import OperationRefused, node_operation
+from gpunode.operations.once import asked_once, once_per_run
+from gpunode.operations.taking_part import relabelled
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
-from operations.control_plane import runner
-from operations.device_plugin import nodes, told
-from operations.failure import OperationRefused, node_operation
-from operations.once import asked_once, once_per_run
-from operations.taking_part import relabelled
 
 
 def _cluster(cluster_of: Settings) -> Cluster:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from facts.families.zypper import ZypperRepository
+from gpunode.facts.families.zypper import ZypperRepository
 from gpunode.keyring import PRIMARY_KEYS
+from gpunode.operations.failure import node_operation
+from gpunode.operations.families.zypper_shell import READ, ZYPP
+from gpunode.operations.rpm_repository import RpmRepositories, removed, trusted
 from gpunode.shell_file import script_file
-from operations.failure import node_operation
-from operations.families.zypper_shell import READ, ZYPP
-from operations.rpm_repository import RpmRepositories, removed, trusted
 
 
 class _Repositories(RpmRepositories):

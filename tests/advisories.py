@@ -23,7 +23,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from lab.cache import cache_dir
+from gpunode.lab.cache import cache_dir
 
 DATABASE = "https://osv-vulnerabilities.storage.googleapis.com/PyPI/all.zip"
 LOCK_FILE = Path(__file__).resolve().parents[1] / "uv.lock"

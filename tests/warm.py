@@ -36,8 +36,8 @@ CHECKOUT = Path(__file__).parent.parent
 PROGRAMS = ("pyinfra", "gpunode")
 # The longest request: arguments, environment and folder.
 _LONGEST = 1 << 20
-# What runs import; and deploys, which do what they say when they are imported.
-_ROOMS = ("gpunode", "facts", "operations", "deploys")
+# What no run imports; and deploys, which do what they say when they are imported.
+_NOT = ("gpunode.lab", "gpunode.repository")
 _ACT = ("__main__", "deploys.gpu_node", "deploys.smoke")
 # pyinfra's connector for hosts that are not there reads these when it is imported.
 _AT_IMPORT = {"PYINFRA_FAKE_DELAY": "0", "PYINFRA_FAKE_DELAY_JITTER": "0"}
@@ -177,12 +177,19 @@ def _imported() -> dict[str, Callable[[], object]]:
 
     for connector in _CONNECTORS:
         importlib.import_module(f"pyinfra.connectors.{connector}")
-    for room in _ROOMS:
-        package = importlib.import_module(room)
-        for found in pkgutil.walk_packages(package.__path__, f"{room}."):
-            if not found.name.endswith(_ACT):
-                importlib.import_module(found.name)
+    _import_below("gpunode")
     return {"pyinfra": pyinfra, "gpunode": gpunode}
+
+
+def _import_below(package: str) -> None:
+    """Import every module of a package, but for what runs do not import."""
+    for found in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+        if found.name in _NOT or found.name.endswith(_ACT):
+            continue
+        if found.ispkg:
+            _import_below(found.name)
+        else:
+            importlib.import_module(found.name)
 
 
 def _attend(request: dict[str, Any], descriptors: list[int], programs: dict[str, Callable[[], object]]) -> NoReturn:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from facts.base import NodeFact, probe_command
-from facts.families.rpm import VERSION, RpmRepository
 from gpunode.driver_packages import COMPANIONS, FOREIGN, OWN, Offers, Simulation
+from gpunode.facts.base import NodeFact, probe_command
+from gpunode.facts.families.rpm import VERSION, RpmRepository
 from gpunode.families.dnf import LOCKLIST, nevra, parse_offers, parse_simulation
 from gpunode.probe import Probe, shell_text
 from gpunode.runtime_packages import RUNTIMES

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from facts.base import NodeFact, probe_command
 from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
+from gpunode.facts.base import NodeFact, probe_command
 from gpunode.families.pacman import CONFIGURATION, IGNORED, parse_installed, parse_offers, parse_simulation
 from gpunode.packages import InstalledPackages
 from gpunode.probe import Probe, shell_text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from facts.base import NodeFact, probe_command
 from gpunode.deb import AptRepository, parse_apt_repository
+from gpunode.facts.base import NodeFact, probe_command
 from gpunode.families.rpm import parse_installed
 from gpunode.keyring import PRIMARY_KEYS
 from gpunode.packages import InstalledPackages

@@ -18,6 +18,7 @@ _COMMANDS = {
     "cluster": ("gpunode.cli.cluster", "cluster", "Show what a Kubernetes cluster is to get: values, labels."),
     "drift": ("gpunode.cli.drift", "drift", "Compare every node with its settings; nothing is changed."),
     "facts": ("gpunode.cli.facts", "facts", "Record what every node is, as JSON; nothing is changed."),
+    "init": ("gpunode.cli.init", "init", "Write a repository of your own: settings, inventories, the main job."),
     "mig": ("gpunode.cli.mig", "mig", "Multi-Instance GPU: judge a declaration, and where its instances go."),
     "plan": ("gpunode.cli.plan", "plan", "Say what a run would do to every node, or why not; nothing is changed."),
     "rollout": ("gpunode.cli.rollout", "rollout", "Bring nodes to what is asked in waves, with a gate between them."),

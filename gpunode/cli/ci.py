@@ -58,11 +58,11 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
 
 
 def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
-    from facts.readiness import LONGEST
-    from facts.readiness import Readiness as ReadinessFact
     from gpunode import fleet
     from gpunode.ci.machines import known_hosts_made
     from gpunode.ci.readiness import Answer, Unconnectable, awaited
+    from gpunode.facts.readiness import LONGEST
+    from gpunode.facts.readiness import Readiness as ReadinessFact
     from gpunode.inventory import host_data
 
     known_hosts_made(host_data(inventory).values())

@@ -25,7 +25,7 @@ def facts(inventory: Path) -> None:
     # Imported here, fleet first: pyinfra patches the process's sockets when it is imported.
     with uncollected():
         from gpunode import fleet  # isort: skip
-        from facts.candidates import NodeWithCandidates
+        from gpunode.facts.candidates import NodeWithCandidates
         from gpunode.node import Node
         from gpunode.recorded import facts_json
 

@@ -35,7 +35,7 @@ def _readable_errors(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
-        from lab.errors import LabError
+        from gpunode.lab.errors import LabError
 
         try:
             command(*args, **kwargs)
@@ -74,10 +74,10 @@ def up(
     cluster_programs: Path | None, kubeconfig: Path | None, lab_asked: str | None,
 ) -> None:  # fmt: skip
     """Bring nodes up; those that are up already are kept."""
-    from lab import converged as copied
-    from lab import nodes
-    from lab.cluster import cluster as clusters
-    from lab.state import lab_name
+    from gpunode.lab import converged as copied
+    from gpunode.lab import nodes
+    from gpunode.lab.cluster import cluster as clusters
+    from gpunode.lab.state import lab_name
 
     if converged and family != "apt":
         raise click.UsageError(f"--converged copies a node whose package manager is apt, not {family}")
@@ -100,9 +100,9 @@ def up(
 @_readable_errors
 def list_nodes(as_json: bool, lab_asked: str | None) -> None:
     """List the lab's nodes."""
-    from lab import nodes
-    from lab.state import lab_name
-    from lab.vm import machine
+    from gpunode.lab import nodes
+    from gpunode.lab.state import lab_name
+    from gpunode.lab.vm import machine
 
     name = lab_name(lab_asked)
     every = nodes.nodes(name)
@@ -141,8 +141,8 @@ def list_nodes(as_json: bool, lab_asked: str | None) -> None:
 @_readable_errors
 def ssh(node: str, command: tuple[str, ...], user: str, lab_asked: str | None) -> None:
     """Enter NODE over SSH, or run COMMAND there; the exit code is the command's."""
-    from lab import access, nodes
-    from lab.state import lab_folder, lab_name
+    from gpunode.lab import access, nodes
+    from gpunode.lab.state import lab_folder, lab_name
 
     name = lab_name(lab_asked)
     found = nodes.node(name, node)
@@ -155,10 +155,10 @@ def ssh(node: str, command: tuple[str, ...], user: str, lab_asked: str | None) -
 @_readable_errors
 def down(lab_asked: str | None) -> None:
     """Remove the lab's nodes and cluster, or its virtual machine, and their keys; fine if there is none."""
-    from lab import nodes
-    from lab.cluster import cluster as clusters
-    from lab.state import lab_name
-    from lab.vm import machine
+    from gpunode.lab import nodes
+    from gpunode.lab.cluster import cluster as clusters
+    from gpunode.lab.state import lab_name
+    from gpunode.lab.vm import machine
 
     name, report = lab_name(lab_asked), _reporter()
     clusters.down(name, report)
@@ -176,8 +176,8 @@ def vm() -> None:
 @_readable_errors
 def vm_up(lab_asked: str | None) -> None:
     """Bring a virtual machine up as a lab of its own; `gpunode lab down` ends it."""
-    from lab.state import lab_name
-    from lab.vm import machine
+    from gpunode.lab.state import lab_name
+    from gpunode.lab.vm import machine
 
     name = lab_name(lab_asked)
     report = _reporter()

@@ -49,7 +49,7 @@ def _live(inventory: Path) -> Plans:
     # Imported here, fleet first: pyinfra patches the process's sockets when it is imported.
     with uncollected():
         from gpunode import fleet  # isort: skip
-        from facts.candidates import NodeWithCandidates
+        from gpunode.facts.candidates import NodeWithCandidates
         from gpunode.labelled import labelled
 
     return {answer.name: _of(answer) for answer in labelled(inventory, fleet.read(inventory, NodeWithCandidates))}

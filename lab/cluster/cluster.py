@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.cache import locked
-from lab.cluster import control_plane, registration, stand_in_process
-from lab.cluster.kubectl import program, ready
-from lab.cluster.programs import programs
-from lab.errors import LabError
-from lab.nodes import nodes
-from lab.state import lab_folder, lab_name, labs_folder, read_json, write_json
+from gpunode.lab.cache import locked
+from gpunode.lab.cluster import control_plane, registration, stand_in_process
+from gpunode.lab.cluster.kubectl import program, ready
+from gpunode.lab.cluster.programs import programs
+from gpunode.lab.errors import LabError
+from gpunode.lab.nodes import nodes
+from gpunode.lab.state import lab_folder, lab_name, labs_folder, read_json, write_json
 
 Report = Callable[[str], None]
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import yaml
 
-from lab import access, processes
-from lab.cluster.kubectl import ready
-from lab.cluster.ports import ADDRESS, port
-from lab.cluster.programs import NAMES
-from lab.errors import LabError
+from gpunode.lab import access, processes
+from gpunode.lab.cluster.kubectl import ready
+from gpunode.lab.cluster.ports import ADDRESS, port
+from gpunode.lab.cluster.programs import NAMES
+from gpunode.lab.errors import LabError
 
 Report = Callable[[str], None]
 

@@ -6,9 +6,9 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lab import nodes
-from lab.errors import LabError
-from lab.nodes import Node
+from gpunode.lab import nodes
+from gpunode.lab.errors import LabError
+from gpunode.lab.nodes import Node
 
 _MODES = "nvidia-smi --query-gpu=index,uuid,mig.mode.current --format=csv,noheader"
 _LIST = "nvidia-smi -L"

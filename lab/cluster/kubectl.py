@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
-from lab.kubernetes_programs import programs
+from gpunode.lab.errors import LabError
+from gpunode.lab.kubernetes_programs import programs
 
 _LONGEST_S = 60
 

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from lab.cluster.ports import ADDRESS
+from gpunode.lab.cluster.ports import ADDRESS
 
 
 class Logs:

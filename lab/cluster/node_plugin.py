@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.cluster import devices, plugin
-from lab.cluster.api import Api, ApiError
-from lab.cluster.pods import Outcome, outcome
-from lab.nodes import Node
+from gpunode.lab.cluster import devices, plugin
+from gpunode.lab.cluster.api import Api, ApiError
+from gpunode.lab.cluster.pods import Outcome, outcome
+from gpunode.lab.nodes import Node
 
 # How often a plugin that failed is started again, and how often a GPU's health is asked for.
 _AGAIN_S, _HEALTH_S = 5.0, 10.0

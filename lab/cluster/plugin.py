@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from lab.cluster.devices import Gpu
-from lab.cluster.pods import VENDOR, Outcome
+from gpunode.lab.cluster.devices import Gpu
+from gpunode.lab.cluster.pods import VENDOR, Outcome
 
 MPS_DAEMON = "-mps-control-daemon"
 # NVIDIA's by its chart, and by gpunode's static manifest; Aliyun's.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from lab.state import read_json, write_json
+from gpunode.lab.state import read_json, write_json
 
 ADDRESS = "127.0.0.1"
 

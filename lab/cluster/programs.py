@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.cache import cache_dir, complete_or_nothing, locked, remove, remove_partial
-from lab.chroot import run, within, write
-from lab.errors import LabError
-from lab.image import debian_base
-from lab.preconditions import check_preconditions
-from lab.toolbox import run_in
+from gpunode.lab.cache import cache_dir, complete_or_nothing, locked, remove, remove_partial
+from gpunode.lab.chroot import run, within, write
+from gpunode.lab.errors import LabError
+from gpunode.lab.image import debian_base
+from gpunode.lab.preconditions import check_preconditions
+from gpunode.lab.toolbox import run_in
 
 Report = Callable[[str], None]
 

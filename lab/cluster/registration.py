@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.cluster.kubectl import asked, told
-from lab.errors import LabError
-from lab.nodes import Node
+from gpunode.lab.cluster.kubectl import asked, told
+from gpunode.lab.errors import LabError
+from gpunode.lab.nodes import Node
 
 Report = Callable[[str], None]
 

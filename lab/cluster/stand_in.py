@@ -1,7 +1,7 @@
 """The stand-in for the kubelets and the device plugin of a lab's nodes: a small process that simulates both.
 
-`python -m lab.cluster.stand_in LAB PORT`, in the cluster's folder. All that it does it logs, with the word SIMULATED.
-Pods of other nodes than the lab's are none of its business.
+`python -m gpunode.lab.cluster.stand_in LAB PORT`, in the cluster's folder. All that it does it logs, with the word
+SIMULATED. Pods of other nodes than the lab's are none of its business.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lab import nodes as lab_nodes
-from lab.cluster import devices, plugin, pods
-from lab.cluster.api import Api, ApiError
-from lab.cluster.logs import Logs, serve
-from lab.cluster.node_plugin import NodePlugin
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.cluster import devices, plugin, pods
+from gpunode.lab.cluster.api import Api, ApiError
+from gpunode.lab.cluster.logs import Logs, serve
+from gpunode.lab.cluster.node_plugin import NodePlugin
+from gpunode.lab.nodes import Node
 
 _PAUSE_S = 0.5
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lab import processes
-from lab.cluster.kubectl import program
-from lab.cluster.ports import port
-from lab.errors import LabError
+from gpunode.lab import processes
+from gpunode.lab.cluster.kubectl import program
+from gpunode.lab.cluster.ports import port
+from gpunode.lab.errors import LabError
 
 Report = Callable[[str], None]
 
@@ -34,7 +34,7 @@ def start(folder: Path, kubeconfig: Path, lab: str, report: Report) -> int:
         if time.monotonic() > deadline or not processes.runs(folder, _PROXY):
             raise LabError(f"the stand-in cannot reach the cluster: {processes.last_words(folder, _PROXY)}")
         time.sleep(0.05)
-    processes.start(folder, _STAND_IN, [sys.executable, "-m", "lab.cluster.stand_in", lab, str(listening)])
+    processes.start(folder, _STAND_IN, [sys.executable, "-m", "gpunode.lab.cluster.stand_in", lab, str(listening)])
     report(
         f"cluster: pods and GPUs are SIMULATED by a stand-in for kubelet and plugin; it logs to {folder}/stand-in.log"
     )

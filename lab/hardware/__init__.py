@@ -1,5 +1,5 @@
 """Simulated hardware for lab nodes: what an unpacked base image must hold."""
 
-from lab.hardware.image import hardware_digest, install_hardware
+from gpunode.lab.hardware.image import hardware_digest, install_hardware
 
 __all__ = ["hardware_digest", "install_hardware"]

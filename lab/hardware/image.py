@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from lab.errors import LabError
-from lab.hardware.compiled import compiled
+from gpunode.lab.errors import LabError
+from gpunode.lab.hardware.compiled import compiled
 
 _HERE = Path(__file__).parent
 _LIBRARY = "usr/lib/gpunode-lab"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lab.packages.cuda_driver import deb_of
-from lab.packages.deb import Deb, Payload
-from lab.packages.driver import daemon
-from lab.packages.smi_archive import program
-from lab.world import apt
+from gpunode.lab.packages.cuda_driver import deb_of
+from gpunode.lab.packages.deb import Deb, Payload
+from gpunode.lab.packages.driver import daemon
+from gpunode.lab.packages.smi_archive import program
+from gpunode.lab.world import apt
 
 # Version of the driver -> its revision. No archive has these three at once: they are for the life of one driver.
 DEBIAN_VERSIONS = {"535.247.01": "-1~deb12u1", "535.261.03": "-1", "550.163.01": "-2"}

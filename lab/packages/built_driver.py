@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib import resources
 
-from lab.packages.deb import Deb, Payload
-from lab.packages.driver import packages_of
+from gpunode.lab.packages.deb import Deb, Payload
+from gpunode.lab.packages.driver import packages_of
 
 VERSIONS = ("580.82.07", "580.95.05")
 _SOURCES = ("nvidia.c", "nvidia-uvm.c", "Kbuild")

@@ -10,8 +10,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from lab.packages.deb import DebError, pack
-from lab.world.docker import docker_packages, docker_version
+from gpunode.lab.packages.deb import DebError, pack
+from gpunode.lab.world.docker import docker_packages, docker_version
 
 _RECIPE = "2"
 # Docker's package ships this very setting: the CRI plugin is off until somebody turns it on.

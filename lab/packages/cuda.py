@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from lab.packages.deb import Deb, Payload
-from lab.world.cuda import full_version, toolkit_name
+from gpunode.lab.packages.deb import Deb, Payload
+from gpunode.lab.world.cuda import full_version, toolkit_name
 
 
 @dataclass(frozen=True)

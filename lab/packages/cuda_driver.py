@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lab.packages.deb import Deb, Payload
-from lab.packages.driver import DRIVER_VERSIONS, contents, transitional
-from lab.world import apt
+from gpunode.lab.packages.deb import Deb, Payload
+from gpunode.lab.packages.driver import DRIVER_VERSIONS, contents, transitional
+from gpunode.lab.world import apt
 
 # What the lab's nodes are: for other distributions there is the table alone.
 REPOSITORY = "debian12"

@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lab.errors import LabError
+from gpunode.lab.errors import LabError
 
 _MAINTAINER = "gpunode lab <lab@gpunode.invalid>"
 # Files of equal content must give packages of equal bytes, whenever they are built.

@@ -10,9 +10,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from lab.packages.deb import pack
-from lab.packages.other_release import unpacked
-from lab.world.docker import docker_packages, docker_version
+from gpunode.lab.packages.deb import pack
+from gpunode.lab.packages.other_release import unpacked
+from gpunode.lab.world.docker import docker_packages, docker_version
 
 # Of the lab's own release comes 20.10, which has neither `dockerd --validate` nor CDI.
 _SUITE = "trixie"

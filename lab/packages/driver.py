@@ -6,8 +6,8 @@ other package managers are made of; what apt gets is in lab/packages/cuda_driver
 
 from __future__ import annotations
 
-from lab.packages.deb import Deb, Payload
-from lab.packages.smi_archive import program
+from gpunode.lab.packages.deb import Deb, Payload
+from gpunode.lab.packages.smi_archive import program
 
 DRIVER_VERSIONS = (
     "570.124.06", "570.172.08", "575.57.08", "580.82.07", "580.95.05", "590.48.01", "595.45.04", "595.58.03",

@@ -7,8 +7,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from lab.host_apt import host_apt
-from lab.packages.deb import DebError
+from gpunode.lab.host_apt import host_apt
+from gpunode.lab.packages.deb import DebError
 
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 

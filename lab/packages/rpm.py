@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lab.errors import LabError
-from lab.packages.deb import Payload
-from lab.signing import public_key
-from lab.toolbox import run_in
+from gpunode.lab.errors import LabError
+from gpunode.lab.packages.deb import Payload
+from gpunode.lab.signing import public_key
+from gpunode.lab.toolbox import run_in
 
 _RECIPE = "1"
 _SPEC = """%define debug_package %{{nil}}

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lab.packages.deb import Deb
-from lab.packages.driver import packages_of
-from lab.packages.rpm import Rpm
-from lab.packages.rpm_names import rpm_of
-from lab.world.rpm import RpmWorld
+from gpunode.lab.packages.deb import Deb
+from gpunode.lab.packages.driver import packages_of
+from gpunode.lab.packages.rpm import Rpm
+from gpunode.lab.packages.rpm_names import rpm_of
+from gpunode.lab.world.rpm import RpmWorld
 
 # Whose contents a package has, by its name: modules, nvidia-smi, daemons. All others are empty.
 _CONTENTS = (

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lab.packages.deb import Deb, Payload
-from lab.packages.rpm import Rpm
+from gpunode.lab.packages.deb import Deb, Payload
+from gpunode.lab.packages.rpm import Rpm
 
 _DEPENDENCY = re.compile(r"(?P<name>\S+)(?: \((?P<sign><<|<=|=|>=|>>) (?P<version>[^)]+)\))?")
 _SIGNS = {"<<": "<", ">>": ">"}

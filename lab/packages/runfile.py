@@ -14,9 +14,9 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.packages.cuda import RELEASES, nvcc_program, version_file
-from lab.packages.driver import BROKEN_VERSION
-from lab.packages.smi_archive import program
+from gpunode.lab.packages.cuda import RELEASES, nvcc_program, version_file
+from gpunode.lab.packages.driver import BROKEN_VERSION
+from gpunode.lab.packages.smi_archive import program
 
 # 550 and 535 for what older installers do not know.
 RUNFILE_VERSIONS = (

@@ -7,7 +7,7 @@ import io
 import zipfile
 from pathlib import Path
 
-from lab.hardware.compiled import compiled
+from gpunode.lab.hardware.compiled import compiled
 
 _SOURCES = Path(__file__).parent.parent / "hardware" / "simulated"
 _DATE = (2025, 10, 1, 0, 0, 0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.packages.deb import Deb, Payload
-from lab.world.deb_row import FIELDS
-from lab.world.toolkit import cdi_refresh, full_version, lab_versions, toolkit_row
+from gpunode.lab.packages.deb import Deb, Payload
+from gpunode.lab.world.deb_row import FIELDS
+from gpunode.lab.world.toolkit import cdi_refresh, full_version, lab_versions, toolkit_row
 
 _FOLDER = Path(__file__).parent
 _RUNTIME = _FOLDER / "container_runtime.py"

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
-from lab.chroot import run, within, write
-from lab.errors import LabError
-from lab.hardware import hardware_digest
-from lab.hardware.image import install_pci
-from lab.image import base_digest, debian_base
+from gpunode.lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
+from gpunode.lab.chroot import run, within, write
+from gpunode.lab.errors import LabError
+from gpunode.lab.hardware import hardware_digest
+from gpunode.lab.hardware.image import install_pci
+from gpunode.lab.image import base_digest, debian_base
 
 Report = Callable[[str], None]
 

@@ -17,14 +17,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lab import access
-from lab.cache import cache_dir, locked
-from lab.chroot import run as run_here
-from lab.errors import LabError
-from lab.nodes import nodes
-from lab.repository import BUILT, build_mirror
-from lab.state import lab_folder, lab_name, labs_folder, read_json, write_json
-from lab.vm.image import disk, releases
+from gpunode.lab import access
+from gpunode.lab.cache import cache_dir, locked
+from gpunode.lab.chroot import run as run_here
+from gpunode.lab.errors import LabError
+from gpunode.lab.nodes import nodes
+from gpunode.lab.repository import BUILT, build_mirror
+from gpunode.lab.state import lab_folder, lab_name, labs_folder, read_json, write_json
+from gpunode.lab.vm.image import disk, releases
 
 Report = Callable[[str], None]
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from gpunode.driver_packages import GLOBS
-from lab.world.deb_row import FIELDS
+from gpunode.lab.world.deb_row import FIELDS
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from gpunode import versions
-from lab.world.deb_row import DebRow, deb_row
-from lab.world.rpm_row import RpmRow, rpm_row
+from gpunode.lab.world.deb_row import DebRow, deb_row
+from gpunode.lab.world.rpm_row import RpmRow, rpm_row
 
 
 @cache

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from lab.packages.rpm import Rpm
-from lab.world.rpm_row import CONFIDENCES, RELATIONS
+from gpunode.lab.packages.rpm import Rpm
+from gpunode.lab.world.rpm_row import CONFIDENCES, RELATIONS
 
 _FOLDER = Path(__file__).parent
 NAMES = ("rhel8", "rhel9", "rhel10", "amzn2023", "sles15", "opensuse15", "suse16")

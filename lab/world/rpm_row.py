@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from lab.packages.rpm import Rpm
+from gpunode.lab.packages.rpm import Rpm
 
 RELATIONS = ("requires", "provides", "conflicts", "obsoletes", "recommends")
 CONFIDENCES = ("index", "log", "packaging", "doc", "test", "inferred")

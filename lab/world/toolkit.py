@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from gpunode import versions
-from lab.packages.rpm import Rpm
-from lab.world.deb_row import DebRow, deb_row
-from lab.world.rpm_row import rpm_row
+from gpunode.lab.packages.rpm import Rpm
+from gpunode.lab.world.deb_row import DebRow, deb_row
+from gpunode.lab.world.rpm_row import rpm_row
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,22 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from facts.deb import DebPackages
-from facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.driver_packages import DriverPackages as State
 from gpunode.driver_packages import Offers, Simulation, left_behind, pin_text
+from gpunode.facts.deb import DebPackages
+from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
+from gpunode.operations.apt_shell import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRESH
+from gpunode.operations.explained import explained_command
+from gpunode.operations.failure import known
+from gpunode.operations.families.family import DriverChange
+from gpunode.operations.files import write_command
+from gpunode.operations.keeping import digest_of_text
+from gpunode.operations.own_files import keeps
+from gpunode.operations.script import script_command
 from gpunode.own_files.holds import PREFERENCES, UNATTENDED
 from gpunode.packages import InstalledPackages
 from gpunode.shell_file import script_file
 from gpunode.template import rendered
-from operations.apt_shell import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRESH
-from operations.explained import explained_command
-from operations.failure import known
-from operations.families.family import DriverChange
-from operations.files import write_command
-from operations.keeping import digest_of_text
-from operations.own_files import keeps
-from operations.script import script_command
 
 _FUNCTIONS = script_file("apt_driver")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gpunode.operations.families.dnf import DNF_RUN
+from gpunode.operations.families.dnf import REFRESH as DNF_REFRESH
+from gpunode.operations.families.zypper_shell import REFRESH as ZYPPER_REFRESH
+from gpunode.operations.families.zypper_shell import ZYPP
 from gpunode.shell_file import script_file
-from operations.families.dnf import DNF_RUN
-from operations.families.dnf import REFRESH as DNF_REFRESH
-from operations.families.zypper_shell import REFRESH as ZYPPER_REFRESH
-from operations.families.zypper_shell import ZYPP
 
 _INSTALL = script_file("kernel_headers")
 

@@ -8,8 +8,10 @@ from dataclasses import replace
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from facts.driver_packages import DriverPackages
-from facts.families.pacman import (
+from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
+from gpunode.driver_packages import DriverPackages as State
+from gpunode.facts.driver_packages import DriverPackages
+from gpunode.facts.families.pacman import (
     DATABASE,
     DRIVER_PACKAGES,
     LOCK,
@@ -18,16 +20,14 @@ from facts.families.pacman import (
     PacmanPackages,
     PacmanSimulation,
 )
-from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
-from gpunode.driver_packages import DriverPackages as State
 from gpunode.families.pacman import CONFIGURATION, IGNORED, IgnoredPackages, ignored_text, including
+from gpunode.operations.failure import OperationRefused, known
+from gpunode.operations.families.family import DriverChange
+from gpunode.operations.files import replace_command, write_command
+from gpunode.operations.own_files import keeps
+from gpunode.operations.script import script_command
 from gpunode.packages import InstalledPackages
 from gpunode.shell_file import script_file
-from operations.failure import OperationRefused, known
-from operations.families.family import DriverChange
-from operations.files import replace_command, write_command
-from operations.own_files import keeps
-from operations.script import script_command
 
 _UNLOCKED = LOCK + script_file("pacman_unlocked")
 _FILES = NEEDS + script_file("pacman_files")

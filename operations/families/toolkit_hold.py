@@ -8,16 +8,16 @@ from types import MappingProxyType
 from pyinfra.api import StringCommand
 
 from gpunode.families.dnf import LOCKLIST, locked
+from gpunode.operations.apt_shell import HOLD
+from gpunode.operations.explained import explained_command
+from gpunode.operations.failure import OperationRefused
+from gpunode.operations.files import replace_command, write_command
+from gpunode.operations.keeping import noted_command
+from gpunode.operations.own_files import keeps
+from gpunode.operations.script import script_command
 from gpunode.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
 from gpunode.template import rendered
 from gpunode.toolkit import ContainerToolkit
-from operations.apt_shell import HOLD
-from operations.explained import explained_command
-from operations.failure import OperationRefused
-from operations.files import replace_command, write_command
-from operations.keeping import noted_command
-from operations.own_files import keeps
-from operations.script import script_command
 
 
 def _by_apt(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facts.families.zypper import WAITS
+from gpunode.facts.families.zypper import WAITS
 from gpunode.shell_file import script_file
 
 ZYPP = WAITS + script_file("zypper")

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from facts.node import Node as NodeFact
-from lab import access, nodes
-from lab.cache import cache_dir
-from lab.nodes import Node
-from lab.state import CHECKOUT, lab_folder, read_json
+from gpunode.facts.node import Node as NodeFact
+from gpunode.lab import access, nodes
+from gpunode.lab.cache import cache_dir
+from gpunode.lab.nodes import Node
+from gpunode.lab.state import CHECKOUT, lab_folder, read_json
 
 # Two checkouts on one machine may measure, each under names of its own (not at the same time).
 LAB = f"{os.environ.get('GPUNODE_TEST_LABS') or 'test'}-bench"

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import click
 
-from lab import nodes
-from lab.errors import LabError
-from lab.state import CHECKOUT
+from gpunode.lab import nodes
+from gpunode.lab.errors import LabError
+from gpunode.lab.state import CHECKOUT
 from tests.answering import answering, inventory, recorded
 from tests.bench import contenders, page
 from tests.bench.page import say

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import click
 
-from lab import nodes
-from lab.errors import LabError
+from gpunode.lab import nodes
+from gpunode.lab.errors import LabError
 from tests.bench import contenders, page, report
 from tests.bench.page import say
 

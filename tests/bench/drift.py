@@ -18,8 +18,8 @@ from typing import Any
 
 import click
 
-from lab import copies, nodes
-from lab.errors import LabError
+from gpunode.lab import copies, nodes
+from gpunode.lab.errors import LabError
 from tests.bench import aims, contenders, page
 from tests.bench.aims import AIMS
 from tests.bench.page import say

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from lab.state import CHECKOUT
+from gpunode.lab.state import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "performance.md"
 

@@ -35,8 +35,8 @@ def main(inventory: Path) -> None:
             from pyinfra.api.facts import get_fact
             from pyinfra.context import ctx_host
 
-            from facts.node import Node
             from gpunode import cli, drift, fleet  # noqa: F401
+            from gpunode.facts.node import Node
             from gpunode.host_data import data_of
             from gpunode.inventory import foreign_names, load_inventory
             from gpunode.settings import check_hosts

@@ -18,11 +18,11 @@ from typing import Any
 
 import click
 
-from facts.node import PARTS
-from facts.node import Node as NodeFact
-from lab import nodes
-from lab.errors import LabError
-from lab.nodes import Node
+from gpunode.facts.node import PARTS
+from gpunode.facts.node import Node as NodeFact
+from gpunode.lab import nodes
+from gpunode.lab.errors import LabError
+from gpunode.lab.nodes import Node
 from tests.bench import contenders, page
 from tests.bench.page import say
 

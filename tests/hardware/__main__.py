@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpunode import fleet  # isort: skip  # Before anything opens a socket.
-from facts.base import NodeFact
-from facts.node import Node as NodeFacts
 from gpunode.drift import inspect
+from gpunode.facts.base import NodeFact
+from gpunode.facts.node import Node as NodeFacts
 from gpunode.findings import NodeReport
 from gpunode.inventory import load_inventory
 from gpunode.node import Node

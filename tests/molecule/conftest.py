@@ -15,8 +15,8 @@ import pytest
 import testinfra
 
 from gpunode.host_data import REPLACE
+from gpunode.lab import nodes as lab_nodes
 from gpunode.settings import component_models
-from lab import nodes as lab_nodes
 from tests import warm
 
 # What scenarios share says what it saw where it fails, as a test does.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.driver_alone import LOADED, ON_DISK, Driver, out
 from tests.molecule.driver_life import a_run_changes_nothing
 from tests.molecule.driver_packages import Packages

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lab.nodes import Node
+from gpunode.lab.nodes import Node
 from tests.molecule.driver_alone import out
 
 PINS = "/etc/apt/preferences.d/gpunode-driver"

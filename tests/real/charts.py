@@ -17,10 +17,10 @@ import yaml
 
 from gpunode.helm.commands import Command, Commands
 from gpunode.helm.program import helm_of, version_command
+from gpunode.lab.kubernetes_programs import programs
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.model import Settings
 from gpunode.versions import at_least
-from lab.kubernetes_programs import programs
 
 VARIABLE = "GPUNODE_REAL_CHARTS"
 PLUGIN, OPERATOR = "nvidia-device-plugin", "gpu-operator"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.cache import cache_dir, complete_or_nothing, locked
-from lab.packages.other_release import unpacked
+from gpunode.lab.cache import cache_dir, complete_or_nothing, locked
+from gpunode.lab.packages.other_release import unpacked
 
 VARIABLE = "GPUNODE_REAL_CONTAINERD"
 # Whose archive has which.

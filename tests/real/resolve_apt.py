@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.host_apt import host_apt
+from gpunode.lab.host_apt import host_apt
 
 _INSTALLED = re.compile(r"^Inst (?P<name>[^ :]+)(?::\S+)? (?:\[(?P<old>[^\]]*)\] )?\((?P<new>\S+)")
 _REMOVED = re.compile(r"^(?:Remv|Purg) (?P<name>[^ :]+)")

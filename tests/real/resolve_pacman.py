@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from facts.families.pacman import PacmanOffers, PacmanSimulation
 from gpunode.driver_packages import NotInstallable, chosen
+from gpunode.facts.families.pacman import PacmanOffers, PacmanSimulation
 from gpunode.families import pacman
 from gpunode.tables import Distribution
 from tests.real.asking import ask

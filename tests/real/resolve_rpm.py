@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from facts.families.dnf import DnfOffers, DnfSimulation
-from facts.families.zypper import ZypperOffers, ZypperSimulation
 from gpunode import versions
 from gpunode.driver_packages import NotInstallable, Offers, Simulation, chosen
+from gpunode.facts.families.dnf import DnfOffers, DnfSimulation
+from gpunode.facts.families.zypper import ZypperOffers, ZypperSimulation
 from gpunode.families import dnf, zypper
 from tests.real.asking import ask
 

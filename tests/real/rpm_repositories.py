@@ -13,10 +13,10 @@ from pathlib import Path
 
 from gpunode.driver_packages import Simulation
 from gpunode.families import dnf, zypper
+from gpunode.lab.families import DNF, ZYPPER
+from gpunode.lab.image import tools
+from gpunode.lab.world.rpm import rpm_world
 from gpunode.tables import Distribution, repositories
-from lab.families import DNF, ZYPPER
-from lab.image import tools
-from lab.world.rpm import rpm_world
 from tests.real.asking import ManagerFailed
 from tests.real.checked import Checked, failed
 from tests.real.keys import Closed, NotReached, fetched_key, published

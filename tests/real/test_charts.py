@@ -26,9 +26,9 @@ from gpunode.helm.asked import AskedRelease
 from gpunode.helm.difference import Difference, differences, drifted
 from gpunode.helm.manifest import Identity, Object, live_objects, objects
 from gpunode.helm.own_values import unknown_values
+from gpunode.lab.kubernetes_programs import WHEELS
 from gpunode.settings import SettingsError
 from gpunode.settings.model import Settings
-from lab.kubernetes_programs import WHEELS
 from tests.real.chart_choices import (
     OLDEST,
     OPERATOR_CHOICES,

@@ -24,8 +24,8 @@ import yaml
 
 from gpunode.helm.difference import drifted
 from gpunode.helm.manifest import live_objects, objects
-from lab.cluster.cluster import kubeconfig_of
-from lab.kubernetes_programs import programs
+from gpunode.lab.cluster.cluster import kubeconfig_of
+from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import NAME, KeptRelease, by
 from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with
 from tests.real.chart_choices import (

@@ -28,9 +28,9 @@ import pytest
 
 from gpunode import tables
 from gpunode import versions as ordered
+from gpunode.lab import nodes as lab_nodes
 from gpunode.settings import ToolkitSettings
 from gpunode.toolkit.configuration import PATH, asked_of
-from lab import nodes as lab_nodes
 from tests.real.toolkit_node import DRIVER, VARIABLE, ToolkitNode, given
 
 if not os.environ.get(VARIABLE):

@@ -12,13 +12,13 @@ from typing import Any
 import yaml
 
 from gpunode import versions
-from lab import nodes as lab_nodes
-from lab.cache import cache_dir
-from lab.nodes import Node
-from lab.packages.deb import build_deb
-from lab.packages.toolkit import packages_of
-from lab.repository import index_flat
-from lab.signing import key_file, sign_releases
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.cache import cache_dir
+from gpunode.lab.nodes import Node
+from gpunode.lab.packages.deb import build_deb
+from gpunode.lab.packages.toolkit import packages_of
+from gpunode.lab.repository import index_flat
+from gpunode.lab.signing import key_file, sign_releases
 from tests.molecule.conftest import CHECKOUT, Run, command
 
 VARIABLE = "GPUNODE_REAL_TOOLKIT"

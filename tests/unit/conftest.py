@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pyinfra.context import ctx_host
 
-from facts.transaction import TransactionJournal
+from gpunode.facts.transaction import TransactionJournal
 from gpunode.transaction import Journal
 from tests.unit.generated import EXAMPLES
 from tests.unit.simulated_host import Host

@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from operations.apt_shell import APT_GET, READ_LISTS, REFRESH
-from operations.families.apt import INSTALL
-from operations.script import script
+from gpunode.operations.apt_shell import APT_GET, READ_LISTS, REFRESH
+from gpunode.operations.families.apt import INSTALL
+from gpunode.operations.script import script
 
 _STATUS = ("Status: install ok installed",)
 _HELD = ("Status: hold ok installed",)

@@ -11,9 +11,9 @@ import re
 import subprocess
 from pathlib import Path
 
-from operations.driver_transaction import DRIVER
-from operations.script import script
-from operations.transaction import Transaction, transaction_text
+from gpunode.operations.driver_transaction import DRIVER
+from gpunode.operations.script import script
+from gpunode.operations.transaction import Transaction, transaction_text
 
 # `packages`: NAME VERSION WANT STATUS; `repository`: NAME VERSION; `manual`: NAME; `along`: NAME, and which package it
 # came along for. `no-module`: none is built.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from facts.node import PARTS
+from gpunode.facts.node import PARTS
 from tests.bench import aims, contenders, drift, on_node, page, probe, report
 from tests.bench.aims import Aim
 

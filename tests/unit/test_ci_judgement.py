@@ -12,11 +12,11 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-from facts.readiness import LONGEST
 from gpunode import fleet
 from gpunode.ci.judgement import came_up
 from gpunode.ci.readiness import Outcome, Readiness, Stage
 from gpunode.cli.ci import ci
+from gpunode.facts.readiness import LONGEST
 from gpunode.findings import FindingClass
 from gpunode.settings import Settings
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from facts.readiness import LONGEST
-from facts.readiness import Readiness as Probed
 from gpunode.ci.readiness import Answer, Outcome, Readiness, Stage, Unconnectable, awaited, judged, parse_readiness
+from gpunode.facts.readiness import LONGEST
+from gpunode.facts.readiness import Readiness as Probed
 from gpunode.reading import Unknown
 
 pytestmark = pytest.mark.pure

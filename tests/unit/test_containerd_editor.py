@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from gpunode.containerd.drop_in import drop_in
 from gpunode.containerd.editor import Runtimes, render
 from gpunode.containerd.state import effective_runtimes
+from gpunode.operations.containerd import PROGRAM
 from gpunode.toml_edit import ConfigurationRefused
-from operations.containerd import PROGRAM
 
 pytestmark = pytest.mark.pure
 DATA = Path(__file__).parent / "data"

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import tomlkit
 
-from facts.containerd import Containerd as ContainerdFact
 from gpunode.containerd.change import change
 from gpunode.containerd.drop_in import PATH, drop_in, with_import
 from gpunode.containerd.editor import Runtimes, render
 from gpunode.containerd.merged import stays_the_same
 from gpunode.containerd.state import Containerd, DropIn
-from operations import containerd
+from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.operations import containerd
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_containerd_change import GLOB, KUBEADM, state
 

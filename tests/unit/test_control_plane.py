@@ -13,8 +13,8 @@ from pyinfra.api.exceptions import ConnectError, NoHostError
 
 from gpunode.helm.commands import Command
 from gpunode.helm.session import Run
+from gpunode.operations import control_plane
 from gpunode.settings.kubernetes import KubernetesSettings
-from operations import control_plane
 from tests.unit.simulated_host import Host
 
 pytestmark = pytest.mark.pure

@@ -10,9 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
-from facts.containerd import Containerd as ContainerdFact
-from facts.docker import Docker as DockerFact
-from facts.transaction import TransactionJournal
 from gpunode.applied import Applied, OwnFile, PresentFile
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import is_forbidden
@@ -21,14 +18,17 @@ from gpunode.containerd.state import DropIn
 from gpunode.disturbance import Disturbance
 from gpunode.docker.editor import Daemon
 from gpunode.docker.editor import render as render_docker
+from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.facts.docker import Docker as DockerFact
+from gpunode.facts.transaction import TransactionJournal
 from gpunode.findings import FindingClass, NodeReport
 from gpunode.node import Node
+from gpunode.operations import containerd, docker
 from gpunode.plan import plan
 from gpunode.rollout.choice import left_out
 from gpunode.settings import settings_from
 from gpunode.transaction import Journal
 from gpunode.verify import decisions, judge
-from operations import containerd, docker
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_docker_change import RIGHT
 from tests.unit.test_verify import DATA, GOOD

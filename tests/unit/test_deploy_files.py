@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import deploys
+from gpunode import deploys
 from tests import warm
 
 pytestmark = [pytest.mark.pure, pytest.mark.builds]
@@ -23,14 +23,14 @@ import sys
 
 from pyinfra_cli.util import exec_file
 
-import deploys.component
+import gpunode.deploys.component
 
 file = "begins"
 begun = []
 # Each is refused where it begins.
-deploys.component.accepted = lambda: begun.append(file) or False
+gpunode.deploys.component.accepted = lambda: begun.append(file) or False
 for file in {files!r}:
-    importlib.import_module("deploys." + file)
+    importlib.import_module("gpunode.deploys." + file)
 print("by import:", *begun, file=sys.stderr)
 for file in {files!r}:
     exec_file({folder!r} + "/" + file + ".py")

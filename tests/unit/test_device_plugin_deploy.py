@@ -26,13 +26,13 @@ from types import SimpleNamespace
 
 from pyinfra import host
 
-import deploys.component
-import deploys.device_plugin
-from operations.failure import fail, node_operation
+import gpunode.deploys.component
+import gpunode.deploys.device_plugin
+from gpunode.operations.failure import fail, node_operation
 
 # Preflight has its own tests, and a @fake host is no GPU node.
-deploys.component.accepted = lambda: not host.data.get("x_refused")
-deploys.device_plugin.node = lambda: SimpleNamespace(pci=SimpleNamespace(gpus=()))
+gpunode.deploys.component.accepted = lambda: not host.data.get("x_refused")
+gpunode.deploys.device_plugin.node = lambda: SimpleNamespace(pci=SimpleNamespace(gpus=()))
 
 
 @node_operation
@@ -44,7 +44,7 @@ def own_work():
 
 
 own_work(name="The node's own work")
-deploys.device_plugin.device_plugin()
+gpunode.deploys.device_plugin.device_plugin()
 """
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from facts.candidates import parse_candidates
 from gpunode.apt_sources import AptSources, parse_apt_sources
 from gpunode.boot import Boot, Kernel
 from gpunode.driver import DriverState
+from gpunode.facts.candidates import parse_candidates
 from gpunode.findings import ExitCode, FindingClass, verdict
 from gpunode.gpu import Gpus
 from gpunode.pci import PciGpus

@@ -13,10 +13,6 @@ from typing import Any
 import pytest
 from pyinfra.context import ctx_host
 
-from facts.driver_packages import DriverPackages as DriverPackagesFact
-from facts.families import by_manager
-from facts.families.dnf import DRIVER_PACKAGES, DnfRepository, DnfSimulation
-from facts.transaction import TransactionJournal
 from gpunode import tables
 from gpunode.boot import Boot
 from gpunode.deb import AptRepository
@@ -30,18 +26,22 @@ from gpunode.driver_packages import (
     of_another_source,
     package_set,
 )
+from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
+from gpunode.facts.families import by_manager
+from gpunode.facts.families.dnf import DRIVER_PACKAGES, DnfRepository, DnfSimulation
+from gpunode.facts.transaction import TransactionJournal
 from gpunode.families import dnf, rpm
 from gpunode.keyring import PERMISSIONS
 from gpunode.operating_system import OperatingSystem
+from gpunode.operations import dnf as repositories
+from gpunode.operations import driver_packages
+from gpunode.operations.driver_transaction import driver_transaction
+from gpunode.operations.families import DNF, FAMILIES
 from gpunode.preflight import refusals
 from gpunode.preflight.platform import system_refusals
 from gpunode.reading import ParseError
 from gpunode.settings import settings_from
 from gpunode.transaction import Journal
-from operations import dnf as repositories
-from operations import driver_packages
-from operations.driver_transaction import driver_transaction
-from operations.families import DNF, FAMILIES
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_preflight import machine
 
@@ -537,7 +537,7 @@ def test_what_nothing_binds_to_the_driver_moves_with_it(
         def simulation(self, change: Any) -> Simulation:
             return Simulation((), ())
 
-    monkeypatch.setattr("operations.driver_packages.FAMILIES", {source.family: Manager()})
+    monkeypatch.setattr("gpunode.operations.driver_packages.FAMILIES", {source.family: Manager()})
     ctx_host.set(host)
     try:
         commands(
@@ -571,7 +571,11 @@ OTHER = (
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     made = Host({})
-    for module in ("operations.rpm_repository", "operations.driver_packages", "operations.families.dnf"):
+    for module in (
+        "gpunode.operations.rpm_repository",
+        "gpunode.operations.driver_packages",
+        "gpunode.operations.families.dnf",
+    ):
         monkeypatch.setattr(f"{module}.host", made)
     return made
 

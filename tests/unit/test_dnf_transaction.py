@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from gpunode.driver_packages import FOREIGN, OWN
-from operations.driver_transaction import driver_transaction
-from operations.families import DNF
-from operations.families.dnf import REFRESH
-from operations.script import script
-from operations.transaction import transaction_text
+from gpunode.operations.driver_transaction import driver_transaction
+from gpunode.operations.families import DNF
+from gpunode.operations.families.dnf import REFRESH
+from gpunode.operations.script import script
+from gpunode.operations.transaction import transaction_text
 
 pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
 

@@ -10,26 +10,26 @@ from typing import Any
 import pytest
 from pyinfra.api import FunctionCommand
 
-from facts.containerd import Containerd as ContainerdFact
-from facts.docker import Docker as DockerFact
-from facts.driver import Driver as DriverFact
-from facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
-from facts.mig import Mig as MigFact
-from facts.mig_boot import MigBoot as MigBootFact
-from facts.node import Node as NodeFact
-from facts.reboot import RunningBoot as RunningBootFact
 from gpunode.docker.state import Docker
 from gpunode.drain import WAVE
 from gpunode.drain.commands import Drain, drain_of
 from gpunode.driver_packages import Offers, Simulation
+from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.facts.docker import Docker as DockerFact
+from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
+from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.node import Node as NodeFact
+from gpunode.facts.reboot import RunningBoot as RunningBootFact
 from gpunode.mig.boot import MigBoot
 from gpunode.mig.state import ENABLED, Mig
+from gpunode.operations import containerd, docker, driver_packages, driver_removal, mig, reboot
+from gpunode.operations import drain as operation
+from gpunode.operations.failure import OperationRefused
 from gpunode.reading import Unknown
 from gpunode.reboot import RunningBoot
 from gpunode.settings import settings_from
-from operations import containerd, docker, driver_packages, driver_removal, mig, reboot
-from operations import drain as operation
-from operations.failure import OperationRefused
 from tests.unit import test_driver_packages as packages
 from tests.unit import test_driver_removal as removal
 from tests.unit.simulated_host import Host

@@ -13,10 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facts.driver import Driver as DriverFact
-from facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
-from facts.transaction import TransactionJournal
-from facts.unit import Unit as UnitFact
 from gpunode import tables
 from gpunode.apt_errors import explained
 from gpunode.boot import Boot, Kernel
@@ -39,7 +35,14 @@ from gpunode.driver_packages import (
     parse_simulation,
 )
 from gpunode.driver_packages import DriverPackages as State
+from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
+from gpunode.facts.transaction import TransactionJournal
+from gpunode.facts.unit import Unit as UnitFact
 from gpunode.findings import FindingClass
+from gpunode.operations import driver, driver_packages
+from gpunode.operations.families import FAMILIES
+from gpunode.operations.transaction import target_digest
 from gpunode.pci import PciGpus
 from gpunode.plan import plan
 from gpunode.reading import ParseError
@@ -48,9 +51,6 @@ from gpunode.template import rendered
 from gpunode.transaction import Journal
 from gpunode.unit import Unit
 from gpunode.verify import judge
-from operations import driver, driver_packages
-from operations.families import FAMILIES
-from operations.transaction import target_digest
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD, H100, SETTINGS
 

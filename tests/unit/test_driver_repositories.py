@@ -22,8 +22,8 @@ from gpunode.driver_packages import (
     package_set,
     pin_text,
 )
+from gpunode.lab.world import apt as world
 from gpunode.settings.driver import DriverSettings
-from lab.world import apt as world
 from tests.real.resolve_apt import Apt, Resolved
 
 pytestmark = [pytest.mark.real, pytest.mark.starts_programs, pytest.mark.builds]

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from facts.apt_archive import AptArchive as AptArchiveFact
-from facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode import tables
 from gpunode.apt_archive import AptArchive, Target
 from gpunode.boot import Boot, Kernel
@@ -29,11 +27,13 @@ from gpunode.driver_packages import (
     package_set,
 )
 from gpunode.driver_packages import DriverPackages as State
+from gpunode.facts.apt_archive import AptArchive as AptArchiveFact
+from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
+from gpunode.operations import driver_packages
 from gpunode.preflight.driver import flavour_branch_refusals
 from gpunode.preflight.flavour import WantedDriver
 from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.driver import DriverSettings
-from operations import driver_packages
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_preflight import DEBIAN, UBUNTU
 

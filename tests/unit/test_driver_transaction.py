@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from operations.keeping import digest_of_text, noted_command
+from gpunode.operations.keeping import digest_of_text, noted_command
 from tests.unit.simulated_dpkg import SimulatedDpkg
 
 pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]

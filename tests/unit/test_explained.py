@@ -16,11 +16,11 @@ from paramiko import SSHException
 from pyinfra.api import StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
-from operations.explained import KEPT, UNDOING, explained_command
-from operations.keeping import KEEPING
-from operations.script import command_with_input, script, script_command
-from operations.transaction import transaction_text
+from gpunode.operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
+from gpunode.operations.explained import KEPT, UNDOING, explained_command
+from gpunode.operations.keeping import KEEPING
+from gpunode.operations.script import command_with_input, script, script_command
+from gpunode.operations.transaction import transaction_text
 from tests.unit.transactions import of_bodies
 
 FULL = "dpkg: error: unable to write /var/x: No space left on device"

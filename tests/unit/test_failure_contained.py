@@ -23,15 +23,15 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-import deploys.component
-from deploys.component import component
-from facts.base import NodeFact, probe_command
-from operations.failure import known, node_operation
+import gpunode.deploys.component
+from gpunode.deploys.component import component
+from gpunode.facts.base import NodeFact, probe_command
+from gpunode.operations.failure import known, node_operation
 
 HOW = {how!r}
 
 # Preflight has its own tests, and a @fake host is no GPU node.
-deploys.component.accepted = lambda: True
+gpunode.deploys.component.accepted = lambda: True
 
 
 class Broken(NodeFact):

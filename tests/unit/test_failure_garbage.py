@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.api.exceptions import FactProcessError
 
-from facts.base import NodeFact, parsed
-from facts.node import PARTS
-from facts.transaction import TransactionJournal
+from gpunode.facts.base import NodeFact, parsed
+from gpunode.facts.node import PARTS
+from gpunode.facts.transaction import TransactionJournal
 from gpunode.probe_output import END
 from gpunode.reading import Reading
 

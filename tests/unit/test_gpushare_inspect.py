@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyinfra.api import FunctionCommand
 
+from gpunode.operations import gpushare
 from gpunode.settings import settings_from
-from operations import gpushare
 from tests.unit.simulated_host import Host
 
 pytestmark = pytest.mark.pure

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from facts.transaction import FOLDER, TransactionJournal
-from gpunode.transaction import Journal, parse_journal
-from operations import files, transaction
-from operations.failure import OperationRefused
-from operations.script import script
-from operations.transaction import (
+from gpunode.facts.transaction import FOLDER, TransactionJournal
+from gpunode.operations import files, transaction
+from gpunode.operations.failure import OperationRefused
+from gpunode.operations.script import script
+from gpunode.operations.transaction import (
     ENDED,
     refuse_failed,
     settled,
@@ -26,6 +25,7 @@ from operations.transaction import (
     transaction_command,
     transaction_text,
 )
+from gpunode.transaction import Journal, parse_journal
 from tests.unit.simulated_host import Host
 from tests.unit.transactions import of_bodies
 

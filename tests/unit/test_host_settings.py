@@ -9,7 +9,7 @@ import pytest
 from pyinfra.api import Config, Host, Inventory, State
 from pyinfra.context import ctx_host, ctx_state
 
-from deploys import component
+from gpunode.deploys import component
 from gpunode.settings import SettingsError, settings_from
 
 pytestmark = pytest.mark.pure

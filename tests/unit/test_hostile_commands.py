@@ -18,18 +18,18 @@ from hypothesis import given
 from pyinfra.api import StringCommand
 from pyinfra.connectors.util import make_unix_command
 
-from facts.deb import AptRepository, DebPackages
-from facts.families.dnf import DnfOffers, DnfRepository, DnfSimulation
-from facts.families.pacman import PacmanOffers, PacmanPackages, PacmanSimulation
-from facts.families.rpm import RpmPackages
-from facts.families.zypper import ZypperOffers, ZypperRepository, ZypperSimulation
-from facts.file import File
-from facts.unit import Unit
 from gpunode.apt_trust import DISABLED, Disable, Rewrite
-from operations.apt_trust import commands
-from operations.files import write_command
-from operations.script import script_command
-from operations.transaction import transaction_text
+from gpunode.facts.deb import AptRepository, DebPackages
+from gpunode.facts.families.dnf import DnfOffers, DnfRepository, DnfSimulation
+from gpunode.facts.families.pacman import PacmanOffers, PacmanPackages, PacmanSimulation
+from gpunode.facts.families.rpm import RpmPackages
+from gpunode.facts.families.zypper import ZypperOffers, ZypperRepository, ZypperSimulation
+from gpunode.facts.file import File
+from gpunode.facts.unit import Unit
+from gpunode.operations.apt_trust import commands
+from gpunode.operations.files import write_command
+from gpunode.operations.script import script_command
+from gpunode.operations.transaction import transaction_text
 from tests.unit.hostile import CANARY, HOSTILE, hostile_text
 from tests.unit.transactions import of_bodies
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from operations.apt_shell import NOT_OLDER
-from operations.script import script
+from gpunode.operations.apt_shell import NOT_OLDER
+from gpunode.operations.script import script
 
 pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
 

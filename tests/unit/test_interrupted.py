@@ -11,17 +11,19 @@ from typing import Any
 
 import pytest
 
-from facts.interrupted import LEFT
-from facts.interrupted import Interrupted as InterruptedFact
-from facts.transaction import TransactionJournal
 from gpunode.applied import PATH as APPLIED
 from gpunode.containerd.drop_in import PATH as DROP_IN
+from gpunode.facts.interrupted import LEFT
+from gpunode.facts.interrupted import Interrupted as InterruptedFact
+from gpunode.facts.transaction import TransactionJournal
 from gpunode.families.dnf import LOCKLIST
 from gpunode.families.zypper import LOCKS
 from gpunode.findings import FindingClass
 from gpunode.interrupted import Interrupted, parse_interrupted
 from gpunode.mig.boot import RECORD, UNIT
 from gpunode.mps.daemon import FOLDER as MPS
+from gpunode.operations import interrupted as operation
+from gpunode.operations.toolkit import OWN_SPECIFICATION as CDI
 from gpunode.own_files.containerd import PROXY
 from gpunode.own_files.driver import SOFTDEP
 from gpunode.own_files.holds import PREFERENCES
@@ -31,8 +33,6 @@ from gpunode.settings import settings_from
 from gpunode.transaction import Journal
 from gpunode.verify import judge
 from gpunode.verify.interrupted import interrupted
-from operations import interrupted as operation
-from operations.toolkit import OWN_SPECIFICATION as CDI
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 
@@ -152,7 +152,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *readings: Interrupted) -> tuple[list[s
     """Return the operation's commands, and why it has nothing to do."""
     host = Node({InterruptedFact: list(readings), TransactionJournal: Journal("began", "x", None, False)})
     monkeypatch.setattr(operation, "host", host)
-    monkeypatch.setattr("operations.transaction.host", host)
+    monkeypatch.setattr("gpunode.operations.transaction.host", host)
     return commands(operation.ended, host), host.noops
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from operations.keeping import ABSENT, KEEPING, UNREAD, digest_as_read, digest_of_text, noted_command
-from operations.script import script
+from gpunode.operations.keeping import ABSENT, KEEPING, UNREAD, digest_as_read, digest_of_text, noted_command
+from gpunode.operations.script import script
 
 pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
 

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from gpunode.device_plugin.labels import PRESENT
-from lab.errors import LabError
-from lab.kubernetes_programs import programs
+from gpunode.lab.errors import LabError
+from gpunode.lab.kubernetes_programs import programs
 
 # Fetches helm where nobody has before.
 pytestmark = [pytest.mark.real, pytest.mark.builds]

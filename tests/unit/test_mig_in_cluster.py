@@ -10,11 +10,6 @@ from typing import Any
 import pytest
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from facts.containerd import Containerd as ContainerdFact
-from facts.docker import Docker as DockerFact
-from facts.mig import Mig as MigFact
-from facts.mig_boot import MigBoot as MigBootFact
-from facts.transaction import TransactionJournal
 from gpunode.device_plugin.cluster import Cluster as KubectlCluster
 from gpunode.device_plugin.labels import (
     CONFIG,
@@ -30,15 +25,20 @@ from gpunode.device_plugin.labels import (
     wanted_labels,
 )
 from gpunode.docker.state import Docker
+from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.facts.docker import Docker as DockerFact
+from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.transaction import TransactionJournal
 from gpunode.helm.commands import Command
 from gpunode.helm.session import Output
 from gpunode.mig.boot import MigBoot
 from gpunode.mig.state import DISABLED, ENABLED, Mig, MigGpu
 from gpunode.mig.target import TargetError
+from gpunode.operations import device_plugin, mig, mig_in_cluster, taking_part
+from gpunode.operations.transaction import ENDED
 from gpunode.settings import Settings, settings_from
 from gpunode.transaction import Journal
-from operations import device_plugin, mig, mig_in_cluster, taking_part
-from operations.transaction import ENDED
 from tests.unit.simulated_host import Host
 from tests.unit.test_mig_target import DECLARATION, H100, MIXED, gpu
 from tests.unit.test_verify import GOOD

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from pyinfra.context import ctx_host
 
-import deploys.component
 import gpunode.control_plane
-from facts.machine import Machine as MachineFact
+import gpunode.deploys.component
 from gpunode.cli.plan import _of
 from gpunode.device_plugin.labels import (
     MIG_CONFIG,
@@ -28,6 +27,7 @@ from gpunode.device_plugin.labels import (
 )
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.drift import contained_report
+from gpunode.facts.machine import Machine as MachineFact
 from gpunode.findings import FindingClass
 from gpunode.fleet import Answer
 from gpunode.hooks import snapshot
@@ -286,7 +286,7 @@ class _Run:
 
 
 class _Patched:
-    """Ask deploys.component for a host's settings, as a run does; or for the reasons why it refuses the host."""
+    """Ask deploys/component.py for a host's settings, as a run does; or for the reasons why it refuses the host."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.patch, self.refused, self.announces = patch, False, False
@@ -298,10 +298,10 @@ class _Patched:
         host.inventory = SimpleNamespace(  # type: ignore[attr-defined]
             get_data=dict, get_host_data=lambda _: data, get_override_data=dict
         )
-        self.patch.setattr(deploys.component, "host", host)
+        self.patch.setattr(gpunode.deploys.component, "host", host)
         ctx_host.set(host)
         snapshot(host).announcing = self.announces  # type: ignore[arg-type]
-        return deploys.component._judged()[1] if self.refused else deploys.component.settings()
+        return gpunode.deploys.component._judged()[1] if self.refused else gpunode.deploys.component.settings()
 
 
 @pytest.fixture

@@ -12,23 +12,23 @@ from typing import Any
 import pytest
 from pyinfra.api import StringCommand
 
-from facts.containerd import Containerd as ContainerdFact
-from facts.docker import Docker as DockerFact
-from facts.mig import Mig as MigFact
-from facts.mig_boot import MigBoot as MigBootFact
-from facts.transaction import TransactionJournal
 from gpunode.disturbance import Disturbance
 from gpunode.docker.state import Docker
+from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.facts.docker import Docker as DockerFact
+from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.transaction import TransactionJournal
 from gpunode.findings import FindingClass
 from gpunode.mig.boot import SCRIPT, UNIT, MigBoot, parse_mig_boot
 from gpunode.mig.state import DISABLED, ENABLED, Mig, MigGpu
+from gpunode.operations import mig as operation
+from gpunode.operations.mig import _digest, _files
 from gpunode.reading import Unknown
 from gpunode.reboot import RECORD as REBOOTS
 from gpunode.settings import settings_from
 from gpunode.transaction import Journal
 from gpunode.verify.mig import mig as judged
-from operations import mig as operation
-from operations.mig import _digest, _files
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_mig_target import DECLARATION, H100, MIXED, OWN, RECORD, gpu
 from tests.unit.test_verify import GOOD
@@ -64,7 +64,7 @@ class Ask:
             state=SimpleNamespace(is_executing=executing),
         )
         self.patched.setattr(operation, "host", self.host)
-        self.patched.setattr("operations.transaction.host", self.host)
+        self.patched.setattr("gpunode.operations.transaction.host", self.host)
         self.patched.setattr(operation, "driver_state", lambda: readings.get("driver", GOOD.driver))
         asked = settings_from({"mig": data}).mig.model_copy(update={"config_from_label": by_label})
         return commands(operation.layout, self.host, asked=asked, gpus=(H100,), allowed=allowed)
@@ -128,7 +128,7 @@ def test_while_a_layout_waits_the_record_names_no_file_that_is_not_there_yet(ask
     there = gpu(0, ENABLED, "3g.40gb:4", "2g.20gb:0", "2g.20gb:2")
     for boot, expected in ((MigBoot(), set()), (SETTLED, {path for path, _ in FILES})):
         kept_of: dict[str, str] = {}
-        ask.patched.setattr("operations.own_files.keeps", kept_of.__setitem__)
+        ask.patched.setattr("gpunode.operations.own_files.keeps", kept_of.__setitem__)
         assert ask(there, shims=1, boot=boot) == []
         assert set(kept_of) == expected
     ask(there, shims=0, boot=MigBoot())

@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpunode import tables
+from gpunode.lab.hardware.simulated.machine import Machine
+from gpunode.lab.hardware.simulated.smi.main import call
 from gpunode.mig.change import Change, Instance, Wanted, change
 from gpunode.mig.compute import in_order
 from gpunode.mig.goal import Verdict, judge
@@ -22,8 +24,6 @@ from gpunode.mig.placement import Placement
 from gpunode.mig.smi import LISTS, parse_mig
 from gpunode.mig.state import MigGpu
 from gpunode.smi import QUERY
-from lab.hardware.simulated.machine import Machine
-from lab.hardware.simulated.smi.main import call
 from tests.unit.lab.test_nvidia_smi import VERSION, machine_with
 from tests.unit.test_mig_placement import FOUR, SEVEN, plain_layouts
 

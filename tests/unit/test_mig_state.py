@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from pyinfra.api.exceptions import FactProcessError
 
-from facts.mig import Mig as MigFact
+from gpunode.facts.mig import Mig as MigFact
 from gpunode.mig.geometry import product_geometry
 from gpunode.mig.smi import LISTS, parse_mig
 from gpunode.mig.state import GpuInstance, Mig, MigGpu

@@ -16,6 +16,9 @@ from typing import Any
 
 import pytest
 
+from gpunode.lab.hardware.simulated.machine import Machine
+from gpunode.lab.hardware.simulated.smi.main import call
+from gpunode.lab.hardware.simulated.smi.mig.instances import GpuInstance
 from gpunode.mig import record
 from gpunode.mig.boot import NAME
 from gpunode.mig.change import Instance, change
@@ -23,14 +26,11 @@ from gpunode.mig.geometry import product_geometry
 from gpunode.mig.goal import wanted_instances
 from gpunode.mig.layouts import feasible
 from gpunode.mig.placement import Impossible, layout_of
+from gpunode.operations.keeping import digest_of_text
+from gpunode.operations.mig_transaction import FUNCTIONS, TRANSACTION
+from gpunode.operations.script import script
+from gpunode.operations.transaction import transaction_text
 from gpunode.template import rendered
-from lab.hardware.simulated.machine import Machine
-from lab.hardware.simulated.smi.main import call
-from lab.hardware.simulated.smi.mig.instances import GpuInstance
-from operations.keeping import digest_of_text
-from operations.mig_transaction import FUNCTIONS, TRANSACTION
-from operations.script import script
-from operations.transaction import transaction_text
 from tests.unit.lab.test_nvidia_smi import A100, machine_with
 
 pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs, pytest.mark.builds]
@@ -76,7 +76,7 @@ def _killed() -> None:
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr("lab.hardware.simulated.moments.kill_self", _killed)
+    monkeypatch.setattr("gpunode.lab.hardware.simulated.moments.kill_self", _killed)
 
 
 @dataclass

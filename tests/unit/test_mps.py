@@ -12,16 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facts.gpu import Gpus as GpusFact
-from facts.mps import APPLY
-from facts.mps import Mps as MpsFact
-from facts.transaction import TransactionJournal
+from gpunode.facts.gpu import Gpus as GpusFact
+from gpunode.facts.mps import APPLY
+from gpunode.facts.mps import Mps as MpsFact
+from gpunode.facts.transaction import TransactionJournal
 from gpunode.findings import FindingClass
 from gpunode.gpu import Gpu, Gpus, MigMode
 from gpunode.mps import Daemon, Mps, MpsDaemon, control_text, daemons, parse_mps
 from gpunode.mps.daemon import FOLDER, UNITS
 from gpunode.mps.environment import ENVIRONMENT, PATHS, PIPE_DIRECTORY, PROFILE, VARIABLE, environment_files
 from gpunode.mps.memory import mebibytes, without_room
+from gpunode.operations import mps as operation
+from gpunode.operations.mps import _digest, _files
+from gpunode.operations.script import script
+from gpunode.operations.transaction import transaction_text
 from gpunode.pci import PciGpu
 from gpunode.plan import plan
 from gpunode.preflight.mps import mps_cautions, mps_refusals
@@ -32,10 +36,6 @@ from gpunode.settings.mps import MpsSettings
 from gpunode.template import rendered
 from gpunode.transaction import Journal
 from gpunode.verify.mps import mps as judged
-from operations import mps as operation
-from operations.mps import _digest, _files
-from operations.script import script
-from operations.transaction import transaction_text
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 
@@ -258,7 +258,7 @@ def test_while_a_restart_waits_the_record_names_no_text_that_is_not_there_yet(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept_of: dict[str, str] = {}
-    monkeypatch.setattr("operations.own_files.keeps", kept_of.__setitem__)
+    monkeypatch.setattr("gpunode.operations.own_files.keeps", kept_of.__setitem__)
     there = settled(asked(), clients=2)
     older = replace(there, files=tuple((path, "0" * 64) for path, _ in there.files))
     assert run(host, older, asked(), allowed=False) == [] and "restart pending" in host.noops[-1]

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from facts.node import Node as NodeFact
 from gpunode.applied import Applied, OwnFile
 from gpunode.disturbance import Disturbance
+from gpunode.facts.node import Node as NodeFact
 from gpunode.findings import Finding, FindingClass, NodeReport
 from gpunode.gpu import Gpus
 from gpunode.mps import Mps
 from gpunode.mps.daemon import UNITS
 from gpunode.node import Node
+from gpunode.operations.verify import verified
 from gpunode.pci import PciGpus
 from gpunode.plan import plan
 from gpunode.rollout.choice import left_out
 from gpunode.settings import Settings, settings_from
 from gpunode.verify import judge
-from operations.verify import verified
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_mps import H100, ROW, asked, run, settled
 from tests.unit.test_verify import GOOD

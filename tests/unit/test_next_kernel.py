@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from facts.boot import Boot as BootFact
-from facts.driver import Driver as DriverFact
-from facts.node import PARTS, parse_parts
-from facts.unit import Unit as UnitFact
 from gpunode.boot import Boot, Kernel
+from gpunode.facts.boot import Boot as BootFact
+from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.node import PARTS, parse_parts
+from gpunode.facts.unit import Unit as UnitFact
 from gpunode.findings import FindingClass
+from gpunode.operations import driver
 from gpunode.plan import plan
 from gpunode.reading import Unknown
 from gpunode.settings import settings_from
 from gpunode.unit import Unit
 from gpunode.verify import judge
-from operations import driver
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD, SETTINGS
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from facts.kernel import KernelFeatures
-from facts.pci import PciGpus as PciGpusFact
 from gpunode.driver_packages import package_set
+from gpunode.facts.kernel import KernelFeatures
+from gpunode.facts.pci import PciGpus as PciGpusFact
 from gpunode.findings import FindingClass
 from gpunode.kernel import parse_kernel_features
 from gpunode.pci import PciGpus, parse_pci_gpus

@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facts.driver_packages import DriverPackages as DriverPackagesFact
-from facts.families.pacman import DRIVER_PACKAGES, LOCK, NEEDS, PacmanSimulation
 from gpunode import tables
 from gpunode.apt_sources import AptSources, parse_apt_sources
 from gpunode.boot import Boot, Kernel, parse_boot
@@ -30,8 +28,12 @@ from gpunode.driver_packages import (
     on_system,
     package_set,
 )
+from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
+from gpunode.facts.families.pacman import DRIVER_PACKAGES, LOCK, NEEDS, PacmanSimulation
 from gpunode.families import pacman
 from gpunode.operating_system import OperatingSystem
+from gpunode.operations import driver_packages
+from gpunode.operations.families import PACMAN
 from gpunode.preflight.boot import boot_refusals
 from gpunode.preflight.platform import system_refusals
 from gpunode.preflight.toolkit import toolkit_refusals
@@ -39,8 +41,6 @@ from gpunode.preflight.trust import trust_refusals
 from gpunode.reading import ParseError
 from gpunode.settings import settings_from
 from gpunode.toolkit import PACMAN_PACKAGES, parse_toolkit
-from operations import driver_packages
-from operations.families import PACMAN
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_preflight import machine
 
@@ -384,7 +384,7 @@ def test_our_line_stands_in_options_and_without_that_section_nothing_is_written(
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     made = Host({})
-    for module in ("operations.driver_packages", "operations.families.pacman"):
+    for module in ("gpunode.operations.driver_packages", "gpunode.operations.families.pacman"):
         monkeypatch.setattr(f"{module}.host", made)
     return made
 

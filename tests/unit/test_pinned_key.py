@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import signing
-from operations.pinned_key import PINNED_KEY
-from operations.script import script
+from gpunode.lab import signing
+from gpunode.operations.pinned_key import PINNED_KEY
+from gpunode.operations.script import script
 
 pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
 

@@ -11,23 +11,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from facts.apt_archive import AptArchive
-from facts.apt_sources import AptSources
-from facts.deb import DebPackages
-from facts.docker import Docker
-from facts.driver import Driver
-from facts.machine import Machine
-from facts.node import PARTS, Node
-from facts.reboot import RunningBoot
-from facts.shared import UNITS
-from facts.toolkit import ContainerToolkit
-from facts.transaction import TransactionJournal
-from facts.unit import Unit
 from gpunode import shell_file as loader
 from gpunode.apt_sources import parse_apt_sources
 from gpunode.deb import parse_deb_packages
 from gpunode.disk import parse_disk
 from gpunode.driver import module_fields
+from gpunode.facts.apt_archive import AptArchive
+from gpunode.facts.apt_sources import AptSources
+from gpunode.facts.deb import DebPackages
+from gpunode.facts.docker import Docker
+from gpunode.facts.driver import Driver
+from gpunode.facts.machine import Machine
+from gpunode.facts.node import PARTS, Node
+from gpunode.facts.reboot import RunningBoot
+from gpunode.facts.shared import UNITS
+from gpunode.facts.toolkit import ContainerToolkit
+from gpunode.facts.transaction import TransactionJournal
+from gpunode.facts.unit import Unit
+from gpunode.lab.world.toolkit import cdi_refresh
 from gpunode.probe import Probe, Shared, Text, batch_answers, batch_command, shell_text
 from gpunode.probe_output import checked, sections
 from gpunode.reading import ParseError
@@ -35,7 +36,6 @@ from gpunode.shell_file import shell_file
 from gpunode.snapshot import Changes, Snapshot
 from gpunode.transaction import parse_journal
 from gpunode.unit import parse_unit
-from lab.world.toolkit import cdi_refresh
 from tests.shell_files import CHECKOUT, SHELLS, faults, files, shell_strings
 
 pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
@@ -50,10 +50,9 @@ def sh(command: str) -> str:
 
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(loader, "CHECKOUT", tmp_path)
-    (tmp_path / "gpunode").mkdir()
+    monkeypatch.setattr(loader, "_PACKAGE", tmp_path)
     loader.shell_file.cache_clear()
-    yield tmp_path / "gpunode"
+    yield tmp_path
     loader.shell_file.cache_clear()
 
 

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.api.exceptions import FactProcessError
 
-from facts.machine import Machine as MachineFact
-from facts.node import PARTS, Node
 from gpunode import probe_output
 from gpunode.containerd.state import parse_containerd
 from gpunode.cuda import parse_cuda
 from gpunode.deb import parse_apt_repository
 from gpunode.driver import parse_driver
+from gpunode.facts.machine import Machine as MachineFact
+from gpunode.facts.node import PARTS, Node
 from gpunode.gpu import parse_gpus
 from gpunode.keyring import parse_keyrings
 from gpunode.node import Node as NodeReading

@@ -18,13 +18,14 @@ from pyinfra.api import FunctionCommand
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.context import ctx_host
 
-from deploys import reboot as reboot_deploy
-from facts.driver import Driver as DriverFact
-from facts.node import Node as NodeFact
-from facts.reboot import RunningBoot as RunningBootFact
 from gpunode.boot import Boot, Kernel
+from gpunode.deploys import reboot as reboot_deploy
 from gpunode.driver import parse_driver
+from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.node import Node as NodeFact
+from gpunode.facts.reboot import RunningBoot as RunningBootFact
 from gpunode.node import Node
+from gpunode.operations import driver, reboot
 from gpunode.pci import PciGpus
 from gpunode.probe_output import END
 from gpunode.reading import ParseError, Unknown
@@ -41,7 +42,6 @@ from gpunode.reboot import (
     target,
 )
 from gpunode.settings import settings_from
-from operations import driver, reboot
 from tests.unit.simulated_host import Host
 from tests.unit.test_verify import GOOD
 

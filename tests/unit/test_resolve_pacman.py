@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from gpunode import tables
-from lab.cache import cache_dir
-from lab.families import PACMAN
-from lab.image import tools
-from lab.pacman_repository import build_pacman_mirror
+from gpunode.lab.cache import cache_dir
+from gpunode.lab.families import PACMAN
+from gpunode.lab.image import tools
+from gpunode.lab.pacman_repository import build_pacman_mirror
 from tests.real.package_sets import Asked, driver_set
 from tests.real.repositories import resolved
 from tests.real.resolve_pacman import REPOSITORIES, PacmanRepositories

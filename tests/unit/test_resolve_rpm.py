@@ -15,17 +15,17 @@ import pytest
 
 from gpunode import tables
 from gpunode.driver_packages import belongs, driver_branch
+from gpunode.lab.families import DNF, ZYPPER
+from gpunode.lab.image import tools
+from gpunode.lab.packages.rpm import Rpm
+from gpunode.lab.packages.rpm_names import system_rpm
+from gpunode.lab.rpm_metadata import modules_text, write_metadata
+from gpunode.lab.world.cuda import cuda_packages
+from gpunode.lab.world.docker import docker_rpms
+from gpunode.lab.world.rpm import RpmWorld, rpm_world
+from gpunode.lab.world.toolkit import packaged_versions, toolkit_rpm
 from gpunode.packages import satisfies
 from gpunode.toolkit import PACKAGES
-from lab.families import DNF, ZYPPER
-from lab.image import tools
-from lab.packages.rpm import Rpm
-from lab.packages.rpm_names import system_rpm
-from lab.rpm_metadata import modules_text, write_metadata
-from lab.world.cuda import cuda_packages
-from lab.world.docker import docker_rpms
-from lab.world.rpm import RpmWorld, rpm_world
-from lab.world.toolkit import packaged_versions, toolkit_rpm
 from tests.real.package_sets import BOARDS, Asked, driver_set, other_sets
 from tests.real.resolve_rpm import PackageSet, Resolved, RpmManager, plain
 from tests.real.rpm_repositories import RpmRepositories

@@ -17,8 +17,8 @@ import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
-from facts.node import Node
 from gpunode import cli, drift, fleet
+from gpunode.facts.node import Node
 from gpunode.findings import FindingClass
 from gpunode.rollout import wave_run
 from gpunode.rollout.document import schema

@@ -19,12 +19,12 @@ from gpunode.driver_packages import (
     package_set,
 )
 from gpunode.families import rpm
+from gpunode.lab.world.rpm import NAMES, rpm_world
 from gpunode.operating_system import OperatingSystem
+from gpunode.operations.families import tools
 from gpunode.pci import PciGpus, parse_pci_gpus
 from gpunode.preflight import refusals
 from gpunode.settings import settings_from
-from lab.world.rpm import NAMES, rpm_world
-from operations.families import tools
 from tests.unit.test_preflight import machine
 
 pytestmark = pytest.mark.pure

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from facts.driver import Driver as DriverFact
 from gpunode import runfile, tables
 from gpunode.boot import Boot, Kernel
 from gpunode.cuda import CudaToolkits, parse_cuda
 from gpunode.disk import Disk
 from gpunode.driver import parse_driver
+from gpunode.facts.driver import Driver as DriverFact
+from gpunode.lab.packages.nvidia_installer import parsed
+from gpunode.lab.packages.runfile import RUNFILE_VERSIONS
 from gpunode.pci import PciGpus
 from gpunode.preflight import Refusal, refusals
 from gpunode.settings import SettingsError, settings_from
-from lab.packages.nvidia_installer import parsed
-from lab.packages.runfile import RUNFILE_VERSIONS
 from tests.unit.test_preflight import DEBIAN, H100, OPEN_550, UBUNTU, V100, machine
 
 pytestmark = pytest.mark.pure

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from operations.runfile_scripts import FETCH
-from operations.script import script
+from gpunode.operations.runfile_scripts import FETCH
+from gpunode.operations.script import script
 
 pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
 

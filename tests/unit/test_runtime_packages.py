@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from deploys import docker as docker_deploy
-from deploys import runtime_packages
 from gpunode import tables
+from gpunode.deploys import docker as docker_deploy
+from gpunode.deploys import runtime_packages
 from gpunode.settings import DockerSettings
 
 pytestmark = pytest.mark.pure
@@ -40,7 +40,7 @@ def test_docker_comes_by_the_packages_of_its_source_whose_repository_is_trusted_
     for module in (docker_deploy, runtime_packages):
         monkeypatch.setattr(module, "distribution", lambda: tables.distribution(*system))
     monkeypatch.setattr(runtime_packages, "trust", calls.append)
-    monkeypatch.setattr("operations.packages.installed", lambda **said: calls.append(said))
+    monkeypatch.setattr("gpunode.operations.packages.installed", lambda **said: calls.append(said))
     for name, operation in (("runtime", "configuration"), ("systemd", "running")):
         monkeypatch.setattr(docker_deploy, name, SimpleNamespace(**{operation: lambda **said: None}))
     inspect.unwrap(docker_deploy.docker)()

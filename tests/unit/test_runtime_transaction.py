@@ -13,11 +13,11 @@ import pytest
 
 from gpunode.containerd.change import change
 from gpunode.containerd.editor import Runtimes, render
-from operations import containerd
-from operations.keeping import digest_of_text
-from operations.runtime import _as_read, transaction
-from operations.script import script
-from operations.transaction import transaction_text
+from gpunode.operations import containerd
+from gpunode.operations.keeping import digest_of_text
+from gpunode.operations.runtime import _as_read, transaction
+from gpunode.operations.script import script
+from gpunode.operations.transaction import transaction_text
 from tests.unit.test_containerd_change import state
 
 pytestmark = [pytest.mark.real, pytest.mark.starts_programs]

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from facts.scheduler import Scheduler
+from gpunode.facts.scheduler import Scheduler
 from gpunode.gpushare.configuration import Extender
 from gpunode.gpushare.state import SchedulerState, parse_scheduler, wanted
-from operations import scheduler
-from operations.script import script
-from operations.transaction import transaction_text
+from gpunode.operations import scheduler
+from gpunode.operations.script import script
+from gpunode.operations.transaction import transaction_text
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_scheduler_manifest import KUBEADM
 

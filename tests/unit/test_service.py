@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from pyinfra.context import ctx_host
 
-from facts.containerd import Containerd as ContainerdFact
-from facts.docker import Docker as DockerFact
-from facts.node import Node as NodeFact
 from gpunode import hooks
+from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.facts.docker import Docker as DockerFact
+from gpunode.facts.node import Node as NodeFact
 from gpunode.findings import Finding
+from gpunode.operations.verify import verified
 from gpunode.plan import plan
 from gpunode.probe_output import checked
 from gpunode.reading import ParseError
 from gpunode.service import STEADY, ServiceState, parse_service, seconds_until_steady
 from gpunode.settings import settings_from
 from gpunode.verify import judge
-from operations.verify import verified
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD, SETTINGS
 
@@ -203,8 +203,8 @@ def test_the_verdict_looks_again_at_what_this_run_started(
     forgotten: list[Any] = []
     monkeypatch.setattr(hooks, "seconds_of_changes", lambda _: changed)
     monkeypatch.setattr(hooks, "read_anew", forgotten.append)
-    monkeypatch.setattr("operations.verify.sleep", waited.append)
-    monkeypatch.setattr("operations.verify.kept", lambda: None)
+    monkeypatch.setattr("gpunode.operations.verify.sleep", waited.append)
+    monkeypatch.setattr("gpunode.operations.verify.kept", lambda: None)
     with ctx_host.use(host):
         assert commands(verified, host, settings=SETTINGS) == []
     assert (waited, forgotten) == (slept, [host] * len(slept))

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from facts.containerd import Containerd as ContainerdFact
-from facts.mps import Mps as MpsFact
-from facts.shared import UNITS
 from gpunode.containerd.state import parse_containerd
+from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.facts.mps import Mps as MpsFact
+from gpunode.facts.shared import UNITS
 from gpunode.mps import parse_mps
 from gpunode.mps.daemon import UNITS as FILES
 from gpunode.probe import Probe, Text

@@ -11,12 +11,14 @@ from typing import Any, get_args
 
 import pytest
 
-from facts.deb import DebPackages as DebPackagesFact
-from facts.driver import Driver as DriverFact
-from facts.toolkit import CDI_MARK
-from facts.toolkit import ContainerToolkit as ToolkitFact
+from gpunode.facts.deb import DebPackages as DebPackagesFact
+from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.toolkit import CDI_MARK
+from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
 from gpunode.families.dnf import LOCKLIST
 from gpunode.findings import FindingClass
+from gpunode.lab.world.toolkit import modes
+from gpunode.operations import packages, toolkit
 from gpunode.packages import InstalledPackages
 from gpunode.plan import plan
 from gpunode.preflight import cautions, refusals
@@ -28,8 +30,6 @@ from gpunode.template import rendered
 from gpunode.toolkit import PACKAGES, CdiSpecification, ContainerToolkit, parse_toolkit
 from gpunode.toolkit.configuration import asked_of
 from gpunode.verify import judge
-from lab.world.toolkit import modes
-from operations import packages, toolkit
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 

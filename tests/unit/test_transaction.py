@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from facts.transaction import TransactionJournal
+from gpunode.facts.transaction import TransactionJournal
+from gpunode.operations.keeping import KEEPING
+from gpunode.operations.script import script
+from gpunode.operations.transaction import ENDED, Transaction, settled, transaction_command, transaction_text
 from gpunode.transaction import Journal
-from operations.keeping import KEEPING
-from operations.script import script
-from operations.transaction import ENDED, Transaction, settled, transaction_command, transaction_text
 from tests.unit.simulated_host import Host
 from tests.unit.transactions import of_bodies
 

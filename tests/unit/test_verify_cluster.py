@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from facts.mig import Mig as MigFact
-from facts.mig_boot import MigBoot as MigBootFact
 from gpunode import drift_cluster
 from gpunode.device_plugin import vector_add
 from gpunode.device_plugin.labels import CONFIG, PRESENT
@@ -19,13 +17,15 @@ from gpunode.device_plugin.mig_state import offered
 from gpunode.device_plugin.nodes import parse_nodes
 from gpunode.device_plugin.verdict import comes_by_itself, judge_node, resource_to_ask_for
 from gpunode.device_plugin.view import parse_objects
+from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.findings import Finding, FindingClass
 from gpunode.gpu import Gpus
 from gpunode.mig.boot import MigBoot
 from gpunode.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
+from gpunode.operations import device_plugin, verify_cluster
 from gpunode.reading import ParseError
 from gpunode.settings import Settings, settings_from
-from operations import device_plugin, verify_cluster
 from tests.unit.simulated_cluster import ENFORCED, SimulatedCluster
 from tests.unit.simulated_host import Host
 from tests.unit.test_verify import GOOD, GPU

@@ -15,28 +15,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
-from facts.driver_packages import DriverPackages as DriverPackagesFact
-from facts.families import by_manager
-from facts.families.zypper import DRIVER_PACKAGES, ZypperOffers
-from facts.transaction import TransactionJournal
 from gpunode import tables
 from gpunode.boot import Boot, grub_next
 from gpunode.driver_packages import Offers, Simulation, chosen, driver_branch, gate, package_set
 from gpunode.driver_packages.names import NAME, belongs, brings_kernels
+from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
+from gpunode.facts.families import by_manager
+from gpunode.facts.families.zypper import DRIVER_PACKAGES, ZypperOffers
+from gpunode.facts.transaction import TransactionJournal
 from gpunode.families import rpm, zypper, zypper_errors
 from gpunode.families.zypper import LOCKS
 from gpunode.operating_system import OperatingSystem
+from gpunode.operations import driver_packages
+from gpunode.operations.families import FAMILIES, ZYPPER, DriverChange
+from gpunode.operations.families.zypper_shell import ZYPP
+from gpunode.operations.keeping import KEEPING, digest_of_text
+from gpunode.operations.script import script
+from gpunode.operations.zypper import REPOSITORIES
 from gpunode.packages import satisfies
 from gpunode.preflight.platform import system_refusals
 from gpunode.reading import ParseError
 from gpunode.settings import settings_from
 from gpunode.transaction import Journal
-from operations import driver_packages
-from operations.families import FAMILIES, ZYPPER, DriverChange
-from operations.families.zypper_shell import ZYPP
-from operations.keeping import KEEPING, digest_of_text
-from operations.script import script
-from operations.zypper import REPOSITORIES
 from tests.unit.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
@@ -244,7 +244,7 @@ def test_a_module_for_two_kernels_is_no_interruption_and_two_drivers_are_one() -
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     made = Host({})
-    for module in ("operations.driver_packages", "operations.families.zypper"):
+    for module in ("gpunode.operations.driver_packages", "gpunode.operations.families.zypper"):
         monkeypatch.setattr(f"{module}.host", made)
     return made
 

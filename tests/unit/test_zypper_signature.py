@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import signing
-from operations.families.zypper_shell import READ
-from operations.script import script
+from gpunode.lab import signing
+from gpunode.operations.families.zypper_shell import READ
+from gpunode.operations.script import script
 
 pytestmark = [pytest.mark.real, pytest.mark.starts_programs, pytest.mark.builds]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operations.transaction import Transaction
+from gpunode.operations.transaction import Transaction
 
 
 def of_bodies(checkpoint: str, change: str, restore: str, shared: str = "", afterwards: str = ":") -> Transaction:

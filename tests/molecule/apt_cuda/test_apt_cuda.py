@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
-from lab.packages.driver import BROKEN_VERSION
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
+from gpunode.lab.packages.driver import BROKEN_VERSION
 from tests.molecule import driver_life as life
 from tests.molecule.driver_alone import LOADED, ON_DISK, Driver, out
 from tests.molecule.driver_interruption import the_next_run_undoes_it_and_installs

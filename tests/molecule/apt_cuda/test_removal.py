@@ -5,7 +5,7 @@ SIMULATED: GPUs, NVSwitches, the driver's modules and daemons; apt, dpkg and sys
 
 from __future__ import annotations
 
-from lab.nodes import Node
+from gpunode.lab.nodes import Node
 from tests.molecule.driver_alone import Driver
 from tests.molecule.driver_removal import comes_and_goes
 

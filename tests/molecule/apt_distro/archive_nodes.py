@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from gpunode.driver_packages import driver_branch
-from lab import nodes as lab_nodes
-from lab.nodes import Node
-from lab.packages.archive import UBUNTU_KERNEL
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
+from gpunode.lab.packages.archive import UBUNTU_KERNEL
 from tests.molecule.conftest import Run, command, inventory_with
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}

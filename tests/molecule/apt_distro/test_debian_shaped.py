@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.apt_distro.archive_nodes import LOADED, OURS, SET, Driver, debian, numbered, out, versions
 from tests.molecule.conftest import LAB
 

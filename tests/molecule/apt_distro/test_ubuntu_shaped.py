@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
-from lab.packages.archive import UBUNTU_KERNEL
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
+from gpunode.lab.packages.archive import UBUNTU_KERNEL
 from tests.molecule.apt_distro.archive_nodes import LOADED, SET, Driver, out, ubuntu, versions
 from tests.molecule.conftest import LAB
 

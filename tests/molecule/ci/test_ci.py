@@ -19,8 +19,8 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.checkout import copied
 from tests.molecule.conftest import CHECKOUT, LAB, SECONDS
 

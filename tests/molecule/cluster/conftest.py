@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpunode.device_plugin.labels import PRESENT
-from lab.cluster.cluster import kubeconfig_of
-from lab.kubernetes_programs import WHEELS, programs
+from gpunode.lab.cluster.cluster import kubeconfig_of
+from gpunode.lab.kubernetes_programs import WHEELS, programs
 from tests.molecule.cluster.releases import NAME, KeptRelease
 from tests.molecule.conftest import ALL, LAB
 

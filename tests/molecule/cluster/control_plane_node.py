@@ -11,9 +11,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from lab import nodes as lab_nodes
-from lab.access import ssh_command
-from lab.cluster.programs import programs
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.access import ssh_command
+from gpunode.lab.cluster.programs import programs
 from tests.molecule.conftest import CHECKOUT, LAB
 
 MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"

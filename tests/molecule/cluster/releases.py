@@ -14,8 +14,8 @@ from pyinfra.context import ctx_host
 
 from gpunode.device_plugin.rollout import Rollout, rollout
 from gpunode.helm.release import Revision, parse_history
+from gpunode.operations import helm
 from gpunode.settings import Settings, check_hosts
-from operations import helm
 from tests.molecule.conftest import CHECKOUT
 from tests.unit.simulated_host import Host
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lab.kubernetes_programs import programs
+from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART, NAME, KeptRelease, by
 from tests.molecule.conftest import Run, command, converge, inventory_with
 

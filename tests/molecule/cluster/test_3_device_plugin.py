@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.kubernetes_programs import programs
+from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART
 from tests.molecule.cluster.test_2_sharing import ALONE, NAMESPACE, NODES, OFFERED, Life
 from tests.molecule.conftest import Run, command, inventory_with

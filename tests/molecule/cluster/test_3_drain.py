@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.cluster import kubectl as lab_kubectl
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.cluster import kubectl as lab_kubectl
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, Run, command, converge, inventory_with
 
 pytestmark = pytest.mark.real

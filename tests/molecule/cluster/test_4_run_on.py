@@ -18,11 +18,11 @@ import yaml
 
 from gpunode.device_plugin.labels import PRESENT
 from gpunode.device_plugin.verdict import COMPONENT
-from lab import nodes as lab_nodes
-from lab.access import ssh_command
-from lab.kubernetes_programs import programs
-from lab.podman import podman
-from lab.state import lab_folder
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.access import ssh_command
+from gpunode.lab.kubernetes_programs import programs
+from gpunode.lab.podman import podman
+from gpunode.lab.state import lab_folder
 from tests.molecule.cluster.releases import CHART, NAME, KeptRelease
 from tests.molecule.conftest import LAB, Run, command, inventory_with
 

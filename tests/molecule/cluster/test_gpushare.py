@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.kubernetes_programs import programs
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster import control_plane_node
 from tests.molecule.cluster.control_plane_node import MANIFEST, TEXT, command_lines, manifest
 from tests.molecule.cluster.releases import CHART, KeptRelease, by

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from gpunode.device_plugin.labels import MIG_CONFIG, MIG_STATE, OURS, PRESENT
-from lab import nodes as lab_nodes
-from lab.kubernetes_programs import programs
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART, by
 from tests.molecule.cluster.test_2_sharing import NAMESPACE, Life
 from tests.molecule.conftest import LAB, Run, command, converge, inventory_with

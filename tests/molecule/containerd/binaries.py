@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from lab import nodes as lab_nodes
-from lab.cache import cache_dir, complete_or_nothing, locked
-from lab.nodes import Node
-from lab.packages.other_release import unpacked
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.cache import cache_dir, complete_or_nothing, locked
+from gpunode.lab.nodes import Node
+from gpunode.lab.packages.other_release import unpacked
 
 # Of the node's own release comes 1.6.
 SUITES = {"1.7": "trixie", "2": "sid"}

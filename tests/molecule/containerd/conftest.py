@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gpunode.containerd.state import effective_runtimes
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with
 from tests.molecule.containerd.binaries import install
 

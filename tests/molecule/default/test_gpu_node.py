@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.nodes import Node
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import command, converge
 
 CRI = "io.containerd.grpc.v1.cri"

@@ -5,8 +5,8 @@ Real: sh, SSH, the probes. SIMULATED: nvidia-smi, whose log and queries are one 
 
 from __future__ import annotations
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, command
 
 PAGE = CHECKOUT / "docs" / "hardware.md"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, LAB, command, converge, inventory_with
 from tests.molecule.deviations.straying import TOOLKIT
 

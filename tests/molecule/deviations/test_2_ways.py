@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import REPORTS, Run, command, converge, inventory_with, only_slow, report
 from tests.molecule.deviations.straying import CONFIG, by_service
 from tests.molecule.deviations.ways import WAYS, asked, rounds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import LAB, command, inventory_with
 from tests.molecule.deviations.ways import WAYS, asked
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
-from lab.packages.archive import BUILT_VERSION, UNBUILDABLE_VERSION
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
+from gpunode.lab.packages.archive import BUILT_VERSION, UNBUILDABLE_VERSION
 from tests.molecule.apt_distro.archive_nodes import SET, Driver, debian_with_dkms, ended, out
 from tests.molecule.conftest import ALL, LAB, command
 

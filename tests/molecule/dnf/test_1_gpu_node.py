@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.nodes import Node
+from gpunode.lab.nodes import Node
 from tests.molecule import verified_node as verified
 from tests.molecule.conftest import converge
 from tests.molecule.deviations.straying import KEYS, Deviation, assert_healed, rounds, six

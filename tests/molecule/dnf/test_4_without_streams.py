@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule import driver_life as life
 from tests.molecule.driver_alone import Driver, out
 from tests.molecule.driver_packages import DNF

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.cache import cache_dir
-from lab.docker_repository import build_docker_repository
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.cache import cache_dir
+from gpunode.lab.docker_repository import build_docker_repository
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with
 
 CONFIG = "/etc/docker/daemon.json"

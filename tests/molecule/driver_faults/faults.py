@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import nodes as lab_nodes
-from lab.cache import cache_dir
-from lab.nodes import Node
-from lab.packages.driver import BROKEN_VERSION
-from lab.repository import index_flat
-from lab.signing import key_file, sign_releases
-from lab.world.apt import release_fields
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.cache import cache_dir
+from gpunode.lab.nodes import Node
+from gpunode.lab.packages.driver import BROKEN_VERSION
+from gpunode.lab.repository import index_flat
+from gpunode.lab.signing import key_file, sign_releases
+from gpunode.lab.world.apt import release_fields
 from tests.molecule.interruption.faults import CUT
 
 OLD, NEW = "580.82.07", "580.95.05"

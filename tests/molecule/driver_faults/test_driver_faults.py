@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import LAB, Run, command, inventory_with, report
 from tests.molecule.driver_faults.faults import (
     ALONE_WITH_THE_DRIVER,

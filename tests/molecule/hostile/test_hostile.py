@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.cache import cache_dir
-from lab.nodes import Node
-from lab.repository import index_flat
-from lab.signing import key_file, sign_releases
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.cache import cache_dir
+from gpunode.lab.nodes import Node
+from gpunode.lab.repository import index_flat
+from gpunode.lab.signing import key_file, sign_releases
 from tests.molecule.conftest import CHECKOUT, command, converge, inventory_with
 
 CONFIGURATION = "/etc/containerd/config.toml"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import Run, converge, report
 
 PROGRAMS = ("nvidia-smi", "modinfo", "dpkg-query", "containerd", "ctr", "nvidia-ctk", "gpg", "systemctl")

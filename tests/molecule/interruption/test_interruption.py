@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.nodes import Node
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import report
 from tests.molecule.interruption.cases import Case, bench, lived, outcome, undisturbed
 from tests.molecule.interruption.faults import FAULTS

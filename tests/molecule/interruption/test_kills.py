@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import ALL, CHECKOUT, command, report
 from tests.molecule.interruption.cases import Bench, bench, lived
 

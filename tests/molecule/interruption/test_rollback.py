@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.interruption.cases import bench
 
 _DROP_IN = "/etc/systemd/system/containerd.service.d/50-no-nvidia.conf"

@@ -6,10 +6,10 @@ A deploy file of pyinfra's, for the scenario alone. The declaration's names are 
 from pyinfra import host
 from pyinfra.operations import server
 
-from facts.pci import PciGpus
+from gpunode.facts.pci import PciGpus
 from gpunode.host_data import data_of
+from gpunode.operations import mig
 from gpunode.settings import settings_from
-from operations import mig
 
 asked = settings_from(data_of(host).data).mig
 for name in host.loop(host.data.get("x_transitions")):

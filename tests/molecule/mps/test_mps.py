@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.changed_settings import changes as changed_settings
 from tests.molecule.changed_settings import differences
 from tests.molecule.conftest import LAB, Run, command, inventory_with

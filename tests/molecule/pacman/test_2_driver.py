@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
-from lab.packages.driver import BROKEN_VERSION
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
+from gpunode.lab.packages.driver import BROKEN_VERSION
 from tests.molecule import driver_life as life
 from tests.molecule.conftest import command, inventory_with, only_slow
 from tests.molecule.driver_alone import LOADED, Driver, out

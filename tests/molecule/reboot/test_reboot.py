@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import Run, command, converge, inventory_with
 
 OLD, NEW = "580.95.05", "590.48.01"

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
-from lab.packages.driver import BROKEN_VERSION
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
+from gpunode.lab.packages.driver import BROKEN_VERSION
 from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with
 
 MIRROR = "http://127.0.0.1:8900/runfiles"

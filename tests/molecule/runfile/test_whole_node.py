@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import Run, command, inventory_with
 from tests.molecule.deviations.straying import assert_healed, rounds, six
 from tests.molecule.runfile.test_runfile import MIRROR, URL, out, seen, with_tools

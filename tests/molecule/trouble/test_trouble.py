@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from gpunode.access import login_shell
-from lab import access
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import access
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.answering import answering, inventory, recorded
 from tests.molecule.conftest import CHECKOUT, LAB, Run, command, converge, inventory_with
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
 from tests.molecule.conftest import Run, converge, inventory_with
 
 PROXY = "http://127.0.0.1:9"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from lab.vm import machine as vm
-from lab.vm.machine import VirtualMachine
+from gpunode.lab.vm import machine as vm
+from gpunode.lab.vm.machine import VirtualMachine
 from tests.molecule.conftest import LAB, Run, command, inventory_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.simulated]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.nodes import Node
+from gpunode.lab.nodes import Node
 from tests.molecule import driver_interruption as interruption
 from tests.molecule.conftest import only_slow
 from tests.molecule.driver_alone import Driver

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.hardware.simulated.machine import Machine
+from gpunode.lab.hardware.simulated.machine import Machine
 
 
 def install(machine: Machine, version: str, flavour: str = "open") -> None:

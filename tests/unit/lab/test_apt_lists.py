@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import apt_lists
+from gpunode.lab import apt_lists
 
 pytestmark = pytest.mark.pure
 STANZAS = {name: f"Package: {name}\nVersion: 1\nDescription: x\n {name}-like\n\n" for name in ("gcc", "zsh", "make")}

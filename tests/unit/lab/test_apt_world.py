@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpunode.driver_packages import GLOBS
-from lab.world import apt
+from gpunode.lab.world import apt
 
 pytestmark = pytest.mark.pure
 

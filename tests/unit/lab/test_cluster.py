@@ -11,11 +11,11 @@ import yaml
 from click.testing import CliRunner
 
 from gpunode.cli.lab import lab as command
-from lab import processes, state
-from lab.cluster import cluster, control_plane
-from lab.cluster.programs import NAMES, programs
-from lab.errors import LabError
-from lab.state import read_json, write_json
+from gpunode.lab import processes, state
+from gpunode.lab.cluster import cluster, control_plane
+from gpunode.lab.cluster.programs import NAMES, programs
+from gpunode.lab.errors import LabError
+from gpunode.lab.state import read_json, write_json
 
 pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
 

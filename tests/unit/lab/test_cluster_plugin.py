@@ -11,9 +11,8 @@ from gpunode.device_plugin.configuration import configuration
 from gpunode.device_plugin.promise import promised, promised_memory
 from gpunode.gpu import Gpu as Gpu_
 from gpunode.gpu import Gpus, MigMode
-from gpunode.settings.sharing import SharingSettings
-from lab.cluster.devices import Gpu, parsed
-from lab.cluster.plugin import (
+from gpunode.lab.cluster.devices import Gpu, parsed
+from gpunode.lab.cluster.plugin import (
     Config,
     PluginError,
     config,
@@ -25,6 +24,7 @@ from lab.cluster.plugin import (
     shared_memory,
     waits_for_gpus,
 )
+from gpunode.settings.sharing import SharingSettings
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lab import nodes as lab_nodes
-from lab.cluster.logs import Logs
-from lab.cluster.pods import outcome, status
-from lab.cluster.stand_in import StandIn
-from lab.nodes import Node
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.cluster.logs import Logs
+from gpunode.lab.cluster.pods import outcome, status
+from gpunode.lab.cluster.stand_in import StandIn
+from gpunode.lab.nodes import Node
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpunode.cli.lab import lab
-from lab import converged, nodes
+from gpunode.lab import converged, nodes
 
 pytestmark = pytest.mark.pure
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.hardware import hardware_digest, install_hardware
-from lab.hardware.image import HardwareInstallError
-from lab.hardware.simulated import fault, kmod, module
-from lab.hardware.simulated.boundary import publish_pci
-from lab.hardware.simulated.machine import Machine, gpu_models
+from gpunode.lab.hardware import hardware_digest, install_hardware
+from gpunode.lab.hardware.image import HardwareInstallError
+from gpunode.lab.hardware.simulated import fault, kmod, module
+from gpunode.lab.hardware.simulated.boundary import publish_pci
+from gpunode.lab.hardware.simulated.machine import Machine, gpu_models
 from tests.unit.lab.installed_driver import install
 
 pytestmark = pytest.mark.simulated

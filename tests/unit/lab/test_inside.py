@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lab import inside
-from lab.errors import LabError
+from gpunode.lab import inside
+from gpunode.lab.errors import LabError
 
 pytestmark = pytest.mark.pure
 

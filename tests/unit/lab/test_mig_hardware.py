@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.hardware.simulated import module
-from lab.hardware.simulated.fault import main as set_fault
-from lab.hardware.simulated.hold import main as hold
-from lab.hardware.simulated.machine import Machine, gpu_models
-from lab.hardware.simulated.smi.main import call
-from lab.hardware.simulated.smi.mig.table import profiles
+from gpunode.lab.hardware.simulated import module
+from gpunode.lab.hardware.simulated.fault import main as set_fault
+from gpunode.lab.hardware.simulated.hold import main as hold
+from gpunode.lab.hardware.simulated.machine import Machine, gpu_models
+from gpunode.lab.hardware.simulated.smi.main import call
+from gpunode.lab.hardware.simulated.smi.mig.table import profiles
 from tests.unit.lab.test_nvidia_smi import VERSION, machine_with
 
 pytestmark = pytest.mark.simulated

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.hardware.simulated.machine import Machine
-from lab.hardware.simulated.smi.main import call
+from gpunode.lab.hardware.simulated.machine import Machine
+from gpunode.lab.hardware.simulated.smi.main import call
 from tests.unit.lab.test_nvidia_smi import A100, machine_with
 from tests.unit.recorded_smi import recorded
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from lab import access, preconditions, state
-from lab.cache import cache_dir
-from lab.errors import LabError
-from lab.host_apt import HostApt, carried
+from gpunode.lab import access, preconditions, state
+from gpunode.lab.cache import cache_dir
+from gpunode.lab.errors import LabError
+from gpunode.lab.host_apt import HostApt, carried
 
 pytestmark = pytest.mark.pure
 

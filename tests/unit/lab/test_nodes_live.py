@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lab import access, copies, nodes
-from lab.errors import LabError
-from lab.nodes import Node
-from lab.state import lab_folder, read_json
+from gpunode.lab import access, copies, nodes
+from gpunode.lab.errors import LabError
+from gpunode.lab.nodes import Node
+from gpunode.lab.state import lab_folder, read_json
 
 pytestmark = [
     pytest.mark.real,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.hardware.simulated import module
-from lab.hardware.simulated.fault import main as set_fault
-from lab.hardware.simulated.machine import Machine
-from lab.hardware.simulated.smi.main import call
-from lab.packages.smi_archive import smi_archive
+from gpunode.lab.hardware.simulated import module
+from gpunode.lab.hardware.simulated.fault import main as set_fault
+from gpunode.lab.hardware.simulated.machine import Machine
+from gpunode.lab.hardware.simulated.smi.main import call
+from gpunode.lab.packages.smi_archive import smi_archive
 from tests.unit.lab.installed_driver import install
 
 pytestmark = pytest.mark.simulated

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from lab.cache import cache_dir
-from lab.families import PACMAN
-from lab.image import tools
-from lab.packages.pkg import Pkg
-from lab.pacman_repository import DAYS, TODAY, build_pacman_mirror, fixture_pkgs
-from lab.signing import key_file, public_key
-from lab.toolbox import run_in
-from lab.world.arch import RELATIONS, arch_packages, arch_rows
+from gpunode.lab.cache import cache_dir
+from gpunode.lab.families import PACMAN
+from gpunode.lab.image import tools
+from gpunode.lab.packages.pkg import Pkg
+from gpunode.lab.pacman_repository import DAYS, TODAY, build_pacman_mirror, fixture_pkgs
+from gpunode.lab.signing import key_file, public_key
+from gpunode.lab.toolbox import run_in
+from gpunode.lab.world.arch import RELATIONS, arch_packages, arch_rows
 
 EXTRA, LATE = "extra/os/x86_64", "2025-12"
 

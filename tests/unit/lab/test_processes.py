@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import processes
-from lab.errors import LabError
-from lab.state import read_json, write_json
+from gpunode.lab import processes
+from gpunode.lab.errors import LabError
+from gpunode.lab.state import read_json, write_json
 
 pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
 

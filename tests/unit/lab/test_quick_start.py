@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.hardware import install_hardware
-from lab.hardware.simulated import module
-from lab.hardware.simulated.machine import Machine
-from lab.hardware.simulated.plain import name_uuid, parse_json
-from lab.packages.smi_archive import smi_archive
+from gpunode.lab.hardware import install_hardware
+from gpunode.lab.hardware.simulated import module
+from gpunode.lab.hardware.simulated.machine import Machine
+from gpunode.lab.hardware.simulated.plain import name_uuid, parse_json
+from gpunode.lab.packages.smi_archive import smi_archive
 from tests.unit.lab.installed_driver import install
 
 pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]

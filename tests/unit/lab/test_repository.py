@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from gpunode.driver_packages import driver_branch
-from lab import repository
-from lab.packages import container_runtime
-from lab.packages.archive import DEBIAN_OPEN_VERSIONS, DEBIAN_VERSIONS
-from lab.packages.cuda_driver import cuda_driver_packages
-from lab.packages.deb import Deb, Payload, build_deb
-from lab.packages.driver import BROKEN_VERSION, DRIVER_VERSIONS, TRANSITIONAL_VERSION
-from lab.packages.toolkit import packages_of, toolkit_packages
-from lab.repository import Mirror, build_mirror
-from lab.world import apt
-from lab.world.deb_row import FIELDS
+from gpunode.lab import repository
+from gpunode.lab.packages import container_runtime
+from gpunode.lab.packages.archive import DEBIAN_OPEN_VERSIONS, DEBIAN_VERSIONS
+from gpunode.lab.packages.cuda_driver import cuda_driver_packages
+from gpunode.lab.packages.deb import Deb, Payload, build_deb
+from gpunode.lab.packages.driver import BROKEN_VERSION, DRIVER_VERSIONS, TRANSITIONAL_VERSION
+from gpunode.lab.packages.toolkit import packages_of, toolkit_packages
+from gpunode.lab.repository import Mirror, build_mirror
+from gpunode.lab.world import apt
+from gpunode.lab.world.deb_row import FIELDS
 
 pytestmark = pytest.mark.builds
 

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from lab import rpm_repository
-from lab.cache import cache_dir
-from lab.errors import LabError
-from lab.families import DNF, ZYPPER, family_named
-from lab.image import tools
-from lab.packages.deb import Deb, Payload
-from lab.packages.driver import driver_packages
-from lab.packages.rpm import Rpm
-from lab.packages.rpm_driver import driver_rpms
-from lab.packages.rpm_names import rpm_of
-from lab.rpm_metadata import described, read_packages, read_streams
-from lab.rpm_repository import LEAP, RHEL, TOOLKIT, cuda_folder
-from lab.signing import key_file, public_key
-from lab.toolbox import run_in
-from lab.world.rpm import rpm_world
+from gpunode.lab import rpm_repository
+from gpunode.lab.cache import cache_dir
+from gpunode.lab.errors import LabError
+from gpunode.lab.families import DNF, ZYPPER, family_named
+from gpunode.lab.image import tools
+from gpunode.lab.packages.deb import Deb, Payload
+from gpunode.lab.packages.driver import driver_packages
+from gpunode.lab.packages.rpm import Rpm
+from gpunode.lab.packages.rpm_driver import driver_rpms
+from gpunode.lab.packages.rpm_names import rpm_of
+from gpunode.lab.rpm_metadata import described, read_packages, read_streams
+from gpunode.lab.rpm_repository import LEAP, RHEL, TOOLKIT, cuda_folder
+from gpunode.lab.signing import key_file, public_key
+from gpunode.lab.toolbox import run_in
+from gpunode.lab.world.rpm import rpm_world
 
 
 def deb(name: str, version: str = "580.95.05-1") -> Deb:
@@ -96,7 +96,7 @@ def test_a_script_hears_dpkg_s_words_from_rpm_s_numbers() -> None:
 OF_ANOTHER_PROCESS = """
 import subprocess, sys
 from pathlib import Path
-from lab import rpm_repository
+from gpunode.lab import rpm_repository
 folder = Path(sys.argv[1])
 rpm_repository.build_containerd_io = lambda cache: folder / "containerd.deb"
 print(rpm_repository._containerd(folder, print, "containerd.io", "1"))

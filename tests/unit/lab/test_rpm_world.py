@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.packages.rpm import Rpm
-from lab.rpm_metadata import described, modules_text, read_packages, read_streams, write_metadata
-from lab.world.rpm import NAMES, RpmWorld, rpm_world
-from lab.world.rpm_row import CONFIDENCES
+from gpunode.lab.packages.rpm import Rpm
+from gpunode.lab.rpm_metadata import described, modules_text, read_packages, read_streams, write_metadata
+from gpunode.lab.world.rpm import NAMES, RpmWorld, rpm_world
+from gpunode.lab.world.rpm_row import CONFIDENCES
 
 pytestmark = pytest.mark.pure
 

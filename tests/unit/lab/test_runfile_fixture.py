@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.hardware.simulated import module
-from lab.hardware.simulated.machine import Machine
-from lab.packages import nvidia_installer
-from lab.packages.driver import BROKEN_VERSION
-from lab.packages.nvidia_installer import InstallerError, parsed
-from lab.packages.runfile import RUNFILE_VERSIONS, archive, runfiles
+from gpunode.lab.hardware.simulated import module
+from gpunode.lab.hardware.simulated.machine import Machine
+from gpunode.lab.packages import nvidia_installer
+from gpunode.lab.packages.driver import BROKEN_VERSION
+from gpunode.lab.packages.nvidia_installer import InstallerError, parsed
+from gpunode.lab.packages.runfile import RUNFILE_VERSIONS, archive, runfiles
 
 pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
 

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from lab import image as node_image
-from lab import nodes
-from lab.errors import LabError
-from lab.hardware.simulated import boundary, module
-from lab.hardware.simulated.machine import Machine
-from lab.packages.built_driver import VERSIONS, built_driver_packages
-from lab.state import write_json
-from lab.vm import image, machine
+from gpunode.lab import image as node_image
+from gpunode.lab import nodes
+from gpunode.lab.errors import LabError
+from gpunode.lab.hardware.simulated import boundary, module
+from gpunode.lab.hardware.simulated.machine import Machine
+from gpunode.lab.packages.built_driver import VERSIONS, built_driver_packages
+from gpunode.lab.state import write_json
+from gpunode.lab.vm import image, machine
 
 
 @pytest.fixture
 def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of all labs, here a temporary one."""
-    monkeypatch.setattr("lab.vm.machine.labs_folder", lambda: tmp_path)
-    monkeypatch.setattr("lab.vm.machine.lab_folder", lambda lab: tmp_path / lab)
+    monkeypatch.setattr("gpunode.lab.vm.machine.labs_folder", lambda: tmp_path)
+    monkeypatch.setattr("gpunode.lab.vm.machine.lab_folder", lambda lab: tmp_path / lab)
     return tmp_path
 
 
@@ -53,8 +53,8 @@ def test_to_remove_none_is_fine_and_leaves_a_lab_of_containers_alone(labs: Path)
 
 @pytest.mark.pure
 def test_a_lab_of_containers_gets_no_virtual_machine_beside_them(labs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.vm.machine._check_preconditions", lambda: None)
-    monkeypatch.setattr("lab.nodes.lab_folder", lambda lab: labs / lab)
+    monkeypatch.setattr("gpunode.lab.vm.machine._check_preconditions", lambda: None)
+    monkeypatch.setattr("gpunode.lab.nodes.lab_folder", lambda lab: labs / lab)
     node = {"name": "gpu-1", "container": "c", "address": "10.0.0.2", "gpu": "t4", "gpus": 1}
     write_json(labs / "a" / "nodes.json", {"nodes": [node]})
     with pytest.raises(LabError, match="has nodes already"):
@@ -65,11 +65,11 @@ def test_a_lab_of_containers_gets_no_virtual_machine_beside_them(labs: Path, mon
 
 @pytest.mark.pure
 def test_a_virtual_machine_gets_no_containers_beside_it(labs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.nodes.check_preconditions", lambda: None)
-    monkeypatch.setattr("lab.nodes._check_owner", lambda lab: None)
-    monkeypatch.setattr("lab.nodes._containers", lambda lab: pytest.fail("it goes on"))
-    monkeypatch.setattr("lab.nodes.labs_folder", lambda: labs)
-    monkeypatch.setattr("lab.nodes.lab_folder", lambda lab: labs / lab)
+    monkeypatch.setattr("gpunode.lab.nodes.check_preconditions", lambda: None)
+    monkeypatch.setattr("gpunode.lab.nodes._check_owner", lambda lab: None)
+    monkeypatch.setattr("gpunode.lab.nodes._containers", lambda lab: pytest.fail("it goes on"))
+    monkeypatch.setattr("gpunode.lab.nodes.labs_folder", lambda: labs)
+    monkeypatch.setattr("gpunode.lab.nodes.lab_folder", lambda lab: labs / lab)
     (labs / "a" / "vm").mkdir(parents=True)
     with pytest.raises(LabError, match="is a virtual machine"):
         nodes.up("a", 1, "t4", 1)
@@ -77,7 +77,7 @@ def test_a_virtual_machine_gets_no_containers_beside_it(labs: Path, monkeypatch:
 
 @pytest.mark.pure
 def test_the_disk_is_another_one_when_any_file_of_it_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("lab.vm.image.base_digest", lambda: "base")
+    monkeypatch.setattr("gpunode.lab.vm.image.base_digest", lambda: "base")
     before = image._digest()
     assert image._digest() == before
     for path in image._FILES.iterdir():
@@ -91,7 +91,7 @@ def test_the_disk_is_another_one_when_any_file_of_it_changes(monkeypatch: pytest
 @pytest.mark.pure
 def test_the_three_newest_kernels_are_taken_by_number_and_fewer_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [f"linux-headers-6.1.0-{number}-cloud-amd64 - Header files" for number in (100, 47, 9, 50)]
-    monkeypatch.setattr("lab.vm.image.within", lambda *_: "\n".join(listed))
+    monkeypatch.setattr("gpunode.lab.vm.image.within", lambda *_: "\n".join(listed))
     assert image._kernels(Path("/")) == tuple(f"6.1.0-{number}-cloud-amd64" for number in (47, 50, 100))
     listed[2:] = []
     with pytest.raises(LabError, match="2 kernels for clouds"):

@@ -1,0 +1,1 @@
+../../../deploys/gpu_node.py

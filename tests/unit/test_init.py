@@ -1,0 +1,51 @@
+"""`gpunode init`: a repository of the user's own, complete or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import warm
+
+pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+
+FILES = {
+    ".gitignore", "config.py", "deploys/gpu_node.py", "inventories/ci.py", "inventories/lab.py", "inventories/prod.py",
+    *(f"inventories/group_data/{name}.py" for name in ("all", "ci", "lab", "prod")),
+}  # fmt: skip
+
+
+def _files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_repository_has_what_the_commands_of_its_last_lines_need(tmp_path: Path) -> None:
+    done = warm.run("gpunode", "init", "mine", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert _files(tmp_path / "mine") == FILES
+    assert not [path for path in (tmp_path / "mine").rglob("*") if path.is_symlink()]
+    for path in FILES - {".gitignore"}:
+        assert (tmp_path / "mine" / path).read_text() == (warm.CHECKOUT / path).read_text()
+    assert "gpunode check inventories/prod.py" in done.stdout
+    checked = warm.run("gpunode", "check", "inventories/prod.py", cwd=tmp_path / "mine")
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_a_file_that_is_there_stops_it_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "inventories").mkdir()
+    (tmp_path / "inventories" / "prod.py").write_text("mine\n")
+    done = warm.run("gpunode", "init", str(tmp_path))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "has inventories/prod.py already; nothing was written" in done.stderr
+    assert _files(tmp_path) == {"inventories/prod.py"}
+    assert (tmp_path / "inventories" / "prod.py").read_text() == "mine\n"
+
+
+def test_a_directory_that_cannot_be_written_is_said_without_a_traceback_and_left_as_it_was(tmp_path: Path) -> None:
+    # Not even root makes a folder where a file is.
+    (tmp_path / "deploys").write_text("a file\n")
+    done = warm.run("gpunode", "init", str(tmp_path))
+    assert done.returncode == 1
+    assert f"cannot write {tmp_path / 'deploys'}" in done.stderr and "Traceback" not in done.stderr
+    assert _files(tmp_path) == {"deploys"}
