@@ -13,6 +13,7 @@ from typing import Any
 from gpunode.lab.errors import LabError
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+_IS_INSTALLED = not (CHECKOUT / "pyproject.toml").is_file()
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
@@ -33,7 +34,7 @@ def lab_name(asked: str | None = None) -> str:
 
 def labs_folder() -> Path:
     """Return the folder that holds all labs: in the checkout, or in the working folder where gpunode is installed."""
-    return (CHECKOUT if (CHECKOUT / "pyproject.toml").is_file() else Path.cwd()) / ".lab"
+    return (Path.cwd() if _IS_INSTALLED else CHECKOUT) / ".lab"
 
 
 def lab_folder(lab: str) -> Path:

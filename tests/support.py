@@ -35,6 +35,7 @@ COMPONENTS = (
     "container toolkit", "toolkit configured", "toolkit held", "nvidia-docker2 migrated", "CDI specification",
     "device links", "containerd", "docker", "a container sees its GPU", "MPS", "MIG", "second run changes nothing",
     "drift", "deviations healed", "interruption", "faults in the middle", "test machines of CI", "pages of docs/",
+    "gpunode as a package",
     "rollout in waves", "a helm release kept", "device plugin in a cluster", "MIG and sharing in a cluster",
     "drain and return", "gpushare", "static manifest",
     "GPU Operator",

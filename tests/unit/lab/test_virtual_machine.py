@@ -82,7 +82,7 @@ def test_the_disk_is_another_one_when_any_file_of_it_changes(monkeypatch: pytest
     assert image._digest() == before
     for path in image._FILES.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    monkeypatch.setattr("lab.vm.image._FILES", tmp_path)
+    monkeypatch.setattr("gpunode.lab.vm.image._FILES", tmp_path)
     assert image._digest() == before
     (tmp_path / "loader.cfg").write_text("another")
     assert image._digest() != before
