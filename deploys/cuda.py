@@ -1,6 +1,6 @@
 """The CUDA toolkit, from NVIDIA's package repository or by NVIDIA's own installer, the .run file."""
 
-from gpunode.cuda import ARCH_HOME
+from gpunode.cuda.decide import Desired, desired_of
 from gpunode.deploys.component import component, distribution, node, own_file, settings
 from gpunode.deploys.repositories import trust
 from gpunode.driver_packages import on_system
@@ -18,17 +18,13 @@ def cuda() -> None:
     asked = resolved.cuda
     if not asked.enabled:
         return
+    desired = desired_of(resolved, node().operating_system)
     if asked.source == "runfile":
-        _runfile()
+        _runfile(desired)
     else:
-        toolkits.none_half_installed(
-            name="Undo a CUDA runfile that was interrupted",
-            version=asked.version,
-            shared=asked.source == "cuda-repository",
-        )
+        toolkits.none_half_installed(name="Undo a CUDA runfile that was interrupted", desired=desired)
         _packages(asked)
-    home = ARCH_HOME if asked.source == "distribution" else ""
-    toolkits.linked(name=f"Point /usr/local/cuda at {asked.version}", version=asked.version, home=home)
+    toolkits.linked(name=f"Point /usr/local/cuda at {asked.version}", desired=desired)
     own_file(profile_path(resolved), keep="Put CUDA on the PATH", remove="Take CUDA off the PATH")
 
 
@@ -46,13 +42,11 @@ def _packages(asked: CudaSettings) -> None:
     )
 
 
-def _runfile() -> None:
-    asked = settings().cuda
+def _runfile(desired: Desired) -> None:
     toolkits.installed(
-        name=f"Install CUDA toolkit {asked.release} by its runfile",
+        name=f"Install CUDA toolkit {desired.release} by its runfile",
+        desired=desired,
         file=cuda_runfile(settings(), node().operating_system),
-        version=asked.version,
-        release=asked.release or "",
         proxies=settings().proxy.environment,
     )
 

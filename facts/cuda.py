@@ -11,5 +11,5 @@ from gpunode.probe import shell_text
 class CudaToolkits(NodeFact[Reading]):
     """Read the toolkits under /usr/local and in /opt/cuda, the default link, nvcc, and what an interruption left."""
 
-    probe = shell_text("cuda")
+    probe = shell_text("cuda/state")
     parse = staticmethod(parse_cuda)

@@ -6,7 +6,7 @@ from the same judgement as the verdict at the end of a run: what is not as asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -23,8 +23,7 @@ from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
 from gpunode.reading import Reading
 from gpunode.settings import Settings
-from gpunode.verify import DECIDED, decisions, judge
-from gpunode.verify.cuda import lost_nvcc
+from gpunode.verify import decisions, judge
 
 SCHEMA = 1
 
@@ -113,10 +112,11 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         ("repositories", _repositories),
         ("driver", _driver),
         ("health", _by_hand),
-        ("cuda", _cuda),
+        ("cuda", _decided("cuda", decided)),
         *sharing,
         ("toolkit", _toolkit),
-        *((name, _decided(name, decided.get(name, Decision(())))) for name in DECIDED),
+        ("containerd", _decided("containerd", decided)),
+        ("docker", _decided("docker", decided)),
         ("node", _node),
     ):
         found = bad.pop(component, {})
@@ -282,24 +282,6 @@ def _load(node: Node, found: Bad, module: Finding | None) -> Iterator[Step]:
         yield _step("load nvidia_uvm", uvm)
 
 
-def _cuda(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-    asked = settings.cuda
-    by_runfile = f" by its runfile ({asked.release})" if asked.source == "runfile" else ""
-    default = found.get(Subject.CUDA_DEFAULT)
-    # Which nvcc answers is a matter of the link, unless the link is right.
-    own = () if default or lost_nvcc(settings, node) else (Subject.NVCC,)
-    if item := _take(found, Subject.CUDA_TOOLKIT, Subject.CUDA_RELEASE, *own):
-        yield _step(f"install CUDA toolkit {asked.version}{by_runfile}", item)
-        if node.cuda.default_path is None:
-            # The first toolkit brings the link.
-            _take(found, Subject.CUDA_DEFAULT, Subject.NVCC)
-    default = found.get(Subject.CUDA_DEFAULT)
-    if default and (item := _take(found, Subject.CUDA_DEFAULT, Subject.NVCC)):
-        yield _step(f"point /usr/local/cuda at {asked.version}", item)
-    if item := _take(found, Subject.CUDA_PROFILE):
-        yield _step("write the profile script", item)
-
-
 def _toolkit(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
     if item := _take(found, Subject.TOOLKIT, Subject.TOOLKIT_PACKAGES, Subject.TOOLKIT_RUNTIME):
         wanted = f" {settings.toolkit.version}" if settings.toolkit.version else ""
@@ -316,8 +298,9 @@ def _toolkit(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
             yield _step(action, item)
 
 
-def _decided(component: str, decision: Decision[Any]) -> Callable[[Settings, Node, Bad], Iterator[Step]]:
-    """Return the steps of a component that is decided once."""
+def _decided(component: str, decided: Mapping[str, Decision[Any]]) -> Callable[[Settings, Node, Bad], Iterator[Step]]:
+    """Return the steps of a component that is decided once; none of one that is switched off."""
+    decision = decided.get(component, Decision(()))
 
     def steps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         for step in decision.steps:

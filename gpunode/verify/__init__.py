@@ -12,7 +12,6 @@ from gpunode.findings import Finding
 from gpunode.health import health
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.verify.cuda import cuda
 from gpunode.verify.decided import DECIDED, decisions
 from gpunode.verify.driver import driver
 from gpunode.verify.exposed import exposed
@@ -45,8 +44,8 @@ def judge(
     elif settings.driver.enabled:
         findings += driver(settings, node)
         findings += health(node)
-    if settings.cuda.enabled:
-        findings += cuda(settings, node)
+    if "cuda" in decided:
+        findings += decided["cuda"].findings
     if settings.toolkit.enabled:
         findings += toolkit(settings, node)
     if "containerd" in decided:

@@ -9,6 +9,7 @@ from typing import Any
 from gpunode.base.decision import Decision
 from gpunode.containerd import decide as containerd
 from gpunode.containerd.editor import Runtimes
+from gpunode.cuda import decide as cuda
 from gpunode.disturbance import Disturbance
 from gpunode.docker import decide as docker
 from gpunode.docker.editor import Daemon
@@ -29,9 +30,13 @@ def _docker(settings: Settings, node: Node) -> Decision[Any]:
     return docker.decide(docker.Desired(daemon, allowed, asked.version), node.docker)
 
 
+def _cuda(settings: Settings, node: Node) -> Decision[Any]:
+    return cuda.decide(cuda.desired_of(settings, node.operating_system), node.cuda)
+
+
 # Each by the name of its settings.
 DECIDED: Mapping[str, Callable[[Settings, Node], Decision[Any]]] = MappingProxyType(
-    {"containerd": _containerd, "docker": _docker}
+    {"cuda": _cuda, "containerd": _containerd, "docker": _docker}
 )
 
 

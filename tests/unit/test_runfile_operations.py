@@ -13,6 +13,7 @@ import pytest
 from gpunode import runfile
 from gpunode.boot import Kernel
 from gpunode.cuda import CudaToolkits
+from gpunode.cuda.decide import Desired
 from gpunode.deploys import cuda as cuda_deploy
 from gpunode.driver import DriverState
 from gpunode.driver_packages import DriverPackages, Simulation
@@ -134,13 +135,13 @@ def test_packages_of_cuda_come_after_an_interrupted_runfile_was_undone_and_not_o
     host.readings |= {
         CudaFact: CudaToolkits((), None, None, False), TransactionJournal: Journal("began", "t", None, False)
     }  # fmt: skip
-    (command,) = commands(operations_cuda.none_half_installed, host, version="12.9")
+    (command,) = commands(operations_cuda.none_half_installed, host, desired=Desired("12.9"))
     assert "undo" in command and "name=cuda" in command
     host.readings[CudaFact] = toolkits_of(("12.9",))
-    commands(operations_cuda.none_half_installed, host, version="12.9")
+    commands(operations_cuda.none_half_installed, host, desired=Desired("12.9"))
     assert "packages would be mixed" in host.refusals[0]
     host.state.is_executing, host.refusals = False, []
-    commands(operations_cuda.none_half_installed, host, version="12.9")
+    commands(operations_cuda.none_half_installed, host, desired=Desired("12.9"))
     assert host.refusals == []
 
 
@@ -148,8 +149,8 @@ def test_packages_in_another_folder_come_over_nothing_that_a_runfile_brought(hos
     host.readings |= {
         CudaFact: toolkits_of(("12.9",)), TransactionJournal: Journal("began", "t", None, False)
     }  # fmt: skip
-    asked: dict[str, Any] = {"version": "12.9", "shared": False}
-    (command,) = commands(operations_cuda.none_half_installed, host, **asked)
+    asked = Desired("12.9", "distribution")
+    (command,) = commands(operations_cuda.none_half_installed, host, desired=asked)
     assert "undo" in command
     assert host.refusals == []
 
@@ -171,7 +172,7 @@ def test_the_deploy_asks_for_packages_of_cuda_only_after_that(monkeypatch: pytes
     profile = cuda.ARCH_PROFILE if source == "distribution" else cuda.PROFILE
     assert calls == ["toolkits.none_half_installed", "packages.installed", "toolkits.linked", profile]
     ((_, told),) = vars(cuda_deploy)["toolkits"].none_half_installed.call_args_list
-    assert told["shared"] == (source == "cuda-repository")
+    assert told["desired"].source == source
 
 
 @pytest.mark.parametrize("dkms", [True, False])
@@ -224,12 +225,14 @@ def test_a_runfile_that_was_proven_not_to_work_is_not_tried_again(host: Host) ->
 
 def test_cuda_is_fetched_and_installed_only_where_its_release_is_not_there(host: Host) -> None:
     file = runfile.Runfile("cuda_12.9.1_575.57.08_linux.run", "https://x/y.run", SHA)
-    asked: dict[str, Any] = {"file": file, "version": "12.9", "release": "12.9.1", "proxies": {}}
+    desired = Desired("12.9", "runfile", "12.9.1")
+    asked: dict[str, Any] = {"file": file, "desired": desired, "proxies": {}}
     host.readings[CudaFact] = toolkits_of(("12.9",))
     assert commands(operations_cuda.installed, host, **asked) == []
-    assert len(commands(operations_cuda.installed, host, **{**asked, "release": "12.9.0"})) == 2
+    other = replace(desired, release="12.9.0")
+    assert len(commands(operations_cuda.installed, host, **{**asked, "desired": other})) == 2
     host.readings[CudaFact] = replace(toolkits_of(("12.9",)), nvcc_version=None)
     assert len(commands(operations_cuda.installed, host, **asked)) == 2
     host.readings[CudaFact] = CudaToolkits((), None, None, False)
     assert len(commands(operations_cuda.installed, host, **asked)) == 2
-    assert len(commands(operations_cuda.linked, host, version="12.9")) == 1
+    assert len(commands(operations_cuda.linked, host, desired=desired)) == 1

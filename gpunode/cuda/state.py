@@ -1,4 +1,4 @@
-"""CUDA toolkits on a node."""
+"""Which CUDA toolkits are on a node."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CudaToolkits(Reading):
 
 
 def parse_cuda(lines: list[str]) -> CudaToolkits:
-    """Parse the CUDA probe's lines (gpunode/cuda.sh)."""
+    """Parse the CUDA probe's lines (gpunode/cuda/state.sh)."""
     found = values(lines)
     known = tables.cuda().toolkit_driver
     releases = {version: release for version, release in _by_version(lines, "told") if release in known}

@@ -1,0 +1,43 @@
+"""What holds of every decision, and of the plan that is made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpunode.base.comparison import RUN
+from gpunode.base.decision import Decision, bad
+from gpunode.findings import FindingClass
+from gpunode.node import Node
+from gpunode.plan import plan
+from gpunode.settings import Settings
+from gpunode.verify import decisions, judge
+
+
+def assert_whole(decision: Decision[Any]) -> None:
+    """Every difference is a step's, or says what a person is to do; what a step settles is a difference, once."""
+    differences = bad(*decision.findings)
+    settled = [item for step in decision.steps for item in step.settles]
+    assert len(settled) == len(set(settled)) and set(settled) <= set(differences)
+    for item in differences:
+        assert item in settled or item.remedy not in (RUN, None), item
+    # Behind a refusal a run comes to nothing, so that nothing is promised; and no such node is as desired.
+    if decision.refusal is not None:
+        assert differences and all(step.waits is not None for step in decision.steps)
+
+
+def assert_planned(component: str, settings: Settings, node: Node) -> None:
+    """Drift shows the decision's findings, and the plan its steps: those of a person's behind them."""
+    decision, planned = decisions(settings, node)[component], plan(settings, node)
+    told = {item for item in judge(settings, node) if item.component == component and not item.what.startswith("file ")}
+    assert told == {item for item in decision.findings if item.component == component}
+    if planned.refusals:
+        return
+    steps = [(step.action, step.pending) for step in planned.steps if step.component == component]
+    own = [(step.action, step.waits is not None) for step in decision.steps]
+    by_person = [item for item in bad(*decision.findings) if not any(item in step.settles for step in decision.steps)]
+    assert [step for step in steps if step[0] not in {f"{_said(item)}" for item in by_person}] == own
+    assert all((_said(item), True) in steps for item in by_person)
+
+
+def _said(item: Any) -> str:
+    return f"{item.what}: {item.remedy or item.cause or FindingClass.DRIFT}"
