@@ -114,7 +114,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         ("health", _by_hand),
         ("cuda", _decided("cuda", decided)),
         *sharing,
-        ("toolkit", _toolkit),
+        ("toolkit", _decided("toolkit", decided)),
         ("containerd", _decided("containerd", decided)),
         ("docker", _decided("docker", decided)),
         ("node", _node),
@@ -280,22 +280,6 @@ def _load(node: Node, found: Bad, module: Finding | None) -> Iterator[Step]:
         yield _step("boot the node, so that the module is loaded with its new parameters", parameters)
     elif uvm:
         yield _step("load nvidia_uvm", uvm)
-
-
-def _toolkit(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-    if item := _take(found, Subject.TOOLKIT, Subject.TOOLKIT_PACKAGES, Subject.TOOLKIT_RUNTIME):
-        wanted = f" {settings.toolkit.version}" if settings.toolkit.version else ""
-        yield _step(f"install the NVIDIA container toolkit{wanted}", item)
-    if item := _take(found, Subject.TOOLKIT_LEGACY):
-        yield _step(f"remove {item.found}", item)
-    for subject, action in (
-        (Subject.TOOLKIT_HELD, "hold its packages"),
-        (Subject.TOOLKIT_CONFIGURATION, "write config.toml"),
-        (Subject.CDI_SPECIFICATION, "make the CDI specification anew"),
-        (Subject.DEVICE_LINKS, "link NVIDIA's devices in /dev/char, now and whenever the driver is loaded"),
-    ):
-        if item := _take(found, subject):
-            yield _step(action, item)
 
 
 def _decided(component: str, decided: Mapping[str, Decision[Any]]) -> Callable[[Settings, Node, Bad], Iterator[Step]]:

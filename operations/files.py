@@ -15,6 +15,7 @@ from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.facts.file import File
 from gpunode.operations.failure import known, node_operation
+from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import STANDARD_INPUT, TEXT, command_with_input, script_command
 from gpunode.shell_file import script_file
@@ -43,12 +44,15 @@ def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
 _REPLACE = script_file("placing") + STANDARD_INPUT + script_file("replace_file")
 
 
-def replace_command(path: str, text: str) -> StringCommand:
+def replace_command(path: str, text: str, read: str | None) -> StringCommand:
     """Return the command that gives a file of somebody's another text, and leaves it his: mode, owner, link.
 
     The text travels by standard input.
+
+    + read: the text as it was read, None where there was none: another one stops the change
     """
-    return command_with_input(script_command(_REPLACE, path=path), base64.b64encode(text.encode()).decode())
+    command = script_command(_REPLACE, path=path, read=digest_of_text(read))
+    return command_with_input(command, base64.b64encode(text.encode()).decode())
 
 
 @node_operation

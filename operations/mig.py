@@ -33,7 +33,6 @@ from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import script_command
 from gpunode.operations.taking_part import mig_at_work
-from gpunode.operations.toolkit import OWN_SPECIFICATION
 from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
 from gpunode.pci import PciGpu
 from gpunode.reboot import RECORD as REBOOTS
@@ -41,6 +40,7 @@ from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
 from gpunode.shell_file import script_file
 from gpunode.template import rendered
+from gpunode.toolkit.decide import OWN_SPECIFICATION
 
 # For what the node is booted, before the digest of what is asked.
 BOOTED = "mig/"

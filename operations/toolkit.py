@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from pyinfra import host
 
-from gpunode import versions
+from gpunode.base.decision import Decision
+from gpunode.driver import DriverState
 from gpunode.facts.toolkit import CDI_MARK, ContainerToolkit
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.families.toolkit_hold import TOOLKIT_HOLDS
 from gpunode.operations.files import replace_command
 from gpunode.operations.script import script_command
-from gpunode.packages import satisfies
 from gpunode.shell_file import script_file
-from gpunode.toml_edit import ConfigurationRefused
 from gpunode.toolkit import ContainerToolkit as State
-from gpunode.toolkit.configuration import PATH, Asked, first_version_of, render
-from gpunode.unit import is_masked, unmask
+from gpunode.toolkit.configuration import PATH, Asked
+from gpunode.toolkit.decide import (
+    Change,
+    Configuration,
+    Links,
+    Specification,
+    decide_configuration,
+    decide_links,
+    decide_specification,
+    moves,
+)
 
-OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
-# Where the toolkit's own service writes, which is empty again after a boot.
-REFRESHED_SPECIFICATION = "/var/run/cdi/nvidia.yaml"
-
+Own = TypeVar("Own", Configuration, Specification, Links)
 _GENERATE = script_file("cdi", "cdi_generate")
 _REFRESH = script_file("cdi", "cdi_refresh")
 _LINK = script_file("device_links")
@@ -44,10 +49,8 @@ def released(family: str, version: str | None, hold: bool) -> Iterator[Any]:
     + hold: whether they are held
     """
     state = _state()
-    there = state.to_hold.values()
-    moves = bool(state.missing_packages) or len(state.package_versions) > 1
-    moves = moves or not all(satisfies(found, version) for found in there)
-    commands = list(TOOLKIT_HOLDS[family](state, False)) if family in TOOLKIT_HOLDS and (moves or not hold) else []
+    released = family in TOOLKIT_HOLDS and (not hold or moves(state, version))
+    commands = list(TOOLKIT_HOLDS[family](state, False)) if released else []
     if not commands:
         host.noop("no package of the toolkit is to be let go")
     yield from commands
@@ -76,23 +79,13 @@ def configuration(asked: Asked) -> Iterator[Any]:
     + asked: key (as a tuple) -> its value; None: not there
     """
     state = _state()
-    mode, first = first_version_of(asked)
-    there = state.version
-    if first and there and host.state is not None and host.state.is_executing and not versions.at_least(there, first):
-        raise OperationRefused(
-            f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {there} is installed: no "
-            f"container would start. Set toolkit.version to {first} or newer, or toolkit.mode = 'auto'; nothing was "
-            "changed"
-        )
-    try:
-        text = state.config_text
-        new = render(text, asked)
-    except ConfigurationRefused as refusal:
-        raise OperationRefused(f"{PATH}: {refusal}; nothing was changed") from refusal
-    if new == (text or ""):
+    # In preparation its packages may be yet to come.
+    coming = host.state is not None and not host.state.is_executing
+    change = _own(Configuration, decide_configuration(asked, state, coming))
+    if change is None:
         host.noop(f"{PATH} says what is asked" if asked else f"nothing is asked of {PATH}")
         return
-    yield replace_command(PATH, new)
+    yield replace_command(PATH, change.text, state.config_text)
 
 
 @node_operation
@@ -103,46 +96,43 @@ def specification(generate: bool) -> Iterator[Any]:
 
     + generate: whether there shall be one
     """
-    state = _state()
-    going = [*state.cdi_drafts, *(item.path for item in state.cdi if item.ours and not generate)]
-    if going:
-        yield script_command('rm -f -- "$@"', *going)
-    if not generate:
-        if not going:
+    driver = driver_state() if generate else DriverState((), None, None, None, None, None)
+    change = _own(Specification, decide_specification(generate, _state(), driver))
+    if change is None:
+        if not generate:
             host.noop("there is no CDI specification of gpunode's")
+        elif driver.loaded_version is None:
+            host.noop("no driver is loaded, which a CDI specification would be of")
+        else:
+            host.noop(f"there is a CDI specification of driver {driver.loaded_version}")
         return
-    driver = driver_state()
-    if driver.loaded_version is None:
-        host.noop("no driver is loaded, which a CDI specification would be of")
-        return
-    if is_masked(state.cdi_refresh):
-        raise OperationRefused(
-            "nvidia-cdi-refresh.path, by which the toolkit keeps its CDI specification, is masked; nothing was "
-            f"changed. Undo that by {unmask('nvidia-cdi-refresh.path')}, or set toolkit.cdi = 'off', and run again"
-        )
-    stale = state.stale_cdi(driver.loaded_version)
-    own = state.cdi_refresh is None
-    target = OWN_SPECIFICATION if own else state.cdi_output or REFRESHED_SPECIFICATION
-    fresh = any(item.path == target and item not in stale for item in state.cdi)
-    doubled = [item for item in state.cdi if item.ours and not own]
-    if fresh and not stale and not doubled and (own or state.cdi_refresh == "enabled"):
-        host.noop(f"{target} is of driver {driver.loaded_version}")
-        return
-    if driver.reboot_pending:
-        host.noop(f"reboot pending: {driver.runs} is loaded, {driver.to_come} is to come")
-        return
-    yield script_command(
-        _GENERATE if own else _REFRESH,
-        target=target, own="yes" if own else "no", version=driver.loaded_version, mark=CDI_MARK,
-        stale=" ".join(dict.fromkeys(item.path for item in (*stale, *doubled))),
-    )  # fmt: skip
+    if change.going:
+        yield script_command('rm -f -- "$@"', *change.going)
+    if change.target is not None:
+        yield script_command(
+            _GENERATE if change.own else _REFRESH,
+            target=change.target, own="yes" if change.own else "no", version=change.version, mark=CDI_MARK,
+            stale=" ".join(change.aside),
+        )  # fmt: skip
 
 
 @node_operation
 def device_links() -> Iterator[Any]:
     """Make the links in /dev/char that NVIDIA device nodes lack: systemd finds a container's devices by these alone."""
-    state = _state()
-    if state.unlinked:
-        yield script_command(_LINK, devices=" ".join(state.unlinked))
-    else:
+    change = _own(Links, decide_links(_state()))
+    if change is None:
         host.noop("every NVIDIA device has its link in /dev/char")
+    else:
+        yield script_command(_LINK, devices=" ".join(change.devices))
+
+
+def _own(kind: type[Own], decision: Decision[Change]) -> Own | None:
+    """Return the change of that kind which a run makes now, None where there is none; raise OperationRefused."""
+    if decision.refusal is not None:
+        raise OperationRefused(decision.refusal)
+    for step in decision.steps:
+        if step.waits is not None:
+            host.log(f"reboot pending: {step.waits}")
+        elif isinstance(step.change, kind):
+            return step.change
+    return None

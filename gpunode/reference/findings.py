@@ -149,7 +149,8 @@ def pending(path: Path) -> Iterator[Row]:
             if not isinstance(call.func, ast.Name):
                 continue
             if call.func.id == "replace" and "finding_class" in given and path.stem != "comparison":
-                yield Row(path.stem, "", given["finding_class"], given.get("cause", ""), given.get("remedy", ""))
+                component = path.parent.name if path.stem == "decide" else path.stem
+                yield Row(component, "", given["finding_class"], given.get("cause", ""), given.get("remedy", ""))
             elif call.func.id == "by_hand" and path.stem == "decide":
                 yield Row(path.parent.name, "", BY_A_PERSON, "", BY_HAND)
             elif call.func.id == "pending":

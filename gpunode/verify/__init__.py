@@ -22,7 +22,6 @@ from gpunode.verify.next_boot import next_boot
 from gpunode.verify.no_driver import no_driver
 from gpunode.verify.own_files import own_files
 from gpunode.verify.repositories import repositories
-from gpunode.verify.toolkit import toolkit
 
 
 def judge(
@@ -46,8 +45,8 @@ def judge(
         findings += health(node)
     if "cuda" in decided:
         findings += decided["cuda"].findings
-    if settings.toolkit.enabled:
-        findings += toolkit(settings, node)
+    if "toolkit" in decided:
+        findings += decided["toolkit"].findings
     if "containerd" in decided:
         findings += decided["containerd"].findings
     findings += mps(settings, node)

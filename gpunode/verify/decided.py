@@ -15,6 +15,7 @@ from gpunode.docker import decide as docker
 from gpunode.docker.editor import Daemon
 from gpunode.node import Node
 from gpunode.settings import Settings
+from gpunode.toolkit import decide as toolkit
 
 
 def _containerd(settings: Settings, node: Node) -> Decision[Any]:
@@ -34,9 +35,13 @@ def _cuda(settings: Settings, node: Node) -> Decision[Any]:
     return cuda.decide(cuda.desired_of(settings, node.operating_system), node.cuda)
 
 
+def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
+    return toolkit.decide(toolkit.desired_of(settings, node.operating_system), node.toolkit, node.driver)
+
+
 # Each by the name of its settings.
 DECIDED: Mapping[str, Callable[[Settings, Node], Decision[Any]]] = MappingProxyType(
-    {"cuda": _cuda, "containerd": _containerd, "docker": _docker}
+    {"cuda": _cuda, "toolkit": _toolkit, "containerd": _containerd, "docker": _docker}
 )
 
 

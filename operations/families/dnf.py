@@ -103,7 +103,7 @@ class _Dnf:
         there = state.locklist or ""
         text = locked(there, keep, every=state.every)
         if text != there:
-            yield replace_command(LOCKLIST, text)
+            yield replace_command(LOCKLIST, text, state.locklist)
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
         found: InstalledPackages = known(

@@ -99,7 +99,7 @@ class _Pacman:
         if keep and state.ignored != text:
             yield write_command(IGNORED, text)
         if configuration != state.configuration:
-            yield replace_command(CONFIGURATION, configuration)
+            yield replace_command(CONFIGURATION, configuration, state.configuration)
         if not keep and state.ignored is not None:
             yield script_command('rm -f "$path"', path=IGNORED)
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from pyinfra.api import StringCommand
 
-from gpunode.families.dnf import LOCKLIST, locked
+from gpunode.families.dnf import LOCKLIST
 from gpunode.operations.apt_shell import HOLD
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import OperationRefused
@@ -16,8 +16,8 @@ from gpunode.operations.keeping import noted_command
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
 from gpunode.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
-from gpunode.template import rendered
 from gpunode.toolkit import ContainerToolkit
+from gpunode.toolkit.hold import hold_text
 
 
 def _by_apt(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:
@@ -26,7 +26,7 @@ def _by_apt(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:
     ours = {line.removeprefix("Package: ") for line in lines if line.startswith("Package: ")}
     hold_now = sorted(set(keep) - set(state.held))
     let_go = sorted((ours & set(state.held)) - set(keep))
-    text = rendered("toolkit-preferences", packages=keep) if keep else None
+    text = hold_text("apt", state, hold)
     keeps(PREFERENCES, text)
     # What is let go is known by the file of before, which is therefore written last.
     if hold_now or let_go:
@@ -44,10 +44,9 @@ def _by_dnf(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:
             "packages as they are; install python3-dnf-plugin-versionlock and set enabled = 1 in "
             "/etc/dnf/plugins/versionlock.conf, or set toolkit.hold = False"
         )
-    there = state.hold_text or ""
-    text = locked(there, state.to_hold if hold else {}, group="toolkit")
-    if text != there:
-        yield replace_command(LOCKLIST, text)
+    text = hold_text("dnf", state, hold) or ""
+    if text != (state.hold_text or ""):
+        yield replace_command(LOCKLIST, text, state.hold_text)
         # The driver's packages are kept still by the same file, which comes back where their change is undone.
         yield noted_command("driver", [LOCKLIST])
 

@@ -87,11 +87,17 @@ class _Zypper:
         steps = [(OURS, _lines({*state.ours, *ours})), (LOCKS, text), (OURS, _lines(ours))]
         there = {OURS: _lines(state.ours), LOCKS: state.locks}
         for path, wanted in steps:
-            if there[path] != wanted:
-                there[path] = wanted
+            read = there[path]
+            if read == wanted:
+                continue
+            there[path] = wanted
+            if not wanted:
                 # As it was before the first lock: zypper makes the file itself.
-                write = write_command if path == OURS else replace_command
-                yield write(path, wanted) if wanted else script_command('rm -f "$path"', path=path)
+                yield script_command('rm -f "$path"', path=path)
+            elif path == OURS:
+                yield write_command(path, wanted)
+            else:
+                yield replace_command(path, wanted, read)
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
         found: InstalledPackages = known(

@@ -9,6 +9,12 @@ work=$(mktemp -d "$folder/../.gpunode-cdi.$$.XXXXXX"); trap 'rm -rf "$work"' EXI
 nvidia-ctk cdi generate --output="$work/nvidia.yaml" >&2
 { printf '%s\n' "$mark"; cat "$work/nvidia.yaml"; } > "$work/marked"
 proven "$work/marked"
+case " $stale " in *" $target "*) ;; *)
+  if [ -e "$target" ] && [ "$(head -n 1 "$target")" != "$mark" ]; then
+    echo "gpunode: cause: somebody wrote $target between the reading and the change; nothing was changed" >&2
+    echo "gpunode: remedy: run again" >&2; exit 1
+  fi;;
+esac
 chmod 644 "$work/marked"; sync "$work/marked"
 aside
 mv -fT "$work/marked" "$target"

@@ -16,8 +16,6 @@
 beside_file() (
   if [ -n "${hidden:-}" ]; then printf '%s' "${1%/*}/.${1##*/}.gpunode-$2"; else printf '%s' "$1.gpunode-$2"; fi
 )
-# A file that is not there says what an empty one says.
-file_digest() { if [ -s "$1" ]; then sha256sum < "$1" | cut -d ' ' -f 1; else echo none; fi; }
 is_there() { [ -e "$1" ] || [ -L "$1" ]; }
 is_same() {
   if [ -L "$1" ] || [ -L "$2" ]; then [ -L "$1" ] && [ -L "$2" ] && [ "$(readlink "$1")" = "$(readlink "$2")" ]
@@ -28,11 +26,7 @@ file_mode() { stat -c '%a %u %g' "$1" 2>/dev/null || echo absent; }
 
 keep_file() (
   real=${3:-$1}
-  if [ "$2" != unread ] && [ "$(file_digest "$real")" != "$2" ]; then
-    echo "gpunode: cause: somebody changed $real between the reading and the change: it is not what was read" >&2
-    echo "gpunode: remedy: run again; nothing was changed" >&2
-    exit 1
-  fi
+  as_read "$real" "$2"
   echo "$1 $real" >> "$checkpoint/kept" || exit 1
   # A link that is to go, or that a file of gpunode's own takes the place of, comes back as a link.
   ! is_there "$real" || { mkdir -p "$checkpoint/files${real%/*}" && cp -Pp "$real" "$checkpoint/files$real"; }

@@ -3,6 +3,8 @@
 # target_of FILE prints the file that a link leads to, or FILE itself: a link is followed, and stays a link.
 # roots_alone FILE refuses a file in a folder that others than root may write, at any depth: whoever may write there
 # puts another file in its place, and root runs by that. It refuses, too, what is no folder and stands in one's place.
+# as_read FILE READ refuses a file that is no more what was read: READ is its SHA-256, `none` where it was absent or
+# empty, or `unread`. file_digest FILE prints the first two.
 # as_before NEW FILE gives NEW mode and owner of FILE, without the right of all to write it; where there is no FILE, NEW
 # is for all to read.
 
@@ -38,6 +40,14 @@ roots_alone() (
     folder=${folder%/*}
   done
 )
+# A file that is not there says what an empty one says.
+file_digest() { if [ -s "$1" ]; then sha256sum < "$1" | cut -d ' ' -f 1; else echo none; fi; }
+as_read() {
+  [ "$2" != unread ] && [ "$(file_digest "$1")" != "$2" ] || return 0
+  echo "gpunode: cause: somebody changed $1 between the reading and the change: it is not what was read" >&2
+  echo "gpunode: remedy: run again; nothing was changed" >&2
+  exit 1
+}
 as_before() {
   if [ ! -e "$2" ]; then chmod 644 "$1"; return; fi
   # Not for all to write for a moment either: who opens it then may write it for ever.

@@ -23,13 +23,13 @@ from gpunode.interrupted import Interrupted, parse_interrupted
 from gpunode.mig.boot import RECORD, UNIT
 from gpunode.mps.daemon import FOLDER as MPS
 from gpunode.operations import interrupted as operation
-from gpunode.operations.toolkit import OWN_SPECIFICATION as CDI
 from gpunode.own_files.containerd import PROXY
 from gpunode.own_files.driver import SOFTDEP
 from gpunode.own_files.holds import PREFERENCES
 from gpunode.plan import plan
 from gpunode.probe import shell_text
 from gpunode.settings import settings_from
+from gpunode.toolkit.decide import OWN_SPECIFICATION as CDI
 from gpunode.transaction import Journal
 from gpunode.verify import judge
 from gpunode.verify.interrupted import interrupted

@@ -405,6 +405,14 @@ def test_gpunode_s_own_cdi_specification_is_made_anew_with_the_instances_and_nob
     assert lab.boot().returncode == 0 and len(lab.cdi.read_text().splitlines()) == 4
 
 
+def test_a_cdi_specification_that_somebody_puts_there_as_gpunode_s_is_made_anew_stays(lab: Lab) -> None:
+    lab.cdi.write_text("MARK\nkind: nvidia.com/gpu\n")
+    program = lab.folder / "bin/nvidia-ctk"
+    program.write_text(f"#!/bin/sh\necho 'of somebody else' > {lab.cdi}\necho 'kind: nvidia.com/gpu'\n")
+    assert lab.run(MIXED).returncode == 0 and lab.cdi.read_text() == "of somebody else\n"
+    assert not list(lab.cdi.parent.glob("*.gpunode-new"))
+
+
 def test_a_container_that_holds_the_gpu_is_named(lab: Lab) -> None:
     lab.hold(unit=f"docker-{'0123456789ab' + 'c' * 52}.scope")
     assert "of root, container 0123456789ab, unit docker-0123456789abc" in lab.run(MIXED).stderr

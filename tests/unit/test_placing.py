@@ -65,12 +65,12 @@ def test_a_folder_that_cannot_be_looked_at_is_no_good_one(tmp_path: Path) -> Non
     assert subprocess.run(["sh", "-c", text], capture_output=True, check=False).returncode != 0
 
 
-def replaced(folder: Path, path: Path, text: str) -> subprocess.CompletedProcess[str]:
+def replaced(folder: Path, path: Path, text: str, read: str | None = None) -> subprocess.CompletedProcess[str]:
     stat = folder / "stat"
     real = '*) PATH=/usr/bin:/bin exec stat "$@"'
     stat.write_text(f"#!/bin/sh\ncase \"$*\" in *'%u %g %A'*) echo '{ROOT_S}';; {real};; esac\n")
     stat.chmod(0o755)
-    command = replace_command(str(path), text)
+    command = replace_command(str(path), text, read)
     (given,) = command.connector_arguments["_stdin"]
     return subprocess.run(
         ["sh", "-c", command.get_raw_value()], input=f"{given}\n", env={"PATH": f"{folder}:/usr/bin:/bin"},
@@ -87,7 +87,7 @@ def test_text_changes_and_mode_and_link_do_not(tmp_path: Path, mode: int, then: 
     path = tmp_path / "link.toml" if linked else real
     if linked:
         path.symlink_to(real.name)
-    done = replaced(tmp_path, path, "new $(text)\n")
+    done = replaced(tmp_path, path, "new $(text)\n", "old")
     assert (done.returncode, done.stderr) == (0, "")
     assert (real.read_text(), real.stat().st_mode & 0o777) == ("new $(text)\n", then)
     assert path.is_symlink() == linked
@@ -98,6 +98,15 @@ def test_a_new_file_is_for_all_to_read_and_for_its_owner_to_write(tmp_path: Path
     path = tmp_path / "folder" / "config.toml"
     assert replaced(tmp_path, path, "new").returncode == 0
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o644)
+
+
+@pytest.mark.parametrize("read", ["older", None])
+def test_a_file_that_is_no_more_what_was_read_stays(tmp_path: Path, read: str | None) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("by somebody, a moment ago")
+    done = replaced(tmp_path, path, "new", read)
+    assert done.returncode == 1 and f"somebody changed {path} between the reading and the change" in done.stderr
+    assert path.read_text() == "by somebody, a moment ago" and not list(tmp_path.glob("*.gpunode-new"))
 
 
 def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
@@ -116,7 +125,7 @@ def test_a_text_whose_end_was_cut_off_takes_no_file_s_place(tmp_path: Path, give
     # Every folder is root's alone here: the text is to be why it is refused.
     (tmp_path / "stat").write_text(f"#!/bin/sh\necho '{ROOT_S}'\n")
     (tmp_path / "stat").chmod(0o755)
-    for command in (write_command(str(path), "ABCDEF"), replace_command(str(path), "ABCDEF")):
+    for command in (write_command(str(path), "ABCDEF"), replace_command(str(path), "ABCDEF", "old")):
         done = subprocess.run(
             ["sh", "-c", command.get_raw_value()], input=given, env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
             capture_output=True, text=True, check=False,
@@ -162,7 +171,7 @@ def test_a_refused_file_s_missing_folders_are_not_made(tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     stat.write_text(f"#!/bin/sh\necho '{ANYBODY_S}'\n")
     stat.chmod(0o755)
-    command = replace_command(str(tmp_path / "site" / "docker" / "daemon.json"), "{}")
+    command = replace_command(str(tmp_path / "site" / "docker" / "daemon.json"), "{}", None)
     (given,) = command.connector_arguments["_stdin"]
     done = subprocess.run(
         ["sh", "-c", command.get_raw_value()], input=f"{given}\n", env={"PATH": f"{tmp_path}:/usr/bin:/bin"},

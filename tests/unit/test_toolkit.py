@@ -214,7 +214,6 @@ def test_the_specification_of_the_toolkit_s_unit_is_looked_for_where_its_setting
         ({"hold": True}, {}, "held packages"),
         ({"preset": "shared"}, {"config_text": "disable-require = false\n"}, "config.toml"),
         ({"preset": "shared"}, {"config_text": None}, "config.toml"),
-        ({"preset": "shared"}, {"config_text": "= nonsense"}, "config.toml"),
         ({"cdi": "generate"}, {}, "CDI specification"),
         ({"cdi": "generate"}, {"cdi": (OLD,)}, "CDI specification"),
         ({"cdi": "generate"}, {"cdi": (OWN, replace(REFRESHED, driver_version=None))}, "CDI specification"),
@@ -238,7 +237,7 @@ def test_what_is_as_asked_is_no_finding() -> None:
     reading = replace(HELD, config_text=text, cdi=(OWN,))
     assert found({"hold": True, "preset": "shared", "cdi": "generate"}, reading) == {}
     assert found({"device_links": False}, replace(GOOD.toolkit, link_rule=False, unlinked=("/dev/nvidia0",))) == {}
-    assert found({}, replace(GOOD.toolkit, cdi=(OLD,))) == {}
+    assert found({}, replace(GOOD.toolkit, cdi=(replace(REFRESHED, driver_version="570.172.08"),))) == {}
 
 
 def test_a_specification_waits_with_the_driver_for_the_reboot() -> None:
@@ -398,8 +397,11 @@ def test_only_gpunode_s_own_specification_is_removed(host_with: HostWith) -> Non
     assert "/etc/cdi/nvidia.yaml" in command and "/var/run" not in command
 
 
-def _generated(root: Path, made: str, there: str | None) -> subprocess.CompletedProcess[str]:
-    """Run the script that makes a specification, with an nvidia-ctk that makes one of the driver `made`."""
+def _generated(root: Path, made: str, there: str | None, read: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run the script that makes a specification, with an nvidia-ctk that makes one of the driver `made`.
+
+    read: whether what is there was read, and is known for stale
+    """
     (root / "bin").mkdir()
     program = root / "bin/nvidia-ctk"
     # As the real one does for GPUs with coherent memory, it writes a second file beside the one that is named.
@@ -418,7 +420,7 @@ def _generated(root: Path, made: str, there: str | None) -> subprocess.Completed
         ["sh", "-eu", "-c", toolkit._GENERATE], capture_output=True, text=True, check=False,
         env={
             "PATH": f"{root}/bin:/usr/bin:/bin", "target": str(target), "own": "yes", "version": LOADED,
-            "mark": CDI_MARK, "stale": str(target) if there is not None else "",
+            "mark": CDI_MARK, "stale": str(target) if there is not None and read else "",
         },
     )  # fmt: skip
 
@@ -445,6 +447,16 @@ def test_a_specification_of_another_driver_does_not_take_the_place_of_what_is_th
     assert done.returncode == 1 and f"libcuda.so.{LOADED}" in done.stderr
     assert (tmp_path / "cdi/nvidia.yaml").read_text() == "kind: mine\n"
     assert [path.name for path in (tmp_path / "cdi").iterdir()] == ["nvidia.yaml"]
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_a_specification_that_somebody_made_since_it_was_looked_for_stays(tmp_path: Path) -> None:
+    done = _generated(tmp_path, LOADED, "kind: mine\n", read=False)
+    assert done.returncode == 1 and "somebody wrote" in done.stderr
+    assert (tmp_path / "cdi/nvidia.yaml").read_text() == "kind: mine\n"
+    assert [path.name for path in (tmp_path / "cdi").iterdir()] == ["nvidia.yaml"]
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".gpunode-cdi")]
 
 
 def test_what_the_toolkit_replaces_goes_in_the_transaction_in_which_it_comes(host: Host) -> None:

@@ -1,0 +1,252 @@
+"""The container toolkit is decided once: drift, plan and operations say the same, and the steps are enough."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyinfra.context import ctx_host
+
+from gpunode.base.comparison import BY_HAND
+from gpunode.base.decision import Decision, bad
+from gpunode.driver import DriverState
+from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
+from gpunode.families.dnf import locked
+from gpunode.findings import FindingClass
+from gpunode.operations import toolkit
+from gpunode.plan import plan
+from gpunode.settings import settings_from
+from gpunode.toolkit import PACKAGES, CdiSpecification, ContainerToolkit
+from gpunode.toolkit.configuration import asked_of
+from gpunode.toolkit.decide import Configuration, Desired, Links, Specification, decide, desired_of, moves
+from gpunode.toolkit.hold import hold_text
+from gpunode.verify import judge
+from tests.unit.agreement import assert_planned, assert_whole
+from tests.unit.simulated_host import Host, commands
+from tests.unit.test_toolkit import HELD, LOADED, OWN, REFRESHED
+from tests.unit.test_verify import GOOD
+
+pytestmark = pytest.mark.pure
+
+OLDER = tuple((name, "1.17.7-1" if name == PACKAGES[3] else "1.17.8-1") for name in PACKAGES)
+SHARED = "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"
+SHARED += "accept-nvidia-visible-devices-as-volume-mounts = true\n"
+MINE = CdiSpecification("/etc/cdi/mine.yaml", LOADED)
+LATER = CdiSpecification("/var/run/cdi/nvidia.yaml", LOADED, False, ("disable-device-node-modification",))
+SPECIFICATIONS = st.lists(
+    st.sampled_from([OWN, replace(OWN, driver_version="570.172.08"), REFRESHED, LATER, MINE]),
+    max_size=3, unique_by=lambda item: item.path,
+)  # fmt: skip
+TOOLKITS = st.builds(
+    lambda cdi, **changes: replace(GOOD.toolkit, cdi=tuple(cdi), **changes),
+    cdi=SPECIFICATIONS,
+    packages=st.sampled_from([
+        GOOD.toolkit.packages, GOOD.toolkit.packages, OLDER, OLDER[:3], (),
+        (*GOOD.toolkit.packages, ("nvidia-docker2", "2.13.0-1")),
+    ]),
+    version=st.sampled_from(["1.17.8", "1.17.8", "1.17.7", "1.20.0", None]),
+    runtime_path=st.sampled_from([GOOD.toolkit.runtime_path, GOOD.toolkit.runtime_path, None]),
+    held=st.sampled_from([(), tuple(sorted(PACKAGES)), PACKAGES[:1]]),
+    hold_text=st.sampled_from([None, HELD.hold_text, "Package: older\n"]),
+    config_text=st.sampled_from([None, SHARED, "= nonsense", 'nvidia-container-runtime.mode = "jit-cdi"\n']),
+    cdi_drafts=st.sampled_from([(), (), ("/etc/cdi/nvidia.yaml.gpunode-new.AbC123.yaml",)]),
+    cdi_refresh=st.sampled_from([None, None, "enabled", "enabled", "disabled", "masked"]),
+    unlinked=st.sampled_from([(), ("/dev/nvidia0",)]),
+    link_rule=st.booleans(),
+)  # fmt: skip
+DRIVERS = st.sampled_from([
+    GOOD.driver, GOOD.driver, replace(GOOD.driver, loaded_version=None),
+    replace(GOOD.driver, loaded_version="570.172.08"),
+])  # fmt: skip
+ASKED = st.fixed_dictionaries({}, optional={
+    "version": st.sampled_from(["1.17.8", "1.18.1"]), "hold": st.booleans(), "migrate": st.booleans(),
+    "preset": st.just("shared"), "mode": st.sampled_from(["auto", "jit-cdi"]),
+    "cdi": st.sampled_from(["off", "generate"]), "device_links": st.booleans(),
+})  # fmt: skip
+ALLOW = st.sampled_from(["nothing", "restart", "reboot"])
+
+
+def settings(asked: dict[str, Any], allow: str) -> Any:
+    if asked.get("mode") == "jit-cdi" and asked.get("version") == "1.17.8":
+        asked = {key: value for key, value in asked.items() if key != "mode"}
+    return settings_from({"driver": {"version": LOADED}, "toolkit": asked, "disruption": {"allow": allow}})
+
+
+def _applied(
+    decision: Decision[Any], desired: Desired, there: ContainerToolkit, driver: DriverState
+) -> ContainerToolkit:
+    """Return what the steps leave behind, each done as its change says; nvidia-ctk makes what is true."""
+    for step in decision.steps:
+        change = step.change
+        if step.waits is not None:
+            continue
+        if step.action.startswith("install"):
+            version = desired.version or "1.17.8"
+            rest = tuple((name, found) for name, found in there.packages if name not in PACKAGES)
+            there = replace(there, packages=(*rest, *((name, f"{version}-1") for name in PACKAGES)), version=version)
+            there = replace(there, runtime_path=GOOD.toolkit.runtime_path)
+        elif step.action == "remove nvidia-docker2 2.13.0-1":
+            there = replace(there, packages=tuple(each for each in there.packages if each[0] in PACKAGES))
+        elif step.action == "hold its packages":
+            there = replace(there, held=tuple(there.to_hold))
+            there = replace(there, hold_text=hold_text(desired.family, there, True))
+        elif isinstance(change, Configuration):
+            there = replace(there, config_text=change.text)
+        elif isinstance(change, Specification):
+            left = [each for each in there.cdi if each.path not in (*change.going, *change.aside, change.target)]
+            there = replace(there, cdi=tuple(left), cdi_drafts=())
+            if change.target is not None:
+                made = CdiSpecification(change.target, change.version, change.own)
+                enabled = None if change.own else "enabled"
+                there = replace(there, cdi=(*there.cdi, made), cdi_refresh=enabled)
+        else:
+            assert step.change is None or isinstance(step.change, Links)
+            there = replace(there, unlinked=(), link_rule=True)
+    return there
+
+
+@given(there=TOOLKITS, driver=DRIVERS, asked=ASKED, allow=ALLOW)
+def test_every_difference_of_the_toolkit_is_a_step_s_or_a_person_s_and_the_steps_are_enough(
+    there: ContainerToolkit, driver: DriverState, asked: dict[str, Any], allow: str
+) -> None:
+    desired = desired_of(settings(asked, allow), GOOD.operating_system)
+    # The boot comes first, where it is allowed.
+    desired = replace(desired, boots=False)
+    decision = decide(desired, there, driver)
+    assert_whole(decision)
+    after = there
+    for _ in range(3):  # Other packages have other modes and hooks, a file without drafts a content.
+        after = _applied(decide(desired, after, driver), desired, after, driver)
+    left = decide(desired, after, driver)
+    assert all(step.waits is not None for step in left.steps)
+    # What is left waits for a boot or a person.
+    settled = [item for step in left.steps for item in step.settles]
+    assert all(item in settled or item.remedy != "run deploys/gpu_node.py again" for item in bad(*left.findings))
+
+
+@given(there=TOOLKITS, driver=DRIVERS, asked=ASKED, allow=ALLOW)
+def test_of_the_toolkit_drift_and_plan_say_the_same(
+    there: ContainerToolkit, driver: DriverState, asked: dict[str, Any], allow: str
+) -> None:
+    assert_planned("toolkit", settings(asked, allow), replace(GOOD, toolkit=there, driver=driver))
+
+
+@given(there=TOOLKITS, driver=DRIVERS, asked=ASKED)
+def test_the_operations_of_the_toolkit_do_what_the_decision_promises(
+    there: ContainerToolkit, driver: DriverState, asked: dict[str, Any]
+) -> None:
+    own = settings(asked, "restart")
+    desired = desired_of(own, GOOD.operating_system)
+    # Packages come before all else: what is decided then is asked of them.
+    there = replace(there, packages=GOOD.toolkit.packages, version=desired.version or there.version)
+    desired = replace(desired, version=None)
+    assert not moves(there, None)
+    decision = decide(desired, there, driver)
+    refusals: list[str] = []
+    for kind, operation, arguments in (
+        (None, toolkit.held, {"family": "apt"} if desired.hold else None),
+        (Configuration, toolkit.configuration, {"asked": asked_of(own.toolkit)}),
+        (Specification, toolkit.specification, {"generate": desired.cdi}),
+        (Links, toolkit.device_links, {} if desired.device_links else None),
+    ):
+        if arguments is None:
+            continue
+        host = Host({ToolkitFact: there, DriverFact: driver})
+        with ctx_host.use(host):
+            given_commands = commands(operation, host, **arguments)
+        steps = [step for step in decision.steps if (kind and isinstance(step.change, kind)) or
+                 (kind is None and step.action == "hold its packages")]  # fmt: skip
+        if not refusals:
+            # Behind a refusal a run comes to nothing more.
+            assert (given_commands != []) == any(step.waits is None for step in steps), kind
+        assert not (host.refusals and any(step.waits is None for step in steps))
+        refusals += host.refusals
+    told = " ".join(item.cause or "" for item in bad(*decision.findings))
+    assert all(refusal.removeprefix("/etc/nvidia-container-runtime/config.toml: ").split(";")[0] in told
+               for refusal in refusals)  # fmt: skip
+
+
+def items(asked: dict[str, Any], there: ContainerToolkit, **driver: Any) -> dict[str, Any]:
+    node = replace(GOOD, toolkit=there, driver=replace(GOOD.driver, **driver))
+    found = judge(settings_from({"driver": {"version": LOADED}, "toolkit": asked}), node)
+    return {item.what: item for item in found if item.finding_class is not FindingClass.OK}
+
+
+def planned(asked: dict[str, Any], there: ContainerToolkit, allow: str = "restart", **driver: Any) -> list[Any]:
+    own = settings_from({"driver": {"version": LOADED}, "toolkit": asked, "disruption": {"allow": allow}})
+    steps = plan(own, replace(GOOD, toolkit=there, driver=replace(GOOD.driver, **driver))).steps
+    return [step for step in steps if step.component == "toolkit"]
+
+
+def test_a_configuration_that_no_run_can_edit_is_a_person_s_and_what_comes_behind_it_waits() -> None:
+    there = replace(GOOD.toolkit, config_text="= nonsense", unlinked=("/dev/nvidia0",))
+    steps = planned({"preset": "shared"}, there)
+    assert [step.pending for step in steps] == [True, True]
+    assert steps[0].action.startswith("link NVIDIA's devices") and steps[1].action.startswith("config.toml: mend ")
+
+
+@pytest.mark.parametrize("text", [None, '[nvidia-container-runtime]\nmode = "jit-cdi"\n'])
+def test_a_mode_that_the_installed_toolkit_does_not_know_is_told_by_drift_as_by_the_run(text: str | None) -> None:
+    item = items({"mode": "jit-cdi"}, replace(GOOD.toolkit, config_text=text))["config.toml"]
+    assert item.remedy == BY_HAND and "is known from the container toolkit 1.18.0 on" in item.cause
+    # Nobody knows the modes of one that is to come.
+    assert [step.pending for step in planned({"mode": "jit-cdi", "version": "1.20.0"}, GOOD.toolkit)] == [False, False]
+
+
+def test_a_program_that_its_packages_have_lost_is_a_person_s_to_bring_back() -> None:
+    (step,) = planned({}, replace(GOOD.toolkit, runtime_path=None))
+    assert step.pending and "`apt-get install --reinstall nvidia-container-toolkit " in step.action
+    (step,) = planned({}, replace(GOOD.toolkit, runtime_path=None, packages=OLDER))
+    assert not step.pending and step.action == "install the NVIDIA container toolkit"
+
+
+def test_packages_of_another_version_than_is_asked_are_drift_whatever_nvidia_ctk_says() -> None:
+    older = tuple((name, "1.17.7-1") for name in PACKAGES)
+    assert list(items({"version": "1.17.8"}, replace(GOOD.toolkit, packages=older))) == ["packages"]
+    (step,) = planned({"version": "1.17.8"}, replace(GOOD.toolkit, packages=older))
+    assert (step.action, step.pending) == ("install the NVIDIA container toolkit 1.17.8", False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "change", "found"),
+    [
+        ("off", {"cdi": (OWN,)}, OWN.path),
+        ("generate", {"cdi": (MINE,)}, f"{MINE.path} alone"),
+        ("generate", {"cdi": (OWN, REFRESHED), "cdi_refresh": "enabled"}, f"{OWN.path} beside {REFRESHED.path}"),
+        ("generate", {"cdi": (REFRESHED,), "cdi_refresh": "disabled"}, "nvidia-cdi-refresh.path disabled"),
+    ],
+)
+def test_what_a_run_changes_of_cdi_specifications_is_drift(asked: str, change: dict[str, Any], found: str) -> None:
+    item = items({"cdi": asked}, replace(GOOD.toolkit, **change))["CDI specification"]
+    assert item.found == found
+    assert [step.pending for step in planned({"cdi": asked}, replace(GOOD.toolkit, **change))] == [False]
+
+
+def test_a_masked_unit_of_the_toolkit_s_is_a_person_s_though_its_specification_is_good() -> None:
+    there = replace(GOOD.toolkit, cdi=(REFRESHED,), cdi_refresh="masked")
+    item = items({"cdi": "generate"}, there)["CDI specification"]
+    assert "is masked" in item.cause and item.remedy == BY_HAND
+
+
+@pytest.mark.parametrize(("allow", "pending"), [("restart", True), ("reboot", False)])
+def test_a_specification_of_a_driver_that_waits_for_the_boot_waits_with_it(allow: str, pending: bool) -> None:
+    steps = planned({"cdi": "generate"}, replace(GOOD.toolkit, cdi=(OWN,)), allow, loaded_version="570.172.08")
+    assert [(step.action, step.pending) for step in steps] == [("make the CDI specification anew", pending)]
+
+
+def test_dnf_s_lock_that_nobody_asks_for_any_more_is_drift() -> None:
+    ours = locked("kernel-0:5.14*\n", GOOD.toolkit.to_hold, group="toolkit")
+    there = replace(GOOD.toolkit, hold_text=ours)
+    (step,) = decide(Desired(family="dnf"), there, GOOD.driver).steps
+    assert step.action == "let go of its packages"
+    assert decide(Desired(family="dnf"), replace(there, hold_text="kernel-0:5.14*\n"), GOOD.driver).steps == ()
+
+
+def test_a_hold_at_another_version_than_is_installed_is_drift() -> None:
+    pinned = replace(HELD, packages=tuple((name, "1.17.9-1") for name in PACKAGES), version="1.17.9")
+    (step,) = planned({"hold": True}, pinned)
+    assert (step.action, step.pending) == ("hold its packages", False)
