@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpunode.base.comparison import compared
+from gpunode.base.decision import Decision
+from gpunode.base.subject import Subject
 from gpunode.probe_output import repeated
 from gpunode.reading import ParseError, Reading
 
@@ -52,3 +55,15 @@ def parse_exposed(lines: list[str]) -> Exposed:
             raise ParseError(f"not a file with its mode and owner: {line[:80]!r}")
         found.append(ExposedFile(path, mode, int(user), int(group)))
     return Exposed(tuple(found))
+
+
+def decide(actual: Exposed) -> Decision[None]:
+    """Return what is to be done about them: a person looks; who owns a file on purpose is not known here."""
+    files = actual.files
+    paths = " ".join(file.path for file in files)
+    item = compared(
+        "node", Subject.EXPOSED, ", ".join(map(str, files)) or "root's alone", "root's alone", not files,
+        remedy=f"look at what they say, then `chown root:root {paths}; chmod go-w {paths}` on the node",
+        cause="others than root may write what root runs by: they decide what root does next",
+    )  # fmt: skip
+    return Decision((item,))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+from gpunode.base import decision
 from gpunode.base.decision import Decision, is_forbidden
 from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
@@ -23,7 +24,7 @@ from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
 from gpunode.reading import Reading
 from gpunode.settings import Settings
-from gpunode.verify import decisions, judge
+from gpunode.verify import decisions, judged
 
 SCHEMA = 1
 
@@ -102,14 +103,15 @@ Bad = dict[str, Finding]
 def _steps(settings: Settings, node: Node) -> Iterator[Step]:
     bad: dict[str, Bad] = {}
     decided = decisions(settings, node)
-    for item in judge(settings, node, decided=decided):
+    findings, files = judged(settings, node, decided=decided)
+    for item in findings:
         if item.finding_class is not FindingClass.OK:
             bad.setdefault(item.component, {})[item.what] = item
     allowed = Disturbance[settings.disruption.allow]
     # An MPS daemon that is to go holds its GPU, one that is to come serves GPUs that are whole again.
     sharing = (("mig", _mig), ("mps", _mps)) if settings.mps.enabled else (("mps", _mps), ("mig", _mig))
     for component, steps in (
-        ("repositories", _repositories),
+        ("repositories", _decided("repositories", decided)),
         ("driver", _driver),
         ("health", _by_hand),
         ("cuda", _decided("cuda", decided)),
@@ -117,13 +119,16 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         ("toolkit", _decided("toolkit", decided)),
         ("containerd", _decided("containerd", decided)),
         ("docker", _decided("docker", decided)),
-        ("node", _node),
+        ("node", _decided("node", decided)),
     ):
         found = bad.pop(component, {})
         workloads = _workloads(settings, node, component)
-        own = (_written_at_once(step, component, allowed, workloads) for step in _own_files(found))
-        for step in (*own, *steps(settings, node, found), *_by_hand(settings, node, found)):
-            pending = is_forbidden(step.disturbs, allowed, workloads) or step.pending
+        own = [step for step in files.steps if step.settles[0].component == component]
+        _take(found, *(step.settles[0].what for step in own))
+        every = (*(_of(component, step) for step in own), *steps(settings, node, found))
+        for step in (*every, *_by_hand(settings, node, found)):
+            # What was cut off is undone before anything else, whatever is allowed.
+            pending = step.pending or (component != "node" and is_forbidden(step.disturbs, allowed, workloads))
             disturbs = step.disturbs > Disturbance.nothing and (workloads > 0 or component != "mps")
             drains = settings.kubernetes.drains and disturbs and not pending
             yield replace(step, pending=pending, drains=drains)
@@ -141,35 +146,10 @@ def _by_hand(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
         yield _step(f"{item.what}: {item.remedy or item.cause or item.finding_class}", item, pending=True)
 
 
-def _node(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-    if item := _take(found, Subject.INTERRUPTED):
-        yield _step(f"put back what an earlier run began and did not end ({item.found})", item)
-
-
 def _take(found: Bad, *subjects: str) -> Finding | None:
     """Take out all of `subjects`; return the first that is there."""
     taken = [found.pop(subject) for subject in subjects if subject in found]
     return taken[0] if taken else None
-
-
-def _own_files(found: Bad) -> Iterator[Step]:
-    for what in tuple(found):
-        if path := Subject.FILE.named(what):
-            item = found.pop(what)
-            yield _step(f"remove {path}" if item.wanted == "none" else f"write {path} anew", item)
-
-
-def _written_at_once(step: Step, component: str, allowed: Disturbance, workloads: int) -> Step:
-    """Return what a run does to an own file: containerd's are written also where the restart that reads them waits."""
-    if component == "containerd" and is_forbidden(step.disturbs, allowed, workloads):
-        return replace(step, disturbs=Disturbance.nothing)
-    return step
-
-
-def _repositories(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-    for what in tuple(found):
-        if name := Subject.KEY.named(what) or Subject.KEYRING.named(what):
-            yield _step(f"trust the {name} repository by its pinned key", found.pop(what))
 
 
 def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
@@ -284,18 +264,20 @@ def _load(node: Node, found: Bad, module: Finding | None) -> Iterator[Step]:
 
 def _decided(component: str, decided: Mapping[str, Decision[Any]]) -> Callable[[Settings, Node, Bad], Iterator[Step]]:
     """Return the steps of a component that is decided once; none of one that is switched off."""
-    decision = decided.get(component, Decision(()))
+    own = decided.get(component, Decision(()))
 
     def steps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-        for step in decision.steps:
+        for step in own.steps:
             _take(found, *(item.what for item in step.settles))
-            actual, desired = (
-                (step.settles[0].found, step.settles[0].wanted) if step.settles else (step.actual, step.desired)
-            )
-            waits = step.waits is not None
-            yield Step(component, step.action, actual, desired, step.disturbs, waits, step.packages)
+            yield _of(component, step)
 
     return steps
+
+
+def _of(component: str, step: decision.Step[Any]) -> Step:
+    """Return the plan's step of one that was decided."""
+    sides = (step.settles[0].found, step.settles[0].wanted) if step.settles else (step.actual, step.desired)
+    return Step(component, step.action, *sides, step.disturbs, step.waits is not None, step.packages)
 
 
 def _mps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:

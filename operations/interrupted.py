@@ -9,11 +9,11 @@ from pyinfra import host
 
 from gpunode.facts.interrupted import Interrupted
 from gpunode.facts.transaction import FOLDER
+from gpunode.interrupted import BY_HAND
 from gpunode.interrupted import Interrupted as Reading
 from gpunode.operations.failure import known, node_operation
 from gpunode.operations.script import script_command
 from gpunode.shell_file import script_file
-from gpunode.verify.interrupted import BY_HAND
 
 _CLEAR = script_file("placing", "keeping", "clear_leftovers")
 

@@ -19,7 +19,8 @@ from gpunode.verify.decided import DECIDED
 _GPUNODE = Path(__file__).resolve().parent.parent
 _JUDGES = (
     *(_GPUNODE / name for name in ("drift.py", "health.py", "drain/judgement.py", "drift_cluster.py")),
-    *(_GPUNODE / name / "decide.py" for name in DECIDED),
+    *(path for name in (*DECIDED, "own_files") if (path := _GPUNODE / name / "decide.py").exists()),
+    *(_GPUNODE / name for name in ("exposed.py", "interrupted.py")),
     _GPUNODE / "device_plugin" / "verdict.py",
     _GPUNODE / "base" / "comparison.py",
     *sorted((_GPUNODE / "verify").glob("*.py")),

@@ -12,16 +12,12 @@ from gpunode.findings import Finding
 from gpunode.health import health
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.verify.decided import DECIDED, decisions
+from gpunode.verify.decided import DECIDED, decisions, own_files
 from gpunode.verify.driver import driver
-from gpunode.verify.exposed import exposed
-from gpunode.verify.interrupted import interrupted
 from gpunode.verify.mig import mig
-from gpunode.verify.mps import as_allowed, mps
+from gpunode.verify.mps import mps
 from gpunode.verify.next_boot import next_boot
 from gpunode.verify.no_driver import no_driver
-from gpunode.verify.own_files import own_files
-from gpunode.verify.repositories import repositories
 
 
 def judge(
@@ -30,7 +26,17 @@ def judge(
     kept: Mapping[str, OwnFile] | None = None,
     decided: Mapping[str, Decision[Any]] | None = None,
 ) -> tuple[Finding, ...]:
-    """Return one finding per thing that the settings ask of a node, good ones included.
+    """Return one finding per thing that the settings ask of a node, good ones included; arguments as for `judged`."""
+    return judged(settings, node, kept, decided)[0]
+
+
+def judged(
+    settings: Settings,
+    node: Node,
+    kept: Mapping[str, OwnFile] | None = None,
+    decided: Mapping[str, Decision[Any]] | None = None,
+) -> tuple[tuple[Finding, ...], Decision[Any]]:
+    """Return the findings, and what is to be done about gpunode's own files, which follows from the others.
 
     kept: the own files that the run under way keeps; None outside of one, where the node's record tells
     decided: component -> decision, where that was made already
@@ -53,11 +59,10 @@ def judge(
     findings += mig(settings, node)
     if "docker" in decided:
         findings += decided["docker"].findings
-    findings += repositories(settings, node)
-    findings += exposed(node)
-    findings += interrupted(node)
-    findings += as_allowed(settings, node, own_files(asked, node, tuple(findings), kept))
-    return tuple(findings)
+    findings += decided["repositories"].findings
+    findings += decided["node"].findings
+    files = own_files(asked, node, tuple(findings), kept)
+    return (*findings, *files.findings), files
 
 
-__all__ = ["DECIDED", "decisions", "judge", "next_boot"]
+__all__ = ["DECIDED", "decisions", "judge", "judged", "next_boot"]

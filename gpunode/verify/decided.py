@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from gpunode.base.decision import Decision
+from gpunode import exposed, interrupted
+from gpunode.applied import OwnFile
+from gpunode.base.decision import Decision, is_forbidden
 from gpunode.containerd import decide as containerd
 from gpunode.containerd.editor import Runtimes
 from gpunode.cuda import decide as cuda
 from gpunode.disturbance import Disturbance
 from gpunode.docker import decide as docker
 from gpunode.docker.editor import Daemon
+from gpunode.driver_packages import on_system
+from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
+from gpunode.own_files import decide as files
+from gpunode.own_files import desired_files
+from gpunode.repositories import decide as repositories
 from gpunode.settings import Settings
 from gpunode.toolkit import decide as toolkit
+from gpunode.verify.mps import as_allowed
 
 
 def _containerd(settings: Settings, node: Node) -> Decision[Any]:
@@ -39,15 +48,61 @@ def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
     return toolkit.decide(toolkit.desired_of(settings, node.operating_system), node.toolkit, node.driver)
 
 
-# Each by the name of its settings.
+def _repositories(settings: Settings, node: Node) -> Decision[Any]:
+    return repositories.decide(repositories.desired_of(settings, node.operating_system), node.keyrings)
+
+
+def _node(settings: Settings, node: Node) -> Decision[Any]:
+    """Decide on what is no component's: files that others may write, and changes that were cut off."""
+    driver = settings.driver
+    asked = {
+        "driver": driver.enabled and (driver.removes or driver.source != "present"),
+        "initramfs": driver.enabled and not driver.removes,
+        "cuda": settings.cuda.enabled, "containerd": settings.containerd.enabled, "docker": settings.docker.enabled,
+        "mig": node.machine.has_gpu,
+    }  # fmt: skip
+    left = interrupted.decide(node.interrupted, [name for name, comes in asked.items() if not comes])
+    return Decision((*exposed.decide(node.exposed).findings, *left.findings), left.steps)
+
+
+def own_files(
+    asked: Settings, node: Node, told: Iterable[Finding], kept: Mapping[str, OwnFile] | None = None
+) -> Decision[Any]:
+    """Decide on gpunode's own files, behind all others, which tell of some of them already; as for `judge`."""
+    settings = on_system(asked, node.operating_system)
+    waits = is_forbidden(Disturbance.restart, Disturbance[settings.disruption.allow], node.containerd.shims)
+    decision = files.decide(files.Desired(desired_files(asked, node.machine), asked, kept, waits), node.applied, told)
+    # MPS is one transaction: while a restart waits, all of it does.
+    allowed = dict(zip(decision.findings, as_allowed(settings, node, decision.findings), strict=True))
+    steps = []
+    for step in decision.steps:
+        (item,) = (allowed[each] for each in step.settles)
+        waiting = item.cause if item.finding_class is FindingClass.RESTART_PENDING else None
+        disturbs = item.disturbs or step.disturbs if waiting else step.disturbs
+        steps.append(replace(step, settles=(item,), disturbs=disturbs, waits=waiting))
+    return Decision(tuple(allowed.values()), tuple(steps))
+
+
+# Each by the name of its settings, where it has such.
 DECIDED: Mapping[str, Callable[[Settings, Node], Decision[Any]]] = MappingProxyType(
-    {"cuda": _cuda, "toolkit": _toolkit, "containerd": _containerd, "docker": _docker}
+    {
+        "cuda": _cuda,
+        "toolkit": _toolkit,
+        "containerd": _containerd,
+        "docker": _docker,
+        "repositories": _repositories,
+        "node": _node,
+    }
 )
 
 
 def decisions(settings: Settings, node: Node) -> dict[str, Decision[Any]]:
     """Return component -> decision, of each that is enabled; settings resolved for the node's system."""
-    return {name: decide(settings, node) for name, decide in DECIDED.items() if getattr(settings, name).enabled}
+    return {
+        name: decide(settings, node)
+        for name, decide in DECIDED.items()
+        if getattr(getattr(settings, name, None), "enabled", True)
+    }
 
 
-__all__ = ["DECIDED", "decisions"]
+__all__ = ["DECIDED", "decisions", "own_files"]

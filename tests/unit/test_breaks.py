@@ -129,13 +129,13 @@ BREAKS = [
         "test_decide_cuda.py::test_a_folder_in_the_place_of_the_link_is_told_by_drift_as_by_the_run",
     ),
     (
-        "gpunode/verify/repositories.py",
+        "gpunode/repositories/decide.py",
         "found == (wanted,)",
         "wanted in found",
         "test_verify.py::test_a_key_that_is_not_the_pinned_one_is_named",
     ),
     (
-        "gpunode/verify/repositories.py",
+        "gpunode/repositories/decide.py",
         "permissions == PERMISSIONS",
         'permissions.startswith("644 ")',
         "test_verify.py::test_a_keyring_that_others_may_change_or_apt_cannot_read_is_named",

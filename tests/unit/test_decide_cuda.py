@@ -60,8 +60,8 @@ TOOLKITS = _toolkits()
 
 def _applied(decision: Decision[Install | Link], desired: Desired, there: CudaToolkits) -> CudaToolkits:
     """Return what the steps leave behind, each done as its change says."""
-    if there.interrupted is not None:
-        # It is undone first.
+    if there.interrupted is not None and desired.source != "runfile":
+        # It is undone first; with a .run file it may have been whole.
         others = tuple(each for each in there.by_runfile if each != there.interrupted)
         there = replace(there, interrupted=None, by_runfile=others)
     for step in decision.steps:

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.exposed import FILES, Exposed, ExposedFile, parse_exposed
+from gpunode.exposed import FILES, Exposed, ExposedFile, decide, parse_exposed
 from gpunode.findings import FindingClass
 from gpunode.probe import shell_text
 from gpunode.reading import ParseError
 from gpunode.settings import settings_from
 from gpunode.verify import judge
-from gpunode.verify.exposed import exposed
 from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure
@@ -83,7 +82,7 @@ def test_a_line_that_tells_of_no_file_is_refused(line: str) -> None:
 
 
 def test_a_file_that_others_may_write_is_a_finding_of_its_own_with_its_command() -> None:
-    (good,) = exposed(GOOD)
+    (good,) = decide(GOOD.exposed).findings
     assert (good.finding_class, good.found) == (FindingClass.OK, "root's alone")
     files = (ExposedFile("/etc/containerd/config.toml", "777", 0, 0), ExposedFile("/etc/docker", "755", 1000, 0))
     node = replace(GOOD, exposed=Exposed(files))

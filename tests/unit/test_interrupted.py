@@ -19,7 +19,7 @@ from gpunode.facts.transaction import TransactionJournal
 from gpunode.families.dnf import LOCKLIST
 from gpunode.families.zypper import LOCKS
 from gpunode.findings import FindingClass
-from gpunode.interrupted import Interrupted, parse_interrupted
+from gpunode.interrupted import Interrupted, decide, parse_interrupted
 from gpunode.mig.boot import RECORD, UNIT
 from gpunode.mps.daemon import FOLDER as MPS
 from gpunode.operations import interrupted as operation
@@ -32,7 +32,6 @@ from gpunode.settings import settings_from
 from gpunode.toolkit.decide import OWN_SPECIFICATION as CDI
 from gpunode.transaction import Journal
 from gpunode.verify import judge
-from gpunode.verify.interrupted import interrupted
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 
@@ -77,7 +76,7 @@ def test_a_node_that_was_never_changed_has_none(tmp_path: Path) -> None:
 
 
 def test_a_change_that_was_cut_off_is_a_finding_and_a_step_of_the_plan() -> None:
-    (good,) = interrupted(GOOD)
+    (good,) = decide(GOOD.interrupted).findings
     assert good.finding_class is FindingClass.OK
     node = replace(GOOD, interrupted=Interrupted(("containerd", "mig"), ("mps",)))
     settings = settings_from({"driver": {"version": "580.95.05"}})
@@ -162,7 +161,7 @@ def test_a_change_of_what_is_switched_off_since_is_left_to_a_person_with_both_wa
     found, noops = run(monkeypatch, Interrupted(("driver",)))
     # A newer driver may be there by now, which an undoing would take away.
     assert found == [] and noops == []
-    (bad,) = interrupted(replace(GOOD, interrupted=Interrupted(("driver",))))
+    _, bad = decide(Interrupted(("driver",)), ["driver"]).findings
     assert "NAME.sh undo` puts back" in str(bad.remedy) and "given-up.json` keeps what is there now" in str(bad.remedy)
     assert run(monkeypatch, Interrupted()) == ([], ["nothing of an earlier run is left"])
     assert run(monkeypatch, Interrupted(running=("mps",))) == ([], ["nothing of an earlier run is left"])

@@ -1,4 +1,4 @@
-"""Are gpunode's own files as the settings ask, those too that have no effect before a boot?"""
+"""What is to be done about gpunode's own files, those too that have no effect before a boot."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from gpunode.applied import OWNED, PATH, OwnFile, PresentFile
+from gpunode.applied import OWNED, PATH, Applied, OwnFile, PresentFile
 from gpunode.base.comparison import AS_ASKED, compared
+from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
-from gpunode.findings import Finding, FindingClass
-from gpunode.node import Node
-from gpunode.own_files import desired_files
+from gpunode.findings import Finding
 from gpunode.own_files.repositories import PATHS as REPOSITORIES
 from gpunode.settings import Settings
 
@@ -76,43 +75,66 @@ _PLACES = (
 _ELSEWHERE = _Place("/", "node")
 
 
-def own_files(
-    settings: Settings, node: Node, told: Iterable[Finding], kept: Mapping[str, OwnFile] | None = None
-) -> Iterator[Finding]:
-    """Judge each own file: by what the settings ask for, or by the record where these do not tell its text.
+@dataclass(frozen=True)
+class Desired:
+    """Hold which own files a node is to have.
+
+    files: path -> text; None: there is to be none
+    settings: as they are asked, for their digest
+    kept: path -> file of what the run under way keeps, which counts before `files` and the record; None outside of one
+    restart_waits: whether a restart of containerd waits, whose drop-in is written all the same
+    """
+
+    files: Mapping[str, str | None]
+    settings: Settings
+    kept: Mapping[str, OwnFile] | None = None
+    restart_waits: bool = False
+
+
+def decide(desired: Desired, actual: Applied, told: Iterable[Finding]) -> Decision[None]:
+    """Return what is to be done about each own file: by what is desired, or by the record where that tells no text.
 
     Nothing of what another finding tells of already. On a node without a record, files that are there alone.
 
-    settings: as they are asked, for their digest; told: the other findings
-    kept: path -> file of what the run under way keeps, which counts in place of both
+    told: the other findings
     """
-    applied, bad = node.applied, [item for item in told if item.finding_class is not FindingClass.OK]
-    present, recorded = dict(applied.present), dict(applied.files)
+    findings = tuple(_findings(desired, actual, bad(*told)))
+    return Decision(findings, tuple(_step(desired, item) for item in bad(*findings)))
+
+
+def _step(desired: Desired, item: Finding) -> Step[None]:
+    path = Subject.FILE.named(item.what)
+    at_once = item.component == "containerd" and desired.restart_waits
+    disturbs = Disturbance.nothing if at_once else item.disturbs or Disturbance.nothing
+    return Step(f"remove {path}" if item.wanted == "none" else f"write {path} anew", (item,), disturbs)
+
+
+def _findings(desired: Desired, actual: Applied, told: tuple[Finding, ...]) -> Iterator[Finding]:
+    present, recorded, kept = dict(actual.present), dict(actual.files), desired.kept
     if kept is None and PATH in present:
         # In a run the record is written after the verdict.
         recorded = {PATH: OwnFile(None, _MODE), **recorded}
-    desired = desired_files(settings, node.machine)
-    for path in dict.fromkeys((*recorded, *desired)):
+    for path in dict.fromkeys((*recorded, *desired.files)):
         there = present.get(path)
-        if kept is not None and path in recorded and path not in kept and path not in desired:
+        if kept is not None and path in recorded and path not in kept and path not in desired.files:
             continue  # This run wants no such file.
         if there is None and PATH not in present and path not in recorded:
             continue
         place = next((each for each in _PLACES if path.startswith(each.begins)), _ELSEWHERE)
-        file = _desired(path, desired, recorded, kept)
+        file = _desired(path, desired.files, recorded, kept)
         if file is None:
             found, asked = (None, AS_ASKED) if there is None else ("there", "none")
             if found is None:
                 continue
         else:
-            as_asked = path in desired or (kept or {}).get(path) is not None
+            as_asked = path in desired.files or (kept or {}).get(path) is not None
             found, asked = _sides(file, there, AS_ASKED if as_asked else _AS_LEFT)
-            if path == PATH and not applied.readable:
+            if path == PATH and not actual.readable:
                 found = "unreadable"
-        if found is None or not any(_tells(place, path, item) for item in bad):
+        if found is None or not any(_tells(place, path, item) for item in told):
             # Seldom asked, and not for nothing.
-            last = (applied.settings, applied.gpunode)
-            same = found is None or not applied.readable or last == (settings.digest(), version("gpunode"))
+            last = (actual.settings, actual.gpunode)
+            same = found is None or not actual.readable or last == (desired.settings.digest(), version("gpunode"))
             as_left = same or _is_as_left(recorded.get(path), there)
             yield compared(
                 place.component, Subject.FILE.of(path), found or asked, asked, found is None,
