@@ -58,7 +58,8 @@ class Finding:
 
     `what` names the thing compared (`loaded module`), `found` and `wanted` are the two sides as text, `cause` and
     `remedy` say why and what to do, `source` says where the wanted value is stated. `disturbs` is what its remedy
-    costs the node; None where there is none, or nobody can say.
+    costs the node; None where there is none, or nobody can say. `by_person`: no step of a run mends it before a person
+    has done something.
     """
 
     component: str
@@ -70,6 +71,7 @@ class Finding:
     remedy: str | None = None
     source: str | None = None
     disturbs: Disturbance | None = None
+    by_person: bool = False
 
     @property
     def is_caution(self) -> bool:

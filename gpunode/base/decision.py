@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from gpunode.disturbance import Disturbance
@@ -52,6 +52,17 @@ def bad(*findings: Finding) -> tuple[Finding, ...]:
     return tuple(item for item in findings if item.finding_class is not FindingClass.OK)
 
 
+def marked(decision: Decision[Change]) -> Decision[Change]:
+    """Return the decision with each difference as a person's that no step settles, or one behind his work alone."""
+    done = {item for step in decision.steps if step.waits is None for item in step.settles}
+
+    def mark(item: Finding) -> Finding:
+        return replace(item, by_person=item.finding_class is FindingClass.DRIFT and item not in done)
+
+    steps = (replace(step, settles=tuple(map(mark, step.settles))) for step in decision.steps)
+    return replace(decision, findings=tuple(map(mark, decision.findings)), steps=tuple(steps))
+
+
 def is_forbidden(disturbs: Disturbance, allowed: Disturbance, workloads: int) -> bool:
     """Say whether a change waits: the settings do not allow what it disturbs, and somebody would feel it.
 
@@ -62,4 +73,4 @@ def is_forbidden(disturbs: Disturbance, allowed: Disturbance, workloads: int) ->
     return disturbs > allowed and (disturbs > Disturbance.reset or workloads > 0)
 
 
-__all__ = ["Decision", "Step", "bad", "is_forbidden"]
+__all__ = ["Decision", "Step", "bad", "is_forbidden", "marked"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpunode.base.comparison import BY_HAND
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.rollout.entries import LeftOut
@@ -41,7 +40,7 @@ def left_out(report: NodeReport, everyone: bool, allowed: Disturbance = Disturba
 
 def _is_healed(item: Finding) -> bool:
     """Say whether a run mends it, where the settings allow that."""
-    return item.finding_class in _HEALED_BY_A_RUN and item.remedy != BY_HAND
+    return item.finding_class in _HEALED_BY_A_RUN and not item.by_person
 
 
 def _waits(item: Finding, allowed: Disturbance) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpunode import exposed, interrupted
 from gpunode.applied import OwnFile
-from gpunode.base.decision import Decision, is_forbidden
+from gpunode.base.decision import Decision, is_forbidden, marked
 from gpunode.containerd import decide as containerd
 from gpunode.containerd.editor import Runtimes
 from gpunode.cuda import decide as cuda
@@ -99,7 +99,7 @@ DECIDED: Mapping[str, Callable[[Settings, Node], Decision[Any]]] = MappingProxyT
 def decisions(settings: Settings, node: Node) -> dict[str, Decision[Any]]:
     """Return component -> decision, of each that is enabled; settings resolved for the node's system."""
     return {
-        name: decide(settings, node)
+        name: marked(decide(settings, node))
         for name, decide in DECIDED.items()
         if getattr(getattr(settings, name, None), "enabled", True)
     }

@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 from gpunode.applied import PATH, Applied, OwnFile, PresentFile
 from gpunode.base.decision import bad
 from gpunode.exposed import Exposed, ExposedFile
+from gpunode.findings import FindingClass, NodeReport
 from gpunode.interrupted import Interrupted, decide
 from gpunode.keyring import PERMISSIONS, Keyrings
 from gpunode.node import Node
 from gpunode.own_files import desired_files
 from gpunode.plan import plan
 from gpunode.repositories import decide as repositories
+from gpunode.rollout.choice import left_out
 from gpunode.settings import settings_from
-from gpunode.verify import decisions, judged
+from gpunode.verify import decisions, judge, judged
 from tests.unit.agreement import assert_planned, assert_whole
 from tests.unit.test_verify import DATA, GOOD, SETTINGS
 
@@ -112,3 +114,29 @@ def test_every_own_file_that_is_not_as_desired_is_a_step(node: Node, allow: str)
     planned = [(step.component, step.action) for step in plan(settings, node).steps if "/" in step.action]
     assert sorted(planned) == sorted((step.settles[0].component, step.action) for step in files.steps)
     assert set(files.findings) <= set(findings)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"exposed": Exposed((ExposedFile("/etc/docker", "777", 0, 0),))},
+        {"cuda": replace(GOOD.cuda, nvcc_version=None)},
+        {"toolkit": replace(GOOD.toolkit, runtime_path=None)},
+        {"containerd": replace(GOOD.containerd, active=False, masked=True)},
+        {"interrupted": Interrupted(("docker",))},
+    ],
+)
+def test_a_rollout_leaves_out_a_node_on_which_no_step_mends_anything(part: dict[str, Any]) -> None:
+    report = NodeReport("gpu-1", judge(SETTINGS, replace(GOOD, **part)))
+    left = left_out(report, everyone=False)
+    assert left is not None and left.finding_class is FindingClass.DRIFT
+    # With one that a run does mend it is taken.
+    more = replace(GOOD, **{**part, "keyrings": Keyrings(())})
+    assert left_out(NodeReport("gpu-1", judge(SETTINGS, more)), everyone=False) is None
+
+
+def test_a_rollout_leaves_out_a_node_whose_only_steps_come_behind_a_refusal() -> None:
+    asked = settings_from({**DATA, "toolkit": {"preset": "shared"}})
+    there = replace(GOOD.toolkit, config_text="= nonsense", unlinked=("/dev/nvidia0",))
+    left = left_out(NodeReport("gpu-1", judge(asked, replace(GOOD, toolkit=there))), everyone=False)
+    assert left is not None and left.finding_class is FindingClass.DRIFT
