@@ -4,16 +4,11 @@ from gpunode import tables
 from gpunode.deploys.component import component, distribution, drain, node, own_file, settings
 from gpunode.deploys.drain import returned
 from gpunode.deploys.repositories import distrust, trust
+from gpunode.disturbance import Disturbance
 from gpunode.drain.commands import Drain
-from gpunode.driver_packages import (
-    archive_components,
-    driver_source,
-    further_groups,
-    holds_kernels,
-    module_stream,
-    on_system,
-    package_set,
-)
+from gpunode.driver.removal import removal_waits
+from gpunode.driver.sides import Desired, desired
+from gpunode.driver_packages import archive_components, module_stream, on_system
 from gpunode.operations import (
     apt_archive,
     driver_packages,
@@ -35,9 +30,7 @@ from gpunode.own_files.driver import (
     SOFTDEP,
     UMAD,
     UMAD_MODULES,
-    removal_waits,
 )
-from gpunode.preflight import chosen_flavour
 from gpunode.runfile import build_packages, driver_runfile
 from gpunode.settings import DriverSettings
 from gpunode.tables import DriverSource
@@ -53,12 +46,12 @@ def driver() -> None:
     if asked.removes:
         _none(asked)
         return
-    source = driver_source(resolved, node().operating_system, node().boot)
     own_file(PARAMETERS, keep="Set the NVIDIA module's parameters", remove="Remove the NVIDIA module's parameters")
-    if source is not None:
-        _packages(asked, source)
+    wanted = desired(resolved, node())
+    if wanted.source is not None:
+        _packages(wanted, wanted.source)
     elif asked.source == "runfile":
-        _runfile(asked)
+        _runfile(wanted)
     _keep_nouveau_out()
     own_file(SOFTDEP, keep="Load nvidia_uvm after nvidia, at every boot")
     if not node().has_gpu:
@@ -71,7 +64,7 @@ def driver() -> None:
 def _none(asked: DriverSettings) -> None:
     """Take away the driver that is there, however it came, and what gpunode set up for one."""
     allowed = settings().disruption.allow == "reboot"
-    waits = removal_waits(settings(), node())
+    waits = removal_waits(Disturbance[settings().disruption.allow], node().driver)
     if not waits:
         mps.daemons(
             name="Run no MPS control daemon", wanted=(), asked=settings().mps, restart_allowed=True, drain=drain()
@@ -100,18 +93,13 @@ def _keep_nouveau_out() -> None:
     initramfs.without_nouveau(name="Make initial file systems that load nouveau anew", blacklist=BLACKLIST)
 
 
-def _flavour() -> str:
-    system = node().operating_system
-    return chosen_flavour(on_system(settings(), system), node().pci.gpus, system)
-
-
 def _headers(asked: DriverSettings) -> None:
     if asked.kernel_headers == "install" and tables.headers_of_image(node().operating_system.id):
         kernel_headers.installed(name="Install the headers of the kernel that boots next", family=distribution().family)
 
 
-def _packages(asked: DriverSettings, source: DriverSource) -> None:
-    machine = node()
+def _packages(wanted: Desired, source: DriverSource) -> None:
+    asked, machine = wanted.settings, node()
     if source.built_on_node:
         _headers(asked)
     if archive := _archive():
@@ -123,15 +111,15 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
     if source.origin is None:
         trust("cuda")
     driver_packages.installed(
-        name=f"Install NVIDIA driver {asked.version or asked.branch} ({_flavour()})",
-        wanted=package_set(asked, source, _flavour(), further_groups(settings(), machine.pci.groups), machine.boot),
+        name=f"Install NVIDIA driver {asked.version or asked.branch} ({wanted.flavour})",
+        wanted=wanted.packages,
         branch=asked.branch or "",
         branch_change=asked.allow_branch_change,
         rollback=asked.rollback,
         kernel=machine.boot.next_release,
         headers=machine.boot.next_kernel is None or machine.boot.next_kernel.headers,
         source=source,
-        stream=module_stream(asked, source, _flavour()),
+        stream=module_stream(asked, source, wanted.flavour),
         proof=_proof(),
         migrate=asked.migrate,
         drain=_drain(),
@@ -140,7 +128,7 @@ def _packages(asked: DriverSettings, source: DriverSource) -> None:
         name="Hold the NVIDIA driver" if asked.hold else "Do not hold the NVIDIA driver",
         family=source.family,
         hold=asked.hold,
-        kernel=holds_kernels(on_system(settings(), machine.operating_system), machine.operating_system, machine.boot),
+        kernel=wanted.holds_kernels,
     )
     _forget_others(source)
 
@@ -168,8 +156,8 @@ def _proof() -> str:
     return "loaded" if node().has_gpu else "disk" if node().boot.next_release else "packages"
 
 
-def _runfile(asked: DriverSettings) -> None:
-    machine = node()
+def _runfile(wanted: Desired) -> None:
+    asked, machine = wanted.settings, node()
     file = driver_runfile(settings(), machine.operating_system)
     _headers(asked)
     if asked.kernel_headers == "install":
@@ -182,11 +170,11 @@ def _runfile(asked: DriverSettings) -> None:
         name=f"Fetch {file.name}", file=file, proxies=settings().proxy.environment, setting="driver.runfile_sha256"
     )
     runfile.installed(
-        name=f"Install NVIDIA driver {asked.version} ({_flavour()}) by its runfile",
+        name=f"Install NVIDIA driver {asked.version} ({wanted.flavour}) by its runfile",
         family=distribution().family,
         file=file,
         version=asked.version or "",
-        flavour=_flavour(),
+        flavour=wanted.flavour,
         dkms=asked.dkms,
         rollback=asked.rollback,
         kernel=machine.boot.next_release,

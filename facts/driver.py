@@ -16,5 +16,7 @@ _UNITS = tuple(f"{name}.service" for name in _SERVICES)
 class Driver(NodeFact[Reading]):
     """Read every place where a driver version shows, and whether nvidia_uvm is loaded."""
 
-    probe = shell_text("driver", shared=(PACKAGES, UNITS.of(*_UNITS)), RECORD=RECORD, SERVICES=" ".join(_SERVICES))
+    probe = shell_text(
+        "driver/state", shared=(PACKAGES, UNITS.of(*_UNITS)), RECORD=RECORD, SERVICES=" ".join(_SERVICES)
+    )
     parse = staticmethod(parse_driver)

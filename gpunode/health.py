@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from gpunode import tables
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass
+from gpunode.gpu import Gpus
+from gpunode.pci import PciGpus
 from gpunode.probe_output import repeated, values
 from gpunode.reading import Reading
 from gpunode.smi import ANSWERED, REMAPPED, address, data, exit_code_of, parse_answer, rows, warnings
-
-if TYPE_CHECKING:
-    from gpunode.node import Node
 
 # NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus. Older drivers leave PCI: out.
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([^)]{1,40})\): (\d{1,4})(?:, ?(.*))?$")
@@ -125,10 +123,9 @@ def parse_health(lines: list[str]) -> Health:
     )
 
 
-def health(node: Node) -> Iterator[Finding]:
+def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
     """Judge whether the GPUs are well; what does not answer at all is told by nvidia-smi's own finding."""
-    found = node.health
-    if node.gpus.status == "ok" and found.exit_code not in (None, *ANSWERED):
+    if gpus.status == "ok" and found.exit_code not in (None, *ANSWERED):
         yield _sick("memory errors by nvidia-smi", f"exit code {found.exit_code}", "an answer", None, None)
     # A warning need not be among what it prints as its answer.
     warned = found.exit_code in ANSWERED and found.exit_code != 0
@@ -144,7 +141,7 @@ def health(node: Node) -> Iterator[Finding]:
         yield from _memory(gpu)
     critical = tables.critical_xids()
     # A container sees the log of its host, and so the Xids of GPUs that are not its own.
-    ours = [xid for xid in found.xids if any(gpu.address.startswith(xid.pci_address) for gpu in node.pci.gpus)]
+    ours = [xid for xid in found.xids if any(gpu.address.startswith(xid.pci_address) for gpu in pci.gpus)]
     for xid in ours:
         if row := critical.get(xid.code):
             yield replace(

@@ -15,13 +15,13 @@ from gpunode.base import decision
 from gpunode.base.decision import Decision, is_forbidden
 from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
-from gpunode.driver_packages import driver_source, further_groups, on_system, package_set
+from gpunode.driver_packages import on_system
 from gpunode.findings import Finding, FindingClass
 from gpunode.mig import boot as mig_boot
 from gpunode.mig.target import TargetError, targets
 from gpunode.mps.change import felt_by_clients
 from gpunode.node import Node
-from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
+from gpunode.preflight import Caution, Refusal, cautions, refusals
 from gpunode.reading import Reading
 from gpunode.settings import Settings
 from gpunode.verify import decisions, judged
@@ -112,7 +112,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
     sharing = (("mig", _mig), ("mps", _mps)) if settings.mps.enabled else (("mps", _mps), ("mig", _mig))
     for component, steps in (
         ("repositories", _decided("repositories", decided)),
-        ("driver", _driver),
+        ("driver", _decided("driver", decided)),
         ("health", _by_hand),
         ("cuda", _decided("cuda", decided)),
         *sharing,
@@ -150,116 +150,6 @@ def _take(found: Bad, *subjects: str) -> Finding | None:
     """Take out all of `subjects`; return the first that is there."""
     taken = [found.pop(subject) for subject in subjects if subject in found]
     return taken[0] if taken else None
-
-
-def _driver(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-    there, asked = node.driver, settings.driver
-    if asked.removes:
-        yield from _no_driver(node, found)
-        return
-    installs = asked.source != "present"
-    module = found.get(Subject.MODULE_ON_DISK) or found.get(Subject.FLAVOUR)
-    by_runfile = installs and asked.source == "runfile"
-    other_way = found.get(Subject.INSTALLED_BY)
-    changes = (
-        _take(
-            found, Subject.INSTALLED_BY, Subject.MODULE_ON_DISK, Subject.FLAVOUR, Subject.LIBRARY, Subject.DKMS,
-        )
-        if installs
-        else None
-    )  # fmt: skip
-    tools = [tool for tool in ("gcc", "make", "dkms") if tool not in node.boot.build_tools]
-    if by_runfile and changes and tools and asked.kernel_headers == "install":
-        yield Step("driver", f"install {', '.join(tools)}", None, "what builds the module", Disturbance.nothing)
-    if other_way and (there.packages if by_runfile else there.runfile):
-        what = "packages" if by_runfile else "runfile"
-        yield _step(f"remove the driver of the {what}, kept for the way back", other_way, Disturbance.nothing)
-    if changes:
-        rule = asked.version or f"{asked.branch} (its newest version)"
-        flavour = chosen_flavour(settings, node.pci.gpus, node.operating_system)
-        verb = "install" if there.module_version is None else "change to"
-        # Packages alone disturb nobody: the loaded module stays until the node boots.
-        way = " by its runfile" if by_runfile else ""
-        step = _step(f"{verb} driver {rule}{way}, {flavour} kernel module", changes, Disturbance.nothing)
-        yield replace(step, packages=_packages(settings, node, flavour))
-    kernel = node.boot.next_kernel
-    source = driver_source(settings, node.operating_system, node.boot)
-    brings = source is not None and (source.installs_headers or source.headers_of_image)
-    by_us = brings and asked.kernel_headers == "install"
-    if installs and kernel is not None and not kernel.headers and source is not None and by_us:
-        yield Step(
-            "driver", f"install {source.headers.replace('<kernel>', kernel.release)}", "none",
-            "headers of the kernel that boots next", Disturbance.nothing,
-        )  # fmt: skip
-    if installs and (manager := _take(found, Subject.FABRIC_MANAGER)) and not changes:
-        yield _step("install fabric manager at the driver's version", manager)
-    if installs and (subnet := _take(found, Subject.SUBNET_MANAGER)) and not changes:
-        yield _step("install the NVLink subnet manager", subnet)
-    if installs and (umad := _take(found, Subject.UMAD)):
-        yield _step("load ib_umad, now and at boot", umad)
-    held = _take(found, Subject.HELD)
-    if installs and asked.hold and (held or (changes and not by_runfile)):
-        loose = held.found if held else None
-        yield Step("driver", "hold the driver's packages", loose, "all held", Disturbance.nothing)
-    if free := _take(found, Subject.NOUVEAU):
-        yield _step("keep nouveau out, in effect at the next boot", free)
-    if (images := found.get(Subject.INITRAMFS)) and node.boot.with_nouveau:
-        del found[Subject.INITRAMFS]
-        yield _step("make the initial file systems anew without nouveau, in effect at the next boot", images)
-    if changes and node.pci.fabric and there.module_version is None:
-        running = "running, starts at boot"
-        action = "run nvidia-fabricmanager, now and at boot"
-        yield Step("driver", action, "not installed", running, Disturbance.nothing)
-    yield from _services(found)
-    yield from _load(node, found, module if installs else None)
-    source = driver_source(settings, node.operating_system, node.boot)
-    if source and not source.built_on_node and kernel and not changes and (item := _take(found, Subject.NEXT_BOOT)):
-        names = _packages(settings, node, chosen_flavour(settings, node.pci.gpus, node.operating_system))
-        modules = tuple(name for name in names if kernel.release in name)
-        yield replace(_step(f"install the modules of kernel {kernel.release}", item), packages=modules)
-    # The new driver's own: what they say of the old one is no step beside it.
-    if changes or there.loaded_version is None:
-        _take(found, Subject.GPUS, Subject.NEXT_BOOT)
-
-
-def _no_driver(node: Node, found: Bad) -> Iterator[Step]:
-    """Remove the driver; its module goes from memory at once where nothing uses it, else by a boot."""
-    boots = ", and boot the node where its module is in use" if node.driver.loaded_version is not None else ""
-    if ways := _take(found, Subject.INSTALLED_BY):
-        yield _step(f"remove the driver of the {ways.found}{boots}", ways)
-    if loaded := _take(found, Subject.LOADED_MODULE):
-        yield _step("boot the node without the driver", loaded)
-
-
-def _packages(settings: Settings, node: Node, flavour: str) -> tuple[str, ...]:
-    source = driver_source(settings, node.operating_system, node.boot)
-    if source is None:
-        return ()
-    wanted = package_set(settings.driver, source, flavour, further_groups(settings, node.pci.groups), node.boot)
-    return tuple(sorted(name if rule is None else f"{name} {rule}" for name, rule in wanted.items()))
-
-
-def _services(found: Bad) -> Iterator[Step]:
-    for what in tuple(found):
-        if name := Subject.SERVICE.named(what):
-            yield _step(f"run {name}, now and at boot", found.pop(what))
-
-
-def _load(node: Node, found: Bad, module: Finding | None) -> Iterator[Step]:
-    """Load the module that is, or will be, on disk: at once where none is loaded, else by a boot alone."""
-    loaded = _take(found, Subject.LOADED_MODULE)
-    uvm, parameters = _take(found, Subject.UVM), _take(found, Subject.PARAMETERS)
-    there = node.driver
-    if there.loaded_version is None and not there.nouveau_bound and not there.waits_for_kernel:
-        if loaded:
-            yield _step("load the kernel module", loaded)
-    elif reason := loaded or module:
-        source = "from nouveau " if there.loaded_version is None and there.nouveau_bound else ""
-        yield _step(f"boot the node {source}into the new module", reason, Disturbance.reboot)
-    elif parameters:
-        yield _step("boot the node, so that the module is loaded with its new parameters", parameters)
-    elif uvm:
-        yield _step("load nvidia_uvm", uvm)
 
 
 def _decided(component: str, decided: Mapping[str, Decision[Any]]) -> Callable[[Settings, Node, Bad], Iterator[Step]]:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpunode.driver import DriverState
+from gpunode.driver.next_boot import next_boot
 from gpunode.families.wording import wording
 from gpunode.findings import FindingClass
 from gpunode.node import Node
 from gpunode.probe_output import values
 from gpunode.reading import ParseError, Reading
-from gpunode.verify import next_boot
 
 # For what a reboot was asked, and in which boot; kept until it has helped, so that it is not asked for again.
 RECORD = "/var/lib/gpunode/reboot"
@@ -89,7 +89,7 @@ def obstacles(node: Node, running: RunningBoot, purpose: str | None = None, abse
     words = wording(node.operating_system)
     found = [
         f"{item.what} is {item.found}, wanted {item.wanted} ({item.cause}). Remedy: {item.remedy}"
-        for item in (() if absent else next_boot(node))
+        for item in (() if absent else next_boot(node.boot, node.driver, node.operating_system))
         if item.finding_class is not FindingClass.OK
     ]
     if not absent and node.boot.next_kernel is None and not running.container:

@@ -9,6 +9,7 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.driver import DriverState
+from gpunode.driver.loading import Act, Loading, decide_loading, step_of
 from gpunode.facts.boot import Boot
 from gpunode.facts.driver import Driver
 from gpunode.facts.transaction import FOLDER
@@ -39,10 +40,11 @@ def module_loaded() -> Iterator[Any]:
     packages and does not load after a boot is undone with them.
     """
     driver = driver_state()
-    if driver.reboot_pending:
-        host.noop(f"reboot pending: {driver.runs} is loaded, {driver.to_come} is to come")
+    decision = decide_loading(Loading(), driver)
+    if step := step_of(decision, Act.BOOT):
+        host.noop(f"reboot pending: {step.settles[0].found} is loaded, {step.settles[0].wanted} is to come")
         return
-    if driver.loaded_version is not None and driver.uvm_loaded and not driver.unproven:
+    if not decision.steps and not driver.unproven:
         host.noop(f"the module {driver.loaded_version} is loaded, and nvidia_uvm")
         return
     # In preparation the packages may be yet to come; in execution an absent module is an error.

@@ -11,7 +11,9 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.disturbance import Disturbance
 from gpunode.drain.commands import Drain
+from gpunode.driver.removal import removal_waits
 from gpunode.driver_packages import Simulation, belongs
 from gpunode.facts.driver import Driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
@@ -42,7 +44,7 @@ def removed(family: str, rollback: str, allowed: bool, drain: Drain | None = Non
     if not state.driver and not driver.runfile:
         host.noop("there is no driver to remove")
         return
-    if driver.loaded_version is not None and not allowed:
+    if removal_waits(Disturbance.reboot if allowed else Disturbance.nothing, driver):
         host.noop(
             f"pending: the module {driver.loaded_version} is loaded, and disruption.allow is not reboot; the driver of "
             f"{' and '.join(driver.ways)} stays until then"

@@ -16,8 +16,11 @@ from pyinfra.api import FunctionCommand, Host, State, StringCommand
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import clear_askpass_cache
 
+from gpunode.base.subject import Subject
 from gpunode.drain.commands import Drain
 from gpunode.driver import DriverState
+from gpunode.driver.loading import Act, Loading, decide_loading, step_of
+from gpunode.driver.removal import decide_removal
 from gpunode.facts.base import parsed
 from gpunode.facts.node import Node
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
@@ -92,14 +95,17 @@ def new_boot(purpose: str, timeout: int, absent: bool = False, drain: Drain | No
 
 
 def _difference(driver: DriverState, parameters: Mapping[str, str], absent: bool) -> str:
-    """Return what a boot would change of the loaded driver; empty where nothing."""
+    """Return what a boot would change of the loaded driver, as it is decided; empty where nothing."""
+    desired = Loading(parameters=parameters)
+    decision = decide_removal(desired.allowed, driver) if absent else decide_loading(desired, driver)
+    if (step := step_of(decision, Act.BOOT)) is None:
+        return ""
+    found, wanted = step.settles[0].found, step.settles[0].wanted
     if absent:
-        gone = driver.loaded_version is not None and not driver.packages and not driver.runfile
-        return f"{driver.runs} is loaded, and the driver has been removed" if gone else ""
-    if driver.reboot_pending:
-        return f"{driver.runs} is loaded and {driver.to_come} is on disk"
-    others = driver.other_parameters(parameters)
-    return f"the module is loaded with {', '.join(others)}, and /etc/modprobe.d says otherwise" if others else ""
+        return f"{found} is loaded, and the driver has been removed"
+    if step.settles[0].what == Subject.PARAMETERS:
+        return f"the module is loaded with {found}, and /etc/modprobe.d says otherwise"
+    return f"{found} is loaded and {wanted} is on disk"
 
 
 def _wait(state: State, host: Host, connector: SSHConnector, before: RunningBoot, timeout: int) -> bool:

@@ -58,4 +58,4 @@ def pending(item: Finding, reason: str) -> Finding:
 
 def by_hand(item: Finding, cause: str) -> Finding:
     """Return a difference that no run removes as a person's to mend, with what is in the way."""
-    return item if item.finding_class is FindingClass.OK else replace(item, cause=cause, remedy=BY_HAND)
+    return item if item.finding_class is FindingClass.OK else replace(item, cause=cause, remedy=BY_HAND, by_person=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from gpunode import tables
+from gpunode.disturbance import Disturbance
+from gpunode.driver.removal import removal_waits
 from gpunode.driver_packages import driver_source
 from gpunode.machine import Machine
 from gpunode.preflight import chosen_flavour
@@ -21,16 +23,11 @@ _BY_DRACUT = ("dnf", "zypper")
 UMAD_MODULES = ("ib_umad",)
 
 
-def removal_waits(settings: Settings, machine: Machine) -> bool:
-    """Say whether a driver that is to go stays for now: below `reboot` a run unloads nothing, and removes no driver."""
-    return machine.driver.loaded_version is not None and settings.disruption.allow != "reboot"
-
-
 def changes_source(settings: Settings, machine: Machine) -> bool:
     """Say whether a run brings the driver from its source, or takes it away, and so forgets other sources."""
     asked = settings.driver
     if asked.removes:
-        return not removal_waits(settings, machine)
+        return not _removal_waits(settings, machine)
     return asked.enabled and asked.source != "present"
 
 
@@ -40,7 +37,7 @@ def files(settings: Settings, machine: Machine) -> dict[str, str | None]:
     if not asked.enabled:
         return {}
     if asked.removes:
-        return {} if removal_waits(settings, machine) else dict.fromkeys(PATHS)
+        return {} if _removal_waits(settings, machine) else dict.fromkeys(PATHS)
     found: dict[str, str | None] = {}
     modules = module_names(settings, machine)
     if asked.source != "present":
@@ -58,6 +55,10 @@ def files(settings: Settings, machine: Machine) -> dict[str, str | None]:
     if machine.has_gpu and machine.pci.switch_managers and asked.source != "present":
         found[UMAD] = rendered("modules-load.conf", modules=UMAD_MODULES)
     return found
+
+
+def _removal_waits(settings: Settings, machine: Machine) -> bool:
+    return removal_waits(Disturbance[settings.disruption.allow], machine.driver)
 
 
 def module_names(settings: Settings, machine: Machine) -> list[str]:

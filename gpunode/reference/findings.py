@@ -21,6 +21,7 @@ _JUDGES = (
     *(_GPUNODE / name for name in ("drift.py", "health.py", "drain/judgement.py", "drift_cluster.py")),
     *(path for name in (*DECIDED, "own_files") if (path := _GPUNODE / name / "decide.py").exists()),
     *(_GPUNODE / name for name in ("exposed.py", "interrupted.py")),
+    *(_GPUNODE / "driver" / f"{topic}.py" for topic in ("loading", "services", "next_boot", "removal")),
     _GPUNODE / "device_plugin" / "verdict.py",
     _GPUNODE / "base" / "comparison.py",
     *sorted((_GPUNODE / "verify").glob("*.py")),

@@ -9,15 +9,11 @@ from gpunode.applied import OwnFile
 from gpunode.base.decision import Decision
 from gpunode.driver_packages import on_system
 from gpunode.findings import Finding
-from gpunode.health import health
 from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.verify.decided import DECIDED, decisions, own_files
-from gpunode.verify.driver import driver
 from gpunode.verify.mig import mig
 from gpunode.verify.mps import mps
-from gpunode.verify.next_boot import next_boot
-from gpunode.verify.no_driver import no_driver
 
 
 def judge(
@@ -44,11 +40,8 @@ def judged(
     asked, settings = settings, on_system(settings, node.operating_system)
     decided = decisions(settings, node) if decided is None else decided
     findings: list[Finding] = []
-    if settings.driver.removes:
-        findings += no_driver(settings, node)
-    elif settings.driver.enabled:
-        findings += driver(settings, node)
-        findings += health(node)
+    if "driver" in decided:
+        findings += decided["driver"].findings
     if "cuda" in decided:
         findings += decided["cuda"].findings
     if "toolkit" in decided:
@@ -65,4 +58,4 @@ def judged(
     return (*findings, *files.findings), files
 
 
-__all__ = ["DECIDED", "decisions", "judge", "judged", "next_boot"]
+__all__ = ["DECIDED", "decisions", "judge", "judged"]

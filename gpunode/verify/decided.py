@@ -16,6 +16,8 @@ from gpunode.cuda import decide as cuda
 from gpunode.disturbance import Disturbance
 from gpunode.docker import decide as docker
 from gpunode.docker.editor import Daemon
+from gpunode.driver import decide as driver
+from gpunode.driver.sides import Actual, desired
 from gpunode.driver_packages import on_system
 from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
@@ -38,6 +40,11 @@ def _docker(settings: Settings, node: Node) -> Decision[Any]:
     asked, allowed = settings.docker, Disturbance[settings.disruption.allow]
     daemon = Daemon(asked.default_runtime, asked.systemd_cgroup, settings.toolkit.enabled, asked.cdi)
     return docker.decide(docker.Desired(daemon, allowed, asked.version), node.docker)
+
+
+def _driver(settings: Settings, node: Node) -> Decision[Any]:
+    actual = Actual(node.driver, node.boot, node.pci, node.gpus, node.health, node.operating_system)
+    return driver.decide(desired(settings, node.machine), actual)
 
 
 def _cuda(settings: Settings, node: Node) -> Decision[Any]:
@@ -86,6 +93,7 @@ def own_files(
 # Each by the name of its settings, where it has such.
 DECIDED: Mapping[str, Callable[[Settings, Node], Decision[Any]]] = MappingProxyType(
     {
+        "driver": _driver,
         "cuda": _cuda,
         "toolkit": _toolkit,
         "containerd": _containerd,

@@ -117,7 +117,7 @@ BREAKS = [
         "test_readings.py::test_garbage_in_place_of_a_node_is_a_fact_process_error",
     ),
     (
-        "gpunode/driver.py",
+        "gpunode/driver/state.py",
         "self.loaded_version != self.module_version",
         "False",
         "test_verify.py::test_an_upgrade_under_a_loaded_module_is_pending_not_drift",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from gpunode.boot import Boot, DkmsBuild, Kernel
 from gpunode.disturbance import Disturbance
+from gpunode.driver.next_boot import next_boot as judged_next_boot
 from gpunode.findings import Finding, FindingClass
-from gpunode.verify import next_boot
+from gpunode.node import Node
 from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure
@@ -17,6 +19,10 @@ pytestmark = pytest.mark.pure
 RELEASE = "6.1.0-41-amd64"
 KERNEL = Kernel(RELEASE, headers=True, module_version="580.95.05", module_signer="DKMS module key")
 BOOT = Boot("6.1.0-40-amd64", RELEASE, "grub", (KERNEL,), blacklist_written=5.0)
+
+
+def next_boot(node: Node) -> Iterator[Finding]:
+    return judged_next_boot(node.boot, node.driver, node.operating_system)
 
 
 def judged(boot: Boot) -> dict[str, Finding]:

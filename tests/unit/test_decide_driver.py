@@ -1,0 +1,276 @@
+"""The driver is decided once: on any node, drift, plan, rollout and run say the same, and the steps end in no step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyinfra.context import ctx_host
+
+from gpunode.base.decision import Decision, Step
+from gpunode.boot import Boot, Kernel
+from gpunode.driver import DriverState, Service
+from gpunode.driver.loading import Act, step_of
+from gpunode.facts.boot import Boot as BootFact
+from gpunode.facts.driver import Driver as DriverFact
+from gpunode.findings import Finding, FindingClass, NodeReport
+from gpunode.gpu import Gpus
+from gpunode.node import Node
+from gpunode.operating_system import OperatingSystem
+from gpunode.operations import driver, reboot
+from gpunode.pci import PciGpus
+from gpunode.plan import plan
+from gpunode.rollout.choice import left_out
+from gpunode.settings import Settings, settings_from
+from gpunode.verify import decisions, judge
+from tests.unit.simulated_host import Host, commands
+from tests.unit.test_verify import GOOD, H100
+
+pytestmark = pytest.mark.pure
+
+VERSION, OLD = "580.95.05", "570.172.08"
+RUNS, NEXT = "6.1.0-40-amd64", "6.1.0-41-amd64"
+UBUNTU = OperatingSystem("ubuntu", "24.04", "noble", ("debian",), "Ubuntu 24.04", "x86_64", "6.8.0", False)
+OPEN, PROPRIETARY = ("Dual MIT/GPL", "open"), ("NVIDIA", "proprietary")
+FABRIC = ("nvidia-fabricmanager", f"{VERSION}-1")
+VERSIONS = st.sampled_from([VERSION, VERSION, VERSION, OLD, None])
+
+
+@st.composite
+def drivers(draw: Any) -> DriverState:
+    module, loaded = draw(VERSIONS), draw(VERSIONS)
+    runfile = draw(st.sampled_from([False, False, False, True]))
+    packages = draw(st.sampled_from([(), (("nvidia-open", f"{VERSION}-1"),), (("nvlsm", "1"), FABRIC)]))
+    return replace(
+        GOOD.driver,
+        packages=packages,
+        module_version=module,
+        module_license=draw(st.sampled_from([OPEN, OPEN, PROPRIETARY]))[0] if module else None,
+        loaded_version=loaded,
+        loaded_flavour=draw(st.sampled_from(["open", "open", "proprietary"])) if loaded else None,
+        library_version=draw(VERSIONS),
+        uvm_loaded=loaded is not None and draw(st.booleans()),
+        runfile=runfile,
+        dkms=runfile and draw(st.booleans()),
+        held=draw(st.sampled_from([(), tuple(name for name, _ in packages)])),
+        kernels=draw(st.sampled_from([(), ("linux-image-amd64",)])),
+        services=draw(
+            st.sampled_from([(), (Service("nvidia-persistenced", False, True),), (Service(FABRIC[0], True, True),)])
+        ),
+        nouveau_bound=loaded is None and draw(st.booleans()),
+        parameters=draw(st.sampled_from([(), (("EnableMSI", "1"),)])) if loaded else (),
+    )
+
+
+KERNELS = st.builds(
+    Kernel,
+    release=st.sampled_from([RUNS, NEXT]),
+    headers=st.booleans(),
+    module_version=VERSIONS,
+    module_signer=st.sampled_from([None, "somebody"]),
+    initramfs_written=st.just(5.0),
+    initramfs_nouveau=st.sampled_from([False, False, True, None]),
+)
+BOOTS = st.one_of(
+    st.just(GOOD.boot),
+    st.builds(
+        lambda kernel, **more: Boot(RUNS, kernel.release, "grub", (kernel,), **more),
+        kernel=KERNELS,
+        secure_boot=st.booleans(),
+        blacklist_written=st.sampled_from([None, 4.0]),
+        build_tools=st.sampled_from([(), ("gcc", "make", "dkms")]),
+    ),
+)
+PCI = st.builds(
+    PciGpus,
+    gpus=st.sampled_from([(H100,), (H100,), (H100,), ()]),
+    nvswitches=st.sampled_from([0, 0, 4]),
+    switch_managers=st.sampled_from([0, 0, 2]),
+    umad_loaded=st.booleans(),
+)
+GPUS = st.sampled_from(
+    [GOOD.gpus, GOOD.gpus, Gpus("ok", 0, None, ()), Gpus("lost", 15, None, ()), Gpus("no driver", 9, None, ())]
+)
+
+
+@st.composite
+def nodes(draw: Any) -> Node:
+    boot, state = draw(BOOTS), draw(drivers())
+    kernel = boot.next_kernel
+    if kernel is not None and kernel.release == RUNS:
+        # It is one file.
+        boot = replace(boot, kernels=(replace(kernel, module_version=state.module_version),))
+    system = draw(st.sampled_from([GOOD.operating_system, UBUNTU]))
+    made = replace(
+        GOOD, driver=state.with_next_kernel(boot), boot=boot, pci=draw(PCI), gpus=draw(GPUS), operating_system=system
+    )
+    return made if made.driver.loaded_version else replace(made, gpus=Gpus("no driver", 9, None, ()))
+
+
+DRIVER = st.fixed_dictionaries({
+    "source": st.sampled_from(["cuda-repository", "distribution", "runfile", "present", "absent"]),
+    "flavour": st.sampled_from(["auto", "open", "proprietary"]),
+    "hold": st.booleans(),
+    "hold_kernel": st.booleans(),
+    "dkms": st.booleans(),
+    "persistenced": st.booleans(),
+    "kernel_headers": st.sampled_from(["install", "require"]),
+    "module_parameters": st.sampled_from([{}, {"NVreg_EnableMSI": "0"}]),
+})  # fmt: skip
+ALLOW = st.sampled_from(["nothing", "restart", "reboot"])
+
+
+_WITHOUT: dict[str, Any] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
+
+
+def settings(asked: dict[str, Any], allow: str) -> Settings:
+    fixed = {
+        "version": VERSION, "runfile_sha256": "a" * 64, "migrate": True, "allow_branch_change": True,
+        "without_gpu": "install",
+    }  # fmt: skip
+    asked = {"source": "absent"} if asked["source"] == "absent" else {**asked, **fixed}
+    return settings_from({"driver": asked, "disruption": {"allow": allow}, **_WITHOUT})
+
+
+def _bad(asked: Settings, node: Node) -> list[Finding]:
+    found = [item for item in judge(asked, node) if item.finding_class is not FindingClass.OK]
+    return [item for item in found if item.component == "driver"]
+
+
+def _is_a_person_s(item: Finding) -> bool:
+    by_person = left_out(NodeReport("gpu-1", (item,)), everyone=False)
+    return by_person is not None and by_person.finding_class is item.finding_class
+
+
+@given(node=nodes(), asked=DRIVER, allow=ALLOW)
+def test_drift_plan_and_rollout_say_the_same(node: Node, asked: dict[str, Any], allow: str) -> None:
+    desired = settings(asked, allow)
+    decision, found = decisions(desired, node)["driver"], _bad(desired, node)
+    settled = {item.what for step in decision.steps for item in step.settles}
+    assert settled <= {item.what for item in found}
+    for item in found:
+        if item.what not in settled:
+            assert _is_a_person_s(item), item
+        elif item.finding_class is not FindingClass.ERROR:
+            assert not _is_a_person_s(item), item
+    told = plan(desired, node)
+    if told.refusals:
+        return
+    steps = [step for step in told.steps if step.component == "driver"]
+    promised = [(step.action, step.waits is not None) for step in decision.steps]
+    assert [(step.action, step.pending) for step in steps[: len(promised)]] == promised
+    assert all(step.pending for step in steps[len(promised) :])
+
+
+def _brings(decision: Decision[Any]) -> bool:
+    return any(step.action.startswith(("install driver", "change to driver")) for step in decision.steps)
+
+
+@given(node=nodes(), asked=DRIVER)
+def test_the_operations_load_and_boot_where_the_decision_says_so(node: Node, asked: dict[str, Any]) -> None:
+    desired = settings(asked, "reboot")
+    decision, absent = decisions(desired, node)["driver"], desired.driver.removes
+    # With another driver to come, they decide by that one.
+    if not node.machine.has_gpu or _brings(decision) or (not absent and node.driver.module_version is None):
+        return
+    host = Host({DriverFact: node.driver, BootFact: node.boot})
+    parameters = desired.driver.module_parameters if desired.driver.installs else {}
+    with ctx_host.use(host):
+        given_commands = [] if absent else commands(driver.module_loaded, host)
+        host.noops.clear()
+        commands(reboot.rebooted, host, allowed=False, timeout=1, parameters=parameters, absent=absent)
+    assert host.refusals == []
+    assert (given_commands != []) == (step_of(decision, Act.LOAD) is not None)
+    assert host.noops[0].startswith("reboot pending") == (step_of(decision, Act.BOOT) is not None)
+
+
+def _loaded(node: Node) -> Node:
+    state = node.driver
+    loaded = replace(
+        state, loaded_version=state.module_version, loaded_flavour=state.module_flavour, uvm_loaded=True,
+        parameters=(), nouveau_bound=False, waits_for_kernel=None,
+    )  # fmt: skip
+    return replace(node, driver=loaded, gpus=GOOD.gpus if state.module_version else Gpus("no driver", 9, None, ()))
+
+
+def _kernel(node: Node, **changes: Any) -> Node:
+    return replace(node, boot=replace(node.boot, kernels=tuple(replace(each, **changes) for each in node.boot.kernels)))
+
+
+def _installed(node: Node, step: Step[Any], asked: Settings) -> Node:
+    by_runfile = " by its runfile" in step.action
+    flavour = OPEN if "open kernel module" in step.action else PROPRIETARY
+    state = replace(
+        node.driver, module_version=VERSION, module_license=flavour[0], library_version=VERSION, runfile=by_runfile,
+        packages=() if by_runfile else (("nvidia-open", f"{VERSION}-1"), FABRIC, ("nvlsm", "1")),
+        dkms=by_runfile and asked.driver.dkms, waits_for_kernel=None,
+    )  # fmt: skip
+    return _kernel(replace(node, driver=state), module_version=VERSION)
+
+
+def _run(node: Node, name: str) -> Node:
+    services = (*(each for each in node.driver.services if each.name != name), Service(name, True, True))
+    return replace(node, driver=replace(node.driver, services=services))
+
+
+def _with(node: Node, **changes: Any) -> Node:
+    return replace(node, driver=replace(node.driver, **changes))
+
+
+def _apply(node: Node, step: Step[Any], asked: Settings) -> Node:
+    """Return the node as a run leaves it that carries out one step."""
+    state, action = node.driver, step.action
+    match action.split()[:3]:
+        case ["install" | "change", *_] if "kernel module" in action:
+            return _installed(node, step, asked)
+        case ["remove", "the", "driver"] if "kept for the way back" not in action:
+            return _with(node, packages=(), runfile=False, module_version=None, loaded_version=None)
+        case ["boot", "the", "node"] if "without the driver" in action:
+            return _with(node, loaded_version=None)
+        case ["boot", "the", _] | ["load", "the", "kernel"]:
+            return _loaded(node)
+        case ["load", "nvidia_uvm"]:
+            return _with(node, uvm_loaded=True)
+        case ["load", "ib_umad,", _]:
+            return replace(node, pci=replace(node.pci, umad_loaded=True))
+        case ["hold", *_]:
+            return _with(node, held=(*(name for name, _ in state.packages), *state.kernels))
+        case ["keep", "nouveau", "out,"]:
+            return replace(node, boot=replace(node.boot, blacklist_written=4.0))
+        case ["make", "the", "initial"]:
+            return _kernel(node, initramfs_nouveau=False)
+        case ["run", name, *_]:
+            return _run(node, name.rstrip(","))
+        case ["install", "fabric", "manager"]:
+            others = tuple(each for each in state.packages if each[0] != FABRIC[0])
+            return _with(node, packages=(*others, (FABRIC[0], f"{state.module_version}-1")))
+        case ["install", "the", "NVLink"]:
+            return _with(node, packages=(*state.packages, ("nvlsm", "1")))
+        case ["install", "the", "modules"] | ["build", "the", "module"]:
+            return _kernel(node, module_version=state.module_version)
+        case ["install", name, *_] if "headers" in name:
+            return _kernel(node, headers=True)
+        case ["install" | "remove", *_]:
+            return node
+    raise AssertionError(action)
+
+
+@given(node=nodes(), asked=DRIVER)
+def test_carried_out_the_steps_leave_no_step(node: Node, asked: dict[str, Any]) -> None:
+    desired = settings(asked, "reboot")
+    # What a repository has of this branch, no made-up state can tell.
+    if plan(desired, node).refusals or node.operating_system is UBUNTU:
+        return
+    decision = decisions(desired, node)["driver"]
+    assert all(step.waits is None for step in decision.steps)
+    for step in decision.steps:
+        node = _apply(node, step, desired)
+    after = decisions(desired, node)["driver"]
+    # The first driver is judged by what serves it when it is there.
+    for step in after.steps:
+        node = _apply(node, step, desired)
+    assert decisions(desired, node)["driver"].steps == ()
+    assert all(_is_a_person_s(item) for item in _bad(desired, node))
