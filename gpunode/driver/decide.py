@@ -39,12 +39,15 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     module, flavour = tuple(_module(desired, actual)), tuple(_flavour(desired, driver))
     library = _library(desired, actual)
     another = bad(*module, *flavour) if asked.installs else ()
+    answers = (gpus(len(actual.pci.gpus), actual.gpus),) if actual.has_gpu and not driver.reboot_pending else ()
     coming = (*bad(*way), *another, *bad(library, *dkms)) if asked.installs else ()
+    if not coming and driver.loaded_version is not None and desired.lacks(driver):
+        # What a GPU does not answer by may be the package that is missing.
+        coming = bad(*(item for item in answers if item.finding_class is FindingClass.DRIFT))
     loading = Decision[Any]((_no_gpu(),))
     if actual.has_gpu:
         what = Loading(desired.rule, desired.parameters, desired.allowed)
         loading = decide_loading(what, driver, actual.boot.running, another[0] if another else None)
-    answers = (gpus(len(actual.pci.gpus), actual.gpus),) if actual.has_gpu and not driver.reboot_pending else ()
     held = tuple(_held(desired, driver))
     serving = tuple(services(asked, driver, actual.pci)) if actual.has_gpu else ()
     boots = tuple(next_boot(actual.boot, driver, actual.system))
@@ -190,7 +193,8 @@ def _coming(
         managers = (item for item in serving if item.what in (Subject.FABRIC_MANAGER, Subject.SUBNET_MANAGER))
         names = desired.packages.items()
         yield Step(
-            f"{action} {version}{how} kernel module", (*coming, *managers, *after), Disturbance.nothing,
+            f"{action} {version}{how} kernel module", tuple(dict.fromkeys((*coming, *managers, *after))),
+            Disturbance.nothing,
             packages=tuple(sorted(name if rule is None else f"{name} {rule}" for name, rule in names)),
         )  # fmt: skip
     if headers := _headers(desired, actual):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gpunode.boot import Boot
 from gpunode.disturbance import Disturbance
 from gpunode.driver.state import DriverState
-from gpunode.driver_packages import driver_source, further_groups, holds_kernels, package_set
+from gpunode.driver_packages import belongs, driver_source, further_groups, holds_kernels, package_set
 from gpunode.gpu import Gpus
 from gpunode.health import Health
 from gpunode.machine import Machine
@@ -46,6 +46,11 @@ class Desired:
     def parameters(self) -> Mapping[str, str]:
         """Return what the module is to be loaded with; of a driver that is only verified, nothing."""
         return self.settings.module_parameters if self.settings.installs else {}
+
+    def lacks(self, actual: DriverState) -> bool:
+        """Say whether a package of the driver's is missing, by its name, so that a run brings it."""
+        names = dict(actual.packages)
+        return any(belongs(name) and name not in names for name in self.packages)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from gpunode.base.decision import Decision, Step
 from gpunode.boot import Boot, Kernel
 from gpunode.driver import DriverState, Service
 from gpunode.driver.loading import Act, step_of
+from gpunode.driver_packages import belongs
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.findings import Finding, FindingClass, NodeReport
@@ -200,15 +201,20 @@ def _kernel(node: Node, **changes: Any) -> Node:
     return replace(node, boot=replace(node.boot, kernels=tuple(replace(each, **changes) for each in node.boot.kernels)))
 
 
+def _packages(step: Step[Any]) -> list[str]:
+    return [name.split()[0] for name in step.packages]
+
+
 def _installed(node: Node, step: Step[Any], asked: Settings) -> Node:
     by_runfile = " by its runfile" in step.action
     flavour = OPEN if "open kernel module" in step.action else PROPRIETARY
     state = replace(
         node.driver, module_version=VERSION, module_license=flavour[0], library_version=VERSION, runfile=by_runfile,
-        packages=() if by_runfile else (("nvidia-open", f"{VERSION}-1"), FABRIC, ("nvlsm", "1")),
+        packages=() if by_runfile else tuple((name, f"{VERSION}-1") for name in _packages(step) if belongs(name)),
         dkms=by_runfile and asked.driver.dkms, waits_for_kernel=None,
     )  # fmt: skip
-    return _kernel(replace(node, driver=state), module_version=VERSION)
+    answers = GOOD.gpus if state.loaded_version == VERSION else node.gpus
+    return _kernel(replace(node, driver=state, gpus=answers), module_version=VERSION)
 
 
 def _run(node: Node, name: str) -> Node:
@@ -274,3 +280,104 @@ def test_carried_out_the_steps_leave_no_step(node: Node, asked: dict[str, Any]) 
         node = _apply(node, step, desired)
     assert decisions(desired, node)["driver"].steps == ()
     assert all(_is_a_person_s(item) for item in _bad(desired, node))
+
+
+KERNEL = Kernel(NEXT, headers=True, module_version=VERSION)
+BOOT = Boot(RUNS, NEXT, "grub", (KERNEL,), blacklist_written=4.0, build_tools=("gcc", "make"))
+BY_RUNFILE = replace(GOOD.driver, runfile=True, dkms=True)
+LACKS = replace(BOOT, kernels=(replace(KERNEL, module_version=None),))
+NO_HEADERS = replace(BOOT, kernels=(replace(KERNEL, headers=False),))
+UNPACKED = replace(GOOD.driver, module_version=None, loaded_version=None, library_version=None)
+PARAMETERS = {"module_parameters": {"NVreg_EnableMSI": "0"}}
+BOOTS_INTO = "boot the node into the new module"
+
+
+@pytest.mark.parametrize(
+    ("asked", "parts", "told"),
+    [
+        pytest.param(
+            {"source": "present"},
+            {"pci": PciGpus((H100,), nvswitches=4), "driver": replace(GOOD.driver, packages=(FABRIC,))},
+            {"service nvidia-fabricmanager: mend what the cause names": True},
+            id="a service that a run does not touch where the driver is only verified",
+        ),
+        pytest.param(
+            {},
+            {"driver": replace(GOOD.driver, loaded_version=None, loaded_flavour=None), "boot": LACKS},
+            {"load the kernel module": False, "next boot: `dkms autoinstall": True},
+            id="the next kernel's module, beside one that is not loaded yet",
+        ),
+        pytest.param(
+            {"source": "runfile"},
+            {"driver": BY_RUNFILE, "boot": LACKS},
+            {f"build the module of {NEXT}": False},
+            id="the next kernel's module of a runfile, which a run builds",
+        ),
+        pytest.param(
+            {"source": "runfile", "kernel_headers": "install", "dkms": False},
+            {"driver": UNPACKED, "boot": replace(LACKS, kernels=NO_HEADERS.kernels, build_tools=("gcc",))},
+            {"install make": False, "install driver": False, f"install linux-headers-{NEXT}": False, "load": False},
+            id="what a runfile's module is built with, and nothing else",
+        ),
+        pytest.param(
+            {"source": "distribution", "kernel_headers": "install", "hold": False},
+            {"operating_system": UBUNTU, "boot": NO_HEADERS},
+            {},
+            id="no headers where modules come built",
+        ),
+        pytest.param(
+            {"hold": False},
+            {"driver": replace(GOOD.driver, loaded_version=OLD, module_license="NVIDIA")},
+            {"change to driver": False, BOOTS_INTO: False},
+            id="a flavour on disk that the pending boot would load",
+        ),
+        pytest.param(
+            PARAMETERS,
+            {"driver": replace(GOOD.driver, uvm_loaded=False, parameters=(("EnableMSI", "1"),))},
+            {"load nvidia_uvm": False, "boot the node, so that": False},
+            id="nvidia_uvm now, and the parameters by a boot",
+        ),
+        pytest.param(
+            {},
+            {"driver": replace(GOOD.driver, module_version=OLD), "pci": PciGpus(())},
+            {"change to driver": False, "hold": False, "GPU: boot this system": True},
+            id="no boot for a module on a machine without GPU",
+        ),
+        pytest.param(
+            {},
+            {"driver": UNPACKED, "pci": PciGpus((H100,), switch_managers=2)},
+            {"install driver": False, "hold": False, "load ib_umad": False, "run nvidia-f": False, "load the": False},
+            id="the module by which a new fabric manager reaches the switches",
+        ),
+        pytest.param(
+            {"hold": False},
+            {"gpus": Gpus("absent", 127, None, ())},
+            {"change to driver": False},
+            id="packages that are missing, where nvidia-smi is",
+        ),
+    ],
+)
+def test_the_plan_promises_what_a_run_does(asked: dict[str, Any], parts: dict[str, Any], told: dict[str, bool]) -> None:
+    desired = settings({"source": "cuda-repository", **asked}, "reboot")
+    found = plan(desired, replace(GOOD, **parts))
+    assert found.refusals == ()
+    steps = [step for step in found.steps if step.component == "driver"]
+    assert len(steps) == len(told), [step.action for step in steps]
+    for step, (begins, pending) in zip(steps, told.items(), strict=True):
+        assert step.action.startswith(begins) and step.pending is pending
+
+
+@pytest.mark.parametrize(
+    ("asked", "parts", "what"),
+    [
+        ("present", {"driver": replace(GOOD.driver, library_version=OLD)}, "library"),
+        ("cuda-repository", {"boot": LACKS}, "next boot"),
+        ("cuda-repository", {"gpus": Gpus("ok", 0, None, ()), "driver": GOOD.driver}, None),
+        ("runfile", {"driver": BY_RUNFILE, "boot": LACKS}, None),
+    ],
+)
+def test_a_rollout_takes_no_node_for_what_no_run_mends(asked: str, parts: dict[str, Any], what: str | None) -> None:
+    report = NodeReport("gpu-1", judge(settings({"source": asked}, "reboot"), replace(GOOD, **parts)))
+    left = left_out(report, everyone=False)
+    assert (left is None) is (what is None)
+    assert left is None or f"driver: {what}" in left.reason
