@@ -9,9 +9,9 @@ from gpunode.mps import parse_mps
 from gpunode.mps.daemon import FOLDER
 from gpunode.mps.daemon import UNITS as FILES
 from gpunode.mps.environment import PATHS
+from gpunode.mps.files import APPLY
 from gpunode.probe import shell_text
 
-APPLY = "/usr/local/lib/gpunode/nvidia-mps-settings"
 # Globs find what systemd has loaded; a name would have it loaded.
 _DAEMONS = ("nvidia-mp[s].service", "nvidia-mps@*.service")
 

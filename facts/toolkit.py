@@ -11,13 +11,12 @@ from gpunode.probe import shell_text
 from gpunode.tables import toolkit_hooks
 from gpunode.toolkit import ContainerToolkit as Reading
 from gpunode.toolkit import parse_toolkit
+from gpunode.toolkit.cdi import CDI_MARK
 from gpunode.toolkit.configuration import PATH
 from gpunode.toolkit.state import PACKAGES as NAMES
 
 # Where the toolkit's own unit takes the path of its specification from, among others.
 REFRESH_SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
-# The first line of a CDI specification that gpunode had made: no program writes one of its own.
-CDI_MARK = "# Written by gpunode with nvidia-ctk; changes are overwritten. toolkit.cdi = 'off' removes this file."
 
 
 class ContainerToolkit(NodeFact[Reading]):

@@ -6,20 +6,15 @@ from the same judgement as the verdict at the end of a run: what is not as asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from gpunode.base import decision
-from gpunode.base.decision import Decision, is_forbidden
-from gpunode.base.subject import Subject
+from gpunode.base.decision import Decision, bad, is_forbidden
 from gpunode.disturbance import Disturbance
 from gpunode.driver_packages import on_system
-from gpunode.findings import Finding, FindingClass
-from gpunode.mig import boot as mig_boot
-from gpunode.mig.target import TargetError, targets
-from gpunode.mps.change import felt_by_clients
+from gpunode.findings import Finding
 from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, refusals
 from gpunode.reading import Reading
@@ -96,132 +91,44 @@ def plan(settings: Settings, node: Node, today: date | None = None) -> Plan:
     return Plan(refused, told, () if refused else tuple(_steps(settings, node)))
 
 
-# What is wrong with a component, by what it is about. Each room takes out what its steps mend.
-Bad = dict[str, Finding]
+# Behind what packages bring; the node's own last.
+_BEFORE, _BEHIND = ("repositories", "driver", "health", "cuda"), ("toolkit", "containerd", "docker", "node")
 
 
 def _steps(settings: Settings, node: Node) -> Iterator[Step]:
-    bad: dict[str, Bad] = {}
     decided = decisions(settings, node)
     findings, files = judged(settings, node, decided=decided)
-    for item in findings:
-        if item.finding_class is not FindingClass.OK:
-            bad.setdefault(item.component, {})[item.what] = item
-    allowed = Disturbance[settings.disruption.allow]
+    differences: dict[str, dict[str, Finding]] = {}
+    for item in bad(*findings):
+        differences.setdefault(item.component, {})[item.what] = item
     # An MPS daemon that is to go holds its GPU, one that is to come serves GPUs that are whole again.
-    sharing = (("mig", _mig), ("mps", _mps)) if settings.mps.enabled else (("mps", _mps), ("mig", _mig))
-    for component, steps in (
-        ("repositories", _decided("repositories", decided)),
-        ("driver", _decided("driver", decided)),
-        ("health", _by_hand),
-        ("cuda", _decided("cuda", decided)),
-        *sharing,
-        ("toolkit", _decided("toolkit", decided)),
-        ("containerd", _decided("containerd", decided)),
-        ("docker", _decided("docker", decided)),
-        ("node", _decided("node", decided)),
-    ):
-        found = bad.pop(component, {})
-        workloads = _workloads(settings, node, component)
-        own = [step for step in files.steps if step.settles[0].component == component]
-        _take(found, *(step.settles[0].what for step in own))
-        every = (*(_of(component, step) for step in own), *steps(settings, node, found))
-        for step in (*every, *_by_hand(settings, node, found)):
-            # What was cut off is undone before anything else, whatever is allowed.
-            pending = step.pending or (component != "node" and is_forbidden(step.disturbs, allowed, workloads))
-            disturbs = step.disturbs > Disturbance.nothing and (workloads > 0 or component != "mps")
-            drains = settings.kubernetes.drains and disturbs and not pending
-            yield replace(step, pending=pending, drains=drains)
+    sharing = ("mig", "mps") if settings.mps.enabled else ("mps", "mig")
+    for component in (*_BEFORE, *sharing, *_BEHIND):
+        own = decided.get(component, Decision(()))
+        left = differences.pop(component, {})
+        of_files = [step for step in files.steps if step.settles[0].component == component]
+        felt = component != "mps" or any(step.felt for step in own.steps)
+        for step in (*of_files, *own.steps):
+            for item in step.settles:
+                left.pop(item.what, None)
+            sides = (step.settles[0].found, step.settles[0].wanted) if step.settles else (step.actual, step.desired)
+            pending = step.waits is not None or _is_pending(settings, node, component, step.disturbs)
+            drains = settings.kubernetes.drains and step.disturbs > Disturbance.nothing and felt and not pending
+            yield Step(component, step.action, *sides, step.disturbs, pending, step.packages, drains)
+        # What no step of a run mends is a person's, so that a plan leaves out nothing that the verdict would find.
+        for item in left.values():
+            action = f"{item.what}: {item.remedy or item.cause or item.finding_class}"
+            yield Step(component, action, item.found, item.wanted, item.disturbs or Disturbance.nothing, pending=True)
 
 
-def _step(action: str, item: Finding, disturbs: Disturbance | None = None, pending: bool = False) -> Step:
-    grave = item.disturbs if disturbs is None else disturbs
-    return Step(item.component, action, item.found, item.wanted, grave or Disturbance.nothing, pending)
+def _is_pending(settings: Settings, node: Node, component: str, disturbs: Disturbance) -> bool:
+    """Say whether the settings do not allow now what packages disturb; other steps say themselves why they wait.
 
-
-def _by_hand(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-    """Give what no step of a run mends to a person, so that a plan leaves out nothing that the verdict would find."""
-    while found:
-        item = found.pop(next(iter(found)))
-        yield _step(f"{item.what}: {item.remedy or item.cause or item.finding_class}", item, pending=True)
-
-
-def _take(found: Bad, *subjects: str) -> Finding | None:
-    """Take out all of `subjects`; return the first that is there."""
-    taken = [found.pop(subject) for subject in subjects if subject in found]
-    return taken[0] if taken else None
-
-
-def _decided(component: str, decided: Mapping[str, Decision[Any]]) -> Callable[[Settings, Node, Bad], Iterator[Step]]:
-    """Return the steps of a component that is decided once; none of one that is switched off."""
-    own = decided.get(component, Decision(()))
-
-    def steps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-        for step in own.steps:
-            _take(found, *(item.what for item in step.settles))
-            yield _of(component, step)
-
-    return steps
-
-
-def _of(component: str, step: decision.Step[Any]) -> Step:
-    """Return the plan's step of one that was decided."""
-    sides = (step.settles[0].found, step.settles[0].wanted) if step.settles else (step.actual, step.desired)
-    return Step(component, step.action, *sides, step.disturbs, step.waits is not None, step.packages)
-
-
-def _mps(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-    for what in tuple(found):
-        item = found.pop(what)
-        if unit := Subject.SERVICE.named(what):
-            yield _step(f"stop {unit}" if item.wanted == "none" else f"run {unit}, now and at boot", item)
-        elif name := Subject.MPS_SETTING.named(what):
-            yield _step(f"tell the MPS daemon of {name} {item.wanted}", item)
-        elif index := Subject.COMPUTE_MODE.named(what):
-            restart = ", which takes a restart of the MPS daemon" if item.disturbs else ""
-            yield _step(f"set the compute mode of GPU {index}{restart}", item)
-        elif Subject.RUNNING_CONFIGURATION.named(what):
-            yield _step("restart the MPS daemon", item)
-        elif Subject.MPS_ENVIRONMENT.named(what):
-            yield _step(f"{'no longer ' if item.wanted == 'none' else ''}set {what}", item)
-        else:
-            yield _step(f"set {what}", item)
-
-
-def _mig(settings: Settings, node: Node, found: Bad) -> Iterator[Step]:
-    if item := _take(found, Subject.MIG_TARGET):
-        if node.mig.status == "ok":
-            found[Subject.MIG_TARGET] = item
-        else:
-            yield _step(f"divide the GPUs by MIG configuration {settings.mig.config}, once the driver runs", item)
-    try:
-        every = targets(settings.mig, node.pci.gpus, node.mig) if settings.mig.config else ()
-    except TargetError:
-        every = ()
-    divided = False
-    for target in every:
-        index = str(target.gpu.index)
-        if item := _take(found, Subject.MIG_INSTANCES.of(index), Subject.MIG_MODE.of(index)):
-            divided = True
-            yield _step(f"GPU {index}: {target.steps}", item)
-    service = Subject.SERVICE.of(mig_boot.NAME)
-    if (item := found.get(service)) and item.wanted == "none":
-        yield _step("no longer bring a MIG layout back at boot; the instances stay", found.pop(service))
-    # That comes along with any other change.
-    item = _take(found, Subject.MIG_RECORD, Subject.AT_BOOT.of(mig_boot.NAME), service)
-    if item and not divided:
-        yield _step("bring the MIG layout back at every boot", item)
-
-
-def _workloads(settings: Settings, node: Node, component: str) -> int:
-    """Return how many containers would feel a restart: docker's own may be kept by live-restore.
-
-    Of MPS, how many daemons with clients are to be restarted or to go; a node is drained for those alone.
+    What was cut off is undone before anything else, whatever is allowed.
     """
-    if component == "mps":
-        return len(felt_by_clients(settings.mps, len(node.pci.gpus), node.mps))
-    if component == "mig":
-        return node.containerd.shims + node.docker.containers
-    if component == "docker":
-        return 0 if node.docker.live_restore else node.docker.containers
-    return node.containerd.shims
+    if component in ("mps", "mig", "node"):
+        return False
+    # docker's own containers may be kept by live-restore.
+    of_docker = 0 if node.docker.live_restore else node.docker.containers
+    workloads = of_docker if component == "docker" else node.containerd.shims
+    return is_forbidden(disturbs, Disturbance[settings.disruption.allow], workloads)

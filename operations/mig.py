@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import shlex
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from pyinfra import host
 from pyinfra.api import StringCommand
 
+from gpunode.base.decision import Decision
+from gpunode.base.subject import Subject
 from gpunode.disturbance import Disturbance
 from gpunode.drain.commands import Drain
 from gpunode.facts.containerd import Containerd
 from gpunode.facts.docker import Docker
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
-from gpunode.facts.toolkit import CDI_MARK
 from gpunode.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
-from gpunode.mig.record import lines_of
+from gpunode.mig.decide import Actual, Desired, MigChange, decide
+from gpunode.mig.files import desired_files
 from gpunode.mig.state import Mig
-from gpunode.mig.target import Target, TargetError, held_back, targets
 from gpunode.operations.drain import emptied
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.keeping import UNREAD, digest_as_read
 from gpunode.operations.mig_in_cluster import followed, set_aside, unsettled
-from gpunode.operations.mig_transaction import FUNCTIONS, TRANSACTION
+from gpunode.operations.mig_transaction import TRANSACTION
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import script_command
@@ -39,8 +39,7 @@ from gpunode.reboot import RECORD as REBOOTS
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
 from gpunode.shell_file import script_file
-from gpunode.template import rendered
-from gpunode.toolkit.decide import OWN_SPECIFICATION
+from gpunode.toolkit.cdi import CDI_MARK, OWN_SPECIFICATION
 
 # For what the node is booted, before the digest of what is asked.
 BOOTED = "mig/"
@@ -69,146 +68,122 @@ def layout(
     nobody_asks = asked.config is None and not asked.config_from_label
     yield from settled(TRANSACTION, gives_up=nobody_asks, meanwhile=partial(unsettled, node_of))
     mig_at_work(False)
-    boot: MigBoot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
+    boot = _boot()
+    desired = Desired(asked, tuple(gpus), Disturbance[allowed])
     if nobody_asks:
         for path in (UNIT, SCRIPT):
             keeps(path, None)
-        if boot.is_there:
-            yield _forget()
+        if decide(desired, Actual(Mig("absent"), boot)).steps:
+            yield script_command(_FORGET, name=NAME, unit=UNIT, script=SCRIPT, record=RECORD)
         else:
             host.noop("MIG is no concern of gpunode's")
         return
     if asked.config is None:
         host.noop("the node has no label nvidia.com/mig.config: MIG is left as it is")
         return
-    if _is_forecast():
-        yield StringCommand("true")  # the driver comes with an operation before this one
+    decision = _decided(desired)
+    change = _change(decision)
+    if decision.steps and change is None:
+        if host.state is None or not host.state.is_executing:
+            yield StringCommand("true")  # the driver comes with an operation before this one
+        else:
+            host.noop("MIG waits for the boot into the driver on disk")
         return
-    if _driverless() and driver_state().reboot_pending:
-        host.noop("MIG waits for the boot into the driver on disk")
-        return
-    wanted = _targets(asked, gpus)
-    if (boot.booted_for or "").startswith(BOOTED) and not any(each.waits for each in wanted):
+    if (boot.booted_for or "").startswith(BOOTED) and not (change is not None and change.waits):
         # It helped, and the run that asked for it did not live to see that.
         yield script_command(FORGET, record=REBOOTS)
-    done = yield from _change(wanted, asked, allowed, boot, drain, node_of)
+    done = yield from _carried_out(decision, desired, drain, node_of)
     # Where instances may stand is known of some GPUs only when their mode is on: they take a second transaction.
-    if any(each.learns for each in wanted):
-        wanted = _targets(asked, gpus, done)
-        if not any(each.learns for each in wanted):
-            boot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
-            then = yield from _change(wanted, asked, allowed, boot, drain, node_of)
+    if change is not None and change.learns:
+        decision = _decided(desired, done)
+        change = _change(decision)
+        if change is None or not change.learns:
+            then = yield from _carried_out(decision, desired, drain, node_of)
             done = "; ".join(filter(None, (done, then)))
-    if allowed == "reboot" and any(each.waits for each in _targets(asked, gpus, done)):
-        yield from new_boot(f"{BOOTED}{target_digest(*(each.goal for each in wanted))[:16]}", timeout, drain=drain)
-        if waiting := [each for each in _targets(asked, gpus, f"{done}; a boot") if not each.is_reached]:
-            said = "; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in waiting)
+    if allowed != "reboot":
+        return
+    change = _change(_decided(desired, done))
+    if change is not None and change.waits:
+        yield from new_boot(f"{BOOTED}{target_digest(*change.goals)[:16]}", timeout, drain=drain)
+        change = _change(_decided(desired, f"{done}; a boot"))
+        if change is not None and change.said:
             raise OperationRefused(
-                f"mig: the node has rebooted, and still there is to do: {said}. It is not rebooted for that again; see "
-                f"`journalctl -u {NAME}` on it"
+                f"mig: the node has rebooted, and still there is to do: {change.said}. It is not rebooted for that "
+                f"again; see `journalctl -u {NAME}` on it"
             )
         yield script_command(FORGET, record=REBOOTS)
 
 
-def _change(
-    wanted: Sequence[Target], asked: MigSettings, allowed: str, boot: MigBoot, drain: Drain | None,
-    node_of: Settings | None,
-) -> Generator[Any, Any, str]:  # fmt: skip
+def _decided(desired: Desired, done: str = "") -> Decision[MigChange]:
+    """Decide by the node as it is now; done: what this run has done to its GPUs before."""
+    executing = host.state is not None and host.state.is_executing
+    actual = Actual(known(host.get_fact(MigFact), "the state of MIG"), _boot(), driver_comes=not executing)
+    decision = decide(desired, actual)
+    # Asked only where it makes a difference.
+    if decision.refusal is not None:
+        decision = decide(desired, replace(actual, reboot_pending=driver_state().reboot_pending))
+    elif _change(decision) is not None and desired.allowed < Disturbance.reset:
+        decision = decide(desired, replace(actual, containers=_containers()))
+    if decision.refusal is None:
+        return decision
+    if not done:
+        raise OperationRefused(f"mig: {decision.refusal}; nothing was changed")
+    raise OperationRefused(
+        f"mig: {decision.refusal}. What this run has done before stays as it is ({done}). Where a layout has no place, "
+        "ask for one by `nvidia-smi mig -lgipp` on the node, or for MIG off there, and run again"
+    )
+
+
+def _change(decision: Decision[MigChange]) -> MigChange | None:
+    return decision.steps[0].change if decision.steps else None
+
+
+def _carried_out(
+    decision: Decision[MigChange], desired: Desired, drain: Drain | None, node_of: Settings | None
+) -> Generator[Any, Any, str]:
     """Yield the transaction that is needed, return what it did to GPUs; tell why where there is none, or it waits."""
-    ahead = [each for each in wanted if not each.is_reached]
-    files, text = _files(), "\n".join(each.record for each in wanted)
-    if lines_of(text) is None:
-        raise OperationRefused(f"mig: a GPU gives a name that is none: {text[:200]!r}; nothing was changed")
-    keeps_all(files, dict(boot.files))
-    if not ahead and _comes_back(boot, files, text):
-        host.noop(f"MIG: {len(wanted)} GPU(s) as asked")
+    boot, files, change = _boot(), desired_files(), _change(decision)
+    digests = dict(boot.files)
+    keeps_all(files, digests)
+    if change is None:
+        gpus = sum(Subject.MIG_MODE.named(item.what) is not None for item in decision.findings)
+        host.noop(f"MIG: {gpus} GPU(s) as asked")
         return ""
-    said = "; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in ahead)
-    # Nobody asks for them where it is all the same.
-    containers = 0 if Disturbance[allowed] >= Disturbance.reset else _containers()
-    if held_back(ahead, Disturbance[allowed], containers):
-        host.noop(f"reset pending: containers run, and disruption.allow is {allowed} ({said})")
-        host.log(f"reset pending: {said}, but containers run and disruption.allow is {allowed}")
+    if waits := decision.steps[0].waits:
+        host.noop(f"reset pending: {waits} ({change.said})")
+        host.log(f"reset pending: {change.said}, but {waits}")
         return ""
     keeps_all(files)
-    there = dict(boot.files)
-    target = target_digest(*(each.goal for each in wanted), *asked.stop_units, allowed)
+    target = target_digest(*change.goals, *desired.settings.stop_units, desired.allowed.name)
     refuse_failed(TRANSACTION, target)
-    if ahead:
-        host.log(said)
-    takes = any(each.disturbs >= Disturbance.reset for each in ahead)
-    if takes:
-        yield from emptied(drain, f"the GPUs are to be divided anew: {said}")
-    if ahead:
-        yield from set_aside(node_of, takes)
+    if change.said:
+        host.log(change.said)
+    if change.takes:
+        yield from emptied(drain, f"the GPUs are to be divided anew: {change.said}")
+    if change.goal:
+        yield from set_aside(node_of, change.takes)
     yield from followed(transaction_command(
-        TRANSACTION, target,
-        goal="\n".join(each.record for each in ahead),
-        rest="\n".join(each.record for each in wanted if each not in ahead),
-        layout=text, stop_units=" ".join(asked.stop_units), reset="" if containers else "yes",
-        boot="yes" if allowed == "reboot" else "", unit_path=UNIT, script_path=SCRIPT, record_path=RECORD,
-        unit_read=digest_as_read(there.get(UNIT)), script_read=digest_as_read(there.get(SCRIPT)),
+        TRANSACTION, target, goal=change.goal, rest=change.rest, layout=change.layout or "",
+        stop_units=" ".join(desired.settings.stop_units), reset="yes" if change.resets else "",
+        boot="yes" if desired.allowed is Disturbance.reboot else "", unit_path=UNIT, script_path=SCRIPT,
+        record_path=RECORD,
+        unit_read=digest_as_read(digests.get(UNIT)), script_read=digest_as_read(digests.get(SCRIPT)),
         record_read=digest_as_read(boot.record_digest) if boot.readable else UNREAD,
         name_of_unit=NAME, unit_text=_encoded(files[UNIT]), script_text=_encoded(files[SCRIPT]),
         cdi=OWN_SPECIFICATION, mark=CDI_MARK,
     ))  # fmt: skip
-    return said
+    return change.said
 
 
-def _comes_back(boot: MigBoot, files: Mapping[str, str], text: str) -> bool:
-    """Say whether the layout comes back at a boot."""
-    ours = dict(boot.files) == {path: _digest(content) for path, content in files.items()}
-    return ours and boot.record == tuple(text.splitlines()) and boot.enabled and not boot.failed
-
-
-def _targets(asked: MigSettings, gpus: Sequence[PciGpu], done: str = "") -> tuple[Target, ...]:
-    """Return the targets by the GPUs as they are now; done: what this run has done to them before."""
-    state: Mig = known(host.get_fact(MigFact), "the state of MIG")
-    try:
-        return targets(asked, gpus, state)
-    except TargetError as error:
-        if not done:
-            raise OperationRefused(f"mig: {error}; nothing was changed") from None
-        raise OperationRefused(
-            f"mig: {error}. What this run has done before stays as it is ({done}). Where a layout has no place, ask "
-            "for one by `nvidia-smi mig -lgipp` on the node, or for MIG off there, and run again"
-        ) from None
-
-
-def _is_forecast() -> bool:
-    """Say whether this is the plan of a run in which the driver is still to come."""
-    if host.state is not None and host.state.is_executing:
-        return False
-    return _driverless()
-
-
-def _driverless() -> bool:
-    state = host.get_fact(MigFact)
-    return isinstance(state, Mig) and state.status in ("absent", "no driver", "no library", "mismatch")
+def _boot() -> MigBoot:
+    boot: MigBoot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
+    return boot
 
 
 def _containers() -> int:
     containerd = known(host.get_fact(Containerd), "containerd's state")
     docker = known(host.get_fact(Docker), "docker's state")
     return int(containerd.shims + docker.containers)
-
-
-def _files() -> Mapping[str, str]:
-    """Return path -> text of what brings the layout back at a boot."""
-    return {
-        UNIT: rendered("gpunode-mig-layout.service", script=SCRIPT, record=RECORD),
-        SCRIPT: rendered(
-            "gpunode-mig-layout", functions=FUNCTIONS, name=NAME, cdi=OWN_SPECIFICATION, mark=shlex.quote(CDI_MARK)
-        ),
-    }
-
-
-def _forget() -> StringCommand:
-    return script_command(_FORGET, name=NAME, unit=UNIT, script=SCRIPT, record=RECORD)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _encoded(text: str) -> str:

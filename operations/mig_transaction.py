@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from gpunode.mig.files import FUNCTIONS
 from gpunode.operations.transaction import Transaction
 from gpunode.shell_file import script_file
 
-# For the transaction, its undoing, and the unit that runs at boot.
-FUNCTIONS = script_file("mig_asking", "mig_holders", "mig_creating", "mig_reaching", "mig_cdi").strip()
 TRANSACTION = Transaction("mig", f"{FUNCTIONS}\n{script_file('mig')}")
 
-__all__ = ["FUNCTIONS", "TRANSACTION"]
+__all__ = ["TRANSACTION"]

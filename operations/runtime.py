@@ -17,7 +17,7 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.base.decision import Decision
+from gpunode.base.decision import Change, Decision
 from gpunode.drain.commands import Drain
 from gpunode.operations.drain import emptied
 from gpunode.operations.failure import OperationRefused
@@ -83,7 +83,7 @@ def changed(
     )  # fmt: skip
 
 
-def to_carry_out(decision: Decision[RuntimeChange], as_desired: str, waiting: str) -> RuntimeChange | None:
+def to_carry_out(decision: Decision[Change], as_desired: str, waiting: str) -> Change | None:
     """Return the change of a decision that this run carries out; None where there is none or it waits, which is told.
 
     Raise OperationRefused where no run can make it.

@@ -9,7 +9,7 @@ from pyinfra import host
 
 from gpunode.base.decision import Decision
 from gpunode.driver import DriverState
-from gpunode.facts.toolkit import CDI_MARK, ContainerToolkit
+from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.families.toolkit_hold import TOOLKIT_HOLDS
@@ -17,6 +17,7 @@ from gpunode.operations.files import replace_command
 from gpunode.operations.script import script_command
 from gpunode.shell_file import script_file
 from gpunode.toolkit import ContainerToolkit as State
+from gpunode.toolkit.cdi import CDI_MARK
 from gpunode.toolkit.configuration import PATH, Asked
 from gpunode.toolkit.decide import (
     Change,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpunode.disturbance import Disturbance
@@ -89,15 +89,6 @@ class Target:
         if self.learns:
             parts.append("then see where its instances may stand")
         return ", ".join(parts) or "nothing to do"
-
-
-def held_back(every: Iterable[Target], allowed: Disturbance, containers: int) -> bool:
-    """Say whether a run leaves all GPUs as they are: where any change takes something, the containers must allow it.
-
-    One transaction brings all of it, so that what would take nothing by itself waits as well.
-    """
-    takes = any(each.disturbs >= Disturbance.reset for each in every)
-    return takes and allowed < Disturbance.reset and containers > 0
 
 
 def targets(settings: MigSettings, gpus: Sequence[PciGpu], state: Mig) -> tuple[Target, ...]:

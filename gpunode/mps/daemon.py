@@ -16,6 +16,8 @@ FOLDER = "/etc/nvidia-mps"
 # Of the one daemon of a node, and of those of single GPUs.
 UNITS = ("/etc/systemd/system/nvidia-mps.service", "/etc/systemd/system/nvidia-mps@.service")
 NODE = "node"
+# As the settings have them -> as nvidia-smi shows them.
+COMPUTE_MODES = {"exclusive-process": "Exclusive_Process", "default": "Default"}
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gpunode.mps.daemon import FOLDER, NODE
 from gpunode.probe_output import repeated, values
 from gpunode.reading import ParseError, Reading
 from gpunode.started import seconds
@@ -38,6 +39,12 @@ class MpsDaemon(Reading):
     errors: int = 0
     last_error: str | None = None
     exclusive: bool | None = None
+
+    @property
+    def settings_path(self) -> str:
+        """Return where the settings stand that its unit applies."""
+        name = self.unit.removeprefix("nvidia-mps@").removesuffix(".service") if "@" in self.unit else NODE
+        return f"{FOLDER}/{name}.settings"
 
     def reads(self, question: str) -> str | None:
         """Return what it answers to a question; None where it was not asked or does not answer."""

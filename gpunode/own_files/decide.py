@@ -98,7 +98,10 @@ def decide(desired: Desired, actual: Applied, told: Iterable[Finding]) -> Decisi
 
     told: the other findings
     """
-    findings = tuple(_findings(desired, actual, bad(*told)))
+    every = tuple(told)
+    names = {(item.component, item.what) for item in every}
+    own = _findings(desired, actual, bad(*every))
+    findings = tuple(item for item in own if (item.component, item.what) not in names)
     return Decision(findings, tuple(_step(desired, item) for item in bad(*findings)))
 
 

@@ -12,8 +12,9 @@ from gpunode.findings import Finding
 from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.verify.decided import DECIDED, decisions, own_files
-from gpunode.verify.mig import mig
-from gpunode.verify.mps import mps
+
+# In which order findings are told.
+_ORDER = ("driver", "cuda", "toolkit", "containerd", "mps", "mig", "docker", "repositories", "node")
 
 
 def judge(
@@ -39,22 +40,8 @@ def judged(
     """
     asked, settings = settings, on_system(settings, node.operating_system)
     decided = decisions(settings, node) if decided is None else decided
-    findings: list[Finding] = []
-    if "driver" in decided:
-        findings += decided["driver"].findings
-    if "cuda" in decided:
-        findings += decided["cuda"].findings
-    if "toolkit" in decided:
-        findings += decided["toolkit"].findings
-    if "containerd" in decided:
-        findings += decided["containerd"].findings
-    findings += mps(settings, node)
-    findings += mig(settings, node)
-    if "docker" in decided:
-        findings += decided["docker"].findings
-    findings += decided["repositories"].findings
-    findings += decided["node"].findings
-    files = own_files(asked, node, tuple(findings), kept)
+    findings = [item for name in _ORDER if name in decided for item in decided[name].findings]
+    files = own_files(asked, node, decided, kept)
     return (*findings, *files.findings), files
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -19,14 +19,15 @@ from gpunode.docker.editor import Daemon
 from gpunode.driver import decide as driver
 from gpunode.driver.sides import Actual, desired
 from gpunode.driver_packages import on_system
-from gpunode.findings import Finding, FindingClass
+from gpunode.mig import decide as mig
+from gpunode.mps import daemons
+from gpunode.mps import decide as mps
 from gpunode.node import Node
 from gpunode.own_files import decide as files
 from gpunode.own_files import desired_files
 from gpunode.repositories import decide as repositories
 from gpunode.settings import Settings
 from gpunode.toolkit import decide as toolkit
-from gpunode.verify.mps import as_allowed
 
 
 def _containerd(settings: Settings, node: Node) -> Decision[Any]:
@@ -72,22 +73,41 @@ def _node(settings: Settings, node: Node) -> Decision[Any]:
     return Decision((*exposed.decide(node.exposed).findings, *left.findings), left.steps)
 
 
+def _mps(settings: Settings, node: Node) -> Decision[Any]:
+    asked, allowed = settings.mps, Disturbance[settings.disruption.allow]
+    every = daemons(asked, range(len(node.pci.gpus))) if asked.enabled else ()
+    return mps.decide(mps.Desired(every, asked, allowed), node.mps, node.gpus.gpus)
+
+
+def _mig(settings: Settings, node: Node) -> Decision[Any]:
+    containers = node.containerd.shims + node.docker.containers
+    desired = mig.Desired(settings.mig, node.pci.gpus, Disturbance[settings.disruption.allow])
+    pending, comes = node.driver.reboot_pending, settings.driver.enabled
+    return mig.decide(desired, mig.Actual(node.mig, node.mig_boot, containers, pending, driver_comes=comes))
+
+
 def own_files(
-    asked: Settings, node: Node, told: Iterable[Finding], kept: Mapping[str, OwnFile] | None = None
+    asked: Settings,
+    node: Node,
+    decided: Mapping[str, Decision[Any]],
+    kept: Mapping[str, OwnFile] | None = None,
 ) -> Decision[Any]:
     """Decide on gpunode's own files, behind all others, which tell of some of them already; as for `judge`."""
+    told = [item for decision in decided.values() for item in decision.findings]
     settings = on_system(asked, node.operating_system)
     waits = is_forbidden(Disturbance.restart, Disturbance[settings.disruption.allow], node.containerd.shims)
     decision = files.decide(files.Desired(desired_files(asked, node.machine), asked, kept, waits), node.applied, told)
     # MPS is one transaction: while a restart waits, all of it does.
-    allowed = dict(zip(decision.findings, as_allowed(settings, node, decision.findings), strict=True))
+    reason = next((step.waits for step in decided["mps"].steps), None)
+    if reason is None:
+        return decision
+    waiting = {item: mps.waiting(item, reason) for item in decision.findings if item.component == "mps"}
     steps = []
     for step in decision.steps:
-        (item,) = (allowed[each] for each in step.settles)
-        waiting = item.cause if item.finding_class is FindingClass.RESTART_PENDING else None
-        disturbs = item.disturbs or step.disturbs if waiting else step.disturbs
-        steps.append(replace(step, settles=(item,), disturbs=disturbs, waits=waiting))
-    return Decision(tuple(allowed.values()), tuple(steps))
+        item = waiting.get(step.settles[0])
+        own = step if item is None else replace(step, settles=(item,), disturbs=Disturbance.restart, waits=reason)
+        steps.append(own)
+    return Decision(tuple(waiting.get(item, item) for item in decision.findings), tuple(steps))
 
 
 # Each by the name of its settings, where it has such.
@@ -98,10 +118,14 @@ DECIDED: Mapping[str, Callable[[Settings, Node], Decision[Any]]] = MappingProxyT
         "toolkit": _toolkit,
         "containerd": _containerd,
         "docker": _docker,
+        "mps": _mps,
+        "mig": _mig,
         "repositories": _repositories,
         "node": _node,
     }
 )
+# What gpunode set up of them goes where they are switched off.
+_ALWAYS = ("mps", "mig")
 
 
 def decisions(settings: Settings, node: Node) -> dict[str, Decision[Any]]:
@@ -109,7 +133,7 @@ def decisions(settings: Settings, node: Node) -> dict[str, Decision[Any]]:
     return {
         name: marked(decide(settings, node))
         for name, decide in DECIDED.items()
-        if getattr(getattr(settings, name, None), "enabled", True)
+        if name in _ALWAYS or getattr(getattr(settings, name, None), "enabled", True)
     }
 
 

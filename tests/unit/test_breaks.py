@@ -382,13 +382,13 @@ BREAKS = [
         "the_run",
     ),
     (
-        "gpunode/verify/mps.py",
-        "waits = bool(felt) and",
-        "waits = False and",
+        "gpunode/mps/decide.py",
+        "if is_forbidden(Disturbance.restart, desired.allowed, len(to_come.felt)):",
+        "if False:",
         "test_mps_pending.py::test_what_waits_for_clients_is_pending_to_verdict_plan_and_rollout_as_to_the_run",
     ),
     (
-        "gpunode/verify/mps.py",
+        "gpunode/mps/decide.py",
         "Disturbance.restart if by_unit else Disturbance.nothing",
         "Disturbance.nothing",
         "test_mps_pending.py::test_a_compute_mode_costs_a_restart_where_the_unit_sets_another_one_and_nothing_where_it_strayed",

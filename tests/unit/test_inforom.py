@@ -19,8 +19,8 @@ from gpunode.lab.hardware.simulated import module
 from gpunode.lab.hardware.simulated.fault import main as set_fault
 from gpunode.lab.hardware.simulated.machine import Machine
 from gpunode.lab.hardware.simulated.smi.main import call
+from gpunode.mig.files import FUNCTIONS
 from gpunode.mig.smi import parse_mig
-from gpunode.operations.mig_transaction import FUNCTIONS
 from gpunode.probe import Probe
 from gpunode.probe_output import sections
 from gpunode.shell_file import script_file

@@ -29,7 +29,7 @@ from gpunode.own_files.holds import PREFERENCES
 from gpunode.plan import plan
 from gpunode.probe import shell_text
 from gpunode.settings import settings_from
-from gpunode.toolkit.decide import OWN_SPECIFICATION as CDI
+from gpunode.toolkit.cdi import OWN_SPECIFICATION as CDI
 from gpunode.transaction import Journal
 from gpunode.verify import judge
 from tests.unit.simulated_host import Host, commands

@@ -275,7 +275,7 @@ def test_what_fails_once_an_earlier_change_is_undone_has_the_labels_come_back(as
     def refuse(*_: Any) -> None:
         raise TargetError("no place")
 
-    ask.patch.setattr(mig, "targets", refuse)
+    ask.patch.setattr("gpunode.mig.decide.targets", refuse)
     assert ask(cluster, gpu(0, DISABLED)) == ["cluster", "transaction", "failed"]
     assert cluster.pods == [] and cluster.labels[PRESENT] == "true"
 

@@ -40,7 +40,7 @@ from gpunode.preflight import Refusal, cautions
 from gpunode.reading import Unknown
 from gpunode.settings import Settings, SettingsError, settings_from
 from gpunode.snapshot import Announced
-from gpunode.verify.mig import mig as judged
+from gpunode.verify import decisions
 from tests.unit.simulated_host import Host
 from tests.unit.test_preflight import TODAY, machine
 from tests.unit.test_verify import GOOD
@@ -136,8 +136,8 @@ def test_a_node_without_the_label_is_left_as_it_is_with_a_caution(labels: dict[s
     assert told == ["mig.config_from_label is True, and no label nvidia.com/mig.config of this node is known"]
     # What brings a layout back at a boot is no drift there: the label may be gone by mistake.
     node = replace(GOOD, mig_boot=MigBoot((("/unit", "digest"),), ("GPU-1 off",), enabled=True))
-    assert list(judged(settings, node)) == []
-    assert list(judged(settings_from({}), node)) != []
+    assert list(decisions(settings, node)["mig"].findings) == []
+    assert list(decisions(settings_from({}), node)["mig"].findings) != []
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -21,20 +22,19 @@ from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.findings import FindingClass
 from gpunode.mig.boot import SCRIPT, UNIT, MigBoot, parse_mig_boot
+from gpunode.mig.files import desired_files
 from gpunode.mig.state import DISABLED, ENABLED, Mig, MigGpu
 from gpunode.operations import mig as operation
-from gpunode.operations.mig import _digest, _files
 from gpunode.reading import Unknown
 from gpunode.reboot import RECORD as REBOOTS
 from gpunode.settings import settings_from
 from gpunode.transaction import Journal
-from gpunode.verify.mig import mig as judged
 from tests.unit.simulated_host import Host, commands
-from tests.unit.test_mig_target import DECLARATION, H100, MIXED, OWN, RECORD, gpu
+from tests.unit.test_mig_target import DECLARATION, H100, MIXED, OWN, RECORD, gpu, judged
 from tests.unit.test_verify import GOOD
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
-FILES = tuple((path, _digest(text)) for path, text in _files().items())
+FILES = tuple((path, hashlib.sha256(text.encode()).hexdigest()) for path, text in desired_files().items())
 SETTLED = MigBoot(FILES, (RECORD,), enabled=True)
 
 

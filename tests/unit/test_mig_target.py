@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from gpunode.disturbance import Disturbance
-from gpunode.findings import FindingClass, NodeReport
+from gpunode.findings import Finding, FindingClass, NodeReport
 from gpunode.mig.boot import NAME, MigBoot, parse_mig_boot
+from gpunode.mig.files import desired_files
 from gpunode.mig.geometry import product_geometry
 from gpunode.mig.record import lines_of
 from gpunode.mig.state import DISABLED, ENABLED, ComputeInstance, GpuInstance, Mig, MigGpu, OwnProfile
@@ -21,8 +22,8 @@ from gpunode.pci import PciGpu, PciGpus
 from gpunode.plan import Step, plan
 from gpunode.reading import ParseError
 from gpunode.rollout.choice import left_out
-from gpunode.settings import settings_from
-from gpunode.verify.mig import mig as judged
+from gpunode.settings import Settings, settings_from
+from gpunode.verify import decisions
 from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure
@@ -49,6 +50,10 @@ OWN = tuple(
     OwnProfile(spot.profile_id, spot.name, spot.maximum, spot.maximum, spot.starts, spot.size)
     for spot in getattr(product_geometry("H100-80GB"), "spots", ())
 )
+
+
+def judged(settings: Settings, node: Node) -> tuple[Finding, ...]:
+    return decisions(settings, node)["mig"].findings
 
 
 def instances(*places: str) -> tuple[GpuInstance, ...]:
@@ -169,8 +174,11 @@ def node_with(*gpus: MigGpu, boot: MigBoot, shims: int = 0, status: str = "ok") 
     )  # fmt: skip
 
 
+FILES = tuple((path, hashlib.sha256(text.encode()).hexdigest()) for path, text in desired_files().items())
+
+
 def boot_of(*record: str, **more: Any) -> MigBoot:
-    return replace(MigBoot(record=record, enabled=True), **more)
+    return replace(MigBoot(FILES, record, enabled=True), **more)
 
 
 RECORD = "GPU-0 on 3g.40gb:4=3 2g.20gb:2=2 1g.10gb:0=1 1g.10gb:1=1"

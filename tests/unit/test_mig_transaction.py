@@ -22,12 +22,13 @@ from gpunode.lab.hardware.simulated.smi.mig.instances import GpuInstance
 from gpunode.mig import record
 from gpunode.mig.boot import NAME
 from gpunode.mig.change import Instance, change
+from gpunode.mig.files import FUNCTIONS
 from gpunode.mig.geometry import product_geometry
 from gpunode.mig.goal import wanted_instances
 from gpunode.mig.layouts import feasible
 from gpunode.mig.placement import Impossible, layout_of
 from gpunode.operations.keeping import digest_of_text
-from gpunode.operations.mig_transaction import FUNCTIONS, TRANSACTION
+from gpunode.operations.mig_transaction import TRANSACTION
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 from gpunode.template import rendered

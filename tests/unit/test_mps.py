@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -13,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mps import APPLY
 from gpunode.facts.mps import Mps as MpsFact
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.findings import FindingClass
+from gpunode.findings import Finding, FindingClass
 from gpunode.gpu import Gpu, Gpus, MigMode
 from gpunode.mps import Daemon, Mps, MpsDaemon, control_text, daemons, parse_mps
 from gpunode.mps.daemon import FOLDER, UNITS
 from gpunode.mps.environment import ENVIRONMENT, PATHS, PIPE_DIRECTORY, PROFILE, VARIABLE, environment_files
+from gpunode.mps.files import APPLY, desired_files
 from gpunode.mps.memory import mebibytes, without_room
+from gpunode.node import Node
 from gpunode.operations import mps as operation
-from gpunode.operations.mps import _digest, _files
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 from gpunode.pci import PciGpu
@@ -31,11 +32,11 @@ from gpunode.plan import plan
 from gpunode.preflight.mps import mps_cautions, mps_refusals
 from gpunode.probe_output import checked
 from gpunode.reading import ParseError
-from gpunode.settings import SettingsError, settings_from
+from gpunode.settings import Settings, SettingsError, settings_from
 from gpunode.settings.mps import MpsSettings
 from gpunode.template import rendered
 from gpunode.transaction import Journal
-from gpunode.verify.mps import mps as judged
+from gpunode.verify import decisions
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 
@@ -52,9 +53,17 @@ def asked(**more: Any) -> MpsSettings:
     return settings_from({"mps": {"enabled": True, **more}}).mps
 
 
+def judged(settings: Settings, node: Node) -> tuple[Finding, ...]:
+    return decisions(settings, node)["mps"].findings
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def running(daemon: Daemon, **more: Any) -> MpsDaemon:
     readings = tuple((item.question, item.answer) for item in daemon.controls)
-    digest = _digest(control_text(daemon.controls))
+    digest = digest_of(control_text(daemon.controls))
     found = MpsDaemon(daemon.unit, True, True, True, False, digest, readings, 0, 0, exclusive=True)
     return replace(found, **more)
 
@@ -62,7 +71,7 @@ def running(daemon: Daemon, **more: Any) -> MpsDaemon:
 def settled(settings: MpsSettings, gpus: int = 1, **more: Any) -> Mps:
     """Return a node on which all is as asked, but for what `more` says of every daemon."""
     wanted = daemons(settings, range(gpus))
-    files = {path: _digest(text) for path, text in _files(wanted, settings, PROGRAM).items()}
+    files = {path: digest_of(text) for path, text in desired_files(wanted, settings, PROGRAM).items()}
     ours = tuple((path, digest) for path, digest in files.items() if path in (*UNITS, APPLY, *PATHS))
     return Mps(PROGRAM, ours, tuple(running(daemon, **more) for daemon in wanted))
 
@@ -433,7 +442,7 @@ def test_a_unit_that_somebody_changed_since_it_was_read_stops_the_change(tmp_pat
     unit = tmp_path / "units" / "nvidia-mps@0.service"
     unit.write_text("by hand")
     (tmp_path / "log").touch()
-    machine.change(read=f"{unit} {_digest('before')}\n{tmp_path}/units/nvidia-mps@1.service none")
+    machine.change(read=f"{unit} {digest_of('before')}\n{tmp_path}/units/nvidia-mps@1.service none")
     assert f"somebody changed {unit} between the reading and the change" in machine.said
     assert unit.read_text() == "by hand" and list((tmp_path / "units").iterdir()) == [unit]
     assert not (tmp_path / "mps.json").exists(), "nothing began"
@@ -548,7 +557,7 @@ def test_the_probe_tells_which_compute_mode_the_unit_of_a_daemon_sets(
 ) -> None:
     (daemon,) = daemons(asked(compute_mode=mode), [0])
     unit, settings = tmp_path / "nvidia-mps.service", tmp_path / "node.settings"
-    text = _files([daemon], asked(compute_mode=mode), PROGRAM)[daemon.unit_path]
+    text = desired_files([daemon], asked(compute_mode=mode), PROGRAM)[daemon.unit_path]
     unit.write_text(text.replace("gpunode", by, 1))
     settings.write_text(control_text(daemon.controls))
     (tmp_path / "systemctl").write_text(ONE_UNIT)
@@ -644,4 +653,4 @@ def test_a_folder_that_the_change_makes_may_be_read_by_everybody(tmp_path: Path)
 @pytest.mark.pure
 def test_the_unit_s_own_directory_is_the_one_that_programs_are_told() -> None:
     (daemon,) = daemons(FOUND, [0])
-    assert f"Environment={VARIABLE}={PIPE_DIRECTORY}\n" in _files([daemon], FOUND, PROGRAM)[daemon.unit_path]
+    assert f"Environment={VARIABLE}={PIPE_DIRECTORY}\n" in desired_files([daemon], FOUND, PROGRAM)[daemon.unit_path]

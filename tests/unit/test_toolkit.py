@@ -13,7 +13,6 @@ import pytest
 
 from gpunode.facts.deb import DebPackages as DebPackagesFact
 from gpunode.facts.driver import Driver as DriverFact
-from gpunode.facts.toolkit import CDI_MARK
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
 from gpunode.families.dnf import LOCKLIST
 from gpunode.findings import FindingClass
@@ -28,6 +27,7 @@ from gpunode.settings import settings_from
 from gpunode.settings.toolkit import ToolkitSettings
 from gpunode.template import rendered
 from gpunode.toolkit import PACKAGES, CdiSpecification, ContainerToolkit, parse_toolkit
+from gpunode.toolkit.cdi import CDI_MARK
 from gpunode.toolkit.configuration import asked_of
 from gpunode.verify import judge
 from tests.unit.simulated_host import Host, commands

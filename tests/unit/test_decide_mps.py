@@ -1,0 +1,206 @@
+"""What is decided of MPS is what drift finds, what the plan promises, and what the operation does: on any node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyinfra.context import ctx_host
+
+from gpunode.applied import Applied, OwnFile, PresentFile
+from gpunode.base.comparison import BY_HAND
+from gpunode.base.decision import Decision
+from gpunode.disturbance import Disturbance
+from gpunode.facts.gpu import Gpus as GpusFact
+from gpunode.facts.mps import Mps as MpsFact
+from gpunode.facts.transaction import TransactionJournal
+from gpunode.findings import Finding, FindingClass, NodeReport
+from gpunode.gpu import Gpu, Gpus
+from gpunode.mps import Mps, MpsDaemon, daemons
+from gpunode.mps.change import MpsChange
+from gpunode.mps.daemon import COMPUTE_MODES, UNITS
+from gpunode.mps.environment import PROFILE
+from gpunode.mps.files import APPLY, actual_digests
+from gpunode.node import Node
+from gpunode.operations import mps as operation
+from gpunode.pci import PciGpus
+from gpunode.plan import plan
+from gpunode.rollout.choice import left_out
+from gpunode.settings import Settings, settings_from
+from gpunode.transaction import Journal
+from gpunode.verify import decisions, judge
+from tests.unit.simulated_host import Host, commands
+from tests.unit.test_mps import H100, ROW, asked, digest_of, settled
+from tests.unit.test_verify import DATA, GOOD
+
+pytestmark = pytest.mark.pure
+
+OTHER = "0" * 64
+_ASKED: Any = st.builds(
+    lambda environment, **more: {**more, "environment": environment and more["daemons"] == "node"},
+    environment=st.booleans(),
+    daemons=st.sampled_from(["node", "node", "gpu"]),
+    active_thread_percentage=st.sampled_from(["100", "100", "50"]),
+    memory_limit=st.sampled_from([None, "8G"]),
+    compute_mode=st.sampled_from(["exclusive-process", "exclusive-process", "default"]),
+)
+_DAEMON = st.sampled_from(
+    [
+        {},
+        {},
+        {"clients": 2},
+        {"clients": 2, "stale": True},
+        {"stale": True},
+        {"enabled": False},
+        {"active": False, "answers": False, "clients": 0},
+        {"answers": False, "clients": None, "last_error": "it failed"},
+        {"settings": None, "readings": ()},
+        {"settings": OTHER},
+    ]
+)
+
+
+@st.composite
+def _actual(draw: Any) -> Mps:
+    """Return what a run of some settings left on a node with two GPUs, and what became of it since."""
+    before = asked(**draw(_ASKED))
+    there = settled(before, gpus=2, exclusive=before.compute_mode == "exclusive-process")
+    every = tuple(replace(each, **draw(_DAEMON)) for each in there.daemons)
+    files = [(path, draw(st.sampled_from([digest, digest, digest, OTHER, None]))) for path, digest in there.files]
+    left = tuple((path, digest) for path, digest in files if digest is not None)
+    there = replace(there, daemons=draw(st.sampled_from([every, every, every[:1], ()])), files=left)
+    there = replace(there, program=draw(st.sampled_from([there.program] * 5 + [None])))
+    foreign = draw(st.sampled_from([(), (), (), (UNITS[1],), (PROFILE,)]))
+    known = dict(there.files)
+    return replace(there, foreign=tuple(path for path in foreign if path not in known))
+
+
+def node_with(actual: Mps, *gpus: Gpu) -> Node:
+    return replace(GOOD, mps=actual, gpus=Gpus("ok", 0, None, gpus), pci=PciGpus((H100,) * len(gpus)))
+
+
+def _settings(allow: str, enabled: bool, mps: dict[str, Any]) -> Settings:
+    return settings_from({**DATA, "mps": {"enabled": enabled, **mps}, "disruption": {"allow": allow}})
+
+
+def _applied(settings: Settings, node: Node, change: MpsChange) -> Node:
+    """Return the node as the transaction leaves it."""
+    wanted = daemons(settings.mps, range(2)) if settings.mps.enabled else ()
+    files = {path: digest for path, digest in actual_digests(node.mps).items() if path not in change.removed}
+    files |= {path: digest_of(text) for path, text in change.written.items()}
+    mode, every, modes = settings.mps.compute_mode, [], set(change.modes)
+    for daemon in wanted:
+        each = node.mps.daemon(daemon.unit) or MpsDaemon(daemon.unit, False, False, False, False, None, (), 0, 0)
+        each = replace(each, enabled=True, settings=files.get(daemon.settings_path))
+        if daemon.unit in (*change.restart, *change.told):
+            each = replace(each, readings=tuple((item.question, item.answer) for item in daemon.controls))
+        if daemon.unit in change.restart:
+            exclusive = mode == "exclusive-process"
+            each = replace(each, active=True, answers=True, stale=False, clients=0, exclusive=exclusive)
+            modes |= set(daemon.gpus) if exclusive else set()
+        every.append(each)
+    own = tuple((path, digest) for path, digest in files.items() if not path.startswith("/etc/nvidia-mps/"))
+    rows = tuple(
+        replace(row, compute_mode=COMPUTE_MODES[mode]) if row.index in modes else row for row in node.gpus.gpus
+    )
+    return node_with(replace(node.mps, files=own, daemons=tuple(every)), *rows)
+
+
+def _bad(settings: Settings, node: Node) -> list[Finding]:
+    return [item for item in judge(settings, node) if item.component == "mps" and item.finding_class != "ok"]
+
+
+@given(
+    actual=_actual(),
+    allow=st.sampled_from(["nothing", "restart", "reboot"]),
+    enabled=st.sampled_from([True, True, False]),
+    mps=_ASKED,
+    modes=st.lists(st.sampled_from(["Exclusive_Process", "Exclusive_Process", "Default"]), min_size=2, max_size=2),
+    memory=st.sampled_from([81559, 81559, 81559, None, 4096]),
+)
+def test_of_mps_drift_plan_verdict_and_run_say_the_same(
+    actual: Mps, allow: str, enabled: bool, mps: dict[str, Any], modes: list[str], memory: int | None
+) -> None:
+    settings = _settings(allow, enabled, mps)
+    rows = [replace(ROW, index=index, compute_mode=mode, memory_mib=memory) for index, mode in enumerate(modes)]
+    node = node_with(actual, *rows)
+    decision: Decision[MpsChange] = decisions(settings, node)["mps"]
+    bad = _bad(settings, node)
+    settled_by_steps = {item.what for step in decision.steps for item in step.settles}
+    # Every difference is a step's, or says that a person is to mend it; what a step settles is a difference.
+    assert all(item.what in settled_by_steps or item.remedy == BY_HAND for item in bad)
+    assert settled_by_steps <= {item.what for item in bad}
+    assert decision.refusal is None or (bad and not decision.steps)
+    steps = [step for step in plan(settings, node).steps if step.component == "mps"]
+    promised = [(step.action, step.waits is not None, step.disturbs) for step in decision.steps]
+    assert promised == [(step.action, step.pending, step.disturbs) for step in steps if step.action.find(": mend") < 0]
+    assert not (decision.refusal and [step for step in steps if not step.pending])
+    # One transaction brings all of it, or all of it waits.
+    waits = {step.waits for step in decision.steps}
+    assert len(waits) <= 1
+    if waits not in (set(), {None}):
+        assert {item.finding_class for item in bad} == {FindingClass.RESTART_PENDING}
+        assert left_out(NodeReport("gpu-1", tuple(bad)), everyone=False, allowed=Disturbance[allow])
+    if enabled and actual.program is None:
+        assert all(step.change is None for step in decision.steps)
+        return
+    host = Host({MpsFact: actual, GpusFact: node.gpus, TransactionJournal: Journal(None, None, None, False)})
+    every = daemons(settings.mps, range(2)) if enabled else ()
+    with ctx_host.use(host):
+        given_commands = commands(
+            operation.daemons, host, wanted=every, asked=settings.mps, restart_allowed=allow != "nothing"
+        )
+    assert host.refusals == ([decision.refusal] if decision.refusal else [])
+    assert (given_commands != []) == (waits == {None})
+    if waits == {None}:
+        change = decision.steps[0].change
+        assert change is not None and all(step.change is change for step in decision.steps)
+        after = _applied(settings, node, change)
+        assert not _bad(settings, after)
+        assert not [step for step in plan(settings, after).steps if step.component == "mps"]
+    elif waits:
+        assert host.noops == [f"restart pending: {waits.pop()}"]
+
+
+def test_a_unit_of_another_gpunode_is_told_by_drift_and_waits_for_clients_as_in_the_run(host: Host) -> None:
+    there = settled(asked(), clients=2)
+    older = replace(there, files=tuple((path, OTHER if path == UNITS[0] else each) for path, each in there.files))
+    # The last run left it so: what is recorded says nothing of it.
+    record = Applied(
+        True, "0", "x", ((UNITS[0], OwnFile(OTHER, "644")),), ((UNITS[0], PresentFile("644 root:root", OTHER)),)
+    )
+    node = replace(node_with(older, ROW), applied=record)
+    (item,) = _bad(_settings("nothing", True, {}), node)
+    assert (item.what, item.finding_class) == (f"file {UNITS[0]}", FindingClass.RESTART_PENDING)
+    (item,) = _bad(_settings("restart", True, {}), node)
+    assert (item.finding_class, item.found, str(item.disturbs.name if item.disturbs else "")) == (
+        FindingClass.DRIFT, "another text", "restart",
+    )  # fmt: skip
+    (step,) = plan(_settings("restart", True, {}), node).steps
+    assert step.action == f"write {UNITS[0]} anew" and not step.pending
+
+
+@pytest.mark.parametrize("path", [APPLY, UNITS[1]])
+def test_a_file_that_is_left_without_its_daemon_is_told_and_goes(path: str) -> None:
+    node = node_with(Mps("/usr/bin/nvidia-cuda-mps-control", ((path, OTHER),)), ROW)
+    off = _settings("restart", False, {})
+    (item,) = _bad(off, node)
+    assert (item.what, item.found, item.wanted) == (f"file {path}", "there", "none")
+    assert [step.action for step in plan(off, node).steps] == [f"remove {path}"]
+
+
+def test_what_the_run_refuses_is_told_to_a_person_before_it() -> None:
+    on = _settings("restart", True, {})
+    theirs = replace(settled(asked()), foreign=(UNITS[1],))
+    (item,) = _bad(on, node_with(theirs, ROW))
+    assert (item.what, item.found, item.remedy) == (f"file {UNITS[1]}", "somebody else's", BY_HAND)
+    assert "not of gpunode's making" in str(item.cause)
+    full = {"memory_limit": "10G", "clients": 7}
+    (item,) = _bad(_settings("restart", True, full), node_with(settled(asked(**full)), replace(ROW, memory_mib=40960)))
+    assert (item.what, item.remedy) == ("daemon memory limits", BY_HAND) and "GPU 0 has 40960 MiB" in str(item.cause)
+    for node in (node_with(theirs, ROW), node_with(Mps("/usr/bin/x", foreign=(UNITS[0],)), ROW)):
+        steps = plan(on, node).steps
+        assert steps and all(step.pending for step in steps)
