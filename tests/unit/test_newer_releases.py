@@ -11,6 +11,7 @@ import pytest
 
 from gpunode import tables
 from gpunode.deploys import driver as driver_deploy
+from gpunode.driver.sides import desired
 from gpunode.driver_packages import DriverPackages as State
 from gpunode.driver_packages import Offers, Simulation, archive_components, on_system, package_set
 from gpunode.facts.apt_archive import AptArchive as AptArchiveFact
@@ -209,7 +210,7 @@ def test_nvidia_s_packages_to_550_bring_contrib_of_debian_s_archive(
     archive.SOURCE = AptArchiveFact.__module__  # type: ignore[attr-defined]
     for name in ("driver_packages", "files"):
         monkeypatch.setattr(driver_deploy, name, others)
-    inspect.unwrap(driver_deploy._packages)(settings.driver, tables.driver_sources()[0])
+    inspect.unwrap(driver_deploy._packages)(desired(settings, machine()), tables.driver_sources()[0])
     assert [(call["origin"], call["wanted"]) for call in archive.calls] == (
         [("Debian", ("contrib",))] if enabled else []
     )
