@@ -36,7 +36,7 @@ from gpunode.own_files import desired_files
 from gpunode.preflight import Refusal, cautions, refusals
 from gpunode.reading import Unknown
 from gpunode.settings import Settings, component_models, settings_from
-from gpunode.tables import Distribution
+from gpunode.tables.sources import Distribution
 
 # Only what the run itself does not change is read from it: system, architecture, GPUs.
 _seen: WeakKeyDictionary[Host, Machine | None] = WeakKeyDictionary()

@@ -33,7 +33,7 @@ from gpunode.own_files.driver import (
 )
 from gpunode.runfile import build_packages, driver_runfile
 from gpunode.settings import DriverSettings
-from gpunode.tables import DriverSource
+from gpunode.tables.sources import DriverSource
 
 
 @component("Driver", own_files=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from gpunode import tables
 from gpunode.facts.base import NodeFact
 from gpunode.facts.shared import PACKAGES, UNITS
 from gpunode.families.dnf import LOCKLIST
 from gpunode.own_files.holds import TOOLKIT_PREFERENCES
 from gpunode.own_files.toolkit import LINK_RULE
 from gpunode.probe import shell_text
-from gpunode.tables import toolkit_hooks
 from gpunode.toolkit import ContainerToolkit as Reading
 from gpunode.toolkit import parse_toolkit
 from gpunode.toolkit.cdi import CDI_MARK
@@ -30,7 +30,7 @@ class ContainerToolkit(NodeFact[Reading]):
         LOCKLIST=LOCKLIST,
         CONFIGURATION=PATH,
         CDI_MARK=CDI_MARK,
-        LATER_HOOKS="|".join(toolkit_hooks()),
+        LATER_HOOKS="|".join(tables.toolkit().hooks),
         REFRESH_SETTINGS=REFRESH_SETTINGS,
         LINK_RULE=LINK_RULE,
     )

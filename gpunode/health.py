@@ -139,7 +139,8 @@ def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
         )  # fmt: skip
     for gpu in found.gpus:
         yield from _memory(gpu)
-    critical = tables.critical_xids()
+    table = tables.health()
+    critical = table.critical_xids
     # A container sees the log of its host, and so the Xids of GPUs that are not its own.
     ours = [xid for xid in found.xids if any(gpu.address.startswith(xid.pci_address) for gpu in pci.gpus)]
     for xid in ours:
@@ -147,23 +148,23 @@ def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
             yield replace(
                 _sick(f"Xid {xid.code}", xid.message or row.name, "none since the boot", row.remedy, xid.pci_address),
                 cause=f"{row.name}; it stays in the kernel log until the node boots",
-                source=row.source if row.verified else f"{row.source} (not looked up there)",
+                source=table.source if row.verified else f"{table.source} (not looked up there)",
             )
-    asked_for = [finding for xid in ours if xid.code == tables.recovery_xid().code for finding in _recovery(xid)]
+    asked_for = [finding for xid in ours if xid.code == table.recovery_xid.code for finding in _recovery(xid)]
     yield from asked_for
     if found.log_read and not asked_for and not any(xid.code in critical for xid in ours):
         yield Finding("health", FindingClass.OK, "Xids", "none that is critical", "none that is critical")
 
 
 def _recovery(xid: Xid) -> Iterator[Finding]:
-    row = tables.recovery_xid()
+    row = tables.health().recovery_xid
     action = _ACTION.search(xid.message)
     remedy = row.actions.get(action[1].lower(), "named") if action else "named"
     if remedy != "none":
         yield replace(
             _sick(f"Xid {xid.code}", xid.message or row.name, "no recovery action", remedy, xid.pci_address),
             cause=f"{row.name}, for another error of the GPU",
-            source=row.source,
+            source=tables.health().source,
         )
 
 

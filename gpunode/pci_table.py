@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunode import tables
+from gpunode.tables.hardware import PciRule
 
 _DEVICE = re.compile(r"^\t(?P<id>[0-9a-f]{4})  (?P<name>\S.*)$")
 _CHIP = re.compile(r"^(?P<prefix>G[A-Z]|TU|AD)(?P<rest>[0-9][0-9A-Z]*)\b")
@@ -44,7 +45,7 @@ def vendor_lines(lines: Iterable[str], vendor: str) -> list[str]:
     return found
 
 
-def devices(lines: Iterable[str], rule: tables.PciRule) -> dict[str, dict[str, str]]:
+def devices(lines: Iterable[str], rule: PciRule) -> dict[str, dict[str, str]]:
     """Return id -> name, chip, generation of every GPU whose chip code the rule knows, the rule's examples included."""
     found: dict[str, dict[str, str]] = {}
     for line in vendor_lines(lines, rule.vendor):

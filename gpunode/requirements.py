@@ -10,6 +10,7 @@ from enum import StrEnum
 from gpunode import tables, versions
 from gpunode.node import Node
 from gpunode.reading import Reading, Unknown
+from gpunode.tables.driver_versions import Minimum
 
 Answer = str | Unknown | None
 
@@ -61,7 +62,7 @@ _ABSENT = {
 }
 
 
-def _compared(found: str, row: tables.Minimum) -> tuple[Status, str | None]:
+def _compared(found: str, row: Minimum) -> tuple[Status, str | None]:
     if row.equals is not None:
         return (Status.MET if found == row.equals else Status.NOT_MET), None
     try:
@@ -70,7 +71,7 @@ def _compared(found: str, row: tables.Minimum) -> tuple[Status, str | None]:
         return Status.UNKNOWN, str(error)
 
 
-def _judged(row: tables.Minimum, answers: dict[str, Answer], tegra: bool | Unknown) -> tuple[Status, str | None]:
+def _judged(row: Minimum, answers: dict[str, Answer], tegra: bool | Unknown) -> tuple[Status, str | None]:
     found = answers[row.component]
     if row.when == "tegra":
         if isinstance(tegra, Unknown):
@@ -121,7 +122,7 @@ def _driver(driver: Answer, minimum: str | None, needed_by: str, kind: str, sour
         elif driver is None:
             status, reason = Status.NOT_MET, "there is none"
         else:
-            row = tables.Minimum("driver", source, minimum=minimum)
+            row = Minimum("driver", source, minimum=minimum)
             status, reason = _compared(driver, row)  # type: ignore[assignment]
     wanted = f">= {minimum}" if minimum else "unknown"
     return Requirement("driver", status, found, wanted, needed_by, kind, source, reason)

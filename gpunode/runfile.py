@@ -59,7 +59,7 @@ class Runfile:
 
 def driver_file_name(version: str, architecture: str) -> str:
     """Return the name of a driver's .run file for an architecture (`uname -m`); raise KeyError for an unknown one."""
-    return f"NVIDIA-Linux-{tables.runfiles().driver_architectures[architecture]}-{version}.run"
+    return f"NVIDIA-Linux-{tables.driver_runfile().architectures[architecture]}-{version}.run"
 
 
 def driver_runfile(settings: Settings, system: OperatingSystem) -> Runfile:
@@ -67,7 +67,7 @@ def driver_runfile(settings: Settings, system: OperatingSystem) -> Runfile:
     asked = settings.driver
     if asked.version is None or asked.runfile_sha256 is None:
         raise ValueError("driver.source 'runfile' needs driver.version and driver.runfile_sha256")
-    name = tables.runfiles().driver_architectures[system.architecture]
+    name = tables.driver_runfile().architectures[system.architecture]
     url = filled(asked.runfile_url, version=asked.version, architecture=name)
     return Runfile(driver_file_name(asked.version, system.architecture), url, asked.runfile_sha256)
 
@@ -79,10 +79,10 @@ def cuda_runfile(settings: Settings, system: OperatingSystem) -> Runfile:
         raise ValueError("cuda.source 'runfile' needs cuda.release and cuda.runfile_sha256")
     driver, platform = (
         tables.cuda().toolkit_driver[asked.release],
-        tables.runfiles().cuda_platforms[system.architecture],
+        tables.cuda_runfile().platforms[system.architecture],
     )
     address, name = asked.runfile_url, "cuda_{release}_{driver}_{platform}.run"
-    if versions.at_least(asked.release, tables.runfiles().cuda_without_driver):
+    if versions.at_least(asked.release, tables.cuda_runfile().without_driver):
         address, name = address.replace("_{driver}", ""), name.replace("_{driver}", "")
     values = {"release": asked.release, "driver": driver, "platform": platform}
     return Runfile(filled(name, **values), filled(address, **values), asked.runfile_sha256)
@@ -90,7 +90,7 @@ def cuda_runfile(settings: Settings, system: OperatingSystem) -> Runfile:
 
 def knows(version: str, ability: str) -> bool:
     """Say whether the installer of a driver's version has an ability of runfile.yaml's `first_version`."""
-    return versions.at_least(version, tables.runfiles().first_version[ability])
+    return versions.at_least(version, tables.driver_runfile().first_version[ability])
 
 
 def install_arguments(version: str, flavour: str, dkms: bool) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from gpunode import tables, versions
 from gpunode.probe_output import repeated
 from gpunode.reading import ParseError, Reading
 from gpunode.settings import ContainerdSettings, DockerSettings
-from gpunode.tables import Distribution
+from gpunode.tables.sources import Distribution
 
 CONTAINERD_OF_DOCKER = ("containerd.io",)
 DOCKER_OF_DOCKER = ("docker-ce", "docker-ce-cli")

@@ -35,7 +35,8 @@ from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.keeping import noted_command
 from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
-from gpunode.tables import DriverSource, driver_sources
+from gpunode.tables import driver_sources
+from gpunode.tables.sources import DriverSource
 
 
 @node_operation

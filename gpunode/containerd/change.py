@@ -44,7 +44,7 @@ def placed(state: Containerd, asked: Runtimes, placement: Placement) -> Literal[
     if placement != "auto":
         return placement
     version = state.version or ""
-    if not versions.at_least(versions.major_minor(version), tables.containerd_merges_drop_ins_since()):
+    if not versions.at_least(versions.major_minor(version), tables.containerd().drop_ins_merge_since):
         return "root"
     if (
         state.drop_in(PATH) is None

@@ -41,7 +41,7 @@ def drop_in(root: str | None, containerd_version: str, asked: Runtimes) -> str:
         )
     version = edited_by(document, schema, containerd_version)
     _refuse_disabled(document)
-    merges = versions.at_least(versions.major_minor(containerd_version), tables.containerd_merges_drop_ins_since())
+    merges = versions.at_least(versions.major_minor(containerd_version), tables.containerd().drop_ins_merge_since)
     plugin = cri_plugin(version)
     section = table_in(table_in(document, "plugins"), plugin)
 

@@ -20,7 +20,7 @@ from gpunode.containerd.schema import (
     names_runtime,
     schema_of,
 )
-from gpunode.tables import ContainerdSchema
+from gpunode.tables.runtimes import ContainerdSchema
 from gpunode.toml_edit import ConfigurationRefused, Table, edited, filled, put, table_in
 
 RUNC_TYPE = "io.containerd.runc.v2"

@@ -66,7 +66,7 @@ def _told_by_leaves(state: Containerd, change: RuntimeChange) -> bool:
         return False
     if before.get("imports", []) != after.get("imports", []) and PATH not in written:
         return False
-    merges = versions.at_least(versions.major_minor(state.version or ""), tables.containerd_merges_drop_ins_since())
+    merges = versions.at_least(versions.major_minor(state.version or ""), tables.containerd().drop_ins_merge_since)
     # Where a section takes another's place, that of somebody else's drop-in would be lost.
     others = (drop_in for drop_in in state.drop_ins if drop_in.imported and drop_in.path != PATH)
     return merges or PATH not in written or not any(drop_in.section for drop_in in others)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpunode import tables, versions
+from gpunode.tables.runtimes import ContainerdSchema
 from gpunode.written_text import BOM
 
 _RANGE = re.compile(r"^(?P<major>\d+)\.(?:x|(?P<first>\d+)(?:-\d+\.(?P<last>\d+))?)$")
@@ -22,20 +23,20 @@ class UnsupportedContainerd(ValueError):
     """Say that a containerd version is none that can be configured."""
 
 
-def schema_of(containerd_version: str) -> tables.ContainerdSchema:
+def schema_of(containerd_version: str) -> ContainerdSchema:
     """Return the schemas that a containerd version such as `1.6.20~ds1` reads; raise UnsupportedContainerd."""
     try:
         major, minor = (int(part) for part in versions.major_minor(containerd_version).split("."))
     except versions.VersionError as error:
         raise UnsupportedContainerd(f"{containerd_version!r} is not a containerd version such as 1.7.24") from error
-    for schema in tables.containerd_schemas():
+    for schema in tables.containerd().schemas:
         match = _RANGE.match(schema.containerd)
         if match is None or int(match["major"]) != major:
             continue
         first = int(match["first"] or 0)
         if first <= minor <= int(match["last"] or (first if match["first"] else minor)):
             return schema
-    known = ", ".join(schema.containerd for schema in tables.containerd_schemas())
+    known = ", ".join(schema.containerd for schema in tables.containerd().schemas)
     raise UnsupportedContainerd(f"containerd {major}.{minor} is not supported; supported: {known}")
 
 
@@ -47,13 +48,13 @@ def cri_plugin(file_version: int) -> str:
 def default_table_counts(containerd_version: str) -> bool:
     """Say whether this containerd obeys the table `default_runtime`, which then wins over `default_runtime_name`."""
     version = versions.major_minor(containerd_version)
-    return not versions.at_least(version, tables.containerd_default_table_before())
+    return not versions.at_least(version, tables.containerd().default_table_before)
 
 
 def as_read(text: str, containerd_version: str) -> str:
     """Return a file's text without a byte order mark, where this containerd cannot read a file that has one."""
     version = versions.major_minor(containerd_version)
-    if versions.at_least(version, tables.containerd_byte_order_mark_before()):
+    if versions.at_least(version, tables.containerd().byte_order_mark_before):
         return text.removeprefix(BOM)
     return text
 

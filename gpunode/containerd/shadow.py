@@ -54,7 +54,7 @@ def wanted(asked: Runtimes) -> dict[str, str]:
 def shadows(state: Containerd, asked: Runtimes, own_drop_in: bool = False) -> Iterator[Shadow]:
     """Yield what drop-ins of others say otherwise, and say last; `own_drop_in`: gpunode's runtimes stand in one."""
     merges = state.version is not None and versions.at_least(
-        versions.major_minor(state.version), tables.containerd_merges_drop_ins_since()
+        versions.major_minor(state.version), tables.containerd().drop_ins_merge_since
     )
     others = list(_others(state, own_drop_in))
     for key, value in wanted(asked).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpunode import gpu_operator
+from gpunode import gpu_operator, tables
 from gpunode.device_plugin import features, other_ways
 from gpunode.device_plugin.rollout import BY_CHART
 from gpunode.device_plugin.runtime_class import default_runtime, needs_runtime_class
@@ -14,8 +14,6 @@ from gpunode.mig.mistakes import DeclarationError
 from gpunode.mig.published import known_names, published
 from gpunode.settings.model import Settings
 from gpunode.settings.problems import Problem, written
-from gpunode.tables import mig as mig_tables
-from gpunode.tables import toolkit_mounts_in_mode_cdi
 from gpunode.versions import at_least
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -111,7 +109,7 @@ def _declared(settings: Settings) -> tuple[Declaration, ...]:
     name = settings.mig.config
     if name not in known_names():
         return ()
-    found = (published(product) for product in mig_tables().products)
+    found = (published(product) for product in tables.mig().products)
     return tuple(each for each in found if name in each.configs)
 
 
@@ -196,7 +194,7 @@ def _device_list(settings: Settings) -> Iterator[Problem]:
             "default is to ignore them"
         )
         yield _problem(key, asked, message)
-    since, version = toolkit_mounts_in_mode_cdi(), toolkit.version
+    since, version = tables.toolkit().mounts_in_mode_cdi, toolkit.version
     older = version is not None and not at_least(version, since)
     if "volume-mounts" in plugin.strategies and toolkit.mode == "cdi" and older:
         message = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpunode import versions
 from gpunode.packages import satisfies
-from gpunode.tables import DriverSource
+from gpunode.tables.sources import DriverSource
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from gpunode.operating_system import OperatingSystem
 from gpunode.packages import satisfies
 from gpunode.settings import DriverSettings, Settings
 from gpunode.settings.driver import DEFAULT_BRANCH
-from gpunode.tables import DriverSource
+from gpunode.tables.sources import DriverSource
 
 _PLACEHOLDERS = {
     "<branch>": r"(?P<branch>\d{3})",

@@ -92,10 +92,10 @@ def _counts(entry: Entry) -> Iterator[Mistake]:
 
 def products_of(entry: Entry) -> Iterator[str]:
     """Yield the products that an entry's filter lets through, with any of their device ids."""
-    for product in tables.mig().products.values():
+    for name, product in tables.mig().products.items():
         ids = (PciId(int(device, 16), NVIDIA) for device in product.device_ids)
         if any(matches(entry.device_filter, gpu) is not Match.NO for gpu in ids):
-            yield product.name
+            yield name
 
 
 def _overlaps(entries: Sequence[Entry]) -> Iterator[Mistake]:

@@ -36,11 +36,11 @@ class Target:
 def target(text: str) -> Target | None:
     """Return the GPU that a product's name or `0x2330` stands for; None if no table knows it."""
     found = _DEVICE.fullmatch(text)
-    for product in tables.mig().products.values():
+    for name, product in tables.mig().products.items():
         if found is not None and found["device"].upper() in product.device_ids:
-            return Target(product.name, (found["device"].upper(),))
-        if text.lower() == product.name.lower():
-            return Target(product.name, product.device_ids)
+            return Target(name, (found["device"].upper(),))
+        if text.lower() == name.lower():
+            return Target(name, product.device_ids)
     return None
 
 

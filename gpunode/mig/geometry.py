@@ -8,6 +8,7 @@ from functools import cache, cached_property
 
 from gpunode import tables
 from gpunode.mig.profile import Profile, parse_profile
+from gpunode.tables.hardware import MigProduct
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def product_geometry(name: str) -> Geometry | None:
     return geometry_of(spots)
 
 
-def _shapes(product: tables.MigProduct) -> Iterator[tuple[Profile, str]]:
+def _shapes(product: MigProduct) -> Iterator[tuple[Profile, str]]:
     """Yield each profile of a product with its shape: of two plain ones with as many slices, one has double memory."""
     plain: dict[int, int] = {}
     for profile in sorted(map(parse_profile, product.profiles), key=lambda each: each.gigabytes):

@@ -12,7 +12,7 @@ from gpunode.preflight import cuda, driver, platform
 from gpunode.preflight.flavour import WantedDriver, chosen_flavour, installed_by_gpunode
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
-from gpunode.tables import Distribution
+from gpunode.tables.sources import Distribution
 
 
 def refused_anywhere(settings: Settings) -> tuple[Refusal, ...]:

@@ -11,6 +11,7 @@ from gpunode.packages import satisfies
 from gpunode.preflight.flavour import chosen_flavour, needs_open
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
+from gpunode.tables.sources import DriverSource
 
 _TABLE = "gpunode/data/driver_packages.yaml"
 _REPOSITORY = "set driver.source = 'cuda-repository'"
@@ -67,7 +68,7 @@ def archive_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
     source = driver_source(settings, system, machine.boot) if asked.source == "distribution" else None
     if source is None or found is None or found.open_behind is None or asked.version is not None:
         return
-    module, rest = found.open_behind["module"], found.open_behind["rest"]
+    module, rest = found.open_behind.module, found.open_behind.rest
     wanted = _wanted(settings, source, machine)
     names = [name for name in source.packages["open"] if name in wanted and name.endswith("-dkms")]
     told = {name for name, _ in machine.offers} | {name for name, _ in machine.driver.packages}
@@ -80,7 +81,7 @@ def _ways(behind: ModuleBehind, machine: Machine) -> str:
     return behind.remedy(any(needs_open(gpu.generation) for gpu in machine.pci.gpus))
 
 
-def _wanted(settings: Settings, source: tables.DriverSource, machine: Machine) -> dict[str, str | None]:
+def _wanted(settings: Settings, source: DriverSource, machine: Machine) -> dict[str, str | None]:
     flavour = chosen_flavour(settings, machine.pci.gpus, machine.operating_system)
     return package_set(settings.driver, source, flavour, machine.pci.fabric, machine.boot)
 

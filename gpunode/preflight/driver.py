@@ -14,7 +14,7 @@ from gpunode.operating_system import OperatingSystem
 from gpunode.preflight.flavour import WantedDriver, installed_by_gpunode
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
-from gpunode.tables import Branch
+from gpunode.tables.driver_versions import Branch
 
 _READ_BACK = "/sys/module/nvidia and modinfo nvidia"
 # What NVIDIA calls its packages that carry a branch in their name.

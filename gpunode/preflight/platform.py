@@ -10,6 +10,7 @@ from gpunode.operating_system import OperatingSystem
 from gpunode.preflight.flavour import installed_by_gpunode
 from gpunode.preflight.verdicts import Caution, Refusal
 from gpunode.settings import Settings
+from gpunode.tables.sources import Distribution
 
 _BUS = "/sys/bus/pci/devices (vendor 10de, class 03)"
 _DISTRIBUTIONS = "CUDA installation guide for Linux (gpunode/data/distributions.yaml)"
@@ -75,7 +76,7 @@ def system_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Ref
         yield from source_refusals(settings, found)
 
 
-def source_refusals(settings: Settings, found: tables.Distribution) -> Iterator[Refusal]:
+def source_refusals(settings: Settings, found: Distribution) -> Iterator[Refusal]:
     """Refuse to take from a repository what it does not have for the distribution."""
     table = "gpunode/data/distributions.yaml"
     if found.repository is not None:

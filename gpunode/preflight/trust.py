@@ -92,6 +92,6 @@ def trust_cautions(sources: AptSources) -> Iterator[Caution]:
                 yield Caution(
                     "repositories",
                     f"{path} trusts the retired key {key} for every repository; the run takes it out",
-                    "NVIDIA's notice of 2022 (gpunode/data/drivers.yaml, signing_keys)",
+                    "NVIDIA's notice of 2022 (gpunode/data/drivers.yaml, retired_key_ids)",
                     "nothing to do",
                 )

@@ -59,7 +59,7 @@ class CudaSettings(Component):
         description="With `source: runfile`, where it is required: the exact release of `version`, such as `12.9.1`.",
     )
     runfile_url: RunfileUrl = Field(
-        tables.runfiles().cuda_url,
+        tables.cuda_runfile().url,
         description=(
             "With `source: runfile`: where the installer is; {release}, {driver} (the one that ships with the release; "
             "from 13.4 on the name has none, and _{driver} is left out) and {platform} (linux or linux_sbsa) are "

@@ -63,7 +63,7 @@ class DriverSettings(Component):
         None, description="Exact upstream version, such as `580.178.04`; installed, held, and verified."
     )
     runfile_url: RunfileUrl = Field(
-        tables.runfiles().driver_url,
+        tables.driver_runfile().url,
         description=(
             "With `source: runfile`: where the installer is; {version} and {architecture} (x86_64 or aarch64) are "
             "filled in. A mirror, say."

@@ -126,7 +126,7 @@ class ToolkitSettings(Component):
         if self.mode in ("cdi", "jit-cdi") and self.no_cgroups is not None:
             message = f"has no effect in toolkit.mode {self.mode!r}; leave it out, or use mode 'legacy'"
             found.append(("no_cgroups", message))
-        first = tables.toolkit_modes().get(self.mode or "")
+        first = tables.toolkit().modes.get(self.mode or "")
         if first and self.version and not versions.at_least(self.version, first):
             message = f"is known from toolkit.version {first} on, and {self.version} is asked for; use 'auto' or 'cdi'"
             found.append(("mode", message))

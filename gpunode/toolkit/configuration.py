@@ -60,7 +60,7 @@ def asked_of(settings: ToolkitSettings) -> dict[Key, str | bool | None]:
 def first_version_of(asked: Asked) -> tuple[str, str | None]:
     """Return the mode that is asked for, and the first version that knows it; None where every version does."""
     mode = str(asked.get((_RUNTIME, "mode")) or "")
-    return mode, tables.toolkit_modes().get(mode)
+    return mode, tables.toolkit().modes.get(mode)
 
 
 def render(text: str | None, asked: Asked) -> str:

@@ -40,7 +40,7 @@ class CdiSpecification(Reading):
 
     def unknown_hooks(self, toolkit: str) -> tuple[str, ...]:
         """Return the hooks that a toolkit's version lacks; some mean that a newer toolkit made the specification."""
-        since = tables.toolkit_hooks()
+        since = tables.toolkit().hooks
         return tuple(hook for hook in self.hooks if hook in since and not versions.at_least(toolkit, since[hook]))
 
 
@@ -116,7 +116,7 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
     found = values(lines)
     packages = [_package(line) for line in repeated(lines, "package")]
     match = _CTK.search(found.get("ctk", ""))
-    refreshes = match is None or versions.at_least(versions.major_minor(match[1]), tables.toolkit_refresh_since())
+    refreshes = match is None or versions.at_least(versions.major_minor(match[1]), tables.toolkit().refresh_since)
     return ContainerToolkit(
         packages=tuple(sorted(packages)),
         version=match[1] if match else None,

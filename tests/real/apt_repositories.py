@@ -12,7 +12,7 @@ from pathlib import Path
 from gpunode.driver_packages import NotInstallable, Simulation, chosen, driver_source, module_behind, pin_text
 from gpunode.lab.host_apt import host_apt
 from gpunode.lab.world import apt as world
-from gpunode.tables import Distribution
+from gpunode.tables.sources import Distribution
 from tests.real.checked import Checked
 from tests.real.keys import NotReached, fetched_key, published
 from tests.real.package_sets import Asked, pairs, refused, system, upstream_of

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpunode.settings import settings_from
 from gpunode.settings.repositories import Repository
-from gpunode.tables import Distribution
+from gpunode.tables.sources import Distribution
 
 
 class NotReached(RuntimeError):

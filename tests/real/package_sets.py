@@ -24,7 +24,7 @@ from gpunode.driver_packages import (
 from gpunode.operating_system import OperatingSystem
 from gpunode.runtime_packages import containerd_packages, docker_packages, is_had
 from gpunode.settings import Settings, settings_from
-from gpunode.tables import Distribution, DriverSource
+from gpunode.tables.sources import Distribution, DriverSource
 from gpunode.toolkit import PACKAGES, PACMAN_PACKAGES
 
 # The kernel that boots next, by the package manager: SUSE names modules that come built by its last word, Arch by the

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpunode.lab.families import PACMAN
 from gpunode.lab.image import tools
-from gpunode.tables import Distribution
+from gpunode.tables.sources import Distribution
 from tests.real.asking import ManagerFailed
 from tests.real.checked import Checked, failed
 from tests.real.own_repositories import addresses

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from gpunode import tables
-from gpunode.tables import Distribution
+from gpunode.tables.sources import Distribution
 from tests.real import package_sets
 from tests.real.checked import Checked
 from tests.real.package_sets import Asked, Manager
@@ -63,7 +63,7 @@ def _known_problems(row: Distribution, repository: str) -> Mapping[str, str]:
     """Return what -> words of the refusal, of sets that the tables say cannot be had."""
     if repository != "own" or row.open_behind is None:
         return {}
-    module, rest = row.open_behind["module"], row.open_behind["rest"]
+    module, rest = row.open_behind.module, row.open_behind.rest
     words = f"at {module} and the rest of its driver at {rest}"
     return {f"driver {row.own_branch} open{group}": words for group in ("", " mps")}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from gpunode.driver_packages import NotInstallable, chosen
 from gpunode.facts.families.pacman import PacmanOffers, PacmanSimulation
 from gpunode.families import pacman
-from gpunode.tables import Distribution
+from gpunode.tables.sources import Distribution
 from tests.real.asking import ask
 from tests.real.package_sets import Asked, pairs, refused
 

@@ -16,7 +16,8 @@ from gpunode.families import dnf, zypper
 from gpunode.lab.families import DNF, ZYPPER
 from gpunode.lab.image import tools
 from gpunode.lab.world.rpm import rpm_world
-from gpunode.tables import Distribution, repositories
+from gpunode.tables import repositories
+from gpunode.tables.sources import Distribution
 from tests.real.asking import ManagerFailed
 from tests.real.checked import Checked, failed
 from tests.real.keys import Closed, NotReached, fetched_key, published

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gpunode import tables
-from gpunode.tables import Distribution
+from gpunode.tables.sources import Distribution
 from tests.real.checked import REPOSITORIES, Checked
 from tests.real.families import CHECKS
 

@@ -95,7 +95,7 @@ def test_a_version_comes_settles_and_hands_gpus_in_whichever_was_there_before(st
 
 def test_a_hook_that_came_with_a_version_is_one_by_which_gpunode_knows_it(toolkit: ToolkitNode, tmp_path: Path) -> None:
     """A specification is of a newer toolkit where it names what the table has; a hook that it lacks goes unseen."""
-    known, names = tables.toolkit_hooks(), {}
+    known, names = tables.toolkit().hooks, {}
     for version, folder in PROGRAMS.items():
         toolkit.put(folder / "nvidia-ctk", f"/srv/{version}/nvidia-ctk", "755")
         toolkit.put(folder / "nvidia-cdi-hook", f"/srv/{version}/nvidia-cdi-hook", "755")

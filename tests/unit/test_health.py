@@ -193,7 +193,7 @@ def test_errors_of_the_past_that_are_over_are_no_finding() -> None:
 def test_a_critical_xid_is_an_error_with_its_meaning_remedy_and_source(code: int) -> None:
     node = replace(GOOD, health=replace(GOOD.health, xids=(Xid("0000:1a:00", code, ""), Xid("0000:1a:00", 13, "app"))))
     (item,) = errors(node)
-    row = tables.critical_xids()[code]
+    row = tables.health().critical_xids[code]
     assert (item.what, item.found) == (f"Xid {code} of 0000:1a:00", row.name)
     assert item.cause is not None and row.name in item.cause
     assert item.source is not None and item.source.startswith("NVIDIA Xid errors documentation")

@@ -14,10 +14,11 @@ from click.testing import CliRunner
 
 from gpunode import tables
 from gpunode.cli.plan import plan
+from gpunode.tables import reading
 
 pytestmark = pytest.mark.pure
-PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 CACHED = (tables.distributions, tables.driver_sources)
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
 def snippet(page: str, name: str) -> str:
@@ -30,7 +31,7 @@ def snippet(page: str, name: str) -> str:
 @pytest.fixture
 def centos_stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Enter the rows of the page in the tables."""
-    text = tables._text
+    text = reading.text
     (distribution,) = yaml.safe_load(snippet("add-a-distribution.md", "distributions"))
     (system,) = yaml.safe_load(snippet("add-a-distribution.md", "systems"))
 
@@ -46,7 +47,7 @@ def centos_stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
                     row["systems"].append(system["id"])
         return yaml.safe_dump(content, sort_keys=False)
 
-    monkeypatch.setattr(tables, "_text", with_rows)
+    monkeypatch.setattr(reading, "text", with_rows)
     for table in CACHED:
         table.cache_clear()
     yield

@@ -77,7 +77,7 @@ def test_a_mirror_may_be_named_with_placeholders() -> None:
 
 def test_every_architecture_of_a_supported_distribution_has_a_driver_and_a_cuda_file() -> None:
     known = {name for row in tables.distributions() for name in row.architectures}
-    assert known == set(tables.runfiles().driver_architectures) == set(tables.runfiles().cuda_platforms)
+    assert known == set(tables.driver_runfile().architectures) == set(tables.cuda_runfile().platforms)
 
 
 @pytest.mark.parametrize(

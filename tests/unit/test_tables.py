@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from gpunode import pci_table, tables, versions
+from gpunode.tables import reading
+from gpunode.tables.runtimes import Toolkit
 
 pytestmark = pytest.mark.pure
 
@@ -41,6 +43,29 @@ def test_every_version_in_yaml_is_a_string(name: str) -> None:
         if isinstance(value, bool) or COUNTS & set(keys):
             continue
         assert isinstance(value, str), f"{name}: {'.'.join(keys)} = {value!r} must be quoted"
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "told"),
+    [
+        ('refresh_since: "1.18"', "refresh_since: 1.18", "refresh_since: Input should be a valid string, and not 1.18"),
+        ("refresh_since:", "refreshes_since:", "refresh_since: Field required"),
+        ("refresh_since:", "rest: 1\nrefresh_since:", "rest: Unexpected keyword argument, and not 1"),
+    ],
+)
+def test_a_wrong_table_is_told_with_file_place_and_what_is_allowed(
+    good: str, bad: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = reading.text("toolkit.yaml")
+    assert good in whole
+    monkeypatch.setattr(reading, "text", lambda _: whole.replace(good, bad))
+    with pytest.raises(tables.TableError, match=rf"gpunode/data/toolkit\.yaml: .*{told}"):
+        reading.table(Toolkit, "toolkit.yaml")()
+
+
+def test_a_table_cannot_be_changed_by_who_reads_it() -> None:
+    with pytest.raises(TypeError):
+        tables.drivers().branches["1"] = tables.drivers().branches["580"]  # type: ignore[index]
 
 
 def test_every_driver_version_of_the_cuda_table_parses() -> None:
@@ -152,7 +177,7 @@ def test_debian_12_has_no_sbsa_repository_and_ubuntu_has() -> None:
 
 
 def test_containerd_schemas_name_the_cri_plugin() -> None:
-    oldest, middle, newest = tables.containerd_schemas()
+    oldest, middle, newest = tables.containerd().schemas
     assert oldest.cri_plugin == "io.containerd.grpc.v1.cri"
     assert middle.cri_plugin == newest.cri_plugin == "io.containerd.cri.v1.runtime"
     assert (middle.verified, newest.verified) == (True, False)

@@ -108,7 +108,7 @@ def test_each_family_s_own_words_are_said(system: OperatingSystem) -> None:
 # Rooms and files whose words are of one family by their nature, or are made of all families' words.
 OWN = (
     "families", "apt_", "apt.py", "dnf.py", "zypper.py", "pacman.py", "lab.py", "deb.py", "archive.py", "trust.py",
-    "choice.py", "installed.py", "packaging.py", "simulation.py", "settings", "reference/", "names.py", "tables.py",
+    "choice.py", "installed.py", "packaging.py", "simulation.py", "settings", "reference/", "names.py",
     "operations/cuda.py",
 )  # fmt: skip
 

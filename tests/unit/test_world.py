@@ -110,8 +110,8 @@ def test_gpus_of_the_autumn_of_2026_are_known_by_their_ids(device: str, name: st
     [("232C", "H200-141GB", "7g.141gb"), ("2339", "H100-NVL-94GB", "7g.94gb")],
 )
 def test_a_gpu_with_the_profiles_of_another_is_of_its_product(device: str, product: str, whole: str) -> None:
-    (row,) = (row for row in tables.mig().products.values() if device in row.device_ids)
-    assert row.name == product and row.profiles[whole] == 1
+    ((name, row),) = (item for item in tables.mig().products.items() if device in item[1].device_ids)
+    assert name == product and row.profiles[whole] == 1
     assert judge(product, {whole: 1}).verdict is Verdict.PLACED
     assert parse_profile(whole).slices == 7
 
