@@ -9,7 +9,7 @@ from pyinfra.api import Host, State, StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode import apt_errors
-from gpunode.apt_errors import Explanation
+from gpunode.explanations import Explanation
 from gpunode.families import zypper_errors
 
 # What a transaction says when it begins to put things back: of what fails after that, the cause stands before it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from gpunode.apt_errors import Explanation
+from gpunode.explanations import Explanation
 
 # Between cause and remedy, where both stand in one text.
 REMEDY = ". Remedy: "

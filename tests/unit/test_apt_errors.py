@@ -37,7 +37,7 @@ SAID = {
         f"{DEB} is not the file that", "do not install it by hand"
     ),
     f"E: Failed to fetch {DEB}  404  File not found [IP: 127.0.0.1 8900]": (f"{DEB} is gone (404", "run again"),
-    f"E: Failed to fetch {DEB}  403  Forbidden [IP: 10.0.0.1 80]": ("mirror.example:8900 lets the node not", "proxy"),
+    f"E: Failed to fetch {DEB}  403  Forbidden [IP: 10.0.0.1 80]": ("mirror.example:8900 does not let the", "proxy"),
     f"E: Failed to fetch {DEB}  503  Service Unavailable": (f"mirror.example:8900 fails at {DEB}: 503", "mend it"),
     f"E: Failed to fetch {DEB}  Could not connect to mirror.example:8900 (10.0.0.1). - connect (111: Connection "
     "refused)": ("cannot be reached from the node: Could not connect to", f"`curl -I {DEB}`"),
@@ -82,7 +82,7 @@ SAID = {
         "a script of package nvidia-dkms-580 failed (post-installation script", "make.log"
     ),
     "E: Sub-process /usr/bin/dpkg exited unexpectedly": ("dpkg was killed at its work", "out-of-memory killer"),
-    "E: Sub-process /usr/bin/dpkg received a segmentation fault.": ("(received a segmentation fault.)", "journalctl"),
+    "E: Sub-process /usr/bin/dpkg received a segmentation fault.": ("(received a segmentation fault)", "journalctl"),
 }  # fmt: skip
 
 

@@ -4,12 +4,13 @@ import json
 import re
 from collections.abc import Iterator
 from importlib import resources
+from string import Formatter
 from typing import Any
 
 import pytest
 import yaml
 
-from gpunode import pci_table, tables, versions
+from gpunode import explanations, pci_table, tables, versions
 from gpunode.tables import reading
 from gpunode.tables.runtimes import Toolkit
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.pure
 DATA = resources.files("gpunode.data")
 # The only numbers that are counts or positions; all else with digits is a version or an id, and those are strings.
 COUNTS = {"profiles", "profile_id", "compute", "starts", "size", "default_version", "accepts", "needs_mib"}
-COUNTS |= {"instances_with", "compute_starts"}
+COUNTS |= {"instances_with", "compute_starts", "zypper_exits"}
 
 
 def _scalars(node: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -61,6 +62,17 @@ def test_a_wrong_table_is_told_with_file_place_and_what_is_allowed(
     monkeypatch.setattr(reading, "text", lambda _: whole.replace(good, bad))
     with pytest.raises(tables.TableError, match=rf"gpunode/data/toolkit\.yaml: .*{told}"):
         reading.table(Toolkit, "toolkit.yaml")()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [rule for program in ("apt", "zypper", "helm") for rule in explanations.rules(program)],
+    ids=lambda rule: rule.said,
+)
+def test_cause_and_remedy_name_only_what_the_pattern_has(rule: explanations.Rule) -> None:
+    named = {name for _, name, _, _ in Formatter().parse(rule.cause + rule.remedy) if name is not None}
+    groups = set(re.compile(rule.said).groupindex)
+    assert named <= groups | ({"host"} if "url" in groups else set()) | {"settings"}
 
 
 def test_a_table_cannot_be_changed_by_who_reads_it() -> None:
