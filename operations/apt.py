@@ -9,26 +9,26 @@ from pyinfra import host
 
 from gpunode import apt_trust, tables
 from gpunode.facts.deb import AptRepository
-from gpunode.facts.file import File
-from gpunode.keyring import PERMISSIONS
 from gpunode.operations.apt_shell import APT_GET, NOT_OLDER, READ_LISTS
 from gpunode.operations.apt_trust import commands
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.own_files import keeps
 from gpunode.operations.pinned_key import PINNED_KEY
+from gpunode.operations.repositories import Repositories, is_good
 from gpunode.operations.script import script_command
-from gpunode.repositories import PackageRepository, key_path, source_path
+from gpunode.repositories import PackageRepository
 from gpunode.shell_file import script_file
-
-STAMPS = "/var/lib/gpunode/apt"
 
 _TRUST = script_file("apt_trust")
 
 
-def _paths(label: str) -> tuple[str, str, str]:
-    """Return keyring, source and stamp of a repository."""
-    return key_path("apt", label), source_path("apt", label), f"{STAMPS}/{label}.refreshed"
+class _Repositories(Repositories):
+    family = "apt"
+    ALSO = ("index",)
+
+
+REPOSITORIES = _Repositories()
 
 
 @node_operation
@@ -56,7 +56,7 @@ def repository(
     + packages_signed: nothing to apt, which takes the packages' digests from the signed list alone
     + proxies: http_proxy, https_proxy and no_proxy for the download of the key
     """
-    keyring, source, stamp = _paths(label)
+    keyring, source, stamp = REPOSITORIES.paths(label)
     text = PackageRepository("apt", label, uri, key_url, key_fingerprint, suite, components).text
     keeps(source, text)
     retired = tables.drivers().retired_key_ids
@@ -72,13 +72,7 @@ def repository(
         host.log(f"caution: {path} lets the key of {label} sign every repository; gpunode needs it there no more")
     for step in strays:
         host.log(f"{step.path}: {step.reason}; to be disabled")
-    good = (
-        present.fingerprints == (key_fingerprint,)
-        and present.permissions == PERMISSIONS
-        and present.source == text
-        and present.digest is not None
-        and present.digest == present.refreshed
-    )
+    good = is_good(present, key_fingerprint, text)
     if good and not strays:
         host.noop(f"the repository {label} is trusted and read")
         return
@@ -93,18 +87,6 @@ def repository(
     yield from commands(strays)
 
 
-@node_operation
-def no_repository(label: str) -> Iterator[Any]:
-    """Remove a repository of ours, with its key; its lists go with apt's next refresh.
-
-    + label: as for `repository`
-    """
-    paths = (*_paths(label), f"{STAMPS}/{label}.index")
-    there = [path for path in paths if known(host.get_fact(File, path=path), path).sha256 is not None]
-    if not there:
-        host.noop(f"the repository {label} is not trusted by gpunode")
-        return
-    yield script_command('rm -f "$@"', *paths)
-
+no_repository = node_operation(REPOSITORIES.no_repository)
 
 __all__ = ["no_repository", "repository"]

@@ -69,6 +69,7 @@ GROUPS = (
             "gpunode/keyring.py": "guards_trust",
             "gpunode/keyring.sh": _KEY,
             "gpunode/keyrings.sh": _KEY,
+            "operations/repositories.py": _RPM,
             "operations/rpm_repository.py": _RPM,
             "templates/scripts/rpm_trust.sh": _RPM,
             "operations/apt.py": _APT,

@@ -571,12 +571,8 @@ OTHER = (
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     made = Host({})
-    for module in (
-        "gpunode.operations.rpm_repository",
-        "gpunode.operations.driver_packages",
-        "gpunode.operations.families.dnf",
-    ):
-        monkeypatch.setattr(f"{module}.host", made)
+    for module in ("repositories", "rpm_repository", "driver_packages", "families.dnf"):
+        monkeypatch.setattr(f"operations.{module}.host", made)
     return made
 
 

@@ -67,7 +67,7 @@ class Asked(Host):
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, host: Host) -> Asked:
     made = Asked({AptRepositoryFact: TRUSTED, DnfRepository: TRUSTED})
-    for module in ("gpunode.operations.apt", "gpunode.operations.rpm_repository"):
+    for module in ("gpunode.operations.apt", "gpunode.operations.repositories", "gpunode.operations.rpm_repository"):
         monkeypatch.setattr(f"{module}.host", made)
     return made
 
