@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gpunode import gpu_operator
 from gpunode.base.comparison import compared
+from gpunode.base.decision import Decision
 from gpunode.base.subject import Subject
 from gpunode.control_plane import reached
 from gpunode.device_plugin.cluster import Cluster, ClusterError
+from gpunode.device_plugin.component import COMPONENT, RUN_CLUSTER
 from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.nodes import ClusterNode, labelled_for
 from gpunode.device_plugin.own_objects import Document
 from gpunode.device_plugin.pod_security import asking, namespace_change, namespaces, parse_labels
-from gpunode.device_plugin.rollout import Rollout, node_name, rollout
-from gpunode.device_plugin.verdict import COMPONENT, judge_extender, judge_node
+from gpunode.device_plugin.rollout import CHART, Rollout, node_name, rollout
+from gpunode.device_plugin.verdict import judge_extender, judge_node
 from gpunode.device_plugin.view import View
-from gpunode.device_plugin.ways import by_operator, by_release, class_alone, members, nodes_by, wanted_objects
+from gpunode.device_plugin.ways import (
+    by_operator,
+    by_release,
+    class_alone,
+    members,
+    nodes_by,
+    operator_leaves,
+    release_leaves,
+    wanted_objects,
+)
 from gpunode.findings import Finding, FindingClass
 from gpunode.gpu_operator import operator
-from gpunode.helm.asked import AskedRelease
+from gpunode.helm.change import ReleaseChange
 from gpunode.helm.program import HelmError
 from gpunode.helm.session import Session
 from gpunode.node import Node
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
+from gpunode.settings.chart import ReleaseSettings
 
-_RUN = "run deploys/device_plugin.py"
 _FEW = 5
 
 
@@ -88,15 +100,24 @@ def _of_node(host: str, settings: Settings, node: Node, view: View) -> list[Find
 
 
 def _of_cluster(hosts: Mapping[str, Settings], cluster: Cluster, view: View) -> Iterator[Finding]:
-    asked = rollout(hosts)
+    asked, of_first = rollout(hosts), next(each for each in hosts.values() if each.kubernetes.enabled)
+    now = datetime.now(UTC)
+    # As a run of the whole inventory would label them.
+    relabelled = [node_name(host, settings) for host, settings in hosts.items() if settings.kubernetes.enabled]
     if asked is not None:
-        yield _of_release(asked.release, cluster, bool(by_release(view.nodes)), labelled_for(view.nodes))
+        in_use, is_known = labelled_for(view.nodes), bool(by_release(view.nodes))
+        yield _of_release(asked.plugin, cluster, lambda helm: helm.decide(asked.values, in_use, now, is_known)[2])
+    elif release_leaves(hosts, view.nodes, relabelled):
+        yield _of_release(of_first.device_plugin, cluster, lambda helm: helm.decide_absence(CHART, now))
     if (chosen := asked or class_alone(hosts)) is not None:
         yield from _of_class(chosen, cluster)
     for name, setting in namespaces(hosts).items():
         yield _of_namespace(name, setting, cluster)
     if (beside := operator(hosts)) is not None:
-        yield _of_release(beside, cluster, bool(by_operator(view.nodes)))
+        is_known = bool(by_operator(view.nodes))
+        yield _of_release(beside.settings, cluster, lambda helm: helm.decide(beside.values, (), now, is_known)[2])
+    elif operator_leaves(hosts, view.nodes, relabelled):
+        yield _of_release(of_first.gpu_operator, cluster, lambda helm: helm.decide_absence(gpu_operator.CHART, now))
     if wanted := wanted_objects(hosts):
         yield _of_objects(wanted, cluster, view)
     if nodes_by("gpushare", hosts):
@@ -112,24 +133,20 @@ def _of_objects(wanted: Sequence[Document], cluster: Cluster, view: View) -> Fin
     foreign = [f"{each} is somebody else's" for each in change.conflicts]
     left = [f"{each} is no longer asked for" for each in change.remove]
     reason = "; ".join([*foreign, *map(str, change.differences), *left][:_FEW])
-    remedy = f"take {change.conflicts[0]} away, or set device_plugin.way to 'none'" if foreign else _RUN
+    remedy = f"take {change.conflicts[0]} away, or set device_plugin.way to 'none'" if foreign else RUN_CLUSTER
     return compared(
         COMPONENT, Subject.OWN_OBJECTS, "others" if reason else "as asked", "as asked", not reason, remedy, reason
     )
 
 
-def _of_release(asked: AskedRelease, cluster: Cluster, is_known: bool, in_use: Collection[str] = ()) -> Finding:
-    what = Subject.RELEASE.of(asked.name)
+def _of_release(
+    settings: ReleaseSettings, cluster: Cluster, decide: Callable[[Session], Decision[ReleaseChange]]
+) -> Finding:
     try:
-        session = Session.begun(asked.kubernetes, asked.settings, cluster.proxy, cluster.run)
-        wanted, _, change = session.change(asked.values, in_use, datetime.now(UTC), is_known)
+        (item,) = decide(Session.begun(cluster.kubernetes, settings, cluster.proxy, cluster.run)).findings
     except (HelmError, ParseError) as error:
-        return _unknown(what, str(error))
-    reason = change.refused or "; ".join(f"{step.act}: {step.reason}" for step in change.steps)
-    return compared(
-        COMPONENT, what, "another" if reason else f"{wanted.chart} {wanted.version}",
-        f"{wanted.chart} {wanted.version}", not reason, _RUN, reason or None,
-    )  # fmt: skip
+        return _unknown(Subject.RELEASE.of(f"{settings.namespace}/{settings.release}"), str(error))
+    return item
 
 
 def _of_class(asked: Rollout, cluster: Cluster) -> Iterator[Finding]:
@@ -142,7 +159,7 @@ def _of_class(asked: Rollout, cluster: Cluster) -> Iterator[Finding]:
         return
     good = found.verb is None and not found.refused
     yield compared(
-        COMPONENT, Subject.RUNTIME_CLASS, "as asked" if good else "another", "as asked", good, _RUN, found.said
+        COMPONENT, Subject.RUNTIME_CLASS, "as asked" if good else "another", "as asked", good, RUN_CLUSTER, found.said
     )
 
 
@@ -155,7 +172,7 @@ def _of_namespace(name: str, setting: str, cluster: Cluster) -> Finding:
     change = namespace_change(cluster.kubernetes, name, labels, setting)
     good = not (change.words or change.refused)
     return compared(
-        COMPONENT, what, "as asked" if good else "another", "as asked", good, _RUN, None if good else change.said
+        COMPONENT, what, "as asked" if good else "another", "as asked", good, RUN_CLUSTER, None if good else change.said
     )
 
 

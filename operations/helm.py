@@ -16,11 +16,13 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
 from gpunode import gpu_operator
+from gpunode.base.decision import Decision
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.nodes import ClusterNode, labelled_for
+from gpunode.device_plugin.rollout import CHART
 from gpunode.device_plugin.ways import by_operator, by_release, operator_leaves, release_leaves
 from gpunode.helm.asked import AskedRelease
-from gpunode.helm.change import ReleaseChange, removal
+from gpunode.helm.change import ReleaseChange
 from gpunode.helm.manifest import objects
 from gpunode.helm.program import HelmError
 from gpunode.helm.session import Session
@@ -35,8 +37,6 @@ from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.proxy import ProxySettings
 
-# The chart that a release must be of to be taken away.
-CHART = "nvidia-device-plugin"
 _NODES = "the cluster's nodes"
 # Runs in which a configuration had to stay until its nodes are labelled for another one.
 _outlived: WeakSet[State] = WeakSet()
@@ -91,19 +91,17 @@ def _kept(
     try:
         there = nodes()
         session = Session.begun(asked.kubernetes, asked.settings, proxy, runner(asked.kubernetes))
-        wanted, values, found = session.change(asked.values, in_use(there), datetime.now(UTC), bool(labelled(there)))
+        wanted, values, decision = session.decide(asked.values, in_use(there), datetime.now(UTC), bool(labelled(there)))
         strange = session.unknown_values(wanted)
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
-    name = f"release {asked.name}"
     for sentence in strange:
         host.log(f"caution: {asked.settings.component}.values: {sentence}")
     if values != asked.values and is_executing():
         _outlived.add(host.state)
-    if not found.steps:
-        if found.refused is not None:
-            raise OperationRefused(f"{name}: {found.refused}")
-        host.noop(f"{name}: {wanted.chart} {wanted.version} as asked")
+    name = f"release {session.name}"
+    found = _to_carry_out(session, decision, f"{name}: {wanted.chart} {wanted.version} as asked")
+    if found is None:
         return
     for step in found.steps:
         host.log(f"{name}: {step.act}{f' to revision {step.revision}' if step.revision else ''}: {step.reason}")
@@ -111,6 +109,16 @@ def _kept(
     if told := waiting(there_is, session.commands.helm.version, asked.kubernetes.timeout):
         host.log(f"{name}: {told}")
     yield FunctionCommand(_carry_out, [session, found, values], {})
+
+
+def _to_carry_out(session: Session, decision: Decision[ReleaseChange], as_desired: str) -> ReleaseChange | None:
+    """Return what helm is told; None where all is as desired, which is told. Raise OperationRefused."""
+    found = next((step.change for step in decision.steps), None)
+    if found is None and decision.refusal is not None:
+        raise OperationRefused(f"release {session.name}: {decision.refusal}")
+    if found is None:
+        host.noop(as_desired)
+    return found
 
 
 def _carry_out(state: State, host: Host, session: Session, found: ReleaseChange, values: Mapping[str, Any]) -> bool:
@@ -165,13 +173,11 @@ def _taken_away(
             host.noop(f"{name} is none of gpunode's to take away")
             return
         session = Session.begun(kubernetes, asked, proxy, runner(kubernetes))
-        found = removal(session.reading().release, chart, datetime.now(UTC), kubernetes.timeout)
+        decision = session.decide_absence(chart, datetime.now(UTC))
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
-    if found.refused is not None:
-        raise OperationRefused(f"{name}: {found.refused}")
-    if not found.steps:
-        host.noop(f"there is no {name}")
+    found = _to_carry_out(session, decision, f"there is no {name}")
+    if found is None:
         return
     host.log(f"{name}: {found.steps[0].act}: no node has a device_plugin.way that needs it any more")
     yield FunctionCommand(_carry_out, [session, found, {}], {})

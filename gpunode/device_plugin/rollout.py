@@ -16,6 +16,8 @@ from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.sharing import SharingSettings
 
+# The chart that a release must be of to be taken away.
+CHART = "nvidia-device-plugin"
 # The ways by which the plugin is its own chart's; beside a GPU Operator it is so, too.
 BY_CHART = ("helm", "gpu-operator")
 

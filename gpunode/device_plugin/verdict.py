@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpunode.base.comparison import compared
 from gpunode.base.subject import Subject
+from gpunode.device_plugin.component import COMPONENT, RUN_CLUSTER
 from gpunode.device_plugin.configuration import configuration
 from gpunode.device_plugin.labels import given_up, owned, wanted_labels
 from gpunode.device_plugin.mig_state import offered
@@ -21,8 +22,6 @@ from gpunode.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
 from gpunode.mig.state import Mig
 from gpunode.settings import Settings
 
-COMPONENT = "device_plugin"
-_RUN = "run deploys/device_plugin.py"
 # What is missing as a whole does not come by itself.
 _THERE = "there"
 
@@ -55,7 +54,7 @@ def judge_extender(view: View) -> Finding:
     what = Subject.DEPLOYMENT.of(f"{NAMESPACE}/{EXTENDER}")
     found = next((each for each in view.deployments if (each.name, each.way) == (EXTENDER, "gpushare")), None)
     if found is None:
-        return compared(COMPONENT, what, None, _THERE, False, _RUN)
+        return compared(COMPONENT, what, None, _THERE, False, RUN_CLUSTER)
     remedy = f"see `kubectl --namespace {NAMESPACE} describe deployment {EXTENDER}`: it runs on a control-plane node"
     return compared(COMPONENT, what, "ready" if found.ready else "not ready", "ready", found.ready, remedy)
 
@@ -72,18 +71,20 @@ def _labels(settings: Settings, node: ClusterNode, state: str | None) -> Iterato
         found = node.labels.get(name)
         foreign = found is not None and found != value and name not in ours
         cause = "it is somebody else's, whom gpunode does not overrule" if foreign else None
-        remedy = f"find out who sets it, or `kubectl label node {node.name} {name}-`" if foreign else _RUN
+        remedy = f"find out who sets it, or `kubectl label node {node.name} {name}-`" if foreign else RUN_CLUSTER
         yield compared(COMPONENT, Subject.LABEL.of(name), found, value, found == value, remedy, cause)
     for name in sorted(ours - wanted.keys()):
         if name in node.labels:
-            yield compared(COMPONENT, Subject.LABEL.of(name), node.labels[name], "none", False, _RUN)
+            yield compared(COMPONENT, Subject.LABEL.of(name), node.labels[name], "none", False, RUN_CLUSTER)
 
 
 def _pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
     plugin = settings.device_plugin
     sets = view.plugin_sets(plugin.release)
     if not any(not each.endswith((MPS_DAEMON, FEATURE_DISCOVERY)) for each in sets):
-        yield compared(COMPONENT, Subject.RELEASE.of(f"{plugin.namespace}/{plugin.release}"), None, _THERE, False, _RUN)
+        yield compared(
+            COMPONENT, Subject.RELEASE.of(f"{plugin.namespace}/{plugin.release}"), None, _THERE, False, RUN_CLUSTER
+        )
     for each in sets:
         if not each.endswith(MPS_DAEMON) or settings.sharing.strategy == "mps":
             yield _pod(each, plugin.namespace, node, view)
@@ -97,7 +98,7 @@ def _own_pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Fin
         if settings.device_plugin.way == "manifest":
             yield from _image(name, settings, node, view)
     else:
-        yield compared(COMPONENT, Subject.DAEMON_SET.of(f"{namespace}/{name}"), None, _THERE, False, _RUN)
+        yield compared(COMPONENT, Subject.DAEMON_SET.of(f"{namespace}/{name}"), None, _THERE, False, RUN_CLUSTER)
 
 
 def daemon_sets_of(settings: Settings, view: View) -> tuple[str, ...]:
@@ -129,7 +130,7 @@ def _image(name: str, settings: Settings, node: ClusterNode, view: View) -> Iter
         return
     others = pod.other_images(digest)
     found = ", ".join(others) or digest
-    yield compared(COMPONENT, Subject.IMAGE.of(name), found, digest, not others, _RUN)
+    yield compared(COMPONENT, Subject.IMAGE.of(name), found, digest, not others, RUN_CLUSTER)
 
 
 def resource_to_ask_for(settings: Settings, mig: Mig, gpus: Gpus | None, node: ClusterNode | None) -> str | None:

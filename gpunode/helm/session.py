@@ -11,10 +11,12 @@ from typing import Any
 
 import yaml
 
+from gpunode.base.decision import Decision
 from gpunode.device_plugin.configuration import with_entries_in_use
 from gpunode.device_plugin.features import unlisted_values
-from gpunode.helm.change import Act, Reading, ReleaseChange, Step, Wanted, change
+from gpunode.helm.change import Act, Reading, ReleaseChange, Step, Wanted
 from gpunode.helm.commands import Command, Commands
+from gpunode.helm.decide import decide, decide_absence
 from gpunode.helm.errors import explained
 from gpunode.helm.manifest import live_objects, objects
 from gpunode.helm.own_values import unknown_values
@@ -59,9 +61,14 @@ class Session:
             )
         return cls(Commands(helm_of(kubernetes.helm, printed.out), kubernetes, asked, proxy), run)
 
-    def change(
+    @property
+    def name(self) -> str:
+        """Return the release's namespace and name."""
+        return f"{self.commands.asked.namespace}/{self.commands.asked.release}"
+
+    def decide(
         self, values: Mapping[str, Any], in_use: Collection[str], now: datetime, is_known: bool = False
-    ) -> tuple[Wanted, Mapping[str, Any], ReleaseChange]:
+    ) -> tuple[Wanted, Mapping[str, Any], Decision[ReleaseChange]]:
         """Return what the release is to be, by which values, and what is to be done; raise HelmError or ParseError.
 
         `in_use`: configurations that nodes are labelled for; those that the release has stay beside the values' own.
@@ -73,7 +80,11 @@ class Session:
         wanted = self.wanted(values, *self.cluster())
         if is_known:
             wanted = replace(wanted, takes_over=True)
-        return wanted, values, change(wanted, reading, now, self.commands.kubernetes.timeout)
+        return wanted, values, decide(self.name, wanted, reading, now, self.commands.kubernetes.timeout)
+
+    def decide_absence(self, chart: str, now: datetime) -> Decision[ReleaseChange]:
+        """Return what takes the release away where it is of that chart; raise HelmError or ParseError."""
+        return decide_absence(self.name, chart, self.reading().release, now, self.commands.kubernetes.timeout)
 
     def reading(self) -> Reading:
         """Return what the release is; raise HelmError or ParseError. Nothing is changed."""

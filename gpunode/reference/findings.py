@@ -22,6 +22,7 @@ _JUDGES = (
     *(path for name in (*DECIDED, "own_files") if (path := _GPUNODE / name / "decide.py").exists()),
     *(_GPUNODE / name for name in ("exposed.py", "interrupted.py")),
     *(_GPUNODE / "driver" / f"{topic}.py" for topic in ("loading", "services", "next_boot", "removal")),
+    _GPUNODE / "helm" / "decide.py",
     _GPUNODE / "device_plugin" / "verdict.py",
     _GPUNODE / "base" / "comparison.py",
     *sorted((_GPUNODE / "verify").glob("*.py")),
@@ -154,9 +155,14 @@ def pending(path: Path) -> Iterator[Row]:
                 component = path.parent.name if path.stem == "decide" else path.stem
                 yield Row(component, "", given["finding_class"], given.get("cause", ""), given.get("remedy", ""))
             elif call.func.id == "by_hand" and path.stem == "decide":
-                yield Row(path.parent.name, "", BY_A_PERSON, "", BY_HAND)
+                yield Row(_component(path), "", BY_A_PERSON, "", BY_HAND)
             elif call.func.id == "pending":
                 yield Row(path.parent.name, "", FindingClass.RESTART_PENDING.value, _reason(tree), DRAIN_FIRST)
+
+
+def _component(path: Path) -> str:
+    """Return the component that a module judges."""
+    return next(row.component for row in rows(path))
 
 
 def _reason(tree: ast.Module) -> str:

@@ -1,0 +1,201 @@
+"""A helm release is decided once: drift finds what a run changes, and what no run changes is told as a person's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from pyinfra.context import ctx_host
+
+from gpunode import drift_cluster
+from gpunode.base.comparison import BY_HAND
+from gpunode.base.decision import Decision
+from gpunode.device_plugin.labels import CONFIG, OURS, PRESENT, SERVED_BY
+from gpunode.device_plugin.nodes import ClusterNode
+from gpunode.device_plugin.rollout import CHART, rollout
+from gpunode.findings import FindingClass
+from gpunode.helm.change import ReleaseChange
+from gpunode.helm.commands import Command
+from gpunode.helm.release import MARK
+from gpunode.helm.session import Session
+from gpunode.operations import helm
+from gpunode.settings import Settings, check_hosts, settings_from
+from tests.unit.simulated_cluster import SimulatedCluster
+from tests.unit.simulated_host import Host
+from tests.unit.test_helm import MANIFEST, OTHER, SAME
+from tests.unit.test_helm_session import SimulatedHelm
+from tests.unit.test_verify import GOOD
+
+pytestmark = pytest.mark.pure
+
+LONG_AGO = "2026-11-20T10:00:00Z"
+_STATUS = st.sampled_from(
+    ["deployed", "deployed", "superseded", "failed", "pending-install", "pending-upgrade", "uninstalling", "unknown"]
+)
+_WORDS = st.sampled_from(["", MARK, MARK, "Rollback to 1", "no image"])
+_REVISIONS = st.lists(st.tuples(_STATUS, _WORDS, st.sampled_from([SAME, OTHER])), max_size=3)
+_BY_HAND = st.sampled_from([("", ""), ("plugin:v1", "plugin:debug")])
+
+
+@dataclass
+class LivingHelm(SimulatedHelm):
+    """Carry out what it is told, too: its release is then another one."""
+
+    chart: str = f"{CHART}-0.20.0"
+    updated: str = LONG_AGO
+
+    def _version(self, command: Command) -> str:
+        return "v3.19.0"
+
+    def _history(self, command: Command) -> str:
+        found = [{**each, "chart": self.chart} for each in json.loads(super()._history(command))]
+        return json.dumps([*found[:-1], {**found[-1], "updated": self.updated}])
+
+    def _upgrade(self, command: Command) -> str:
+        self.chart = f"{CHART}-0.20.0"
+        self._deployed(MARK, MANIFEST)
+        return ""
+
+    def _rollback(self, command: Command) -> str:
+        number = int(command.words[3])
+        self._deployed(f"Rollback to {number}", self.revisions[number - 1][2])
+        return ""
+
+    def _uninstall(self, command: Command) -> str:
+        self.revisions, self.chart = [], f"{CHART}-0.20.0"
+        return ""
+
+    def _deployed(self, words: str, manifest: str) -> None:
+        before = [
+            ("superseded" if status == "deployed" else status, said, text) for status, said, text in self.revisions
+        ]
+        self.revisions, self.updated = [*before, ("deployed", words, manifest)], LONG_AGO
+        self.by_hand, self.emptied = ("", ""), False
+
+
+_RELEASES = st.builds(
+    LivingHelm,
+    revisions=_REVISIONS,
+    by_hand=_BY_HAND,
+    emptied=st.booleans(),
+    chart=st.sampled_from([f"{CHART}-0.20.0", f"{CHART}-0.20.0", f"{CHART}-0.19.0", "postgresql-15.1.0"]),
+    updated=st.sampled_from([LONG_AGO, LONG_AGO, "2999-01-01T00:00:00Z", "never"]),
+)
+
+
+def _settings(take_over: bool = False) -> Settings:
+    plugin = {"namespace": "gpu", "take_over": take_over}
+    return check_hosts({"gpu-1": {"kubernetes": {"enabled": True}, "device_plugin": plugin}})["gpu-1"]
+
+
+def _session(settings: Settings, simulated: LivingHelm) -> Session:
+    return Session.begun(settings.kubernetes, settings.device_plugin, settings.proxy, simulated)
+
+
+@contextmanager
+def _run_on(simulated: LivingHelm, **nodes: ClusterNode) -> Iterator[Host]:
+    """Give a host whose operations find this release, and these nodes, all of which the run labels."""
+    host = Host({})
+    with (
+        ctx_host.use(host),
+        patch.object(helm, "runner", lambda _: simulated),
+        patch.object(helm, "asked_once", lambda *_: nodes),
+        patch.object(helm, "relabelled", lambda _: frozenset(nodes)),
+    ):
+        yield host
+
+
+def _agree(decision: Decision[ReleaseChange]) -> bool:
+    """Return whether a run changes the release; a difference is a step's, or a person's to mend."""
+    (item,) = decision.findings
+    settled = [each for step in decision.steps for each in step.settles]
+    assert all(each is item for each in settled)
+    assert item.finding_class is FindingClass.OK or settled or item.remedy == BY_HAND
+    assert (item.finding_class is FindingClass.OK) == (decision.refusal is None and not decision.steps)
+    assert not (settled and decision.refusal)
+    return bool(decision.steps)
+
+
+def _carried_out(operation: Any, host: Host, **arguments: Any) -> list[bool]:
+    return [each.function(host.state, host, *each.args) for each in operation._inner(**arguments)]
+
+
+@given(simulated=_RELEASES, take_over=st.booleans())
+@hypothesis_settings(deadline=None)
+def test_a_run_changes_the_release_where_drift_finds_it_otherwise_and_then_it_does_not(
+    simulated: LivingHelm, take_over: bool
+) -> None:
+    settings = _settings(take_over)
+    asked = rollout({"gpu-1": settings})
+    assert asked is not None
+    decision = _session(settings, simulated).decide(asked.values, (), datetime.now(UTC))[2]
+    changes = _agree(decision)
+    with _run_on(simulated) as host:
+        simulated.told.clear()
+        done = _carried_out(helm.release, host, asked=asked.release, proxy=settings.proxy)
+    assert [each for each in simulated.told if each.split()[0] in ("upgrade", "rollback", "uninstall")] == [
+        f"rollback {step.revision}" if step.act == "rollback" else "upgrade" if step.act == "install" else step.act
+        for each in decision.steps if each.change for step in each.change.steps
+    ]  # fmt: skip
+    assert all(done) == (decision.refusal is None)
+    assert bool(host.noops) == (not changes and not decision.refusal)
+    assert bool(host.refusals) == bool(decision.refusal)
+    after = _session(settings, simulated).decide(asked.values, (), datetime.now(UTC))[2]
+    assert not _agree(after)
+    assert bool(after.refusal) == bool(decision.refusal)
+
+
+@given(simulated=_RELEASES)
+@hypothesis_settings(deadline=None)
+def test_a_release_that_no_node_needs_goes_once_or_is_a_person_s(simulated: LivingHelm) -> None:
+    settings = _settings()
+    moved = check_hosts(
+        {"gpu-1": {"kubernetes": {"enabled": True}, "device_plugin": {"way": "manifest", "namespace": "gpu"}}}
+    )
+    decision = _session(settings, simulated).decide_absence(CHART, datetime.now(UTC))
+    changes = _agree(decision)
+    labelled = ClusterNode("gpu-1", {PRESENT: "true"}, f'["{PRESENT}"]', {}, False, True)
+    with _run_on(simulated, **{"gpu-1": labelled}) as host:
+        simulated.told.clear()
+        done = _carried_out(helm.absent, host, cluster_of=moved["gpu-1"], everyone=moved)
+    assert ("uninstall" in simulated.told) == changes and all(done) == (decision.refusal is None)
+    if decision.refusal is None:
+        assert _session(settings, simulated).decide_absence(CHART, datetime.now(UTC)) == Decision(
+            _session(settings, LivingHelm([])).decide_absence(CHART, datetime.now(UTC)).findings
+        )
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize("way", ["helm", "gpu-operator"])
+def test_drift_tells_of_a_release_that_the_run_takes_away(tmp_path: Path, way: str) -> None:
+    cluster = SimulatedCluster.of(tmp_path, "gpu-1")
+    nodes = cluster.state()["nodes"]
+    labels = {CONFIG: "none"} | ({SERVED_BY: way} if way == "gpu-operator" else {})
+    nodes["gpu-1"]["metadata"] |= {"labels": labels, "annotations": {OURS: json.dumps([*labels])}}
+    manifest = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "all"}})
+    cluster.write(nodes=nodes, revisions=[manifest], operator=[manifest], objects={"daemonsets.apps,pods": []})
+    settings = settings_from({"kubernetes": cluster.settings(), "device_plugin": {"way": "manifest"}})
+    found = drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD})["gpu-1"]
+    releases = {item.what: item for item in found if item.what.startswith("helm release")}
+    names = ["helm release nvidia-device-plugin/nvdp"]
+    names += ["helm release gpu-operator/gpu-operator"] if way == "gpu-operator" else []
+    assert [*releases] == names
+    assert all((item.wanted, item.finding_class) == ("none", FindingClass.DRIFT) for item in releases.values())
+    assert cluster.called("helm uninstall") == 0
+
+
+def test_a_refused_change_is_told_as_a_person_s_with_what_is_in_the_way() -> None:
+    somebody_s = LivingHelm([("deployed", "Install complete", OTHER)])
+    settings = _settings()
+    (item,) = _session(settings, somebody_s).decide({}, (), datetime.now(UTC))[2].findings
+    assert item.remedy == BY_HAND and "set device_plugin.take_over = True" in (item.cause or "")
