@@ -44,18 +44,18 @@ _FEW = 5
 
 
 def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node]) -> dict[str, list[Finding]]:
-    """Return host -> what the cluster says of it; nothing is asked where no host is a node of the plugin's.
+    """Return host -> what the cluster says of it; nothing is asked where no host is in a cluster.
 
     What the cluster has one of is told with the first of the nodes.
 
     + hosts: settings of the whole inventory, which say what the release is to be
     + nodes: the hosts that are judged, as they were read
     """
-    judged = {host: settings for host, settings in members(hosts).items() if host in nodes}
+    judged = {host: each for host, each in hosts.items() if each.kubernetes.enabled and host in nodes}
     first = next(iter(judged), None)
     if first is None:
         return {}
-    of_first = judged[first]
+    of_first = next(iter(members(hosts).values()), judged[first])
     with reached(inventory, of_first.kubernetes) as run:
         cluster = Cluster(of_first.kubernetes, of_first.proxy, run)
         try:

@@ -9,8 +9,10 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
+from gpunode.base.decision import bad
 from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.labels import LabelChange, given_up, label_change, wanted_labels
+from gpunode.device_plugin.decide_labels import decide_labels, desired_labels
+from gpunode.device_plugin.labels import LabelChange
 from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.rollout import Rollout, node_name
@@ -78,23 +80,24 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
     if settings.mig.config is not None:
         state = mig_state(settings, gpus, known(host.get_fact(Mig), "MIG"))
     cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
-    wanted, name = wanted_labels(settings, state), node_name(host.name, settings)
+    name = node_name(host.name, settings)
     node = _node(cluster, name)
+    decision = decide_labels(desired_labels(name, settings, state), node)
+    if decision.refusal is not None:
+        raise OperationRefused(decision.refusal)
     if node is None:
-        if not wanted:
-            host.noop("no node of the cluster")
-            return
-        raise OperationRefused(
-            f"the cluster has no node {name}: let it join, or set kubernetes.node_name to its name there"
-        )
-    change = label_change(wanted, node.labels, node.ours, given_up(settings))
-    for label, value in change.conflicts.items():
-        host.log(f"conflict: label {label} is {value!r}, and somebody else's; {wanted[label]!r} is wanted")
-    if change.is_none:
-        labelled()
-        host.noop(f"labels of {name} as asked" if not change.conflicts else f"labels of {name} left to somebody else")
+        host.noop("no node of the cluster")
         return
-    yield told(partial(_label, cluster, name, change))
+    settled = [item for step in decision.steps for item in step.settles]
+    theirs = [item for item in bad(*decision.findings) if item not in settled]
+    for item in theirs:
+        host.log(f"conflict: {item.what} is {item.found!r}, and somebody else's; {item.wanted!r} is wanted")
+    for step in decision.steps:
+        if step.change is not None:
+            yield told(partial(_label, cluster, name, step.change))
+    if not decision.steps:
+        labelled()
+        host.noop(f"labels of {name} left to somebody else" if theirs else f"labels of {name} as asked")
 
 
 def _node(cluster: Cluster, name: str) -> ClusterNode | None:

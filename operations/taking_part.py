@@ -16,7 +16,8 @@ from pyinfra.api.state import BaseStateCallback
 from pyinfra.context import ctx_host
 
 from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.labels import SELECTING, given_up, label_change, labels_of_failed
+from gpunode.device_plugin.decide_labels import DesiredLabels
+from gpunode.device_plugin.labels import SELECTING, given_up, labels_of_failed
 from gpunode.device_plugin.rollout import node_name
 from gpunode.operations.control_plane import runner
 from gpunode.operations.phase import is_executing
@@ -64,8 +65,8 @@ def _tell(host: Host, part: _Part) -> None:
         node = part.cluster.node(node_name(host.name, settings))
         if node is None:
             return
-        wanted = labels_of_failed(settings, node.labels, node.ours)
-        change = label_change(wanted, node.labels, node.ours, given_up(settings))
+        kept = labels_of_failed(settings, node.labels, node.ours)
+        change = DesiredLabels(node.name, kept, given_up(settings)).change(node)
         if settings.mig.config is None and not SELECTING.keys() & change.to_set.keys():
             return
         if part.at_work:

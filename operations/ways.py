@@ -11,7 +11,7 @@ from pyinfra import host
 from gpunode import gpu_operator
 from gpunode.device_plugin import own_objects
 from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.labels import label_change, wanted_labels
+from gpunode.device_plugin.decide_labels import desired_labels
 from gpunode.device_plugin.others import Plugin, asking, in_the_way, parse_plugins
 from gpunode.device_plugin.own_objects import Document, ObjectsChange
 from gpunode.device_plugin.rollout import node_name
@@ -69,10 +69,9 @@ def alone(settings: Settings, everyone: Mapping[str, Settings], cluster_of: Sett
     if node is None:
         host.noop("no node of the cluster yet")
         return
-    change = label_change(wanted_labels(settings), node.labels, node.ours)
-    labels = {name: value for name, value in node.labels.items() if name not in change.to_remove}
+    labels = desired_labels(node.name, settings).change(node).applied_to(node.labels)
     gone = leaving(everyone, there, relabelled(everyone))
-    found = [*in_the_way(settings, {**labels, **change.to_set}, _plugins(cluster), gone)]
+    found = [*in_the_way(settings, labels, _plugins(cluster), gone)]
     if settings.device_plugin.way == gpu_operator.WAY and settings.device_plugin.nfd == "present":
         found += [reason for reason in (gpu_operator.no_gpu_found(node.labels),) if reason is not None]
     if found:

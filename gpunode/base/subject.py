@@ -67,6 +67,7 @@ class Subject(StrEnum):
     RUNTIME_NVIDIA = "runtime nvidia"
     CLUSTER_NODE = "node of the cluster"
     LABEL = "label"
+    ANNOTATION = "annotation"
     POD = "pod of"
     IMAGE = "image of"
     ALLOCATABLE = "allocatable"

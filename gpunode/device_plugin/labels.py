@@ -108,6 +108,11 @@ class LabelChange:
         """Say whether there is nothing to do."""
         return not (self.to_set or self.to_remove or self.annotates)
 
+    def applied_to(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Return a node's labels after the change."""
+        kept = {name: value for name, value in labels.items() if name not in self.to_remove}
+        return {**kept, **self.to_set}
+
 
 def given_up(settings: Settings) -> tuple[str, ...]:
     """Return the labels that are people's to set, whoever set them before: they stay, and are gpunode's no more."""

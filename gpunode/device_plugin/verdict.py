@@ -8,7 +8,7 @@ from gpunode.base.comparison import compared
 from gpunode.base.subject import Subject
 from gpunode.device_plugin.component import COMPONENT, RUN_CLUSTER
 from gpunode.device_plugin.configuration import configuration
-from gpunode.device_plugin.labels import given_up, owned, wanted_labels
+from gpunode.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.device_plugin.mig_state import offered
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.promise import gpus_of, missing, promised, promised_memory
@@ -31,19 +31,19 @@ def judge_node(
 ) -> tuple[Finding, ...]:
     """Return one finding per thing that the cluster is to have of a node; `state` is its MIG configuration's.
 
-    A host whose GPUs do not get into the cluster by gpunode has none.
+    A host whose GPUs do not get into the cluster by gpunode has none, but for labels that a run takes off it.
 
     + gpus: what nvidia-smi says of the node's GPUs; the way `gpushare` alone needs it
     """
-    if not settings.kubernetes.enabled or settings.device_plugin.way == "none":
+    if not settings.kubernetes.enabled:
         return ()
     node = view.nodes.get(name)
-    if node is None:
-        remedy = "let it join the cluster, or set kubernetes.node_name to its name there"
-        return (compared(COMPONENT, Subject.CLUSTER_NODE, None, name, False, remedy),)
+    labels = decide_labels(desired_labels(name, settings, state), node).findings
+    if node is None or settings.device_plugin.way == "none":
+        return labels
     return (
         _ready(node),
-        *_labels(settings, node, state),
+        *labels,
         *(_pods if settings.device_plugin.way in BY_CHART else _own_pods)(settings, node, view),
         *_allocatable(settings, node, mig, gpus),
     )
@@ -63,19 +63,6 @@ def _ready(node: ClusterNode) -> Finding:
     found = "Ready" if node.ready else "not Ready"
     remedy = f"see `kubectl describe node {node.name}`, and the node's kubelet"
     return compared(COMPONENT, Subject.CLUSTER_NODE, found, "Ready", node.ready, remedy)
-
-
-def _labels(settings: Settings, node: ClusterNode, state: str | None) -> Iterator[Finding]:
-    wanted, ours = wanted_labels(settings, state), owned(node.ours) - set(given_up(settings))
-    for name, value in wanted.items():
-        found = node.labels.get(name)
-        foreign = found is not None and found != value and name not in ours
-        cause = "it is somebody else's, whom gpunode does not overrule" if foreign else None
-        remedy = f"find out who sets it, or `kubectl label node {node.name} {name}-`" if foreign else RUN_CLUSTER
-        yield compared(COMPONENT, Subject.LABEL.of(name), found, value, found == value, remedy, cause)
-    for name in sorted(ours - wanted.keys()):
-        if name in node.labels:
-            yield compared(COMPONENT, Subject.LABEL.of(name), node.labels[name], "none", False, RUN_CLUSTER)
 
 
 def _pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
@@ -189,4 +176,4 @@ def _unknown(status: str) -> Finding:
 
 def comes_by_itself(finding: Finding) -> bool:
     """Say whether it is worth waiting for: readiness and resources come, labels do not."""
-    return not finding.what.startswith(Subject.LABEL) and finding.wanted not in (None, _THERE)
+    return not finding.what.startswith((Subject.LABEL, Subject.ANNOTATION)) and finding.wanted not in (None, _THERE)

@@ -23,7 +23,7 @@ _JUDGES = (
     *(_GPUNODE / name for name in ("exposed.py", "interrupted.py")),
     *(_GPUNODE / "driver" / f"{topic}.py" for topic in ("loading", "services", "next_boot", "removal")),
     _GPUNODE / "helm" / "decide.py",
-    _GPUNODE / "device_plugin" / "verdict.py",
+    *(_GPUNODE / "device_plugin" / name for name in ("verdict.py", "decide_labels.py")),
     _GPUNODE / "base" / "comparison.py",
     *sorted((_GPUNODE / "verify").glob("*.py")),
 )
