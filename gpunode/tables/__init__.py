@@ -110,4 +110,4 @@ def removed_for_runtimes(family: str = "apt") -> Mapping[str, tuple[str, ...]]:
     return removals_of_runtimes().get(family, {})
 
 
-__all__ = ["TableError", "content"]
+__all__ = ["Distribution", "DriverSource", "TableError", "content"]
