@@ -20,6 +20,7 @@ from pyinfra.api.inventory import Inventory
 from pyinfra.context import ctx_host
 
 from gpunode import hooks, tables
+from gpunode.components import desired_files
 from gpunode.device_plugin.rollout import Rollout, rollout
 from gpunode.drain.commands import Drain, drain_of
 from gpunode.facts.machine import Machine as MachineFact
@@ -32,7 +33,6 @@ from gpunode.operations.announcement import announcing
 from gpunode.operations.control_plane import cluster_nodes
 from gpunode.operations.phase import is_unattended
 from gpunode.operations.refusal import refuse
-from gpunode.own_files import desired_files
 from gpunode.preflight import Refusal, cautions, refusals
 from gpunode.reading import Unknown
 from gpunode.settings import Settings, component_models, settings_from

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpunode.applied import FOLDERS, PATH, parse_applied
 from gpunode.applied import Applied as Reading
+from gpunode.components import PATHS as OWN
 from gpunode.facts.base import NodeFact
-from gpunode.own_files import PATHS as OWN
 from gpunode.probe import shell_text
 
 

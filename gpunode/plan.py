@@ -12,14 +12,14 @@ from datetime import date
 from typing import Any
 
 from gpunode.base.decision import Decision, bad, is_forbidden
+from gpunode.components import decisions, in_order
 from gpunode.disturbance import Disturbance
 from gpunode.driver_packages import on_system
-from gpunode.findings import Finding
 from gpunode.node import Node
 from gpunode.preflight import Caution, Refusal, cautions, refusals
 from gpunode.reading import Reading
 from gpunode.settings import Settings
-from gpunode.verify import decisions, judged
+from gpunode.verify import judged
 
 SCHEMA = 1
 
@@ -91,34 +91,27 @@ def plan(settings: Settings, node: Node, today: date | None = None) -> Plan:
     return Plan(refused, told, () if refused else tuple(_steps(settings, node)))
 
 
-# Behind what packages bring; the node's own last.
-_BEFORE, _BEHIND = ("repositories", "driver", "health", "cuda"), ("toolkit", "containerd", "docker", "node")
-
-
 def _steps(settings: Settings, node: Node) -> Iterator[Step]:
     decided = decisions(settings, node)
     findings, files = judged(settings, node, decided=decided)
-    differences: dict[str, dict[str, Finding]] = {}
-    for item in bad(*findings):
-        differences.setdefault(item.component, {})[item.what] = item
-    # An MPS daemon that is to go holds its GPU, one that is to come serves GPUs that are whole again.
-    sharing = ("mig", "mps") if settings.mps.enabled else ("mps", "mig")
-    for component in (*_BEFORE, *sharing, *_BEHIND):
+    differences = {(item.component, item.what): item for item in bad(*findings)}
+    for component in in_order(settings):
         own = decided.get(component, Decision(()))
-        left = differences.pop(component, {})
         of_files = [step for step in files.steps if step.settles[0].component == component]
         felt = component != "mps" or any(step.felt for step in own.steps)
         for step in (*of_files, *own.steps):
             for item in step.settles:
-                left.pop(item.what, None)
+                differences.pop((item.component, item.what), None)
             sides = (step.settles[0].found, step.settles[0].wanted) if step.settles else (step.actual, step.desired)
             pending = step.waits is not None or _is_pending(settings, node, component, step.disturbs)
             drains = settings.kubernetes.drains and step.disturbs > Disturbance.nothing and felt and not pending
             yield Step(component, step.action, *sides, step.disturbs, pending, step.packages, drains)
         # What no step of a run mends is a person's, so that a plan leaves out nothing that the verdict would find.
-        for item in left.values():
-            action = f"{item.what}: {item.remedy or item.cause or item.finding_class}"
-            yield Step(component, action, item.found, item.wanted, item.disturbs or Disturbance.nothing, pending=True)
+        judged_with = {component, *(item.component for item in own.findings)}
+        for item in [item for item in differences.values() if item.component in judged_with]:
+            del differences[item.component, item.what]
+            action, disturbs = item.remedy or item.cause or item.finding_class, item.disturbs or Disturbance.nothing
+            yield Step(item.component, f"{item.what}: {action}", item.found, item.wanted, disturbs, pending=True)
 
 
 def _is_pending(settings: Settings, node: Node, component: str, disturbs: Disturbance) -> bool:

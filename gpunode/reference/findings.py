@@ -13,13 +13,14 @@ from pathlib import Path
 
 from gpunode.base.comparison import BY_HAND, DRAIN_FIRST, RUN
 from gpunode.base.subject import Subject
+from gpunode.components import COMPONENTS
 from gpunode.findings import ExitCode, FindingClass
-from gpunode.verify.decided import DECIDED
 
 _GPUNODE = Path(__file__).resolve().parent.parent
 _JUDGES = (
     *(_GPUNODE / name for name in ("drift.py", "health.py", "drain/judgement.py", "drift_cluster.py")),
-    *(path for name in (*DECIDED, "own_files") if (path := _GPUNODE / name / "decide.py").exists()),
+    *(path for each in COMPONENTS if (path := _GPUNODE / each.name / "decide.py").exists()),
+    _GPUNODE / "own_files" / "decide.py",
     *(_GPUNODE / name for name in ("exposed.py", "interrupted.py")),
     *(_GPUNODE / "driver" / f"{topic}.py" for topic in ("loading", "services", "next_boot", "removal")),
     _GPUNODE / "helm" / "decide.py",

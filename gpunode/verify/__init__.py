@@ -7,14 +7,11 @@ from typing import Any
 
 from gpunode.applied import OwnFile
 from gpunode.base.decision import Decision
+from gpunode.components import decisions, own_files
 from gpunode.driver_packages import on_system
 from gpunode.findings import Finding
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.verify.decided import DECIDED, decisions, own_files
-
-# In which order findings are told.
-_ORDER = ("driver", "cuda", "toolkit", "containerd", "mps", "mig", "docker", "repositories", "node")
 
 
 def judge(
@@ -40,9 +37,9 @@ def judged(
     """
     asked, settings = settings, on_system(settings, node.operating_system)
     decided = decisions(settings, node) if decided is None else decided
-    findings = [item for name in _ORDER if name in decided for item in decided[name].findings]
+    findings = [item for decision in decided.values() for item in decision.findings]
     files = own_files(asked, node, decided, kept)
     return (*findings, *files.findings), files
 
 
-__all__ = ["DECIDED", "decisions", "judge", "judged"]
+__all__ = ["judge", "judged"]

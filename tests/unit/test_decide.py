@@ -13,6 +13,7 @@ from pyinfra.context import ctx_host
 from gpunode.applied import Applied, OwnFile, PresentFile
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import is_forbidden
+from gpunode.components import decisions
 from gpunode.containerd.editor import Runtimes, render
 from gpunode.containerd.state import DropIn
 from gpunode.disturbance import Disturbance
@@ -28,7 +29,7 @@ from gpunode.plan import plan
 from gpunode.rollout.choice import left_out
 from gpunode.settings import settings_from
 from gpunode.transaction import Journal
-from gpunode.verify import decisions, judge
+from gpunode.verify import judge
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_docker_change import RIGHT
 from tests.unit.test_verify import DATA, GOOD

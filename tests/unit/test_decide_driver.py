@@ -12,6 +12,7 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.decision import Decision, Step
 from gpunode.boot import Boot, Kernel
+from gpunode.components import decisions
 from gpunode.driver import DriverState, Service
 from gpunode.driver.loading import Act, step_of
 from gpunode.driver_packages import belongs
@@ -26,7 +27,7 @@ from gpunode.pci import PciGpus
 from gpunode.plan import plan
 from gpunode.rollout.choice import left_out
 from gpunode.settings import Settings, settings_from
-from gpunode.verify import decisions, judge
+from gpunode.verify import judge
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD, H100
 

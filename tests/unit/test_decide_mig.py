@@ -13,6 +13,7 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
+from gpunode.components import decisions
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.driver import Driver as DriverFact
@@ -28,7 +29,7 @@ from gpunode.operations import mig as operation
 from gpunode.plan import plan
 from gpunode.settings import Settings, settings_from
 from gpunode.transaction import Journal
-from gpunode.verify import decisions, judge
+from gpunode.verify import judge
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_mig_target import DECLARATION, FILES, MIXED, OWN, RECORD, boot_of, gpu, instances, node_with
 from tests.unit.test_verify import DATA

@@ -13,6 +13,7 @@ from pyinfra.context import ctx_host
 from gpunode.applied import Applied, OwnFile, PresentFile
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
+from gpunode.components import decisions
 from gpunode.disturbance import Disturbance
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mps import Mps as MpsFact
@@ -31,7 +32,7 @@ from gpunode.plan import plan
 from gpunode.rollout.choice import left_out
 from gpunode.settings import Settings, settings_from
 from gpunode.transaction import Journal
-from gpunode.verify import decisions, judge
+from gpunode.verify import judge
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_mps import H100, ROW, asked, digest_of, settled
 from tests.unit.test_verify import DATA, GOOD

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from gpunode.applied import PATH, Applied, OwnFile, PresentFile
 from gpunode.base.decision import bad
+from gpunode.components import decisions, desired_files
 from gpunode.exposed import Exposed, ExposedFile
 from gpunode.findings import FindingClass, NodeReport
 from gpunode.interrupted import Interrupted, decide
 from gpunode.keyring import PERMISSIONS, Keyrings
 from gpunode.node import Node
-from gpunode.own_files import desired_files
 from gpunode.plan import plan
 from gpunode.repositories import decide as repositories
 from gpunode.rollout.choice import left_out
 from gpunode.settings import settings_from
-from gpunode.verify import decisions, judge, judged
+from gpunode.verify import judge, judged
 from tests.unit.agreement import assert_planned, assert_whole
 from tests.unit.test_verify import DATA, GOOD, SETTINGS
 

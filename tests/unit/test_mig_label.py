@@ -16,6 +16,7 @@ from pyinfra.context import ctx_host
 import gpunode.control_plane
 import gpunode.deploys.component
 from gpunode.cli.plan import _of
+from gpunode.components import decisions
 from gpunode.device_plugin.labels import (
     MIG_CONFIG,
     MIG_STATE,
@@ -40,7 +41,6 @@ from gpunode.preflight import Refusal, cautions
 from gpunode.reading import Unknown
 from gpunode.settings import Settings, SettingsError, settings_from
 from gpunode.snapshot import Announced
-from gpunode.verify import decisions
 from tests.unit.simulated_host import Host
 from tests.unit.test_preflight import TODAY, machine
 from tests.unit.test_verify import GOOD

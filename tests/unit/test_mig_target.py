@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpunode.components import decisions
 from gpunode.disturbance import Disturbance
 from gpunode.findings import Finding, FindingClass, NodeReport
 from gpunode.mig.boot import NAME, MigBoot, parse_mig_boot
@@ -23,7 +24,6 @@ from gpunode.plan import Step, plan
 from gpunode.reading import ParseError
 from gpunode.rollout.choice import left_out
 from gpunode.settings import Settings, settings_from
-from gpunode.verify import decisions
 from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpunode.components import decisions
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mps import Mps as MpsFact
 from gpunode.facts.transaction import TransactionJournal
@@ -36,7 +37,6 @@ from gpunode.settings import Settings, SettingsError, settings_from
 from gpunode.settings.mps import MpsSettings
 from gpunode.template import rendered
 from gpunode.transaction import Journal
-from gpunode.verify import decisions
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 

@@ -15,6 +15,7 @@ import pytest
 
 from gpunode import applied as record
 from gpunode.applied import PATH, Applied, OwnFile, PresentFile, parse_applied, record_text
+from gpunode.components import desired_files
 from gpunode.disturbance import Disturbance
 from gpunode.facts.applied import Applied as AppliedFact
 from gpunode.facts.deb import AptRepository as AptRepositoryFact
@@ -28,7 +29,6 @@ from gpunode.operations import applied, apt, dnf, files
 from gpunode.operations import verify as verdict
 from gpunode.operations.families.toolkit_hold import TOOLKIT_HOLDS
 from gpunode.operations.own_files import kept
-from gpunode.own_files import desired_files
 from gpunode.own_files.holds import TOOLKIT_PREFERENCES as PINS
 from gpunode.plan import plan
 from gpunode.probe_output import checked

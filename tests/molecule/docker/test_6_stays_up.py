@@ -26,7 +26,9 @@ def test_a_docker_that_dies_five_seconds_after_its_start_is_no_success(
     machine.start_with('{"exec-opts": ["native.cgroupdriver=cgroupfs"]}')
     machine.out(_DIES)
     deploy = Path(bench.inventory(machine.node.name, source="present")).parent / "docker_alone.py"
-    deploy.write_text("from deploys.docker import docker\nfrom deploys.verify import verify\n\ndocker()\nverify()\n")
+    deploy.write_text(
+        "from gpunode.deploys.docker import docker\nfrom gpunode.deploys.verify import verify\n\ndocker()\nverify()\n"
+    )
     path = str(deploy.parent / "lab.py")
     try:
         run = command("pyinfra", "-y", "--json", path, str(deploy))

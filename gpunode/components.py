@@ -1,11 +1,10 @@
-"""The components that are decided once: for each, what the settings desire of it, and what is to be done about it."""
+"""The components of a node, in order: for each, what is to be done about it, and which files are gpunode's own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from types import MappingProxyType
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from gpunode import exposed, interrupted
 from gpunode.applied import OwnFile
@@ -19,12 +18,18 @@ from gpunode.docker.editor import Daemon
 from gpunode.driver import decide as driver
 from gpunode.driver.sides import Actual, desired
 from gpunode.driver_packages import on_system
+from gpunode.machine import Machine
 from gpunode.mig import decide as mig
 from gpunode.mps import daemons
 from gpunode.mps import decide as mps
 from gpunode.node import Node
+from gpunode.own_files import containerd as containerd_files
+from gpunode.own_files import cuda as cuda_files
 from gpunode.own_files import decide as files
-from gpunode.own_files import desired_files
+from gpunode.own_files import driver as driver_files
+from gpunode.own_files import holds, packaging
+from gpunode.own_files import repositories as repository_files
+from gpunode.own_files import toolkit as toolkit_files
 from gpunode.repositories import decide as repositories
 from gpunode.settings import Settings
 from gpunode.toolkit import decide as toolkit
@@ -86,6 +91,78 @@ def _mig(settings: Settings, node: Node) -> Decision[Any]:
     return mig.decide(desired, mig.Actual(node.mig, node.mig_boot, containers, pending, driver_comes=comes))
 
 
+class Files(Protocol):
+    """Be what knows gpunode's own files of a component: their paths, and their texts for settings and a machine."""
+
+    @property
+    def PATHS(self) -> tuple[str, ...]: ...
+
+    def files(self, settings: Settings, machine: Machine, /) -> dict[str, str | None]: ...
+
+
+@dataclass(frozen=True)
+class Component:
+    """Hold one component: by the name of its settings, where it has such.
+
+    decide: what is to be done about it, by settings resolved for the node's system
+    own_files: what knows its files
+    is_always_judged: also where it is switched off: what gpunode set up of it goes then
+    """
+
+    name: str
+    decide: Callable[[Settings, Node], Decision[Any]]
+    own_files: tuple[Files, ...] = ()
+    is_always_judged: bool = False
+
+
+# In the order in which a run works; drift and plan tell of them in the same one.
+COMPONENTS = (
+    Component("repositories", _repositories, (packaging, repository_files)),
+    Component("driver", _driver, (driver_files, holds)),
+    Component("cuda", _cuda, (cuda_files,)),
+    Component("mig", _mig, is_always_judged=True),
+    Component("mps", _mps, is_always_judged=True),
+    Component("toolkit", _toolkit, (toolkit_files,)),
+    Component("containerd", _containerd, (containerd_files,)),
+    Component("docker", _docker),
+    Component("node", _node),
+)
+# Every path that may be in `desired_files`: a node is asked of these, whatever its record says.
+PATHS = tuple(path for component in COMPONENTS for files_of in component.own_files for path in files_of.PATHS)
+
+
+def in_order(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the components in the order in which a run works by these settings."""
+    names = [component.name for component in COMPONENTS]
+    if not settings.mps.enabled:
+        # A daemon that is to go holds its GPU, one that is to come serves GPUs that are whole again.
+        first, second = names.index("mig"), names.index("mps")
+        names[first], names[second] = "mps", "mig"
+    return tuple(names)
+
+
+def decisions(settings: Settings, node: Node) -> dict[str, Decision[Any]]:
+    """Return component -> decision, in order, of each that is enabled; settings resolved for the node's system."""
+    every = {component.name: component for component in COMPONENTS}
+    return {
+        name: marked(every[name].decide(settings, node))
+        for name in in_order(settings)
+        if every[name].is_always_judged or getattr(getattr(settings, name, None), "enabled", True)
+    }
+
+
+def desired_files(settings: Settings, machine: Machine) -> dict[str, str | None]:
+    """Return path -> the text that a run of these settings leaves there; None: that it leaves no such file.
+
+    Of other paths a run says nothing: what is there stays. The node is one that preflight accepts. What follows from
+    the packages that are there (what a hold says), and what belongs to a transaction of its own (MPS, MIG), is judged
+    by its component.
+    """
+    resolved = on_system(settings, machine.operating_system)
+    every = (each for component in COMPONENTS for each in component.own_files)
+    return {path: text for each in every for path, text in each.files(resolved, machine).items()}
+
+
 def own_files(
     asked: Settings,
     node: Node,
@@ -110,31 +187,4 @@ def own_files(
     return Decision(tuple(waiting.get(item, item) for item in decision.findings), tuple(steps))
 
 
-# Each by the name of its settings, where it has such.
-DECIDED: Mapping[str, Callable[[Settings, Node], Decision[Any]]] = MappingProxyType(
-    {
-        "driver": _driver,
-        "cuda": _cuda,
-        "toolkit": _toolkit,
-        "containerd": _containerd,
-        "docker": _docker,
-        "mps": _mps,
-        "mig": _mig,
-        "repositories": _repositories,
-        "node": _node,
-    }
-)
-# What gpunode set up of them goes where they are switched off.
-_ALWAYS = ("mps", "mig")
-
-
-def decisions(settings: Settings, node: Node) -> dict[str, Decision[Any]]:
-    """Return component -> decision, of each that is enabled; settings resolved for the node's system."""
-    return {
-        name: marked(decide(settings, node))
-        for name, decide in DECIDED.items()
-        if name in _ALWAYS or getattr(getattr(settings, name, None), "enabled", True)
-    }
-
-
-__all__ = ["DECIDED", "decisions", "own_files"]
+__all__ = ["COMPONENTS", "PATHS", "Component", "decisions", "desired_files", "in_order", "own_files"]
