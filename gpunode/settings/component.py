@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
@@ -23,6 +23,10 @@ class Component(BaseModel):
 
     def contradictions(self) -> list[tuple[str, str]]:
         """Return (field, what is wrong) of values that are each allowed but not together."""
+        return []
+
+    def beside(self, others: Mapping[str, Component]) -> list[tuple[str, str]]:
+        """Return (field, what is wrong) of values that cannot stand beside what another component has."""
         return []
 
 

@@ -167,6 +167,9 @@ def _component(name: str, model: type[Component], value: object) -> tuple[Compon
 
 
 def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
+    for name, part in parts.items():
+        for key, message in part.beside(parts):
+            yield Problem(f"{name}.{key}", written(getattr(part, key)), message)
     containerd, toolkit = parts.get("containerd"), parts.get("toolkit")
     if (
         isinstance(containerd, ContainerdSettings)
