@@ -19,8 +19,8 @@ NAMES = (
     "apt-utils", "ca-certificates", "containerd", "curl", "dkms", "docker.io", "gcc", "gnupg", "infiniband-diags",
     "initramfs-tools", "iptables", "libcuda1", "linux-headers-amd64", "linux-headers-cloud-amd64", "make",
     "nftables", "nvidia-cuda-mps", "nvidia-kernel-dkms", "nvidia-kernel-support", "nvidia-open-kernel-dkms",
-    "nvidia-open-kernel-support", "nvidia-persistenced", "nvidia-smi", "pciutils", "python3-apt", "python3-grpcio",
-    "python3-protobuf", "runc", "strace", "tcsh",
+    "nvidia-open-kernel-support", "nvidia-persistenced", "nvidia-smi", "pciutils", "podman", "python3-apt",
+    "python3-grpcio", "python3-protobuf", "runc", "strace", "tcsh",
 )  # fmt: skip
 _ALONG = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
 

@@ -50,14 +50,18 @@ cdi_generate() {
         echo "    containerEdits: {deviceNodes: [{path: $device}]}"
     done
     echo '  - name: all'
-    echo '    containerEdits: {deviceNodes: [{path: /dev/nvidiactl}]}'
+    echo '    containerEdits:'
+    echo '      deviceNodes:'
+    for device in /dev/nvidia[0-9]*; do echo "        - path: $device"; done
     echo 'containerEdits:'
+    echo '  deviceNodes: [{path: /dev/nvidiactl}]'
     echo '  env: [NVIDIA_VISIBLE_DEVICES=void]'
     echo '  hooks:'
     hooks
     echo '  mounts:'
     echo "    - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.$loaded"
     echo "      containerPath: /usr/lib/x86_64-linux-gnu/libcuda.so.$loaded"
+    echo '      options: [ro, nosuid, nodev, rbind, rprivate]'
 }
 
 case "$1 $2" in
