@@ -11,6 +11,7 @@ from gpunode.deploys.interrupted import interrupted
 from gpunode.deploys.mig import mig
 from gpunode.deploys.mps import mps
 from gpunode.deploys.packaging import packaging
+from gpunode.deploys.podman import podman
 from gpunode.deploys.preflight import preflight
 from gpunode.deploys.reboot import reboot
 from gpunode.deploys.toolkit import toolkit
@@ -20,7 +21,9 @@ from gpunode.deploys.verify_cluster import verify_cluster
 # A node that preflight refuses gets the refusal and nothing else.
 if preflight():
     # What they are all going to ask the node, so that one round trip answers it.
-    announce(packaging, driver, reboot, cuda, mps, mig, toolkit, containerd, docker, interrupted, verify, returned)
+    announce(
+        packaging, driver, reboot, cuda, mps, mig, toolkit, containerd, docker, podman, interrupted, verify, returned
+    )
     packaging()
     driver()
     reboot()
@@ -36,6 +39,7 @@ if preflight():
     toolkit()
     containerd()
     docker()
+    podman()
     # Of components that are switched off by now: the others have done it themselves.
     interrupted()
     verify()

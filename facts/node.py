@@ -25,6 +25,7 @@ from gpunode.facts.mig_boot import MigBoot
 from gpunode.facts.mps import Mps
 from gpunode.facts.operating_system import OperatingSystem
 from gpunode.facts.pci import PciGpus
+from gpunode.facts.podman import Podman
 from gpunode.facts.runtime_packages import RuntimePackages
 from gpunode.facts.sysctl import KubernetesSysctls
 from gpunode.facts.toolkit import ContainerToolkit
@@ -44,6 +45,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "toolkit": ContainerToolkit,
     "containerd": Containerd,
     "docker": Docker,
+    "podman": Podman,
     "kubelet": Kubelet,
     "keyrings": Keyrings,
     "boot": Boot,

@@ -30,6 +30,8 @@ from gpunode.own_files import driver as driver_files
 from gpunode.own_files import holds, packaging
 from gpunode.own_files import repositories as repository_files
 from gpunode.own_files import toolkit as toolkit_files
+from gpunode.podman import decide as podman
+from gpunode.podman import drop_in as podman_files
 from gpunode.repositories import decide as repositories
 from gpunode.settings import Settings
 from gpunode.toolkit import decide as toolkit
@@ -63,6 +65,11 @@ def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
 
 def _repositories(settings: Settings, node: Node) -> Decision[Any]:
     return repositories.decide(repositories.desired_of(settings, node.operating_system), node.keyrings)
+
+
+def _podman(settings: Settings, node: Node) -> Decision[Any]:
+    asked = settings.podman
+    return podman.decide(podman.Desired(asked.version, asked.default_runtime), node.podman, node.toolkit.version)
 
 
 def _node(settings: Settings, node: Node) -> Decision[Any]:
@@ -125,6 +132,7 @@ COMPONENTS = (
     Component("toolkit", _toolkit, (toolkit_files,)),
     Component("containerd", _containerd, (containerd_files,)),
     Component("docker", _docker),
+    Component("podman", _podman, (podman_files,)),
     Component("node", _node),
 )
 # Every path that may be in `desired_files`: a node is asked of these, whatever its record says.

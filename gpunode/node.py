@@ -24,6 +24,7 @@ from gpunode.mig.state import Mig
 from gpunode.mps import Mps
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpus
+from gpunode.podman.state import Podman
 from gpunode.reading import Reading
 from gpunode.runtime_packages import RuntimePackages
 from gpunode.sysctl import KubernetesSysctls
@@ -56,6 +57,7 @@ class Node(Reading):
     runtime_packages: RuntimePackages = field(default_factory=RuntimePackages)
     exposed: Exposed = field(default_factory=Exposed)
     interrupted: Interrupted = field(default_factory=Interrupted)
+    podman: Podman = field(default_factory=Podman)
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
 

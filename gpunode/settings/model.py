@@ -23,6 +23,7 @@ from gpunode.settings.gpushare import GpushareSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.mig import MigSettings
 from gpunode.settings.mps import MpsSettings
+from gpunode.settings.podman import PodmanSettings
 from gpunode.settings.problems import (
     DEEPEST,
     SECRET,
@@ -61,6 +62,7 @@ class Settings(BaseModel):
     toolkit: ToolkitSettings = Field(default_factory=lambda: ToolkitSettings.model_validate({}))
     containerd: ContainerdSettings = Field(default_factory=lambda: ContainerdSettings.model_validate({}))
     docker: DockerSettings = Field(default_factory=lambda: DockerSettings.model_validate({}))
+    podman: PodmanSettings = Field(default_factory=lambda: PodmanSettings.model_validate({}))
     mig: MigSettings = Field(default_factory=lambda: MigSettings.model_validate({}))
     mps: MpsSettings = Field(default_factory=lambda: MpsSettings.model_validate({}))
     kubernetes: KubernetesSettings = Field(default_factory=lambda: KubernetesSettings.model_validate({}))

@@ -1,0 +1,26 @@
+"""podman, whose containers get GPUs by CDI."""
+
+from gpunode.deploys.component import component, distribution, own_file, settings
+from gpunode.operations import packages
+from gpunode.podman.drop_in import PATH
+
+
+@component("podman", own_files=True)
+def podman() -> None:
+    """Install podman, and name the runtime that it takes by default; the CDI specification is the toolkit's."""
+    asked = settings().podman
+    if not asked.enabled:
+        return
+    if asked.source == "distribution":
+        packages.installed(
+            name="Install podman of the distribution",
+            family=distribution().family,
+            wanted={"podman": asked.version},
+            instead="set podman.source = 'present' to leave what is there",
+        )
+    own_file(PATH, keep="Set podman's default runtime", remove="Leave podman its own default runtime")
+
+
+# pyinfra runs the file by itself, where gpu_node.py and `deploys.podman.podman` import it.
+if not __name__.endswith("deploys.podman"):
+    podman()

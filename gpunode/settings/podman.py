@@ -1,0 +1,49 @@
+"""Settings of podman."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from gpunode.settings.component import Component, UpstreamVersion
+
+
+class PodmanSettings(Component):
+    """Say how podman shall run containers on a node."""
+
+    summary: ClassVar[str] = (
+        "Podman, whose containers get GPUs by CDI: `podman run --device nvidia.com/gpu=all`. It has no daemon, so that "
+        "nothing is restarted."
+    )
+
+    enabled: bool = Field(False, description="true: gpunode installs and configures podman.")
+    source: Literal["distribution", "present"] = Field(
+        "distribution", description="The distribution's package, or `present`: already there, only configured."
+    )
+    version: UpstreamVersion | None = Field(
+        None, description="Upstream version; not given: the distribution's. Not with `source: present`."
+    )
+    default_runtime: Literal["nvidia", "runc", "crun"] | None = Field(
+        None,
+        description=(
+            "Runtime of containers that name none, in containers.conf.d/50-gpunode.conf; with `nvidia`, containers get "
+            "GPUs by NVIDIA_VISIBLE_DEVICES, too. Not given: gpunode writes no such file."
+        ),
+    )
+
+    def contradictions(self) -> list[tuple[str, str]]:
+        """Return a version of a package that gpunode does not install."""
+        if self.source == "present" and self.version is not None:
+            return [("version", "cannot be asked for with podman.source 'present'; leave one of the two out")]
+        return []
+
+    def beside(self, others: Mapping[str, Component]) -> list[tuple[str, str]]:
+        """Return what podman lacks: a CDI specification, without which it has no way to a GPU."""
+        toolkit = others.get("toolkit")
+        if self.enabled and toolkit is not None and not getattr(toolkit, "enabled", False):
+            return [("enabled", "needs the NVIDIA container toolkit, which toolkit.enabled = False leaves out")]
+        if self.enabled and toolkit is not None and getattr(toolkit, "cdi", None) != "generate":
+            return [("enabled", "needs a CDI specification; set toolkit.cdi = 'generate' with it")]
+        return []

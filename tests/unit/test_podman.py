@@ -1,0 +1,141 @@
+"""podman: what its files of settings say, and what is to be done about it."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.base.comparison import BY_HAND
+from gpunode.components import desired_files
+from gpunode.findings import FindingClass
+from gpunode.plan import plan
+from gpunode.podman.decide import Desired, decide
+from gpunode.podman.drop_in import NVIDIA, PATH
+from gpunode.podman.state import Podman, parse_podman
+from gpunode.settings import SettingsError, settings_from
+from gpunode.verify import judge
+from tests.unit.test_verify import DATA, GOOD
+
+pytestmark = pytest.mark.pure
+
+ASKED = {**DATA, "toolkit": {"version": "1.17.8", "cdi": "generate"}}
+THERE = Podman("4.3.1")
+NVIDIAS = replace(THERE, default_runtime="nvidia", said_in=PATH, runtimes=(("nvidia", (NVIDIA,)),))
+OTHER = "/etc/containers/containers.conf.d/99-other.conf"
+
+
+def settings(**podman: Any) -> Any:
+    return settings_from({**ASKED, "podman": {"enabled": True, **podman}})
+
+
+def lines(version: str | None, **files: str) -> list[str]:
+    encoded = [f"file={path} {base64.b64encode(text.encode()).decode()}" for path, text in files.items()]
+    return [*([f"podman=podman version {version}"] if version else []), *encoded]
+
+
+def test_the_last_file_that_names_a_runtime_counts_and_runtimes_add_up() -> None:
+    first, last = (
+        '[engine]\nruntime = "crun"\n[engine.runtimes]\nmine = ["/opt/mine"]\n',
+        "[containers]\nlog_size = 1\n",
+    )
+    own = f'[engine]\nruntime = "nvidia"\n[engine.runtimes]\nnvidia = ["{NVIDIA}"]\n'
+    found = parse_podman(lines("4.3.1", **{"/usr/a.conf": first, PATH: own, OTHER: last}))
+    assert (found.version, found.default_runtime, found.said_in) == ("4.3.1", "nvidia", PATH)
+    assert found.runtimes == (("mine", ("/opt/mine",)), ("nvidia", (NVIDIA,)))
+    assert parse_podman([]) == Podman()
+
+
+@given(text=st.text())
+def test_a_file_of_any_text_is_read_or_named_as_unreadable(text: str) -> None:
+    found = parse_podman(lines("5.4.2", **{PATH: text}))
+    assert found.version == "5.4.2"
+    assert all(item.startswith(f"{PATH}: ") for item in found.unreadable)
+
+
+@given(
+    actual=st.builds(
+        Podman,
+        version=st.sampled_from([None, "3.4.4", "4.3.1", "4.9.3", "5.1.0", "5.4.2"]),
+        default_runtime=st.sampled_from([None, "nvidia", "crun"]),
+        said_in=st.sampled_from([None, "/etc/containers/containers.conf", PATH, OTHER]),
+        runtimes=st.sampled_from([(), (("nvidia", (NVIDIA,)),), (("nvidia", ("/opt/other",)),)]),
+        unreadable=st.sampled_from([(), (f"{OTHER}: Invalid value",)]),
+    ),
+    toolkit=st.sampled_from([None, "1.17.8", "1.19.1"]),
+    version=st.sampled_from([None, "4.3", "5.4"]),
+    runtime=st.sampled_from([None, "nvidia", "crun"]),
+)
+def test_every_difference_is_a_step_s_or_a_person_s_and_the_steps_remove_the_rest(
+    actual: Podman, toolkit: str | None, version: str | None, runtime: str | None
+) -> None:
+    desired = Desired(version, runtime)
+    decision = decide(desired, actual, toolkit)
+    bad = {item.what: item for item in decision.findings if item.finding_class is not FindingClass.OK}
+    settled = {item.what for step in decision.steps for item in step.settles}
+    assert settled <= set(bad)
+    assert all(bad[what].remedy == BY_HAND for what in set(bad) - settled)
+    # Carried out: the package comes, and the drop-in is read.
+    after = actual
+    for step in decision.steps:
+        if step.action == "install podman":
+            after = replace(after, version={None: "4.3.1", "4.3": "4.3.1", "5.4": "5.4.2"}[version])
+        else:
+            after = replace(after, default_runtime=runtime, said_in=PATH, runtimes=(("nvidia", (NVIDIA,)),))
+    assert decide(desired, after, toolkit).steps == ()
+
+
+def test_drift_and_plan_tell_of_podman_what_the_decision_says() -> None:
+    asked = settings(default_runtime="nvidia")
+    node = replace(GOOD, podman=Podman())
+    bad = {item.what for item in judge(asked, node) if item.component == "podman" and item.finding_class != "ok"}
+    assert {"version", "default runtime"} <= bad
+    steps = [step.action for step in plan(asked, node).steps if step.component == "podman"]
+    assert steps[-2:] == ["install podman", "make nvidia its default runtime"]
+    files = desired_files(asked, node.machine)
+    assert files[PATH] is not None and f'nvidia = ["{NVIDIA}"]' in str(files[PATH])
+    assert desired_files(settings(), node.machine)[PATH] is None
+    assert PATH not in desired_files(settings_from(ASKED), node.machine)
+
+
+@pytest.mark.parametrize(
+    ("version", "toolkit", "cause"),
+    [
+        ("3.4.4", "1.17.8", "podman 3.4.4 knows no CDI"),
+        ("4.9.3", "1.19.1", "podman 4.9.3 cannot read CDI specifications of toolkit 1.19.1 and newer"),
+        ("4.9.3", "1.19.0", None),
+        ("5.1.0", "1.20.0", None),
+    ],
+)
+def test_a_podman_that_cannot_read_the_specification_is_said_with_what_can(
+    version: str, toolkit: str, cause: str | None
+) -> None:
+    told = [item.cause for item in decide(Desired(), Podman(version), toolkit).findings if item.cause]
+    assert [text.startswith(cause) for text in told if cause] == ([True] if cause else [])
+
+
+def test_another_file_that_is_read_later_is_named() -> None:
+    decision = decide(Desired(None, "nvidia"), replace(THERE, default_runtime="crun", said_in=OTHER), "1.17.8")
+    assert decision.steps == ()
+    assert [item.cause for item in decision.findings if item.cause] == [f"{OTHER} is read after {PATH} and says crun"]
+    assert decide(Desired(None, "nvidia"), NVIDIAS, "1.17.8").steps == ()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"podman": {"enabled": True}, "toolkit": {"cdi": "off"}}, "set toolkit.cdi = 'generate' with it"),
+        (
+            {"podman": {"enabled": True}, "toolkit": {"enabled": False}, "containerd": {"enabled": False}},
+            "needs the NVIDIA container toolkit",
+        ),
+        ({"podman": {"source": "present", "version": "4.3"}}, "leave one of the two out"),
+    ],
+)
+def test_podman_without_a_specification_is_refused(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        settings_from({**DATA, **data})
