@@ -4,12 +4,12 @@ from pyinfra import host
 
 from gpunode.deploys.component import cluster, component, everyone, node, settings
 from gpunode.device_plugin.pod_security import namespaces
-from gpunode.device_plugin.rollout import BY_CHART
 from gpunode.device_plugin.ways import class_alone, extender, schedulers, wanted_objects
 from gpunode.gpu_operator import operator
 from gpunode.operations import device_plugin as plugin
 from gpunode.operations import gpushare, helm, pod_security, scheduler, ways
 from gpunode.operations.taking_part import takes_part
+from gpunode.settings.cluster import BY_CHART
 
 
 @component("Device plugin")

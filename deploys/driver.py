@@ -47,7 +47,7 @@ def driver() -> None:
         _none(asked)
         return
     own_file(PARAMETERS, keep="Set the NVIDIA module's parameters", remove="Remove the NVIDIA module's parameters")
-    wanted = desired(resolved, node())
+    wanted = desired(resolved, node().operating_system, node().boot, node().pci)
     if wanted.source is not None:
         _packages(wanted, wanted.source)
     elif asked.source == "runfile":

@@ -52,7 +52,7 @@ def _docker(settings: Settings, node: Node) -> Decision[Any]:
 
 def _driver(settings: Settings, node: Node) -> Decision[Any]:
     actual = Actual(node.driver, node.boot, node.pci, node.gpus, node.health, node.operating_system)
-    return driver.decide(desired(settings, node.machine), actual)
+    return driver.decide(desired(settings, node.operating_system, node.boot, node.pci), actual)
 
 
 def _cuda(settings: Settings, node: Node) -> Decision[Any]:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpunode.control_plane import reached
-from gpunode.device_plugin.rollout import node_name
 from gpunode.drain.commands import Drain, drain_of
 from gpunode.drain.cordon import Cordon, parse_cordons
 from gpunode.drain.judgement import judged, unknown
 from gpunode.findings import Finding
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
+from gpunode.settings.cluster import node_name
 
 # Node -> its cordon.
 Cordons = Mapping[str, Cordon]

@@ -17,7 +17,7 @@ from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.nodes import ClusterNode, labelled_for
 from gpunode.device_plugin.own_objects import Document
 from gpunode.device_plugin.pod_security import asking, namespace_change, namespaces, parse_labels
-from gpunode.device_plugin.rollout import CHART, Rollout, node_name, rollout
+from gpunode.device_plugin.rollout import CHART, Rollout, rollout
 from gpunode.device_plugin.verdict import judge_extender, judge_node
 from gpunode.device_plugin.view import View
 from gpunode.device_plugin.ways import (
@@ -39,6 +39,7 @@ from gpunode.node import Node
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
+from gpunode.settings.cluster import node_name
 
 _FEW = 5
 

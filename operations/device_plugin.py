@@ -15,7 +15,7 @@ from gpunode.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.device_plugin.labels import LabelChange
 from gpunode.device_plugin.mig_state import mig_state
 from gpunode.device_plugin.nodes import ClusterNode
-from gpunode.device_plugin.rollout import Rollout, node_name
+from gpunode.device_plugin.rollout import Rollout
 from gpunode.device_plugin.verdict import daemon_sets_of
 from gpunode.facts.mig import Mig
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
@@ -27,6 +27,7 @@ from gpunode.operations.taking_part import are_labels_changed, labelled
 from gpunode.pci import PciGpu
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
+from gpunode.settings.cluster import node_name
 from gpunode.settings.proxy import ProxySettings
 
 

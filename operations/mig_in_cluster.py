@@ -19,7 +19,6 @@ from pyinfra.connectors.util import CommandOutput
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.labels import LabelChange, before_mig
 from gpunode.device_plugin.others import asking
-from gpunode.device_plugin.rollout import node_name
 from gpunode.device_plugin.set_aside import DaemonSet, leaving, left, pods_on, taking
 from gpunode.operations.control_plane import runner
 from gpunode.operations.device_plugin import told
@@ -29,6 +28,7 @@ from gpunode.operations.taking_part import is_taking_part, labels_changed, mig_a
 from gpunode.operations.transaction import ENDED
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
+from gpunode.settings.cluster import node_name
 
 _PAUSE = 1.0
 

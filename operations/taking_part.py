@@ -18,11 +18,11 @@ from pyinfra.context import ctx_host
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.decide_labels import DesiredLabels
 from gpunode.device_plugin.labels import SELECTING, given_up, labels_of_failed
-from gpunode.device_plugin.rollout import node_name
 from gpunode.operations.control_plane import runner
 from gpunode.operations.phase import is_executing
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
+from gpunode.settings.cluster import node_name
 
 
 @dataclass

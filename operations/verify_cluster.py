@@ -19,8 +19,7 @@ from pyinfra.api import State
 from gpunode.device_plugin import vector_add
 from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.mig_state import mig_state
-from gpunode.device_plugin.rollout import BY_CHART, node_name
-from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class
+from gpunode.device_plugin.runtime_class import NAME
 from gpunode.device_plugin.verdict import (
     comes_by_itself,
     daemon_sets_of,
@@ -42,6 +41,7 @@ from gpunode.operations.phase import is_executing
 from gpunode.pci import PciGpu
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
+from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
 
 # Seconds: between two readings of the cluster, and between two lines about what is waited for.
 _PAUSE, _PROGRESS = 2.0, 30.0

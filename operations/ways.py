@@ -14,7 +14,6 @@ from gpunode.device_plugin.cluster import Cluster, ClusterError
 from gpunode.device_plugin.decide_labels import desired_labels
 from gpunode.device_plugin.others import Plugin, asking, in_the_way, parse_plugins
 from gpunode.device_plugin.own_objects import Document, ObjectsChange
-from gpunode.device_plugin.rollout import node_name
 from gpunode.device_plugin.ways import leaving
 from gpunode.helm.commands import Command
 from gpunode.helm.errors import explained
@@ -26,6 +25,8 @@ from gpunode.operations.once import asked_once, once_per_run
 from gpunode.operations.taking_part import relabelled
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
+from gpunode.settings.cluster import node_name
+from gpunode.settings.cluster.gpu_operator import WAY
 
 
 def _cluster(cluster_of: Settings) -> Cluster:
@@ -72,7 +73,7 @@ def alone(settings: Settings, everyone: Mapping[str, Settings], cluster_of: Sett
     labels = desired_labels(node.name, settings).change(node).applied_to(node.labels)
     gone = leaving(everyone, there, relabelled(everyone))
     found = [*in_the_way(settings, labels, _plugins(cluster), gone)]
-    if settings.device_plugin.way == gpu_operator.WAY and settings.device_plugin.nfd == "present":
+    if settings.device_plugin.way == WAY and settings.device_plugin.nfd == "present":
         found += [reason for reason in (gpu_operator.no_gpu_found(node.labels),) if reason is not None]
     if found:
         raise OperationRefused("\n".join([*found, f"nothing was changed for {node.name}"]))

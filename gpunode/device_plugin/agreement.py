@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from gpunode.device_plugin.rollout import node_name
+from gpunode.settings.cluster import node_name
 from gpunode.settings.kubernetes import LOCAL
 from gpunode.settings.model import Settings
 from gpunode.settings.problems import Problem, written

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpunode import gpu_operator, tables
+from gpunode import tables
 from gpunode.device_plugin import features, other_ways
-from gpunode.device_plugin.rollout import BY_CHART
-from gpunode.device_plugin.runtime_class import default_runtime, needs_runtime_class
 from gpunode.mig.declaration import Declaration, selected
 from gpunode.mig.mistakes import DeclarationError
 from gpunode.mig.published import known_names, published
+from gpunode.settings.cluster import BY_CHART, default_runtime, gpu_operator, needs_runtime_class
 from gpunode.settings.model import Settings
 from gpunode.settings.problems import Problem, written
 from gpunode.versions import at_least

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode.device_plugin.features import of_kubernetes
-from gpunode.gpushare.configuration import table
 from gpunode.settings.model import Settings
 from gpunode.settings.problems import Problem, written
+from gpunode.tables import content
 from gpunode.versions import at_least
 
 # Options of the chart that nothing else has.
@@ -64,7 +64,7 @@ def _old_kubernetes(settings: Settings) -> Iterator[Problem]:
     needs = of_kubernetes()["server-side-apply"]
     minimum, source = needs.minimum, needs.source
     if way == "gpushare" and settings.gpushare.scheduler == "patch":
-        row = table()["configuration"][0]
+        row = content("scheduler.yaml")["configuration"][0]
         minimum, source = row["since"], row["source"]
     if not at_least(version, minimum):
         message = f"is older than the {minimum} that device_plugin.way {way!r} needs ({source})"

@@ -13,9 +13,9 @@ from typing import Any
 
 from gpunode.device_plugin.nodes import kubectl
 from gpunode.device_plugin.own_objects import WAY
-from gpunode.device_plugin.rollout import BY_CHART
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
+from gpunode.settings.cluster import BY_CHART
 from gpunode.settings.kubernetes import KubernetesSettings
 
 # Programs of the same image that are no device plugin.

@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpunode import gpu_operator
 from gpunode.device_plugin.nodes import kubectl
-from gpunode.device_plugin.rollout import BY_CHART, hosts_by
+from gpunode.device_plugin.rollout import hosts_by
 from gpunode.reading import ParseError
 from gpunode.settings import Settings
+from gpunode.settings.cluster import BY_CHART
+from gpunode.settings.cluster.gpu_operator import WAY
 from gpunode.settings.kubernetes import KubernetesSettings
 
 # The plugin, its discovery and the operator's pods mount the node's folders, which `baseline` forbids.
@@ -34,7 +35,7 @@ def namespaces(hosts: Mapping[str, Settings]) -> dict[str, str]:
     found: dict[str, str] = {}
     for settings in hosts_by((*BY_CHART, "manifest"), hosts).values():
         found[settings.device_plugin.namespace] = "device_plugin.namespace"
-        if settings.device_plugin.way == gpu_operator.WAY:
+        if settings.device_plugin.way == WAY:
             found[settings.gpu_operator.namespace] = "gpu_operator.namespace"
     return {name: setting for name, setting in found.items() if name != _OF_THE_CLUSTER}
 

@@ -9,17 +9,16 @@ from typing import Any
 from gpunode.device_plugin.chart_values import merged
 from gpunode.device_plugin.configuration import DEFAULT, configuration
 from gpunode.device_plugin.labels import wanted_labels
-from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class, runtime_class
+from gpunode.device_plugin.runtime_class import NAME, runtime_class
 from gpunode.helm.asked import AskedRelease
 from gpunode.settings import Settings
+from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
 from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.sharing import SharingSettings
 
 # The chart that a release must be of to be taken away.
 CHART = "nvidia-device-plugin"
-# The ways by which the plugin is its own chart's; beside a GPU Operator it is so, too.
-BY_CHART = ("helm", "gpu-operator")
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,6 @@ def hosts_by(ways: Collection[str], hosts: Mapping[str, Settings]) -> dict[str, 
 def nodes_of(hosts: Mapping[str, Settings]) -> dict[str, Settings]:
     """Return the hosts that get their GPUs into the cluster by NVIDIA's chart."""
     return hosts_by(BY_CHART, hosts)
-
-
-def node_name(host: str, settings: Settings) -> str:
-    """Return a host's name in the cluster."""
-    return settings.kubernetes.node_name or host.lower()
 
 
 def rollout(hosts: Mapping[str, Settings], mig_states: Mapping[str, str] | None = None) -> Rollout | None:

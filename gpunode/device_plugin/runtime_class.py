@@ -11,25 +11,11 @@ from typing import Any
 from gpunode.device_plugin.features import of_kubernetes
 from gpunode.device_plugin.nodes import kubectl
 from gpunode.reading import ParseError
-from gpunode.settings import Settings
 from gpunode.settings.kubernetes import KubernetesSettings
 
 NAME = "nvidia"
 # Ours carries it; one without it is somebody else's, and stays.
 MANAGED_BY = ("app.kubernetes.io/managed-by", "gpunode")
-
-
-def default_runtime(settings: Settings) -> str | None:
-    """Return the runtime of pods that choose none, by the settings; None where gpunode has no say in it."""
-    if settings.containerd.enabled:
-        return settings.containerd.default_runtime
-    return settings.docker.default_runtime if settings.docker.enabled else None
-
-
-def needs_runtime_class(settings: Settings) -> bool:
-    """Say whether, for this node, the plugin's pods have to choose the runtime by a RuntimeClass."""
-    asked = settings.device_plugin.runtime_class
-    return asked == "nvidia" or (asked == "auto" and default_runtime(settings) == "runc")
 
 
 def runtime_class(kubernetes: str | None = None) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from gpunode.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.device_plugin.mig_state import offered
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.promise import gpus_of, missing, promised, promised_memory
-from gpunode.device_plugin.rollout import BY_CHART
 from gpunode.device_plugin.static_manifest import daemon_set_name
 from gpunode.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.findings import Finding, FindingClass
@@ -21,6 +20,7 @@ from gpunode.gpushare.configuration import RESOURCE as GPU_MEMORY
 from gpunode.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
 from gpunode.mig.state import Mig
 from gpunode.settings import Settings
+from gpunode.settings.cluster import BY_CHART
 
 # What is missing as a whole does not come by itself.
 _THERE = "there"

@@ -8,12 +8,13 @@ from typing import Any
 from gpunode.device_plugin.labels import CONFIG, PRESENT, SERVED_BY, owned, wanted_labels
 from gpunode.device_plugin.nodes import ClusterNode
 from gpunode.device_plugin.own_objects import SELECTED_BY
-from gpunode.device_plugin.rollout import BY_CHART, Rollout, hosts_by, node_name, nodes_of
-from gpunode.device_plugin.runtime_class import NAME, needs_runtime_class, runtime_class
+from gpunode.device_plugin.rollout import Rollout, hosts_by, nodes_of
+from gpunode.device_plugin.runtime_class import NAME, runtime_class
 from gpunode.device_plugin.static_manifest import static_manifest
 from gpunode.gpushare.configuration import Extender
 from gpunode.gpushare.objects import gpushare_objects
 from gpunode.settings import Settings
+from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
 from gpunode.settings.kubernetes import LOCAL
 
 # Those by which somebody's pods get their GPUs; what a person calls `none` is his own.

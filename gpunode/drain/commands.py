@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.device_plugin.nodes import kubectl
-from gpunode.device_plugin.rollout import node_name
 from gpunode.drain.cordon import MANAGER
 from gpunode.helm.commands import Command
 from gpunode.settings import Settings
+from gpunode.settings.cluster import node_name
 from gpunode.settings.kubernetes import KubernetesSettings
 
 # What a question takes at most; and what kubectl takes beyond the time that it is told to wait.

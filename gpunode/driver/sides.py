@@ -11,10 +11,9 @@ from gpunode.driver.state import DriverState
 from gpunode.driver_packages import belongs, driver_source, further_groups, holds_kernels, package_set
 from gpunode.gpu import Gpus
 from gpunode.health import Health
-from gpunode.machine import Machine
 from gpunode.operating_system import OperatingSystem
 from gpunode.pci import PciGpus
-from gpunode.preflight import chosen_flavour
+from gpunode.preflight.flavour import chosen_flavour
 from gpunode.settings import DriverSettings, Settings
 from gpunode.tables import DriverSource
 
@@ -75,11 +74,11 @@ class Actual:
         return not self.has_gpu and self.driver.module_version is None and self.boot.next_kernel is None
 
 
-def desired(settings: Settings, machine: Machine) -> Desired:
+def desired(settings: Settings, system: OperatingSystem, boot: Boot, pci: PciGpus) -> Desired:
     """Return what the driver is to be on a machine; the settings are those of `on_system`."""
-    asked, system, boot = settings.driver, machine.operating_system, machine.boot
-    flavour, source = chosen_flavour(settings, machine.pci.gpus, system), driver_source(settings, system, boot)
-    further = further_groups(settings, machine.pci.groups)
+    asked = settings.driver
+    flavour, source = chosen_flavour(settings, pci.gpus, system), driver_source(settings, system, boot)
+    further = further_groups(settings, pci.groups)
     return Desired(
         settings=asked,
         flavour=flavour,

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from gpunode.device_plugin.labels import MIG_CONFIG
 from gpunode.device_plugin.nodes import ClusterNode
-from gpunode.device_plugin.rollout import node_name
 from gpunode.preflight.verdicts import Refusal
 from gpunode.reading import Unknown
+from gpunode.settings.cluster import node_name
 from gpunode.settings.model import Settings, settings_from
 from gpunode.settings.problems import SettingsError, written
 

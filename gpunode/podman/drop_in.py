@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpunode.machine import Machine
 from gpunode.settings import Settings
 from gpunode.template import rendered
 
@@ -12,8 +11,8 @@ PATHS = (PATH,)
 NVIDIA = "/usr/bin/nvidia-container-runtime"
 
 
-def files(settings: Settings, machine: Machine) -> dict[str, str | None]:
-    """Return the drop-in."""
+def files(settings: Settings, machine: object) -> dict[str, str | None]:
+    """Return the drop-in, which is the same on every machine."""
     if not settings.podman.enabled:
         return {}
     name = settings.podman.default_runtime

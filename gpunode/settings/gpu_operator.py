@@ -85,7 +85,7 @@ class GpuOperatorSettings(Component):
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         from gpunode.device_plugin.chart_values import found_in
-        from gpunode.gpu_operator import wrong_values
+        from gpunode.settings.cluster.gpu_operator import wrong_values
 
         if self.namespace in ("default", "kube-system"):
             yield "namespace", "is shared with others: give the operator a namespace of its own"

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from gpunode.device_plugin.pod_security import namespaces
-from gpunode.device_plugin.rollout import node_name, rollout
+from gpunode.device_plugin.rollout import rollout
 from gpunode.device_plugin.ways import extender, wanted_objects
 from gpunode.gpu_operator import operator
 from gpunode.settings import Settings, component_models, settings_from
+from gpunode.settings.cluster import node_name
 from tests.changed_settings import CLUSTER, fields, others
 
 pytestmark = pytest.mark.pure

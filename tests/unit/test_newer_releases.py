@@ -210,7 +210,8 @@ def test_nvidia_s_packages_to_550_bring_contrib_of_debian_s_archive(
     archive.SOURCE = AptArchiveFact.__module__  # type: ignore[attr-defined]
     for name in ("driver_packages", "files"):
         monkeypatch.setattr(driver_deploy, name, others)
-    inspect.unwrap(driver_deploy._packages)(desired(settings, machine()), tables.driver_sources()[0])
+    asked = desired(settings, machine().operating_system, machine().boot, machine().pci)
+    inspect.unwrap(driver_deploy._packages)(asked, tables.driver_sources()[0])
     assert [(call["origin"], call["wanted"]) for call in archive.calls] == (
         [("Debian", ("contrib",))] if enabled else []
     )

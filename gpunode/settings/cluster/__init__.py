@@ -1,0 +1,26 @@
+"""What settings come to in a cluster: a node's name there, its way, its runtime; and what cannot be had together."""
+
+from __future__ import annotations
+
+from gpunode.settings.model import Settings
+
+# The ways by which the plugin is its own chart's; beside a GPU Operator it is so, too.
+BY_CHART = ("helm", "gpu-operator")
+
+
+def node_name(host: str, settings: Settings) -> str:
+    """Return a host's name in the cluster."""
+    return settings.kubernetes.node_name or host.lower()
+
+
+def default_runtime(settings: Settings) -> str | None:
+    """Return the runtime of pods that choose none, by the settings; None where gpunode has no say in it."""
+    if settings.containerd.enabled:
+        return settings.containerd.default_runtime
+    return settings.docker.default_runtime if settings.docker.enabled else None
+
+
+def needs_runtime_class(settings: Settings) -> bool:
+    """Say whether, for this node, the plugin's pods have to choose the runtime by a RuntimeClass."""
+    asked = settings.device_plugin.runtime_class
+    return asked == "nvidia" or (asked == "auto" and default_runtime(settings) == "runc")
