@@ -79,11 +79,13 @@ def desired(settings: Settings, system: OperatingSystem, boot: Boot, pci: PciGpu
     asked = settings.driver
     flavour, source = chosen_flavour(settings, pci.gpus, system), driver_source(settings, system, boot)
     further = further_groups(settings, pci.groups)
+    # Of a system that gpunode does not know nobody has said a branch.
+    rule = asked.version or asked.branch
     return Desired(
         settings=asked,
         flavour=flavour,
         source=source,
-        packages={} if source is None else package_set(asked, source, flavour, further, boot),
+        packages=package_set(asked, source, flavour, further, boot) if source is not None and rule else {},
         holds_kernels=holds_kernels(settings, system, boot),
         allowed=Disturbance[settings.disruption.allow],
     )

@@ -572,7 +572,7 @@ OTHER = (
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     made = Host({})
     for module in ("repositories", "rpm_repository", "driver_packages", "families.dnf"):
-        monkeypatch.setattr(f"operations.{module}.host", made)
+        monkeypatch.setattr(f"gpunode.operations.{module}.host", made)
     return made
 
 

@@ -101,7 +101,9 @@ def test_shell_in_python_ends_after_five_lines_whether_or_not_values_stand_in_it
 
 def test_every_script_of_an_operation_is_sent_by_one() -> None:
     trees = [
-        ast.parse(path.read_text()) for room in ("operations", "facts") for path in (CHECKOUT / room).rglob("*.py")
+        ast.parse(path.read_text())
+        for room in ("gpunode", "operations", "facts")
+        for path in (CHECKOUT / room).rglob("*.py")
     ]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     sent = {
