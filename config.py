@@ -2,7 +2,7 @@
 
 from pyinfra import config
 
-from gpunode import hooks
+from gpunode.fleet import hooks
 
 # /tmp/pyinfra-* is asked for once per host and run otherwise.
 config.TEMP_DIR = "/tmp"

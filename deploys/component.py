@@ -19,24 +19,25 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.inventory import Inventory
 from pyinfra.context import ctx_host
 
-from gpunode import hooks, tables
-from gpunode.components import desired_files
-from gpunode.device_plugin.rollout import Rollout, rollout
-from gpunode.drain.commands import Drain, drain_of
+from gpunode.base import tables
+from gpunode.base.reading import Unknown
+from gpunode.base.tables.sources import Distribution
 from gpunode.facts.machine import Machine as MachineFact
-from gpunode.host_data import data_of
-from gpunode.inventory import validate_state
-from gpunode.machine import Machine
-from gpunode.mig.label import asks, by_label
+from gpunode.fleet import hooks
+from gpunode.fleet.host_data import data_of
+from gpunode.fleet.inventory import validate_state
+from gpunode.kubernetes.device_plugin.rollout import Rollout, rollout
+from gpunode.kubernetes.drain.commands import Drain, drain_of
+from gpunode.kubernetes.mig_label import asks, by_label
+from gpunode.node.components import desired_files
+from gpunode.node.machine import Machine
+from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.operations import applied, files
 from gpunode.operations.announcement import announcing
 from gpunode.operations.control_plane import cluster_nodes
 from gpunode.operations.phase import is_unattended
 from gpunode.operations.refusal import refuse
-from gpunode.preflight import Refusal, cautions, refusals
-from gpunode.reading import Unknown
 from gpunode.settings import Settings, component_models, settings_from
-from gpunode.tables.sources import Distribution
 
 # Only what the run itself does not change is read from it: system, architecture, GPUs.
 _seen: WeakKeyDictionary[Host, Machine | None] = WeakKeyDictionary()

@@ -1,13 +1,13 @@
 """containerd with the nvidia runtime."""
 
+from gpunode.components.runtime_packages import containerd_packages
 from gpunode.deploys import runtime_packages
 from gpunode.deploys.component import component, drain, own_file, settings
 from gpunode.deploys.drain import returned
+from gpunode.node.own_files.containerd import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
 from gpunode.operations import containerd as runtime
 from gpunode.operations import kernel, sysctl, systemd
-from gpunode.own_files.containerd import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
-from gpunode.runtime_packages import containerd_packages
-from gpunode.sysctl import KUBERNETES
+from gpunode.system.sysctl import KUBERNETES
 
 
 @component("containerd", own_files=True)

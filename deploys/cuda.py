@@ -1,13 +1,13 @@
 """The CUDA toolkit, from NVIDIA's package repository or by NVIDIA's own installer, the .run file."""
 
-from gpunode.cuda.decide import Desired, desired_of
+from gpunode.components.cuda.decide import Desired, desired_of
+from gpunode.components.runfile import cuda_runfile
 from gpunode.deploys.component import component, distribution, node, own_file, settings
 from gpunode.deploys.repositories import trust
-from gpunode.driver_packages import on_system
+from gpunode.node.own_files.cuda import profile_path
 from gpunode.operations import cuda as toolkits
 from gpunode.operations import packages
-from gpunode.own_files.cuda import profile_path
-from gpunode.runfile import cuda_runfile
+from gpunode.packages.driver_packages import on_system
 from gpunode.settings import CudaSettings
 
 

@@ -3,9 +3,9 @@
 from pyinfra import host
 
 from gpunode.deploys.component import cluster, component, everyone, node, settings
-from gpunode.device_plugin.pod_security import namespaces
-from gpunode.device_plugin.ways import class_alone, extender, schedulers, wanted_objects
-from gpunode.gpu_operator import operator
+from gpunode.kubernetes.device_plugin.pod_security import namespaces
+from gpunode.kubernetes.device_plugin.ways import class_alone, extender, schedulers, wanted_objects
+from gpunode.kubernetes.gpu_operator import operator
 from gpunode.operations import device_plugin as plugin
 from gpunode.operations import gpushare, helm, pod_security, scheduler, ways
 from gpunode.operations.taking_part import takes_part

@@ -1,11 +1,11 @@
 """docker with the nvidia runtime."""
 
+from gpunode.components.runtime_packages import docker_packages
 from gpunode.deploys import runtime_packages
 from gpunode.deploys.component import component, distribution, drain, settings
 from gpunode.deploys.drain import returned
 from gpunode.operations import docker as runtime
 from gpunode.operations import systemd
-from gpunode.runtime_packages import docker_packages
 
 
 @component("docker", own_files=True)

@@ -1,14 +1,16 @@
 """The NVIDIA driver, from NVIDIA's repository, the distribution's archive, or by NVIDIA's installer, the .run file."""
 
-from gpunode import tables
+from gpunode.base import tables
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.tables.sources import DriverSource
+from gpunode.components.driver.removal import removal_waits
+from gpunode.components.driver.sides import Desired, desired
+from gpunode.components.runfile import build_packages, driver_runfile
 from gpunode.deploys.component import component, distribution, drain, node, own_file, settings
 from gpunode.deploys.drain import returned
 from gpunode.deploys.repositories import distrust, trust
-from gpunode.disturbance import Disturbance
-from gpunode.drain.commands import Drain
-from gpunode.driver.removal import removal_waits
-from gpunode.driver.sides import Desired, desired
-from gpunode.driver_packages import archive_components, module_stream, on_system
+from gpunode.kubernetes.drain.commands import Drain
+from gpunode.node.own_files.driver import BLACKLIST, DRACUT, NOUVEAU, PARAMETERS, SOFTDEP, UMAD, UMAD_MODULES
 from gpunode.operations import (
     apt_archive,
     driver_packages,
@@ -22,18 +24,8 @@ from gpunode.operations import (
     runfile,
 )
 from gpunode.operations import driver as kernel_module
-from gpunode.own_files.driver import (
-    BLACKLIST,
-    DRACUT,
-    NOUVEAU,
-    PARAMETERS,
-    SOFTDEP,
-    UMAD,
-    UMAD_MODULES,
-)
-from gpunode.runfile import build_packages, driver_runfile
+from gpunode.packages.driver_packages import archive_components, module_stream, on_system
 from gpunode.settings import DriverSettings
-from gpunode.tables.sources import DriverSource
 
 
 @component("Driver", own_files=True)

@@ -1,8 +1,8 @@
 """The Multi-Process Service on the host."""
 
+from gpunode.components.mps import daemons
 from gpunode.deploys.component import component, drain, node, settings
 from gpunode.deploys.drain import returned
-from gpunode.mps import daemons
 from gpunode.operations import mps as control
 
 

@@ -1,9 +1,9 @@
 """What package managers need before the first package: a proxy where there is one, and the tools that check keys."""
 
 from gpunode.deploys.component import component, distribution, own_file, settings
+from gpunode.node.own_files.packaging import PROXY
 from gpunode.operations import packages
 from gpunode.operations.families import tools
-from gpunode.own_files.packaging import PROXY
 
 
 @component("Packaging", own_files=True)

@@ -1,8 +1,8 @@
 """podman, whose containers get GPUs by CDI."""
 
+from gpunode.components.podman.drop_in import PATH
 from gpunode.deploys.component import component, distribution, own_file, settings
 from gpunode.operations import packages
-from gpunode.podman.drop_in import PATH
 
 
 @component("podman", own_files=True)

@@ -2,7 +2,7 @@
 
 from gpunode.deploys.component import distribution, node, settings
 from gpunode.operations import apt, dnf, zypper
-from gpunode.repositories import package_repository
+from gpunode.packages.repositories import package_repository
 
 # Each has the operations repository and no_repository, with the same arguments. Where the distribution has everything
 # itself (Arch), there is none of ours to be trusted.

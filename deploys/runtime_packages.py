@@ -1,9 +1,9 @@
 """A container runtime's packages, whichever runtime it is."""
 
+from gpunode.components.runtime_packages import way_out
 from gpunode.deploys.component import distribution
 from gpunode.deploys.repositories import trust
 from gpunode.operations import packages
-from gpunode.runtime_packages import way_out
 from gpunode.settings import ContainerdSettings, DockerSettings
 
 

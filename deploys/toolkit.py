@@ -1,13 +1,13 @@
 """The NVIDIA container toolkit."""
 
+from gpunode.components.toolkit import LEGACY, PACKAGES, PACMAN_PACKAGES
+from gpunode.components.toolkit.configuration import asked_of
 from gpunode.deploys.component import component, distribution, own_file, settings
 from gpunode.deploys.repositories import trust
+from gpunode.node.own_files.toolkit import LINK_RULE
 from gpunode.operations import packages
 from gpunode.operations import toolkit as container_toolkit
-from gpunode.own_files.toolkit import LINK_RULE
 from gpunode.settings import ToolkitSettings
-from gpunode.toolkit import LEGACY, PACKAGES, PACMAN_PACKAGES
-from gpunode.toolkit.configuration import asked_of
 
 
 @component("Container toolkit", own_files=True)

@@ -1,7 +1,7 @@
 """The verdict on the nodes' cluster; alone: pyinfra inventories/prod.py deploys/verify_cluster.py"""
 
 from gpunode.deploys.component import component, everyone, node, settings
-from gpunode.device_plugin.ways import nodes_by
+from gpunode.kubernetes.device_plugin.ways import nodes_by
 from gpunode.operations import verify_cluster as verdict
 
 

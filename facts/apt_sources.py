@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from gpunode import tables
-from gpunode.apt_sources import AptSources as Reading
-from gpunode.apt_sources import parse_apt_sources
+from gpunode.base import tables
+from gpunode.base.probe import Shared, shell_text
 from gpunode.facts.base import NodeFact
 from gpunode.facts.shared import PACKAGES
-from gpunode.keyring import PRIMARY_KEYS
-from gpunode.probe import Shared, shell_text
+from gpunode.packages.apt_sources import AptSources as Reading
+from gpunode.packages.apt_sources import parse_apt_sources
+from gpunode.packages.keyring import PRIMARY_KEYS
 
 
 class AptSources(NodeFact[Reading]):
     """Read lists that name NVIDIA or CUDA, retired keys among the world-trusted ones, and whose archives apt reads."""
 
     probe = shell_text(
-        "apt_sources", shared=(Shared(PRIMARY_KEYS), PACKAGES), RETIRED=" ".join(tables.drivers().retired_key_ids)
+        "packages/apt_sources",
+        shared=(Shared(PRIMARY_KEYS), PACKAGES),
+        RETIRED=" ".join(tables.drivers().retired_key_ids),
     )
     parse = staticmethod(parse_apt_sources)

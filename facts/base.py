@@ -8,15 +8,15 @@ from typing import Any, Generic, TypeVar
 from pyinfra.api import FactBase
 from pyinfra.api.exceptions import FactProcessError
 
-from gpunode import probe_output
-from gpunode.probe import Probe
-from gpunode.reading import Reading, Unknown
+from gpunode.base import probe_output
+from gpunode.base.probe import Probe
+from gpunode.base.reading import Reading, Unknown
 
 T = TypeVar("T", bound=Reading)
 
 
 def probe_command(probe: str) -> Probe:
-    """Return the shell command that runs `probe` safely; see gpunode.probe."""
+    """Return the shell command that runs `probe` safely; see gpunode.base.probe."""
     return Probe([(None, probe)])
 
 

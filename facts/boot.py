@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gpunode.boot import Boot as Reading
-from gpunode.boot import parse_boot
+from gpunode.base.probe import Shared, shell_text
 from gpunode.facts.base import NodeFact
 from gpunode.facts.initramfs import INITRAMFS, LOOKED_INTO
-from gpunode.probe import Shared, shell_text
+from gpunode.system.boot import Boot as Reading
+from gpunode.system.boot import parse_boot
 
 
 class Boot(NodeFact[Reading]):
     """Read what decides whether the next boot has an NVIDIA module; nothing is unpacked and nothing is built."""
 
-    probe = shell_text("boot", shared=(Shared(INITRAMFS),), LOOKED_INTO=LOOKED_INTO)
+    probe = shell_text("system/boot", shared=(Shared(INITRAMFS),), LOOKED_INTO=LOOKED_INTO)
     parse = staticmethod(parse_boot)

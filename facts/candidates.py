@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpunode.base.probe import Probe, shell_text
+from gpunode.base.probe_output import repeated
 from gpunode.facts.base import NodeFact
 from gpunode.facts.node import PARTS, parse_parts
 from gpunode.node import Node as Reading
-from gpunode.probe import Probe, shell_text
-from gpunode.probe_output import repeated
 
-_PROBE = shell_text("families/candidates")
+_PROBE = shell_text("packages/families/candidates")
 
 
 def parse_candidates(lines: list[str]) -> dict[str, tuple[tuple[str, str], ...]]:

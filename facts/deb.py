@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gpunode.deb import AptRepository as AptRepositoryReading
-from gpunode.deb import parse_apt_repository, parse_deb_packages
+from gpunode.base.probe import Probe, Shared, Text, shell_text
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.keyring import PRIMARY_KEYS
-from gpunode.packages import InstalledPackages
-from gpunode.probe import Probe, Shared, Text, shell_text
+from gpunode.packages.deb import AptRepository as AptRepositoryReading
+from gpunode.packages.deb import parse_apt_repository, parse_deb_packages
+from gpunode.packages.installed_packages import InstalledPackages
+from gpunode.packages.keyring import PRIMARY_KEYS
 
 # Succeeds where dpkg was not interrupted.
 _WHOLE = '[ -z "$(dpkg --audit 2>&1; ls /var/lib/dpkg/updates)" ]'
@@ -45,7 +45,7 @@ class DebPackages(NodeFact[InstalledPackages]):
         + names: without an architecture behind them, and no patterns
         """
         question = _DPKG.of(*names)
-        return Probe([(None, shell_text("families/deb_packages", (question,), NAMES=f" {' '.join(names)} "))])
+        return Probe([(None, shell_text("packages/families/deb_packages", (question,), NAMES=f" {' '.join(names)} "))])
 
 
 class AptRepository(NodeFact[AptRepositoryReading]):
@@ -63,5 +63,7 @@ class AptRepository(NodeFact[AptRepositoryReading]):
         # Up to apt's own $(ARCH), and without the scheme: the other entry may write both differently.
         needle = uri.partition("://")[2].partition("$(")[0].rstrip("/")
         keys = "|".join(f"{identity}$" for identity in distrusted)
-        text = shell_text("families/apt_repository", KEY=keyring, LIST=source, STAMP=stamp, NEEDLE=needle, KEYS=keys)
+        text = shell_text(
+            "packages/families/apt_repository", KEY=keyring, LIST=source, STAMP=stamp, NEEDLE=needle, KEYS=keys
+        )
         return probe_command(f"{PRIMARY_KEYS}\n{text}")

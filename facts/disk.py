@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gpunode.disk import Disk as Reading
-from gpunode.disk import parse_disk
+from gpunode.base.probe import shell_text
 from gpunode.facts.base import NodeFact
-from gpunode.probe import shell_text
+from gpunode.system.disk import Disk as Reading
+from gpunode.system.disk import parse_disk
 
 
 class Disk(NodeFact[Reading]):
     """Read the free space where drivers, CUDA, package archives and initial file systems go."""
 
-    probe = shell_text("disk", FOLDERS="/usr /usr/local /var /boot")
+    probe = shell_text("system/disk", FOLDERS="/usr /usr/local /var /boot")
     parse = staticmethod(parse_disk)

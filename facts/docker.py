@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gpunode.docker.state import Docker as Reading
-from gpunode.docker.state import parse_docker
+from gpunode.base.probe import shell_text
+from gpunode.components.docker.state import Docker as Reading
+from gpunode.components.docker.state import parse_docker
 from gpunode.facts.base import NodeFact
 from gpunode.facts.shared import UNITS
-from gpunode.probe import shell_text
 
 
 class Docker(NodeFact[Reading]):
     """Read the client's version, and of the running unit's dockerd version, file, flags and answer."""
 
-    probe = shell_text("docker/state", shared=(UNITS.of("docker.service"),))
+    probe = shell_text("components/docker/state", shared=(UNITS.of("docker.service"),))
     parse = staticmethod(parse_docker)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import shlex
 
-from gpunode.driver_packages import (
+from gpunode.base.probe import Probe, shell_text
+from gpunode.base.probe_output import values
+from gpunode.facts.base import NodeFact, probe_command
+from gpunode.facts.deb import DPKG_ITSELF
+from gpunode.facts.families import by_manager
+from gpunode.facts.families import pacman as by_pacman
+from gpunode.facts.families.dnf import DRIVER_STATE
+from gpunode.facts.families.zypper import DRIVER_STATE as ZYPPER_DRIVER_STATE
+from gpunode.node.own_files.holds import PREFERENCES, UNATTENDED
+from gpunode.packages.driver_packages import (
     COMPANIONS,
     FOREIGN,
     GLOBS,
@@ -16,17 +25,8 @@ from gpunode.driver_packages import (
     parse_offers,
     parse_simulation,
 )
-from gpunode.driver_packages import DriverPackages as Reading
-from gpunode.facts.base import NodeFact, probe_command
-from gpunode.facts.deb import DPKG_ITSELF
-from gpunode.facts.families import by_manager
-from gpunode.facts.families import pacman as by_pacman
-from gpunode.facts.families.dnf import DRIVER_STATE
-from gpunode.facts.families.zypper import DRIVER_STATE as ZYPPER_DRIVER_STATE
-from gpunode.families import dnf, pacman, zypper
-from gpunode.own_files.holds import PREFERENCES, UNATTENDED
-from gpunode.probe import Probe, shell_text
-from gpunode.probe_output import values
+from gpunode.packages.driver_packages import DriverPackages as Reading
+from gpunode.packages.families import dnf, pacman, zypper
 
 # What dpkg-query is asked for wherever the driver's packages count.
 ASKED = " ".join(shlex.quote(pattern) for pattern in (*GLOBS, *KERNEL_GLOBS, *COMPANIONS))
@@ -66,7 +66,7 @@ class DriverOffers(NodeFact[Offers]):
         """Return the probe for `names`; `sources` (deb822) are all that apt may look at, empty: the node's own."""
         asked = " ".join(shlex.quote(name) for name in names)
         return probe_command(
-            f"{shell_text('families/apt_only', SOURCES=sources)}\n"
+            f"{shell_text('packages/families/apt_only', SOURCES=sources)}\n"
             f'offers=$(apt-cache $only madison {asked}); echo "apt=$?"\n'
             'printf \'%s\\n\' "$offers" | awk -F \'|\' \'NF>1{gsub(/ /, ""); print "available=" $1 " " $2}\''
         )
@@ -83,6 +83,6 @@ class DriverSimulation(NodeFact[Simulation]):
         `sources` as for DriverOffers.
         """
         asked = " ".join(shlex.quote(argument) for argument in arguments)
-        only = shell_text("families/apt_only", SOURCES=sources)
-        text = shell_text("families/apt_simulation", PIN=pin, OWN=OWN, FOREIGN=FOREIGN)
+        only = shell_text("packages/families/apt_only", SOURCES=sources)
+        text = shell_text("packages/families/apt_simulation", PIN=pin, OWN=OWN, FOREIGN=FOREIGN)
         return probe_command(f"{only}\nset -- {asked}\n{text}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
+from gpunode.base.file import File as Reading
+from gpunode.base.file import parse_file
+from gpunode.base.probe import Probe
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.file import File as Reading
-from gpunode.file import parse_file
-from gpunode.probe import Probe
 
 
 class File(NodeFact[Reading]):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from gpunode.base.probe import shell_text
 from gpunode.facts.base import NodeFact
 from gpunode.facts.shared import SMI
-from gpunode.gpu import Gpus as Reading
-from gpunode.gpu import parse_gpus
-from gpunode.probe import shell_text
+from gpunode.system.gpu import Gpus as Reading
+from gpunode.system.gpu import parse_gpus
 
 
 class Gpus(NodeFact[Reading]):
     """Read nvidia-smi's rows."""
 
-    probe = shell_text("gpu", shared=(SMI,))
+    probe = shell_text("system/gpu", shared=(SMI,))
     parse = staticmethod(parse_gpus)

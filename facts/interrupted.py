@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gpunode.base.probe import shell_text
 from gpunode.facts.base import NodeFact
 from gpunode.facts.transaction import FOLDER
-from gpunode.interrupted import Interrupted as Reading
-from gpunode.interrupted import parse_interrupted
-from gpunode.probe import shell_text
+from gpunode.system.interrupted import Interrupted as Reading
+from gpunode.system.interrupted import parse_interrupted
 
 # Where gpunode writes files by way of one beside them, which it renames; whoever is killed between leaves it there.
 _FOLDERS = (
@@ -27,5 +27,5 @@ LEFT = (
 class Interrupted(NodeFact[Reading]):
     """Read which transactions of gpunode's have begun and not ended, and what others left that were cut off."""
 
-    probe = shell_text("interrupted", FOLDER=FOLDER, LEFT=" ".join(LEFT), AGED="-cmin +1")
+    probe = shell_text("system/interrupted", FOLDER=FOLDER, LEFT=" ".join(LEFT), AGED="-cmin +1")
     parse = staticmethod(parse_interrupted)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpunode.facts.base import NodeFact
-from gpunode.kernel import KernelFeatures as Reading
-from gpunode.kernel import parse_kernel_features
+from gpunode.system.kernel import KernelFeatures as Reading
+from gpunode.system.kernel import parse_kernel_features
 
 
 class KernelFeatures(NodeFact[Reading]):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from gpunode.base.probe import Shared, shell_text
 from gpunode.facts.base import NodeFact
-from gpunode.keyring import PRIMARY_KEYS, parse_keyrings
-from gpunode.keyring import Keyrings as Reading
-from gpunode.probe import Shared, shell_text
+from gpunode.packages.keyring import PRIMARY_KEYS, parse_keyrings
+from gpunode.packages.keyring import Keyrings as Reading
 
 
 class Keyrings(NodeFact[Reading]):
     """Read the primary keys' fingerprints of each keyring that gpunode wrote, its mode, owner and group."""
 
-    probe = shell_text("keyrings", shared=(Shared(PRIMARY_KEYS),))
+    probe = shell_text("packages/keyrings", shared=(Shared(PRIMARY_KEYS),))
     parse = staticmethod(parse_keyrings)

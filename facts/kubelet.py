@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from gpunode.base.probe import shell_text
 from gpunode.facts.base import NodeFact
-from gpunode.kubelet import Kubelet as Reading
-from gpunode.kubelet import parse_kubelet
-from gpunode.probe import shell_text
+from gpunode.system.kubelet import Kubelet as Reading
+from gpunode.system.kubelet import parse_kubelet
 
 
 class Kubelet(NodeFact[Reading]):
     """Read the kubelet's version."""
 
-    probe = shell_text("kubelet")
+    probe = shell_text("system/kubelet")
     parse = staticmethod(parse_kubelet)

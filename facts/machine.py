@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpunode.base.probe import Probe
 from gpunode.facts.base import NodeFact
 from gpunode.facts.node import PARTS, parse_parts
-from gpunode.machine import Machine as Reading
-from gpunode.probe import Probe
+from gpunode.node.machine import Machine as Reading
 
 _NAMES = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit", "runtime_packages")
 _PARTS = {name: PARTS[name] for name in _NAMES}

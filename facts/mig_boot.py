@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from gpunode.base.probe import shell_text
+from gpunode.components.mig.boot import NAME, RECORD, SCRIPT, UNIT, parse_mig_boot
+from gpunode.components.mig.boot import MigBoot as Reading
 from gpunode.facts.base import NodeFact
 from gpunode.facts.shared import UNITS
-from gpunode.mig.boot import NAME, RECORD, SCRIPT, UNIT, parse_mig_boot
-from gpunode.mig.boot import MigBoot as Reading
-from gpunode.probe import shell_text
-from gpunode.reboot import RECORD as REBOOTS
+from gpunode.node.reboot import RECORD as REBOOTS
 
 
 class MigBoot(NodeFact[Reading]):
     """Read gpunode's unit for MIG, its script, and the layout that it brings back."""
 
     probe = shell_text(
-        "mig/boot", shared=(UNITS.of(NAME),), SERVICE=UNIT, SCRIPT=SCRIPT, RECORD=RECORD, REBOOTS=REBOOTS, NAME=NAME
+        "components/mig/boot",
+        shared=(UNITS.of(NAME),),
+        SERVICE=UNIT,
+        SCRIPT=SCRIPT,
+        RECORD=RECORD,
+        REBOOTS=REBOOTS,
+        NAME=NAME,
     )
     parse = staticmethod(parse_mig_boot)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from gpunode.base.probe import shell_text
+from gpunode.components.mps import Mps as Reading
+from gpunode.components.mps import parse_mps
+from gpunode.components.mps.daemon import FOLDER
+from gpunode.components.mps.daemon import UNITS as FILES
+from gpunode.components.mps.environment import PATHS
+from gpunode.components.mps.files import APPLY
 from gpunode.facts.base import NodeFact
 from gpunode.facts.shared import UNITS
-from gpunode.mps import Mps as Reading
-from gpunode.mps import parse_mps
-from gpunode.mps.daemon import FOLDER
-from gpunode.mps.daemon import UNITS as FILES
-from gpunode.mps.environment import PATHS
-from gpunode.mps.files import APPLY
-from gpunode.probe import shell_text
 
 # Globs find what systemd has loaded; a name would have it loaded.
 _DAEMONS = ("nvidia-mp[s].service", "nvidia-mps@*.service")
@@ -20,6 +20,6 @@ class Mps(NodeFact[Reading]):
     """Read the daemons of gpunode's units; whether one lives is told by its answer alone: sockets stay behind."""
 
     probe = shell_text(
-        "mps/state", shared=(UNITS.of(*_DAEMONS),), FOLDER=FOLDER, FILES=" ".join((*FILES, APPLY, *PATHS))
+        "components/mps/state", shared=(UNITS.of(*_DAEMONS),), FOLDER=FOLDER, FILES=" ".join((*FILES, APPLY, *PATHS))
     )
     parse = staticmethod(parse_mps)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpunode.base.probe import Probe
+from gpunode.base.probe_output import sections, values
+from gpunode.base.reading import ParseError
 from gpunode.facts.applied import Applied
 from gpunode.facts.apt_sources import AptSources
 from gpunode.facts.base import NodeFact
@@ -30,9 +33,6 @@ from gpunode.facts.runtime_packages import RuntimePackages
 from gpunode.facts.sysctl import KubernetesSysctls
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.node import Node as Reading
-from gpunode.probe import Probe
-from gpunode.probe_output import sections, values
-from gpunode.reading import ParseError
 
 PARTS: dict[str, type[NodeFact[Any]]] = {
     "operating_system": OperatingSystem,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpunode.base.probe import shell_text
 from gpunode.facts.base import NodeFact
-from gpunode.pci import PciGpus as Reading
-from gpunode.pci import parse_pci_gpus
-from gpunode.probe import shell_text
+from gpunode.system.pci import PciGpus as Reading
+from gpunode.system.pci import parse_pci_gpus
 
 
 class PciGpus(NodeFact[Reading]):
@@ -15,5 +15,5 @@ class PciGpus(NodeFact[Reading]):
     says SW_MNG (drivers.yaml, fabric_manager).
     """
 
-    probe = shell_text("pci")
+    probe = shell_text("system/pci")
     parse = staticmethod(parse_pci_gpus)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpunode.ci.readiness import Readiness as Reading
-from gpunode.ci.readiness import parse_readiness
 from gpunode.facts.base import NodeFact
+from gpunode.system.readiness import Readiness as Reading
+from gpunode.system.readiness import parse_readiness
 
 # Seconds that systemd and cloud-init are given, and what does not end then until it is killed.
 _SYSTEM, _CLOUD_INIT, _KILL = 10, 20, 2

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpunode.base.probe import shell_text
 from gpunode.facts.base import NodeFact
-from gpunode.probe import shell_text
-from gpunode.reboot import RECORD, parse_running_boot
-from gpunode.reboot import RunningBoot as Reading
+from gpunode.node.reboot import RECORD, parse_running_boot
+from gpunode.node.reboot import RunningBoot as Reading
 
 
 class RunningBoot(NodeFact[Reading]):
@@ -14,5 +14,5 @@ class RunningBoot(NodeFact[Reading]):
     A record that is older than the module on disk is of another installation, and no longer counts.
     """
 
-    probe = shell_text("reboot", RECORD=RECORD)
+    probe = shell_text("node/reboot", RECORD=RECORD)
     parse = staticmethod(parse_running_boot)

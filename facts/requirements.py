@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gpunode.base.probe import Probe
 from gpunode.facts.base import NodeFact
 from gpunode.facts.node import Node, parse_node
-from gpunode.probe import Probe
-from gpunode.requirements import Requirements as Reading
-from gpunode.requirements import judge
+from gpunode.node.requirements import Requirements as Reading
+from gpunode.node.requirements import judge
 
 
 def _parse(lines: list[str]) -> Reading:

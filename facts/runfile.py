@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
+from gpunode.base.probe import Probe
+from gpunode.components.runfile import FetchedRunfile as Reading
+from gpunode.components.runfile import parse_fetched
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.probe import Probe
-from gpunode.runfile import FetchedRunfile as Reading
-from gpunode.runfile import parse_fetched
 
 
 class FetchedRunfile(NodeFact[Reading]):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpunode.base.probe import Probe, shell_text
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.gpushare.configuration import FOLDER
-from gpunode.gpushare.state import SchedulerState, parse_scheduler
-from gpunode.probe import Probe, shell_text
+from gpunode.kubernetes.gpushare.configuration import FOLDER
+from gpunode.kubernetes.gpushare.state import SchedulerState, parse_scheduler
 
 
 class Scheduler(NodeFact[SchedulerState]):
@@ -15,4 +15,4 @@ class Scheduler(NodeFact[SchedulerState]):
 
     def command(self, manifest: str) -> Probe:  # type: ignore[override]
         """Return the probe for the manifest at `manifest`."""
-        return probe_command(shell_text("gpushare/scheduler", MANIFEST=manifest, FOLDER=FOLDER))
+        return probe_command(shell_text("kubernetes/gpushare/scheduler", MANIFEST=manifest, FOLDER=FOLDER))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from gpunode.driver_packages import GLOBS, KERNEL_GLOBS
+from gpunode.base.probe import Shared, shell_text
+from gpunode.components.runtime_packages import RUNTIMES
 from gpunode.facts.families import by_manager, dnf, pacman, zypper
-from gpunode.probe import Shared, shell_text
-from gpunode.runtime_packages import RUNTIMES
-from gpunode.smi import QUERY, REMAPPED
+from gpunode.packages.driver_packages import GLOBS, KERNEL_GLOBS
+from gpunode.system.smi import QUERY, REMAPPED
 
 # $SHOWN, and the functions `unit` and `says`. A part says of which units it wants to know.
-UNITS = Shared(shell_text("unit"), variable="UNITS")
+UNITS = Shared(shell_text("system/unit"), variable="UNITS")
 
 # $SMI: what nvidia-smi answered. A part may want the query on remapped rows, too.
-SMI = Shared(shell_text("smi", QUERY=",".join(QUERY), REMAPPED=",".join(REMAPPED)), variable="ALSO")
+SMI = Shared(shell_text("system/smi", QUERY=",".join(QUERY), REMAPPED=",".join(REMAPPED)), variable="ALSO")
 
 # dpkg's globs of the driver catch the container toolkit, too.
-_BY_DPKG = shell_text("families/dpkg", GLOBS=" ".join((*GLOBS, *KERNEL_GLOBS, *RUNTIMES)))
+_BY_DPKG = shell_text("packages/families/dpkg", GLOBS=" ".join((*GLOBS, *KERNEL_GLOBS, *RUNTIMES)))
 # $MANAGER: apt, dnf, zypper, pacman or nothing. $PACKAGES: WANT NAME VERSION of each package of the driver, of kernels
 # and of the container toolkit (with apt and dnf of container runtimes, too), where WANT is hold or install.
 # $ARCHITECTURE: dpkg's. dnf brings `locking`.

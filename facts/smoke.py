@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gpunode.base.shell_file import script_file
+from gpunode.components.smoke import Smoke as Reading
+from gpunode.components.smoke import parse_smoke
+from gpunode.components.toolkit.configuration import ENVVAR, PATH
 from gpunode.facts.base import NodeFact, changing_command
-from gpunode.shell_file import script_file
-from gpunode.smoke import Smoke as Reading
-from gpunode.smoke import parse_smoke
-from gpunode.toolkit.configuration import ENVVAR, PATH
 
 ACCEPTED = ENVVAR[0]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from gpunode.base.probe import shell_text
 from gpunode.facts.base import NodeFact
-from gpunode.probe import shell_text
-from gpunode.sysctl import KUBERNETES, parse_sysctls
-from gpunode.sysctl import KubernetesSysctls as Reading
+from gpunode.system.sysctl import KUBERNETES, parse_sysctls
+from gpunode.system.sysctl import KubernetesSysctls as Reading
 
 
 class KubernetesSysctls(NodeFact[Reading]):
-    """Read the parameters that gpunode.sysctl names."""
+    """Read the parameters that gpunode.system.sysctl names."""
 
-    probe = shell_text("sysctl", NAMES=" ".join(KUBERNETES))
+    probe = shell_text("system/sysctl", NAMES=" ".join(KUBERNETES))
     parse = staticmethod(parse_sysctls)

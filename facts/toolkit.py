@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from gpunode import tables
+from gpunode.base import tables
+from gpunode.base.probe import shell_text
+from gpunode.components.toolkit import ContainerToolkit as Reading
+from gpunode.components.toolkit import parse_toolkit
+from gpunode.components.toolkit.cdi import CDI_MARK
+from gpunode.components.toolkit.configuration import PATH
+from gpunode.components.toolkit.state import PACKAGES as NAMES
 from gpunode.facts.base import NodeFact
 from gpunode.facts.shared import PACKAGES, UNITS
-from gpunode.families.dnf import LOCKLIST
-from gpunode.own_files.holds import TOOLKIT_PREFERENCES
-from gpunode.own_files.toolkit import LINK_RULE
-from gpunode.probe import shell_text
-from gpunode.toolkit import ContainerToolkit as Reading
-from gpunode.toolkit import parse_toolkit
-from gpunode.toolkit.cdi import CDI_MARK
-from gpunode.toolkit.configuration import PATH
-from gpunode.toolkit.state import PACKAGES as NAMES
+from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES
+from gpunode.node.own_files.toolkit import LINK_RULE
+from gpunode.packages.families.dnf import LOCKLIST
 
 # Where the toolkit's own unit takes the path of its specification from, among others.
 REFRESH_SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
@@ -23,7 +23,7 @@ class ContainerToolkit(NodeFact[Reading]):
     """Read the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices."""
 
     probe = shell_text(
-        "toolkit/state",
+        "components/toolkit/state",
         shared=(PACKAGES, UNITS.of("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")),
         NAMES=" ".join(NAMES),
         HOLD=TOOLKIT_PREFERENCES,

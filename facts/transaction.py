@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpunode.base.probe import Probe, shell_text
 from gpunode.facts.base import NodeFact
 from gpunode.facts.shared import UNITS
-from gpunode.probe import Probe, shell_text
-from gpunode.transaction import Journal, parse_journal
+from gpunode.system.transaction import Journal, parse_journal
 
 FOLDER = "/var/lib/gpunode/transactions"
 
@@ -18,5 +18,5 @@ class TransactionJournal(NodeFact[Journal]):
     def command(self, transaction: str) -> Probe:  # type: ignore[override]
         """Return the probe for `transaction`; what several ask of systemd is asked once."""
         unit = f"gpunode-{transaction}.service"
-        text = shell_text("transaction", (UNITS.of(unit),), UNIT=unit, JOURNAL=f"{FOLDER}/{transaction}.json")
+        text = shell_text("system/transaction", (UNITS.of(unit),), UNIT=unit, JOURNAL=f"{FOLDER}/{transaction}.json")
         return Probe([(None, text)])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 
+from gpunode.base.probe import Probe, Text
 from gpunode.facts.base import NodeFact
 from gpunode.facts.shared import UNITS
-from gpunode.probe import Probe, Text
-from gpunode.unit import Unit as Reading
-from gpunode.unit import parse_unit
+from gpunode.system.unit import Unit as Reading
+from gpunode.system.unit import parse_unit
 
 
 class Unit(NodeFact[Reading]):

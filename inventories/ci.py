@@ -13,7 +13,7 @@ GPUNODE_CI_HOST_KEYS    yes by default; accept-new notes the key of a machine th
 
 import os as _os
 
-from gpunode.ci import machines as _machines
+from gpunode.fleet.ci import machines as _machines
 
 try:
     machines = _machines.machines_from(_os.environ)

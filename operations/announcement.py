@@ -13,8 +13,8 @@ from typing import Any
 from pyinfra.api import Host
 from pyinfra.api.arguments import all_argument_meta
 
-from gpunode.hooks import snapshot
-from gpunode.snapshot import Announced
+from gpunode.fleet.hooks import snapshot
+from gpunode.fleet.snapshot import Announced
 
 
 @contextmanager

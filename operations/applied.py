@@ -11,13 +11,13 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.applied import OWNED, PATH, Applied, OwnFile, PresentFile, record_text
 from gpunode.facts.applied import Applied as AppliedFact
 from gpunode.operations.failure import known, node_operation
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import noted
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
+from gpunode.system.applied import OWNED, PATH, Applied, OwnFile, PresentFile, record_text
 
 _MODE = "644"
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode import apt_trust, tables
+from gpunode.base import tables
+from gpunode.base.shell_file import script_file
 from gpunode.facts.deb import AptRepository
 from gpunode.operations.apt_shell import APT_GET, NOT_OLDER, READ_LISTS
 from gpunode.operations.apt_trust import commands
@@ -17,8 +18,8 @@ from gpunode.operations.own_files import keeps
 from gpunode.operations.pinned_key import PINNED_KEY
 from gpunode.operations.repositories import Repositories, is_good
 from gpunode.operations.script import script_command
-from gpunode.repositories import PackageRepository
-from gpunode.shell_file import script_file
+from gpunode.packages import apt_trust
+from gpunode.packages.repositories import PackageRepository
 
 _TRUST = script_file("apt_trust")
 

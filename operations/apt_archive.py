@@ -7,14 +7,14 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.apt_archive import AptArchive as Reading
-from gpunode.apt_archive import ArchiveError, more_components
 from gpunode.facts.apt_archive import SOURCE, AptArchive
 from gpunode.operations.apt_shell import APT_GET, READ_LISTS, REFRESH
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
+from gpunode.packages.apt_archive import AptArchive as Reading
+from gpunode.packages.apt_archive import ArchiveError, more_components
 
 _REMOVE = 'rm -f "$path"'
 

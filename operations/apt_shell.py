@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpunode.shell_file import script_file
+from gpunode.base.shell_file import script_file
 
 APT_GET = script_file("apt_get")
 READ_LISTS = script_file("apt_lists")

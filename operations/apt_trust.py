@@ -1,4 +1,4 @@
-"""Commands that take from apt what gpunode.apt_trust found; all is kept beside, as FILE.gpunode-disabled."""
+"""Commands that take from apt what gpunode.packages.apt_trust found; all is kept beside, as FILE.gpunode-disabled."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from pyinfra.api import StringCommand
 
-from gpunode.apt_trust import DISABLED, Disable, Rewrite, Step
+from gpunode.base.shell_file import script_file
 from gpunode.operations.script import TEXT, command_with_input, script_command
-from gpunode.shell_file import script_file
+from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite, Step
 
 # apt reads neither this suffix nor mv's numbered copies of it.
 _DISABLE = 'mv -T --backup=numbered -- "$path" "$path$suffix"; echo "gpunode: $path is disabled: it $reason"'

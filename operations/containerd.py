@@ -8,18 +8,18 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.containerd.change import Placement
-from gpunode.containerd.decide import Desired, decide_configuration
-from gpunode.containerd.drop_in import PATH as DROP_IN
-from gpunode.containerd.editor import NVIDIA_RUNTIME, Runtimes
-from gpunode.containerd.merged import restarts, runs_by
-from gpunode.containerd.state import Containerd as State
-from gpunode.disturbance import Disturbance
-from gpunode.drain.commands import Drain
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.shell_file import script_file
+from gpunode.components.containerd.change import Placement
+from gpunode.components.containerd.decide import Desired, decide_configuration
+from gpunode.components.containerd.drop_in import PATH as DROP_IN
+from gpunode.components.containerd.editor import NVIDIA_RUNTIME, Runtimes
+from gpunode.components.containerd.merged import restarts, runs_by
+from gpunode.components.containerd.state import Containerd as State
 from gpunode.facts.containerd import Containerd
+from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.runtime import Program, changed, ready, to_carry_out
-from gpunode.shell_file import script_file
 
 PROGRAM = Program(
     name="containerd",

@@ -9,12 +9,12 @@ from pyinfra import host
 from pyinfra.api import Host
 from pyinfra.api.exceptions import NoHostError
 
-from gpunode.device_plugin.cluster import Cluster, nodes_or_unknown
-from gpunode.device_plugin.nodes import ClusterNode
-from gpunode.helm.session import Run
+from gpunode.base.reading import Unknown
+from gpunode.kubernetes.device_plugin.cluster import Cluster, nodes_or_unknown
+from gpunode.kubernetes.device_plugin.nodes import ClusterNode
+from gpunode.kubernetes.helm.session import Run
+from gpunode.kubernetes.run_on import here, over_ssh
 from gpunode.operations.once import asked_once
-from gpunode.reading import Unknown
-from gpunode.run_on import here, over_ssh
 from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
 from gpunode.settings.proxy import ProxySettings
 

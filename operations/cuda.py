@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 from pyinfra import host
 
 from gpunode.base.decision import Decision
-from gpunode.cuda import CudaToolkits as State
-from gpunode.cuda.decide import LINK, Desired, Install, Link, decide, decide_link
+from gpunode.base.shell_file import script_file
+from gpunode.components.cuda import CudaToolkits as State
+from gpunode.components.cuda.decide import LINK, Desired, Install, Link, decide, decide_link
+from gpunode.components.runfile import CUDA_LOG, FOLDER, Runfile
 from gpunode.facts.cuda import CudaToolkits
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.runfile import fetch_command
 from gpunode.operations.runfile_scripts import INSTALLER
 from gpunode.operations.script import script_command
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
-from gpunode.runfile import CUDA_LOG, FOLDER, Runfile
-from gpunode.shell_file import script_file
 
 Change = TypeVar("Change", Install, Link)
 CUDA = Transaction("cuda", INSTALLER + script_file("owned", "cuda"))

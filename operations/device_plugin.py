@@ -10,25 +10,25 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
 from gpunode.base.decision import bad
-from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.decide_labels import decide_labels, desired_labels
-from gpunode.device_plugin.labels import LabelChange
-from gpunode.device_plugin.mig_state import mig_state
-from gpunode.device_plugin.nodes import ClusterNode
-from gpunode.device_plugin.rollout import Rollout
-from gpunode.device_plugin.verdict import daemon_sets_of
+from gpunode.base.reading import ParseError
+from gpunode.components.mig.boot import MigBoot
 from gpunode.facts.mig import Mig
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
-from gpunode.mig.boot import MigBoot
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.labels import LabelChange
+from gpunode.kubernetes.device_plugin.mig_state import mig_state
+from gpunode.kubernetes.device_plugin.nodes import ClusterNode
+from gpunode.kubernetes.device_plugin.rollout import Rollout
+from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.once import asked_once, once_per_run
 from gpunode.operations.taking_part import are_labels_changed, labelled
-from gpunode.pci import PciGpu
-from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 from gpunode.settings.proxy import ProxySettings
+from gpunode.system.pci import PciGpu
 
 
 def nodes(cluster: Cluster, name: str = "the cluster's nodes") -> dict[str, ClusterNode]:

@@ -8,15 +8,15 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.disturbance import Disturbance
-from gpunode.docker.decide import Desired, decide_configuration
-from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon
-from gpunode.docker.state import Docker as State
-from gpunode.drain.commands import Drain
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.shell_file import script_file
+from gpunode.components.docker.decide import Desired, decide_configuration
+from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon
+from gpunode.components.docker.state import Docker as State
 from gpunode.facts.docker import Docker
+from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.runtime import Program, changed, ready, to_carry_out
-from gpunode.shell_file import script_file
 
 PROGRAM = Program(
     name="docker",

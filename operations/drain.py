@@ -16,11 +16,11 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.api.state import BaseStateCallback
 
-from gpunode.drain import WAVE
-from gpunode.drain.commands import Drain
-from gpunode.drain.cordon import Cordon
-from gpunode.drain.session import DrainError, Session
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
+from gpunode.kubernetes.drain import WAVE
+from gpunode.kubernetes.drain.commands import Drain
+from gpunode.kubernetes.drain.cordon import Cordon
+from gpunode.kubernetes.drain.session import DrainError, Session
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, fail, known, node_operation
 from gpunode.operations.phase import is_executing

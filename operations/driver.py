@@ -8,8 +8,9 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
-from gpunode.driver import DriverState
-from gpunode.driver.loading import Act, Loading, decide_loading, step_of
+from gpunode.base.shell_file import script_file
+from gpunode.components.driver import DriverState
+from gpunode.components.driver.loading import Act, Loading, decide_loading, step_of
 from gpunode.facts.boot import Boot
 from gpunode.facts.driver import Driver
 from gpunode.facts.transaction import FOLDER
@@ -18,7 +19,6 @@ from gpunode.operations import systemd
 from gpunode.operations.driver_transaction import DRIVER
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.script import script_command
-from gpunode.shell_file import script_file
 
 _LOAD = script_file("nouveau", "driver_load")
 

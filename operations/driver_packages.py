@@ -13,10 +13,20 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode import versions
-from gpunode.apt_archive import ArchiveError, whole_archive
-from gpunode.drain.commands import Drain
-from gpunode.driver_packages import (
+from gpunode.base import versions
+from gpunode.base.tables import driver_sources
+from gpunode.base.tables.sources import DriverSource
+from gpunode.facts.driver import Driver
+from gpunode.facts.transaction import TransactionJournal
+from gpunode.kubernetes.drain.commands import Drain
+from gpunode.operations import apt_archive
+from gpunode.operations.driver_transaction import DRIVER, driver_transaction, driver_variables, emptied_for_driver
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.families import FAMILIES, DriverChange
+from gpunode.operations.keeping import noted_command
+from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
+from gpunode.packages.apt_archive import ArchiveError, whole_archive
+from gpunode.packages.driver_packages import (
     NotInstallable,
     belongs,
     chosen,
@@ -27,16 +37,6 @@ from gpunode.driver_packages import (
     module_behind,
     of_another_source,
 )
-from gpunode.facts.driver import Driver
-from gpunode.facts.transaction import TransactionJournal
-from gpunode.operations import apt_archive
-from gpunode.operations.driver_transaction import DRIVER, driver_transaction, driver_variables, emptied_for_driver
-from gpunode.operations.failure import OperationRefused, known, node_operation
-from gpunode.operations.families import FAMILIES, DriverChange
-from gpunode.operations.keeping import noted_command
-from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
-from gpunode.tables import driver_sources
-from gpunode.tables.sources import DriverSource
 
 
 @node_operation

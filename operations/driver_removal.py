@@ -11,15 +11,15 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.disturbance import Disturbance
-from gpunode.drain.commands import Drain
-from gpunode.driver.removal import removal_waits
-from gpunode.driver_packages import Simulation, belongs
+from gpunode.base.disturbance import Disturbance
+from gpunode.components.driver.removal import removal_waits
 from gpunode.facts.driver import Driver
+from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.families import FAMILIES, DriverChange, Family
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.packages.driver_packages import Simulation, belongs
 
 
 def removal_transaction(family: Family) -> Transaction:

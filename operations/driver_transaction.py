@@ -11,16 +11,16 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.drain.commands import Drain
-from gpunode.driver_packages import FOREIGN, OWN, DriverPackages
+from gpunode.base.shell_file import script_file
+from gpunode.components.runfile import uninstall_arguments, way_back
 from gpunode.facts.driver import Driver
+from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.drain import emptied
 from gpunode.operations.failure import known
 from gpunode.operations.families import APT, Family
 from gpunode.operations.runfile_scripts import RUNFILE
 from gpunode.operations.transaction import Transaction
-from gpunode.runfile import uninstall_arguments, way_back
-from gpunode.shell_file import script_file
+from gpunode.packages.driver_packages import FOREIGN, OWN, DriverPackages
 
 
 def driver_transaction(family: Family, change: str = "driver_packages") -> Transaction:

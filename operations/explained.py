@@ -8,9 +8,9 @@ from paramiko import SSHException
 from pyinfra.api import Host, State, StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from gpunode import apt_errors
-from gpunode.explanations import Explanation
-from gpunode.families import zypper_errors
+from gpunode.base.explanations import Explanation
+from gpunode.packages import apt_errors
+from gpunode.packages.families import zypper_errors
 
 # What a transaction says when it begins to put things back: of what fails after that, the cause stands before it.
 UNDOING = "putting back what was there before"

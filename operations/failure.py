@@ -15,8 +15,8 @@ from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
 from pyinfra.api.operation import OperationMeta, PyinfraOperation
 from pyinfra.context import ctx_host
 
+from gpunode.base.reading import Unknown
 from gpunode.operations.announcement import announced, is_announcing
-from gpunode.reading import Unknown
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,12 +13,12 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
+from gpunode.base.shell_file import script_file
 from gpunode.facts.file import File
 from gpunode.operations.failure import known, node_operation
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import STANDARD_INPUT, TEXT, command_with_input, script_command
-from gpunode.shell_file import script_file
 
 
 def write_command(path: str, text: str, mode: str = "644") -> StringCommand:

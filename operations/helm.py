@@ -1,7 +1,7 @@
 """A helm release in a cluster: read, compared, and changed by helm where helm runs.
 
 Helm is the transaction here: it waits, goes back where it fails, and what it leaves behind when it is cut off the next
-run recovers (gpunode/helm/change.py).
+run recovers (gpunode/kubernetes/helm/change.py).
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from weakref import WeakSet
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
-from gpunode import gpu_operator
 from gpunode.base.decision import Decision
-from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.nodes import ClusterNode, labelled_for
-from gpunode.device_plugin.rollout import CHART
-from gpunode.device_plugin.ways import by_operator, by_release, operator_leaves, release_leaves
-from gpunode.helm.asked import AskedRelease
-from gpunode.helm.change import ReleaseChange
-from gpunode.helm.manifest import objects
-from gpunode.helm.program import HelmError
-from gpunode.helm.session import Session
-from gpunode.helm.waits import waiting
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes import gpu_operator
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.nodes import ClusterNode, labelled_for
+from gpunode.kubernetes.device_plugin.rollout import CHART
+from gpunode.kubernetes.device_plugin.ways import by_operator, by_release, operator_leaves, release_leaves
+from gpunode.kubernetes.helm.asked import AskedRelease
+from gpunode.kubernetes.helm.change import ReleaseChange
+from gpunode.kubernetes.helm.manifest import objects
+from gpunode.kubernetes.helm.program import HelmError
+from gpunode.kubernetes.helm.session import Session
+from gpunode.kubernetes.helm.waits import waiting
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.once import asked_once, once_per_run
 from gpunode.operations.phase import is_executing
 from gpunode.operations.taking_part import relabelled
-from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.proxy import ProxySettings

@@ -7,13 +7,13 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.boot import Boot
+from gpunode.base.shell_file import script_file
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.initramfs import INITRAMFS, LOOKED_INTO
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.files import write_command
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
-from gpunode.shell_file import script_file
+from gpunode.system.boot import Boot
 
 _REBUILD = Transaction("initramfs", INITRAMFS + script_file("initramfs"))
 

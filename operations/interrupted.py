@@ -7,13 +7,13 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.base.shell_file import script_file
 from gpunode.facts.interrupted import Interrupted
 from gpunode.facts.transaction import FOLDER
-from gpunode.interrupted import BY_HAND
-from gpunode.interrupted import Interrupted as Reading
 from gpunode.operations.failure import known, node_operation
 from gpunode.operations.script import script_command
-from gpunode.shell_file import script_file
+from gpunode.system.interrupted import BY_HAND
+from gpunode.system.interrupted import Interrupted as Reading
 
 _CLEAR = script_file("placing", "keeping", "clear_leftovers")
 

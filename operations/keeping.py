@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from pyinfra.api import StringCommand
 
+from gpunode.base.shell_file import script_file
 from gpunode.facts.transaction import FOLDER
 from gpunode.operations.script import script_command
-from gpunode.shell_file import script_file
 
 KEEPING = script_file("placing", "keeping").strip()
 ABSENT, UNREAD = "none", "unread"

@@ -12,17 +12,20 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base.decision import Decision
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.shell_file import script_file
 from gpunode.base.subject import Subject
-from gpunode.disturbance import Disturbance
-from gpunode.drain.commands import Drain
+from gpunode.components.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
+from gpunode.components.mig.decide import Actual, Desired, MigChange, decide
+from gpunode.components.mig.files import desired_files
+from gpunode.components.mig.state import Mig
+from gpunode.components.toolkit.cdi import CDI_MARK, OWN_SPECIFICATION
 from gpunode.facts.containerd import Containerd
 from gpunode.facts.docker import Docker
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
-from gpunode.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
-from gpunode.mig.decide import Actual, Desired, MigChange, decide
-from gpunode.mig.files import desired_files
-from gpunode.mig.state import Mig
+from gpunode.kubernetes.drain.commands import Drain
+from gpunode.node.reboot import RECORD as REBOOTS
 from gpunode.operations.drain import emptied
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, known, node_operation
@@ -34,12 +37,9 @@ from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import script_command
 from gpunode.operations.taking_part import mig_at_work
 from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
-from gpunode.pci import PciGpu
-from gpunode.reboot import RECORD as REBOOTS
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
-from gpunode.shell_file import script_file
-from gpunode.toolkit.cdi import CDI_MARK, OWN_SPECIFICATION
+from gpunode.system.pci import PciGpu
 
 # For what the node is booted, before the digest of what is asked.
 BOOTED = "mig/"

@@ -16,17 +16,17 @@ from pyinfra import host
 from pyinfra.api import Host, State, StringCommand
 from pyinfra.connectors.util import CommandOutput
 
-from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.labels import LabelChange, before_mig
-from gpunode.device_plugin.others import asking
-from gpunode.device_plugin.set_aside import DaemonSet, leaving, left, pods_on, taking
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.labels import LabelChange, before_mig
+from gpunode.kubernetes.device_plugin.others import asking
+from gpunode.kubernetes.device_plugin.set_aside import DaemonSet, leaving, left, pods_on, taking
 from gpunode.operations.control_plane import runner
 from gpunode.operations.device_plugin import told
 from gpunode.operations.explained import ExplainedCommand
 from gpunode.operations.phase import is_executing
 from gpunode.operations.taking_part import is_taking_part, labels_changed, mig_at_work
 from gpunode.operations.transaction import ENDED
-from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 

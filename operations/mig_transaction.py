@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpunode.mig.files import FUNCTIONS
+from gpunode.base.shell_file import script_file
+from gpunode.components.mig.files import FUNCTIONS
 from gpunode.operations.transaction import Transaction
-from gpunode.shell_file import script_file
 
 TRANSACTION = Transaction("mig", f"{FUNCTIONS}\n{script_file('mig')}")
 

@@ -12,15 +12,15 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.disturbance import Disturbance
-from gpunode.drain.commands import Drain
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.shell_file import script_file
+from gpunode.components.mps import Daemon, Mps
+from gpunode.components.mps.daemon import COMPUTE_MODES, FOLDER
+from gpunode.components.mps.decide import Desired, decide
+from gpunode.components.mps.files import APPLY, actual_digests, desired_files
 from gpunode.facts.gpu import Gpus
 from gpunode.facts.mps import Mps as MpsFact
-from gpunode.gpu import Gpu
-from gpunode.mps import Daemon, Mps
-from gpunode.mps.daemon import COMPUTE_MODES, FOLDER
-from gpunode.mps.decide import Desired, decide
-from gpunode.mps.files import APPLY, actual_digests, desired_files
+from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.drain import emptied
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.keeping import digest_as_read
@@ -28,7 +28,7 @@ from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.runtime import to_carry_out
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings.mps import MpsSettings
-from gpunode.shell_file import script_file
+from gpunode.system.gpu import Gpu
 
 _CHANGE = Transaction("mps", script_file("mps_modes", "mps"))
 

@@ -17,10 +17,10 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.context import ctx_host
 
+from gpunode.fleet.snapshot import Announced
 from gpunode.operations.announcement import is_announcing
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.phase import is_executing
-from gpunode.snapshot import Announced
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 from pyinfra.api import Host
 from pyinfra.context import ctx_host
 
-from gpunode.applied import OwnFile
 from gpunode.operations.phase import is_executing
+from gpunode.system.applied import OwnFile
 
 # Preparation and execution apart: what a step before it brings may decide on a file's text.
 _noted: WeakKeyDictionary[Host, dict[bool, dict[str, OwnFile | None]]] = WeakKeyDictionary()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyinfra.context import ctx_host
 
-from gpunode import hooks
+from gpunode.fleet import hooks
 
 
 def is_executing() -> bool:

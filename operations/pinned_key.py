@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpunode.keyring import PRIMARY_KEYS
-from gpunode.shell_file import script_file
+from gpunode.base.shell_file import script_file
+from gpunode.packages.keyring import PRIMARY_KEYS
 
 PINNED_KEY = f"{PRIMARY_KEYS}{script_file('pinned_key')}"
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.pod_security import asking, namespace_change, parse_labels
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.pod_security import asking, namespace_change, parse_labels
 from gpunode.operations.control_plane import runner
 from gpunode.operations.device_plugin import told
 from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.once import once_per_run
-from gpunode.reading import ParseError
 from gpunode.settings import Settings
 
 

@@ -16,21 +16,21 @@ from pyinfra.api import FunctionCommand, Host, State, StringCommand
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import clear_askpass_cache
 
+from gpunode.base.shell_file import script_file
 from gpunode.base.subject import Subject
-from gpunode.drain.commands import Drain
-from gpunode.driver import DriverState
-from gpunode.driver.loading import Act, Loading, decide_loading, step_of
-from gpunode.driver.removal import decide_removal
+from gpunode.components.driver import DriverState
+from gpunode.components.driver.loading import Act, Loading, decide_loading, step_of
+from gpunode.components.driver.removal import decide_removal
 from gpunode.facts.base import parsed
 from gpunode.facts.node import Node
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
-from gpunode.families.wording import wording
+from gpunode.kubernetes.drain.commands import Drain
+from gpunode.node.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot, target
 from gpunode.operations.drain import emptied
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, fail, known, node_operation
 from gpunode.operations.script import script_command
-from gpunode.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot, target
-from gpunode.shell_file import script_file
+from gpunode.packages.families.wording import wording
 
 _REBOOT = script_file("reboot")
 # When it has helped.

@@ -7,12 +7,12 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.deb import AptRepository
 from gpunode.facts.file import File
-from gpunode.keyring import PERMISSIONS
 from gpunode.operations.failure import known
 from gpunode.operations.script import script_command
-from gpunode.repositories import key_path, source_path
+from gpunode.packages.deb import AptRepository
+from gpunode.packages.keyring import PERMISSIONS
+from gpunode.packages.repositories import key_path, source_path
 
 
 class Repositories:

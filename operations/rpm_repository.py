@@ -7,8 +7,8 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.base.shell_file import script_file
 from gpunode.facts.families.rpm import RpmRepository
-from gpunode.families.rpm import second_entries
 from gpunode.operations.apt_trust import commands
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import OperationRefused, known
@@ -16,8 +16,8 @@ from gpunode.operations.own_files import keeps
 from gpunode.operations.pinned_key import PINNED_KEY
 from gpunode.operations.repositories import Repositories, is_good
 from gpunode.operations.script import script_command
-from gpunode.repositories import PackageRepository
-from gpunode.shell_file import script_file
+from gpunode.packages.families.rpm import second_entries
+from gpunode.packages.repositories import PackageRepository
 
 _KEY = script_file("rpm_trust")
 _STAMP = """

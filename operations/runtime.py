@@ -18,13 +18,13 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.decision import Change, Decision
-from gpunode.drain.commands import Drain
+from gpunode.base.shell_file import script_file
+from gpunode.components.runtime import RuntimeChange
+from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.drain import emptied
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
-from gpunode.runtime import RuntimeChange
-from gpunode.shell_file import script_file
 
 NOTES = "/run/gpunode"
 

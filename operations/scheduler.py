@@ -14,14 +14,14 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.base.shell_file import script_file
 from gpunode.facts.scheduler import Scheduler
-from gpunode.gpushare.configuration import FOLDER, Extender, SchedulerError
-from gpunode.gpushare.patch import is_untouched
-from gpunode.gpushare.state import SchedulerState, wanted
+from gpunode.kubernetes.gpushare.configuration import FOLDER, Extender, SchedulerError
+from gpunode.kubernetes.gpushare.patch import is_untouched
+from gpunode.kubernetes.gpushare.state import SchedulerState, wanted
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.keeping import digest_as_read, digest_of_text
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
-from gpunode.shell_file import script_file
 
 _CHANGE = Transaction("scheduler", script_file("scheduler"))
 

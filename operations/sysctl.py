@@ -16,7 +16,7 @@ from gpunode.operations.failure import known, node_operation
 def set_now(values: Mapping[str, str]) -> Iterator[Any]:
     """Set the parameters that differ; persist them with a file in /etc/sysctl.d beside this.
 
-    + values: among those of gpunode.sysctl
+    + values: among those of gpunode.system.sysctl
     """
     present = dict(known(host.get_fact(KubernetesSysctls), "the kernel's parameters").values)
     wrong = {name: value for name, value in values.items() if present.get(name) != value}

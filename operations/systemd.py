@@ -10,8 +10,8 @@ from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.facts.unit import Unit
 from gpunode.operations.failure import OperationRefused, known, node_operation
-from gpunode.unit import Unit as State
-from gpunode.unit import unmask
+from gpunode.system.unit import Unit as State
+from gpunode.system.unit import unmask
 
 
 @node_operation

@@ -15,12 +15,12 @@ from pyinfra.api import Host, State
 from pyinfra.api.state import BaseStateCallback
 from pyinfra.context import ctx_host
 
-from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.decide_labels import DesiredLabels
-from gpunode.device_plugin.labels import SELECTING, given_up, labels_of_failed
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.decide_labels import DesiredLabels
+from gpunode.kubernetes.device_plugin.labels import SELECTING, given_up, labels_of_failed
 from gpunode.operations.control_plane import runner
 from gpunode.operations.phase import is_executing
-from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 

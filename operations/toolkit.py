@@ -8,18 +8,12 @@ from typing import Any, TypeVar
 from pyinfra import host
 
 from gpunode.base.decision import Decision
-from gpunode.driver import DriverState
-from gpunode.facts.toolkit import ContainerToolkit
-from gpunode.operations.driver import driver_state
-from gpunode.operations.failure import OperationRefused, known, node_operation
-from gpunode.operations.families.toolkit_hold import TOOLKIT_HOLDS
-from gpunode.operations.files import replace_command
-from gpunode.operations.script import script_command
-from gpunode.shell_file import script_file
-from gpunode.toolkit import ContainerToolkit as State
-from gpunode.toolkit.cdi import CDI_MARK
-from gpunode.toolkit.configuration import PATH, Asked
-from gpunode.toolkit.decide import (
+from gpunode.base.shell_file import script_file
+from gpunode.components.driver import DriverState
+from gpunode.components.toolkit import ContainerToolkit as State
+from gpunode.components.toolkit.cdi import CDI_MARK
+from gpunode.components.toolkit.configuration import PATH, Asked
+from gpunode.components.toolkit.decide import (
     Change,
     Configuration,
     Links,
@@ -29,6 +23,12 @@ from gpunode.toolkit.decide import (
     decide_specification,
     moves,
 )
+from gpunode.facts.toolkit import ContainerToolkit
+from gpunode.operations.driver import driver_state
+from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.families.toolkit_hold import TOOLKIT_HOLDS
+from gpunode.operations.files import replace_command
+from gpunode.operations.script import script_command
 
 Own = TypeVar("Own", Configuration, Specification, Links)
 _GENERATE = script_file("cdi", "cdi_generate")

@@ -20,13 +20,13 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
+from gpunode.base.shell_file import script_file
 from gpunode.facts.transaction import FOLDER, TransactionJournal
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import OperationRefused, known
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.script import STANDARD_INPUT, command_with_input, script, script_command
-from gpunode.shell_file import script_file
-from gpunode.transaction import Journal
+from gpunode.system.transaction import Journal
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ from typing import Any
 from pyinfra import host
 from pyinfra.context import ctx_host
 
-from gpunode import hooks
+from gpunode.base.findings import FindingClass
 from gpunode.facts.node import Node
-from gpunode.findings import FindingClass
+from gpunode.fleet import hooks
 from gpunode.node import Node as State
+from gpunode.node.verdict import judge
 from gpunode.operations.failure import fail, known, node_operation
 from gpunode.operations.own_files import kept
 from gpunode.operations.phase import is_executing
-from gpunode.service import seconds_until_steady
 from gpunode.settings import Settings
-from gpunode.verify import judge
+from gpunode.system.service import seconds_until_steady
 
 _PENDING = (FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING)
 

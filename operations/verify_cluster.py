@@ -16,11 +16,16 @@ from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
 from pyinfra.api import State
 
-from gpunode.device_plugin import vector_add
-from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.mig_state import mig_state
-from gpunode.device_plugin.runtime_class import NAME
-from gpunode.device_plugin.verdict import (
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.reading import ParseError
+from gpunode.components.mig.state import Mig
+from gpunode.facts.gpu import Gpus as GpusFact
+from gpunode.facts.mig import Mig as MigFact
+from gpunode.kubernetes.device_plugin import vector_add
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.mig_state import mig_state
+from gpunode.kubernetes.device_plugin.runtime_class import NAME
+from gpunode.kubernetes.device_plugin.verdict import (
     comes_by_itself,
     daemon_sets_of,
     judge_extender,
@@ -28,20 +33,15 @@ from gpunode.device_plugin.verdict import (
     own_daemon_set,
     resource_to_ask_for,
 )
-from gpunode.device_plugin.view import View
-from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.findings import Finding, FindingClass
-from gpunode.gpu import Gpus
-from gpunode.gpushare.objects import APP
-from gpunode.mig.state import Mig
+from gpunode.kubernetes.device_plugin.view import View
+from gpunode.kubernetes.gpushare.objects import APP
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.phase import is_executing
-from gpunode.pci import PciGpu
-from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
+from gpunode.system.gpu import Gpus
+from gpunode.system.pci import PciGpu
 
 # Seconds: between two readings of the cluster, and between two lines about what is waited for.
 _PAUSE, _PROGRESS = 2.0, 30.0

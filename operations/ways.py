@@ -8,22 +8,22 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode import gpu_operator
-from gpunode.device_plugin import own_objects
-from gpunode.device_plugin.cluster import Cluster, ClusterError
-from gpunode.device_plugin.decide_labels import desired_labels
-from gpunode.device_plugin.others import Plugin, asking, in_the_way, parse_plugins
-from gpunode.device_plugin.own_objects import Document, ObjectsChange
-from gpunode.device_plugin.ways import leaving
-from gpunode.helm.commands import Command
-from gpunode.helm.errors import explained
-from gpunode.helm.manifest import Identity
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes import gpu_operator
+from gpunode.kubernetes.device_plugin import own_objects
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.decide_labels import desired_labels
+from gpunode.kubernetes.device_plugin.others import Plugin, asking, in_the_way, parse_plugins
+from gpunode.kubernetes.device_plugin.own_objects import Document, ObjectsChange
+from gpunode.kubernetes.device_plugin.ways import leaving
+from gpunode.kubernetes.helm.commands import Command
+from gpunode.kubernetes.helm.errors import explained
+from gpunode.kubernetes.helm.manifest import Identity
 from gpunode.operations.control_plane import runner
 from gpunode.operations.device_plugin import nodes, told
 from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.once import asked_once, once_per_run
 from gpunode.operations.taking_part import relabelled
-from gpunode.reading import ParseError
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 from gpunode.settings.cluster.gpu_operator import WAY

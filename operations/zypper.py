@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from gpunode.base.shell_file import script_file
 from gpunode.facts.families.zypper import ZypperRepository
-from gpunode.keyring import PRIMARY_KEYS
 from gpunode.operations.failure import node_operation
 from gpunode.operations.families.zypper_shell import READ, ZYPP
 from gpunode.operations.rpm_repository import RpmRepositories
-from gpunode.shell_file import script_file
+from gpunode.packages.keyring import PRIMARY_KEYS
 
 
 class _Repositories(RpmRepositories):

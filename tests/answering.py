@@ -21,11 +21,11 @@ from pathlib import Path
 import paramiko
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
+from gpunode.base.probe import batch_command
 from gpunode.facts.node import Node as NodeFact
 from gpunode.lab import access
 from gpunode.lab.nodes import Node
 from gpunode.lab.state import CHECKOUT, lab_folder
-from gpunode.probe import batch_command
 
 # What the recorded answer has in the place of the mark that each question carries.
 MARK = "recorded-for-many"

@@ -170,7 +170,7 @@ def _serve(channel: socket.socket) -> NoReturn:
 
 def _imported() -> dict[str, Callable[[], object]]:
     """Import all that runs do, and return the programs."""
-    from gpunode.patched import pyinfra_cli  # noqa: F401  # isort: skip
+    from gpunode.base.fast_import import pyinfra_cli  # noqa: F401  # isort: skip
     from pyinfra_cli.main import main as pyinfra
 
     from gpunode.cli import main as gpunode

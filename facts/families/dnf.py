@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import shlex
 
-from gpunode.driver_packages import COMPANIONS, FOREIGN, OWN, Offers, Simulation
+from gpunode.base.probe import Probe, shell_text
+from gpunode.components.runtime_packages import RUNTIMES
+from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.facts.families.rpm import VERSION, RpmRepository
-from gpunode.families.dnf import LOCKLIST, nevra, parse_offers, parse_simulation
-from gpunode.probe import Probe, shell_text
-from gpunode.runtime_packages import RUNTIMES
-from gpunode.toolkit.state import NAMES as TOOLKIT
+from gpunode.packages.driver_packages import COMPANIONS, FOREIGN, OWN, Offers, Simulation
+from gpunode.packages.families.dnf import LOCKLIST, nevra, parse_offers, parse_simulation
 
 # The functions of that file, `of_driver` above all.
 DRIVER_PACKAGES = shell_text(
-    "families/dnf", LOCKLIST=LOCKLIST, EVR=VERSION, OWN=OWN, FOREIGN=FOREIGN, COMPANIONS=" ".join(COMPANIONS),
+    "packages/families/dnf", LOCKLIST=LOCKLIST, EVR=VERSION, OWN=OWN, FOREIGN=FOREIGN, COMPANIONS=" ".join(COMPANIONS),
     BESIDE=f"{TOOLKIT}|^({'|'.join(RUNTIMES).replace('.', '[.]')})$",
 )  # fmt: skip
 
 # A foreign repository that cannot be read is passed over; ours is read by itself before, and must answer.
 SKIPPING = "'--setopt=*.skip_if_unavailable=1'"
 # The functions of that file, `other_versions` above all.
-VERSIONS = shell_text("families/dnf_versions", OWN=OWN, FOREIGN=FOREIGN)
+VERSIONS = shell_text("packages/families/dnf_versions", OWN=OWN, FOREIGN=FOREIGN)
 
 DRIVER_STATE = rf"""
 rpm -qa >/dev/null; echo "rpm=$?"
@@ -40,7 +40,7 @@ class DnfOffers(NodeFact[Offers]):
         """Return the probe for `names`, as if the module stream (MODULE:STREAM) were enabled."""
         asked = " ".join(shlex.quote(name) for name in names)
         return probe_command(
-            f"{shell_text('families/dnf_stream', STREAM=stream)}\n"
+            f"{shell_text('packages/families/dnf_stream', STREAM=stream)}\n"
             f"offers=$(in_stream dnf -q -C {SKIPPING} --disableplugin=versionlock repoquery --showduplicates "
             f"--qf 'available=%{{name}} %{{epoch}}:%{{version}}-%{{release}}' {asked}); echo \"dnf=$?\"\n"
             "printf '%s\\n' \"$offers\" | grep ^available="
@@ -62,10 +62,10 @@ class DnfSimulation(NodeFact[Simulation]):
         lines = [f"install {nevra(name, version)}" for name, version in coming.items()]
         lines += [*(f"remove {name}" for name in going), "run"]
         text = shell_text(
-            "families/dnf_simulation", ASKED="\n".join(lines), UPSTREAM=upstream, EVR=VERSION,
+            "packages/families/dnf_simulation", ASKED="\n".join(lines), UPSTREAM=upstream, EVR=VERSION,
             WANTED="\n".join(f"{name} {version}" for name, version in coming.items()),
         )  # fmt: skip
-        return probe_command(f"{shell_text('families/dnf_stream', STREAM=stream)}\n{VERSIONS}\n{text}")
+        return probe_command(f"{shell_text('packages/families/dnf_stream', STREAM=stream)}\n{VERSIONS}\n{text}")
 
 
 class DnfRepository(RpmRepository):

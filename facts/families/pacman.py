@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import shlex
 
-from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
+from gpunode.base.probe import Probe, shell_text
+from gpunode.base.shell_file import shell_file
+from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.families.pacman import CONFIGURATION, IGNORED, parse_installed, parse_offers, parse_simulation
-from gpunode.packages import InstalledPackages
-from gpunode.probe import Probe, shell_text
-from gpunode.shell_file import shell_file
-from gpunode.toolkit.state import NAMES as TOOLKIT
+from gpunode.packages.driver_packages import FOREIGN, OWN, Offers, Simulation
+from gpunode.packages.families.pacman import CONFIGURATION, IGNORED, parse_installed, parse_offers, parse_simulation
+from gpunode.packages.installed_packages import InstalledPackages
 
 # The repositories as they are now, beside the node's own lists: to refresh those and to install from them would be the
 # partial upgrade that Arch forbids, and the next person's `pacman -S` would be one, too. Newer pacmans download as a
 # user of their own, who must be able to enter the folder.
 DATABASE = "/var/cache/gpunode/pacman"
 
-LOCK = f"\n{shell_file('families/pacman_lock')}\n"
+LOCK = f"\n{shell_file('packages/families/pacman_lock')}\n"
 
 # The functions of that file, `of_driver` above all.
-DRIVER_PACKAGES = shell_text("families/pacman", OWN=OWN, FOREIGN=FOREIGN, TOOLKIT=TOOLKIT)
+DRIVER_PACKAGES = shell_text("packages/families/pacman", OWN=OWN, FOREIGN=FOREIGN, TOOLKIT=TOOLKIT)
 
-_STATE = shell_text("families/pacman_state", CONFIGURATION=CONFIGURATION, IGNORED=IGNORED)
+_STATE = shell_text("packages/families/pacman_state", CONFIGURATION=CONFIGURATION, IGNORED=IGNORED)
 DRIVER_STATE = f"{LOCK}{DRIVER_PACKAGES}\n{_STATE}"
-NEEDS = f"\n{shell_text('families/pacman_needs', DATABASE=DATABASE)}\n"
+NEEDS = f"\n{shell_text('packages/families/pacman_needs', DATABASE=DATABASE)}\n"
 
 
 class PacmanPackages(NodeFact[InstalledPackages]):
@@ -68,5 +68,5 @@ class PacmanSimulation(NodeFact[Simulation]):
     def command(self, coming: dict[str, str], going: list[str]) -> Probe:  # type: ignore[override]
         """Return the probe for installing `coming` (name -> version) and removing `going`."""
         pairs = "\n".join(f"{name} {version}" for name, version in coming.items())
-        text = shell_text("families/pacman_simulation", COMING=pairs, GOING="\n".join(going))
+        text = shell_text("packages/families/pacman_simulation", COMING=pairs, GOING="\n".join(going))
         return probe_command(f"{NEEDS}{text}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 
-from gpunode.deb import AptRepository, parse_apt_repository
+from gpunode.base.probe import Probe, shell_text
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.families.rpm import parse_installed
-from gpunode.keyring import PRIMARY_KEYS
-from gpunode.packages import InstalledPackages
-from gpunode.probe import Probe, shell_text
+from gpunode.packages.deb import AptRepository, parse_apt_repository
+from gpunode.packages.families.rpm import parse_installed
+from gpunode.packages.installed_packages import InstalledPackages
+from gpunode.packages.keyring import PRIMARY_KEYS
 
 # rpm prints (none) for the epoch of a package that has none.
 VERSION = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"
@@ -45,6 +45,6 @@ class RpmRepository(NodeFact[AptRepository]):
         # By the server alone: the other entry may write the path with the manager's variables.
         needle = uri.partition("://")[2].partition("/")[0]
         text = shell_text(
-            "families/rpm_repository", KEY=keyring, REPO=source, STAMP=stamp, NEEDLE=needle, FOLDER=self.FOLDER
+            "packages/families/rpm_repository", KEY=keyring, REPO=source, STAMP=stamp, NEEDLE=needle, FOLDER=self.FOLDER
         )
         return probe_command(f"{PRIMARY_KEYS}\ntrusted() {{ {self.TRUSTED}; }}\n{text}")

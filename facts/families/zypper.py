@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 
-from gpunode.driver_packages import COMPANIONS, FOREIGN, OWN, Offers, Simulation
+from gpunode.base.probe import Probe, shell_text
+from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.facts.families.rpm import VERSION, RpmRepository
-from gpunode.families.zypper import LOCKS, OURS, parse_offers, parse_simulation
-from gpunode.probe import Probe, shell_text
-from gpunode.toolkit.state import NAMES as TOOLKIT
+from gpunode.packages.driver_packages import COMPANIONS, FOREIGN, OWN, Offers, Simulation
+from gpunode.packages.families.zypper import LOCKS, OURS, parse_offers, parse_simulation
 
 # zypper waits for its own lock where it is told how long; 300 seconds are what apt's lock is waited for, too.
 WAITS = """
@@ -18,7 +18,7 @@ export ZYPP_LOCK_TIMEOUT="${ZYPP_LOCK_TIMEOUT:-300}"
 
 # The functions of that file, `of_driver` above all.
 DRIVER_PACKAGES = shell_text(
-    "families/zypper",
+    "packages/families/zypper",
     LOCKS=LOCKS,
     EVR=VERSION,
     OWN=OWN,
@@ -27,7 +27,7 @@ DRIVER_PACKAGES = shell_text(
     COMPANIONS=" ".join(COMPANIONS),
 )
 
-DRIVER_STATE = f"{DRIVER_PACKAGES}\n{shell_text('families/zypper_state', OURS=OURS)}"
+DRIVER_STATE = f"{DRIVER_PACKAGES}\n{shell_text('packages/families/zypper_state', OURS=OURS)}"
 
 
 class ZypperOffers(NodeFact[Offers]):
@@ -53,7 +53,7 @@ class ZypperSimulation(NodeFact[Simulation]):
     def command(self, coming: dict[str, str], going: list[str]) -> Probe:  # type: ignore[override]
         """Return the probe for installing `coming` (name -> version) and removing `going`."""
         pairs = "\n".join(f"{name} {version}" for name, version in coming.items())
-        text = shell_text("families/zypper_simulation", COMING=pairs, GOING="\n".join(going), EVR=VERSION)
+        text = shell_text("packages/families/zypper_simulation", COMING=pairs, GOING="\n".join(going), EVR=VERSION)
         return probe_command(f"{WAITS}{DRIVER_PACKAGES}\n{text}")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
-from gpunode.disturbance import Disturbance
-from gpunode.findings import Finding, FindingClass
 
 AS_ASKED = "as the settings ask"
 BY_HAND = "mend what the cause names, or change the settings, and run deploys/gpu_node.py again"

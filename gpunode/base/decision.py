@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from gpunode.disturbance import Disturbance
-from gpunode.findings import Finding, FindingClass
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass
 
 Change = TypeVar("Change")
 

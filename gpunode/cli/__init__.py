@@ -8,8 +8,8 @@ import sys
 
 import click
 
-from gpunode.findings import ExitCode
-from gpunode.terminal import say
+from gpunode.base.findings import ExitCode
+from gpunode.base.terminal import say
 
 # Command -> (module, attribute, one line for --help).
 _COMMANDS = {

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpunode.findings import ExitCode
-from gpunode.importing import uncollected
-from gpunode.terminal import say
+from gpunode.base.findings import ExitCode
+from gpunode.base.importing import uncollected
+from gpunode.base.terminal import say
 
 if TYPE_CHECKING:
-    from gpunode.preflight import Refusal
+    from gpunode.node.preflight import Refusal
     from gpunode.settings import Settings
 
     # Verdict -> the hosts that it is on.
@@ -34,8 +34,8 @@ def check(inventory: str, as_json: bool) -> None:
     """
     # Late, because reading inventories imports pyinfra.
     with uncollected():
-        from gpunode.host_data import REPLACE
-        from gpunode.inventory import InventoryError, foreign_names, layered_data
+        from gpunode.fleet.host_data import REPLACE
+        from gpunode.fleet.inventory import InventoryError, foreign_names, layered_data
         from gpunode.settings import SettingsError, check_hosts
 
     try:
@@ -75,7 +75,7 @@ def check(inventory: str, as_json: bool) -> None:
 
 def _anywhere(hosts: Mapping[str, Settings]) -> tuple[Told, Told]:
     """Return what can be had on no node, and what a person should know of it: verdict -> hosts."""
-    from gpunode.preflight.anywhere import cautions_anywhere, refused_anywhere
+    from gpunode.node.preflight.anywhere import cautions_anywhere, refused_anywhere
 
     refused: Told = {}
     told: Told = {}

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
+from gpunode.base.terminal import say
 from gpunode.cli.drift import REPORT, print_reports, writable, write_reports
 from gpunode.cli.errors import told
-from gpunode.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
-from gpunode.terminal import say
 
 if TYPE_CHECKING:
-    from gpunode.ci.readiness import Outcome, Readiness
+    from gpunode.system.readiness import Outcome, Readiness
 
 _DEPLOY = Path("deploys/gpu_node.py")
 
@@ -35,8 +35,8 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     not as asked afterwards, 3 on wrong settings.
     """
     # Imported here: pyinfra patches the process's sockets when it is imported.
-    from gpunode.ci.judgement import came_up
-    from gpunode.drift import inspect
+    from gpunode.fleet.ci.judgement import came_up
+    from gpunode.fleet.drift import inspect
 
     if not _DEPLOY.is_file():
         raise click.UsageError(f"there is no {_DEPLOY} here: run `gpunode ci` in the checkout of gpunode")
@@ -58,12 +58,12 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
 
 
 def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
-    from gpunode import fleet
-    from gpunode.ci.machines import known_hosts_made
-    from gpunode.ci.readiness import Answer, Unconnectable, awaited
     from gpunode.facts.readiness import LONGEST
     from gpunode.facts.readiness import Readiness as ReadinessFact
-    from gpunode.inventory import host_data
+    from gpunode.fleet import nodes as fleet
+    from gpunode.fleet.ci.machines import known_hosts_made
+    from gpunode.fleet.inventory import host_data
+    from gpunode.system.readiness import Answer, Unconnectable, awaited
 
     known_hosts_made(host_data(inventory).values())
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from gpunode.findings import ExitCode
-from gpunode.terminal import say
+from gpunode.base.findings import ExitCode
+from gpunode.base.terminal import say
 
 
 @click.command()
@@ -24,10 +24,10 @@ def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
     """
     # Late, because reading inventories imports pyinfra.
     from gpunode.cli.errors import told
-    from gpunode.device_plugin.rollout import rollout
-    from gpunode.device_plugin.ways import to_json
-    from gpunode.gpu_operator import operator
-    from gpunode.inventory import foreign_names, host_data
+    from gpunode.fleet.inventory import foreign_names, host_data
+    from gpunode.kubernetes.device_plugin.rollout import rollout
+    from gpunode.kubernetes.device_plugin.ways import to_json
+    from gpunode.kubernetes.gpu_operator import operator
     from gpunode.settings import check_hosts
 
     with told():

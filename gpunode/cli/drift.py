@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpunode.base.findings import ExitCode, FindingClass, NodeReport, verdict, worst
+from gpunode.base.importing import uncollected
+from gpunode.base.terminal import printable, say
 from gpunode.cli.errors import told
-from gpunode.findings import ExitCode, FindingClass, NodeReport, verdict, worst
-from gpunode.importing import uncollected
-from gpunode.terminal import printable, say
 
 if TYPE_CHECKING:
-    from gpunode.findings import Finding
-    from gpunode.fleet import Watch
+    from gpunode.base.findings import Finding
+    from gpunode.fleet.nodes import Watch
 
 _STYLES = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", FindingClass.REBOOT_PENDING: "yellow"}
 
@@ -59,12 +59,12 @@ def drift(
     """
     # Imported here: pyinfra patches the process's sockets when it is imported.
     with uncollected():
-        from gpunode.drift import inspect
+        from gpunode.fleet.drift import inspect
 
     with told(), watched() as watch:
         reports = inspect(inventory, watch, timeout, processes)
     if as_json:
-        from gpunode.reports.document import document
+        from gpunode.fleet.reports.document import document
 
         say(json.dumps(document(reports, version("gpunode"))))
     else:
@@ -97,8 +97,8 @@ def watched() -> Iterator[Watch]:
 
 def write_reports(reports: tuple[NodeReport, ...], junit: Path | None, prometheus: Path | None = None) -> None:
     """Write the reports that are asked for; end the program with 1 where one cannot be written."""
-    from gpunode.reports.junit import write_junit
-    from gpunode.reports.prometheus import write_metrics
+    from gpunode.fleet.reports.junit import write_junit
+    from gpunode.fleet.reports.prometheus import write_metrics
 
     if junit is not None:
         with _written(junit):

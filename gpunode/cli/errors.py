@@ -6,17 +6,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gpunode.findings import ExitCode
-from gpunode.terminal import say
+from gpunode.base.findings import ExitCode
+from gpunode.base.terminal import say
 
 
 @contextmanager
 def told() -> Iterator[None]:
     """End the program with 3 where settings or facts are refused, with 1 where the machines cannot be had."""
     # Late, so that the commands' help needs none of it.
-    from gpunode.ci.machines import MachinesError
-    from gpunode.inventory import InventoryError
-    from gpunode.recorded import FactsError
+    from gpunode.fleet.ci.machines import MachinesError
+    from gpunode.fleet.inventory import InventoryError
+    from gpunode.node.recorded import FactsError
     from gpunode.settings import SettingsError
 
     try:

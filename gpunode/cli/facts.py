@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
+from gpunode.base.findings import ExitCode
+from gpunode.base.importing import uncollected
+from gpunode.base.terminal import say
 from gpunode.cli.errors import told
-from gpunode.findings import ExitCode
-from gpunode.importing import uncollected
-from gpunode.terminal import say
 
 
 @click.command()
@@ -24,10 +24,10 @@ def facts(inventory: Path) -> None:
     """
     # Imported here, fleet first: pyinfra patches the process's sockets when it is imported.
     with uncollected():
-        from gpunode import fleet  # isort: skip
+        from gpunode.fleet import nodes as fleet  # isort: skip
         from gpunode.facts.candidates import NodeWithCandidates
         from gpunode.node import Node
-        from gpunode.recorded import facts_json
+        from gpunode.node.recorded import facts_json
 
     with told():
         answers = fleet.read(inventory, NodeWithCandidates)

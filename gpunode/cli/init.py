@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from gpunode.findings import ExitCode
-from gpunode.terminal import say
+from gpunode.base.findings import ExitCode
+from gpunode.base.terminal import say
 
 _IGNORED = "/.lab/\n__pycache__/\npyinfra-debug.log\n"
 _NEXT = """\

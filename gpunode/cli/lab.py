@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gpunode.terminal import say
+from gpunode.base.terminal import say
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Folder = click.Path(exists=True, file_okay=False, path_type=Path)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpunode.findings import ExitCode
-from gpunode.terminal import say
+from gpunode.base.findings import ExitCode
+from gpunode.base.terminal import say
 
 if TYPE_CHECKING:
-    from gpunode.mig.check import EntryReport, Report, Target
+    from gpunode.components.mig.check import EntryReport, Report, Target
 
 
 @click.group()
@@ -34,11 +34,11 @@ def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None,
     --gpu can be placed; 3 where it is refused, with the path of every mistake; 2 where it cannot be placed, with the
     nearest layouts that can; 1 where nobody has verified the places of that product's instances; 64 usage.
     """
-    from gpunode.mig.check import check as judged
-    from gpunode.mig.check import refused_json
-    from gpunode.mig.declaration import load_declaration, read_declaration, selected
-    from gpunode.mig.mistakes import DeclarationError
-    from gpunode.mig.published import published
+    from gpunode.components.mig.check import check as judged
+    from gpunode.components.mig.check import refused_json
+    from gpunode.settings.mig_parted.declaration import load_declaration, read_declaration, selected
+    from gpunode.settings.mig_parted.mistakes import DeclarationError
+    from gpunode.settings.mig_parted.published import published
 
     if wants_all and name is not None:
         raise click.UsageError("give either --config NAME or --all")
@@ -64,9 +64,9 @@ def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None,
 
 
 def _target(text: str) -> Target:
-    from gpunode import tables
-    from gpunode.mig.check import target
-    from gpunode.mig.mistakes import shown
+    from gpunode.base import tables
+    from gpunode.components.mig.check import target
+    from gpunode.settings.mig_parted.mistakes import shown
 
     found = target(text)
     if found is None:
@@ -78,7 +78,7 @@ def _target(text: str) -> Target:
 
 
 def _exit_code(report: Report) -> ExitCode:
-    from gpunode.mig.goal import Verdict
+    from gpunode.components.mig.goal import Verdict
 
     codes = {Verdict.NOT_PLACED: ExitCode.NEGATIVE, Verdict.UNDECIDED: ExitCode.ERROR}
     return codes.get(report.verdict, ExitCode.GOOD) if report.verdict else ExitCode.GOOD
@@ -86,7 +86,7 @@ def _exit_code(report: Report) -> ExitCode:
 
 def as_text(report: Report) -> str:
     """Return what a person reads: the verdict on each configuration, its entries with their places, and cautions."""
-    from gpunode.mig.mistakes import word
+    from gpunode.settings.mig_parted.mistakes import word
 
     lines: list[str] = []
     where = f" on {report.target.product}" if report.target else ""
@@ -102,8 +102,8 @@ def as_text(report: Report) -> str:
 
 
 def _entry(report: EntryReport) -> list[str]:
-    from gpunode.mig.device_filter import Match
-    from gpunode.mig.placement import text
+    from gpunode.components.mig.device_filter import Match
+    from gpunode.components.mig.placement import text
 
     entry, judged = report.entry, report.judged
     gpus = "every GPU" if entry.devices is None else f"GPU {', '.join(map(str, entry.devices)) or 'none'}"

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpunode.base.findings import ExitCode
+from gpunode.base.importing import uncollected
+from gpunode.base.terminal import say
 from gpunode.cli.errors import told
-from gpunode.findings import ExitCode
-from gpunode.importing import uncollected
-from gpunode.terminal import say
 
 if TYPE_CHECKING:
-    from gpunode.fleet import Answer
+    from gpunode.fleet.nodes import Answer
     from gpunode.node import Node
-    from gpunode.plan import Plan
+    from gpunode.node.plan import Plan
 
 # Host -> its plan, or why there is none.
 Plans = dict[str, "Plan | str"]
@@ -48,16 +48,16 @@ def plan(inventory: Path | None, facts_file: Path | None, settings_file: Path | 
 def _live(inventory: Path) -> Plans:
     # Imported here, fleet first: pyinfra patches the process's sockets when it is imported.
     with uncollected():
-        from gpunode import fleet  # isort: skip
+        from gpunode.fleet import nodes as fleet  # isort: skip
         from gpunode.facts.candidates import NodeWithCandidates
-        from gpunode.labelled import labelled
+        from gpunode.fleet.labelled import labelled
 
     return {answer.name: _of(answer) for answer in labelled(inventory, fleet.read(inventory, NodeWithCandidates))}
 
 
 def _of(answer: Answer[Node]) -> Plan | str:
     from gpunode.node import Node
-    from gpunode.plan import refused_plan
+    from gpunode.node.plan import refused_plan
 
     if not isinstance(answer.reading, Node):
         return str(answer.reason)
@@ -65,7 +65,7 @@ def _of(answer: Answer[Node]) -> Plan | str:
 
 
 def _offline(facts_file: Path, settings_file: Path) -> Plans:
-    from gpunode.recorded import read_facts, read_settings
+    from gpunode.node.recorded import read_facts, read_settings
 
     hosts = read_facts(facts_file)
     settings = read_settings(settings_file, tuple(host.name for host in hosts))
@@ -76,7 +76,7 @@ def _offline(facts_file: Path, settings_file: Path) -> Plans:
 
 
 def _planned(settings: Any, node: Any) -> Plan | str:
-    from gpunode.plan import plan as planned
+    from gpunode.node.plan import plan as planned
 
     try:
         return planned(settings, node)
@@ -87,7 +87,7 @@ def _planned(settings: Any, node: Any) -> Plan | str:
 
 def as_json(plans: Plans) -> dict[str, Any]:
     """Return what `--json` prints."""
-    from gpunode.plan import SCHEMA, Plan
+    from gpunode.node.plan import SCHEMA, Plan
 
     hosts = {
         name: found.to_json() if isinstance(found, Plan) else {"verdict": "unreachable", "reason": found}

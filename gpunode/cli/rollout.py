@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 from click.core import ParameterSource
 
+from gpunode.base.findings import ExitCode
+from gpunode.base.terminal import say
 from gpunode.cli.errors import told
-from gpunode.findings import ExitCode
-from gpunode.rollout.amount import Amount, AmountError, amount
-from gpunode.terminal import say
+from gpunode.fleet.rollout.amount import Amount, AmountError, amount
 
 if TYPE_CHECKING:
-    from gpunode.findings import NodeReport
-    from gpunode.rollout.asked import Asked
-    from gpunode.rollout.journal import Journal
-    from gpunode.rollout.opening import Request
-    from gpunode.rollout.progress import Progress
+    from gpunode.base.findings import NodeReport
+    from gpunode.fleet.rollout.asked import Asked
+    from gpunode.fleet.rollout.journal import Journal
+    from gpunode.fleet.rollout.opening import Request
+    from gpunode.fleet.rollout.progress import Progress
 
 # What a rollout is begun with stands in its journal.
 _BEGUN_WITH = {"canary": "--canary", "most": "--max-unavailable", "budget": "--failure-budget", "everyone": "--all"}
@@ -85,7 +85,7 @@ def rollout(
     where one did not answer or the rollout was broken off, 3 on wrong settings and where the inventory is not the one
     that the rollout was begun with, 64 usage. docs/how-to/rollout.md says more.
     """
-    from gpunode.rollout.opening import Request
+    from gpunode.fleet.rollout.opening import Request
 
     if resume and anew:
         raise click.UsageError("give either --resume or --anew")
@@ -107,11 +107,11 @@ def rollout(
 @contextmanager
 def _refused() -> Iterator[None]:
     """Say in one message why a rollout is not begun, or cannot go on."""
-    from gpunode.rollout.choice import CanaryError
-    from gpunode.rollout.journal import JournalError
-    from gpunode.rollout.opening import ChangedError
-    from gpunode.rollout.place import LockedError
-    from gpunode.rollout.wave_run import ProgramError
+    from gpunode.fleet.rollout.choice import CanaryError
+    from gpunode.fleet.rollout.journal import JournalError
+    from gpunode.fleet.rollout.opening import ChangedError
+    from gpunode.fleet.rollout.place import LockedError
+    from gpunode.fleet.rollout.wave_run import ProgramError
 
     try:
         yield
@@ -148,13 +148,13 @@ def _broken_off(inventory: Path) -> Iterator[None]:
 
 
 def _planned(inventory: Path, request: Request | None, tell: Tell) -> Progress:
-    from gpunode.rollout.asked import asked
-    from gpunode.rollout.clock import now
-    from gpunode.rollout.conduct import wave_line
-    from gpunode.rollout.entries import Resumed
-    from gpunode.rollout.opening import begun, resumable
-    from gpunode.rollout.place import latest, place
-    from gpunode.rollout.progress import Progress, waves_to_come
+    from gpunode.fleet.rollout.asked import asked
+    from gpunode.fleet.rollout.clock import now
+    from gpunode.fleet.rollout.conduct import wave_line
+    from gpunode.fleet.rollout.entries import Resumed
+    from gpunode.fleet.rollout.opening import begun, resumable
+    from gpunode.fleet.rollout.place import latest, place
+    from gpunode.fleet.rollout.progress import Progress, waves_to_come
 
     name, found, ours = str(inventory), asked(inventory), version("gpunode")
     if request is None:
@@ -173,12 +173,12 @@ def _planned(inventory: Path, request: Request | None, tell: Tell) -> Progress:
 def _carried_out(
     inventory: Path, request: Request | None, anew: bool, interval: float, pauses: bool, tell: Tell
 ) -> tuple[Progress, Path]:
-    from gpunode.drift import inspect
-    from gpunode.inventory import foreign_names, host_data
-    from gpunode.rollout.asked import asked, difference
-    from gpunode.rollout.conduct import Hands, conduct
-    from gpunode.rollout.place import controller_lock, place
-    from gpunode.rollout.wave_run import WaveRunner, program
+    from gpunode.fleet.drift import inspect
+    from gpunode.fleet.inventory import foreign_names, host_data
+    from gpunode.fleet.rollout.asked import asked, difference
+    from gpunode.fleet.rollout.conduct import Hands, conduct
+    from gpunode.fleet.rollout.place import controller_lock, place
+    from gpunode.fleet.rollout.wave_run import WaveRunner, program
     from gpunode.settings import check_hosts
 
     pyinfra, found = program(), asked(inventory)
@@ -192,7 +192,7 @@ def _carried_out(
             return inspect(inventory, only=nodes)
 
         def against(nodes: Sequence[str]) -> dict[str, str]:
-            from gpunode import drift_cluster
+            from gpunode.fleet import drift_cluster
 
             return drift_cluster.against(inventory, check_hosts(host_data(str(inventory)), foreign_names()), nodes)
 
@@ -203,10 +203,10 @@ def _carried_out(
 
 def _journal(inventory: Path, request: Request | None, anew: bool, found: Asked, folder: Path) -> Journal:
     """Return the journal of the rollout that is resumed, or of one that begins now."""
-    from gpunode.rollout.clock import now
-    from gpunode.rollout.entries import Resumed
-    from gpunode.rollout.opening import begun, refuse_beside, resumable
-    from gpunode.rollout.place import begin, latest
+    from gpunode.fleet.rollout.clock import now
+    from gpunode.fleet.rollout.entries import Resumed
+    from gpunode.fleet.rollout.opening import begun, refuse_beside, resumable
+    from gpunode.fleet.rollout.place import begin, latest
 
     name, ours = str(inventory), version("gpunode")
     if request is None:
@@ -224,7 +224,7 @@ def _journal(inventory: Path, request: Request | None, anew: bool, found: Asked,
 
 def _everybody(inventory: Path) -> tuple[NodeReport, ...]:
     from gpunode.cli.drift import watched
-    from gpunode.drift import inspect
+    from gpunode.fleet.drift import inspect
 
     with watched() as watch:
         return inspect(inventory, watch)
@@ -244,9 +244,9 @@ def _header(progress: Progress, tell: Tell) -> None:
 
 
 def _finish(inventory: Path, progress: Progress, files: Path | None, tell: Tell, as_json: bool) -> NoReturn:
-    from gpunode.rollout.document import document, exit_code
-    from gpunode.rollout.opening import ANOTHER
-    from gpunode.rollout.progress import stopped_for_good
+    from gpunode.fleet.rollout.document import document, exit_code
+    from gpunode.fleet.rollout.opening import ANOTHER
+    from gpunode.fleet.rollout.progress import stopped_for_good
 
     ended = progress.ended
     if files is not None and ended is not None:

@@ -8,8 +8,8 @@ from typing import IO
 
 import click
 
-from gpunode.findings import ExitCode
-from gpunode.terminal import say
+from gpunode.base.findings import ExitCode
+from gpunode.base.terminal import say
 
 
 @click.group()
@@ -62,7 +62,7 @@ def render(
 def _containerd(
     text: str | None, version: str, default: str, systemd_cgroup: bool, nvidia: bool, cdi: bool | None, apart: bool
 ) -> str:
-    from gpunode.containerd import drop_in, editor
+    from gpunode.components.containerd import drop_in, editor
 
     asked = editor.Runtimes(default, systemd_cgroup, nvidia, cdi)
     if not apart:
@@ -74,6 +74,6 @@ def _containerd(
 
 
 def _docker(text: str | None, version: str, default: str, systemd_cgroup: bool, nvidia: bool, cdi: bool | None) -> str:
-    from gpunode.docker import editor
+    from gpunode.components.docker import editor
 
     return editor.render(text, version, editor.Daemon(default, systemd_cgroup, nvidia, cdi))

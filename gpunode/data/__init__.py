@@ -1,1 +1,1 @@
-"""Numbers that the field states, as data with their sources; gpunode/tables reads them."""
+"""Numbers that the field states, as data with their sources; gpunode/base/tables reads them."""

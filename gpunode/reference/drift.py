@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from gpunode.disturbance import Disturbance
-from gpunode.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
-from gpunode.reports.document import document as json_document
-from gpunode.reports.document import schema
-from gpunode.reports.prometheus import metrics
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
+from gpunode.fleet.reports.document import document as json_document
+from gpunode.fleet.reports.document import schema
+from gpunode.fleet.reports.prometheus import metrics
 
 _MEANINGS = {
     FindingClass.OK: "It is as the settings say.",

@@ -12,9 +12,9 @@ from importlib import import_module
 from pathlib import Path
 
 from gpunode.base.comparison import BY_HAND, DRAIN_FIRST, RUN
+from gpunode.base.findings import ExitCode, FindingClass
 from gpunode.base.subject import Subject
-from gpunode.components import COMPONENTS
-from gpunode.findings import ExitCode, FindingClass
+from gpunode.node.components import COMPONENTS
 
 _GPUNODE = Path(__file__).resolve().parent.parent
 _JUDGES = (

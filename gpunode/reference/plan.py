@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from gpunode import recorded
+from gpunode.base.disturbance import Disturbance
 from gpunode.cli.plan import Plans, as_json, as_text
-from gpunode.disturbance import Disturbance
-from gpunode.plan import Plan, plan
+from gpunode.node import recorded
+from gpunode.node.plan import Plan, plan
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "docs" / "examples" / "plan"
 # A plan's cautions depend on the day: branches end.

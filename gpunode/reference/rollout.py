@@ -6,10 +6,10 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gpunode.findings import FindingClass
-from gpunode.rollout.document import document as result
-from gpunode.rollout.document import schema
-from gpunode.rollout.entries import (
+from gpunode.base.findings import FindingClass
+from gpunode.fleet.rollout.document import document as result
+from gpunode.fleet.rollout.document import schema
+from gpunode.fleet.rollout.entries import (
     Begun,
     Ended,
     LeftOut,
@@ -20,7 +20,7 @@ from gpunode.rollout.entries import (
     WaveEnded,
     journal_schema,
 )
-from gpunode.rollout.progress import Progress
+from gpunode.fleet.rollout.progress import Progress
 
 _HEAD = """# Rollout: result and journal
 

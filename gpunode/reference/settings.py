@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from gpunode.host_data import REPLACE
+from gpunode.fleet.host_data import REPLACE
 from gpunode.settings import OWN_DATA_PREFIX, Component, component_models
 
 _HEAD = f"""# Settings

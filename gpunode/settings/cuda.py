@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from gpunode import tables, versions
+from gpunode.base import tables, versions
 from gpunode.settings.address import holding_only, is_address
 from gpunode.settings.component import Component, CudaRelease, CudaVersion, Sha256
 

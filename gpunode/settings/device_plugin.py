@@ -187,7 +187,7 @@ class DevicePluginSettings(Component):
         return list(self._contradictions())
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
-        from gpunode.device_plugin.chart_values import wrong_values
+        from gpunode.settings.cluster.chart_values import wrong_values
 
         if self.namespace == "default":
             yield "namespace", "is refused by the chart: give the plugin a namespace of its own"

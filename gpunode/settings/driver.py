@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gpunode import tables, versions
+from gpunode.base import tables, versions
 from gpunode.settings.address import holding_only, is_address
 from gpunode.settings.component import Component, DriverBranch, DriverVersion, Sha256, matching
 

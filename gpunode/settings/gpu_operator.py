@@ -84,7 +84,7 @@ class GpuOperatorSettings(Component):
         return list(self._contradictions())
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
-        from gpunode.device_plugin.chart_values import found_in
+        from gpunode.settings.cluster.chart_values import found_in
         from gpunode.settings.cluster.gpu_operator import wrong_values
 
         if self.namespace in ("default", "kube-system"):

@@ -24,7 +24,7 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str]
             problems += (replace(problem, host=host) for problem in error.problems)
     problems += _at_odds(found)
     if any(settings.kubernetes.enabled for settings in found.values()):
-        from gpunode.device_plugin.agreement import disagreements
+        from gpunode.settings.cluster.agreement import disagreements
 
         problems += disagreements(found)
     if problems:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 from gpunode.settings.component import Component, matching
 
 if TYPE_CHECKING:
-    from gpunode.mig.declaration import Declaration
+    from gpunode.settings.mig_parted.declaration import Declaration
 
 MigConfigName = Annotated[
     str,
@@ -78,9 +78,9 @@ class MigSettings(Component):
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         # Late: what has no MIG needs none of it.
-        from gpunode.mig.declaration import selected
-        from gpunode.mig.mistakes import DeclarationError, word
-        from gpunode.mig.published import known_names
+        from gpunode.settings.mig_parted.declaration import selected
+        from gpunode.settings.mig_parted.mistakes import DeclarationError, word
+        from gpunode.settings.mig_parted.published import known_names
 
         if self.config_from_label and self.config is not None:
             yield "config", "cannot stand beside config_from_label = True: leave one of them out"
@@ -110,8 +110,8 @@ class MigSettings(Component):
 
     def declaration(self) -> Declaration:
         """Return the declaration in `file`; raise DeclarationError. Read again only where the file changed."""
-        from gpunode.mig.declaration import read_declaration
-        from gpunode.mig.mistakes import DeclarationError, Mistake
+        from gpunode.settings.mig_parted.declaration import read_declaration
+        from gpunode.settings.mig_parted.mistakes import DeclarationError, Mistake
 
         path = Path(self.file or "")
         try:
@@ -126,6 +126,6 @@ class MigSettings(Component):
 
 @lru_cache(maxsize=32)
 def _declaration(path: Path, stamp: tuple[int, int, int]) -> Declaration:
-    from gpunode.mig.declaration import read_declaration
+    from gpunode.settings.mig_parted.declaration import read_declaration
 
     return read_declaration(path)

@@ -235,6 +235,6 @@ def settings_from(data: Mapping[str, Any], foreign: Collection[str] | None = Non
 def _in_a_cluster(settings: Settings) -> Iterator[Problem]:
     # Late: what is in no cluster needs none of it.
     if settings.kubernetes.enabled or settings.sharing.model_fields_set or settings.mig.config_from_label:
-        from gpunode.device_plugin.contradictions import contradictions
+        from gpunode.settings.cluster.contradictions import contradictions
 
         yield from contradictions(settings)

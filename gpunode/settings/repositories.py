@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from gpunode import tables
+from gpunode.base import tables
 from gpunode.settings.address import filled, holding_only, is_address
 from gpunode.settings.component import Component
 

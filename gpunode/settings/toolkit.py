@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from gpunode import tables, versions
+from gpunode.base import tables, versions
 from gpunode.settings.component import Component, ToolkitVersion
 
 _SHARED = {

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from gpunode.driver_packages import GLOBS
 from gpunode.lab.world.deb_row import FIELDS
+from gpunode.packages.driver_packages import GLOBS
 
 
 @dataclass(frozen=True)

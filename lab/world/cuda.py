@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from gpunode import versions
+from gpunode.base import versions
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from gpunode import versions
+from gpunode.base import versions
 from gpunode.lab.packages.rpm import Rpm
 from gpunode.lab.world.deb_row import DebRow, deb_row
 from gpunode.lab.world.rpm_row import rpm_row

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from gpunode.base.tables.sources import Distribution
 from gpunode.operations.families.apt import APT
 from gpunode.operations.families.dnf import DNF
 from gpunode.operations.families.family import DriverChange, Family
 from gpunode.operations.families.pacman import PACMAN
 from gpunode.operations.families.zypper import ZYPPER
-from gpunode.tables.sources import Distribution
 
 FAMILIES: dict[str, Family] = {family.name: family for family in (APT, DNF, PACMAN, ZYPPER)}
 

@@ -9,10 +9,11 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.driver_packages import DriverPackages as State
-from gpunode.driver_packages import Offers, Simulation, left_behind, pin_text
+from gpunode.base.shell_file import script_file
+from gpunode.base.template import rendered
 from gpunode.facts.deb import DebPackages
 from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
+from gpunode.node.own_files.holds import PREFERENCES, UNATTENDED
 from gpunode.operations.apt_shell import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRESH
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import known
@@ -21,10 +22,9 @@ from gpunode.operations.files import write_command
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
-from gpunode.own_files.holds import PREFERENCES, UNATTENDED
-from gpunode.packages import InstalledPackages
-from gpunode.shell_file import script_file
-from gpunode.template import rendered
+from gpunode.packages.driver_packages import DriverPackages as State
+from gpunode.packages.driver_packages import Offers, Simulation, left_behind, pin_text
+from gpunode.packages.installed_packages import InstalledPackages
 
 _FUNCTIONS = script_file("apt_driver")
 

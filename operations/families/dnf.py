@@ -8,21 +8,21 @@ from dataclasses import replace
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.driver_packages import DriverPackages as State
-from gpunode.driver_packages import Offers, Simulation
+from gpunode.base.shell_file import script_file
+from gpunode.base.tables import driver_sources
 from gpunode.facts.driver_packages import DriverPackages
 from gpunode.facts.families.dnf import DRIVER_PACKAGES, SKIPPING, VERSIONS, DnfOffers, DnfSimulation
 from gpunode.facts.families.rpm import RpmPackages
-from gpunode.families.dnf import LOCKLIST, LockedPackages, locked
 from gpunode.operations.failure import OperationRefused, known
 from gpunode.operations.families.family import DriverChange
 from gpunode.operations.families.rpm import INSTALL, TRANSACTION
 from gpunode.operations.files import replace_command
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.script import script_command
-from gpunode.packages import InstalledPackages
-from gpunode.shell_file import script_file
-from gpunode.tables import driver_sources
+from gpunode.packages.driver_packages import DriverPackages as State
+from gpunode.packages.driver_packages import Offers, Simulation
+from gpunode.packages.families.dnf import LOCKLIST, LockedPackages, locked
+from gpunode.packages.installed_packages import InstalledPackages
 
 # dnf waits for its own lock and rpm's. versionlock hides what our own change is about.
 DNF_RUN = f"""

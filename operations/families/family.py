@@ -8,8 +8,8 @@ from typing import Protocol
 
 from pyinfra.api import StringCommand
 
-from gpunode.driver_packages import DriverPackages, Offers, Simulation
-from gpunode.packages import InstalledPackages
+from gpunode.packages.driver_packages import DriverPackages, Offers, Simulation
+from gpunode.packages.installed_packages import InstalledPackages
 
 
 @dataclass(frozen=True)

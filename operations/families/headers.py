@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gpunode.base.shell_file import script_file
 from gpunode.operations.families.dnf import DNF_RUN
 from gpunode.operations.families.dnf import REFRESH as DNF_REFRESH
 from gpunode.operations.families.zypper_shell import REFRESH as ZYPPER_REFRESH
 from gpunode.operations.families.zypper_shell import ZYPP
-from gpunode.shell_file import script_file
 
 _INSTALL = script_file("kernel_headers")
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
-from gpunode.driver_packages import DriverPackages as State
+from gpunode.base.shell_file import script_file
 from gpunode.facts.driver_packages import DriverPackages
 from gpunode.facts.families.pacman import (
     DATABASE,
@@ -20,14 +19,15 @@ from gpunode.facts.families.pacman import (
     PacmanPackages,
     PacmanSimulation,
 )
-from gpunode.families.pacman import CONFIGURATION, IGNORED, IgnoredPackages, ignored_text, including
 from gpunode.operations.failure import OperationRefused, known
 from gpunode.operations.families.family import DriverChange
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
-from gpunode.packages import InstalledPackages
-from gpunode.shell_file import script_file
+from gpunode.packages.driver_packages import FOREIGN, OWN, Offers, Simulation
+from gpunode.packages.driver_packages import DriverPackages as State
+from gpunode.packages.families.pacman import CONFIGURATION, IGNORED, IgnoredPackages, ignored_text, including
+from gpunode.packages.installed_packages import InstalledPackages
 
 _UNLOCKED = LOCK + script_file("pacman_unlocked")
 _FILES = NEEDS + script_file("pacman_files")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpunode.shell_file import script_file
+from gpunode.base.shell_file import script_file
 
 TRANSACTION = script_file("rpm", "rpm_driver")
 INSTALL = script_file("rpm", "refuse_removal", "rpm_install")

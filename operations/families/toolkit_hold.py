@@ -7,7 +7,9 @@ from types import MappingProxyType
 
 from pyinfra.api import StringCommand
 
-from gpunode.families.dnf import LOCKLIST
+from gpunode.components.toolkit import ContainerToolkit
+from gpunode.components.toolkit.hold import hold_text
+from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
 from gpunode.operations.apt_shell import HOLD
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import OperationRefused
@@ -15,9 +17,7 @@ from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.keeping import noted_command
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
-from gpunode.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
-from gpunode.toolkit import ContainerToolkit
-from gpunode.toolkit.hold import hold_text
+from gpunode.packages.families.dnf import LOCKLIST
 
 
 def _by_apt(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:

@@ -8,12 +8,10 @@ from dataclasses import replace
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.driver_packages import FOREIGN, OWN, Offers, Simulation
-from gpunode.driver_packages import DriverPackages as State
+from gpunode.base.shell_file import script_file
 from gpunode.facts.driver_packages import DriverPackages
 from gpunode.facts.families.rpm import RpmPackages
 from gpunode.facts.families.zypper import DRIVER_PACKAGES, ZypperOffers, ZypperSimulation
-from gpunode.families.zypper import LOCKS, OURS, ROUNDS, LockedPackages, locked, named_too, only_at, strays
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import OperationRefused, known
 from gpunode.operations.families.family import DriverChange
@@ -22,8 +20,10 @@ from gpunode.operations.families.zypper_shell import REFRESH, ZYPP
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.script import script_command
-from gpunode.packages import InstalledPackages
-from gpunode.shell_file import script_file
+from gpunode.packages.driver_packages import FOREIGN, OWN, Offers, Simulation
+from gpunode.packages.driver_packages import DriverPackages as State
+from gpunode.packages.families.zypper import LOCKS, OURS, ROUNDS, LockedPackages, locked, named_too, only_at, strays
+from gpunode.packages.installed_packages import InstalledPackages
 
 _FUNCTIONS = DRIVER_PACKAGES.strip() + TRANSACTION + script_file("zypper_driver")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpunode.base.shell_file import script_file
 from gpunode.facts.families.zypper import WAITS
-from gpunode.shell_file import script_file
 
 ZYPP = WAITS + script_file("zypper")
 READ = script_file("zypper_read")

@@ -19,7 +19,7 @@ change() {
     exit 1; }
   said=$("$toolkit/bin/nvcc" --version 2>&1) || true
   case "$said" in *"release $version,"*) ;; *) reject "CUDA $version is installed, and its nvcc says: $said";; esac
-  # Its version.json need not tell the release (gpunode/cuda/state.sh).
+  # Its version.json need not tell the release (gpunode/components/cuda/state.sh).
   printf '%s %s\n' "$release" "$(cat "$toolkit/version.json" 2>/dev/null | sha256sum | cut -d' ' -f1)" \
     > "$toolkit/.gpunode-release"
   # From here on there is no way back, and the gigabytes that were for it go.

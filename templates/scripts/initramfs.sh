@@ -1,5 +1,5 @@
 # The transaction of initial file systems: those of $releases are made anew, with $blacklist in them. On top of the
-# functions of gpunode/initramfs.sh.
+# functions of gpunode/system/initramfs.sh.
 # A second name keeps the old image, and takes no room in /boot, where there may be little; an EFI partition knows no
 # second names. It goes only once the new image was read to its end and holds what it was made for.
 

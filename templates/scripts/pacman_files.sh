@@ -1,4 +1,4 @@
-# Functions, on top of gpunode/families/pacman_needs.sh, whose $DATABASE they take.
+# Functions, on top of gpunode/packages/families/pacman_needs.sh, whose $DATABASE they take.
 # What is installed comes from the package's file: so pacman's own lists stay as old as the system is.
 # pacman_run ARGUMENT... calls pacman. saved_file FOLDER NAME VERSION and cached_file NAME VERSION print a package's
 # file.

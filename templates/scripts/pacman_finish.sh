@@ -1,5 +1,5 @@
 # Takes away a lock that was left behind, and ends with what an interrupted change of packages left half-done.
-# On top of gpunode/families/pacman_lock.sh.
+# On top of gpunode/packages/families/pacman_lock.sh.
 
 if [ "$(lock_state)" = stale ]; then
   echo "gpunode: pacman's lock $(own_lock) of $(stat -c %y "$(own_lock)") was left by a pacman that is gone; removed"

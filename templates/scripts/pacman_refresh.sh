@@ -1,4 +1,4 @@
-# A function, on top of gpunode/families/pacman_lock.sh.
+# A function, on top of gpunode/packages/families/pacman_lock.sh.
 # refresh reads the repositories into $DATABASE: beside the node's own lists, which stay as old as the system is.
 
 refresh() {

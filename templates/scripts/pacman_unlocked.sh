@@ -1,4 +1,4 @@
-# A function, on top of gpunode/families/pacman_lock.sh.
+# A function, on top of gpunode/packages/families/pacman_lock.sh.
 # unlocked waits for pacman's lock while a pacman runs, which is never taken away, and ends the script where nobody has
 # it open: such a lock was left behind.
 

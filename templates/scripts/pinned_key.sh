@@ -1,4 +1,4 @@
-# Functions; it prints nothing but errors. Asks for primary_keys (gpunode/keyring.sh).
+# Functions; it prints nothing but errors. Asks for primary_keys (gpunode/packages/keyring.sh).
 #
 # What was fetched is read by one program and trusted by another, which may find a second key where the first one ended
 # at a stray byte: so no file is trusted as it came. It is imported into a home of its own, and of that the pinned key

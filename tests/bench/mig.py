@@ -12,10 +12,10 @@ import statistics
 import time
 from collections.abc import Callable
 
-from gpunode.mig.change import Instance, Wanted, change
-from gpunode.mig.geometry import Geometry, product_geometry
-from gpunode.mig.layouts import feasible
-from gpunode.mig.placement import Impossible, fit, layout_of, place
+from gpunode.components.mig.change import Instance, Wanted, change
+from gpunode.components.mig.geometry import Geometry, product_geometry
+from gpunode.components.mig.layouts import feasible
+from gpunode.components.mig.placement import Impossible, fit, layout_of, place
 
 _GPUS, _ROUNDS, _LIMIT_MS = 8, 200, 50
 

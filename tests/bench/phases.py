@@ -27,18 +27,20 @@ def phase(name: str) -> Iterator[None]:
 def main(inventory: Path) -> None:
     """Do what the command does."""
     with phase("pyinfra's import"):
-        from gpunode import patched  # noqa: F401
+        from gpunode.base import fast_import as patched  # noqa: F401
     with phase("import of ours"):
-        from gpunode.importing import uncollected
+        from gpunode.base.importing import uncollected
 
         with uncollected():
             from pyinfra.api.facts import get_fact
             from pyinfra.context import ctx_host
 
-            from gpunode import cli, drift, fleet  # noqa: F401
+            from gpunode import cli  # noqa: F401
             from gpunode.facts.node import Node
-            from gpunode.host_data import data_of
-            from gpunode.inventory import foreign_names, load_inventory
+            from gpunode.fleet import drift
+            from gpunode.fleet import nodes as fleet
+            from gpunode.fleet.host_data import data_of
+            from gpunode.fleet.inventory import foreign_names, load_inventory
             from gpunode.settings import check_hosts
     with phase("inventory and settings"):
         found = load_inventory(inventory)

@@ -89,8 +89,9 @@ def as_markdown(results: tuple[Result, ...], rounds: int) -> str:
     lines += [f"- {name}: {meaning}." for name, meaning in meanings.items()]
     lines += [
         "",
-        "How it is fast: gpunode/hooks.py (no Nagle delay, one reading for many operations, operation order without "
-        "reading source files) and gpunode/snapshot.py, which says why a shared reading is never an outdated one. "
+        "How it is fast: gpunode/fleet/hooks.py (no Nagle delay, one reading for many operations, operation order "
+        "without reading source files) and gpunode/fleet/snapshot.py, which says why a shared reading is never an "
+        "outdated one. "
         "`GPUNODE_HOOKS=off` turns them off.",
         "",
     ]

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gpunode import fleet  # isort: skip  # Before anything opens a socket.
-from gpunode.drift import inspect
+from gpunode.fleet import nodes as fleet  # isort: skip  # Before anything opens a socket.
+from gpunode.base.findings import NodeReport
+from gpunode.base.probe import Text
+from gpunode.base.probe_output import decoded, values
+from gpunode.base.reading import Reading
 from gpunode.facts.base import NodeFact
 from gpunode.facts.node import Node as NodeFacts
-from gpunode.findings import NodeReport
-from gpunode.inventory import load_inventory
+from gpunode.fleet.drift import inspect
+from gpunode.fleet.inventory import load_inventory
 from gpunode.node import Node
-from gpunode.probe import Text
-from gpunode.probe_output import decoded, values
-from gpunode.reading import Reading
 from tests.hardware.compared import Comparison, comparisons
 from tests.hardware.log import Log, parse_log
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from gpunode.reading import ParseError
-from gpunode.smi import address
+from gpunode.base.reading import ParseError
+from gpunode.system.smi import address
 
 _ABSENT = ("N/A", "[N/A]", "")
 _FLAGS = {"Yes": True, "No": False}
@@ -15,7 +15,7 @@ _FLAGS = {"Yes": True, "No": False}
 
 @dataclass(frozen=True)
 class LoggedGpu:
-    """Hold one GPU, in the words in which gpunode's readings have the same: see gpunode.gpu, gpunode.health.
+    """Hold one GPU, in the words in which gpunode's readings have the same: see gpunode/system.
 
     `instances` are (GPU instance's id, compute instance's id) of its MIG devices.
     """

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import testinfra
 
-from gpunode.host_data import REPLACE
+from gpunode.fleet.host_data import REPLACE
 from gpunode.lab import nodes as lab_nodes
 from gpunode.settings import component_models
 from tests import warm

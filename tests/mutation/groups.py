@@ -48,6 +48,7 @@ _KEY = "guards_trust pinned_key"
 _TRANSACTION = "guards_transaction transaction runtime_transaction"
 _PARTS = ("", "_unit", "_run", "_undo", "_give_up", "_wait")
 # Beside tests/unit/test_preflight.py.
+_FOLDER = "gpunode/node/preflight"
 _PREFLIGHT = {
     "__init__": "", "anywhere": "check", "archive": "apt_archive", "boot": "kernel_headers next_boot next_kernel",
     "cuda": "distribution newer_releases", "device_plugin": "device_plugin", "disk": "", "driver": "distribution",
@@ -59,16 +60,16 @@ GROUPS = (
     Group(
         "trust",
         {
-            "gpunode/apt_trust.py": "guards_trust apt_trust",
+            "gpunode/packages/apt_trust.py": "guards_trust apt_trust",
             "operations/apt_trust.py": "guards_trust apt_trust",
             "templates/scripts/apt_untrust.sh": "guards_trust apt_trust",
             "templates/scripts/keep_beside.sh": "guards_trust apt_trust",
             "templates/scripts/swap.sh": "guards_trust apt_trust",
             "templates/scripts/pinned_key.sh": "pinned_key guards_trust",
             "operations/pinned_key.py": "pinned_key guards_trust",
-            "gpunode/keyring.py": "guards_trust",
-            "gpunode/keyring.sh": _KEY,
-            "gpunode/keyrings.sh": _KEY,
+            "gpunode/packages/keyring.py": "guards_trust",
+            "gpunode/packages/keyring.sh": _KEY,
+            "gpunode/packages/keyrings.sh": _KEY,
             "operations/repositories.py": _RPM,
             "operations/rpm_repository.py": _RPM,
             "templates/scripts/rpm_trust.sh": _RPM,
@@ -81,7 +82,7 @@ GROUPS = (
         {
             "operations/transaction.py": _TRANSACTION,
             **{f"templates/scripts/transaction{part}.sh": _TRANSACTION for part in _PARTS},
-            "gpunode/transaction.py": "guards_transaction transaction",
+            "gpunode/system/transaction.py": "guards_transaction transaction",
             "templates/scripts/placing.sh": "placing",
             "operations/script.py": "placing guards_transaction",
             "templates/scripts/replace_file.sh": "placing",
@@ -92,7 +93,7 @@ GROUPS = (
     ),
     Group(
         "preflight",
-        {f"gpunode/preflight/{name}.py": f"guards_preflight preflight {tests}" for name, tests in _PREFLIGHT.items()},
+        {f"{_FOLDER}/{name}.py": f"guards_preflight preflight {tests}" for name, tests in _PREFLIGHT.items()},
         # Not measured since most of its tests came; 6 of the first 9 survived before. It is to become 5.
         most=60.0,
     ),

@@ -326,7 +326,7 @@ def _of_shell(path: str, source: str) -> Iterator[Mutant]:
 
 
 def _without_comments(source: str) -> str:
-    """Return what gpunode sends of a shell file (gpunode/shell_file.py)."""
+    """Return what gpunode sends of a shell file (gpunode/base/shell_file.py)."""
     return "\n".join(line for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#"))
 
 

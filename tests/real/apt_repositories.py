@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gpunode.driver_packages import NotInstallable, Simulation, chosen, driver_source, module_behind, pin_text
+from gpunode.base.tables.sources import Distribution
 from gpunode.lab.host_apt import host_apt
 from gpunode.lab.world import apt as world
-from gpunode.tables.sources import Distribution
+from gpunode.packages.driver_packages import NotInstallable, Simulation, chosen, driver_source, module_behind, pin_text
 from tests.real.checked import Checked
 from tests.real.keys import NotReached, fetched_key, published
 from tests.real.package_sets import Asked, pairs, refused, system, upstream_of

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpunode.base.probe_output import checked
 from gpunode.lab.toolbox import run_in
-from gpunode.probe_output import checked
 
 _MARK = "=== question "
 # Of all questions together, in seconds: dnf takes some for each.

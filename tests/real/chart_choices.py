@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpunode.device_plugin.rollout import rollout
-from gpunode.gpu_operator import operator
-from gpunode.helm.asked import AskedRelease
+from gpunode.kubernetes.device_plugin.rollout import rollout
+from gpunode.kubernetes.gpu_operator import operator
+from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.settings import check_hosts
 from gpunode.settings.model import Settings
 from tests.real.charts import OPERATOR, Chart, Choice, combinations

@@ -15,12 +15,12 @@ from typing import Any
 
 import yaml
 
-from gpunode.helm.commands import Command, Commands
-from gpunode.helm.program import helm_of, version_command
+from gpunode.base.versions import at_least
+from gpunode.kubernetes.helm.commands import Command, Commands
+from gpunode.kubernetes.helm.program import helm_of, version_command
 from gpunode.lab.kubernetes_programs import programs
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.model import Settings
-from gpunode.versions import at_least
 
 VARIABLE = "GPUNODE_REAL_CHARTS"
 PLUGIN, OPERATOR = "nvidia-device-plugin", "gpu-operator"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpunode.tables.sources import Distribution
+from gpunode.base.tables.sources import Distribution
 from tests.real.asking import ManagerFailed
 
 

@@ -8,9 +8,9 @@ import urllib.request
 from itertools import pairwise
 from pathlib import Path
 
+from gpunode.base.tables.sources import Distribution
 from gpunode.settings import settings_from
 from gpunode.settings.repositories import Repository
-from gpunode.tables.sources import Distribution
 
 
 class NotReached(RuntimeError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from gpunode.tables.sources import Distribution
+from gpunode.base.tables.sources import Distribution
 from tests.real.keys import Closed
 
 

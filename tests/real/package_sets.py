@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpunode import tables, versions
-from gpunode.boot import Boot, Kernel
-from gpunode.driver_packages import (
+from gpunode.base import tables, versions
+from gpunode.base.tables.sources import Distribution, DriverSource
+from gpunode.components.runtime_packages import containerd_packages, docker_packages, is_had
+from gpunode.components.toolkit import PACKAGES, PACMAN_PACKAGES
+from gpunode.packages.driver_packages import (
     NotInstallable,
     Simulation,
     chosen,
@@ -21,11 +23,9 @@ from gpunode.driver_packages import (
     on_system,
     package_set,
 )
-from gpunode.operating_system import OperatingSystem
-from gpunode.runtime_packages import containerd_packages, docker_packages, is_had
 from gpunode.settings import Settings, settings_from
-from gpunode.tables.sources import Distribution, DriverSource
-from gpunode.toolkit import PACKAGES, PACMAN_PACKAGES
+from gpunode.system.boot import Boot, Kernel
+from gpunode.system.operating_system import OperatingSystem
 
 # The kernel that boots next, by the package manager: SUSE names modules that come built by its last word, Arch by the
 # package that it is of. Of apt none: Ubuntu's modules are asked for by a kernel's release, which is a node's own.

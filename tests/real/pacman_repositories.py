@@ -6,9 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
+from gpunode.base.tables.sources import Distribution
 from gpunode.lab.families import PACMAN
 from gpunode.lab.image import tools
-from gpunode.tables.sources import Distribution
 from tests.real.asking import ManagerFailed
 from tests.real.checked import Checked, failed
 from tests.real.own_repositories import addresses

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from gpunode import tables
-from gpunode.tables.sources import Distribution
+from gpunode.base import tables
+from gpunode.base.tables.sources import Distribution
 from tests.real import package_sets
 from tests.real.checked import Checked
 from tests.real.package_sets import Asked, Manager

@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gpunode.driver_packages import NotInstallable, chosen
+from gpunode.base.tables.sources import Distribution
 from gpunode.facts.families.pacman import PacmanOffers, PacmanSimulation
-from gpunode.families import pacman
-from gpunode.tables.sources import Distribution
+from gpunode.packages.driver_packages import NotInstallable, chosen
+from gpunode.packages.families import pacman
 from tests.real.asking import ask
 from tests.real.package_sets import Asked, pairs, refused
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpunode import versions
-from gpunode.driver_packages import NotInstallable, Offers, Simulation, chosen
+from gpunode.base import versions
 from gpunode.facts.families.dnf import DnfOffers, DnfSimulation
 from gpunode.facts.families.zypper import ZypperOffers, ZypperSimulation
-from gpunode.families import dnf, zypper
+from gpunode.packages.driver_packages import NotInstallable, Offers, Simulation, chosen
+from gpunode.packages.families import dnf, zypper
 from tests.real.asking import ask
 
 

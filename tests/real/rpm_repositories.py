@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gpunode.driver_packages import Simulation
-from gpunode.families import dnf, zypper
+from gpunode.base.tables import repositories
+from gpunode.base.tables.sources import Distribution
 from gpunode.lab.families import DNF, ZYPPER
 from gpunode.lab.image import tools
 from gpunode.lab.world.rpm import rpm_world
-from gpunode.tables import repositories
-from gpunode.tables.sources import Distribution
+from gpunode.packages.driver_packages import Simulation
+from gpunode.packages.families import dnf, zypper
 from tests.real.asking import ManagerFailed
 from tests.real.checked import Checked, failed
 from tests.real.keys import Closed, NotReached, fetched_key, published

@@ -19,15 +19,15 @@ from typing import Any
 import pytest
 import yaml
 
-from gpunode.device_plugin.chart_values import merged
-from gpunode.device_plugin.features import unlisted_values
-from gpunode.device_plugin.labels import PRESENT
-from gpunode.helm.asked import AskedRelease
-from gpunode.helm.difference import Difference, differences, drifted
-from gpunode.helm.manifest import Identity, Object, live_objects, objects
-from gpunode.helm.own_values import unknown_values
+from gpunode.kubernetes.device_plugin.labels import PRESENT
+from gpunode.kubernetes.helm.asked import AskedRelease
+from gpunode.kubernetes.helm.difference import Difference, differences, drifted
+from gpunode.kubernetes.helm.manifest import Identity, Object, live_objects, objects
+from gpunode.kubernetes.helm.own_values import unknown_values
 from gpunode.lab.kubernetes_programs import WHEELS
 from gpunode.settings import SettingsError
+from gpunode.settings.cluster.chart_values import merged
+from gpunode.settings.cluster.features import unlisted_values
 from gpunode.settings.model import Settings
 from tests.real.chart_choices import (
     OLDEST,

@@ -20,10 +20,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpunode.containerd.drop_in import drop_in, with_import
-from gpunode.containerd.editor import Runtimes, render
-from gpunode.toml_edit import ConfigurationRefused, plain, same
-from gpunode.written_text import BOM
+from gpunode.base.toml_edit import ConfigurationRefused, plain, same
+from gpunode.base.written_text import BOM
+from gpunode.components.containerd.drop_in import drop_in, with_import
+from gpunode.components.containerd.editor import Runtimes, render
 from tests.real.containerd_programs import VARIABLE, Program, programs
 from tests.unit.containerd_files import configurations, meant
 from tests.unit.generated import EXAMPLES

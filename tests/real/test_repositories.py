@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from gpunode import tables
-from gpunode.tables.sources import Distribution
+from gpunode.base import tables
+from gpunode.base.tables.sources import Distribution
 from tests.real.checked import REPOSITORIES, Checked
 from tests.real.families import CHECKS
 

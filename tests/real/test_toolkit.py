@@ -26,11 +26,11 @@ from typing import Any
 
 import pytest
 
-from gpunode import tables
-from gpunode import versions as ordered
+from gpunode.base import tables
+from gpunode.base import versions as ordered
+from gpunode.components.toolkit.configuration import PATH, asked_of
 from gpunode.lab import nodes as lab_nodes
 from gpunode.settings import ToolkitSettings
-from gpunode.toolkit.configuration import PATH, asked_of
 from tests.real.toolkit_node import DRIVER, VARIABLE, ToolkitNode, given
 
 if not os.environ.get(VARIABLE):

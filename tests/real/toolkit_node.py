@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from gpunode import versions
+from gpunode.base import versions
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.cache import cache_dir
 from gpunode.lab.nodes import Node

@@ -6,12 +6,12 @@ from typing import Any
 
 from gpunode.base.comparison import RUN
 from gpunode.base.decision import Decision, bad
-from gpunode.components import decisions
-from gpunode.findings import FindingClass
+from gpunode.base.findings import FindingClass
 from gpunode.node import Node
-from gpunode.plan import plan
+from gpunode.node.components import decisions
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.settings import Settings
-from gpunode.verify import judge
 
 
 def assert_whole(decision: Decision[Any]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from pyinfra.context import ctx_host
 
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.transaction import Journal
+from gpunode.system.transaction import Journal
 from tests.unit.generated import EXAMPLES
 from tests.unit.simulated_host import Host
 

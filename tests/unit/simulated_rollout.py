@@ -11,8 +11,8 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from gpunode.findings import Finding, FindingClass, NodeReport
-from gpunode.fleet import Watch, unwatched
+from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.fleet.nodes import Watch, unwatched
 
 # A program of its own, as pyinfra is; --limit by pyinfra's own rules for a host that is no group.
 PYINFRA = """#!{python} -IS
@@ -88,7 +88,7 @@ class Lab:
         processes: int | None = None,
         only: Collection[str] | None = None,
     ) -> tuple[NodeReport, ...]:
-        """Stand in for gpunode.drift.inspect."""
+        """Stand in for gpunode.fleet.drift.inspect."""
         found = json.loads((self.folder / "nodes.json").read_text())
         return tuple(
             NodeReport(name, (Finding("driver", FindingClass(each), "loaded module", "570", "580", remedy="run"),))
@@ -98,7 +98,8 @@ class Lab:
 
 
 if __name__ == "__main__":
-    from gpunode import cli, drift
+    from gpunode import cli
+    from gpunode.fleet import drift
 
     lab = Lab.__new__(Lab)
     lab.folder = Path.cwd()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpunode.smi import QUERY
+from gpunode.system.smi import QUERY
 
 _H100 = {
     "index": "0", "uuid": "GPU-01000100-0000", "name": "NVIDIA H100 80GB HBM3", "pci.bus_id": "00000000:1A:00.0",

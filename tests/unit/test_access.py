@@ -15,12 +15,12 @@ from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host
 
-from gpunode import fleet
-from gpunode.access import connection, errors, login_shell
-from gpunode.drift import contained_report
-from gpunode.findings import FindingClass
-from gpunode.fleet import Answer
-from gpunode.reading import Unknown
+from gpunode.base.findings import FindingClass
+from gpunode.base.reading import Unknown
+from gpunode.fleet import nodes as fleet
+from gpunode.fleet.access import connection, errors, login_shell
+from gpunode.fleet.drift import contained_report
+from gpunode.fleet.nodes import Answer
 from gpunode.settings import settings_from
 
 pytestmark = pytest.mark.pure
@@ -157,7 +157,7 @@ def test_nobody_is_asked_for_a_password_where_there_is_no_terminal(monkeypatch: 
 def test_of_several_processes_none_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_asks", True)
     # This process's own, whatever runs the test.
-    monkeypatch.setattr("gpunode.access.connection.os.open", lambda *_: os.dup(2))
+    monkeypatch.setattr("gpunode.fleet.access.connection.os.open", lambda *_: os.dup(2))
     assert connection._has_terminal()
     connection.ask_nobody()
     assert not connection._has_terminal()
@@ -166,7 +166,7 @@ def test_of_several_processes_none_asks(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.starts_programs
 def test_a_terminal_is_looked_for_as_getpass_does() -> None:
     look = (
-        "import sys; from gpunode import patched; from gpunode.access import connection; "
+        "import sys; import gpunode.base.fast_import; from gpunode.fleet.access import connection; "
         "sys.exit(connection._has_terminal())"
     )
     command = [sys.executable, "-c", look]

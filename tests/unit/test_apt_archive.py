@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from gpunode.apt_archive import AptArchive as Reading
-from gpunode.apt_archive import ArchiveError, Target, more_components, parse_apt_archive, whole_archive
+from gpunode.base.reading import ParseError, Unknown
 from gpunode.facts.apt_archive import SOURCE, AptArchive
 from gpunode.operations import apt_archive
-from gpunode.reading import ParseError, Unknown
+from gpunode.packages.apt_archive import AptArchive as Reading
+from gpunode.packages.apt_archive import ArchiveError, Target, more_components, parse_apt_archive, whole_archive
 from tests.unit.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure

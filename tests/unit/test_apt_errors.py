@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.apt_errors import explained
+from gpunode.packages.apt_errors import explained
 
 pytestmark = pytest.mark.pure
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from pyinfra.api import StringCommand
 
-from gpunode import tables
-from gpunode.apt_trust import DISABLED, Disable, Rewrite, Untrust, normal_uri, plan, world_trusted
-from gpunode.deb import parse_apt_repository
+from gpunode.base import tables
+from gpunode.base.probe_output import checked
+from gpunode.base.reading import ParseError
 from gpunode.facts.deb import AptRepository
 from gpunode.lab import signing
 from gpunode.operations.apt_trust import commands
-from gpunode.probe_output import checked
-from gpunode.reading import ParseError
+from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite, Untrust, normal_uri, plan, world_trusted
+from gpunode.packages.deb import parse_apt_repository
 from tests.unit.test_readings import encoded
 
 pytestmark = pytest.mark.pure

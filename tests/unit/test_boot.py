@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from gpunode.boot import grub_next, parse_boot
+from gpunode.system.boot import grub_next, parse_boot
 
 pytestmark = pytest.mark.pure
 

@@ -33,13 +33,13 @@ PARTS = (
 # (file, what stands there, what breaks it, the test that must fail)
 BREAKS = [
     (
-        "gpunode/transaction.py",
+        "gpunode/system/transaction.py",
         'self.state == "failed" and self.target == target',
         'self.state == "failed"',
         "test_transaction.py::test_a_journal_counts_for_its_own_target_and_while_nobody_is_at_work_on_it",
     ),
     (
-        "gpunode/transaction.py",
+        "gpunode/system/transaction.py",
         'self.state == "began" and not self.running',
         'self.state == "began"',
         "test_transaction.py::test_a_journal_counts_for_its_own_target_and_while_nobody_is_at_work_on_it",
@@ -69,43 +69,43 @@ BREAKS = [
         "test_hostile_commands.py::test_a_file_is_written_with_the_mode_that_is_asked",
     ),
     (
-        "gpunode/containerd/editor.py",
+        "gpunode/components/containerd/editor.py",
         '_runtime(runtimes, "runc", {"SystemdCgroup": asked.systemd_cgroup})',
         "pass",
         "test_containerd_editor.py::test_a_file_becomes_one_with_nvidia_as_default_and_systemd_cgroups",
     ),
     (
-        "gpunode/toml_edit.py",
+        "gpunode/base/toml_edit.py",
         "if key in table and same(_unwrapped(table[key]), value):",
         "if False:",
         "test_toml_edit.py::test_a_value_that_is_right_keeps_its_spelling_where_another_changes",
     ),
     (
-        "gpunode/containerd/editor.py",
+        "gpunode/components/containerd/editor.py",
         "not in schema.accepts",
         "is None",
         "test_containerd_editor.py::test_what_cannot_be_edited_is_refused_with_the_reason",
     ),
     (
-        "gpunode/containerd/editor.py",
+        "gpunode/components/containerd/editor.py",
         'put(nvidia, "privileged_without_host_devices", False)',
         "pass",
         "test_containerd_editor.py::test_a_privileged_container_sees_the_host_s_devices",
     ),
     (
-        "gpunode/toml_edit.py",
+        "gpunode/base/toml_edit.py",
         "if rendered is None or not same(_read(rendered), wanted):",
         "if rendered is None:",
         "test_toml_edit.py::test_an_edit_that_would_say_something_else_is_refused",
     ),
     (
-        "gpunode/containerd/state.py",
+        "gpunode/components/containerd/state.py",
         "self.configured_at > self.started_at",
         "int(self.configured_at) > int(self.started_at)",
         "test_readings.py::test_a_file_written_in_the_second_of_the_start_makes_the_daemon_stale",
     ),
     (
-        "gpunode/probe_output.py",
+        "gpunode/base/probe_output.py",
         "stripped[-1] != END",
         "False",
         "test_readings.py::test_a_truncated_answer_is_not_taken_for_a_whole_one",
@@ -117,37 +117,37 @@ BREAKS = [
         "test_readings.py::test_garbage_in_place_of_a_node_is_a_fact_process_error",
     ),
     (
-        "gpunode/driver/state.py",
+        "gpunode/components/driver/state.py",
         "self.loaded_version != self.module_version",
         "False",
         "test_verify.py::test_an_upgrade_under_a_loaded_module_is_pending_not_drift",
     ),
     (
-        "gpunode/cuda/decide.py",
+        "gpunode/components/cuda/decide.py",
         "if actual.default_path == LINK:",
         "if False:",
         "test_decide_cuda.py::test_a_folder_in_the_place_of_the_link_is_told_by_drift_as_by_the_run",
     ),
     (
-        "gpunode/repositories/decide.py",
+        "gpunode/packages/repositories/decide.py",
         "found == (wanted,)",
         "wanted in found",
         "test_verify.py::test_a_key_that_is_not_the_pinned_one_is_named",
     ),
     (
-        "gpunode/repositories/decide.py",
+        "gpunode/packages/repositories/decide.py",
         "permissions == PERMISSIONS",
         'permissions.startswith("644 ")',
         "test_verify.py::test_a_keyring_that_others_may_change_or_apt_cannot_read_is_named",
     ),
     (
-        "gpunode/containerd/decide.py",
+        "gpunode/components/containerd/decide.py",
         "forbidden = is_forbidden(Disturbance.restart, desired.allowed, actual.shims)",
         "forbidden = False",
         "test_operations.py::test_containerd_is_left_alone_where_containers_run_and_a_restart_is_not_allowed",
     ),
     (
-        "gpunode/containerd/decide.py",
+        "gpunode/components/containerd/decide.py",
         "elif to_come is not None and is_forbidden(Disturbance.restart, desired.allowed, actual.shims):",
         "elif False:",
         "test_containerd_merged.py::"
@@ -160,13 +160,13 @@ BREAKS = [
         "test_operations.py::test_a_unit_gets_what_it_lacks_and_nothing_else",
     ),
     (
-        "gpunode/smi.py",
+        "gpunode/system/smi.py",
         '124: "hangs"',
         '124: "ok"',
         "test_readings.py::test_each_way_in_which_nvidia_smi_fails_has_its_name",
     ),
     (
-        "gpunode/versions.py",
+        "gpunode/base/versions.py",
         "parsed(version).release[: len(wanted)] == wanted",
         "str(parsed(version)).startswith(branch)",
         "test_readings.py::test_a_package_fits_a_rule_by_its_upstream_version",
@@ -214,19 +214,19 @@ BREAKS = [
         "test_runfile_fetch.py::test_a_transfer_that_was_cut_is_kept_and_resumed_by_the_next_run",
     ),
     (
-        "gpunode/toolkit/configuration.py",
+        "gpunode/components/toolkit/configuration.py",
         "put(table, key[-1], value)",
         "table.pop(key[-1], None), table.update({key[-1]: value})",
         "test_toolkit_configuration.py::test_each_setting_is_one_key_and_comments_in_its_line_stay",
     ),
     (
-        "gpunode/toolkit/configuration.py",
+        "gpunode/components/toolkit/configuration.py",
         "or type(present) is not type(value)",
         "",
         "test_toolkit_configuration.py::test_a_difference_names_key_and_both_sides",
     ),
     (
-        "gpunode/toolkit/decide.py",
+        "gpunode/components/toolkit/decide.py",
         "if stale:",
         "if False:",
         "test_toolkit.py::test_each_difference_is_one_finding_and_one_step",
@@ -244,7 +244,7 @@ BREAKS = [
         "test_mig_transaction.py::test_a_cdi_specification_that_somebody_puts_there_as_gpunode_s_is_made_anew_stays",
     ),
     (
-        "gpunode/toolkit/state.sh",
+        "gpunode/components/toolkit/state.sh",
         r"""'"?kind"?: *"?nvidia\.com/gpu|""",
         r"""'nvidia\.com/gpu|""",
         "test_toolkit.py::test_specifications_are_found_by_their_kind_and_dated_by_their_libcuda",
@@ -262,7 +262,7 @@ BREAKS = [
         "test_toolkit.py::test_only_what_gpunode_held_is_let_go",
     ),
     (
-        "gpunode/smoke.py",
+        "gpunode/components/smoke.py",
         "if device not in self.reloaded.devices",
         "if False",
         "test_smoke.py::test_each_fault_is_told_with_what_to_do",
@@ -275,7 +275,7 @@ BREAKS = [
     ),
     # Of a runtime's transaction: for each way to break it, the line that stands against that.
     (
-        "gpunode/toml_edit.py",
+        "gpunode/base/toml_edit.py",
         "except tomllib.TOMLDecodeError as error:",
         "except KeyError as error:",
         "test_containerd_editor.py::test_what_cannot_be_edited_is_refused_with_the_reason",
@@ -357,13 +357,13 @@ BREAKS = [
         "test_keeping.py::test_what_was_kept_comes_back_with_its_mode_and_what_was_not_there_goes",
     ),
     (
-        "gpunode/containerd/merged.py",
+        "gpunode/components/containerd/merged.py",
         "return type(one) is type(other) and bool(one == other)",
         "return bool(one == other)",
         "test_containerd_merged.py::test_a_value_of_another_kind_is_another_value",
     ),
     (
-        "gpunode/containerd/merged.py",
+        "gpunode/components/containerd/merged.py",
         "if any(path not in after for path in before):",
         "if False:",
         "test_containerd_merged.py::test_a_key_that_goes_may_change_anything",
@@ -375,20 +375,20 @@ BREAKS = [
         "test_drain_operation.py::test_nothing_is_asked_of_the_cluster_for_a_change_that_takes_no_restart",
     ),
     (
-        "gpunode/docker/decide.py",
+        "gpunode/components/docker/decide.py",
         "tuple(pending(item, waits) for item in group)",
         'tuple(pending(item, waits) if item.what == "cgroup driver" else item for item in group)',
         "test_docker_change.py::test_all_that_comes_with_a_restart_that_waits_is_pending_to_verdict_plan_and_rollout_as_to_"
         "the_run",
     ),
     (
-        "gpunode/mps/decide.py",
+        "gpunode/components/mps/decide.py",
         "if is_forbidden(Disturbance.restart, desired.allowed, len(to_come.felt)):",
         "if False:",
         "test_mps_pending.py::test_what_waits_for_clients_is_pending_to_verdict_plan_and_rollout_as_to_the_run",
     ),
     (
-        "gpunode/mps/decide.py",
+        "gpunode/components/mps/decide.py",
         "Disturbance.restart if by_unit else Disturbance.nothing",
         "Disturbance.nothing",
         "test_mps_pending.py::test_a_compute_mode_costs_a_restart_where_the_unit_sets_another_one_and_nothing_where_it_strayed",

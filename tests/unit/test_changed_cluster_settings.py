@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gpunode.device_plugin.pod_security import namespaces
-from gpunode.device_plugin.rollout import rollout
-from gpunode.device_plugin.ways import extender, wanted_objects
-from gpunode.gpu_operator import operator
+from gpunode.kubernetes.device_plugin.pod_security import namespaces
+from gpunode.kubernetes.device_plugin.rollout import rollout
+from gpunode.kubernetes.device_plugin.ways import extender, wanted_objects
+from gpunode.kubernetes.gpu_operator import operator
 from gpunode.settings import Settings, component_models, settings_from
 from gpunode.settings.cluster import node_name
 from tests.changed_settings import CLUSTER, fields, others

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpunode import tables
-from gpunode.inventory import foreign_names
-from gpunode.preflight.anywhere import refused_anywhere
+from gpunode.base import tables
+from gpunode.fleet.inventory import foreign_names
+from gpunode.node.preflight.anywhere import refused_anywhere
 from gpunode.settings import settings_from
 from tests import warm
 

@@ -12,13 +12,13 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-from gpunode import fleet
-from gpunode.ci.judgement import came_up
-from gpunode.ci.readiness import Outcome, Readiness, Stage
+from gpunode.base.findings import FindingClass
 from gpunode.cli.ci import ci
 from gpunode.facts.readiness import LONGEST
-from gpunode.findings import FindingClass
+from gpunode.fleet import nodes as fleet
+from gpunode.fleet.ci.judgement import came_up
 from gpunode.settings import Settings
+from gpunode.system.readiness import Outcome, Readiness, Stage
 
 pytestmark = pytest.mark.pure
 

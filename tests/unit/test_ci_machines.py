@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.ci.machines import SOURCES, MachinesError, known_hosts_made, machines_from
+from gpunode.fleet.ci.machines import SOURCES, MachinesError, known_hosts_made, machines_from
 
 pytestmark = pytest.mark.pure
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpunode.ci.readiness import Answer, Outcome, Readiness, Stage, Unconnectable, awaited, judged, parse_readiness
+from gpunode.base.reading import Unknown
 from gpunode.facts.readiness import LONGEST
 from gpunode.facts.readiness import Readiness as Probed
-from gpunode.reading import Unknown
+from gpunode.system.readiness import Answer, Outcome, Readiness, Stage, Unconnectable, awaited, judged, parse_readiness
 
 pytestmark = pytest.mark.pure
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunode.device_plugin.labels import OURS, PRESENT, label_change
-from gpunode.device_plugin.nodes import ClusterNode, label_patch, listing, parse_nodes
-from gpunode.device_plugin.promise import missing, promised
-from gpunode.reading import ParseError
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes.device_plugin.labels import OURS, PRESENT, label_change
+from gpunode.kubernetes.device_plugin.nodes import ClusterNode, label_patch, listing, parse_nodes
+from gpunode.kubernetes.device_plugin.promise import missing, promised
 from gpunode.settings import settings_from
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.sharing import SharingSettings

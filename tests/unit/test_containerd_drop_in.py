@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gpunode.containerd.drop_in import drop_in, is_imported
-from gpunode.containerd.editor import Runtimes
-from gpunode.containerd.state import effective_runtimes
-from gpunode.toml_edit import ConfigurationRefused
+from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.components.containerd.drop_in import drop_in, is_imported
+from gpunode.components.containerd.editor import Runtimes
+from gpunode.components.containerd.state import effective_runtimes
 
 pytestmark = pytest.mark.pure
 DATA = Path(__file__).parent / "data"

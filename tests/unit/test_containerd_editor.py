@@ -12,11 +12,11 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.containerd.drop_in import drop_in
-from gpunode.containerd.editor import Runtimes, render
-from gpunode.containerd.state import effective_runtimes
+from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.components.containerd.drop_in import drop_in
+from gpunode.components.containerd.editor import Runtimes, render
+from gpunode.components.containerd.state import effective_runtimes
 from gpunode.operations.containerd import PROGRAM
-from gpunode.toml_edit import ConfigurationRefused
 
 pytestmark = pytest.mark.pure
 DATA = Path(__file__).parent / "data"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import tomlkit
 
-from gpunode.containerd.change import change
-from gpunode.containerd.drop_in import PATH, drop_in, with_import
-from gpunode.containerd.editor import Runtimes, render
-from gpunode.containerd.merged import stays_the_same
-from gpunode.containerd.state import Containerd, DropIn
+from gpunode.components.containerd.change import change
+from gpunode.components.containerd.drop_in import PATH, drop_in, with_import
+from gpunode.components.containerd.editor import Runtimes, render
+from gpunode.components.containerd.merged import stays_the_same
+from gpunode.components.containerd.state import Containerd, DropIn
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.operations import containerd
 from tests.unit.simulated_host import Host, commands

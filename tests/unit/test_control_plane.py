@@ -11,8 +11,8 @@ from paramiko import SSHException
 from pyinfra.api import QuoteString, StringCommand
 from pyinfra.api.exceptions import ConnectError, NoHostError
 
-from gpunode.helm.commands import Command
-from gpunode.helm.session import Run
+from gpunode.kubernetes.helm.commands import Command
+from gpunode.kubernetes.helm.session import Run
 from gpunode.operations import control_plane
 from gpunode.settings.kubernetes import KubernetesSettings
 from tests.unit.simulated_host import Host

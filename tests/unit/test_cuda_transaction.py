@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.cuda import CudaToolkits, parse_cuda
+from gpunode.base.probe_output import checked
+from gpunode.components.cuda import CudaToolkits, parse_cuda
 from gpunode.facts.cuda import CudaToolkits as CudaFact
 from gpunode.operations.cuda import _LINK, CUDA
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from gpunode.probe_output import checked
 
 pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
 

@@ -10,26 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
-from gpunode.applied import Applied, OwnFile, PresentFile
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import is_forbidden
-from gpunode.components import decisions
-from gpunode.containerd.editor import Runtimes, render
-from gpunode.containerd.state import DropIn
-from gpunode.disturbance import Disturbance
-from gpunode.docker.editor import Daemon
-from gpunode.docker.editor import render as render_docker
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import FindingClass, NodeReport
+from gpunode.components.containerd.editor import Runtimes, render
+from gpunode.components.containerd.state import DropIn
+from gpunode.components.docker.editor import Daemon
+from gpunode.components.docker.editor import render as render_docker
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.findings import FindingClass, NodeReport
+from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node
+from gpunode.node.components import decisions
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.operations import containerd, docker
-from gpunode.plan import plan
-from gpunode.rollout.choice import left_out
 from gpunode.settings import settings_from
-from gpunode.transaction import Journal
-from gpunode.verify import judge
+from gpunode.system.applied import Applied, OwnFile, PresentFile
+from gpunode.system.transaction import Journal
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_docker_change import RIGHT
 from tests.unit.test_verify import DATA, GOOD

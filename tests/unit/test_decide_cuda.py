@@ -12,15 +12,15 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision, bad
-from gpunode.cuda import ARCH_HOME, CudaToolkits
-from gpunode.cuda.decide import Desired, Install, Link, decide
+from gpunode.components.cuda import ARCH_HOME, CudaToolkits
+from gpunode.components.cuda.decide import Desired, Install, Link, decide
+from gpunode.components.runfile import Runfile
 from gpunode.facts.cuda import CudaToolkits as CudaFact
 from gpunode.facts.transaction import TransactionJournal
+from gpunode.node.plan import plan
 from gpunode.operations import cuda
-from gpunode.plan import plan
-from gpunode.runfile import Runfile
 from gpunode.settings import settings_from
-from gpunode.transaction import Journal
+from gpunode.system.transaction import Journal
 from tests.unit.agreement import assert_planned, assert_whole
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD

@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
 from gpunode.base.decision import Decision, Step
-from gpunode.boot import Boot, Kernel
-from gpunode.components import decisions
-from gpunode.driver import DriverState, Service
-from gpunode.driver.loading import Act, step_of
-from gpunode.driver_packages import belongs
+from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.components.driver import DriverState, Service
+from gpunode.components.driver.loading import Act, step_of
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.driver import Driver as DriverFact
-from gpunode.findings import Finding, FindingClass, NodeReport
-from gpunode.gpu import Gpus
+from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node
-from gpunode.operating_system import OperatingSystem
+from gpunode.node.components import decisions
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.operations import driver, reboot
-from gpunode.pci import PciGpus
-from gpunode.plan import plan
-from gpunode.rollout.choice import left_out
+from gpunode.packages.driver_packages import belongs
 from gpunode.settings import Settings, settings_from
-from gpunode.verify import judge
+from gpunode.system.boot import Boot, Kernel
+from gpunode.system.gpu import Gpus
+from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.pci import PciGpus
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD, H100
 

@@ -14,13 +14,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
-from gpunode import drift_cluster
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import bad
-from gpunode.device_plugin.cluster import Cluster
-from gpunode.device_plugin.component import RUN_CLUSTER
-from gpunode.device_plugin.decide_labels import decide_labels, desired_labels
-from gpunode.device_plugin.labels import (
+from gpunode.base.findings import Finding
+from gpunode.facts.mig import Mig as MigFact
+from gpunode.fleet import drift_cluster
+from gpunode.kubernetes.device_plugin.cluster import Cluster
+from gpunode.kubernetes.device_plugin.component import RUN_CLUSTER
+from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.labels import (
     CONFIG,
     GPUSHARE,
     MIG_CONFIG,
@@ -32,10 +34,8 @@ from gpunode.device_plugin.labels import (
     SERVED_BY,
     LabelChange,
 )
-from gpunode.device_plugin.nodes import ClusterNode
-from gpunode.device_plugin.others import Plugin
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.findings import Finding
+from gpunode.kubernetes.device_plugin.nodes import ClusterNode
+from gpunode.kubernetes.device_plugin.others import Plugin
 from gpunode.operations import device_plugin, ways
 from gpunode.settings import Settings, settings_from
 from tests.unit.simulated_cluster import SimulatedCluster

@@ -13,23 +13,23 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
-from gpunode.components import decisions
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.components.mig.boot import UNIT, MigBoot
+from gpunode.components.mig.decide import MigChange
+from gpunode.components.mig.state import DISABLED, ENABLED, Mig
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.findings import Finding, FindingClass
-from gpunode.mig.boot import UNIT, MigBoot
-from gpunode.mig.decide import MigChange
-from gpunode.mig.state import DISABLED, ENABLED, Mig
 from gpunode.node import Node
+from gpunode.node.components import decisions
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.operations import mig as operation
-from gpunode.plan import plan
 from gpunode.settings import Settings, settings_from
-from gpunode.transaction import Journal
-from gpunode.verify import judge
+from gpunode.system.transaction import Journal
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_mig_target import DECLARATION, FILES, MIXED, OWN, RECORD, boot_of, gpu, instances, node_with
 from tests.unit.test_verify import DATA

@@ -10,29 +10,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
-from gpunode.applied import Applied, OwnFile, PresentFile
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
-from gpunode.components import decisions
-from gpunode.disturbance import Disturbance
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.components.mps import Mps, MpsDaemon, daemons
+from gpunode.components.mps.change import MpsChange
+from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS
+from gpunode.components.mps.environment import PROFILE
+from gpunode.components.mps.files import APPLY, actual_digests
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mps import Mps as MpsFact
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.findings import Finding, FindingClass, NodeReport
-from gpunode.gpu import Gpu, Gpus
-from gpunode.mps import Mps, MpsDaemon, daemons
-from gpunode.mps.change import MpsChange
-from gpunode.mps.daemon import COMPUTE_MODES, UNITS
-from gpunode.mps.environment import PROFILE
-from gpunode.mps.files import APPLY, actual_digests
+from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node
+from gpunode.node.components import decisions
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.operations import mps as operation
-from gpunode.pci import PciGpus
-from gpunode.plan import plan
-from gpunode.rollout.choice import left_out
 from gpunode.settings import Settings, settings_from
-from gpunode.transaction import Journal
-from gpunode.verify import judge
+from gpunode.system.applied import Applied, OwnFile, PresentFile
+from gpunode.system.gpu import Gpu, Gpus
+from gpunode.system.pci import PciGpus
+from gpunode.system.transaction import Journal
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_mps import H100, ROW, asked, digest_of, settled
 from tests.unit.test_verify import DATA, GOOD

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.applied import PATH, Applied, OwnFile, PresentFile
 from gpunode.base.decision import bad
-from gpunode.components import decisions, desired_files
-from gpunode.exposed import Exposed, ExposedFile
-from gpunode.findings import FindingClass, NodeReport
-from gpunode.interrupted import Interrupted, decide
-from gpunode.keyring import PERMISSIONS, Keyrings
+from gpunode.base.findings import FindingClass, NodeReport
+from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node
-from gpunode.plan import plan
-from gpunode.repositories import decide as repositories
-from gpunode.rollout.choice import left_out
+from gpunode.node.components import decisions, desired_files
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge, judged
+from gpunode.packages.keyring import PERMISSIONS, Keyrings
+from gpunode.packages.repositories import decide as repositories
 from gpunode.settings import settings_from
-from gpunode.verify import judge, judged
+from gpunode.system.applied import PATH, Applied, OwnFile, PresentFile
+from gpunode.system.exposed import Exposed, ExposedFile
+from gpunode.system.interrupted import Interrupted, decide
 from tests.unit.agreement import assert_planned, assert_whole
 from tests.unit.test_verify import DATA, GOOD, SETTINGS
 

@@ -12,19 +12,19 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision, bad
-from gpunode.driver import DriverState
+from gpunode.base.findings import FindingClass
+from gpunode.components.driver import DriverState
+from gpunode.components.toolkit import PACKAGES, CdiSpecification, ContainerToolkit
+from gpunode.components.toolkit.configuration import asked_of
+from gpunode.components.toolkit.decide import Configuration, Desired, Links, Specification, decide, desired_of, moves
+from gpunode.components.toolkit.hold import hold_text
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
-from gpunode.families.dnf import locked
-from gpunode.findings import FindingClass
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.operations import toolkit
-from gpunode.plan import plan
+from gpunode.packages.families.dnf import locked
 from gpunode.settings import settings_from
-from gpunode.toolkit import PACKAGES, CdiSpecification, ContainerToolkit
-from gpunode.toolkit.configuration import asked_of
-from gpunode.toolkit.decide import Configuration, Desired, Links, Specification, decide, desired_of, moves
-from gpunode.toolkit.hold import hold_text
-from gpunode.verify import judge
 from tests.unit.agreement import assert_planned, assert_whole
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_toolkit import HELD, LOADED, OWN, REFRESHED

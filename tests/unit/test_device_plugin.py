@@ -12,11 +12,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpunode.base.reading import ParseError
 from gpunode.cli.cluster import cluster
-from gpunode.device_plugin import features
-from gpunode.device_plugin.chart_values import merged
-from gpunode.device_plugin.configuration import configuration, with_entries_in_use
-from gpunode.device_plugin.labels import (
+from gpunode.kubernetes.device_plugin.configuration import configuration, with_entries_in_use
+from gpunode.kubernetes.device_plugin.labels import (
     CONFIG,
     MIG_CONFIG,
     MIG_STATE,
@@ -26,13 +25,19 @@ from gpunode.device_plugin.labels import (
     labels_of_failed,
     wanted_labels,
 )
-from gpunode.device_plugin.rollout import Rollout, rollout
-from gpunode.device_plugin.runtime_class import parse_runtime_class, runtime_class, runtime_class_change, written
-from gpunode.device_plugin.static_manifest import IMAGE, static_manifest
-from gpunode.preflight import refusals
-from gpunode.reading import ParseError
+from gpunode.kubernetes.device_plugin.rollout import Rollout, rollout
+from gpunode.kubernetes.device_plugin.runtime_class import (
+    parse_runtime_class,
+    runtime_class,
+    runtime_class_change,
+    written,
+)
+from gpunode.kubernetes.device_plugin.static_manifest import IMAGE, static_manifest
+from gpunode.node.preflight import refusals
 from gpunode.reference import settings as reference
 from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
+from gpunode.settings.cluster import features
+from gpunode.settings.cluster.chart_values import merged
 from gpunode.settings.sharing import SharingSettings
 from tests.unit.test_preflight import _gpu, machine
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from gpunode.apt_sources import AptSources, parse_apt_sources
-from gpunode.boot import Boot, Kernel
-from gpunode.driver import DriverState
+from gpunode.base.findings import ExitCode, FindingClass, verdict
+from gpunode.components.driver import DriverState
 from gpunode.facts.candidates import parse_candidates
-from gpunode.findings import ExitCode, FindingClass, verdict
-from gpunode.gpu import Gpus
-from gpunode.pci import PciGpus
-from gpunode.preflight import cautions, refusals
+from gpunode.node.preflight import cautions, refusals
+from gpunode.node.verdict import judge
+from gpunode.packages.apt_sources import AptSources, parse_apt_sources
 from gpunode.settings import settings_from
-from gpunode.verify import judge
+from gpunode.system.boot import Boot, Kernel
+from gpunode.system.gpu import Gpus
+from gpunode.system.pci import PciGpus
 from tests.unit.test_preflight import DEBIAN, H100, UBUNTU, machine
 from tests.unit.test_verify import GOOD
 

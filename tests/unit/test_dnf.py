@@ -13,10 +13,20 @@ from typing import Any
 import pytest
 from pyinfra.context import ctx_host
 
-from gpunode import tables
-from gpunode.boot import Boot
-from gpunode.deb import AptRepository
-from gpunode.driver_packages import (
+from gpunode.base import tables
+from gpunode.base.reading import ParseError
+from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
+from gpunode.facts.families import by_manager
+from gpunode.facts.families.dnf import DRIVER_PACKAGES, DnfRepository, DnfSimulation
+from gpunode.facts.transaction import TransactionJournal
+from gpunode.node.preflight import refusals
+from gpunode.node.preflight.platform import system_refusals
+from gpunode.operations import dnf as repositories
+from gpunode.operations import driver_packages
+from gpunode.operations.driver_transaction import driver_transaction
+from gpunode.operations.families import DNF, FAMILIES
+from gpunode.packages.deb import AptRepository
+from gpunode.packages.driver_packages import (
     Offers,
     Simulation,
     chosen,
@@ -26,22 +36,12 @@ from gpunode.driver_packages import (
     of_another_source,
     package_set,
 )
-from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
-from gpunode.facts.families import by_manager
-from gpunode.facts.families.dnf import DRIVER_PACKAGES, DnfRepository, DnfSimulation
-from gpunode.facts.transaction import TransactionJournal
-from gpunode.families import dnf, rpm
-from gpunode.keyring import PERMISSIONS
-from gpunode.operating_system import OperatingSystem
-from gpunode.operations import dnf as repositories
-from gpunode.operations import driver_packages
-from gpunode.operations.driver_transaction import driver_transaction
-from gpunode.operations.families import DNF, FAMILIES
-from gpunode.preflight import refusals
-from gpunode.preflight.platform import system_refusals
-from gpunode.reading import ParseError
+from gpunode.packages.families import dnf, rpm
+from gpunode.packages.keyring import PERMISSIONS
 from gpunode.settings import settings_from
-from gpunode.transaction import Journal
+from gpunode.system.boot import Boot
+from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.transaction import Journal
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_preflight import machine
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.driver_packages import FOREIGN, OWN
 from gpunode.operations.driver_transaction import driver_transaction
 from gpunode.operations.families import DNF
 from gpunode.operations.families.dnf import REFRESH
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
+from gpunode.packages.driver_packages import FOREIGN, OWN
 
 pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
 

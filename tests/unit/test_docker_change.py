@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from gpunode.disturbance import Disturbance
-from gpunode.docker.change import change
-from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused, render
-from gpunode.docker.state import Docker, parse_docker
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import FindingClass, NodeReport
+from gpunode.components.docker.change import change
+from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused, render
+from gpunode.components.docker.state import Docker, parse_docker
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.node import Node as NodeFact
-from gpunode.findings import FindingClass, NodeReport
+from gpunode.fleet.rollout.choice import left_out
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.operations import docker
 from gpunode.operations.verify import verified
-from gpunode.plan import plan
-from gpunode.rollout.choice import left_out
 from gpunode.settings import SettingsError, settings_from
-from gpunode.verify import judge
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 

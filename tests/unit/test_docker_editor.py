@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.docker.editor import Daemon, DaemonRefused, render
+from gpunode.components.docker.editor import Daemon, DaemonRefused, render
 
 pytestmark = pytest.mark.pure
 EXISTING = (Path(__file__).parent / "data" / "in-docker-existing.json").read_text()

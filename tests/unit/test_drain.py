@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpunode.drain.commands import drain_of
-from gpunode.drain.cordon import ANNOTATION
-from gpunode.drain.session import DrainError, Session
+from gpunode.kubernetes.drain.commands import drain_of
+from gpunode.kubernetes.drain.cordon import ANNOTATION
+from gpunode.kubernetes.drain.session import DrainError, Session
 from gpunode.settings import SettingsError, check_hosts, settings_from
 from tests.unit.simulated_node import BUDGET, NOW, Cluster, pod, session
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyinfra.api import FunctionCommand
 
-from gpunode.docker.state import Docker
-from gpunode.drain import WAVE
-from gpunode.drain.commands import Drain, drain_of
-from gpunode.driver_packages import Offers, Simulation
+from gpunode.base.reading import Unknown
+from gpunode.components.docker.state import Docker
+from gpunode.components.mig.boot import MigBoot
+from gpunode.components.mig.state import ENABLED, Mig
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.driver import Driver as DriverFact
@@ -22,13 +22,13 @@ from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
-from gpunode.mig.boot import MigBoot
-from gpunode.mig.state import ENABLED, Mig
+from gpunode.kubernetes.drain import WAVE
+from gpunode.kubernetes.drain.commands import Drain, drain_of
+from gpunode.node.reboot import RunningBoot
 from gpunode.operations import containerd, docker, driver_packages, driver_removal, mig, reboot
 from gpunode.operations import drain as operation
 from gpunode.operations.failure import OperationRefused
-from gpunode.reading import Unknown
-from gpunode.reboot import RunningBoot
+from gpunode.packages.driver_packages import Offers, Simulation
 from gpunode.settings import settings_from
 from tests.unit import test_driver_packages as packages
 from tests.unit import test_driver_removal as removal

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.drain.pods import blocking, parse_budgets, parse_pods
+from gpunode.kubernetes.drain.pods import blocking, parse_budgets, parse_pods
 from tests.unit.simulated_node import BUDGET, NOW, pod
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]

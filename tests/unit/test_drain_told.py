@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from gpunode import cordons
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import FindingClass
 from gpunode.cli.plan import as_text
-from gpunode.disturbance import Disturbance
-from gpunode.drain import WAVE
-from gpunode.drain.cordon import Cordon, parse_cordon
-from gpunode.drain.judgement import judged
-from gpunode.drain.session import DrainError
-from gpunode.findings import FindingClass
-from gpunode.helm.commands import Command
-from gpunode.helm.session import Output
-from gpunode.plan import plan
-from gpunode.rollout import wave_run
+from gpunode.fleet import cordons
+from gpunode.fleet.rollout import wave_run
+from gpunode.kubernetes.drain import WAVE
+from gpunode.kubernetes.drain.cordon import Cordon, parse_cordon
+from gpunode.kubernetes.drain.judgement import judged
+from gpunode.kubernetes.drain.session import DrainError
+from gpunode.kubernetes.helm.commands import Command
+from gpunode.kubernetes.helm.session import Output
+from gpunode.node.plan import plan
 from gpunode.settings import check_hosts, settings_from
 from tests.unit.simulated_node import BUDGET, NOW, Cluster, pod, session
 from tests.unit.test_verify import GOOD

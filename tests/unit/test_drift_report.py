@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gpunode import drift
+from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.cli.drift import print_reports
-from gpunode.drift import contained_report
-from gpunode.findings import Finding, FindingClass, NodeReport
-from gpunode.fleet import Answer
+from gpunode.fleet import drift
+from gpunode.fleet.drift import contained_report
+from gpunode.fleet.nodes import Answer
 from gpunode.node import Node
+from gpunode.node.verdict import judge
 from gpunode.settings import Settings, settings_from
-from gpunode.verify import judge
 from tests import warm
 from tests.unit.test_verify import GOOD, SETTINGS
 

@@ -13,11 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode import tables
-from gpunode.apt_errors import explained
-from gpunode.boot import Boot, Kernel
-from gpunode.driver import DriverState, Service, parse_driver
-from gpunode.driver_packages import (
+from gpunode.base import tables
+from gpunode.base.findings import FindingClass
+from gpunode.base.reading import ParseError
+from gpunode.base.template import rendered
+from gpunode.components.driver import DriverState, Service, parse_driver
+from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
+from gpunode.facts.transaction import TransactionJournal
+from gpunode.facts.unit import Unit as UnitFact
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
+from gpunode.operations import driver, driver_packages
+from gpunode.operations.families import FAMILIES
+from gpunode.operations.transaction import target_digest
+from gpunode.packages.apt_errors import explained
+from gpunode.packages.driver_packages import (
     FOREIGN,
     OWN,
     NotInstallable,
@@ -34,23 +45,12 @@ from gpunode.driver_packages import (
     parse_offers,
     parse_simulation,
 )
-from gpunode.driver_packages import DriverPackages as State
-from gpunode.facts.driver import Driver as DriverFact
-from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
-from gpunode.facts.transaction import TransactionJournal
-from gpunode.facts.unit import Unit as UnitFact
-from gpunode.findings import FindingClass
-from gpunode.operations import driver, driver_packages
-from gpunode.operations.families import FAMILIES
-from gpunode.operations.transaction import target_digest
-from gpunode.pci import PciGpus
-from gpunode.plan import plan
-from gpunode.reading import ParseError
+from gpunode.packages.driver_packages import DriverPackages as State
 from gpunode.settings import SettingsError, settings_from
-from gpunode.template import rendered
-from gpunode.transaction import Journal
-from gpunode.unit import Unit
-from gpunode.verify import judge
+from gpunode.system.boot import Boot, Kernel
+from gpunode.system.pci import PciGpus
+from gpunode.system.transaction import Journal
+from gpunode.system.unit import Unit
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD, H100, SETTINGS
 

@@ -13,21 +13,21 @@ from typing import Any
 
 import pytest
 
-from gpunode.boot import Boot, Kernel
-from gpunode.driver import DriverState
-from gpunode.driver_packages import DriverPackages, Simulation
+from gpunode.base.findings import FindingClass
+from gpunode.components.driver import DriverState
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.driver_packages import DriverPackages as PackagesFact
 from gpunode.facts.driver_packages import DriverSimulation as SimulationFact
-from gpunode.findings import FindingClass
+from gpunode.node.plan import plan
+from gpunode.node.preflight import cautions, refusals
+from gpunode.node.reboot import RunningBoot, obstacles
+from gpunode.node.verdict import judge
 from gpunode.operations import driver_removal, reboot
 from gpunode.operations.driver_removal import removal_transaction
 from gpunode.operations.families import APT, FAMILIES
-from gpunode.plan import plan
-from gpunode.preflight import cautions, refusals
-from gpunode.reboot import RunningBoot, obstacles
+from gpunode.packages.driver_packages import DriverPackages, Simulation
 from gpunode.settings import SettingsError, settings_from
-from gpunode.verify import judge
+from gpunode.system.boot import Boot, Kernel
 from tests.unit.simulated_dpkg import SimulatedDpkg
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_preflight import B200, H100, P100, machine

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpunode import tables, versions
-from gpunode.boot import Boot
-from gpunode.driver_packages import (
+from gpunode.base import tables, versions
+from gpunode.lab.world import apt as world
+from gpunode.packages.driver_packages import (
     NotInstallable,
     Simulation,
     belongs,
@@ -22,8 +22,8 @@ from gpunode.driver_packages import (
     package_set,
     pin_text,
 )
-from gpunode.lab.world import apt as world
 from gpunode.settings.driver import DriverSettings
+from gpunode.system.boot import Boot
 from tests.real.resolve_apt import Apt, Resolved
 
 pytestmark = [pytest.mark.real, pytest.mark.starts_programs, pytest.mark.builds]

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
-from gpunode import tables
-from gpunode.apt_archive import AptArchive, Target
-from gpunode.boot import Boot, Kernel
-from gpunode.driver_packages import (
+from gpunode.base import tables
+from gpunode.components.driver.flavour import WantedDriver
+from gpunode.facts.apt_archive import AptArchive as AptArchiveFact
+from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
+from gpunode.node.preflight.driver import flavour_branch_refusals
+from gpunode.operations import driver_packages
+from gpunode.packages.apt_archive import AptArchive, Target
+from gpunode.packages.driver_packages import (
     COMPANIONS,
     Offers,
     Simulation,
@@ -26,14 +30,10 @@ from gpunode.driver_packages import (
     on_system,
     package_set,
 )
-from gpunode.driver_packages import DriverPackages as State
-from gpunode.facts.apt_archive import AptArchive as AptArchiveFact
-from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
-from gpunode.operations import driver_packages
-from gpunode.preflight.driver import flavour_branch_refusals
-from gpunode.preflight.flavour import WantedDriver
+from gpunode.packages.driver_packages import DriverPackages as State
 from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.driver import DriverSettings
+from gpunode.system.boot import Boot, Kernel
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_preflight import DEBIAN, UBUNTU
 

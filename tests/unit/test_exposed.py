@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.exposed import FILES, Exposed, ExposedFile, decide, parse_exposed
-from gpunode.findings import FindingClass
-from gpunode.probe import shell_text
-from gpunode.reading import ParseError
+from gpunode.base.findings import FindingClass
+from gpunode.base.probe import shell_text
+from gpunode.base.reading import ParseError
+from gpunode.node.verdict import judge
 from gpunode.settings import settings_from
-from gpunode.verify import judge
+from gpunode.system.exposed import FILES, Exposed, ExposedFile, decide, parse_exposed
 from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure
@@ -23,7 +23,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="a file of somebody else'
 
 
 def asked(*patterns: Path) -> tuple[ExposedFile, ...]:
-    text = shell_text("exposed", FILES=" ".join(map(str, patterns)))
+    text = shell_text("system/exposed", FILES=" ".join(map(str, patterns)))
     done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
     return parse_exposed(done.stdout.splitlines()).files
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.api.exceptions import FactProcessError
 
+from gpunode.base.probe_output import END
+from gpunode.base.reading import Reading
 from gpunode.facts.base import NodeFact, parsed
 from gpunode.facts.node import PARTS
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.probe_output import END
-from gpunode.reading import Reading
 
 FACTS: dict[str, type[NodeFact[Any]]] = {**PARTS, "transaction": TransactionJournal}
 

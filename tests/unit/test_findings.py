@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpunode.findings import ExitCode, Finding, FindingClass, verdict, worst
+from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict, worst
 
 pytestmark = pytest.mark.pure
 

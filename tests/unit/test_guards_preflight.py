@@ -8,14 +8,20 @@ from typing import Any
 
 import pytest
 
-from gpunode import tables
-from gpunode.apt_sources import AptSources
-from gpunode.disk import Disk
-from gpunode.driver import DriverState
-from gpunode.preflight import Caution, Refusal, cautions, refusals
-from gpunode.preflight.device_plugin import device_plugin_refusals
-from gpunode.preflight.disk import disk_refusals
-from gpunode.preflight.driver import (
+from gpunode.base import tables
+from gpunode.components.driver import DriverState
+from gpunode.components.driver.flavour import (
+    WantedDriver,
+    flavour_refusals,
+    last_branch_refusals,
+    named,
+    unknown_gpus,
+    wanted_driver,
+)
+from gpunode.node.preflight import Caution, Refusal, cautions, refusals
+from gpunode.node.preflight.device_plugin import device_plugin_refusals
+from gpunode.node.preflight.disk import disk_refusals
+from gpunode.node.preflight.driver import (
     branch_change_refusals,
     candidate_refusals,
     end_of_life,
@@ -25,16 +31,10 @@ from gpunode.preflight.driver import (
     proprietary_cautions,
     proprietary_refusals,
 )
-from gpunode.preflight.flavour import (
-    WantedDriver,
-    flavour_refusals,
-    last_branch_refusals,
-    named,
-    unknown_gpus,
-    wanted_driver,
-)
-from gpunode.preflight.trust import key_refusals, proxy_cautions, trust_cautions, trust_refusals, uses_repository
+from gpunode.packages.apt_sources import AptSources
+from gpunode.packages.trust import key_refusals, proxy_cautions, trust_cautions, trust_refusals, uses_repository
 from gpunode.settings import settings_from
+from gpunode.system.disk import Disk
 from tests.unit.test_preflight import B200, DEBIAN, H100, NO_DRIVER, OPEN_550, P100, T4, UNKNOWN_GPU, V100, machine
 
 pytestmark = pytest.mark.pure

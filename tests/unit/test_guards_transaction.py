@@ -25,7 +25,7 @@ from gpunode.operations.transaction import (
     transaction_command,
     transaction_text,
 )
-from gpunode.transaction import Journal, parse_journal
+from gpunode.system.transaction import Journal, parse_journal
 from tests.unit.simulated_host import Host
 from tests.unit.transactions import of_bodies
 

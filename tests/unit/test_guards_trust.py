@@ -12,24 +12,24 @@ from typing import Any
 
 import pytest
 
-from gpunode import tables
-from gpunode.apt_trust import DISABLED, Disable, Rewrite, Untrust, fields, normal_uri, plan, world_trusted
-from gpunode.deb import AptRepository
+from gpunode.base import tables
+from gpunode.base.file import File
+from gpunode.base.reading import ParseError, Unknown
+from gpunode.base.shell_file import shell_file
 from gpunode.facts.deb import AptRepository as AptRepositoryFact
 from gpunode.facts.families.dnf import DnfRepository
 from gpunode.facts.file import File as FileFact
-from gpunode.families.apt import source_text
-from gpunode.families.dnf import repository_text
-from gpunode.file import File
-from gpunode.keyring import PERMISSIONS, PRIMARY_KEYS, Keyrings, parse_keyrings
 from gpunode.lab import signing
 from gpunode.operations import apt, dnf, rpm_repository
 from gpunode.operations.apt_trust import commands as trust_commands
 from gpunode.operations.own_files import kept
 from gpunode.operations.pinned_key import PINNED_KEY
 from gpunode.operations.script import script
-from gpunode.reading import ParseError, Unknown
-from gpunode.shell_file import shell_file
+from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite, Untrust, fields, normal_uri, plan, world_trusted
+from gpunode.packages.deb import AptRepository
+from gpunode.packages.families.apt import source_text
+from gpunode.packages.families.dnf import repository_text
+from gpunode.packages.keyring import PERMISSIONS, PRIMARY_KEYS, Keyrings, parse_keyrings
 from tests.unit.simulated_host import Host, commands
 
 FINGERPRINT = "A" * 40
@@ -347,7 +347,7 @@ def shell(text: str, folder: Path, **values: str) -> subprocess.CompletedProcess
 def test_each_keyring_of_ours_is_told_with_its_keys_and_its_permissions_and_none_where_there_is_none(
     tmp_path: Path, keys: Keys
 ) -> None:
-    text = f"set -eu\n{PRIMARY_KEYS}{shell_file('keyrings')}\n"
+    text = f"set -eu\n{PRIMARY_KEYS}{shell_file('packages/keyrings')}\n"
     assert KEYRINGS in text
     text = text.replace(KEYRINGS, f"{tmp_path}/k/gpunode-*.gpg {tmp_path}/k/gpunode-*.asc")
     (tmp_path / "k").mkdir()
@@ -369,7 +369,7 @@ def test_each_keyring_of_ours_is_told_with_its_keys_and_its_permissions_and_none
 @pytest.mark.real
 @pytest.mark.starts_programs
 def test_a_node_without_gpg_tells_of_no_keyring(tmp_path: Path) -> None:
-    done = shell(f"set -eu\nPATH=/nowhere\n{PRIMARY_KEYS}{shell_file('keyrings')}\n", tmp_path)
+    done = shell(f"set -eu\nPATH=/nowhere\n{PRIMARY_KEYS}{shell_file('packages/keyrings')}\n", tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

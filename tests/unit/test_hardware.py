@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from gpunode import fleet
+from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.base.probe_output import checked
+from gpunode.base.reading import ParseError, Unknown
+from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
 from gpunode.facts.node import Node as NodeFacts
-from gpunode.findings import Finding, FindingClass, NodeReport
-from gpunode.health import Health
+from gpunode.fleet import nodes as fleet
 from gpunode.lab.hardware.simulated.smi.main import call
-from gpunode.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
-from gpunode.probe_output import checked
-from gpunode.reading import ParseError, Unknown
+from gpunode.system.health import Health
 from tests.hardware import __main__ as hardware
 from tests.hardware.compared import comparisons
 from tests.hardware.log import Log, LoggedGpu, parse_log

@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode import tables
+from gpunode.base import tables
+from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
+from gpunode.base.probe import Probe, batch_answers, batch_command
+from gpunode.base.probe_output import checked, sections
+from gpunode.base.reading import ParseError
+from gpunode.components.mig.smi import parse_mig
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.health import Health as HealthFact
 from gpunode.facts.mig import Mig as MigFact
-from gpunode.findings import ExitCode, Finding, FindingClass, verdict
-from gpunode.gpu import Gpus, parse_gpus
-from gpunode.health import GpuHealth, Health, Xid, parse_health
-from gpunode.mig.smi import parse_mig
 from gpunode.node import Node
-from gpunode.probe import Probe, batch_answers, batch_command
-from gpunode.probe_output import checked, sections
-from gpunode.reading import ParseError
+from gpunode.node.verdict import judge
 from gpunode.settings import settings_from
-from gpunode.verify import judge
+from gpunode.system.gpu import Gpus, parse_gpus
+from gpunode.system.health import GpuHealth, Health, Xid, parse_health
 from tests.unit.smi_rows import memory
 from tests.unit.test_verify import GOOD, SETTINGS, bad
 

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from pyinfra.api import FunctionCommand
 
-from gpunode.device_plugin.rollout import Rollout, rollout
-from gpunode.helm.release import MARK
+from gpunode.kubernetes.device_plugin.rollout import Rollout, rollout
+from gpunode.kubernetes.helm.release import MARK
 from gpunode.lab.errors import LabError
 from gpunode.lab.kubernetes_programs import WHEELS, programs
 from gpunode.operations import helm

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gpunode.device_plugin.rollout import rollout
-from gpunode.helm.commands import Command, Commands
-from gpunode.helm.difference import differences
-from gpunode.helm.manifest import Identity, Object, objects
-from gpunode.helm.program import helm_of, version_command
-from gpunode.helm.release import Status, parse_history, parse_list
+from gpunode.kubernetes.device_plugin.rollout import rollout
+from gpunode.kubernetes.helm.commands import Command, Commands
+from gpunode.kubernetes.helm.difference import differences
+from gpunode.kubernetes.helm.manifest import Identity, Object, objects
+from gpunode.kubernetes.helm.program import helm_of, version_command
+from gpunode.kubernetes.helm.release import Status, parse_history, parse_list
 from gpunode.lab.errors import LabError
 from gpunode.lab.kubernetes_programs import WHEELS, programs
 from gpunode.settings import check_hosts, settings_from

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from gpunode.helm.change import Act, ReleaseChange, Step, change
-from gpunode.helm.commands import Command
-from gpunode.helm.errors import explained
-from gpunode.helm.manifest import Identity
-from gpunode.helm.program import HelmError
-from gpunode.helm.session import Output, Session
-from gpunode.helm.waits import waiting
-from gpunode.reading import ParseError
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes.helm.change import Act, ReleaseChange, Step, change
+from gpunode.kubernetes.helm.commands import Command
+from gpunode.kubernetes.helm.errors import explained
+from gpunode.kubernetes.helm.manifest import Identity
+from gpunode.kubernetes.helm.program import HelmError
+from gpunode.kubernetes.helm.session import Output, Session
+from gpunode.kubernetes.helm.waits import waiting
 from tests.unit.test_helm import MANIFEST, NOW, OTHER, SAME, TIMEOUT, commands
 
 pytestmark = pytest.mark.pure

@@ -25,16 +25,16 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.context import ctx_host
 
-from gpunode import call_order, hooks
 from gpunode.facts.candidates import NodeWithCandidates
 from gpunode.facts.file import File
 from gpunode.facts.kernel import KernelFeatures
 from gpunode.facts.node import PARTS
 from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.smoke import Smoke
+from gpunode.fleet import call_order, hooks
+from gpunode.fleet.snapshot import Changes
 from gpunode.operations import files
 from gpunode.operations.announcement import announcing, is_announcing
-from gpunode.snapshot import Changes
 from tests import warm
 
 pytestmark = pytest.mark.pure
@@ -168,7 +168,7 @@ def test_hooks_off_leaves_the_judging_of_settings_alone(monkeypatch: pytest.Monk
 
 def test_a_run_tells_how_long_it_has_been_at_work_once_it_has_changed_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("gpunode.hooks.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("gpunode.fleet.hooks.time.monotonic", lambda: now[0])
     monkeypatch.setattr(hooks, "_changes", Changes())
     state = State()
     assert hooks.seconds_of_changes(state) == 0, "it has not begun"
@@ -290,7 +290,7 @@ except PyinfraError:
 def test_a_connection_that_is_never_answered_prints_no_traceback() -> None:
     # A banner that does not come is what a node under load gives; paramiko's thread tells of it by its logger.
     code = (
-        "import logging; from gpunode import hooks; hooks.install(); hooks.install(); "
+        "import logging; from gpunode.fleet import hooks; hooks.install(); hooks.install(); "
         "logging.getLogger('paramiko.transport').error('Traceback'); print(len(logging.getLogger('paramiko').handlers))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

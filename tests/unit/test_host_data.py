@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.host_data import REPLACE, merged
-from gpunode.inventory import host_data, layered_data
+from gpunode.fleet.host_data import REPLACE, merged
+from gpunode.fleet.inventory import host_data, layered_data
 from gpunode.settings import SettingsError, check_hosts, settings_from
 from tests import warm
 

@@ -18,7 +18,6 @@ from hypothesis import given
 from pyinfra.api import StringCommand
 from pyinfra.connectors.util import make_unix_command
 
-from gpunode.apt_trust import DISABLED, Disable, Rewrite
 from gpunode.facts.deb import AptRepository, DebPackages
 from gpunode.facts.families.dnf import DnfOffers, DnfRepository, DnfSimulation
 from gpunode.facts.families.pacman import PacmanOffers, PacmanPackages, PacmanSimulation
@@ -30,6 +29,7 @@ from gpunode.operations.apt_trust import commands
 from gpunode.operations.files import write_command
 from gpunode.operations.script import script_command
 from gpunode.operations.transaction import transaction_text
+from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite
 from tests.unit.hostile import CANARY, HOSTILE, hostile_text
 from tests.unit.transactions import of_bodies
 

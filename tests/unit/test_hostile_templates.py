@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from gpunode.families.apt import source_text
+from gpunode.base.template import rendered
+from gpunode.packages.families.apt import source_text
 from gpunode.settings import SettingsError, settings_from
-from gpunode.template import rendered
 
 pytestmark = [pytest.mark.real, pytest.mark.builds]
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
@@ -123,13 +123,14 @@ def test_every_template_that_takes_values_is_tested_here() -> None:
         path.name for path in TEMPLATES.iterdir() if path.is_file() and "{{" in path.read_text(encoding="utf-8")
     }
     # modules-load.conf takes the constant MODULES of deploys/containerd.py, kubernetes-sysctl.conf that of
-    # gpunode/sysctl.py, nvidia-uvm.conf what driver_packages.yaml calls the module, and the files that hold packages
-    # what dpkg itself has for names and versions (gpunode/driver_packages and gpunode/toolkit read nothing else).
+    # gpunode/system/sysctl.py, nvidia-uvm.conf what driver_packages.yaml calls the module, and the files that hold
+    # packages what dpkg itself has for names and versions (gpunode/packages/driver_packages and
+    # gpunode/components/toolkit read nothing else).
     of_packages = {"driver-preferences", "driver-unattended-upgrades.conf", "nvidia-uvm.conf", "toolkit-preferences"}
     of_settings = {"apt-proxy.conf", "http-proxy.conf", "nvidia-parameters.conf"}
-    # Of MPS: constants, and the path of a program that gpunode/mps/state.py checks.
+    # Of MPS: constants, and the path of a program that gpunode/components/mps/state.py checks.
     of_packages |= {"nvidia-mps.service", "nvidia-mps-settings"}
-    # Of MIG: constants alone; a node's layout is in a file of its own (gpunode/mig/record.py).
+    # Of MIG: constants alone; a node's layout is in a file of its own (gpunode/components/mig/record.py).
     of_packages |= {"gpunode-mig-layout.service", "gpunode-mig-layout"}
     assert with_values == {"modules-load.conf", "kubernetes-sysctl.conf"} | of_settings | of_packages
 

@@ -12,9 +12,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from gpunode import tables
+from gpunode.base import tables
+from gpunode.base.tables import reading
 from gpunode.cli.plan import plan
-from gpunode.tables import reading
 
 pytestmark = pytest.mark.pure
 CACHED = (tables.distributions, tables.driver_sources)

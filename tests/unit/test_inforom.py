@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from gpunode.base.findings import ExitCode, verdict
+from gpunode.base.probe import Probe
+from gpunode.base.probe_output import sections
+from gpunode.base.shell_file import script_file
+from gpunode.components.mig.files import FUNCTIONS
+from gpunode.components.mig.smi import parse_mig
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.health import Health as HealthFact
 from gpunode.facts.mig import Mig as MigFact
-from gpunode.findings import ExitCode, verdict
-from gpunode.gpu import parse_gpus
-from gpunode.health import parse_health
 from gpunode.lab.hardware.simulated import module
 from gpunode.lab.hardware.simulated.fault import main as set_fault
 from gpunode.lab.hardware.simulated.machine import Machine
 from gpunode.lab.hardware.simulated.smi.main import call
-from gpunode.mig.files import FUNCTIONS
-from gpunode.mig.smi import parse_mig
-from gpunode.probe import Probe
-from gpunode.probe_output import sections
-from gpunode.shell_file import script_file
-from gpunode.verify import judge
+from gpunode.node.verdict import judge
+from gpunode.system.gpu import parse_gpus
+from gpunode.system.health import parse_health
 from tests.unit.lab.installed_driver import install
 from tests.unit.smi_rows import memory
 from tests.unit.test_verify import GOOD, SETTINGS

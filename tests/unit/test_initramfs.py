@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from gpunode.boot import Boot, Kernel, parse_boot
-from gpunode.components import desired_files
 from gpunode.deploys import driver as driver_deploy
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.initramfs import LOOKED_INTO
 from gpunode.facts.transaction import FOLDER
+from gpunode.node.components import desired_files
+from gpunode.node.own_files import driver as own_files_of_driver
 from gpunode.operations import initramfs
 from gpunode.operations.initramfs import _REBUILD
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from gpunode.own_files import driver as own_files_of_driver
 from gpunode.settings import settings_from
+from gpunode.system.boot import Boot, Kernel, parse_boot
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_operations import Recorder
 from tests.unit.test_verify import GOOD as GOOD_NODE

@@ -11,27 +11,27 @@ from typing import Any
 
 import pytest
 
-from gpunode.applied import PATH as APPLIED
-from gpunode.containerd.drop_in import PATH as DROP_IN
+from gpunode.base.findings import FindingClass
+from gpunode.base.probe import shell_text
+from gpunode.components.containerd.drop_in import PATH as DROP_IN
+from gpunode.components.mig.boot import RECORD, UNIT
+from gpunode.components.mps.daemon import FOLDER as MPS
+from gpunode.components.toolkit.cdi import OWN_SPECIFICATION as CDI
 from gpunode.facts.interrupted import LEFT
 from gpunode.facts.interrupted import Interrupted as InterruptedFact
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.families.dnf import LOCKLIST
-from gpunode.families.zypper import LOCKS
-from gpunode.findings import FindingClass
-from gpunode.interrupted import Interrupted, decide, parse_interrupted
-from gpunode.mig.boot import RECORD, UNIT
-from gpunode.mps.daemon import FOLDER as MPS
+from gpunode.node.own_files.containerd import PROXY
+from gpunode.node.own_files.driver import SOFTDEP
+from gpunode.node.own_files.holds import PREFERENCES
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.operations import interrupted as operation
-from gpunode.own_files.containerd import PROXY
-from gpunode.own_files.driver import SOFTDEP
-from gpunode.own_files.holds import PREFERENCES
-from gpunode.plan import plan
-from gpunode.probe import shell_text
+from gpunode.packages.families.dnf import LOCKLIST
+from gpunode.packages.families.zypper import LOCKS
 from gpunode.settings import settings_from
-from gpunode.toolkit.cdi import OWN_SPECIFICATION as CDI
-from gpunode.transaction import Journal
-from gpunode.verify import judge
+from gpunode.system.applied import PATH as APPLIED
+from gpunode.system.interrupted import Interrupted, decide, parse_interrupted
+from gpunode.system.transaction import Journal
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 
@@ -47,7 +47,7 @@ def read(folder: Path, units: dict[str, str], left: str = "", aged: str = "") ->
     systemctl = folder / "systemctl"
     systemctl.write_text(f'#!/bin/sh\necho "$*" >> {folder}/asked\ncase "$2" in\n{table}  *) echo inactive;;\nesac\n')
     systemctl.chmod(0o755)
-    text = shell_text("interrupted", FOLDER=str(folder / "transactions"), LEFT=left, AGED=aged)
+    text = shell_text("system/interrupted", FOLDER=str(folder / "transactions"), LEFT=left, AGED=aged)
     done = subprocess.run(
         ["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
     )

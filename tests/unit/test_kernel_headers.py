@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from gpunode.boot import Boot, Kernel
 from gpunode.deploys import driver as driver_deploy
 from gpunode.facts.boot import Boot as BootFact
-from gpunode.operating_system import OperatingSystem
+from gpunode.node.plan import plan
+from gpunode.node.preflight import refusals
 from gpunode.operations import kernel_headers
 from gpunode.operations.families.headers import BY_DNF, BY_ZYPPER
-from gpunode.plan import plan
-from gpunode.preflight import refusals
 from gpunode.settings import settings_from
+from gpunode.system.boot import Boot, Kernel
+from gpunode.system.operating_system import OperatingSystem
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_operations import Recorder
 from tests.unit.test_preflight import machine

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.access import login_shell
+from gpunode.base.probe import batch_command
 from gpunode.facts.node import Node
+from gpunode.fleet.access import login_shell
 from gpunode.operations.script import script_command
-from gpunode.probe import batch_command
 
 pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
 

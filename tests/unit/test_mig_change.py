@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.mig.change import Change, Instance, Wanted, change
-from gpunode.mig.geometry import mask
-from gpunode.mig.layouts import feasible
-from gpunode.mig.placement import Impossible, Placement, fit, layout_of, place
+from gpunode.components.mig.change import Change, Instance, Wanted, change
+from gpunode.components.mig.geometry import mask
+from gpunode.components.mig.layouts import feasible
+from gpunode.components.mig.placement import Impossible, Placement, fit, layout_of, place
 from tests.unit.simulated_mig import SimulatedGpu
 from tests.unit.test_mig_placement import FOUR, SEVEN, geometry, plain_layouts
 

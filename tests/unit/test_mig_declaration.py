@@ -10,10 +10,10 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpunode.mig.cautions import cautions_of
-from gpunode.mig.declaration import Declaration, Entry, parse_declaration, read_declaration, selected
-from gpunode.mig.mistakes import DeclarationError
-from gpunode.mig.profile import ProfileError, parse_profile
+from gpunode.components.mig.cautions import cautions_of
+from gpunode.settings.mig_parted.declaration import Declaration, Entry, parse_declaration, read_declaration, selected
+from gpunode.settings.mig_parted.mistakes import DeclarationError
+from gpunode.settings.mig_parted.profile import ProfileError, parse_profile
 
 pytestmark = pytest.mark.pure
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode import tables
-from gpunode.mig.check import check, target
-from gpunode.mig.declaration import parse_declaration
-from gpunode.mig.device_filter import Match, PciId, matches, parse_pci_id
-from gpunode.mig.goal import Verdict, judge, nearest_layouts
-from gpunode.mig.published import known_names, published
+from gpunode.base import tables
+from gpunode.components.mig.check import check, target
+from gpunode.components.mig.device_filter import Match, PciId, matches, parse_pci_id
+from gpunode.components.mig.goal import Verdict, judge, nearest_layouts
+from gpunode.settings.mig_parted.declaration import parse_declaration
+from gpunode.settings.mig_parted.published import known_names, published
 
 pytestmark = pytest.mark.pure
 

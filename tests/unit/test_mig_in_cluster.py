@@ -10,8 +10,17 @@ from typing import Any
 import pytest
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from gpunode.device_plugin.cluster import Cluster as KubectlCluster
-from gpunode.device_plugin.labels import (
+from gpunode.components.docker.state import Docker
+from gpunode.components.mig.boot import MigBoot
+from gpunode.components.mig.state import DISABLED, ENABLED, Mig, MigGpu
+from gpunode.components.mig.target import TargetError
+from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.facts.docker import Docker as DockerFact
+from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.transaction import TransactionJournal
+from gpunode.kubernetes.device_plugin.cluster import Cluster as KubectlCluster
+from gpunode.kubernetes.device_plugin.labels import (
     CONFIG,
     MIG_CONFIG,
     MIG_STATE,
@@ -24,21 +33,12 @@ from gpunode.device_plugin.labels import (
     labels_of_failed,
     wanted_labels,
 )
-from gpunode.docker.state import Docker
-from gpunode.facts.containerd import Containerd as ContainerdFact
-from gpunode.facts.docker import Docker as DockerFact
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig_boot import MigBoot as MigBootFact
-from gpunode.facts.transaction import TransactionJournal
-from gpunode.helm.commands import Command
-from gpunode.helm.session import Output
-from gpunode.mig.boot import MigBoot
-from gpunode.mig.state import DISABLED, ENABLED, Mig, MigGpu
-from gpunode.mig.target import TargetError
+from gpunode.kubernetes.helm.commands import Command
+from gpunode.kubernetes.helm.session import Output
 from gpunode.operations import device_plugin, mig, mig_in_cluster, taking_part
 from gpunode.operations.transaction import ENDED
 from gpunode.settings import Settings, settings_from
-from gpunode.transaction import Journal
+from gpunode.system.transaction import Journal
 from tests.unit.simulated_host import Host
 from tests.unit.test_mig_target import DECLARATION, H100, MIXED, gpu
 from tests.unit.test_verify import GOOD
@@ -275,7 +275,7 @@ def test_what_fails_once_an_earlier_change_is_undone_has_the_labels_come_back(as
     def refuse(*_: Any) -> None:
         raise TargetError("no place")
 
-    ask.patch.setattr("gpunode.mig.decide.targets", refuse)
+    ask.patch.setattr("gpunode.components.mig.decide.targets", refuse)
     assert ask(cluster, gpu(0, DISABLED)) == ["cluster", "transaction", "failed"]
     assert cluster.pods == [] and cluster.labels[PRESENT] == "true"
 

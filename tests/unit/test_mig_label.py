@@ -13,11 +13,19 @@ from typing import Any
 import pytest
 from pyinfra.context import ctx_host
 
-import gpunode.control_plane
 import gpunode.deploys.component
+import gpunode.fleet.control_plane
+from gpunode.base.findings import FindingClass
+from gpunode.base.reading import Unknown
 from gpunode.cli.plan import _of
-from gpunode.components import decisions
-from gpunode.device_plugin.labels import (
+from gpunode.components.mig.boot import MigBoot
+from gpunode.facts.machine import Machine as MachineFact
+from gpunode.fleet.drift import contained_report
+from gpunode.fleet.hooks import snapshot
+from gpunode.fleet.labelled import labelled
+from gpunode.fleet.nodes import Answer
+from gpunode.fleet.snapshot import Announced
+from gpunode.kubernetes.device_plugin.labels import (
     MIG_CONFIG,
     MIG_STATE,
     OURS,
@@ -26,21 +34,13 @@ from gpunode.device_plugin.labels import (
     labels_of_failed,
     wanted_labels,
 )
-from gpunode.device_plugin.nodes import ClusterNode
-from gpunode.drift import contained_report
-from gpunode.facts.machine import Machine as MachineFact
-from gpunode.findings import FindingClass
-from gpunode.fleet import Answer
-from gpunode.hooks import snapshot
-from gpunode.labelled import labelled
-from gpunode.mig.boot import MigBoot
-from gpunode.mig.label import by_label
+from gpunode.kubernetes.device_plugin.nodes import ClusterNode
+from gpunode.kubernetes.mig_label import by_label
 from gpunode.node import Node
-from gpunode.plan import Plan
-from gpunode.preflight import Refusal, cautions
-from gpunode.reading import Unknown
+from gpunode.node.components import decisions
+from gpunode.node.plan import Plan
+from gpunode.node.preflight import Refusal, cautions
 from gpunode.settings import Settings, SettingsError, settings_from
-from gpunode.snapshot import Announced
 from tests.unit.simulated_host import Host
 from tests.unit.test_preflight import TODAY, machine
 from tests.unit.test_verify import GOOD
@@ -274,7 +274,7 @@ def test_the_cluster_is_asked_by_its_control_plane_host_where_that_runs_kubectl(
     inventory = tmp_path / "inventory.py"
     inventory.write_text('nodes = ["@local"]\n')
     # pyinfra's own connector to this machine stands for a control-plane host: it is one of the inventory then.
-    monkeypatch.setattr(gpunode.control_plane, "LOCAL", "elsewhere")
+    monkeypatch.setattr(gpunode.fleet.control_plane, "LOCAL", "elsewhere")
     (found,) = labelled(inventory, (Answer("gpu-1", settings_from(kubectl.data()), GOOD, None),))
     assert found.settings.mig.config == "all-balanced" and kubectl.asked == [ASKED]
 

@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 from pyinfra.api import StringCommand
 
-from gpunode.disturbance import Disturbance
-from gpunode.docker.state import Docker
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import FindingClass
+from gpunode.base.reading import Unknown
+from gpunode.components.docker.state import Docker
+from gpunode.components.mig.boot import SCRIPT, UNIT, MigBoot, parse_mig_boot
+from gpunode.components.mig.files import desired_files
+from gpunode.components.mig.state import DISABLED, ENABLED, Mig, MigGpu
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.findings import FindingClass
-from gpunode.mig.boot import SCRIPT, UNIT, MigBoot, parse_mig_boot
-from gpunode.mig.files import desired_files
-from gpunode.mig.state import DISABLED, ENABLED, Mig, MigGpu
+from gpunode.node.reboot import RECORD as REBOOTS
 from gpunode.operations import mig as operation
-from gpunode.reading import Unknown
-from gpunode.reboot import RECORD as REBOOTS
 from gpunode.settings import settings_from
-from gpunode.transaction import Journal
+from gpunode.system.transaction import Journal
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_mig_target import DECLARATION, H100, MIXED, OWN, RECORD, gpu, judged
 from tests.unit.test_verify import GOOD
@@ -258,7 +258,7 @@ def test_where_nobody_knows_the_places_the_mode_comes_first_and_the_instances_by
 
     ask(gpu(0, ENABLED, *MIXED))
     monkeypatch.setattr(operation, "transaction_command", transaction_command)
-    monkeypatch.setattr("gpunode.mig.target.product_geometry", lambda _: None)
+    monkeypatch.setattr("gpunode.components.mig.target.product_geometry", lambda _: None)
     ask.host.readings[MigFact] = Mig("ok", None, (gpu(0, DISABLED),))
     asked = settings_from({"mig": {"config": "mixed", "file": ask.file}}).mig
     for _ in operation.layout._inner(asked=asked, gpus=(H100,), allowed="restart"):
@@ -277,7 +277,7 @@ def test_a_layout_that_the_gpu_s_own_list_has_no_place_for_is_refused_with_what_
         return StringCommand("true")
 
     monkeypatch.setattr(operation, "transaction_command", transaction_command)
-    monkeypatch.setattr("gpunode.mig.target.product_geometry", lambda _: None)
+    monkeypatch.setattr("gpunode.components.mig.target.product_geometry", lambda _: None)
     ask(gpu(0, DISABLED))
     (said,) = ask.host.refusals
     assert "has no place on GPU 0" in said and "no profile 3g.40gb" in said

@@ -2,12 +2,12 @@
 
 import pytest
 
-from gpunode.mig.change import Change, Wanted, change
-from gpunode.mig.geometry import Geometry, product_geometry
-from gpunode.mig.goal import wanted_instances
-from gpunode.mig.own_list import own_geometry, parse_placements, parse_profiles
-from gpunode.mig.placement import Impossible, place
-from gpunode.reading import ParseError
+from gpunode.base.reading import ParseError
+from gpunode.components.mig.change import Change, Wanted, change
+from gpunode.components.mig.geometry import Geometry, product_geometry
+from gpunode.components.mig.goal import wanted_instances
+from gpunode.components.mig.own_list import own_geometry, parse_placements, parse_profiles
+from gpunode.components.mig.placement import Impossible, place
 
 pytestmark = pytest.mark.pure
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode import tables
-from gpunode.mig.geometry import Geometry, product_geometry
-from gpunode.mig.layouts import feasible, maximal, nearest
-from gpunode.mig.placement import Impossible, counts, fit, layout_of, place
+from gpunode.base import tables
+from gpunode.components.mig.geometry import Geometry, product_geometry
+from gpunode.components.mig.layouts import feasible, maximal, nearest
+from gpunode.components.mig.placement import Impossible, counts, fit, layout_of, place
 from tests.unit.simulated_mig import PROFILE_IDS, TABLE, Refused, SimulatedGpu
 
 pytestmark = pytest.mark.pure

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.preflight import Refusal, cautions, refusals
+from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.settings import SettingsError, settings_from
 from tests.unit.test_preflight import TODAY, _gpu, machine
 

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpunode import tables
+from gpunode.base import tables
+from gpunode.components.mig.change import Change, Instance, Wanted, change
+from gpunode.components.mig.compute import in_order
+from gpunode.components.mig.goal import Verdict, judge
+from gpunode.components.mig.placement import Placement
+from gpunode.components.mig.smi import LISTS, parse_mig
+from gpunode.components.mig.state import MigGpu
 from gpunode.lab.hardware.simulated.machine import Machine
 from gpunode.lab.hardware.simulated.smi.main import call
-from gpunode.mig.change import Change, Instance, Wanted, change
-from gpunode.mig.compute import in_order
-from gpunode.mig.goal import Verdict, judge
-from gpunode.mig.placement import Placement
-from gpunode.mig.smi import LISTS, parse_mig
-from gpunode.mig.state import MigGpu
-from gpunode.smi import QUERY
+from gpunode.system.smi import QUERY
 from tests.unit.lab.test_nvidia_smi import VERSION, machine_with
 from tests.unit.test_mig_placement import FOUR, SEVEN, plain_layouts
 

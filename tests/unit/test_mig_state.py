@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from pyinfra.api.exceptions import FactProcessError
 
+from gpunode.base.reading import ParseError
+from gpunode.components.mig.geometry import product_geometry
+from gpunode.components.mig.smi import LISTS, parse_mig
+from gpunode.components.mig.state import GpuInstance, Mig, MigGpu
 from gpunode.facts.mig import Mig as MigFact
-from gpunode.mig.geometry import product_geometry
-from gpunode.mig.smi import LISTS, parse_mig
-from gpunode.mig.state import GpuInstance, Mig, MigGpu
-from gpunode.reading import ParseError
 from tests.unit.recorded_smi import last, recorded
 from tests.unit.smi_rows import cells, row
 

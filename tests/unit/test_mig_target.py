@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from gpunode.components import decisions
-from gpunode.disturbance import Disturbance
-from gpunode.findings import Finding, FindingClass, NodeReport
-from gpunode.mig.boot import NAME, MigBoot, parse_mig_boot
-from gpunode.mig.files import desired_files
-from gpunode.mig.geometry import product_geometry
-from gpunode.mig.record import lines_of
-from gpunode.mig.state import DISABLED, ENABLED, ComputeInstance, GpuInstance, Mig, MigGpu, OwnProfile
-from gpunode.mig.target import Target, TargetError, targets
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.base.reading import ParseError
+from gpunode.components.mig.boot import NAME, MigBoot, parse_mig_boot
+from gpunode.components.mig.files import desired_files
+from gpunode.components.mig.geometry import product_geometry
+from gpunode.components.mig.record import lines_of
+from gpunode.components.mig.state import DISABLED, ENABLED, ComputeInstance, GpuInstance, Mig, MigGpu, OwnProfile
+from gpunode.components.mig.target import Target, TargetError, targets
+from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node
-from gpunode.pci import PciGpu, PciGpus
-from gpunode.plan import Step, plan
-from gpunode.reading import ParseError
-from gpunode.rollout.choice import left_out
+from gpunode.node.components import decisions
+from gpunode.node.plan import Step, plan
 from gpunode.settings import Settings, settings_from
+from gpunode.system.pci import PciGpu, PciGpus
 from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure

@@ -16,22 +16,22 @@ from typing import Any
 
 import pytest
 
+from gpunode.base.template import rendered
+from gpunode.components.mig import record
+from gpunode.components.mig.boot import NAME
+from gpunode.components.mig.change import Instance, change
+from gpunode.components.mig.files import FUNCTIONS
+from gpunode.components.mig.geometry import product_geometry
+from gpunode.components.mig.goal import wanted_instances
+from gpunode.components.mig.layouts import feasible
+from gpunode.components.mig.placement import Impossible, layout_of
 from gpunode.lab.hardware.simulated.machine import Machine
 from gpunode.lab.hardware.simulated.smi.main import call
 from gpunode.lab.hardware.simulated.smi.mig.instances import GpuInstance
-from gpunode.mig import record
-from gpunode.mig.boot import NAME
-from gpunode.mig.change import Instance, change
-from gpunode.mig.files import FUNCTIONS
-from gpunode.mig.geometry import product_geometry
-from gpunode.mig.goal import wanted_instances
-from gpunode.mig.layouts import feasible
-from gpunode.mig.placement import Impossible, layout_of
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.mig_transaction import TRANSACTION
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from gpunode.template import rendered
 from tests.unit.lab.test_nvidia_smi import A100, machine_with
 
 pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs, pytest.mark.builds]

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpunode.driver import parse_driver
-from gpunode.findings import FindingClass
-from gpunode.plan import plan
+from gpunode.base.findings import FindingClass
+from gpunode.components.driver import parse_driver
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.settings import settings_from
-from gpunode.verify import judge
 from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure

@@ -13,30 +13,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.components import decisions
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.probe_output import checked
+from gpunode.base.reading import ParseError
+from gpunode.base.template import rendered
+from gpunode.components.mps import Daemon, Mps, MpsDaemon, control_text, daemons, parse_mps
+from gpunode.components.mps.daemon import FOLDER, UNITS
+from gpunode.components.mps.environment import ENVIRONMENT, PATHS, PIPE_DIRECTORY, PROFILE, VARIABLE, environment_files
+from gpunode.components.mps.files import APPLY, desired_files
+from gpunode.components.mps.memory import mebibytes, without_room
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mps import Mps as MpsFact
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.findings import Finding, FindingClass
-from gpunode.gpu import Gpu, Gpus, MigMode
-from gpunode.mps import Daemon, Mps, MpsDaemon, control_text, daemons, parse_mps
-from gpunode.mps.daemon import FOLDER, UNITS
-from gpunode.mps.environment import ENVIRONMENT, PATHS, PIPE_DIRECTORY, PROFILE, VARIABLE, environment_files
-from gpunode.mps.files import APPLY, desired_files
-from gpunode.mps.memory import mebibytes, without_room
 from gpunode.node import Node
+from gpunode.node.components import decisions
+from gpunode.node.plan import plan
+from gpunode.node.preflight.mps import mps_cautions, mps_refusals
 from gpunode.operations import mps as operation
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from gpunode.pci import PciGpu
-from gpunode.plan import plan
-from gpunode.preflight.mps import mps_cautions, mps_refusals
-from gpunode.probe_output import checked
-from gpunode.reading import ParseError
 from gpunode.settings import Settings, SettingsError, settings_from
 from gpunode.settings.mps import MpsSettings
-from gpunode.template import rendered
-from gpunode.transaction import Journal
+from gpunode.system.gpu import Gpu, Gpus, MigMode
+from gpunode.system.pci import PciGpu
+from gpunode.system.transaction import Journal
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from gpunode.applied import Applied, OwnFile
-from gpunode.disturbance import Disturbance
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.components.mps import Mps
+from gpunode.components.mps.daemon import UNITS
 from gpunode.facts.node import Node as NodeFact
-from gpunode.findings import Finding, FindingClass, NodeReport
-from gpunode.gpu import Gpus
-from gpunode.mps import Mps
-from gpunode.mps.daemon import UNITS
+from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.operations.verify import verified
-from gpunode.pci import PciGpus
-from gpunode.plan import plan
-from gpunode.rollout.choice import left_out
 from gpunode.settings import Settings, settings_from
-from gpunode.verify import judge
+from gpunode.system.applied import Applied, OwnFile
+from gpunode.system.gpu import Gpus
+from gpunode.system.pci import PciGpus
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_mps import H100, ROW, asked, run, settled
 from tests.unit.test_verify import GOOD

@@ -84,8 +84,8 @@ def test_every_mutant_of_gpunode_s_shell_is_one_that_sh_reads() -> None:
     for path in (
         "templates/scripts/pinned_key.sh",
         "templates/scripts/placing.sh",
-        "gpunode/keyring.sh",
-        "gpunode/keyrings.sh",
+        "gpunode/packages/keyring.sh",
+        "gpunode/packages/keyrings.sh",
     ):
         found = list(shell_mutants(path, (group.room / path).read_text()))
         assert len(found) > 5

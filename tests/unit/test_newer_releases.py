@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from gpunode import tables
+from gpunode.base import tables
+from gpunode.base.verdicts import Refusal
+from gpunode.components.driver.sides import desired
 from gpunode.deploys import driver as driver_deploy
-from gpunode.driver.sides import desired
-from gpunode.driver_packages import DriverPackages as State
-from gpunode.driver_packages import Offers, Simulation, archive_components, on_system, package_set
 from gpunode.facts.apt_archive import AptArchive as AptArchiveFact
 from gpunode.facts.driver import Driver
 from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.lab.world.cuda import oldest_toolkit
+from gpunode.node.preflight import cautions, refusals
 from gpunode.operations import driver_packages
-from gpunode.preflight import cautions, refusals
-from gpunode.preflight.verdicts import Refusal
+from gpunode.packages.driver_packages import DriverPackages as State
+from gpunode.packages.driver_packages import Offers, Simulation, archive_components, on_system, package_set
 from gpunode.settings import settings_from
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_driver_sources import ARCHIVE, DEBIAN_SOURCE

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpunode.boot import Boot, DkmsBuild, Kernel
-from gpunode.disturbance import Disturbance
-from gpunode.driver.next_boot import next_boot as judged_next_boot
-from gpunode.findings import Finding, FindingClass
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.components.driver.next_boot import next_boot as judged_next_boot
 from gpunode.node import Node
+from gpunode.system.boot import Boot, DkmsBuild, Kernel
 from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure

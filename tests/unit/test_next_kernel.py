@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from gpunode.boot import Boot, Kernel
+from gpunode.base.findings import FindingClass
+from gpunode.base.reading import Unknown
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.node import PARTS, parse_parts
 from gpunode.facts.unit import Unit as UnitFact
-from gpunode.findings import FindingClass
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.operations import driver
-from gpunode.plan import plan
-from gpunode.reading import Unknown
 from gpunode.settings import settings_from
-from gpunode.unit import Unit
-from gpunode.verify import judge
+from gpunode.system.boot import Boot, Kernel
+from gpunode.system.unit import Unit
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD, SETTINGS
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.driver_packages import package_set
+from gpunode.base.findings import FindingClass
+from gpunode.base.tables import driver_source
 from gpunode.facts.kernel import KernelFeatures
 from gpunode.facts.pci import PciGpus as PciGpusFact
-from gpunode.findings import FindingClass
-from gpunode.kernel import parse_kernel_features
-from gpunode.pci import PciGpus, parse_pci_gpus
-from gpunode.plan import plan
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
+from gpunode.packages.driver_packages import package_set
 from gpunode.settings import settings_from
-from gpunode.tables import driver_source
-from gpunode.verify import judge
+from gpunode.system.kernel import parse_kernel_features
+from gpunode.system.pci import PciGpus, parse_pci_gpus
 from tests.unit.test_verify import GOOD, SETTINGS
 
 H100 = {"vendor": "0x10de", "class": "0x030200", "device": "0x2330"}

@@ -12,27 +12,27 @@ from typing import Any
 
 import pytest
 
-from gpunode import tables
-from gpunode.containerd.editor import Runtimes, render
-from gpunode.containerd.state import Containerd, Runtime
-from gpunode.deb import AptRepository
+from gpunode.base import tables
+from gpunode.base.probe import Probe
+from gpunode.base.probe_output import sections
+from gpunode.components.containerd.editor import Runtimes, render
+from gpunode.components.containerd.state import Containerd, Runtime
+from gpunode.components.driver import DriverState, parse_driver
+from gpunode.components.toolkit import PACKAGES
 from gpunode.deploys import containerd as containerd_deploy
 from gpunode.deploys import toolkit as toolkit_deploy
-from gpunode.driver import DriverState, parse_driver
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.deb import AptRepository as AptRepositoryFact
 from gpunode.facts.deb import DebPackages as DebPackagesFact
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.unit import Unit as UnitFact
-from gpunode.families.apt import source_text
-from gpunode.keyring import PERMISSIONS
 from gpunode.operations import apt, containerd, driver, packages, systemd
-from gpunode.packages import InstalledPackages
-from gpunode.probe import Probe
-from gpunode.probe_output import sections
+from gpunode.packages.deb import AptRepository
+from gpunode.packages.families.apt import source_text
+from gpunode.packages.installed_packages import InstalledPackages
+from gpunode.packages.keyring import PERMISSIONS
 from gpunode.settings import settings_from
-from gpunode.toolkit import PACKAGES
-from gpunode.unit import Unit
+from gpunode.system.unit import Unit
 from tests.unit.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure

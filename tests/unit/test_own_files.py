@@ -13,27 +13,27 @@ from typing import Any
 
 import pytest
 
-from gpunode import applied as record
-from gpunode.applied import PATH, Applied, OwnFile, PresentFile, parse_applied, record_text
-from gpunode.components import desired_files
-from gpunode.disturbance import Disturbance
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.file import File
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.probe_output import checked
 from gpunode.facts.applied import Applied as AppliedFact
 from gpunode.facts.deb import AptRepository as AptRepositoryFact
 from gpunode.facts.families.dnf import DnfRepository
 from gpunode.facts.file import File as FileFact
 from gpunode.facts.node import Node as NodeFact
-from gpunode.file import File
-from gpunode.findings import Finding, FindingClass
 from gpunode.node import Node
+from gpunode.node.components import desired_files
+from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PINS
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.operations import applied, apt, dnf, files
 from gpunode.operations import verify as verdict
 from gpunode.operations.families.toolkit_hold import TOOLKIT_HOLDS
 from gpunode.operations.own_files import kept
-from gpunode.own_files.holds import TOOLKIT_PREFERENCES as PINS
-from gpunode.plan import plan
-from gpunode.probe_output import checked
 from gpunode.settings import Settings, settings_from
-from gpunode.verify import judge
+from gpunode.system import applied as record
+from gpunode.system.applied import PATH, Applied, OwnFile, PresentFile, parse_applied, record_text
 from tests.unit import test_dnf
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_operations import REPOSITORY, TRUSTED

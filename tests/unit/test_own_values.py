@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpunode.device_plugin.features import unlisted_values, unread_values
-from gpunode.helm.own_values import unknown_values
-from gpunode.reading import ParseError
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes.helm.own_values import unknown_values
+from gpunode.settings.cluster.features import unlisted_values, unread_values
 
 pytestmark = pytest.mark.pure
 

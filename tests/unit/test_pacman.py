@@ -13,11 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode import tables
-from gpunode.apt_sources import AptSources, parse_apt_sources
-from gpunode.boot import Boot, Kernel, parse_boot
-from gpunode.cuda import parse_cuda
-from gpunode.driver_packages import (
+from gpunode.base import tables
+from gpunode.base.reading import ParseError
+from gpunode.components.cuda import parse_cuda
+from gpunode.components.toolkit import PACMAN_PACKAGES, parse_toolkit
+from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
+from gpunode.facts.families.pacman import DRIVER_PACKAGES, LOCK, NEEDS, PacmanSimulation
+from gpunode.node.preflight.boot import boot_refusals
+from gpunode.node.preflight.platform import system_refusals
+from gpunode.node.preflight.toolkit import toolkit_refusals
+from gpunode.operations import driver_packages
+from gpunode.operations.families import PACMAN
+from gpunode.packages.apt_sources import AptSources, parse_apt_sources
+from gpunode.packages.driver_packages import (
     Simulation,
     belongs,
     brings_kernels,
@@ -28,19 +36,11 @@ from gpunode.driver_packages import (
     on_system,
     package_set,
 )
-from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
-from gpunode.facts.families.pacman import DRIVER_PACKAGES, LOCK, NEEDS, PacmanSimulation
-from gpunode.families import pacman
-from gpunode.operating_system import OperatingSystem
-from gpunode.operations import driver_packages
-from gpunode.operations.families import PACMAN
-from gpunode.preflight.boot import boot_refusals
-from gpunode.preflight.platform import system_refusals
-from gpunode.preflight.toolkit import toolkit_refusals
-from gpunode.preflight.trust import trust_refusals
-from gpunode.reading import ParseError
+from gpunode.packages.families import pacman
+from gpunode.packages.trust import trust_refusals
 from gpunode.settings import settings_from
-from gpunode.toolkit import PACMAN_PACKAGES, parse_toolkit
+from gpunode.system.boot import Boot, Kernel, parse_boot
+from gpunode.system.operating_system import OperatingSystem
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_preflight import machine
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gpunode.base.shell_file import script_file
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.script import script
-from gpunode.shell_file import script_file
 
 pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
 

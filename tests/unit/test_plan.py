@@ -14,19 +14,18 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode import recorded
-from gpunode.boot import Boot, Kernel
-from gpunode.disturbance import Disturbance
-from gpunode.driver import DriverState, Service
-from gpunode.findings import FindingClass
-from gpunode.health import GpuHealth
-from gpunode.node import Node
-from gpunode.pci import PciGpu, PciGpus
-from gpunode.plan import Plan, plan
-from gpunode.recorded import _BARE, FactsError, facts_json, read_facts, read_settings
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import FindingClass
+from gpunode.components.driver import DriverState, Service
+from gpunode.node import Node, recorded
+from gpunode.node.plan import Plan, plan
+from gpunode.node.recorded import _BARE, FactsError, facts_json, read_facts, read_settings
+from gpunode.node.verdict import judge
 from gpunode.reference import plan as reference
 from gpunode.settings import settings_from
-from gpunode.verify import judge
+from gpunode.system.boot import Boot, Kernel
+from gpunode.system.health import GpuHealth
+from gpunode.system.pci import PciGpu, PciGpus
 from tests import warm
 from tests.unit.test_verify import GOOD, RUNC_BY_DEFAULT, SETTINGS
 

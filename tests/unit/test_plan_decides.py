@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from gpunode import tables
+from gpunode.base import tables
 from gpunode.cli.plan import plan
 
 pytestmark = pytest.mark.pure

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.comparison import BY_HAND
-from gpunode.components import desired_files
-from gpunode.findings import FindingClass
-from gpunode.plan import plan
-from gpunode.podman.decide import Desired, decide
-from gpunode.podman.drop_in import NVIDIA, PATH
-from gpunode.podman.state import Podman, parse_podman
+from gpunode.base.findings import FindingClass
+from gpunode.components.podman.decide import Desired, decide
+from gpunode.components.podman.drop_in import NVIDIA, PATH
+from gpunode.components.podman.state import Podman, parse_podman
+from gpunode.node.components import desired_files
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.settings import SettingsError, settings_from
-from gpunode.verify import judge
 from tests.unit.test_verify import DATA, GOOD
 
 pytestmark = pytest.mark.pure

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from gpunode import tables
-from gpunode.apt_sources import AptSources
-from gpunode.boot import Boot, Kernel
-from gpunode.cuda import CudaToolkits
-from gpunode.disk import Disk
-from gpunode.driver import DriverState
-from gpunode.machine import Machine
-from gpunode.operating_system import OperatingSystem
-from gpunode.pci import PciGpu, PciGpus
-from gpunode.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
+from gpunode.base import tables
+from gpunode.components.cuda import CudaToolkits
+from gpunode.components.driver import DriverState
+from gpunode.node.machine import Machine
+from gpunode.node.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
+from gpunode.packages.apt_sources import AptSources
 from gpunode.settings import settings_from
+from gpunode.system.boot import Boot, Kernel
+from gpunode.system.disk import Disk
+from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.pci import PciGpu, PciGpus
 
 pytestmark = pytest.mark.pure
 

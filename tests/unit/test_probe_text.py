@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode import shell_file as loader
-from gpunode.apt_sources import parse_apt_sources
-from gpunode.deb import parse_deb_packages
-from gpunode.disk import parse_disk
-from gpunode.driver import module_fields
+from gpunode.base import shell_file as loader
+from gpunode.base.probe import Probe, Shared, Text, batch_answers, batch_command, shell_text
+from gpunode.base.probe_output import checked, sections
+from gpunode.base.reading import ParseError
+from gpunode.base.shell_file import shell_file
+from gpunode.components.driver import module_fields
 from gpunode.facts.apt_archive import AptArchive
 from gpunode.facts.apt_sources import AptSources
 from gpunode.facts.deb import DebPackages
@@ -28,14 +29,13 @@ from gpunode.facts.shared import UNITS
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.facts.unit import Unit
+from gpunode.fleet.snapshot import Changes, Snapshot
 from gpunode.lab.world.toolkit import cdi_refresh
-from gpunode.probe import Probe, Shared, Text, batch_answers, batch_command, shell_text
-from gpunode.probe_output import checked, sections
-from gpunode.reading import ParseError
-from gpunode.shell_file import shell_file
-from gpunode.snapshot import Changes, Snapshot
-from gpunode.transaction import parse_journal
-from gpunode.unit import parse_unit
+from gpunode.packages.apt_sources import parse_apt_sources
+from gpunode.packages.deb import parse_deb_packages
+from gpunode.system.disk import parse_disk
+from gpunode.system.transaction import parse_journal
+from gpunode.system.unit import parse_unit
 from tests.shell_files import CHECKOUT, SHELLS, faults, files, shell_strings
 
 pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
@@ -66,12 +66,12 @@ def test_a_file_is_read_once_and_sent_without_its_comments(room: Path) -> None:
 
 @given(value=SHELL_TEXT)
 def test_a_value_is_a_variable_and_never_text_of_the_shell(value: str) -> None:
-    assert sh(f"{shell_text('disk', VALUE=value, FOLDERS='')}\nprintf '%s.' \"$VALUE\"") == f"{value}."
+    assert sh(f"{shell_text('system/disk', VALUE=value, FOLDERS='')}\nprintf '%s.' \"$VALUE\"") == f"{value}."
 
 
 def test_a_value_with_a_name_of_the_file_s_own_is_refused() -> None:
     with pytest.raises(ValueError, match="upper-case name: folders"):
-        shell_text("disk", folders="/")
+        shell_text("system/disk", folders="/")
 
 
 def test_a_here_document_is_a_fault_and_a_shift_is_none(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_modinfo_is_asked_once_and_the_first_module_that_is_there_counts(
 
 def test_parameters_of_the_kernel_are_read_whole(run_shell: Callable[[str], tuple[int, list[str]]]) -> None:
     names = ["kernel.ostype", "kernel.pid_max", "net.none.such"]
-    _, lines = run_shell(Probe([(None, shell_text("sysctl", NAMES=" ".join(names)))]))
+    _, lines = run_shell(Probe([(None, shell_text("system/sysctl", NAMES=" ".join(names)))]))
     assert lines[:-2] == [
         f"sysctl={name} {Path('/proc/sys', *name.split('.')).read_text().strip()}" for name in names[:2]
     ]

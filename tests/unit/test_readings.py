@@ -14,21 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.api.exceptions import FactProcessError
 
-from gpunode import probe_output
-from gpunode.containerd.state import parse_containerd
-from gpunode.cuda import parse_cuda
-from gpunode.deb import parse_apt_repository
-from gpunode.driver import parse_driver
+from gpunode.base import probe_output
+from gpunode.base.reading import ParseError
+from gpunode.base.versions import program_version
+from gpunode.components.containerd.state import parse_containerd
+from gpunode.components.cuda import parse_cuda
+from gpunode.components.driver import parse_driver
 from gpunode.facts.machine import Machine as MachineFact
 from gpunode.facts.node import PARTS, Node
-from gpunode.gpu import parse_gpus
-from gpunode.keyring import parse_keyrings
 from gpunode.node import Node as NodeReading
-from gpunode.operating_system import parse_operating_system
-from gpunode.packages import InstalledPackages, satisfies
-from gpunode.pci import parse_pci_gpus
-from gpunode.reading import ParseError
-from gpunode.versions import program_version
+from gpunode.packages.deb import parse_apt_repository
+from gpunode.packages.installed_packages import InstalledPackages, satisfies
+from gpunode.packages.keyring import parse_keyrings
+from gpunode.system.gpu import parse_gpus
+from gpunode.system.operating_system import parse_operating_system
+from gpunode.system.pci import parse_pci_gpus
 from tests.unit.smi_rows import row
 
 pytestmark = pytest.mark.pure

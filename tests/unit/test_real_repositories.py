@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from gpunode import tables
+from gpunode.base import tables
 from tests.real import apt_repositories, conftest, families, keys, own_repositories, package_sets
 from tests.real.apt_repositories import apt_resolved, of_others
 from tests.real.asking import ManagerFailed

@@ -18,18 +18,15 @@ from pyinfra.api import FunctionCommand
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.context import ctx_host
 
-from gpunode.boot import Boot, Kernel
+from gpunode.base.probe_output import END
+from gpunode.base.reading import ParseError, Unknown
+from gpunode.components.driver import parse_driver
 from gpunode.deploys import reboot as reboot_deploy
-from gpunode.driver import parse_driver
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
 from gpunode.node import Node
-from gpunode.operations import driver, reboot
-from gpunode.pci import PciGpus
-from gpunode.probe_output import END
-from gpunode.reading import ParseError, Unknown
-from gpunode.reboot import (
+from gpunode.node.reboot import (
     INTERVAL,
     LOOK,
     RECORD,
@@ -41,7 +38,10 @@ from gpunode.reboot import (
     parse_running_boot,
     target,
 )
+from gpunode.operations import driver, reboot
 from gpunode.settings import settings_from
+from gpunode.system.boot import Boot, Kernel
+from gpunode.system.pci import PciGpus
 from tests.unit.simulated_host import Host
 from tests.unit.test_verify import GOOD
 

@@ -7,12 +7,12 @@ import json
 import jsonschema
 import pytest
 
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
-from gpunode.findings import Finding, FindingClass
+from gpunode.fleet.rollout.entries import journal_schema
+from gpunode.node.verdict import judge
 from gpunode.reference import findings, rollout
 from gpunode.reference.__main__ import DOCS, PAGES
-from gpunode.rollout.entries import journal_schema
-from gpunode.verify import judge
 from tests.unit.test_verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure

@@ -14,20 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from gpunode import tables
+from gpunode.base import tables
+from gpunode.components.runtime_packages import RuntimePackages, docker_packages, parse_runtime_packages, way_out
+from gpunode.components.toolkit import PACKAGES
 from gpunode.facts.families.dnf import DRIVER_PACKAGES as DNF_PACKAGES
 from gpunode.lab.world.docker import debian_packages, docker_version
 from gpunode.lab.world.docker import docker_packages as of_docker
 from gpunode.lab.world.toolkit import full_version, toolkit_row
-from gpunode.operating_system import OperatingSystem
+from gpunode.node.preflight import refusals
+from gpunode.node.preflight.platform import system_refusals
 from gpunode.operations.families import dnf, zypper
 from gpunode.operations.families.rpm import INSTALL
 from gpunode.operations.script import script
-from gpunode.preflight import refusals
-from gpunode.preflight.platform import system_refusals
-from gpunode.runtime_packages import RuntimePackages, docker_packages, parse_runtime_packages, way_out
 from gpunode.settings import settings_from
-from gpunode.toolkit import PACKAGES
+from gpunode.system.operating_system import OperatingSystem
 from tests.unit.private_apt import PrivateApt, installed, offered, plain
 from tests.unit.test_preflight import DEBIAN, UBUNTU, machine
 

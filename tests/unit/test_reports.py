@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.cli.drift import write_reports
-from gpunode.disturbance import Disturbance
-from gpunode.findings import Finding, FindingClass, NodeReport
-from gpunode.reports import prometheus
-from gpunode.reports.document import document, schema
-from gpunode.reports.junit import write_junit
-from gpunode.reports.prometheus import metrics, write_metrics
+from gpunode.fleet.reports import prometheus
+from gpunode.fleet.reports.document import document, schema
+from gpunode.fleet.reports.junit import write_junit
+from gpunode.fleet.reports.prometheus import metrics, write_metrics
 
 pytestmark = pytest.mark.pure
 
@@ -171,7 +171,7 @@ def test_what_is_no_file_is_written_to_and_never_replaced(tmp_path: Path) -> Non
 def test_what_the_program_has_open_is_written_to_be_it_a_pipe_or_a_file(name: str, tmp_path: Path) -> None:
     program = (
         "import pathlib, sys\n"
-        "from gpunode.reports.whole_file import write_whole\n"
+        "from gpunode.fleet.reports.whole_file import write_whole\n"
         "print('before', flush=True)\n"
         f"write_whole(pathlib.Path({name!r}), 'a report\\n')\n"
         "print('after')\n"

@@ -6,24 +6,24 @@ from typing import Any
 
 import pytest
 
-from gpunode import tables
-from gpunode.apt_sources import AptSources
-from gpunode.boot import Boot
-from gpunode.containerd.state import Containerd
-from gpunode.cuda import CudaToolkits
-from gpunode.disk import Disk
-from gpunode.docker.state import Docker
-from gpunode.driver import DriverState
-from gpunode.gpu import Gpus
-from gpunode.health import Health
-from gpunode.keyring import Keyrings
-from gpunode.kubelet import Kubelet
+from gpunode.base import tables
+from gpunode.base.reading import Unknown
+from gpunode.components.containerd.state import Containerd
+from gpunode.components.cuda import CudaToolkits
+from gpunode.components.docker.state import Docker
+from gpunode.components.driver import DriverState
+from gpunode.components.toolkit import ContainerToolkit
 from gpunode.node import Node
-from gpunode.operating_system import OperatingSystem
-from gpunode.pci import PciGpu, PciGpus
-from gpunode.reading import Unknown
-from gpunode.requirements import Requirement, Status, judge, judge_versions, mig_product
-from gpunode.toolkit import ContainerToolkit
+from gpunode.node.requirements import Requirement, Status, judge, judge_versions, mig_product
+from gpunode.packages.apt_sources import AptSources
+from gpunode.packages.keyring import Keyrings
+from gpunode.system.boot import Boot
+from gpunode.system.disk import Disk
+from gpunode.system.gpu import Gpus
+from gpunode.system.health import Health
+from gpunode.system.kubelet import Kubelet
+from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.pci import PciGpu, PciGpus
 
 pytestmark = pytest.mark.pure
 

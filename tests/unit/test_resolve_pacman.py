@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode import tables
+from gpunode.base import tables
 from gpunode.lab.cache import cache_dir
 from gpunode.lab.families import PACMAN
 from gpunode.lab.image import tools

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gpunode import tables
-from gpunode.driver_packages import belongs, driver_branch
+from gpunode.base import tables
+from gpunode.components.toolkit import PACKAGES
 from gpunode.lab.families import DNF, ZYPPER
 from gpunode.lab.image import tools
 from gpunode.lab.packages.rpm import Rpm
@@ -24,8 +24,8 @@ from gpunode.lab.world.cuda import cuda_packages
 from gpunode.lab.world.docker import docker_rpms
 from gpunode.lab.world.rpm import RpmWorld, rpm_world
 from gpunode.lab.world.toolkit import packaged_versions, toolkit_rpm
-from gpunode.packages import satisfies
-from gpunode.toolkit import PACKAGES
+from gpunode.packages.driver_packages import belongs, driver_branch
+from gpunode.packages.installed_packages import satisfies
 from tests.real.package_sets import BOARDS, Asked, driver_set, other_sets
 from tests.real.resolve_rpm import PackageSet, Resolved, RpmManager, plain
 from tests.real.rpm_repositories import RpmRepositories

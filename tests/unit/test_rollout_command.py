@@ -17,11 +17,13 @@ import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
-from gpunode import cli, drift, fleet
+from gpunode import cli
+from gpunode.base.findings import FindingClass
 from gpunode.facts.node import Node
-from gpunode.findings import FindingClass
-from gpunode.rollout import wave_run
-from gpunode.rollout.document import schema
+from gpunode.fleet import drift
+from gpunode.fleet import nodes as fleet
+from gpunode.fleet.rollout import wave_run
+from gpunode.fleet.rollout.document import schema
 from tests.unit.simulated_rollout import Lab
 from tests.unit.test_how_to import snippet
 

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunode.findings import FindingClass, NodeReport
-from gpunode.rollout.asked import Asked, difference, fingerprints
-from gpunode.rollout.choice import sorted_out
-from gpunode.rollout.conduct import Hands, conduct
-from gpunode.rollout.document import exit_code
-from gpunode.rollout.entries import Ended, Outcome, Resumed, WaveBegun, WaveEnded, journal_schema
-from gpunode.rollout.gate import RunResult
-from gpunode.rollout.journal import Journal, JournalError
-from gpunode.rollout.opening import ChangedError, refuse_beside, resumable
-from gpunode.rollout.place import LockedError, begin, controller_lock, latest, place, run_lock
-from gpunode.rollout.progress import Progress, Wave
+from gpunode.base.findings import FindingClass, NodeReport
+from gpunode.fleet.rollout.asked import Asked, difference, fingerprints
+from gpunode.fleet.rollout.choice import sorted_out
+from gpunode.fleet.rollout.conduct import Hands, conduct
+from gpunode.fleet.rollout.document import exit_code
+from gpunode.fleet.rollout.entries import Ended, Outcome, Resumed, WaveBegun, WaveEnded, journal_schema
+from gpunode.fleet.rollout.gate import RunResult
+from gpunode.fleet.rollout.journal import Journal, JournalError
+from gpunode.fleet.rollout.opening import ChangedError, refuse_beside, resumable
+from gpunode.fleet.rollout.place import LockedError, begin, controller_lock, latest, place, run_lock
+from gpunode.fleet.rollout.progress import Progress, Wave
 from gpunode.settings import settings_from
 from tests.unit.test_rollout_waves import AT, PASSED, REPORTS, report, rollout
 

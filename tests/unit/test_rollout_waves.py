@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.disturbance import Disturbance
-from gpunode.findings import Finding, FindingClass, NodeReport
-from gpunode.rollout.amount import AmountError, amount
-from gpunode.rollout.choice import CanaryError, canaries, sorted_out
-from gpunode.rollout.entries import Begun, Ended, LeftOut, Outcome, Policy, Resumed, WaveBegun, WaveEnded
-from gpunode.rollout.gate import RunResult, outcomes
-from gpunode.rollout.progress import OutOfOrder, Progress, Stop, Wave, next_step, waves_to_come
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.fleet.rollout.amount import AmountError, amount
+from gpunode.fleet.rollout.choice import CanaryError, canaries, sorted_out
+from gpunode.fleet.rollout.entries import Begun, Ended, LeftOut, Outcome, Policy, Resumed, WaveBegun, WaveEnded
+from gpunode.fleet.rollout.gate import RunResult, outcomes
+from gpunode.fleet.rollout.progress import OutOfOrder, Progress, Stop, Wave, next_step, waves_to_come
 
 pytestmark = pytest.mark.pure
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpunode import tables
-from gpunode.boot import Boot
-from gpunode.driver_packages import (
+from gpunode.base import tables
+from gpunode.lab.world.rpm import NAMES, rpm_world
+from gpunode.node.preflight import refusals
+from gpunode.operations.families import tools
+from gpunode.packages.driver_packages import (
     belongs,
     brings_kernels,
     chosen,
@@ -18,13 +20,11 @@ from gpunode.driver_packages import (
     on_system,
     package_set,
 )
-from gpunode.families import rpm
-from gpunode.lab.world.rpm import NAMES, rpm_world
-from gpunode.operating_system import OperatingSystem
-from gpunode.operations.families import tools
-from gpunode.pci import PciGpus, parse_pci_gpus
-from gpunode.preflight import refusals
+from gpunode.packages.families import rpm
 from gpunode.settings import settings_from
+from gpunode.system.boot import Boot
+from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.pci import PciGpus, parse_pci_gpus
 from tests.unit.test_preflight import machine
 
 pytestmark = pytest.mark.pure

@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from gpunode import runfile, tables
-from gpunode.boot import Boot, Kernel
-from gpunode.cuda import CudaToolkits, parse_cuda
-from gpunode.disk import Disk
-from gpunode.driver import parse_driver
+from gpunode.base import tables
+from gpunode.components import runfile
+from gpunode.components.cuda import CudaToolkits, parse_cuda
+from gpunode.components.driver import parse_driver
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.lab.packages.nvidia_installer import parsed
 from gpunode.lab.packages.runfile import RUNFILE_VERSIONS
-from gpunode.pci import PciGpus
-from gpunode.preflight import Refusal, refusals
+from gpunode.node.preflight import Refusal, refusals
 from gpunode.settings import SettingsError, settings_from
+from gpunode.system.boot import Boot, Kernel
+from gpunode.system.disk import Disk
+from gpunode.system.pci import PciGpus
 from tests.unit.test_preflight import DEBIAN, H100, OPEN_550, UBUNTU, V100, machine
 
 pytestmark = pytest.mark.pure

@@ -10,13 +10,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from gpunode import runfile
-from gpunode.boot import Kernel
-from gpunode.cuda import CudaToolkits
-from gpunode.cuda.decide import Desired
+from gpunode.components import runfile
+from gpunode.components.cuda import CudaToolkits
+from gpunode.components.cuda.decide import Desired
+from gpunode.components.driver import DriverState
 from gpunode.deploys import cuda as cuda_deploy
-from gpunode.driver import DriverState
-from gpunode.driver_packages import DriverPackages, Simulation
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.cuda import CudaToolkits as CudaFact
 from gpunode.facts.driver import Driver as DriverFact
@@ -24,13 +22,15 @@ from gpunode.facts.driver_packages import DriverPackages as PackagesFact
 from gpunode.facts.driver_packages import DriverSimulation as SimulationFact
 from gpunode.facts.runfile import FetchedRunfile as FetchedFact
 from gpunode.facts.transaction import TransactionJournal
+from gpunode.node.own_files import cuda
+from gpunode.node.plan import plan
 from gpunode.operations import cuda as operations_cuda
 from gpunode.operations import runfile as operations_runfile
 from gpunode.operations.transaction import target_digest
-from gpunode.own_files import cuda
-from gpunode.plan import plan
+from gpunode.packages.driver_packages import DriverPackages, Simulation
 from gpunode.settings import settings_from
-from gpunode.transaction import Journal
+from gpunode.system.boot import Kernel
+from gpunode.system.transaction import Journal
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_runfile import ASKED, SHA, TOOLS, toolkits_of
 from tests.unit.test_verify import GOOD

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from gpunode.components.runfile import CAUSES
 from gpunode.operations.families import APT
 from gpunode.operations.runfile import runfile_transaction
 from gpunode.operations.runfile_scripts import INSTALLER
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from gpunode.runfile import CAUSES
 from tests.unit.simulated_dpkg import PLACES, SimulatedDpkg
 
 pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]

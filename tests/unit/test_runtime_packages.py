@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpunode import tables
+from gpunode.base import tables
 from gpunode.deploys import docker as docker_deploy
 from gpunode.deploys import runtime_packages
 from gpunode.settings import DockerSettings

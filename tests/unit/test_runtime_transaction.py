@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.containerd.change import change
-from gpunode.containerd.editor import Runtimes, render
+from gpunode.components.containerd.change import change
+from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.operations import containerd
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import _as_read, transaction

@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunode.gpushare.configuration import Extender, SchedulerError, api_version, configuration
-from gpunode.gpushare.manifest import parse_manifest
-from gpunode.gpushare.patch import patched, unpatched
+from gpunode.kubernetes.gpushare.configuration import Extender, SchedulerError, api_version, configuration
+from gpunode.kubernetes.gpushare.manifest import parse_manifest
+from gpunode.kubernetes.gpushare.patch import patched, unpatched
 
 pytestmark = pytest.mark.pure
 PATH = "/etc/kubernetes/gpunode/scheduler-0123456789ab.yaml"

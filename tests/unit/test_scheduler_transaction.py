@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gpunode.facts.scheduler import Scheduler
-from gpunode.gpushare.configuration import Extender
-from gpunode.gpushare.state import SchedulerState, parse_scheduler, wanted
+from gpunode.kubernetes.gpushare.configuration import Extender
+from gpunode.kubernetes.gpushare.state import SchedulerState, parse_scheduler, wanted
 from gpunode.operations import scheduler
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text

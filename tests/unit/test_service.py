@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from pyinfra.context import ctx_host
 
-from gpunode import hooks
+from gpunode.base.findings import Finding
+from gpunode.base.probe_output import checked
+from gpunode.base.reading import ParseError
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.node import Node as NodeFact
-from gpunode.findings import Finding
+from gpunode.fleet import hooks
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.operations.verify import verified
-from gpunode.plan import plan
-from gpunode.probe_output import checked
-from gpunode.reading import ParseError
-from gpunode.service import STEADY, ServiceState, parse_service, seconds_until_steady
 from gpunode.settings import settings_from
-from gpunode.verify import judge
+from gpunode.system.service import STEADY, ServiceState, parse_service, seconds_until_steady
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD, SETTINGS
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode import shards
+from gpunode.fleet import shards
 from tests import warm
 
 pytestmark = pytest.mark.pure

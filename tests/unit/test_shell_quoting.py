@@ -86,7 +86,7 @@ class _Function:
             return all(self.safe(argument, seen) for argument in node.args)
         if isinstance(node, ast.Call) and name in {"Text", "shell_text"}:
             # What stands behind the text are shared questions, which quote what is wanted of them, and values of a
-            # file's, which it quotes (gpunode/probe.py).
+            # file's, which it quotes (gpunode/base/probe.py).
             return self.safe(node.args[0], seen)
         if isinstance(node, ast.Call) and name == "script_file":
             return all(self.safe(argument, seen) for argument in node.args)

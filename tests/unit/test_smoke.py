@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from gpunode.base.reading import ParseError, Unknown
+from gpunode.base.shell_file import script_file
+from gpunode.components.smoke import Smoke, Trial, parse_smoke
 from gpunode.deploys import verify as verify_deploy
 from gpunode.facts.smoke import Smoke as SmokeFact
 from gpunode.lab.packages import container_runtime
 from gpunode.operations import smoke
-from gpunode.reading import ParseError, Unknown
 from gpunode.settings import settings_from
-from gpunode.shell_file import script_file
-from gpunode.smoke import Smoke, Trial, parse_smoke
 from tests.unit.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure

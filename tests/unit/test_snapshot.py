@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 from pyinfra.api.state import State
 
-from gpunode import hooks
-from gpunode.probe import Probe, batch_answers, batch_command
-from gpunode.snapshot import MAX_AGE, Changes, Snapshot
+from gpunode.base.probe import Probe, batch_answers, batch_command
+from gpunode.fleet import hooks
+from gpunode.fleet.snapshot import MAX_AGE, Changes, Snapshot
 
 pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
 

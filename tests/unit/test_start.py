@@ -13,8 +13,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from gpunode.base.importing import uncollected
 from gpunode.cli import gpunode
-from gpunode.importing import uncollected
 
 pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
 
@@ -58,7 +58,7 @@ def test_the_list_of_commands_needs_click_and_nothing_else_that_was_installed() 
     installed = done.packages - nothing.packages - set(sys.stdlib_module_names)
     assert installed == {"click", "gpunode"}
     ours = {name for name in done.modules if name.startswith("gpunode.")}
-    assert ours == {"gpunode.cli", "gpunode.findings", "gpunode.disturbance", "gpunode.terminal"}
+    assert ours == {"gpunode.cli", "gpunode.base.findings", "gpunode.base.disturbance", "gpunode.base.terminal"}
 
 
 def test_every_command_is_listed_with_a_line_of_help() -> None:
@@ -96,7 +96,7 @@ def test_a_plan_from_recorded_facts_needs_no_pyinfra(tmp_path: Path) -> None:
     done = Ended(_COMMAND, "plan", "--facts", "facts.json", "--settings", "settings.yaml", folder=tmp_path)
     # It came as far as the judging: the file is refused, by what reads facts.
     assert done.status == 3 and "facts.json" in done.err
-    assert "gpunode.recorded" in done.modules and not done.packages & DRIVES_PYINFRA
+    assert "gpunode.node.recorded" in done.modules and not done.packages & DRIVES_PYINFRA
 
 
 def _unreachable(folder: Path) -> str:
@@ -111,9 +111,14 @@ def test_drift_loads_nothing_for_a_cluster_where_no_node_is_in_one_nor_a_display
 ) -> None:
     done = Ended(_COMMAND, "drift", "--json", _unreachable(tmp_path), folder=tmp_path)
     assert done.status == 1 and json.loads(done.out)["hosts"], done.err
-    assert {"gpunode.fleet", "gpunode.verify", "pyinfra.api.facts"} <= done.modules
+    assert {"gpunode.fleet.nodes", "gpunode.node.verdict", "pyinfra.api.facts"} <= done.modules
     assert "rich" not in done.packages
-    of_a_cluster = {"gpunode.cordons", "gpunode.labelled", "gpunode.control_plane", "gpunode.helm.session"}
+    of_a_cluster = {
+        "gpunode.fleet.cordons",
+        "gpunode.fleet.labelled",
+        "gpunode.fleet.control_plane",
+        "gpunode.kubernetes.helm.session",
+    }
     assert not done.modules & of_a_cluster
 
 
@@ -126,7 +131,7 @@ metadata.entry_points = lambda **chosen: looked_up.append(chosen) or asked(**cho
 
 def test_what_is_installed_is_looked_up_once_for_all_that_ask(tmp_path: Path) -> None:
     program = (
-        _TELLING + _COUNTING + "from gpunode.inventory import foreign_names, load_inventory\n"
+        _TELLING + _COUNTING + "from gpunode.fleet.inventory import foreign_names, load_inventory\n"
         f"found = load_inventory({_unreachable(tmp_path)!r})\n"
         "print(len(found), 'ssh_port' in foreign_names(), looked_up)\n"
     )
@@ -137,7 +142,7 @@ def test_what_is_installed_is_looked_up_once_for_all_that_ask(tmp_path: Path) ->
 
 def test_pyinfra_comes_without_invoke_which_is_whole_where_somebody_uses_it(tmp_path: Path) -> None:
     program = (
-        _TELLING + "from gpunode.inventory import load_inventory\n"
+        _TELLING + "from gpunode.fleet.inventory import load_inventory\n"
         f"load_inventory({_unreachable(tmp_path)!r})\n"
         "import paramiko.config\n"
         "print('invoke.runners' in sys.modules, paramiko.config.invoke.__module__)\n"

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpunode.containerd.state import parse_containerd
+from gpunode.base.probe import Probe, Text
+from gpunode.base.probe_output import checked
+from gpunode.base.reading import ParseError
+from gpunode.components.containerd.state import parse_containerd
+from gpunode.components.mps import parse_mps
+from gpunode.components.mps.daemon import UNITS as FILES
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.mps import Mps as MpsFact
 from gpunode.facts.shared import UNITS
-from gpunode.mps import parse_mps
-from gpunode.mps.daemon import UNITS as FILES
-from gpunode.probe import Probe, Text
-from gpunode.probe_output import checked
-from gpunode.reading import ParseError
-from gpunode.started import seconds
+from gpunode.system.started import seconds
 
 pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gpunode import explanations, pci_table, tables, versions
-from gpunode.tables import reading
-from gpunode.tables.runtimes import Toolkit
+from gpunode.base import explanations, tables, versions
+from gpunode.base.tables import reading
+from gpunode.base.tables.runtimes import Toolkit
+from gpunode.system import pci_table
 
 pytestmark = pytest.mark.pure
 

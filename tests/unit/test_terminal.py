@@ -16,10 +16,11 @@ from pyinfra import logger
 from pyinfra.api import output
 from pyinfra.connectors import util
 
-from gpunode import cli, hooks
+from gpunode import cli
+from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.base.terminal import logged, printable, printable_in_colour, say
 from gpunode.cli.drift import print_reports
-from gpunode.findings import Finding, FindingClass, NodeReport
-from gpunode.terminal import logged, printable, printable_in_colour, say
+from gpunode.fleet import hooks
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
 ATTACK = f"570.1{CLIPBOARD}\x1b[2J\x9b31m\u202etxt.exe\u2066\rok"

@@ -11,13 +11,13 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.containerd.drop_in import drop_in, with_import, without_import
-from gpunode.containerd.editor import Runtimes, render
+from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, plain, put, same, table_in
+from gpunode.base.written_text import BOM
+from gpunode.components.containerd.drop_in import drop_in, with_import, without_import
+from gpunode.components.containerd.editor import Runtimes, render
+from gpunode.components.toolkit.configuration import asked_of
+from gpunode.components.toolkit.configuration import render as render_toolkit
 from gpunode.settings import settings_from
-from gpunode.toml_edit import ConfigurationRefused, Table, edited, plain, put, same, table_in
-from gpunode.toolkit.configuration import asked_of
-from gpunode.toolkit.configuration import render as render_toolkit
-from gpunode.written_text import BOM
 from tests.unit.containerd_files import CRI2, CRI3, configurations, meant
 from tests.unit.toml_styles import STYLES, Style
 

@@ -11,25 +11,25 @@ from typing import Any, get_args
 
 import pytest
 
+from gpunode.base.findings import FindingClass
+from gpunode.base.probe_output import checked
+from gpunode.base.reading import ParseError, Unknown
+from gpunode.base.template import rendered
+from gpunode.components.toolkit import PACKAGES, CdiSpecification, ContainerToolkit, parse_toolkit
+from gpunode.components.toolkit.cdi import CDI_MARK
+from gpunode.components.toolkit.configuration import asked_of
 from gpunode.facts.deb import DebPackages as DebPackagesFact
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
-from gpunode.families.dnf import LOCKLIST
-from gpunode.findings import FindingClass
 from gpunode.lab.world.toolkit import modes
+from gpunode.node.plan import plan
+from gpunode.node.preflight import cautions, refusals
+from gpunode.node.verdict import judge
 from gpunode.operations import packages, toolkit
-from gpunode.packages import InstalledPackages
-from gpunode.plan import plan
-from gpunode.preflight import cautions, refusals
-from gpunode.probe_output import checked
-from gpunode.reading import ParseError, Unknown
+from gpunode.packages.families.dnf import LOCKLIST
+from gpunode.packages.installed_packages import InstalledPackages
 from gpunode.settings import settings_from
 from gpunode.settings.toolkit import ToolkitSettings
-from gpunode.template import rendered
-from gpunode.toolkit import PACKAGES, CdiSpecification, ContainerToolkit, parse_toolkit
-from gpunode.toolkit.cdi import CDI_MARK
-from gpunode.toolkit.configuration import asked_of
-from gpunode.verify import judge
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 
@@ -266,7 +266,7 @@ def test_a_node_with_nvidia_docker2_is_refused_unless_it_may_be_migrated() -> No
 def test_a_package_manager_that_cannot_do_it_is_said_beforehand(
     toolkit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpunode.preflight.toolkit._HOLDING", ("dnf",))
+    monkeypatch.setattr("gpunode.node.preflight.toolkit._HOLDING", ("dnf",))
     reasons = [
         item.reason for item in refusals(settings_from({"toolkit": toolkit}), replace(GOOD, toolkit=LEGACY).machine)
     ]

@@ -11,9 +11,9 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.components.toolkit.configuration import Difference, asked_of, differences, render
 from gpunode.settings import SettingsError, ToolkitSettings, settings_from
-from gpunode.toml_edit import ConfigurationRefused
-from gpunode.toolkit.configuration import Difference, asked_of, differences, render
 
 pytestmark = pytest.mark.pure
 # As NVIDIA's packages write it, and as people change it.

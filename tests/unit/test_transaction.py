@@ -15,7 +15,7 @@ from gpunode.facts.transaction import TransactionJournal
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.script import script
 from gpunode.operations.transaction import ENDED, Transaction, settled, transaction_command, transaction_text
-from gpunode.transaction import Journal
+from gpunode.system.transaction import Journal
 from tests.unit.simulated_host import Host
 from tests.unit.transactions import of_bodies
 

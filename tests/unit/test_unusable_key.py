@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpunode.findings import FindingClass
+from gpunode.base.findings import FindingClass
 from tests import warm
 
 pytestmark = pytest.mark.pure

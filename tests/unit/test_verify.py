@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from gpunode.apt_sources import AptSources
-from gpunode.boot import Boot
-from gpunode.containerd.editor import Runtimes, render
-from gpunode.containerd.state import Containerd, Runtime
-from gpunode.cuda import CudaToolkits
-from gpunode.disk import Disk
-from gpunode.docker.state import Docker
-from gpunode.driver import DriverState
-from gpunode.findings import ExitCode, FindingClass, verdict
-from gpunode.gpu import Gpu, Gpus, MigMode
-from gpunode.health import GpuHealth, Health
-from gpunode.keyring import PERMISSIONS, Keyrings
-from gpunode.kubelet import Kubelet
+from gpunode.base.findings import ExitCode, FindingClass, verdict
+from gpunode.components.containerd.editor import Runtimes, render
+from gpunode.components.containerd.state import Containerd, Runtime
+from gpunode.components.cuda import CudaToolkits
+from gpunode.components.docker.state import Docker
+from gpunode.components.driver import DriverState
+from gpunode.components.toolkit import PACKAGES, ContainerToolkit
 from gpunode.node import Node
-from gpunode.operating_system import OperatingSystem
-from gpunode.pci import PciGpu, PciGpus
-from gpunode.plan import plan
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
+from gpunode.packages.apt_sources import AptSources
+from gpunode.packages.keyring import PERMISSIONS, Keyrings
 from gpunode.settings import settings_from
-from gpunode.toolkit import PACKAGES, ContainerToolkit
-from gpunode.verify import judge
+from gpunode.system.boot import Boot
+from gpunode.system.disk import Disk
+from gpunode.system.gpu import Gpu, Gpus, MigMode
+from gpunode.system.health import GpuHealth, Health
+from gpunode.system.kubelet import Kubelet
+from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.pci import PciGpu, PciGpus
 
 pytestmark = pytest.mark.pure
 

@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from gpunode import drift_cluster
-from gpunode.device_plugin import vector_add
-from gpunode.device_plugin.labels import CONFIG, PRESENT
-from gpunode.device_plugin.mig_state import offered
-from gpunode.device_plugin.nodes import parse_nodes
-from gpunode.device_plugin.verdict import comes_by_itself, judge_node, resource_to_ask_for
-from gpunode.device_plugin.view import parse_objects
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.reading import ParseError
+from gpunode.components.mig.boot import MigBoot
+from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
-from gpunode.findings import Finding, FindingClass
-from gpunode.gpu import Gpus
-from gpunode.mig.boot import MigBoot
-from gpunode.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
+from gpunode.fleet import drift_cluster
+from gpunode.kubernetes.device_plugin import vector_add
+from gpunode.kubernetes.device_plugin.labels import CONFIG, PRESENT
+from gpunode.kubernetes.device_plugin.mig_state import offered
+from gpunode.kubernetes.device_plugin.nodes import parse_nodes
+from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_node, resource_to_ask_for
+from gpunode.kubernetes.device_plugin.view import parse_objects
 from gpunode.operations import device_plugin, verify_cluster
-from gpunode.reading import ParseError
 from gpunode.settings import Settings, settings_from
+from gpunode.system.gpu import Gpus
 from tests.unit.simulated_cluster import ENFORCED, SimulatedCluster
 from tests.unit.simulated_host import Host
 from tests.unit.test_verify import GOOD, GPU
@@ -93,8 +93,8 @@ def _change(cluster: SimulatedCluster, **node: Any) -> None:
 
 
 def _findings(cluster: SimulatedCluster, mig: Mig = TWO, name: str = "gpu-1", **more: Any) -> tuple[Finding, ...]:
-    from gpunode.device_plugin.cluster import Cluster
-    from gpunode.run_on import here
+    from gpunode.kubernetes.device_plugin.cluster import Cluster
+    from gpunode.kubernetes.run_on import here
 
     settings = _settings(cluster, **more)
     view = Cluster(settings.kubernetes, settings.proxy, here).view("nvidia-device-plugin")

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from gpunode.containerd.editor import Runtimes, render
-from gpunode.disturbance import Disturbance
-from gpunode.docker.editor import NVIDIA_RUNTIME, Daemon
-from gpunode.docker.editor import render as render_docker
-from gpunode.docker.state import Docker, parse_docker
-from gpunode.findings import Finding, FindingClass
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.components.containerd.editor import Runtimes, render
+from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon
+from gpunode.components.docker.editor import render as render_docker
+from gpunode.components.docker.state import Docker, parse_docker
 from gpunode.node import Node
-from gpunode.plan import plan
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judge
 from gpunode.settings import Settings, settings_from
-from gpunode.verify import judge
 from tests.unit.test_verify import DATA, GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure

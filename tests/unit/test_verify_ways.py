@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from gpunode import drift_cluster
-from gpunode.device_plugin.cluster import Cluster
-from gpunode.device_plugin.labels import CONFIG, PRESENT, SERVED_BY
-from gpunode.device_plugin.promise import promised_memory
-from gpunode.device_plugin.verdict import comes_by_itself, judge_extender, judge_node
-from gpunode.device_plugin.ways import wanted_objects
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig import Mig as MigFact
-from gpunode.findings import Finding, FindingClass
-from gpunode.gpu import Gpus
+from gpunode.fleet import drift_cluster
+from gpunode.kubernetes.device_plugin.cluster import Cluster
+from gpunode.kubernetes.device_plugin.labels import CONFIG, PRESENT, SERVED_BY
+from gpunode.kubernetes.device_plugin.promise import promised_memory
+from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_extender, judge_node
+from gpunode.kubernetes.device_plugin.ways import wanted_objects
+from gpunode.kubernetes.run_on import here
 from gpunode.operations import verify_cluster
-from gpunode.run_on import here
 from gpunode.settings import Settings, settings_from
+from gpunode.system.gpu import Gpus
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.simulated_host import Host
 from tests.unit.test_verify import GOOD, GPU

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode import versions
+from gpunode.base import versions
 
 pytestmark = pytest.mark.pure
 

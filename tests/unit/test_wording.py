@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from gpunode import tables
-from gpunode.boot import Boot, Kernel
-from gpunode.cuda import CudaToolkits
-from gpunode.operating_system import OperatingSystem
-from gpunode.preflight import refusals
-from gpunode.reboot import RunningBoot, obstacles, target
+from gpunode.base import tables
+from gpunode.components.cuda import CudaToolkits
+from gpunode.node.preflight import refusals
+from gpunode.node.reboot import RunningBoot, obstacles, target
 from gpunode.settings import settings_from
+from gpunode.system.boot import Boot, Kernel
+from gpunode.system.operating_system import OperatingSystem
 from tests.unit.test_preflight import DEBIAN, NO_DRIVER, OPEN_550, machine
 from tests.unit.test_verify import GOOD
 

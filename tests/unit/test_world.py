@@ -7,13 +7,13 @@ from datetime import date
 
 import pytest
 
-from gpunode import tables
-from gpunode.driver import DriverState
-from gpunode.mig.goal import Verdict, judge
-from gpunode.mig.profile import parse_profile
-from gpunode.preflight import cautions
-from gpunode.preflight import refusals as refused
+from gpunode.base import tables
+from gpunode.components.driver import DriverState
+from gpunode.components.mig.goal import Verdict, judge
+from gpunode.node.preflight import cautions
+from gpunode.node.preflight import refusals as refused
 from gpunode.settings import settings_from
+from gpunode.settings.mig_parted.profile import parse_profile
 from tests.unit.test_preflight import _gpu, machine
 
 pytestmark = pytest.mark.pure

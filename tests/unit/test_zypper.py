@@ -15,28 +15,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
-from gpunode import tables
-from gpunode.boot import Boot, grub_next
-from gpunode.driver_packages import Offers, Simulation, chosen, driver_branch, gate, package_set
-from gpunode.driver_packages.names import NAME, belongs, brings_kernels
+from gpunode.base import tables
+from gpunode.base.reading import ParseError
 from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
 from gpunode.facts.families import by_manager
 from gpunode.facts.families.zypper import DRIVER_PACKAGES, ZypperOffers
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.families import rpm, zypper, zypper_errors
-from gpunode.families.zypper import LOCKS
-from gpunode.operating_system import OperatingSystem
+from gpunode.node.preflight.platform import system_refusals
 from gpunode.operations import driver_packages
 from gpunode.operations.families import FAMILIES, ZYPPER, DriverChange
 from gpunode.operations.families.zypper_shell import ZYPP
 from gpunode.operations.keeping import KEEPING, digest_of_text
 from gpunode.operations.script import script
 from gpunode.operations.zypper import REPOSITORIES
-from gpunode.packages import satisfies
-from gpunode.preflight.platform import system_refusals
-from gpunode.reading import ParseError
+from gpunode.packages.driver_packages import Offers, Simulation, chosen, driver_branch, gate, package_set
+from gpunode.packages.driver_packages.names import NAME, belongs, brings_kernels
+from gpunode.packages.families import rpm, zypper, zypper_errors
+from gpunode.packages.families.zypper import LOCKS
+from gpunode.packages.installed_packages import satisfies
 from gpunode.settings import settings_from
-from gpunode.transaction import Journal
+from gpunode.system.boot import Boot, grub_next
+from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.transaction import Journal
 from tests.unit.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpunode.device_plugin.chart_values import found_in, said_by_settings
-from gpunode.device_plugin.features import of_kubernetes
+from gpunode.base.versions import at_least
+from gpunode.settings.cluster.chart_values import found_in, said_by_settings
+from gpunode.settings.cluster.features import of_kubernetes
 from gpunode.settings.model import Settings
 from gpunode.settings.problems import Problem, written
-from gpunode.versions import at_least
 
 WAY = "gpu-operator"
 # Dotted value of the chart -> what stands for it; it may not be True.

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from gpunode.driver_packages import driver_branch
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.archive import UBUNTU_KERNEL
+from gpunode.packages.driver_packages import driver_branch
 from tests.molecule.conftest import Run, command, inventory_with
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}

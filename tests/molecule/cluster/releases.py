@@ -12,8 +12,8 @@ from typing import Any
 
 from pyinfra.context import ctx_host
 
-from gpunode.device_plugin.rollout import Rollout, rollout
-from gpunode.helm.release import Revision, parse_history
+from gpunode.kubernetes.device_plugin.rollout import Rollout, rollout
+from gpunode.kubernetes.helm.release import Revision, parse_history
 from gpunode.operations import helm
 from gpunode.settings import Settings, check_hosts
 from tests.molecule.conftest import CHECKOUT

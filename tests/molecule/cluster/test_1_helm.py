@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.helm.release import Status
+from gpunode.kubernetes.helm.release import Status
 from tests.molecule.cluster.releases import CHART, CONFIG_MAP, NAME, SHORT, KeptRelease
 
 pytestmark = [pytest.mark.real, pytest.mark.builds]

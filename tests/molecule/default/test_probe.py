@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 
+from gpunode.base.probe_output import END
 from gpunode.facts.node import Node as NodeFact
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from gpunode.probe_output import END
 from tests.molecule.conftest import command, converge, report
 
 # What drift asks starts about 45 programs on such a node.

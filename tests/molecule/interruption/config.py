@@ -2,7 +2,7 @@
 
 from pyinfra import config
 
-from gpunode import hooks
+from gpunode.fleet import hooks
 from tests.molecule.interruption import striker
 
 config.TEMP_DIR = "/tmp"

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpunode.components.mig.geometry import product_geometry
+from gpunode.components.mig.layouts import feasible
+from gpunode.components.mig.placement import layout_of
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from gpunode.mig.geometry import product_geometry
-from gpunode.mig.layouts import feasible
-from gpunode.mig.placement import layout_of
 from tests.molecule.conftest import LAB, Run, command, inventory_with
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}

@@ -7,7 +7,7 @@ from pyinfra import host
 from pyinfra.operations import server
 
 from gpunode.facts.pci import PciGpus
-from gpunode.host_data import data_of
+from gpunode.fleet.host_data import data_of
 from gpunode.operations import mig
 from gpunode.settings import settings_from
 

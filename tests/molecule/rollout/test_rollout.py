@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from gpunode.fleet.rollout.place import latest, place
+from gpunode.fleet.rollout.progress import Progress
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from gpunode.rollout.place import latest, place
-from gpunode.rollout.progress import Progress
 from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with
 
 ASKED: dict[str, object] = {

@@ -47,7 +47,7 @@ def inventory(tmp_path: Path, nodes: tuple[Node, ...]) -> str:
     path = Path(inventory_with(tmp_path, {})).rename(tmp_path / "lab.py")
     (tmp_path / "group_data").symlink_to(CHECKOUT / "inventories" / "group_data")
     patch = (
-        "import dataclasses\nfrom gpunode import tables\n_drivers = tables.drivers()\n"
+        "import dataclasses\nfrom gpunode.base import tables\n_drivers = tables.drivers()\n"
         f"tables.drivers = lambda: dataclasses.replace(_drivers, retired_key_ids=({retired!r},))\n"
     )
     path.write_text(patch + path.read_text())

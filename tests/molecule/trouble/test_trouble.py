@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.access import login_shell
+from gpunode.fleet.access import login_shell
 from gpunode.lab import access
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node

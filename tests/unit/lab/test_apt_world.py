@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpunode.driver_packages import GLOBS
 from gpunode.lab.world import apt
+from gpunode.packages.driver_packages import GLOBS
 
 pytestmark = pytest.mark.pure
 

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpunode.device_plugin.configuration import configuration
-from gpunode.device_plugin.promise import promised, promised_memory
-from gpunode.gpu import Gpu as Gpu_
-from gpunode.gpu import Gpus, MigMode
+from gpunode.kubernetes.device_plugin.configuration import configuration
+from gpunode.kubernetes.device_plugin.promise import promised, promised_memory
 from gpunode.lab.cluster.devices import Gpu, parsed
 from gpunode.lab.cluster.plugin import (
     Config,
@@ -25,6 +23,8 @@ from gpunode.lab.cluster.plugin import (
     waits_for_gpus,
 )
 from gpunode.settings.sharing import SharingSettings
+from gpunode.system.gpu import Gpu as Gpu_
+from gpunode.system.gpu import Gpus, MigMode
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.driver_packages import driver_branch
 from gpunode.lab import repository
 from gpunode.lab.packages import container_runtime
 from gpunode.lab.packages.archive import DEBIAN_OPEN_VERSIONS, DEBIAN_VERSIONS
@@ -22,6 +21,7 @@ from gpunode.lab.packages.toolkit import packages_of, toolkit_packages
 from gpunode.lab.repository import Mirror, build_mirror
 from gpunode.lab.world import apt
 from gpunode.lab.world.deb_row import FIELDS
+from gpunode.packages.driver_packages import driver_branch
 
 pytestmark = pytest.mark.builds
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from gpunode.components.toolkit import PACKAGES
 from gpunode.lab.packages import containerd, docker
 from gpunode.lab.packages.deb import build_deb, pack
 from gpunode.lab.packages.toolkit import toolkit_packages
 from gpunode.lab.world.deb_row import FIELDS, DebRow, deb_row
 from gpunode.lab.world.docker import debian_packages, docker_packages, docker_version, listed_versions
 from gpunode.lab.world.toolkit import cdi_refresh, full_version, lab_versions, packaged_versions, toolkit_row
-from gpunode.toolkit import PACKAGES
 
 pytestmark = pytest.mark.builds
 needs_tools = pytest.mark.skipif(

@@ -1,0 +1,112 @@
+"""One vocabulary of verdicts: classes of findings, and the exit codes of every gpunode command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+from gpunode.base.disturbance import Disturbance
+
+
+class ExitCode(IntEnum):
+    """Name what the exit status of a gpunode command says."""
+
+    GOOD = 0
+    ERROR = 1
+    NEGATIVE = 2
+    INPUT_REFUSED = 3
+    USAGE = 64
+
+
+class FindingClass(StrEnum):
+    """Name what kind of thing was found."""
+
+    OK = "ok"
+    DRIFT = "drift"
+    RESTART_PENDING = "restart pending"
+    REBOOT_PENDING = "reboot pending"
+    UNSUPPORTED = "unsupported"
+    UNREACHABLE = "unreachable"
+    ERROR = "error"
+
+
+_EXIT_CODES = {
+    FindingClass.OK: ExitCode.GOOD,
+    FindingClass.DRIFT: ExitCode.NEGATIVE,
+    FindingClass.RESTART_PENDING: ExitCode.NEGATIVE,
+    FindingClass.REBOOT_PENDING: ExitCode.NEGATIVE,
+    FindingClass.UNSUPPORTED: ExitCode.NEGATIVE,
+    FindingClass.UNREACHABLE: ExitCode.ERROR,
+    FindingClass.ERROR: ExitCode.ERROR,
+}
+# Worst first: an error hides whether the rest is good, so it wins over a negative verdict.
+_SEVERITY = (
+    FindingClass.ERROR,
+    FindingClass.UNREACHABLE,
+    FindingClass.UNSUPPORTED,
+    FindingClass.DRIFT,
+    FindingClass.REBOOT_PENDING,
+    FindingClass.RESTART_PENDING,
+    FindingClass.OK,
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Hold one comparison of what is with what should be.
+
+    `what` names the thing compared (`loaded module`), `found` and `wanted` are the two sides as text, `cause` and
+    `remedy` say why and what to do, `source` says where the wanted value is stated. `disturbs` is what its remedy
+    costs the node; None where there is none, or nobody can say. `by_person`: no step of a run mends it before a person
+    has done something.
+    """
+
+    component: str
+    finding_class: FindingClass
+    what: str
+    found: str | None = None
+    wanted: str | None = None
+    cause: str | None = None
+    remedy: str | None = None
+    source: str | None = None
+    disturbs: Disturbance | None = None
+    by_person: bool = False
+
+    @property
+    def is_caution(self) -> bool:
+        """Say whether a person should know of it though it is as asked: it is told with cause and remedy."""
+        return self.finding_class is FindingClass.OK and self.cause is not None
+
+    def to_json(self) -> dict[str, str | None]:
+        """Return the fields as plain JSON types; the class stands under `class`."""
+        return {
+            "component": self.component,
+            "class": self.finding_class.value,
+            "what": self.what,
+            "found": self.found,
+            "wanted": self.wanted,
+            "cause": self.cause,
+            "remedy": self.remedy,
+            "source": self.source,
+            "disturbs": None if self.disturbs is None else self.disturbs.name,
+        }
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """Hold one node's findings."""
+
+    name: str
+    findings: tuple[Finding, ...]
+
+
+def worst(findings: Iterable[Finding]) -> FindingClass:
+    """Return the gravest class among `findings`; ok where there are none."""
+    classes = {finding.finding_class for finding in findings}
+    return next((candidate for candidate in _SEVERITY if candidate in classes), FindingClass.OK)
+
+
+def verdict(findings: Iterable[Finding]) -> ExitCode:
+    """Return the exit code of a whole run: 0 if all is ok, 1 on an error or an unreachable host, else 2."""
+    return _EXIT_CODES[worst(findings)]

@@ -1,0 +1,73 @@
+"""Read what probes print: `key=value` lines, in sections, closed by a sentinel.
+
+Probes print lines instead of JSON because a bare node need not have a JSON tool, and a sentinel because pyinfra hands a
+truncated output on as if it were whole.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+
+from gpunode.base.reading import ParseError
+
+END = "gpunode:end"
+SECTION = "gpunode:section "
+
+
+def checked(lines: list[str]) -> list[str]:
+    """Return `lines` without the closing sentinel; raise ParseError where it is missing (a truncated answer)."""
+    stripped = [line.rstrip("\r") for line in lines]
+    while stripped and not stripped[-1].strip():
+        stripped.pop()
+    if not stripped or stripped[-1] != END:
+        raise ParseError("the answer is truncated: its closing line is missing")
+    return stripped[:-1]
+
+
+def sections(lines: Iterable[str]) -> dict[str, list[str]]:
+    """Split `lines` at section headers into name -> lines; lines before the first header are refused."""
+    found: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in lines:
+        if line.startswith(SECTION):
+            current = found.setdefault(line.removeprefix(SECTION), [])
+        elif current is None:
+            raise ParseError(f"a line stands before the first section: {line[:80]!r}")
+        else:
+            current.append(line)
+    return found
+
+
+def pairs(lines: Iterable[str]) -> list[tuple[str, str]]:
+    """Return (key, value) of every `key=value` line, in order; raise ParseError on any other line."""
+    found = []
+    for line in lines:
+        if not line.strip():
+            continue
+        key, separator, value = line.partition("=")
+        if not separator or not key:
+            raise ParseError(f"not a key=value line: {line[:80]!r}")
+        found.append((key, value))
+    return found
+
+
+def values(lines: Iterable[str]) -> dict[str, str]:
+    """Return key -> value, the last one winning; an empty value is left out."""
+    return {key: value for key, value in pairs(lines) if value}
+
+
+def repeated(lines: Iterable[str], key: str) -> list[str]:
+    """Return the values of every line whose key is `key`."""
+    return [value for found, value in pairs(lines) if found == key]
+
+
+def decoded(found: Mapping[str, str], key: str) -> str | None:
+    """Return the text of the base64 value under `key`, None where it is absent; raise ParseError on bad base64."""
+    if key not in found:
+        return None
+    try:
+        return base64.b64decode(found[key], validate=True).decode("utf-8", errors="replace")
+    except (binascii.Error, ValueError) as error:
+        raise ParseError(f"{key} is not base64: {error}") from error

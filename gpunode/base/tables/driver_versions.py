@@ -1,0 +1,148 @@
+"""What is known of releases of the driver and of CUDA: drivers.yaml, cuda.yaml, minimums.yaml and runfile.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Literal
+
+from pydantic import AliasPath, Field
+
+from gpunode.base import versions
+from gpunode.base.tables.reading import Row, Table
+
+
+@dataclass(frozen=True)
+class Branch(Row):
+    """Hold a driver branch: its kind, and the end of its life (YYYY-MM, `past` or `unknown`)."""
+
+    kind: Literal["production", "long-term-support", "new-feature", "unknown"]
+    end_of_life: str
+
+
+@dataclass(frozen=True)
+class SigningKey(Row):
+    """Hold the pinned fingerprint (40 hex digits, upper case) of a repository's key; `verified` by us or only read."""
+
+    fingerprint: str
+    verified: bool = True
+
+
+@dataclass(frozen=True)
+class Drivers:
+    """Hold drivers.yaml: branches, which flavour each GPU generation takes, its last branch, and signing keys.
+
+    `retired_key_ids` are long key ids (16 hex digits) of keys that a node must no longer trust. `fabric_manager` is by
+    packaging, deb and rpm. `last_proprietary` is the last branch of which NVIDIA's repositories have the proprietary
+    module. Before `branch_in_name` (a branch) packages that go with a fabric bear theirs in their names; `suse_names`
+    are (first branch, generation, what stands behind the kernel module's package), newest first, `suse_kernel_flavours`
+    those of the kernels that modules come built for.
+    """
+
+    branches: Table[str, Branch]
+    open_only: Annotated[frozenset[str], Field(validation_alias=AliasPath("flavours", "open_only"))]
+    either: Annotated[frozenset[str], Field(validation_alias=AliasPath("flavours", "either"))]
+    proprietary_only: Annotated[frozenset[str], Field(validation_alias=AliasPath("flavours", "proprietary_only"))]
+    last_branch: Table[str, str]
+    signing_keys: Table[str, SigningKey]
+    retired_key_ids: tuple[str, ...]
+    fabric_manager: Table[str, Table[str, str]]
+    last_proprietary: Annotated[str, Field(validation_alias=AliasPath("proprietary_packages", "last_branch"))]
+    branch_in_name: Annotated[str, Field(validation_alias=AliasPath("branch_in_name", "before"))]
+    suse_names: tuple[tuple[str, str, str], ...]
+    suse_kernel_flavours: tuple[str, ...]
+
+    def fabric_manager_package(self, version: str, packaging: str = "deb") -> str:
+        """Return the name of fabric manager's package (deb or rpm) for a driver's version or branch.
+
+        Raise VersionError.
+        """
+        branch = versions.branch_of(version)
+        name = self.fabric_manager[packaging]["from_580" if int(branch) >= 580 else "before_580"]
+        return name.replace("<branch>", branch)
+
+    def branch_suffix(self, version: str) -> str:
+        """Return what nvidia-imex, libnvidia-nscq and libnvsdm bear behind their names, empty for nothing (`-570`).
+
+        Raise VersionError.
+        """
+        branch = versions.branch_of(version)
+        return f"-{branch}" if int(branch) < int(self.branch_in_name) else ""
+
+    def suse_name(self, version: str, kernel: str | None) -> tuple[str, str]:
+        """Return the generation in the names of NVIDIA's packages for SUSE, and what ends the kernel module's.
+
+        + kernel: the release of the kernel for which a module comes built, by whose flavour it is named
+
+        Raise VersionError.
+        """
+        branch = int(versions.branch_of(version))
+        generation, module = next(names for first, *names in self.suse_names if branch >= int(first))
+        flavour = (kernel or "").rpartition("-")[2]
+        known = flavour if flavour in self.suse_kernel_flavours else "default"
+        return generation, module.replace("<kernel flavour>", known)
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """Hold cuda.yaml: the driver each toolkit needs, and the GPU generations that a toolkit dropped."""
+
+    minor_version_compatibility: Table[str, str]
+    toolkit_driver: Table[str, str]
+    dropped: Table[str, frozenset[str]]
+
+    @cached_property
+    def versions(self) -> tuple[str, ...]:
+        """Return every major.minor that the table knows, newest first."""
+        known = {versions.major_minor(release) for release in self.toolkit_driver}
+        return tuple(sorted(known, key=versions.parsed, reverse=True))
+
+    def is_newer(self, version: str) -> bool:
+        """Say whether a major.minor came after all that the table knows."""
+        return versions.parsed(version) > versions.parsed(self.versions[0])
+
+    def minor_driver(self, version: str) -> str | None:
+        """Return the oldest driver that minor-version compatibility promises for a toolkit; None without a promise."""
+        return self.minor_version_compatibility.get(versions.branch_of(version))
+
+    def full_driver(self, version: str) -> str | None:
+        """Return the driver shipped with a toolkit, for major.minor with its newest patch release; None if unknown."""
+        fitting = [release for release in self.toolkit_driver if versions.in_branch(release, version)]
+        return self.toolkit_driver[max(fitting, key=versions.parsed)] if fitting else None
+
+    def dropped_generations(self, version: str) -> frozenset[str]:
+        """Return the generations that the toolkit `version` no longer supports."""
+        gone = (generations for first, generations in self.dropped.items() if versions.at_least(version, first))
+        return frozenset().union(*gone)
+
+
+@dataclass(frozen=True)
+class Minimum(Row):
+    """Hold one stated minimum: exactly one of `minimum` (a version) and `equals` (a value) is set."""
+
+    component: str
+    source: str
+    minimum: str | None = None
+    equals: str | None = None
+    needed_by: str | None = None
+    when: str | None = None
+    alternative_to: str | None = None
+    kind: Literal["minimum", "security"] = "minimum"
+
+
+@dataclass(frozen=True)
+class DriverRunfile(Row):
+    """Hold the address of the driver's installer, and ability of it -> first version (or branch) that has it."""
+
+    url: str
+    architectures: Table[str, str]
+    first_version: Table[str, str]
+
+
+@dataclass(frozen=True)
+class CudaRunfile(Row):
+    """Hold where CUDA's installer is; from `without_driver` (a release) on it has no driver, and names none."""
+
+    url: str
+    without_driver: str
+    platforms: Table[str, str]

@@ -1,0 +1,149 @@
+"""Edits of TOML files that people wrote: to the byte what they were where nothing differs, else proven before use.
+
+An edit is a function that changes a table in place. It is made twice: on plain values, which tell what the file is to
+say, and on tomlkit's document, which keeps comments and order. Where tomlkit's text, read by another parser, says
+anything else, the file is refused.
+"""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, cast
+
+import tomlkit
+from tomlkit.items import InlineTable
+
+from gpunode.base.written_text import BOM, bare, ended_like, not_utf8, where
+
+Table = MutableMapping[str, Any]
+
+
+class ConfigurationRefused(ValueError):
+    """Say why a configuration file cannot be edited; the file is left as it is.
+
+    `key`: what of the file it is about, by which its line is found.
+    """
+
+    def __init__(self, message: str, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+def plain(text: str) -> dict[str, Any]:
+    """Return what a file says; raise ConfigurationRefused where it is not TOML. A byte order mark counts for nothing.
+
+    The message has the line.
+    """
+    try:
+        return tomllib.loads(text.removeprefix(BOM))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationRefused(f"the file is not TOML: {error}; mend it by hand or move it away") from error
+    except RecursionError as error:
+        raise ConfigurationRefused("the file is nested too deeply; mend it by hand or move it away") from error
+
+
+def edited(text: str, edit: Callable[[Table], None]) -> str:
+    """Return the text after an edit, the very same where the edit changes nothing; raise ConfigurationRefused.
+
+    A file whose lines all end as Windows ends them keeps that; a byte order mark goes with the first edit.
+    """
+    before = plain(text)
+    wanted = copy.deepcopy(before)
+    try:
+        edit(wanted)
+    except ConfigurationRefused as refusal:
+        raise ConfigurationRefused(f"{where(text, [refusal.key])}{refusal}" if refusal.key else str(refusal)) from None
+    if same(before, wanted):
+        return text
+    if reason := not_utf8(text):
+        raise ConfigurationRefused(reason)
+    body = bare(text)
+    if body and not body.endswith("\n"):
+        body += "\n"  # tomlkit would write on in the last line
+    rendered = _rendered(body, edit)
+    if rendered is None or not same(_read(rendered), wanted):
+        raise ConfigurationRefused(
+            f"{where(text, _difference(before, wanted))}the file's spelling does not allow an edit that keeps the "
+            "rest; write this table under a header of its own, such as [plugins], in place of dotted keys and braces"
+        )
+    return ended_like(rendered, text)
+
+
+def table_in(parent: Table, key: str, hidden: bool = False) -> Table:
+    """Return the table under `key`, made where it is missing; raise ConfigurationRefused where something else is there.
+
+    hidden: no header of its own is printed for it where it holds nothing but tables
+    """
+    if key not in parent:
+        if isinstance(parent, InlineTable):
+            parent[key] = tomlkit.inline_table()
+        else:
+            parent[key] = {} if type(parent) is dict else tomlkit.table(is_super_table=hidden)
+    table = parent[key]
+    if not isinstance(table, MutableMapping):
+        raise ConfigurationRefused(f"{key!r} is no table in this file, but {table!r}; mend it by hand", key)
+    return cast(Table, table)
+
+
+def put(table: Table, key: str, value: Any) -> None:
+    """Set a key only where it differs, so that a value that is right keeps its spelling and inline comment."""
+    if key in table and same(_unwrapped(table[key]), value):
+        return
+    old = table.item(key) if key in table and hasattr(table, "item") else None
+    if old is None or isinstance(table, InlineTable):
+        table[key] = value
+        return
+    item = tomlkit.item(value)
+    item.trivia.comment_ws, item.trivia.comment = old.trivia.comment_ws, old.trivia.comment
+    item.trivia.trail, item.trivia.indent = old.trivia.trail, old.trivia.indent
+    table[key] = item
+
+
+def filled(table: Table, values: Mapping[str, Any]) -> None:
+    """Add copies of values, tables among them, to a table."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            filled(table_in(table, key), value)
+        else:
+            table[key] = copy.deepcopy(_unwrapped(value))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Say whether two values mean the same to TOML: true is not 1, 1 is not 1.0, and nan is nan."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and (bool(one == other) or (one != one and other != other))
+
+
+def _rendered(body: str, edit: Callable[[Table], None]) -> str | None:
+    try:
+        document = tomlkit.parse(body)
+        edit(document)
+        return tomlkit.dumps(document)
+    except Exception:  # tomlkit raises much where it does not master a spelling; what it may say is read again
+        return None
+
+
+def _read(rendered: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(rendered)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
+
+
+def _unwrapped(value: Any) -> Any:
+    return value.unwrap() if hasattr(value, "unwrap") else value
+
+
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the path to the first value that is another."""
+    for key in (*before, *after):
+        old, new = before.get(key), after.get(key)
+        if not same(old, new):
+            inner = _difference(old, new) if isinstance(old, dict) and isinstance(new, dict) else ()
+            return (key, *inner)
+    return ()

@@ -1,0 +1,1 @@
+"""What gpunode brings to a node: a package each, found by its name."""

@@ -1,0 +1,254 @@
+"""What is to be done about containerd: every comparison with what is desired, and the steps that remove differences."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from gpunode.base import versions
+from gpunode.base.comparison import RUN, by_hand, compared, configuration, pending
+from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.subject import Subject
+from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.components.containerd.change import Placement, change, placed
+from gpunode.components.containerd.drop_in import PATH
+from gpunode.components.containerd.editor import Runtimes
+from gpunode.components.containerd.merged import restarts
+from gpunode.components.containerd.shadow import shadows, unexplained
+from gpunode.components.containerd.state import DEFAULT_TABLE, Containerd
+from gpunode.components.runtime import RuntimeChange
+from gpunode.components.service_verdict import RUNNING, boot_verdict, masked_refusal, running_steps, service_verdict
+from gpunode.system.sysctl import KUBERNETES, KubernetesSysctls
+
+_DEFAULT = "containerd.default_runtime_name"
+_OTHERWISE = "the merged configuration (`containerd config dump`) says otherwise"
+_DEFAULT_CAUSES = {
+    DEFAULT_TABLE: "a deprecated table of that name has a runtime_type, and wins over default_runtime_name"
+}
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Hold what containerd is to be, and what a change of it may disturb.
+
+    version: itself or its branch; None: any
+    sysctls: whether the kernel is to have what Kubernetes needs of it
+    """
+
+    runtimes: Runtimes
+    placement: Placement = "auto"
+    allowed: Disturbance = Disturbance.restart
+    version: str | None = None
+    sysctls: bool = False
+
+
+@dataclass(frozen=True)
+class _Configured:
+    """Hold the decision on the configuration in parts: what containerd does, its files, its plugin, and one step."""
+
+    answers: tuple[Finding, ...]
+    files: tuple[Finding, ...]
+    plugin: tuple[Finding, ...]
+    step: Step[RuntimeChange] | None
+    refusal: str | None
+
+    def by_hand(self, refusal: str, by_drop_in: Collection[str]) -> _Configured:
+        """Return all differences as a person's; a cause that names the drop-in that says otherwise stays."""
+        answers, files, plugin = (
+            tuple(by_hand(item, item.cause if item.cause in by_drop_in and item.cause else refusal) for item in group)
+            for group in (self.answers, self.files, self.plugin)
+        )
+        return _Configured(answers, files, plugin, None, refusal)
+
+
+def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> Decision[RuntimeChange]:
+    """Return what is to be done about containerd; a daemon that runs has to be restarted to do otherwise."""
+    found, rule = actual.version, desired.version
+    good = found is not None and (rule is None or versions.in_branch(found, rule))
+    version = compared("containerd", Subject.VERSION, found, rule or "any version", good, disturbs=_restart(actual))
+    service, boots = service_verdict("containerd.service", actual), boot_verdict("containerd.service", actual)
+    up = service.found == RUNNING
+    runs = compared("containerd", Subject.SERVICE, service.found, RUNNING, up, service.remedy, service.cause)
+    at_boot = actual.enabled
+    starts = compared("containerd", Subject.STARTS_AT_BOOT, boots.found, "yes", at_boot, boots.remedy, boots.cause)
+    kernel = tuple(_sysctls(sysctls)) if desired.sysctls else ()
+    # Recorded facts have no text, and files are judged in the version that is to come.
+    own = (_configured if good and actual.config_text is not None else _forecast)(desired, actual)
+    steps: list[Step[RuntimeChange]] = []
+    if bad(version):
+        steps.append(Step("install containerd", (version,), version.disturbs or Disturbance.nothing))
+    if own.step is not None and own.step.settles:
+        steps.append(own.step)
+    if missing := bad(*kernel):
+        steps.append(Step("set what Kubernetes needs of the kernel", missing, Disturbance.nothing))
+    # Behind a change that is refused the run comes to nothing else.
+    steps += running_steps(runs, starts, own.refusal)
+    findings = (version, runs, starts, *own.answers, *kernel, *own.files, *own.plugin)
+    return Decision(findings, tuple(steps), own.refusal)
+
+
+def decide_configuration(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
+    """Return what is to be done about the configuration of an installed containerd, by which its operation goes."""
+    own = _configured(desired, actual)
+    return Decision((*own.answers, *own.files, *own.plugin), (own.step,) if own.step else (), own.refusal)
+
+
+def _forecast(desired: Desired, actual: Containerd) -> _Configured:
+    """Decide by what containerd does alone; what becomes of its files is told when they are known."""
+    answers, plugin = tuple(_answers(desired.runtimes, actual, _by_drop_in(desired, actual))), tuple(_plugin(actual))
+    waits = _waits(desired, actual)
+    if waits is not None:
+        answers, plugin = (tuple(pending(item, waits) for item in group) for group in (answers, plugin))
+    step = _step(bad(*answers), (), bad(*plugin), actual, None)
+    return _Configured(answers, (), plugin, step and replace(step, waits=waits), None)
+
+
+def _configured(desired: Desired, actual: Containerd) -> _Configured:
+    """Decide by what containerd does and by its files, in the version that runs."""
+    by_drop_in = _by_drop_in(desired, actual)
+    answers, plugin = tuple(_answers(desired.runtimes, actual, by_drop_in)), tuple(_plugin(actual))
+    try:
+        to_come, refusal = _to_come(desired, actual)
+    except ConfigurationRefused as error:
+        refusal = f"{actual.config_path}: {error}"
+        uneditable = () if bad(*answers) else (configuration("containerd", None, refusal),)
+        return _Configured(answers, uneditable, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
+    files: tuple[Finding, ...] = ()
+    felt = to_come is not None and restarts(actual, to_come)
+    waits = _waits(desired, actual) if felt else None
+    if to_come is not None and actual.masked and waits is None and refusal is None:
+        refusal = masked_refusal("containerd.service")
+    if not bad(*answers):
+        files = (_files(actual, to_come, felt),)
+    if refusal is not None:
+        if files and not bad(*files, *plugin):
+            # Whoever asks hears what a run would say.
+            files = (configuration("containerd", None, refusal),)
+        return _Configured(answers, files, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
+    if waits is not None:
+        answers, files, plugin = (tuple(pending(item, waits) for item in group) for group in (answers, files, plugin))
+    elif to_come is not None and is_forbidden(Disturbance.restart, desired.allowed, actual.shims):
+        # Without a restart, containers feel nothing of it.
+        to_come = replace(to_come, act="nothing")
+    step = _step(bad(*answers), bad(*files), bad(*plugin), actual, to_come)
+    return _Configured(answers, files, plugin, step and replace(step, waits=waits), None)
+
+
+def _waits(desired: Desired, actual: Containerd) -> str | None:
+    """Return why a restart waits; None where it does not."""
+    forbidden = is_forbidden(Disturbance.restart, desired.allowed, actual.shims)
+    return f"{actual.shims} containers run and disruption.allow is nothing" if forbidden else None
+
+
+def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
+    """Return key -> what a drop-in of somebody else's says otherwise."""
+    return {item.key: str(item) for item in shadows(actual, desired.runtimes, actual.drop_in(PATH) is not None)}
+
+
+def _plugin(actual: Containerd) -> Iterator[Finding]:
+    if actual.active:
+        found = actual.cri_plugin
+        yield compared("containerd", Subject.CRI_PLUGIN, found, "ok", found == "ok", disturbs=_restart(actual))
+
+
+def _to_come(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None, str | None]:
+    """Return the change of files and daemon, None where there is none; and why a run cannot make it.
+
+    Raise ConfigurationRefused where the files cannot be edited.
+    """
+    to_come = change(actual, desired.runtimes, desired.placement)
+    own_drop_in = placed(actual, desired.runtimes, desired.placement) == "drop-in"
+    writes = to_come is not None and bool(to_come.files)
+    if found := [*shadows(actual, desired.runtimes, own_drop_in)]:
+        return to_come, (
+            f"what {actual.config_path} is to say is overridden by a drop-in: {'; '.join(map(str, found))}. Mend that "
+            "drop-in, or remove it (and its import, where it is one by name), then run again"
+        )
+    if not writes and (found := [*unexplained(actual, desired.runtimes)]):
+        return to_come, (
+            f"{actual.config_path} is right, but the merged configuration is not: {'; '.join(map(str, found))}. Look "
+            "at its `imports` and at `containerd config dump`"
+        )
+    if actual.active and actual.cri_plugin is None and not (writes or actual.stale):
+        return to_come, (
+            "containerd runs, but `ctr plugins ls` does not tell how its CRI plugin is; nothing was changed. Look at "
+            "`journalctl -u containerd` and run again"
+        )
+    return to_come, None
+
+
+def _step(
+    answers: tuple[Finding, ...], files: tuple[Finding, ...], plugin: tuple[Finding, ...], actual: Containerd,
+    to_come: RuntimeChange | None,
+) -> Step[RuntimeChange] | None:  # fmt: skip
+    """Return the one step that settles all of it: one transaction brings files and daemon to what is desired."""
+    settled = (*answers, *files, *plugin)
+    if not settled:
+        # A file that nobody judges (it was not there) is written all the same.
+        return Step("write its configuration files", (), Disturbance.nothing, change=to_come) if to_come else None
+    if answers:
+        action = "bring its runtimes to what is asked" + (" and restart it" if actual.active else "")
+    else:
+        action = "write its configuration files" if files else "restart it"
+    return Step(action, settled, settled[0].disturbs or Disturbance.nothing, change=to_come)
+
+
+def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, str]) -> Iterator[Finding]:
+    """Judge the merged configuration, and whether the daemon runs by it."""
+    otherwise = _DEFAULT_CAUSES.get(actual.default_runtime or "", _OTHERWISE)
+    yield compared(
+        "containerd", Subject.DEFAULT_RUNTIME, actual.default_runtime, runtimes.default,
+        actual.default_runtime == runtimes.default,
+        cause=by_drop_in.get(_DEFAULT) or otherwise,
+        disturbs=_restart(actual),
+    )  # fmt: skip
+    for name in ("runc", "nvidia") if runtimes.nvidia else ("runc",):
+        runtime = actual.runtime(name)
+        value = None if runtime is None else str(runtime.systemd_cgroup).lower()
+        wanted = str(runtimes.systemd_cgroup).lower()
+        subject = Subject.SYSTEMD_CGROUP.of(name)
+        cause = by_drop_in.get(_cgroup_of(name))
+        yield compared("containerd", subject, value, wanted, value == wanted, cause=cause, disturbs=_restart(actual))
+    if actual.stale:
+        yield Finding(
+            "containerd", FindingClass.RESTART_PENDING, Subject.RUNNING_CONFIGURATION,
+            "older than its files", "the files'",
+            cause="a configuration file was written after containerd started", remedy=RUN, disturbs=_restart(actual),
+        )  # fmt: skip
+    if runtimes.cdi is not None:
+        yield compared(
+            "containerd", Subject.CDI, _switch(actual.enable_cdi), _switch(runtimes.cdi),
+            actual.enable_cdi is runtimes.cdi, cause=by_drop_in.get("enable_cdi"), disturbs=_restart(actual),
+        )  # fmt: skip
+
+
+def _files(actual: Containerd, to_come: RuntimeChange | None, felt: bool) -> Finding:
+    """Judge whether a run would write its configuration anew, for all that the merged one says."""
+    if to_come is None or not to_come.files:
+        return configuration("containerd", None)
+    disturbs = _restart(actual) if felt else Disturbance.nothing
+    return configuration("containerd", ", ".join(file.path for file in to_come.files), disturbs=disturbs)
+
+
+def _cgroup_of(name: str) -> str:
+    return f"containerd.runtimes.{name}.options.SystemdCgroup"
+
+
+def _restart(actual: Containerd) -> Disturbance:
+    return Disturbance.restart if actual.active else Disturbance.nothing
+
+
+def _switch(value: bool | None) -> str | None:
+    return None if value is None else "on" if value else "off"
+
+
+def _sysctls(actual: KubernetesSysctls) -> Iterator[Finding]:
+    present = dict(actual.values)
+    for name, wanted in KUBERNETES.items():
+        found = present.get(name)
+        yield compared("containerd", Subject.SYSCTL.of(name), found, wanted, found == wanted)
+
+
+__all__ = ["Desired", "decide", "decide_configuration"]

@@ -1,0 +1,119 @@
+"""Write containerd's runtimes as a drop-in beside the root file, which stays as it is.
+
+Which is safe depends on the version: containerd before 2.1 takes a drop-in's CRI section in place of the root file's,
+so that the drop-in has to repeat that section, and shadows what is later changed in the root file
+(data/containerd.yaml). A drop-in counts only where the root file imports it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from functools import lru_cache
+
+from gpunode.base import tables, versions
+from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
+from gpunode.components.containerd.editor import Runtimes, add_runtimes, edited_by, readable
+from gpunode.components.containerd.schema import as_read, cri_plugin
+
+PATH = "/etc/containerd/conf.d/99-gpunode.toml"
+_HEAD = "# Written by gpunode. It counts where the root file's `imports` name it.\n"
+_REPEATS = (
+    "# This containerd takes the section below in place of the root file's, which is why\n"
+    "# it repeats that one: change both, or this one counts.\n"
+)
+
+
+# The nodes of a fleet have the same file, and parsing one takes longer than all else that is judged.
+@lru_cache(maxsize=256)
+def drop_in(root: str | None, containerd_version: str, asked: Runtimes) -> str:
+    """Return the text of a drop-in with the runtimes that are asked for, to stand beside the root file `root`.
+
+    `root` is None or empty where there is none. Raises ConfigurationRefused where the root file cannot be parsed, or
+    no drop-in of its schema version can do it.
+    """
+    schema = readable(containerd_version)
+    document = plain(root or "") or {"version": schema.default_version}
+    # Of a lower version it would lose its runtimes, of a higher one it would keep containerd from starting.
+    if document.get("version", 1) == 1:
+        raise ConfigurationRefused(
+            "the root file is of schema version 1 (it has no `version` key), and a drop-in has to be of the same; "
+            "change the root file instead, or convert it with `containerd config migrate`"
+        )
+    version = edited_by(document, schema, containerd_version)
+    _refuse_disabled(document)
+    merges = versions.at_least(versions.major_minor(containerd_version), tables.containerd().drop_ins_merge_since)
+    plugin = cri_plugin(version)
+    section = table_in(table_in(document, "plugins"), plugin)
+
+    def edit(made: Table) -> None:
+        own = table_in(table_in(made, "plugins", hidden=True), plugin)
+        if not merges:
+            filled(own, section)
+        add_runtimes(own, containerd_version, asked, root=section if merges else None)
+
+    return edited(f"{_HEAD}{'' if merges or not section else _REPEATS}version = {version}\n", edit)
+
+
+@lru_cache(maxsize=256)
+def is_imported(root: str | None, path: str = PATH) -> bool:
+    """Say whether the root file imports a drop-in at `path`; raise ConfigurationRefused where it is not TOML."""
+    return _imports(plain(root or "").get("imports", []), path)
+
+
+def with_import(root: str | None, containerd_version: str, path: str = PATH) -> str:
+    """Return the root file with an import of `path`, as it was where it has one; raise ConfigurationRefused."""
+    schema = readable(containerd_version)
+
+    def edit(document: Table) -> None:
+        if not document:
+            document["version"] = schema.default_version
+        imports = document.get("imports", [])
+        if not isinstance(imports, list):
+            raise ConfigurationRefused(
+                f"'imports' is no list in this file, but {imports!r}; mend it by hand", "imports"
+            )
+        if _imports(imports, path):
+            return
+        if "imports" in document:
+            imports.append(path)
+        else:
+            document["imports"] = [path]
+
+    return edited(as_read(root or "", containerd_version), edit)
+
+
+@lru_cache(maxsize=256)
+def without_import(root: str | None, path: str = PATH) -> str | None:
+    """Return the root file without an import of exactly `path`, which is about to go; raise ConfigurationRefused."""
+
+    def edit(document: Table) -> None:
+        imports = document.get("imports", [])
+        if isinstance(imports, list) and path in imports:
+            _set_imports(document, [str(pattern) for pattern in imports if pattern != path])
+
+    return edited(root, edit) if root is not None else None
+
+
+def with_imports(root: str, paths: list[str]) -> str:
+    """Return the root file with exactly these imports; raise ConfigurationRefused where it is not TOML."""
+    return edited(root, lambda document: _set_imports(document, paths))
+
+
+def _imports(imports: object, path: str) -> bool:
+    return isinstance(imports, list) and any(fnmatch.fnmatch(path, str(pattern)) for pattern in imports)
+
+
+def _set_imports(document: Table, paths: list[str]) -> None:
+    if paths:
+        document["imports"] = paths
+    elif "imports" in document:
+        del document["imports"]
+
+
+def _refuse_disabled(document: Table) -> None:
+    disabled = document.get("disabled_plugins")
+    if isinstance(disabled, list) and {"cri", cri_plugin(2), cri_plugin(3)} & {str(name) for name in disabled}:
+        raise ConfigurationRefused(
+            "the root file's `disabled_plugins` name the CRI plugin, which no drop-in can undo; change the root file "
+            "instead"
+        )

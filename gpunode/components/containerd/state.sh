@@ -1,0 +1,89 @@
+# Prints the running unit's own binary and file (a node may have two containerd binaries), what they say, and when the
+# daemon started and its files were written. Asks for the unit containerd.service (gpunode/system/unit.sh).
+#
+# Files and texts travel as base64, since they may hold any byte. Of files and folders it is the ctime that counts:
+# `cp -p` sets any mtime that it likes.
+
+unit containerd.service
+for name in ActiveState UnitFileState; do says "$name"; [ -z "$SAID" ] || echo "$name=$SAID"; done
+tell_service containerd.service
+says ActiveState; active=$SAID
+says ActiveEnterTimestamp; [ "$active" != active ] || [ -z "$SAID" ] || echo "started=$SAID"
+says ExecStart
+binary=; case "$SAID" in '{ path='*) binary=${SAID#'{ path='}; binary=${binary%%[ ;]*};; esac
+config=/etc/containerd/config.toml
+case "$SAID" in *' --config'[\ =]*|*' -c'[\ =]*)
+  set -f
+  before=
+  for word in $SAID; do
+    case "$before" in --config|-c) config=${word%%;*};; esac
+    case "$word" in --config=*|-c=*) config=${word#*=}; config=${config%%;*};; esac
+    before=$word
+  done
+  set +f;;
+esac
+# A binary that the unit names and that is missing is told of; another one on the PATH is not what runs.
+[ -n "$binary" ] || binary=$(command -v containerd)
+echo "binary=$binary"; echo "config=$config"
+[ -x "$binary" ] || exit 0
+
+echo "version=$("$binary" --version)"
+[ ! -e "$config" ] || echo "text=$(base64 -w0 "$config")"
+# The dot keeps the line ends behind it, which count in the digest.
+merged=$("$binary" --config "$config" config dump; echo .); merged=${merged%.}
+echo "merged=$(printf %s "$merged" | base64 -w0)"
+
+# containerd 1 prints the files, containerd 2 the patterns.
+drop_ins=/etc/containerd/conf.d
+imports=
+set -f; IFS=$NL
+for line in $merged; do
+  case "$line" in 'imports = ['*']') imports=${line#'imports = ['}; imports=${imports%]}; break;; esac
+done
+unset IFS; set +f
+seen=" $config "; imported=yes; others=
+add() {
+  case "$seen" in *" $1 "*) return;; esac
+  seen="$seen$1 "
+  [ ! -f "$1" ] || others=$others$imported\ $1$NL
+}
+IFS=" ,\"'"
+for file in $imports; do add "$file"; done
+unset IFS; imported=no
+for file in "$drop_ins"/*.toml; do add "$file"; done
+
+# The folders too: a drop-in that was removed leaves no other trace.
+overrides=/etc/systemd/system/containerd.service.d noted=/run/gpunode/containerd.loaded
+set --
+for file in "$config" "$drop_ins" "$overrides" "$overrides"/*.conf "$noted"; do
+  [ ! -e "$file" ] || set -- "$@" "$file"
+done
+rest=$others
+while [ -n "$rest" ]; do
+  file=${rest%%"$NL"*}; rest=${rest#*"$NL"}; imported=${file%% *}; file=${file#* }
+  set -- "$@" "$file"
+  text=$(base64 -w0 "$file"); echo "drop_in=$imported ${text:--} $file"
+done
+[ "$#" -eq 0 ] || stat -c '%.6Z %.6Y %n' "$@" | while read -r changed written file; do
+  case "$file" in
+    "$noted") digest=; read -r digest < "$noted"; echo "loaded=$digest $written";;
+    "$overrides"*) echo "unit_written=$changed";;
+    *) echo "written=$changed";;
+  esac
+done
+
+ctr=${binary%/*}/ctr; [ -x "$ctr" ] || ctr=ctr
+set -f; IFS=$NL
+for line in $(timeout -k 2 10 "$ctr" plugins ls); do
+  case "$line" in
+    io.containerd.grpc.v1\ *\ cri\ *|io.containerd.cri.v1\ *\ runtime\ *) printf 'plugin=%s\n' "$line";;
+  esac
+done
+unset IFS; set +f
+shims=0
+for process in /proc/[0-9]*/comm; do
+  # One that ended meanwhile cannot be read.
+  read -r name < "$process" || continue
+  case "$name" in containerd-shim*) shims=$((shims + 1));; esac
+done
+echo "shims=$shims"

@@ -1,0 +1,140 @@
+"""What is to be done about CUDA: every comparison with what is desired, and the steps that remove differences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpunode.base import versions
+from gpunode.base.comparison import RUN, by_hand, compared
+from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding
+from gpunode.base.subject import Subject
+from gpunode.components.cuda.state import ARCH_HOME, CudaToolkits
+from gpunode.packages.families.wording import wording
+from gpunode.settings import Settings
+from gpunode.system.operating_system import OperatingSystem
+
+LINK = "/usr/local/cuda"
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Hold the toolkit that a node is to have.
+
+    version: major.minor; source: as `cuda.source` says
+    release: major.minor.patch of a .run file; profile: whether a script puts it on the PATH
+    again: the command by which the node's package manager installs a package again
+    """
+
+    version: str
+    source: str = "cuda-repository"
+    release: str | None = None
+    profile: bool = True
+    again: str = ""
+
+    @property
+    def home(self) -> str:
+        """Return the toolkit's folder."""
+        return ARCH_HOME if self.source == "distribution" else f"{LINK}-{self.version}"
+
+
+@dataclass(frozen=True)
+class Install:
+    """Hold the release of a toolkit that a .run file installs."""
+
+    release: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """Hold the folder that /usr/local/cuda is to lead to."""
+
+    folder: str
+
+
+def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
+    """Return what the settings desire, which are resolved for the node's operating system."""
+    asked = settings.cuda
+    return Desired(asked.version, asked.source, asked.release, asked.profile, wording(system).again)
+
+
+def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
+    """Return what is to be done about the toolkit, the link and compiler that programs take, and the profile script."""
+    present, version, nvcc = _present(desired, actual), desired.version, actual.nvcc_version
+    there = version in present
+    toolkit = [compared("cuda", Subject.CUDA_TOOLKIT, ", ".join(present) or None, version, there)]
+    if desired.source == "runfile" and there:
+        release = dict(actual.releases).get(version)
+        toolkit.append(compared("cuda", Subject.CUDA_RELEASE, release, desired.release, release == desired.release))
+    link = _link(desired, actual)
+    works = nvcc is not None and versions.in_branch(nvcc, version)
+    # Whose package the manager holds for installed, a run does not install again.
+    lost = there and not bad(link) and not works and desired.source != "runfile"
+    package = "cuda" if desired.source == "distribution" else f"cuda-nvcc-{version.replace('.', '-')}"
+    again = f"install its package again: `{desired.again} {package}` on the node, or whichever has it"
+    compiler = compared(
+        "cuda", Subject.NVCC, nvcc, version, works, remedy=again if lost else RUN,
+        cause="the toolkit is there, and its compiler is gone or does not run" if lost else None,
+    )  # fmt: skip
+    script = compared("cuda", Subject.CUDA_PROFILE, "yes" if actual.profile else None, "yes", actual.profile)
+    findings = (*toolkit, link, compiler, *((script,) if desired.profile else ()))
+    if refusal := _refusal(desired, actual):
+        return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
+    steps: list[Step[Install | Link]] = []
+    # Which compiler answers is a matter of the link, unless the link is right.
+    missing = bad(*toolkit, *(() if lost or bad(link) else (compiler,)))
+    # The first toolkit brings the link.
+    brings = bad(link, compiler) if missing and actual.default_path is None else ()
+    if missing:
+        by_runfile = desired.source == "runfile"
+        how = f" by its runfile ({desired.release})" if by_runfile else ""
+        change = Install(desired.release or "") if by_runfile else None
+        action = f"install CUDA toolkit {version}{how}"
+        steps.append(Step(action, (*missing, *brings), Disturbance.nothing, change=change))
+    if bad(link) and not brings:
+        steps.append(_to_link(desired, bad(link, compiler)))
+    if desired.profile and bad(script):
+        steps.append(Step("write the profile script", (script,), Disturbance.nothing))
+    return Decision(findings, tuple(steps))
+
+
+def decide_link(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
+    """Return what is to be done about /usr/local/cuda alone, by which its operation goes behind the toolkit's."""
+    link, refusal = _link(desired, actual), _refusal(desired, actual)
+    return Decision((link,), (_to_link(desired, (link,)),) if bad(link) and refusal is None else (), refusal)
+
+
+def _present(desired: Desired, actual: CudaToolkits) -> tuple[str, ...]:
+    """Return the toolkits that are there, but for one of the desired version that another source brought."""
+    version = desired.version
+    if desired.source == "distribution":
+        own = actual.arch_version == version
+    else:
+        own = (version in actual.by_runfile) == (desired.source == "runfile")
+    return tuple(each for each in actual.versions if own or each != version)
+
+
+def _link(desired: Desired, actual: CudaToolkits) -> Finding:
+    default = actual.default_version
+    return compared("cuda", Subject.CUDA_DEFAULT, default, desired.version, default == desired.version)
+
+
+def _to_link(desired: Desired, settles: tuple[Finding, ...]) -> Step[Install | Link]:
+    return Step(f"point {LINK} at {desired.version}", settles, Disturbance.nothing, change=Link(desired.home))
+
+
+def _refusal(desired: Desired, actual: CudaToolkits) -> str | None:
+    """Return why a run neither installs nor links; what an interrupted one left is undone first, and judged then."""
+    if actual.default_path == LINK:
+        return f"{LINK} is no link, and is left alone; move it away, and run again"
+    version, folder = desired.version, f"{LINK}-{desired.version}"
+    if desired.source == "cuda-repository" and version in actual.by_runfile and version != actual.interrupted:
+        return (
+            f"{folder} was installed by a runfile, and packages would be mixed with it; remove it "
+            f"(`{folder}/bin/cuda-uninstaller`), or set cuda.source = 'runfile'"
+        )
+    return None
+
+
+__all__ = ["Desired", "Install", "Link", "decide", "decide_link", "desired_of"]

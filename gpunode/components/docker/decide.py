@@ -1,0 +1,148 @@
+"""What is to be done about docker: every comparison with what is desired, and the steps that remove differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gpunode.base import versions
+from gpunode.base.comparison import by_hand, compared, configuration, pending
+from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding
+from gpunode.base.subject import Subject
+from gpunode.components.docker.change import act, change, effective, wanted
+from gpunode.components.docker.editor import Daemon, DaemonRefused
+from gpunode.components.docker.state import Docker
+from gpunode.components.runtime import RuntimeChange
+from gpunode.components.service_verdict import RUNNING, boot_verdict, masked_refusal, running_steps, service_verdict
+
+_SUBJECTS = {
+    "DefaultRuntime": Subject.DEFAULT_RUNTIME,
+    "CgroupDriver": Subject.CGROUP_DRIVER,
+    "Runtime nvidia": Subject.RUNTIME_NVIDIA,
+}
+# What takes a restart is told before what a reload brings.
+_ORDER = (Subject.CGROUP_DRIVER, Subject.CDI, Subject.DEFAULT_RUNTIME, Subject.RUNTIME_NVIDIA)
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Hold what docker is to be, and what a change of it may disturb; version: itself or its branch, None: any."""
+
+    daemon: Daemon
+    allowed: Disturbance = Disturbance.restart
+    version: str | None = None
+
+
+def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
+    """Return what is to be done about docker, by what its daemon answers."""
+    found, rule = actual.daemon_version, desired.version
+    good = found is not None and (rule is None or versions.in_branch(found, rule))
+    version = compared("docker", Subject.VERSION, found, rule or "any version", good, disturbs=_restart(actual))
+    service, boots = service_verdict("docker.service", actual), boot_verdict("docker.service", actual)
+    up = service.found == RUNNING
+    runs = compared("docker", Subject.SERVICE, service.found, RUNNING, up, service.remedy, service.cause)
+    at_boot = actual.enabled
+    starts = compared("docker", Subject.STARTS_AT_BOOT, boots.found, "yes", at_boot, boots.remedy, boots.cause)
+    # Recorded facts have no text, and files are judged in the version that is to come.
+    judged = decide_configuration if good and actual.config_text is not None else _forecast
+    own = judged(desired, actual)
+    steps: list[Step[RuntimeChange]] = []
+    if bad(version):
+        steps.append(Step("install docker", (version,), version.disturbs or Disturbance.nothing))
+    steps += [step for step in own.steps if step.settles]
+    # Behind a change that is refused the run comes to nothing else.
+    steps += running_steps(runs, starts, own.refusal)
+    return Decision((version, runs, starts, *own.findings), tuple(steps), own.refusal)
+
+
+def _forecast(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
+    """Decide by what the daemon says alone; what becomes of its file is told when that is known."""
+    answers, waits = _answers(desired.daemon, actual), _waits(desired, actual)
+    if waits is not None:
+        answers = tuple(pending(item, waits) for item in answers)
+    return Decision(answers, tuple(replace(step, waits=waits) for step in _steps(answers, (), actual, None)))
+
+
+def decide_configuration(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
+    """Return what is to be done about the configuration of an installed docker, by which its operation goes."""
+    answers, waits = _answers(desired.daemon, actual), _waits(desired, actual)
+    to_come, refusal = _to_come(desired.daemon, actual)
+    if to_come is not None and actual.masked and waits is None and refusal is None:
+        refusal = masked_refusal("docker.service")
+    files: tuple[Finding, ...] = ()
+    if not bad(*answers):
+        # For all that the daemon says: it starts by the file next.
+        writes = to_come is not None and bool(to_come.files)
+        files = (configuration("docker", actual.config_path if writes else None, refusal),)
+    if refusal is not None:
+        return Decision((*(by_hand(item, refusal) for item in answers), *files), (), refusal)
+    if waits is not None:
+        answers, files = (tuple(pending(item, waits) for item in group) for group in (answers, files))
+    steps = _steps(answers, files, actual, to_come)
+    return Decision((*answers, *files), tuple(replace(step, waits=waits) for step in steps))
+
+
+def _waits(desired: Desired, actual: Docker) -> str | None:
+    """Return why all of it waits: one transaction brings it, and a restart that containers would feel is forbidden."""
+    felt = 0 if actual.live_restore else actual.containers
+    if act(actual, desired.daemon) != "restart" or not is_forbidden(Disturbance.restart, desired.allowed, felt):
+        return None
+    return f"{actual.containers} containers run, live-restore is off and disruption.allow is nothing"
+
+
+def _to_come(daemon: Daemon, actual: Docker) -> tuple[RuntimeChange | None, str | None]:
+    """Return the change of file and daemon, None where there is none; and why a run cannot make it."""
+    try:
+        to_come = change(actual, daemon)
+    except DaemonRefused as refusal:
+        return None, f"{actual.config_path}: {refusal}"
+    if actual.active and not actual.answers:
+        return to_come, (
+            "docker runs, but `docker info` gives no answer; nothing was changed. Look at `journalctl -u docker` and "
+            "run again"
+        )
+    return to_come, None
+
+
+def _steps(
+    answers: tuple[Finding, ...], files: tuple[Finding, ...], actual: Docker, to_come: RuntimeChange | None
+) -> Iterator[Step[RuntimeChange]]:
+    """Yield the one step that settles all of it: one transaction brings file and daemon to what is desired."""
+    settled = (*sorted(bad(*answers), key=lambda item: _ORDER.index(Subject(item.what))), *bad(*files))
+    if not settled:
+        # A file that nobody judges (it was not there) is written all the same.
+        if to_come is not None:
+            yield Step("write its configuration file", (), Disturbance.nothing, change=to_come)
+        return
+    action = "write its configuration file"
+    if bad(*answers):
+        restart = settled[0].what in (Subject.CGROUP_DRIVER, Subject.CDI)
+        how = (" and restart it" if restart else " and have it read them") if actual.active else ""
+        action = f"bring its runtimes to what is asked{how}"
+    yield Step(action, settled, settled[0].disturbs or Disturbance.nothing, change=to_come)
+
+
+def _answers(daemon: Daemon, actual: Docker) -> tuple[Finding, ...]:
+    disturbs = _restart(actual) if act(actual, daemon) == "restart" else Disturbance.nothing
+    return tuple(_compared(daemon, actual, disturbs))
+
+
+def _compared(daemon: Daemon, actual: Docker, disturbs: Disturbance) -> Iterator[Finding]:
+    """Compare what the daemon says of itself with what is desired of its file."""
+    said = effective(actual)
+    for key, value in wanted(daemon).items():
+        yield compared("docker", _SUBJECTS[key], said[key], value, said[key] == value, disturbs=disturbs)
+    if daemon.cdi is not None and actual.cdi is not None:
+        switch = {True: "on", False: "off"}
+        yield compared(
+            "docker", Subject.CDI, switch[actual.cdi], switch[daemon.cdi], actual.cdi is daemon.cdi, disturbs=disturbs
+        )
+
+
+def _restart(actual: Docker) -> Disturbance:
+    return Disturbance.restart if actual.active else Disturbance.nothing
+
+
+__all__ = ["Desired", "decide", "decide_configuration"]

@@ -1,0 +1,195 @@
+"""Turn docker's daemon.json into the one that is asked for, keeping all that is not ours.
+
+A pure function on text: order and foreign keys stay as they are, and a text that already says what is asked comes back
+unchanged. JSON has no comments; indentation follows the file's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from gpunode.base import versions
+from gpunode.base.written_text import bare, ended_like, not_utf8, where
+
+NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
+_CGROUP_DRIVER = "native.cgroupdriver="
+# Docker's release notes: runtimes in daemon.json since 1.12, `features.cdi` since 25.0, and on where nothing says
+# otherwise since 28.2.
+_OLDEST, _CDI_SINCE, _CDI_DEFAULT_SINCE = "1.12", "25.0", "28.2"
+
+
+class DaemonRefused(ValueError):
+    """Say why a daemon.json cannot be edited; the file is left as it is.
+
+    `key`: what of the file it is about, by which its line is found.
+    """
+
+    def __init__(self, message: str, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """Hold what is asked: the default runtime, whether systemd's cgroups are used, whether nvidia is there.
+
+    `cdi` sets features.cdi; None leaves it as it is.
+    """
+
+    default: str = "nvidia"
+    systemd_cgroup: bool = True
+    nvidia: bool = True
+    cdi: bool | None = None
+
+
+# The nodes of a fleet have the same file, and parsing one takes longer than all else that is judged.
+@lru_cache(maxsize=256)
+def render(text: str | None, docker_version: str, asked: Daemon) -> str:
+    """Return the text of daemon.json with what is asked; `text` is the present file, None or blank for none.
+
+    Raises DaemonRefused where the file is not a JSON object, says a key twice, or this docker lacks what is asked.
+    """
+    _check_version(docker_version, asked)
+    before = text or ""
+    body = bare(before)
+    document = _parsed(body) if body.strip() else {}
+    had = json.dumps(document)
+    try:
+        _edit(document, asked, versions.major_minor(docker_version))
+    except DaemonRefused as refusal:
+        line = where(before, [json.dumps(refusal.key)]) if refusal.key else ""
+        raise DaemonRefused(f"{line}{refusal}") from None
+    if json.dumps(document) == had and body.strip():
+        return before
+    if reason := not_utf8(before):
+        raise DaemonRefused(reason)
+    return ended_like(_written(document, _indent(body)), before)
+
+
+def _edit(document: dict[str, Any], asked: Daemon, docker: str) -> None:
+    if asked.nvidia:
+        _runtime(document)
+    # runc is docker's own default: nothing to say where nobody says otherwise.
+    if asked.default != (document.get("default-runtime") or "runc"):
+        document["default-runtime"] = asked.default
+    _cgroup_driver(document, "systemd" if asked.systemd_cgroup else "cgroupfs")
+    if asked.cdi is not None:
+        _cdi(document, asked.cdi, docker)
+
+
+def _written(document: dict[str, Any], indent: int | str) -> str:
+    """Return a document as text that says the same when it is read again; raise DaemonRefused where there is none."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False) + "\n"
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a pair of surrogates, which only an escape can write
+        text = json.dumps(document, indent=indent) + "\n"
+    if json.dumps(_parsed(text)) != json.dumps(document):
+        raise DaemonRefused("the file holds values that do not outlive an edit; mend it by hand")
+    return text
+
+
+def _check_version(docker_version: str, asked: Daemon) -> None:
+    try:
+        found = versions.major_minor(docker_version)
+    except versions.VersionError as error:
+        raise DaemonRefused(f"{docker_version!r} is not a docker version such as 26.1.5") from error
+    if not versions.at_least(found, _OLDEST):
+        raise DaemonRefused(f"docker {found} is not supported; {_OLDEST} is the first that reads runtimes")
+    if asked.cdi and not versions.at_least(found, _CDI_SINCE):
+        raise DaemonRefused(f"docker {found} has no CDI; {_CDI_SINCE} is the first that has")
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Return what a file says; `null` says nothing, as to docker."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DaemonRefused(
+                f"{where(text, [json.dumps(twice)])}the file says {twice!r} twice, and docker takes one of them; mend "
+                "it by hand"
+            )
+        return found
+
+    try:
+        document = json.loads(text, object_pairs_hook=once, parse_constant=_constant)
+    except DaemonRefused:
+        raise
+    except ValueError as error:
+        raise DaemonRefused(f"the file is not JSON: {error}; mend it by hand or move it away") from error
+    except RecursionError as error:
+        raise DaemonRefused("the file is nested too deeply; mend it by hand or move it away") from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise DaemonRefused(f"the file is no JSON object, but {type(document).__name__}; mend it by hand")
+    return document
+
+
+def _constant(name: str) -> Any:
+    raise DaemonRefused(f"the file is not JSON: {name} is no number of JSON's; mend it by hand")
+
+
+def _table(parent: dict[str, Any], key: str, made: bool = True) -> dict[str, Any]:
+    # docker takes a null for a key that nobody has written.
+    if parent.get(key) is None:
+        if not made:
+            return {}
+        parent[key] = {}
+    table = parent[key]
+    if not isinstance(table, dict):
+        raise DaemonRefused(f"{key!r} is no object in this file, but {json.dumps(table)[:80]}; mend it by hand", key)
+    return table
+
+
+def _runtime(document: dict[str, Any]) -> None:
+    runtimes = _table(document, "runtimes")
+    runtime = _table(runtimes, "nvidia")
+    # docker does not start with a runtimeType beside a path: a shim's entry gives way to what nvidia-ctk writes.
+    if any(runtime.get(key) for key in ("runtimeType", "options")):
+        runtimes["nvidia"] = {"path": NVIDIA_RUNTIME, "args": []}
+        return
+    if runtime.get("path") != NVIDIA_RUNTIME:
+        runtime["path"] = NVIDIA_RUNTIME
+    # `args` is what nvidia-ctk writes, `runtimeArgs` what docker reads; either way it takes none.
+    for key in ("runtimeArgs", "args"):
+        if runtime.get(key):
+            runtime[key] = []
+
+
+def _cdi(document: dict[str, Any], wanted: bool, docker: str) -> None:
+    unsaid = versions.at_least(docker, _CDI_DEFAULT_SINCE)
+    if _table(document, "features", made=wanted is not unsaid).get("cdi", unsaid) is not wanted:
+        _table(document, "features")["cdi"] = wanted
+
+
+def tells_of_cdi(docker_version: str) -> bool:
+    """Say whether a docker tells in `docker info` whether its CDI is on; raise VersionError."""
+    return versions.at_least(versions.major_minor(docker_version), _CDI_SINCE)
+
+
+def _cgroup_driver(document: dict[str, Any], driver: str) -> None:
+    key = "exec-opts"
+    options = document.get(key)
+    options = [] if options is None else options
+    if not isinstance(options, list):
+        raise DaemonRefused(f"{key!r} is no list in this file, but {json.dumps(options)[:80]}; mend it by hand", key)
+    wanted = f"{_CGROUP_DRIVER}{driver}"
+    said = [option for option in options if isinstance(option, str) and option.startswith(_CGROUP_DRIVER)]
+    if said != [wanted]:
+        document["exec-opts"] = [option for option in options if option not in said] + [wanted]
+
+
+def _indent(text: str) -> int | str:
+    """Return the file's own indentation; four spaces, as docker's documentation has them, where it shows none."""
+    match = re.search(r"^([ \t]+)\S", text, re.MULTILINE)
+    if match is None:
+        return 4
+    return match[1] if "\t" in match[1] else len(match[1])

@@ -1,0 +1,94 @@
+"""Docker on a node: the running unit's daemon and file, and what the daemon says of itself."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.reading import ParseError, Reading
+from gpunode.base.versions import program_version
+from gpunode.system.service import ServiceState, parse_service
+from gpunode.system.unit import is_masked, starts_at_boot
+
+
+@dataclass(frozen=True)
+class Docker(Reading):
+    """Hold docker as it is.
+
+    `version` is the client's, `daemon_version` dockerd's; None where there is none. `default_runtime` and what follows
+    are what the running daemon answers (`docker info`); None and empty where it does not. `runtimes` are (name, path);
+    `cdi` is None where this docker does not tell. `flags` are those of the daemon's command line that daemon.json must
+    not say as well; `masked`: somebody forbade that the unit is started. `containers` counts those that run.
+    """
+
+    version: str | None
+    daemon_version: str | None = None
+    binary: str | None = None
+    config_path: str = "/etc/docker/daemon.json"
+    config_text: str | None = field(default=None, repr=False)
+    active: bool = False
+    enabled: bool = False
+    flags: tuple[str, ...] = ()
+    default_runtime: str | None = None
+    runtimes: tuple[tuple[str, str], ...] = ()
+    cgroup_driver: str | None = None
+    cdi: bool | None = None
+    live_restore: bool = False
+    containers: int = 0
+    masked: bool = False
+    service: ServiceState = field(default_factory=ServiceState)
+
+    @property
+    def answers(self) -> bool:
+        """Say whether the daemon told of itself."""
+        return self.default_runtime is not None
+
+    def runtime(self, name: str) -> str | None:
+        """Return the path of a runtime that the daemon knows."""
+        return dict(self.runtimes).get(name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields without the file's text, which may hold credentials of a proxy or a log driver."""
+        return {key: value for key, value in super().to_json().items() if key != "config_text"}
+
+
+def parse_docker(lines: list[str]) -> Docker:
+    """Parse the docker probe's lines (gpunode/components/docker/state.sh)."""
+    found = values(lines)
+    info = _info(decoded(found, "info"))
+    runtimes = info.get("Runtimes") or {}
+    return Docker(
+        version=program_version(found.get("docker")),
+        daemon_version=program_version(found.get("dockerd")),
+        binary=found.get("binary"),
+        config_path=found.get("config", "/etc/docker/daemon.json"),
+        config_text=decoded(found, "text") if "text" in found else "",
+        active=found.get("ActiveState") == "active",
+        enabled=starts_at_boot(found.get("UnitFileState")),
+        masked=is_masked(found.get("UnitFileState")),
+        service=parse_service(lines),
+        flags=tuple(sorted(set(repeated(lines, "flag")))),
+        default_runtime=info.get("DefaultRuntime"),
+        runtimes=tuple(sorted((name, str(row.get("path", ""))) for name, row in runtimes.items())),
+        cgroup_driver=info.get("CgroupDriver"),
+        # Told since docker 25, where an empty list says that it is off.
+        cdi=bool(info["CDISpecDirs"]) if "CDISpecDirs" in info else None,
+        live_restore=bool(info.get("LiveRestoreEnabled")),
+        containers=int(info.get("ContainersRunning") or 0),
+    )
+
+
+def _info(text: str | None) -> dict[str, Any]:
+    """Return what `docker info` printed; empty where the daemon gave no answer."""
+    if not text:
+        return {}
+    try:
+        info = json.loads(text)
+    except ValueError as error:
+        raise ParseError(f"`docker info` is not JSON: {error}") from error
+    if not isinstance(info, dict):
+        raise ParseError(f"`docker info` is no object, but {type(info).__name__}")
+    # The client prints what it knows of itself, too, where no daemon answers.
+    return info if info.get("ServerVersion") else {}

@@ -1,0 +1,240 @@
+"""What is to be done about the driver: every comparison with what is desired, and the steps that remove differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from gpunode.base import tables, versions
+from gpunode.base.comparison import RUN, by_hand, compared
+from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.subject import Subject
+from gpunode.components.driver.loading import Loading, decide_loading, gpus
+from gpunode.components.driver.next_boot import next_boot, nouveau_steps
+from gpunode.components.driver.removal import decide_removal
+from gpunode.components.driver.services import fabric_steps, fresh_steps, service_steps, services
+from gpunode.components.driver.sides import Actual, Desired
+from gpunode.components.driver.state import DriverState
+from gpunode.packages.families.wording import headers_package
+from gpunode.settings import DriverSettings
+from gpunode.system.health import health
+
+_ONLY_VERIFIED = "driver.source is 'present': a run verifies what is there, and does not change it"
+
+
+def decide(desired: Desired, actual: Actual) -> Decision[Any]:
+    """Return what is to be done about the driver; what only a new boot can show is not asked for while one is pending.
+
+    What is on disk comes with the packages, or the runfile, and disturbs nobody: the loaded module stays until the
+    node boots.
+    """
+    asked, driver = desired.settings, actual.driver
+    if asked.removes:
+        removal = decide_removal(desired.allowed, driver)
+        return replace(removal, findings=_judged(asked, removal.findings, removal.steps))
+    way, dkms = tuple(_installed_by(asked, driver)), tuple(_dkms(asked, driver))
+    module, flavour = tuple(_module(desired, actual)), tuple(_flavour(desired, driver))
+    library = _library(desired, actual)
+    another = bad(*module, *flavour) if asked.installs else ()
+    answers = (gpus(len(actual.pci.gpus), actual.gpus),) if actual.has_gpu and not driver.reboot_pending else ()
+    coming = (*bad(*way), *another, *bad(library, *dkms)) if asked.installs else ()
+    if not coming and driver.loaded_version is not None and desired.lacks(driver):
+        # What a GPU does not answer by may be the package that is missing.
+        coming = bad(*(item for item in answers if item.finding_class is FindingClass.DRIFT))
+    loading = Decision[Any]((_no_gpu(),))
+    if actual.has_gpu:
+        what = Loading(desired.rule, desired.parameters, desired.allowed)
+        loading = decide_loading(what, driver, actual.boot.running, another[0] if another else None)
+    held = tuple(_held(desired, driver))
+    serving = tuple(services(asked, driver, actual.pci)) if actual.has_gpu else ()
+    boots = tuple(next_boot(actual.boot, driver, actual.system))
+    if _brings_modules(desired):
+        boots = tuple(replace(each, remedy=RUN) if each in bad(*_module_to_boot(boots)) else each for each in boots)
+    uvm = tuple(item for item in loading.findings if item.what == Subject.UVM)
+    findings = (
+        *way, *dkms, *module, *(item for item in loading.findings if item not in uvm), *flavour, library, *uvm,
+        *answers, *held, *serving, *boots,
+    )  # fmt: skip
+    steps: list[Step[Any]] = []
+    if asked.installs:
+        steps += _coming(desired, actual, coming, bad(*serving), bad(*answers, *_module_to_boot(boots)))
+        steps += fabric_steps(serving, with_packages=bool(coming))
+        steps += _hold(asked, held, bool(coming))
+    steps += nouveau_steps(actual.boot, boots)
+    if asked.installs:
+        if coming and driver.module_version is None and actual.has_gpu:
+            steps += fresh_steps(actual.pci)
+        steps += service_steps(serving)
+    # Without a module in memory, no GPU can answer.
+    own = () if coming or driver.loaded_version is not None else bad(*answers)
+    steps += (replace(step, settles=(*step.settles, *own)) for step in loading.steps)
+    if asked.installs and not coming:
+        steps += _modules(desired, actual, bad(*_module_to_boot(boots)))
+    told = _judged(asked, findings, steps)
+    return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
+
+
+def _judged(asked: DriverSettings, findings: Iterable[Finding], steps: Iterable[Step[Any]]) -> tuple[Finding, ...]:
+    """Return the findings, a difference that no step settles as a person's; some say themselves what to do."""
+    settled = {item for step in steps for item in step.settles}
+    only_verified = _ONLY_VERIFIED if asked.source == "present" else None
+    judged = []
+    for item in findings:
+        if item not in settled and RUN in (item.remedy or ""):
+            item = by_hand(item, "; ".join(filter(None, (item.cause, only_verified))))
+        judged.append(replace(item, by_person=item not in settled and bool(bad(item))))
+    return tuple(judged)
+
+
+def _installed_by(asked: DriverSettings, actual: DriverState) -> Iterator[Finding]:
+    """Judge by which way the driver came, where a runfile's is desired or there."""
+    if asked.source == "present" or (asked.source != "runfile" and not actual.runfile):
+        return
+    ways = actual.ways
+    wanted = "runfile" if asked.source == "runfile" else "packages"
+    yield compared(
+        "driver", Subject.INSTALLED_BY, " and ".join(ways) or None, wanted, ways == (wanted,),
+        remedy=RUN if asked.migrate or not ways else f"set driver.migrate = True and {RUN}",
+        cause="a runfile and packages overwrite each other's files" if len(ways) > 1 else None,
+    )  # fmt: skip
+
+
+def _dkms(asked: DriverSettings, actual: DriverState) -> Iterator[Finding]:
+    """Judge whether DKMS will rebuild a runfile's module."""
+    if asked.source != "runfile" or not actual.runfile:
+        return
+    found, dkms = ("registered" if each else "not registered" for each in (actual.dkms, asked.dkms))
+    yield compared(
+        "driver", Subject.DKMS, found, dkms, found == dkms,
+        cause="without DKMS no new kernel gets the module; with it every one does",
+    )  # fmt: skip
+
+
+def _module(desired: Desired, actual: Actual) -> Iterator[Finding]:
+    on_disk, rule = actual.driver.module_version, desired.rule
+    if rule is None or actual.is_image:
+        return
+    good = on_disk is not None and versions.in_branch(on_disk, rule)
+    yield compared("driver", Subject.MODULE_ON_DISK, on_disk, rule, good)
+
+
+def _no_gpu() -> Finding:
+    return Finding(
+        "driver", FindingClass.UNSUPPORTED, Subject.GPU, "no GPU", "an NVIDIA GPU on the PCI bus",
+        cause="the driver cannot be loaded, nor its service be judged, without one",
+        remedy="boot this system on a machine with a GPU, and run again",
+    )  # fmt: skip
+
+
+def _flavour(desired: Desired, actual: DriverState) -> Iterator[Finding]:
+    """Judge the flavour of the loaded module, or while a boot is pending, of the one on disk that it will load."""
+    asked = desired.settings
+    # Where any flavour will do and gpunode did not install it, the one that is there is right.
+    if asked.flavour == "auto" and asked.source == "present":
+        return
+    found = actual.module_flavour if actual.reboot_pending else actual.loaded_flavour or actual.module_flavour
+    if found is not None:
+        disturbs = Disturbance.nothing if actual.loaded_version is None else Disturbance.reboot
+        good = found == desired.flavour
+        yield compared("driver", Subject.FLAVOUR, found, desired.flavour, good, disturbs=disturbs)
+
+
+def _library(desired: Desired, actual: Actual) -> Finding:
+    library, wanted = actual.driver.library_version, actual.driver.module_version
+    together = library is not None and library == wanted
+    if actual.is_image:
+        wanted = desired.rule
+        together = library is not None and wanted is not None and versions.in_branch(library, wanted)
+    cause = "an upgrade moved one package and not the other"
+    return compared("driver", Subject.LIBRARY, library, wanted, together, cause=cause)
+
+
+def _held(desired: Desired, actual: DriverState) -> Iterator[Finding]:
+    """Judge whether the package manager keeps the driver's packages as they are, where the settings ask for it."""
+    if not desired.settings.installs or not desired.settings.hold:
+        return
+    wanted = [*(name for name, _ in actual.packages), *(actual.kernels if desired.holds_kernels else ())]
+    loose = [name for name in wanted if name not in actual.held]
+    yield compared(
+        "driver", Subject.HELD, f"not {', '.join(loose)}" if loose else "all", "all", not loose,
+        cause="the next upgrade of the system's packages would move the driver under the loaded module",
+    )  # fmt: skip
+
+
+def _module_to_boot(boots: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    return tuple(item for item in boots if item.what == Subject.NEXT_BOOT)
+
+
+def _coming(
+    desired: Desired, actual: Actual, coming: tuple[Finding, ...], serving: tuple[Finding, ...],
+    after: tuple[Finding, ...],
+) -> Iterator[Step[Any]]:  # fmt: skip
+    """Yield what brings another driver, and the headers of the kernel that boots next.
+
+    serving: what the services lack; after: what is said of the driver that goes, and is no step beside the new one's
+    """
+    asked, driver = desired.settings, actual.driver
+    by_runfile = asked.source == "runfile"
+    needed = ("gcc", "make", "dkms") if asked.dkms else ("gcc", "make")
+    tools = ", ".join(tool for tool in needed if tool not in actual.boot.build_tools)
+    if by_runfile and coming and tools and asked.kernel_headers == "install":
+        yield Step(f"install {tools}", (), Disturbance.nothing, desired="what builds the module")
+    other_way = tuple(item for item in coming if item.what == Subject.INSTALLED_BY)
+    if other_way and (driver.packages if by_runfile else driver.runfile):
+        what = "packages" if by_runfile else "runfile"
+        yield Step(f"remove the driver of the {what}, kept for the way back", other_way, Disturbance.nothing)
+    if coming:
+        version = asked.version or f"{asked.branch} (its newest version)"
+        action = "install driver" if driver.module_version is None else "change to driver"
+        how = f" by its runfile, {desired.flavour}" if by_runfile else f", {desired.flavour}"
+        managers = (item for item in serving if item.what in (Subject.FABRIC_MANAGER, Subject.SUBNET_MANAGER))
+        names = desired.packages.items()
+        yield Step(
+            f"{action} {version}{how} kernel module", tuple(dict.fromkeys((*coming, *managers, *after))),
+            Disturbance.nothing,
+            packages=tuple(sorted(name if rule is None else f"{name} {rule}" for name, rule in names)),
+        )  # fmt: skip
+    if headers := _headers(desired, actual):
+        what = "headers of the kernel that boots next"
+        yield Step(f"install {headers}", (), Disturbance.nothing, actual="none", desired=what)
+
+
+def _headers(desired: Desired, actual: Actual) -> str | None:
+    """Return the package of headers that a run installs for the kernel that boots next; None where it installs none."""
+    kernel, source, system = actual.boot.next_kernel, desired.source, actual.system
+    if kernel is None or kernel.headers or desired.settings.kernel_headers != "install":
+        return None
+    if source is None:
+        by_us = tables.installs_headers(system.id) or tables.headers_of_image(system.id)
+        return headers_package(system, kernel) if by_us else None
+    by_us = source.built_on_node and (source.installs_headers or source.headers_of_image)
+    return source.headers.replace("<kernel>", kernel.release) if by_us else None
+
+
+def _hold(asked: DriverSettings, held: tuple[Finding, ...], comes: bool) -> Iterator[Step[Any]]:
+    action = "hold the driver's packages"
+    if loose := bad(*held):
+        yield Step(action, loose, Disturbance.nothing)
+    elif held and comes and asked.source != "runfile":
+        yield Step(action, (), Disturbance.nothing, desired="all held")
+
+
+def _brings_modules(desired: Desired) -> bool:
+    """Say whether a run brings the module of each kernel that boots next: built ones, or by the runfile."""
+    return desired.settings.installs and (desired.source is None or not desired.source.built_on_node)
+
+
+def _modules(desired: Desired, actual: Actual, lacking: tuple[Finding, ...]) -> Iterator[Step[Any]]:
+    """Yield what brings the module of the kernel that boots next, where no DKMS of the packages does."""
+    kernel, source = actual.boot.next_kernel, desired.source
+    if kernel is None or not lacking or not _brings_modules(desired):
+        return
+    packages = tuple(sorted(name for name in desired.packages if kernel.release in name))
+    action = f"install the modules of kernel {kernel.release}" if source else f"build the module of {kernel.release}"
+    yield Step(action, lacking, Disturbance.nothing, packages=packages)
+
+
+__all__ = ["decide"]

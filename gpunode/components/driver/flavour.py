@@ -1,0 +1,166 @@
+"""Which kernel module drives which GPU, and which driver the settings come to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from gpunode.base import tables, versions
+from gpunode.base.verdicts import Caution, Refusal
+from gpunode.components import runfile
+from gpunode.components.driver import DriverState
+from gpunode.packages.driver_packages import driver_source
+from gpunode.settings import Settings
+from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.pci import PciGpu
+
+_FLAVOURS = "NVIDIA driver installation guide (gpunode/data/drivers.yaml, flavours)"
+_LAST_BRANCH = "NVIDIA driver life-cycle page (gpunode/data/drivers.yaml, last_branch)"
+
+
+@dataclass(frozen=True)
+class WantedDriver:
+    """Hold the driver that the node will have: an exact version, or only its branch, or neither."""
+
+    version: str | None
+    branch: str | None
+    flavour: str | None
+
+    def __str__(self) -> str:
+        """Return the version, or the branch, or `none`."""
+        return self.version or (f"branch {self.branch}" if self.branch else "none")
+
+    @property
+    def is_known(self) -> bool:
+        """Say whether anything is known of it."""
+        return self.version is not None or self.branch is not None
+
+    def at_least(self, minimum: str) -> bool:
+        """Say whether this driver is new enough; of a branch, the repository's newest version is taken to be."""
+        if self.version:
+            return versions.at_least(self.version, minimum)
+        return versions.at_least(self.branch or "0", versions.branch_of(minimum))
+
+
+def installed_by_gpunode(settings: Settings) -> bool:
+    """Say whether the settings let gpunode install the driver."""
+    return settings.driver.installs
+
+
+def wanted_driver(
+    settings: Settings, gpus: Sequence[PciGpu], driver: DriverState, system: OperatingSystem
+) -> WantedDriver:  # fmt: skip
+    """Return the driver that the settings ask for, or where gpunode does not install one, the driver that is there."""
+    if installed_by_gpunode(settings):
+        return WantedDriver(settings.driver.version, settings.driver.branch, chosen_flavour(settings, gpus, system))
+    version = driver.loaded_version or driver.module_version
+    return WantedDriver(version, driver.branch, driver.loaded_flavour or driver.module_flavour)
+
+
+def needs_proprietary(generation: str | None) -> bool:
+    """Say whether only the proprietary module drives GPUs of a generation; None (unknown GPU): it does not."""
+    table = tables.drivers()
+    if generation is None or generation in table.open_only | table.either:
+        return False
+    return generation in table.proprietary_only or generation in table.last_branch
+
+
+def needs_open(generation: str | None) -> bool:
+    """Say whether GPUs of a generation are driven by the open module only."""
+    return generation in tables.drivers().open_only
+
+
+def chosen_flavour(settings: Settings, gpus: Sequence[PciGpu], system: OperatingSystem) -> str:
+    """Return `open` or `proprietary`: the setting, else what the GPUs need, else what there is of the driver.
+
+    Of both it is open, NVIDIA's recommendation. The settings are those of `on_system`.
+    """
+    if settings.driver.flavour != "auto":
+        return settings.driver.flavour
+    if any(needs_proprietary(gpu.generation) for gpu in gpus):
+        return "proprietary"
+    if any(needs_open(gpu.generation) for gpu in gpus):
+        return "open"
+    return "open" if _has_open(settings, system) else "proprietary"
+
+
+def _has_open(settings: Settings, system: OperatingSystem) -> bool:
+    """Say whether the driver that is asked for comes with the open module: of older ones not every source has it."""
+    asked = settings.driver
+    if asked.source == "runfile":
+        return asked.version is None or runfile.knows(asked.version, "open_module")
+    source = driver_source(settings, system)
+    first = source.flavour_since.get("open") if source is not None else None
+    branch = versions.branch_of(asked.version) if asked.version else asked.branch
+    return first is None or branch is None or versions.at_least(branch, first)
+
+
+def named(gpu: PciGpu) -> str:
+    """Return a GPU's name and address as a sentence has them."""
+    return f"{gpu.name or 'GPU ' + gpu.device_id} at {gpu.address}"
+
+
+def flavour_refusals(gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
+    """Refuse a kernel module that does not drive a GPU of the node, and GPUs that no one module drives."""
+    old = [gpu for gpu in gpus if needs_proprietary(gpu.generation)]
+    new = [gpu for gpu in gpus if needs_open(gpu.generation)]
+    if old and new:
+        yield Refusal(
+            "driver",
+            f"{named(old[0])} ({old[0].generation}) needs the proprietary kernel module and {named(new[0])} "
+            f"({new[0].generation}) the open one: one node cannot drive both",
+            _FLAVOURS,
+            "take one of the two out of the machine",
+        )
+        return
+    if wanted.flavour == "open" and old:
+        yield Refusal(
+            "driver",
+            f"the open kernel module does not drive {named(old[0])} ({old[0].generation})",
+            _FLAVOURS,
+            "set driver.flavour = 'proprietary' or 'auto'",
+        )
+    if wanted.flavour == "proprietary" and new:
+        yield Refusal(
+            "driver",
+            f"the proprietary kernel module does not drive {named(new[0])} ({new[0].generation})",
+            _FLAVOURS,
+            "set driver.flavour = 'open' or 'auto'",
+        )
+
+
+def last_branch_refusals(
+    gpus: Sequence[PciGpu], wanted: WantedDriver, offered: Collection[str] = ()
+) -> Iterator[Refusal]:
+    """Refuse a branch that came after the last one for a GPU of the node.
+
+    + offered: the branches that the driver's repository has, where it is known to lack some
+    """
+    if wanted.branch is None:
+        return
+    last_branches = tables.drivers().last_branch
+    for generation in dict.fromkeys(gpu.generation for gpu in gpus):
+        last = last_branches.get(generation or "")
+        if last is not None and versions.parsed(wanted.branch) > versions.parsed(last):
+            gpu = next(gpu for gpu in gpus if gpu.generation == generation)
+            yield Refusal(
+                "driver",
+                f"driver {wanted} no longer drives {named(gpu)} ({generation}): its last branch is {last}",
+                _LAST_BRANCH,
+                f"set driver.branch = '{last}'"
+                if not offered or last in offered
+                else f"set driver.source = 'runfile' with a version of branch {last}, or 'distribution' where the "
+                "distribution has a driver that old: NVIDIA's repository for it has none",
+            )
+
+
+def unknown_gpus(gpus: Sequence[PciGpu]) -> Iterator[Caution]:
+    """Tell of GPUs that no table knows."""
+    for gpu in gpus:
+        if gpu.generation is None:
+            yield Caution(
+                "gpu",
+                f"{named(gpu)} is in no table; it is taken for one that the open kernel module drives",
+                "gpunode/data/pci_ids.json",
+                "set driver.flavour yourself, or make the table anew from a current pci.ids",
+            )

@@ -1,0 +1,145 @@
+"""The module in memory: is it the one on disk, by the parameters that are desired, and do the GPUs answer by it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gpunode.base import versions
+from gpunode.base.comparison import compared
+from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.subject import Subject
+from gpunode.components.driver.state import DriverState
+from gpunode.system.gpu import Gpus
+
+
+class Act(StrEnum):
+    """Name what a run does about the module in memory."""
+
+    LOAD = "load"
+    BOOT = "boot"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Hold what the loaded module is to be; rule: its version or branch, None: the one on disk."""
+
+    rule: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    allowed: Disturbance = Disturbance.reboot
+
+
+def decide_loading(
+    desired: Loading, actual: DriverState, running: str = "", coming: Finding | None = None
+) -> Decision[Act]:
+    """Return what is to be done about the module in memory, on a node with a GPU.
+
+    A module goes into memory at once where none is loaded, else by a boot alone.
+
+    running: the kernel that runs, for the words; coming: the difference for which a run brings another module
+    """
+    loaded = _loaded(desired, actual, running)
+    # Right after the boot that is pending, so that only without one they are told.
+    parameters = () if actual.reboot_pending else tuple(_parameters(desired, actual))
+    uvm = () if actual.reboot_pending or actual.loaded_version is None else (_uvm(actual),)
+    steps = _steps(desired, actual, loaded, bad(*parameters), bad(*uvm), coming)
+    return Decision((loaded, *parameters, *uvm), tuple(steps))
+
+
+def step_of(decision: Decision[Act], act: Act) -> Step[Act] | None:
+    """Return the step of a decision that is a run's `act`."""
+    return next((step for step in decision.steps if step.change is act), None)
+
+
+def boot_step(
+    action: str, settles: tuple[Finding, ...], allowed: Disturbance, change: Act | None = Act.BOOT
+) -> Step[Act]:
+    """Return a step that boots the node, which waits where the settings do not allow that."""
+    waits = f"disruption.allow is {allowed.name}" if is_forbidden(Disturbance.reboot, allowed, 0) else None
+    return Step(action, settles, Disturbance.reboot, waits, change)
+
+
+def gpus(on_bus: int, actual: Gpus) -> Finding:
+    """Compare nvidia-smi's answer with the GPUs on the bus; with a boot pending it cannot answer, which is no news."""
+    causes = {
+        "hangs": "nvidia-smi gives no answer: a GPU is wedged",
+        "lost": "a GPU fell off the bus",
+        "mismatch": "the library is not of the loaded module's version",
+        "no driver": "the module is not loaded or does not drive this GPU",
+    }
+    remedies = {"hangs": "drain and reboot the node; look for Xid in dmesg", "lost": "drain and reboot the node"}
+    answering = len(actual.gpus)
+    if actual.status in ("hangs", "lost", "error"):
+        return Finding(
+            "driver", FindingClass.ERROR, Subject.GPUS, actual.message or actual.status, f"{on_bus}",
+            cause=causes.get(actual.status, f"nvidia-smi exits {actual.exit_code}"),
+            remedy=remedies.get(actual.status, "run nvidia-smi on the node"),
+            disturbs=Disturbance.reboot if actual.status in remedies else None,
+        )  # fmt: skip
+    good = actual.status == "ok" and answering == on_bus
+    told = answering if actual.status == "ok" else f"{answering} ({actual.message or actual.status})"
+    cause = causes.get(actual.status, "a GPU on the bus is not driven")
+    return compared("driver", Subject.GPUS, told, on_bus, good, cause=cause)
+
+
+def _loaded(desired: Loading, actual: DriverState, running: str) -> Finding:
+    if actual.reboot_pending:
+        cause = "the driver was changed while the old module was loaded"
+        if actual.waits_for_kernel:
+            cause = f"kernel {running} runs, for which there is no module on disk"
+        return Finding(
+            "driver", FindingClass.REBOOT_PENDING, Subject.LOADED_MODULE, actual.runs, actual.to_come, cause=cause,
+            remedy="drain and reboot the node", disturbs=Disturbance.reboot,
+        )  # fmt: skip
+    version, rule = actual.loaded_version, desired.rule
+    good = version is not None and (rule is None or versions.in_branch(version, rule))
+    # A module that is not loaded yet comes without a boot; one that is loaded goes by a boot alone.
+    disturbs = Disturbance.nothing if version is None else Disturbance.reboot
+    return compared("driver", Subject.LOADED_MODULE, version, rule or actual.module_version, good, disturbs=disturbs)
+
+
+def _parameters(desired: Loading, actual: DriverState) -> Iterator[Finding]:
+    """Judge whether the loaded module goes by the parameters that are desired, as far as it tells."""
+    if not (others := actual.other_parameters(desired.parameters)):
+        return
+    names = [other.partition("=")[0] for other in others]
+    yield Finding(
+        "driver", FindingClass.REBOOT_PENDING, Subject.PARAMETERS,
+        ", ".join(others), ", ".join(f"{name}={desired.parameters[name]}" for name in names),
+        cause="they were changed after the module was loaded",
+        remedy="drain and reboot the node", disturbs=Disturbance.reboot,
+    )  # fmt: skip
+
+
+def _uvm(actual: DriverState) -> Finding:
+    return compared(
+        "driver", Subject.UVM, "loaded" if actual.uvm_loaded else None, "loaded", actual.uvm_loaded,
+        cause="CUDA does not start without it",
+    )  # fmt: skip
+
+
+def _steps(
+    desired: Loading, actual: DriverState, loaded: Finding, parameters: tuple[Finding, ...], uvm: tuple[Finding, ...],
+    coming: Finding | None,
+) -> Iterator[Step[Act]]:  # fmt: skip
+    if actual.loaded_version is None and not actual.nouveau_bound and not actual.waits_for_kernel:
+        yield Step("load the kernel module", (loaded, *parameters), Disturbance.nothing, change=Act.LOAD)
+    elif coming or actual.reboot_pending:
+        source = "from nouveau " if actual.loaded_version is None and actual.nouveau_bound else ""
+        settles = (*bad(loaded, *((coming,) if coming else ())), *parameters, *uvm)
+        # What the packages are still to bring, nobody can boot into.
+        change = Act.BOOT if actual.reboot_pending else None
+        yield boot_step(f"boot the node {source}into the new module", settles, desired.allowed, change)
+    else:
+        if uvm:
+            yield Step("load nvidia_uvm", uvm, Disturbance.nothing, change=Act.LOAD)
+        if parameters:
+            action = "boot the node, so that the module is loaded with its new parameters"
+            yield boot_step(action, parameters, desired.allowed)
+
+
+__all__ = ["Act", "Loading", "boot_step", "decide_loading", "gpus", "step_of"]

@@ -1,0 +1,90 @@
+"""The next boot: will its kernel load the driver that is on disk, or does nouveau take the GPUs first?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gpunode.base.comparison import RUN, compared
+from gpunode.base.decision import Step, bad
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding
+from gpunode.base.subject import Subject
+from gpunode.components.driver.state import DriverState
+from gpunode.packages.families.wording import headers_package
+from gpunode.system.boot import Boot
+from gpunode.system.operating_system import OperatingSystem
+
+
+def next_boot(boot: Boot, driver: DriverState, system: OperatingSystem) -> Iterator[Finding]:
+    """Judge whether the kernel that boots next will load the driver that is on disk; nothing where none is known."""
+    yield from _nouveau(boot)
+    kernel = boot.next_kernel
+    if kernel is None or driver.module_version is None:
+        return
+    release = kernel.release
+    built = any(name.startswith("linux-modules-nvidia-") for name, _ in driver.packages)
+    build = f"`dkms autoinstall -k {release}` on the node, before it boots"
+    if not kernel.headers:
+        build = f"install {headers_package(system, kernel)}, then {build}"
+    if built:
+        build = f"{RUN}: it installs the modules of that kernel"
+    cause = f"kernel {release} boots next and has " + (
+        f"a module {kernel.module_version}" if kernel.module_version else "no nvidia module"
+    )
+    if kernel.module_version is None and not built:
+        state = boot.dkms_state("nvidia", release)
+        cause += f"; DKMS: {state}" if state else "; DKMS knows of none"
+        cause += "" if kernel.headers else "; its headers are not there"
+    yield compared(
+        "driver", Subject.NEXT_BOOT, kernel.module_version, driver.module_version,
+        kernel.module_version == driver.module_version, remedy=build, cause=cause,
+    )  # fmt: skip
+    if boot.secure_boot and kernel.module_version is not None:
+        yield compared(
+            "driver", Subject.SIGNATURE, kernel.module_signer, "signed by a key that the firmware knows",
+            # What DKMS built, DKMS signed.
+            kernel.module_signer is not None and (boot.key_enrolled or boot.dkms_state("nvidia", release) is None),
+            remedy="enrol a key and sign the module (`mokutil --import`, `dkms autoinstall`), or use signed packages",
+            cause="secure boot is on: the kernel will reject the module", disturbs=Disturbance.reboot,
+        )  # fmt: skip
+
+
+def nouveau_steps(boot: Boot, found: Iterable[Finding]) -> Iterator[Step[Any]]:
+    """Yield what keeps nouveau out of the next boot; what cannot be looked into is a person's."""
+    for item in bad(*found):
+        if item.what == Subject.NOUVEAU:
+            yield Step("keep nouveau out, in effect at the next boot", (item,), Disturbance.nothing)
+        elif item.what == Subject.INITRAMFS and boot.with_nouveau:
+            action = "make the initial file systems anew without nouveau, in effect at the next boot"
+            yield Step(action, (item,), Disturbance.nothing)
+
+
+def _nouveau(boot: Boot) -> Iterator[Finding]:
+    """Judge whether nouveau is kept out, and of the initial file systems too; nothing on a node without a kernel."""
+    kernel = boot.next_kernel
+    if kernel is None:
+        return
+    kept_out = boot.blacklist_written is not None
+    yield compared(
+        "driver", Subject.NOUVEAU, "kept out" if kept_out else "may be loaded", "kept out", kept_out,
+        cause="no file in modprobe.d blacklists it: at the next boot it may take the GPUs",
+    )  # fmt: skip
+    if kernel.initramfs_written is None and not boot.with_nouveau:
+        return
+    unknown = kernel.initramfs_nouveau is None
+    found = "cannot be looked into" if unknown else "does not load nouveau"
+    if boot.with_nouveau:
+        found = f"of {', '.join(boot.with_nouveau)} holds nouveau"
+    good = not unknown and not boot.with_nouveau
+    cause = "it is older than the blacklist of nouveau, which may be loaded before the blacklist is read"
+    if unknown:
+        yield compared(
+            "driver", Subject.INITRAMFS, found, "does not load nouveau", good, cause=cause,
+            remedy=f"look at the initial file system of kernel {kernel.release} (`lsinitramfs`), and make it anew",
+        )  # fmt: skip
+        return
+    yield compared("driver", Subject.INITRAMFS, found, "does not load nouveau", good, cause=cause)
+
+
+__all__ = ["next_boot", "nouveau_steps"]

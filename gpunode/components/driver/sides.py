@@ -1,0 +1,94 @@
+"""The two sides of the driver's decision: what the settings come to on this node, and what the node is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.tables import DriverSource
+from gpunode.components.driver.flavour import chosen_flavour
+from gpunode.components.driver.state import DriverState
+from gpunode.packages.driver_packages import belongs, driver_source, further_groups, holds_kernels, package_set
+from gpunode.settings import DriverSettings, Settings
+from gpunode.system.boot import Boot
+from gpunode.system.gpu import Gpus
+from gpunode.system.health import Health
+from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.pci import PciGpus
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Hold what the driver is to be on a node, and what a change of it may disturb.
+
+    settings: the driver's own, with what they leave to the distribution
+    flavour: open or proprietary
+    source: where its packages come from; None where gpunode installs none
+    packages: package -> rule (branch or version; None: any) of that source
+    holds_kernels: whether kernels are held with it
+    """
+
+    settings: DriverSettings
+    flavour: str
+    source: DriverSource | None = None
+    packages: Mapping[str, str | None] = field(default_factory=dict)
+    holds_kernels: bool = False
+    allowed: Disturbance = Disturbance.restart
+
+    @property
+    def rule(self) -> str | None:
+        """Return the version, else the branch; None where any will do."""
+        return self.settings.version or self.settings.branch
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """Return what the module is to be loaded with; of a driver that is only verified, nothing."""
+        return self.settings.module_parameters if self.settings.installs else {}
+
+    def lacks(self, actual: DriverState) -> bool:
+        """Say whether a package of the driver's is missing, by its name, so that a run brings it."""
+        names = dict(actual.packages)
+        return any(belongs(name) and name not in names for name in self.packages)
+
+
+@dataclass(frozen=True)
+class Actual:
+    """Hold what the driver's decision goes by, of a node."""
+
+    driver: DriverState
+    boot: Boot
+    pci: PciGpus
+    gpus: Gpus
+    health: Health
+    system: OperatingSystem
+
+    @property
+    def has_gpu(self) -> bool:
+        """Say whether there is a GPU, as Machine does."""
+        return bool(self.pci.gpus) or self.system.tegra
+
+    @property
+    def is_image(self) -> bool:
+        """Say whether this is an image that is being made: no GPU, no kernel, and nothing that a module were for."""
+        return not self.has_gpu and self.driver.module_version is None and self.boot.next_kernel is None
+
+
+def desired(settings: Settings, system: OperatingSystem, boot: Boot, pci: PciGpus) -> Desired:
+    """Return what the driver is to be on a machine; the settings are those of `on_system`."""
+    asked = settings.driver
+    flavour, source = chosen_flavour(settings, pci.gpus, system), driver_source(settings, system, boot)
+    further = further_groups(settings, pci.groups)
+    # Of a system that gpunode does not know nobody has said a branch.
+    rule = asked.version or asked.branch
+    return Desired(
+        settings=asked,
+        flavour=flavour,
+        source=source,
+        packages=package_set(asked, source, flavour, further, boot) if source is not None and rule else {},
+        holds_kernels=holds_kernels(settings, system, boot),
+        allowed=Disturbance[settings.disruption.allow],
+    )
+
+
+__all__ = ["Actual", "Desired", "desired"]

@@ -1,0 +1,207 @@
+"""The NVIDIA driver on a node: packages, module on disk, loaded module, user-space library."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from gpunode.base.probe_output import repeated, values
+from gpunode.base.reading import Reading
+from gpunode.packages.driver_packages import belongs, brings_kernels, is_fabric_manager
+from gpunode.system.boot import Boot
+from gpunode.system.unit import starts_at_boot
+
+_VERSION = re.compile(r"\b(\d{3}\.\d{2,3}(?:\.\d{2})?)\b")
+
+
+@dataclass(frozen=True)
+class Service(Reading):
+    """Hold how a service of the driver's is: whether it runs, and whether it starts at boot."""
+
+    name: str
+    active: bool
+    enabled: bool
+
+
+@dataclass(frozen=True)
+class DriverState(Reading):
+    """Hold every place where a driver version shows; versions are upstream strings, None where there is none.
+
+    `uvm_loaded`: nvidia_uvm is loaded beside nvidia; CUDA needs it, nvidia-smi does not.
+    `runfile`: NVIDIA's own installer (the .run file) was here and has not been undone. `dkms`: DKMS has the sources
+    of this module, by the name that this installer gives them; what is left of another version does not count.
+    `held` are names of packages that apt keeps as they are, `kernels` names of packages that bring new kernels.
+    `unproven`: the last change of packages has not been followed by a load of its module yet.
+    `nouveau_bound`: nouveau has GPUs, and gives them up at a boot alone; loaded without any, it is in nobody's way.
+    `services` are those of fabric manager and the persistence daemon whose units are installed.
+    `waits_for_kernel`: only this kernel, which boots next, has a module, and it is its version that is told.
+    `booted_for`: what gpunode last booted the node for, of which no run has seen yet whether it helped.
+    `parameters` are (name without NVreg_, value) that the loaded module goes by, where it tells.
+    """
+
+    packages: tuple[tuple[str, str], ...]
+    module_version: str | None
+    module_license: str | None
+    loaded_version: str | None
+    loaded_flavour: str | None
+    library_version: str | None
+    uvm_loaded: bool = False
+    runfile: bool = False
+    held: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    services: tuple[Service, ...] = ()
+    unproven: bool = False
+    nouveau_bound: bool = False
+    waits_for_kernel: str | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
+    dkms: bool = False
+    booted_for: str | None = None
+
+    @property
+    def module_flavour(self) -> str | None:
+        """Return `open` or `proprietary` of the module on disk, by its licence (drivers.yaml, read_back)."""
+        return {"Dual MIT/GPL": "open", "NVIDIA": "proprietary"}.get(self.module_license or "")
+
+    @property
+    def fabric_managers(self) -> tuple[str, ...]:
+        """Return the versions of fabric manager's packages, under any of its names."""
+        return tuple(version for name, version in self.packages if is_fabric_manager(name))
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Return by which ways the driver came that is there: `runfile`, `packages`, both, or none."""
+        return tuple(way for way, there in (("runfile", self.runfile), ("packages", self.packages)) if there)
+
+    def service(self, name: str) -> Service | None:
+        """Return a service by its unit's name without the ending, None where there is no such unit."""
+        return next((service for service in self.services if service.name == name), None)
+
+    @property
+    def branch(self) -> str | None:
+        """Return the branch of the version that counts: loaded, else on disk."""
+        version = self.loaded_version or self.module_version
+        return version.split(".")[0] if version else None
+
+    @property
+    def reboot_pending(self) -> bool:
+        """Say whether another module runs than the one on disk (nouveau, too): right after a boot, wrong until then."""
+        if self.waits_for_kernel:
+            return True
+        if self.loaded_version is None and self.module_version is not None and self.nouveau_bound:
+            return True
+        if self.loaded_version is None or self.module_version is None:
+            return False
+        flavours = {self.loaded_flavour, self.module_flavour} - {None}
+        return self.loaded_version != self.module_version or len(flavours) > 1
+
+    @property
+    def runs(self) -> str:
+        """Return what has the GPUs now, for people."""
+        if self.loaded_version is not None:
+            return f"{self.loaded_version} ({self.loaded_flavour or 'flavour unknown'})"
+        return "nouveau" if self.nouveau_bound else "none"
+
+    @property
+    def to_come(self) -> str:
+        """Return what the next boot is to load, for people."""
+        if self.waits_for_kernel:
+            return f"{self.module_version} with kernel {self.waits_for_kernel}"
+        return f"{self.module_version} ({self.module_flavour or 'flavour unknown'})"
+
+    def other_parameters(self, asked: Mapping[str, str]) -> tuple[str, ...]:
+        """Return NAME=VALUE of what the loaded module goes by where another value is asked for.
+
+        What the module does not tell is not judged: a text that it prints nowhere, or one that is no longer asked for.
+        """
+        there = dict(self.parameters)
+        told = ((name, there.get(name.removeprefix("NVreg_"))) for name in asked)
+        return tuple(f"{name}={value}" for name, value in told if value is not None and not _same(value, asked[name]))
+
+    def with_next_kernel(self, boot: Boot) -> DriverState:
+        """Return this state with the module of the kernel that boots next, where the running kernel has none on disk.
+
+        So it is where a module could be built for the newer of two kernels alone: it is there, and a boot away.
+        """
+        kernel = boot.next_kernel
+        if self.module_version is not None or kernel is None or kernel.release == boot.running:
+            return self
+        if kernel.module_version is None:
+            return self
+        return replace(self, module_version=kernel.module_version, waits_for_kernel=kernel.release)
+
+
+def _same(loaded: str, asked: str) -> bool:
+    """Say whether two values of a parameter are one: numbers as the kernel prints them (unsigned), texts in quotes."""
+    try:
+        return _number(loaded) % 2**32 == _number(asked) % 2**32
+    except ValueError:
+        return loaded.strip('"') == asked.strip('"')
+
+
+def _number(text: str) -> int:
+    """Return a number as the kernel reads it: 0660 is octal."""
+    return int(text, 8) if re.fullmatch(r"-?0[0-7]+", text) else int(text, 0)
+
+
+def _flavour(proc_version: str | None) -> str | None:
+    if not proc_version:
+        return None
+    return "open" if "Open Kernel Module" in proc_version else "proprietary"
+
+
+def module_fields(lines: list[str]) -> dict[str, str]:
+    """Return field -> value of what modinfo prints of a module; the first one counts, an empty one is none."""
+    found: dict[str, str] = {}
+    for line in lines:
+        field, _, value = line.partition(":")
+        if value.strip():
+            found.setdefault(field, value.strip())
+    return found
+
+
+def parse_driver(lines: list[str]) -> DriverState:
+    """Parse the driver probe's lines; a module is loaded if /sys/module/nvidia/version or /proc tells its version."""
+    found = values(lines)
+    proc_version = found.get("proc")
+    loaded = found.get("loaded")
+    if loaded is None and proc_version and (match := _VERSION.search(proc_version)):
+        loaded = match[1]
+    library = found.get("library")
+    library_version = library.rpartition(".so.")[2] if library else None
+    module = module_fields(repeated(lines, "modinfo"))
+    module_version = module.get("version")
+    versions = {module_version, library_version} - {None}
+    sources = set(repeated(lines, "dkms"))
+    packages, kernels = [], []
+    for line in repeated(lines, "package"):
+        name, _, version = line.partition(" ")
+        if belongs(name):
+            packages.append((name, version))
+        elif brings_kernels(name):
+            kernels.append(name)
+    parameters = (line.partition(" ") for line in repeated(lines, "parameter"))
+    services = []
+    for line in repeated(lines, "service"):
+        name, _, states = line.partition(" ")
+        active, _, enabled = states.partition(" ")
+        services.append(Service(name, active in ("active", "activating", "reloading"), starts_at_boot(enabled)))
+    return DriverState(
+        packages=tuple(sorted(packages)),
+        module_version=module_version,
+        module_license=module.get("license"),
+        loaded_version=loaded,
+        loaded_flavour=_flavour(proc_version),
+        library_version=library_version,
+        uvm_loaded=found.get("uvm") == "loaded",
+        runfile=found.get("runfile") == "yes",
+        held=tuple(sorted(set(repeated(lines, "held")))),
+        kernels=tuple(sorted(kernels)),
+        services=tuple(services),
+        unproven=found.get("unproven") == "yes",
+        nouveau_bound=found.get("nouveau") == "yes",
+        parameters=tuple((name, value) for name, _, value in parameters),
+        # Where there is no driver yet, or any more, whatever DKMS has.
+        dkms=bool(sources & versions if versions else sources),
+        booted_for=found.get("attempt", "").partition(" ")[0] or None,
+    )

@@ -1,0 +1,59 @@
+# Prints every place where a driver's version shows, and whether nvidia_uvm is loaded. Takes RECORD, what gpunode booted
+# the node for; asks for the node's packages (facts/shared.py) and the units of SERVICES (gpunode/system/unit.sh).
+
+set -f; IFS=$NL
+for line in $PACKAGES; do
+  package=${line#* }
+  # What keeps the container toolkit still is the toolkit's own.
+  case "$MANAGER $package" in
+    'apt '*) ;;
+    *' nvidia-container-'*|*' libnvidia-container'*|*' nvidia-docker'*) continue;;
+  esac
+  # Nor are container runtimes the driver's.
+  case "$package" in containerd*|docker*|runc\ *) continue;; esac
+  echo "package=$package"
+  case "$line" in hold\ *) echo "held=${package%% *}";; esac
+done
+unset IFS; set +f
+if [ -f "$RECORD" ]; then attempt=; read -r attempt < "$RECORD"; echo "attempt=$attempt"; fi
+# Debian's own packages name the module nvidia-current or nvidia-current-open; the first that is there counts.
+there=
+set -f; IFS=$NL
+for line in $(modinfo nvidia nvidia-current nvidia-current-open); do
+  case "$line" in
+    filename:*) [ -z "$there" ] || break; there=yes;;
+    version:*|license:*) printf 'modinfo=%s\n' "$line";;
+  esac
+done
+unset IFS; set +f
+if [ -r /sys/module/nvidia/version ]; then read -r version < /sys/module/nvidia/version; echo "loaded=$version"; fi
+[ ! -d /sys/module/nvidia_uvm ] || echo uvm=loaded
+if [ -r /proc/driver/nvidia/params ]; then
+  while IFS= read -r line; do
+    name=${line%%: *}
+    case "$name" in "$line"|*[!A-Za-z0-9_]*) continue;; esac
+    printf 'parameter=%s\n' "$name ${line#*: }"
+  done < /proc/driver/nvidia/params
+fi
+if [ -r /proc/driver/nvidia/version ]; then
+  IFS= read -r version < /proc/driver/nvidia/version; printf 'proc=%s\n' "$version"
+fi
+for library in /usr/lib/*-linux-gnu/libnvidia-ml.so.1 /usr/lib64/libnvidia-ml.so.1 /usr/lib/libnvidia-ml.so.1; do
+  [ ! -e "$library" ] || { echo "library=$(readlink -f "$library")"; break; }
+done
+# No package brings the uninstaller: only NVIDIA's own installer leaves it.
+[ ! -f /usr/bin/nvidia-uninstall ] && [ ! -f /usr/bin/nvidia-installer ] || echo runfile=yes
+for sources in /var/lib/dkms/nvidia/*/source; do
+  sources=${sources%/source}; [ ! -e "$sources/source" ] || echo "dkms=${sources##*/}"
+done
+[ ! -e /var/lib/gpunode/transactions/driver/unproven ] || echo unproven=yes
+# Loaded alone it owns no GPU.
+for bound in /sys/bus/pci/drivers/nouveau/*:*; do
+  [ ! -e "$bound" ] || { echo nouveau=yes; break; }
+done
+for service in $SERVICES; do
+  [ -e "/lib/systemd/system/$service.service" ] || [ -e "/usr/lib/systemd/system/$service.service" ] || continue
+  unit "$service.service"
+  says ActiveState; active=$SAID
+  says UnitFileState; echo "service=$service $active $SAID"
+done

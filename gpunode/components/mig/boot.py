@@ -1,0 +1,65 @@
+"""What brings a node's MIG layout back at every boot: gpunode's unit, its script, and the record of the layout."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.reading import ParseError, Reading
+from gpunode.components.mig.record import lines_of
+from gpunode.system.unit import starts_at_boot
+
+# gpunode-mig.service is the transaction that is named so.
+NAME = "gpunode-mig-layout.service"
+UNIT = f"/etc/systemd/system/{NAME}"
+SCRIPT = "/usr/local/lib/gpunode/mig-layout"
+RECORD = "/var/lib/gpunode/mig/layout"
+
+
+@dataclass(frozen=True)
+class MigBoot(Reading):
+    """Hold (path, SHA-256) of unit and script, the record's lines (None: there is no record), and the unit's state.
+
+    `readable` is False where the record holds what is no layout. `booted_for` is what gpunode last booted the node for,
+    of which no run has seen yet whether it helped. `recorded_at`: when a change of the layout was recorded last, in
+    seconds of the node's clock. `record_digest`: the record's SHA-256 (hex).
+    """
+
+    files: tuple[tuple[str, str], ...] = ()
+    record: tuple[str, ...] | None = None
+    readable: bool = True
+    enabled: bool = False
+    failed: bool = False
+    booted_for: str | None = None
+    recorded_at: int | None = None
+    record_digest: str | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Say whether there is anything that gpunode set up."""
+        return bool(self.files) or self.record is not None or not self.readable
+
+
+def parse_mig_boot(lines: list[str]) -> MigBoot:
+    """Parse `file=PATH DIGEST`, `record=BASE64`, `enabled=` and `active=` (UnitFileState and ActiveState).
+
+    Where no systemd runs (an image that is being made) it says nothing of the unit.
+    """
+    found = values(lines)
+    files = [tuple(line.split(" ", 1)) for line in repeated(lines, "file")]
+    if any(len(pair) != 2 for pair in files):
+        raise ParseError("a file's line has no digest")
+    # An empty file is a record, too.
+    text = decoded(found, "record") if "record" in found else "" if "empty" in found else None
+    lines_there = None if text is None else lines_of(text)
+    return MigBoot(
+        files=tuple((path, digest) for path, digest in files),
+        record=lines_there,
+        readable=text is None or lines_there is not None,
+        enabled=starts_at_boot(found.get("enabled")),
+        failed=found.get("active") == "failed",
+        booted_for=found.get("attempt", "").partition(" ")[0] or None,
+        recorded_at=int(found["recorded"]) if found.get("recorded", "").isdecimal() else None,
+        record_digest=None if text is None else hashlib.sha256(text.encode()).hexdigest(),
+    )

@@ -1,0 +1,128 @@
+"""What nvidia-mig-parted accepts in silence though something else happens than was meant."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from gpunode.base import tables
+from gpunode.components.mig.device_filter import NVIDIA, Match, PciId, matches, parse_pci_id
+from gpunode.components.mig.goal import Verdict, judge
+from gpunode.settings.mig_parted.declaration import Declaration, Entry
+from gpunode.settings.mig_parted.mistakes import Mistake, shown
+from gpunode.settings.mig_parted.profile import Profile, parse_profile
+
+_COMPARED = 200
+
+
+def cautions_of(declaration: Declaration) -> tuple[Mistake, ...]:
+    """Return what is odd in a declaration, by the order in which it stands there."""
+    found = list(declaration.doubled)
+    for entries in declaration.configs.values():
+        for entry in entries:
+            found += _filters(entry)
+            found += _indices(entry)
+            found += _profiles(entry)
+            found += _counts(entry)
+        found += _overlaps(entries)
+    return tuple(found)
+
+
+def _filters(entry: Entry) -> Iterator[Mistake]:
+    known = {device for product in tables.mig().products.values() for device in product.device_ids}
+    for text in entry.device_filter:
+        wanted, path = parse_pci_id(text), f"{entry.path}.device-filter"
+        if wanted is None:
+            yield Mistake(path, shown(text), "is no PCI id such as '0x233010DE': it matches no GPU")
+        elif wanted.vendor != NVIDIA:
+            yield Mistake(path, shown(text), "is not a GPU of NVIDIA's, whose ids end in 10DE: it matches no GPU")
+        elif wanted.device_id not in known:
+            yield Mistake(path, shown(text), "is of no product with MIG that gpunode knows")
+
+
+def _indices(entry: Entry) -> Iterator[Mistake]:
+    path = f"{entry.path}.devices"
+    if entry.devices == ():
+        yield Mistake(path, "[]", "is empty: the entry is for no GPU")
+    for index, times in Counter(entry.devices or ()).items():
+        if index < 0:
+            yield Mistake(path, str(index), "is the index of no GPU: indices count from 0")
+        if times > 1:
+            yield Mistake(path, str(index), f"stands {times} times")
+
+
+def _profiles(entry: Entry) -> Iterator[Mistake]:
+    seen: dict[Profile, str] = {}
+    for name in entry.mig_devices or {}:
+        first = seen.setdefault(parse_profile(name), name)
+        if first != name:
+            path = f"{entry.path}.mig-devices"
+            yield Mistake(path, shown(name), f"is the same profile as {shown(first)}: the two counts are added")
+
+
+def _counts(entry: Entry) -> Iterator[Mistake]:
+    """Yield a layout that none of the products that the entry is for can hold."""
+    if not entry.mig_enabled or not entry.mig_devices:
+        return
+    products = tuple(products_of(entry))
+    judged = {product: judge(product, entry.mig_devices) for product in products}
+    if not products or any(each.verdict is not Verdict.NOT_PLACED for each in judged.values()):
+        return
+    every = tables.mig().products
+    path = f"{entry.path}.mig-devices"
+    for name, count in entry.mig_devices.items():
+        instance = parse_profile(name).gpu_instance
+        if count and not any(instance == parse_profile(each) for row in products for each in every[row].profiles):
+            which = "no product" if len(products) == len(every) else f"none of {', '.join(products)}"
+            yield Mistake(path, shown(name), f"{which} that gpunode knows has this profile")
+            return
+    having = [
+        product
+        for product in products
+        if all(
+            any(parse_profile(name).gpu_instance == parse_profile(each) for each in every[product].profiles)
+            for name, count in entry.mig_devices.items()
+            if count
+        )
+    ]
+    why = f" ({having[0]}: {judged[having[0]].reason})" if having else ": none has all of these profiles"
+    yield Mistake(path, None, f"no product that it is for can hold this layout{why}")
+
+
+def products_of(entry: Entry) -> Iterator[str]:
+    """Yield the products that an entry's filter lets through, with any of their device ids."""
+    for name, product in tables.mig().products.items():
+        ids = (PciId(int(device, 16), NVIDIA) for device in product.device_ids)
+        if any(matches(entry.device_filter, gpu) is not Match.NO for gpu in ids):
+            yield name
+
+
+def _overlaps(entries: Sequence[Entry]) -> Iterator[Mistake]:
+    # Every entry is compared with every other: of a list longer than any node has GPUs, the beginning.
+    for first, second in combinations(entries[:_COMPARED], 2):
+        shared = _shared(first.devices, second.devices)
+        if shared is not None and _same_gpus(first.device_filter, second.device_filter):
+            message = f"is for {shared} too, which {first.path} is for: the later entry counts"
+            yield Mistake(second.path, None, message)
+
+
+def _shared(first: tuple[int, ...] | None, second: tuple[int, ...] | None) -> str | None:
+    """Return the indices that two entries share, in words; None if there are none."""
+    if first is None and second is None:
+        return "GPUs"
+    chosen = second if first is None else first if second is None else tuple(set(first) & set(second))
+    real = sorted({index for index in chosen or () if index >= 0})
+    return f"GPU {', '.join(map(str, real[:8]))}" if real else None
+
+
+def _same_gpus(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
+    if not first or not second:
+        return True
+    ids = [[each for each in map(parse_pci_id, filters) if each is not None] for filters in (first, second)]
+    return any(
+        (a.device, a.vendor) == (b.device, b.vendor)
+        and (a.subsystem == b.subsystem or None in (a.subsystem, b.subsystem))
+        for a in ids[0]
+        for b in ids[1]
+    )

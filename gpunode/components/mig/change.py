@@ -1,0 +1,115 @@
+"""The smallest change from the instances that a GPU has to those that it shall have.
+
+Fewest destroyed, then fewest created: as the goal's number is fixed, both mean that as many as possible stay.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from gpunode.components.mig.compute import in_order
+from gpunode.components.mig.geometry import Geometry, mask
+from gpunode.components.mig.placement import Impossible, Placement, counts, fit, place
+from gpunode.settings.mig_parted.profile import parse_profile
+
+
+@dataclass(frozen=True, order=True)
+class Wanted:
+    """Hold a GPU instance that shall be: its profile, and the sizes of its compute instances, largest first."""
+
+    profile: str
+    compute: tuple[int, ...]
+
+
+@dataclass(frozen=True, order=True)
+class Instance:
+    """Hold a GPU instance with its place; `identity` tells it from others on its GPU (None: it is not there yet)."""
+
+    placement: Placement
+    compute: tuple[int, ...]
+    identity: str | None = None
+
+    @property
+    def wanted(self) -> Wanted:
+        """Return what it is, wherever it stands."""
+        return Wanted(self.placement.profile, tuple(sorted(self.compute, reverse=True)))
+
+    @property
+    def memory(self) -> int:
+        """Return the memory slices that it takes, as bits."""
+        return mask(self.placement.start, self.placement.size)
+
+    def __str__(self) -> str:
+        """Return PROFILE:START."""
+        return str(self.placement)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Hold what stays untouched, what is destroyed, and what is created then, in that order."""
+
+    kept: tuple[Instance, ...]
+    destroyed: tuple[Instance, ...]
+    created: tuple[Instance, ...]
+
+    @property
+    def is_nothing(self) -> bool:
+        """Say whether the GPU is as it shall be."""
+        return not self.destroyed and not self.created
+
+
+def change(geometry: Geometry, existing: Iterable[Instance], goal: Iterable[Wanted]) -> Change | Impossible:
+    """Return the smallest change that makes `existing` into `goal`, or why `goal` has no placement.
+
+    Only an instance with the wanted profile and the wanted compute instances may stay, where it is. Whatever stands on
+    the GPU and is not asked for is destroyed. Creations are in the order of their size, largest first: each has its own
+    explicit start, so that every order succeeds, and this one puts the hardest first.
+    """
+    there, wanted = sorted(existing), Counter(goal)
+    layout = Counter(each.profile for each in wanted.elements())
+    placed = place(geometry, layout)
+    if isinstance(placed, Impossible):
+        return placed
+    # Keeping nothing is the last candidate, and for that the goal has a placement: there is always a first change.
+    return next(
+        found for kept in _candidates(there, wanted) if (found := _keeping(kept, geometry, there, wanted)) is not None
+    )
+
+
+def _keeping(
+    kept: tuple[Instance, ...], geometry: Geometry, there: list[Instance], wanted: Counter[Wanted]
+) -> Change | None:
+    """Return the change that leaves `kept` where they are; None if the rest finds no place beside them."""
+    rest = wanted - Counter(instance.wanted for instance in kept)
+    occupied = 0
+    for instance in kept:
+        occupied |= instance.memory
+    found = fit(geometry, occupied, counts(geometry, Counter(each.profile for each in rest.elements())))
+    if found is None:
+        return None
+    gone = list(there)
+    for instance in kept:
+        gone.remove(instance)
+    return Change(kept, tuple(gone), tuple(_created(found, rest)))
+
+
+def _candidates(there: list[Instance], wanted: Counter[Wanted]) -> Iterator[tuple[Instance, ...]]:
+    """Yield what could stay: the most instances first, of equally many those with the most memory."""
+    useful = [instance for instance in there if wanted[instance.wanted]]
+    for number in range(len(useful), -1, -1):
+        every = combinations(useful, number)
+        fitting = (kept for kept in every if Counter(each.wanted for each in kept) <= wanted)
+        yield from sorted(fitting, key=lambda kept: -sum(each.placement.size for each in kept))
+
+
+def _created(placements: Iterable[Placement], wanted: Counter[Wanted]) -> Iterator[Instance]:
+    """Give each placement one of the wanted instances of its profile, its compute instances as they are created."""
+    left = sorted(wanted.elements())
+    for placement in placements:
+        chosen = next(each for each in left if each.profile == placement.profile)
+        left.remove(chosen)
+        slices = parse_profile(chosen.profile).slices
+        yield Instance(placement, in_order(slices, chosen.compute) or chosen.compute)

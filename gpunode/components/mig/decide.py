@@ -1,0 +1,203 @@
+"""What is to be done about MIG: every comparison with what is desired, and the steps that remove differences."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gpunode.base.comparison import AS_ASKED, RUN, by_hand, compared
+from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.subject import Subject
+from gpunode.components.mig.boot import NAME, MigBoot
+from gpunode.components.mig.files import desired_files
+from gpunode.components.mig.record import lines_of
+from gpunode.components.mig.state import Mig
+from gpunode.components.mig.target import Target, TargetError, instance, targets
+from gpunode.settings.mig import MigSettings
+from gpunode.system.pci import PciGpu
+
+# As nvidia-smi answers where no driver runs.
+DRIVERLESS = ("absent", "no driver", "no library", "mismatch")
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Hold which configuration a node is to have, its GPUs by PCI address, and what a change may disturb."""
+
+    settings: MigSettings
+    gpus: tuple[PciGpu, ...]
+    allowed: Disturbance = Disturbance.restart
+
+
+@dataclass(frozen=True)
+class Actual:
+    """Hold what is there of MIG, how many containers run, and how the driver stands.
+
+    reboot_pending: another driver waits on disk for a boot; driver_comes: where none runs, this run still brings one
+    """
+
+    mig: Mig
+    boot: MigBoot
+    containers: int = 0
+    reboot_pending: bool = False
+    driver_comes: bool = False
+
+
+@dataclass(frozen=True)
+class MigChange:
+    """Hold what one transaction does.
+
+    layout: the record for the next boot; None: nothing brings a layout back any more
+    goal, rest: lines of that record, of the GPUs that change and of those that stay
+    goals: what is desired of each GPU, wherever its instances stand; said: what becomes of them, for people
+    takes: whether anything is taken from a GPU; resets: whether one may be reset
+    learns: where instances may stand is known only then: another change comes after it
+    waits: a mode is set, and comes with a reset or a boot
+    """
+
+    layout: str | None = None
+    goal: str = ""
+    rest: str = ""
+    goals: tuple[str, ...] = ()
+    said: str = ""
+    takes: bool = False
+    resets: bool = False
+    learns: bool = False
+    waits: bool = False
+
+
+def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
+    """Return what is to be done about mode and instances of each GPU, and about what brings them back at a boot.
+
+    Each step has the whole change, for one transaction brings all of it; None where the driver is still to come.
+    """
+    if desired.settings.config is None:
+        # A node that lost its label is not asked to lose its layout.
+        if not actual.boot.is_there or desired.settings.config_from_label:
+            return Decision(())
+        item = compared("mig", Subject.SERVICE.of(NAME), "there", "none", False)
+        action = "no longer bring a MIG layout back at boot; the instances stay"
+        return Decision((item,), (Step(action, (item,), Disturbance.nothing, change=MigChange()),))
+    try:
+        every = targets(desired.settings, desired.gpus, actual.mig)
+    except TargetError as error:
+        return _untold(desired, actual, str(error))
+    layout = "\n".join(each.record for each in every)
+    findings = (*(item for each in every for item in (_mode(each), _instances(each))), *_next_boot(every, actual.boot))
+    if lines_of(layout) is None:
+        refusal = f"a GPU gives a name that is none: {layout[:200]!r}"
+        return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
+    ahead = [each for each in every if not each.is_reached]
+    cost = max((each.disturbs for each in ahead), default=Disturbance.nothing)
+    waits = None
+    # What would take nothing by itself waits as well.
+    if is_forbidden(cost, desired.allowed, actual.containers):
+        waits = f"containers run, and disruption.allow is {desired.allowed.name}"
+        findings = tuple(_waiting(item, actual.containers) for item in findings)
+    change = MigChange(
+        layout=layout,
+        goal="\n".join(each.record for each in ahead),
+        rest="\n".join(each.record for each in every if each not in ahead),
+        goals=tuple(each.goal for each in every),
+        said="; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in ahead),
+        takes=cost >= Disturbance.reset,
+        resets=desired.allowed >= Disturbance.reset or not actual.containers,
+        learns=any(each.learns for each in every),
+        waits=any(each.waits for each in every),
+    )
+    return Decision(findings, tuple(_steps(ahead, findings, waits, change, desired.allowed)))
+
+
+def _untold(desired: Desired, actual: Actual, reason: str) -> Decision[MigChange]:
+    """Decide where nobody can tell what a GPU is to become."""
+    item = compared("mig", Subject.MIG_TARGET, "not applied", desired.settings.config, False, cause=reason)
+    if actual.reboot_pending:
+        item = replace(
+            item, finding_class=FindingClass.REBOOT_PENDING, cause="it is applied by the driver on disk",
+            remedy="boot the node, and run again", disturbs=Disturbance.reboot,
+        )  # fmt: skip
+    elif actual.mig.status not in DRIVERLESS or not actual.driver_comes:
+        return Decision((by_hand(item, reason),), (), reason)
+    cost = item.disturbs or Disturbance.nothing
+    waits = item.cause if is_forbidden(cost, desired.allowed, actual.containers) else None
+    action = f"divide the GPUs by MIG configuration {desired.settings.config}, once the driver runs"
+    return Decision((item,), (Step(action, (item,), cost, waits),))
+
+
+def _steps(
+    ahead: Sequence[Target], findings: Sequence[Finding], waits: str | None, change: MigChange, allowed: Disturbance
+) -> Iterator[Step[MigChange]]:
+    different = {item.what: item for item in bad(*findings)}
+    every: list[Step[MigChange]] = []
+    for target in ahead:
+        index = str(target.gpu.index)
+        names = (Subject.MIG_INSTANCES.of(index), Subject.MIG_MODE.of(index))
+        settles = tuple(different.pop(name) for name in names if name in different)
+        # A mode that no reset brings comes with a boot, where that is allowed.
+        boots = target.waits and allowed is Disturbance.reboot
+        cost = Disturbance.reset if waits else Disturbance.reboot if boots else target.disturbs
+        every.append(Step(f"GPU {index}: {target.steps}", settles, cost, waits, change))
+    rest = tuple(different.values())
+    if rest and not every:
+        every.append(Step("bring the MIG layout back at every boot", rest, Disturbance.nothing, waits, change))
+    elif rest:
+        # That comes along with any other change.
+        every[0] = replace(every[0], settles=(*every[0].settles, *rest))
+    yield from every
+
+
+def _mode(target: Target) -> Finding:
+    gpu = target.gpu
+    found = gpu.current if gpu.settled else f"{gpu.current}, {gpu.pending} after the next reset"
+    good = (gpu.current, gpu.pending) == (target.mode, target.mode)
+    what = Subject.MIG_MODE.of(str(gpu.index))
+    item = compared("mig", what, found, target.mode, good, disturbs=target.disturbs)
+    if target.waits:
+        return replace(
+            item, finding_class=FindingClass.REBOOT_PENDING, cause="the mode waits for a reset of the GPU, or a boot",
+            remedy="boot the node, or run again while nothing uses the GPU", disturbs=Disturbance.reboot,
+        )  # fmt: skip
+    return item
+
+
+def _instances(target: Target) -> Finding:
+    actual = " ".join(str(instance(each)) for each in target.gpu.instances or ())
+    wanted = " ".join(map(str, target.instances))
+    what = Subject.MIG_INSTANCES.of(str(target.gpu.index))
+    good = target.change.is_nothing and not target.learns
+    return compared("mig", what, actual or "none", wanted or "none", good, cause=target.steps, disturbs=target.disturbs)
+
+
+def _waiting(item: Finding, containers: int) -> Finding:
+    if item.finding_class is not FindingClass.DRIFT:
+        return item
+    return replace(
+        item, finding_class=FindingClass.RESTART_PENDING,
+        cause=f"{item.cause or 'instances or modes are to change'}, and {containers} containers run",
+        remedy="set disruption.allow to 'reset', or run when the node is drained", disturbs=Disturbance.reset,
+    )  # fmt: skip
+
+
+def _next_boot(every: Sequence[Target], boot: MigBoot) -> Iterator[Finding]:
+    recorded = boot.record == tuple(each.record for each in every)
+    actual = "unreadable" if not boot.readable else "none" if boot.record is None else "another"
+    yield compared("mig", Subject.MIG_RECORD, "this" if recorded else actual, "this", recorded, remedy=RUN)
+    yield compared("mig", Subject.AT_BOOT.of(NAME), "yes" if boot.enabled else "no", "yes", boot.enabled)
+    if boot.failed:
+        cause = f"it did not bring the layout back; see `journalctl -u {NAME}`"
+        yield compared("mig", Subject.SERVICE.of(NAME), "failed", "done", False, cause=cause)
+    if not recorded or not boot.enabled or boot.failed:
+        return
+    # Nothing else tells that unit or script are not what they are to be.
+    digests = dict(boot.files)
+    for path, text in desired_files().items():
+        if digests.get(path) != hashlib.sha256(text.encode()).hexdigest():
+            found = "another text" if path in digests else "none"
+            made_otherwise = "it is not what this gpunode makes of it"
+            yield compared("mig", Subject.FILE.of(path), found, AS_ASKED, False, cause=made_otherwise)
+
+
+__all__ = ["DRIVERLESS", "Actual", "Desired", "MigChange", "decide"]

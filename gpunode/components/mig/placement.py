@@ -1,0 +1,161 @@
+"""Explicit placements for a layout, or the proof that there are none.
+
+A GPU instance takes memory slices from its start on; two instances may not share one. That decides everything: two
+profiles of one shape collide by start and size, whatever their compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from math import comb, prod
+
+from gpunode.components.mig.geometry import Geometry, Spot, mask
+
+# Profile -> how many instances of it.
+Layout = Mapping[str, int]
+# How many instances of each of a geometry's profiles, in its order.
+Counts = tuple[int, ...]
+
+
+@dataclass(frozen=True, order=True)
+class Placement:
+    """Hold where an instance stands: memory slices `start` to `start + size - 1`."""
+
+    start: int
+    size: int
+    profile: str
+
+    def __str__(self) -> str:
+        """Return PROFILE:START."""
+        return f"{self.profile}:{self.start}"
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """Hold why a layout has no placement, and the smallest part of it that has none."""
+
+    reason: str
+    part: tuple[tuple[str, int], ...] = ()
+
+
+def counts(geometry: Geometry, layout: Layout) -> Counts:
+    """Return a layout in the geometry's order; profiles that the geometry lacks are left out."""
+    return tuple(layout.get(spot.name, 0) for spot in geometry.spots)
+
+
+def layout_of(geometry: Geometry, wanted: Counts) -> dict[str, int]:
+    """Return profile -> count of what is there at all."""
+    return {spot.name: count for spot, count in zip(geometry.spots, wanted, strict=True) if count}
+
+
+def text(layout: Layout) -> str:
+    """Return a layout as people write it: `2 x 3g.40gb + 1g.10gb`."""
+    parts = (f"{count} x {name}" if count > 1 else name for name, count in layout.items() if count)
+    return " + ".join(parts) or "no instance"
+
+
+def place(geometry: Geometry, layout: Layout) -> tuple[Placement, ...] | Impossible:
+    """Return placements for all of a layout, larger ones first, or why there are none."""
+    strangers = [name for name, count in layout.items() if count and all(spot.name != name for spot in geometry.spots)]
+    if strangers:
+        names = ", ".join(spot.name for spot in geometry.spots)
+        return Impossible(f"the GPU has no profile {strangers[0]}; it has {names}", ((strangers[0], 1),))
+    wanted = counts(geometry, layout)
+    found = fit(geometry, 0, wanted)
+    return _impossible(geometry, wanted) if found is None else found
+
+
+@lru_cache(maxsize=65536)
+def fit(geometry: Geometry, occupied: int, wanted: Counts) -> tuple[Placement, ...] | None:
+    """Return placements for `wanted` on memory slices that are not `occupied` (bits); None: every combination collides.
+
+    Too many compute slices, counts above a profile's maximum, and limits by attribute, are None too. They are for the
+    whole GPU: instances that occupy slices already are the caller's to count.
+    """
+    if _compute(geometry, wanted) > geometry.compute_slices or _over_a_limit(geometry, wanted) is not None:
+        return None
+    return _search(geometry.spots, 0, occupied, wanted)
+
+
+def _search(spots: tuple[Spot, ...], index: int, occupied: int, wanted: Counts) -> tuple[Placement, ...] | None:
+    if index == len(spots):
+        return ()
+    spot = spots[index]
+    if not wanted[index]:
+        return _search(spots, index + 1, occupied, wanted)
+    for starts in combinations(spot.starts, wanted[index]):
+        taken = occupied
+        for start in starts:
+            if taken & mask(start, spot.size):
+                break
+            taken |= mask(start, spot.size)
+        else:
+            rest = _search(spots, index + 1, taken, wanted)
+            if rest is not None:
+                return (*(Placement(start, spot.size, spot.name) for start in sorted(starts)), *rest)
+    return None
+
+
+def _compute(geometry: Geometry, wanted: Counts) -> int:
+    return sum(spot.profile.slices * count for spot, count in zip(geometry.spots, wanted, strict=True))
+
+
+def _over_a_limit(geometry: Geometry, wanted: Counts) -> Impossible | None:
+    for spot, count in zip(geometry.spots, wanted, strict=True):
+        if count > spot.maximum:
+            reason = f"{text({spot.name: count})}: of {spot.name} the GPU holds {spot.maximum} at most"
+            return Impossible(reason, ((spot.name, count),))
+    for attribute, most in geometry.instances_with:
+        with_it = {
+            spot.name: count
+            for spot, count in zip(geometry.spots, wanted, strict=True)
+            if count and attribute in spot.profile.attributes
+        }
+        if sum(with_it.values()) > most:
+            reason = f"{text(with_it)}: the GPU holds {most} instance with +{attribute} at most, of whatever size"
+            return Impossible(reason, tuple(with_it.items()))
+    return None
+
+
+def _impossible(geometry: Geometry, wanted: Counts) -> Impossible:
+    """Say why: a limit, or else the smallest part that collides in every combination of legal starts."""
+    over = _over_a_limit(geometry, wanted)
+    if over is not None:
+        return over
+    part = _smallest(geometry, wanted)
+    layout = layout_of(geometry, part)
+    needed = sum(spot.size * count for spot, count in zip(geometry.spots, part, strict=True))
+    compute = _compute(geometry, part)
+    if compute > geometry.compute_slices:
+        why = f"they take {compute} compute slices, and the GPU has {geometry.compute_slices}"
+    elif needed > geometry.memory_slices:
+        why = f"they take {needed} memory slices, and the GPU has {geometry.memory_slices}"
+    else:
+        spots = [(spot, count) for spot, count in zip(geometry.spots, part, strict=True) if count]
+        tried = prod(comb(len(spot.starts), count) for spot, count in spots)
+        legal = "; ".join(
+            f"{spot.name} takes {spot.size} from {', '.join(map(str, sorted(spot.starts)))}" for spot, _ in spots
+        )
+        combinations_tried = "the one combination" if tried == 1 else f"each of the {tried} combinations"
+        why = f"{combinations_tried} of legal places overlaps (memory slices: {legal})"
+    return Impossible(f"{text(layout)}: {why}", tuple(layout.items()))
+
+
+def _smallest(geometry: Geometry, wanted: Counts) -> Counts:
+    """Return a part of what cannot be placed of which nothing can be left out: without any one of it, it fits."""
+    part = wanted
+    while True:
+        smaller = next((less for less in without_one(part) if fit(geometry, 0, less) is None), None)
+        if smaller is None:
+            return part
+        part = smaller
+
+
+def without_one(wanted: Counts) -> Iterator[Counts]:
+    """Yield what is left when one instance is taken away, small profiles first."""
+    for index in reversed(range(len(wanted))):
+        if wanted[index]:
+            yield (*wanted[:index], wanted[index] - 1, *wanted[index + 1 :])

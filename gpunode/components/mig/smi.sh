@@ -1,0 +1,33 @@
+# Prints MIG's modes, of what gpunode/system/smi.sh asked; where MIG mode is on somewhere, instances and the GPUs' own lists.
+# Takes LISTS: lines KEY ARGUMENT... of what nvidia-smi is asked for then.
+#
+# The lists are asked for one after the other: they must tell of one state. Each call has a limit of 15 seconds; after
+# one that hung, none is made. Where a GPU is lost, it is told which.
+
+printf '%s\n' "$SMI"
+listed() {
+  key=$1; shift
+  printed=$(timeout -k 2 15 nvidia-smi "$@"); status=$?
+  printf '%s.rc=%s\n' "$key" "$status"
+  printed "$key" "$printed"
+  [ "$status" -ne 124 ] && [ "$status" -ne 137 ]
+}
+case "$NL$SMI" in
+  *"${NL}gpu.rc=0"*|*"${NL}gpu.rc=14"*)
+    # The mode now, and behind it the one after a reset; other columns say Enabled, too.
+    case "$SMI" in *', Enabled, Enabled, '*|*', Enabled, Disabled, '*)
+      rest=$LISTS$NL
+      while [ -n "$rest" ]; do
+        list=${rest%%"$NL"*}; rest=${rest#*"$NL"}
+        # shellcheck disable=SC2086  # A list is a key and arguments.
+        listed $list || break
+      done;;
+    esac;;
+  # One lost GPU costs the answer of all: each is asked by itself.
+  *"${NL}gpu.rc=15"*)
+    for gpu in /proc/driver/nvidia/gpus/*; do
+      timeout -k 2 15 nvidia-smi -i "${gpu##*/}" --query-gpu=index --format=csv,noheader > /dev/null
+      # 14: its infoROM is corrupted, and it answers.
+      case $? in 0|14) ;; *) echo "lost=${gpu##*/}";; esac
+    done;;
+esac

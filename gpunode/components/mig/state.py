@@ -1,0 +1,113 @@
+"""What MIG is on a node's GPUs: modes, instances with their places and UUIDs, and the GPUs' own lists of profiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from gpunode.base.reading import Reading
+from gpunode.components.mig.geometry import Geometry
+from gpunode.components.mig.own_list import own_geometry
+
+ENABLED, DISABLED = "Enabled", "Disabled"
+
+
+@dataclass(frozen=True)
+class ComputeInstance(Reading):
+    """Hold one compute instance: its slices are `start` to `start + size - 1` of its GPU instance's.
+
+    `uuid` is that of the MIG device that it is; None where nvidia-smi -L and the list of instances do not agree.
+    """
+
+    id: int
+    profile_id: int
+    profile: str
+    start: int
+    size: int
+    uuid: str | None = None
+
+
+@dataclass(frozen=True)
+class GpuInstance(Reading):
+    """Hold one GPU instance: its memory slices are `start` to `start + size - 1`; `id` is the driver's, by chance."""
+
+    id: int
+    profile_id: int
+    profile: str
+    start: int
+    size: int
+    compute: tuple[ComputeInstance, ...] = ()
+
+
+@dataclass(frozen=True)
+class OwnProfile(Reading):
+    """Hold a profile of the GPU's own list: how many more of it fit now and how many at most, and its legal places."""
+
+    profile_id: int
+    name: str
+    free: int
+    total: int
+    starts: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True)
+class MigGpu(Reading):
+    """Hold a GPU by index, UUID and PCI address; `name` is the product as nvidia-smi has it, `device_id` as 2330.
+
+    `current` and `pending` are MIG mode now and after the next reset: Enabled, Disabled or [N/A] (it has no MIG).
+    `instances` is None where they could not be read: then nothing may be changed. `profiles` are empty where MIG mode
+    is off, for then nvidia-smi does not list them.
+    """
+
+    index: int
+    uuid: str
+    pci_address: str
+    device_id: str
+    name: str
+    current: str
+    pending: str
+    instances: tuple[GpuInstance, ...] | None = ()
+    profiles: tuple[OwnProfile, ...] = ()
+
+    @property
+    def capable(self) -> bool:
+        """Say whether this GPU, with this driver, can be divided at all."""
+        return self.current in (ENABLED, DISABLED)
+
+    @property
+    def enabled(self) -> bool:
+        """Say whether MIG mode is on now."""
+        return self.current == ENABLED
+
+    @property
+    def settled(self) -> bool:
+        """Say whether no change of the mode waits for a reset or a boot."""
+        return self.current == self.pending
+
+    @cached_property
+    def own_geometry(self) -> Geometry | None:
+        """Return the geometry by the GPU's own lists; None where it has given none. ParseError: they contradict."""
+        if not self.profiles:
+            return None
+        return own_geometry(
+            {each.profile_id: (each.name, each.total) for each in self.profiles},
+            {each.profile_id: (each.starts, each.size) for each in self.profiles},
+        )
+
+
+@dataclass(frozen=True)
+class Mig(Reading):
+    """Hold every GPU that nvidia-smi lists.
+
+    `status` is ok; or why there is no answer, in the words of gpunode.system.gpu: absent (no nvidia-smi), no driver, no
+    library, lost, mismatch, hangs, error; or unreadable: modes are known, instances are not. `message` says more.
+    """
+
+    status: str
+    message: str | None = None
+    gpus: tuple[MigGpu, ...] = ()
+
+    def gpu(self, uuid: str) -> MigGpu | None:
+        """Return the GPU of that UUID."""
+        return next((each for each in self.gpus if each.uuid == uuid), None)

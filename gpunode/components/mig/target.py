@@ -1,0 +1,152 @@
+"""What each GPU of a node shall be, from settings and from what it is, and what takes it there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.reading import ParseError
+from gpunode.components.mig import record
+from gpunode.components.mig.change import Change, Instance, change
+from gpunode.components.mig.choice import Chosen, chosen
+from gpunode.components.mig.device_filter import Match
+from gpunode.components.mig.geometry import Geometry, product_geometry
+from gpunode.components.mig.goal import wanted_instances
+from gpunode.components.mig.placement import Impossible, Placement
+from gpunode.components.mig.state import DISABLED, ENABLED, GpuInstance, Mig, MigGpu
+from gpunode.settings.mig import MigSettings
+from gpunode.settings.mig_parted.declaration import Entry
+from gpunode.settings.mig_parted.mistakes import DeclarationError
+from gpunode.system.pci import PciGpu
+
+
+class TargetError(Exception):
+    """Say why nobody can tell what a GPU is to become, or why it cannot."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Hold one GPU as it is, whether MIG shall be on there, and the smallest change of its instances.
+
+    `learns`: where its instances may stand is known once MIG is on, so that this comes first, and they come after it.
+    """
+
+    gpu: MigGpu
+    enabled: bool
+    change: Change
+    learns: bool = False
+
+    @property
+    def mode(self) -> str:
+        """Return MIG mode as nvidia-smi shall call it."""
+        return ENABLED if self.enabled else DISABLED
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        """Return the GPU instances that shall be."""
+        return tuple(sorted((*self.change.kept, *self.change.created)))
+
+    @property
+    def is_reached(self) -> bool:
+        """Say whether the GPU is as it shall be."""
+        return (self.gpu.current, self.gpu.pending) == (self.mode, self.mode) and self.change.is_nothing
+
+    @property
+    def waits(self) -> bool:
+        """Say whether the mode is set, and comes with a reset of the GPU or a boot."""
+        return self.gpu.current != self.mode == self.gpu.pending
+
+    @property
+    def disturbs(self) -> Disturbance:
+        """Return what the way there costs: what takes nothing from anybody costs nothing."""
+        takes = self.gpu.current != self.mode or self.change.destroyed
+        return Disturbance.reset if takes else Disturbance.nothing
+
+    @property
+    def record(self) -> str:
+        """Return the layout that shall be, as the shell has it."""
+        return record.line(self.gpu.uuid, self.enabled, self.instances)
+
+    @property
+    def goal(self) -> str:
+        """Return what is asked for, wherever the instances stand: it is the same however the GPU looks now."""
+        wanted = (each.wanted for each in self.instances)
+        words = sorted(f"{each.profile}={','.join(map(str, each.compute))}" for each in wanted)
+        return " ".join([self.gpu.uuid, self.mode, *words])
+
+    @property
+    def steps(self) -> str:
+        """Return what is to be done, for people: mode, and which instances go, come and stay."""
+        parts = [] if self.gpu.current == self.mode else [f"turn MIG {'on' if self.enabled else 'off'}"]
+        if self.gpu.current == self.mode != self.gpu.pending:
+            parts.append(f"take back the pending MIG mode {self.gpu.pending}")
+        for verb, instances in (
+            ("destroy", self.change.destroyed), ("create", self.change.created), ("keep", self.change.kept),
+        ):  # fmt: skip
+            if instances:
+                parts.append(f"{verb} {' '.join(map(str, instances))}")
+        if self.learns:
+            parts.append("then see where its instances may stand")
+        return ", ".join(parts) or "nothing to do"
+
+
+def targets(settings: MigSettings, gpus: Sequence[PciGpu], state: Mig) -> tuple[Target, ...]:
+    """Return the target of every GPU that an entry is for; raise TargetError."""
+    if state.status != "ok":
+        raise TargetError(f"nvidia-smi does not tell what is there: {state.status} ({state.message or 'no message'})")
+    try:
+        return tuple(_targets(chosen(settings, gpus), state))
+    except DeclarationError as error:
+        raise TargetError(f"{error.source}: {error.mistakes[0]}") from None
+
+
+def _targets(every: Iterator[Chosen], state: Mig) -> Iterator[Target]:
+    for each in every:
+        # An entry for boards that this GPU may or may not be one of is acted on by nobody.
+        entry = each.entry
+        if entry is None or each.match is Match.MAYBE:
+            continue
+        gpu = next((gpu for gpu in state.gpus if gpu.pci_address == each.gpu.address), None)
+        where = f"GPU {each.index} ({each.gpu.address})"
+        if gpu is None:
+            raise TargetError(f"{where} is not among those that nvidia-smi lists: it is lost, or without driver")
+        if gpu.capable or entry.mig_enabled:
+            yield _target(entry, gpu, each.product, where)
+
+
+def _target(entry: Entry, gpu: MigGpu, product: str | None, where: str) -> Target:
+    if not gpu.capable:
+        raise TargetError(f"{where}, {gpu.name}, has no MIG: its mode is {gpu.current}")
+    if gpu.instances is None:
+        raise TargetError(f"the instances of {where} cannot be read")
+    there = tuple(map(instance, gpu.instances))
+    if not entry.mig_enabled or not entry.mig_devices:
+        return Target(gpu, entry.mig_enabled, Change((), there, ()))
+    geometry = _geometry(gpu, product, where)
+    if geometry is None:
+        return Target(gpu, True, Change((), there, ()), learns=True)
+    wanted = wanted_instances({spot.name: spot.maximum for spot in geometry.spots}, entry.mig_devices)
+    found = wanted if isinstance(wanted, Impossible) else change(geometry, there, wanted)
+    if isinstance(found, Impossible):
+        raise TargetError(f"{entry.path} has no place on {where}, {gpu.name}: {found.reason}")
+    return Target(gpu, True, found)
+
+
+def _geometry(gpu: MigGpu, product: str | None, where: str) -> Geometry | None:
+    """Return where instances may stand: by the GPU's own list, or by the table; None where only MIG mode will tell."""
+    try:
+        own = gpu.own_geometry
+    except ParseError as error:
+        raise TargetError(f"the lists of {where} cannot be understood: {error}") from None
+    if own is not None:
+        return own
+    if gpu.enabled:
+        raise TargetError(f"{where} has MIG on, and lists no profiles")
+    return product_geometry(product) if product is not None else None
+
+
+def instance(reading: GpuInstance) -> Instance:
+    """Return a GPU instance as the planner has it."""
+    sizes = tuple(sorted((each.size for each in reading.compute), reverse=True))
+    return Instance(Placement(reading.start, reading.size, reading.profile), sizes, str(reading.id))

@@ -1,0 +1,97 @@
+"""What a run does to the daemons and their files, and which daemons have clients that would feel it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpunode.components.mps.daemon import COMPUTE_MODES, Daemon
+from gpunode.components.mps.files import actual_digests, desired_files
+from gpunode.components.mps.state import Mps, MpsDaemon
+from gpunode.settings.mps import MpsSettings
+from gpunode.system.gpu import Gpu
+
+
+@dataclass(frozen=True)
+class MpsChange:
+    """Hold what one transaction does.
+
+    written: path -> text; removed: paths of files
+    gone, restart, told: units that go, that are restarted, and that are told their settings anew
+    modes: indices of the GPUs whose compute mode is set beside that
+    felt: the daemons with clients among those that go or are restarted; one that does not say how many may have some
+    """
+
+    written: Mapping[str, str]
+    removed: tuple[str, ...]
+    gone: tuple[str, ...]
+    restart: tuple[str, ...]
+    told: tuple[str, ...]
+    modes: tuple[int, ...]
+    felt: tuple[MpsDaemon, ...]
+
+    @property
+    def is_nothing(self) -> bool:
+        """Say whether all is as desired."""
+        return not (self.written or self.removed or self.gone or self.restart or self.told or self.modes)
+
+
+def change(daemons: Sequence[Daemon], settings: MpsSettings, actual: Mps, gpus: Sequence[Gpu]) -> MpsChange:
+    """Return what makes a node's daemons those that are desired; without daemons, all of gpunode's goes.
+
+    daemons: those that the settings ask for; gpus: as nvidia-smi lists them
+    """
+    texts, digests = desired_files(daemons, settings, actual.program or ""), actual_digests(actual)
+    written = {path: text for path, text in texts.items() if digests.get(path) != _digest(text)}
+    restart = tuple(each.unit for each in daemons if each.unit_path in written or not _well(actual.daemon(each.unit)))
+    units = {each.unit for each in daemons}
+    gone = tuple(each.unit for each in actual.daemons if each.unit not in units)
+    # A unit that starts sets the mode of its own daemon's GPUs.
+    by_unit = {
+        index
+        for each in daemons
+        if each.unit in restart and settings.compute_mode == "exclusive-process"
+        for index in each.gpus
+    }
+    mode = COMPUTE_MODES[settings.compute_mode]
+    return MpsChange(
+        written=written,
+        removed=tuple(path for path in digests if path not in texts),
+        gone=gone,
+        restart=restart,
+        told=tuple(each.unit for each in daemons if each.unit not in restart and _is_told(each, actual, written)),
+        modes=tuple(each.index for each in gpus if daemons and each.index not in by_unit and each.compute_mode != mode),
+        felt=tuple(each for each in actual.daemons if each.unit in (*restart, *gone) and each.clients != 0),
+    )
+
+
+def other_mode(settings: MpsSettings, daemons: Iterable[Daemon], actual: Mps) -> bool:
+    """Say whether the unit of a daemon gives the GPUs another compute mode than the one that is desired."""
+    modes = [each.exclusive for daemon in daemons if (each := actual.daemon(daemon.unit)) is not None]
+    return (settings.compute_mode != "exclusive-process") in modes
+
+
+def counted(felt: Iterable[MpsDaemon]) -> str:
+    """Return how many clients each daemon has, for people."""
+    return ", ".join(f"{'?' if each.clients is None else each.clients} of {each.unit}" for each in felt)
+
+
+def _is_told(daemon: Daemon, actual: Mps, written: Mapping[str, str]) -> bool:
+    each = actual.daemon(daemon.unit)
+    if each is None:
+        return False
+    reads_otherwise = any(each.reads(item.question) != item.answer for item in daemon.controls)
+    # One that does not start at boot is enabled on the way; being told once more harms nobody.
+    return daemon.settings_path in written or reads_otherwise or not each.enabled
+
+
+def _well(daemon: MpsDaemon | None) -> bool:
+    return daemon is not None and daemon.active and daemon.answers and not daemon.stale
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+__all__ = ["MpsChange", "change", "counted", "other_mode"]

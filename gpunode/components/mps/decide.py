@@ -1,0 +1,203 @@
+"""What is to be done about MPS: every comparison with what is desired, and the steps that remove differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gpunode.base.comparison import AS_ASKED, RUN, by_hand, compared
+from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.subject import Subject
+from gpunode.components.mps.change import MpsChange, change, counted, other_mode
+from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS, Daemon
+from gpunode.components.mps.environment import PATHS, PIPE_DIRECTORY, environment_files
+from gpunode.components.mps.files import APPLY, actual_digests, desired_files
+from gpunode.components.mps.memory import without_room
+from gpunode.components.mps.state import Mps, MpsDaemon
+from gpunode.settings.mps import MpsSettings
+from gpunode.system.gpu import Gpu
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Hold the daemons that a node is to have (none: what gpunode set up goes), and what a change may disturb."""
+
+    daemons: tuple[Daemon, ...]
+    settings: MpsSettings
+    allowed: Disturbance = Disturbance.restart
+
+
+def decide(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> Decision[MpsChange]:
+    """Return what is to be done about the daemons, their settings and files, and the GPUs' compute mode.
+
+    A run is one transaction: while a restart waits for clients it leaves all of MPS as it is, down to a percentage.
+    Each step has the whole change, None where the control program is still to come: no file can be rendered without it.
+
+    gpus: as nvidia-smi lists them
+    """
+    to_come = change(desired.daemons, desired.settings, actual, gpus)
+    findings = (*_findings(desired, actual, gpus, to_come), *_foreign(desired, actual), *_room(desired, gpus))
+    findings += tuple(_files(desired, actual, to_come, findings))
+    if (refusal := _refusal(desired, actual, gpus)) is not None:
+        return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
+    waits = None
+    if is_forbidden(Disturbance.restart, desired.allowed, len(to_come.felt)):
+        waits = f"MPS clients run ({counted(to_come.felt)}) and disruption.allow is nothing"
+        findings = tuple(waiting(item, waits) for item in findings)
+    ready = None if desired.daemons and actual.program is None else to_come
+    # What a file is to contain is in place before a daemon is told of it.
+    differences = sorted(bad(*findings), key=lambda item: Subject.FILE.named(item.what) is None)
+    steps = tuple(
+        Step(_action(item), (item,), item.disturbs or Disturbance.nothing, waits, ready, felt=bool(to_come.felt))
+        for item in differences
+    )
+    return Decision(findings, steps)
+
+
+def waiting(item: Finding, waits: str) -> Finding:
+    """Return a difference as pending, for the settings do not allow what the clients would feel."""
+    if item.finding_class is FindingClass.OK:
+        return item
+    return replace(
+        item, finding_class=FindingClass.RESTART_PENDING, cause=waits,
+        remedy="end its clients, or set disruption.allow = 'restart', and " + RUN, disturbs=Disturbance.restart,
+    )  # fmt: skip
+
+
+def _findings(desired: Desired, actual: Mps, gpus: Sequence[Gpu], to_come: MpsChange) -> Iterator[Finding]:
+    for daemon in desired.daemons:
+        yield from _daemon(daemon, actual.daemon(daemon.unit))
+    for extra in actual.daemons:
+        if extra.unit not in {daemon.unit for daemon in desired.daemons}:
+            yield compared("mps", Subject.SERVICE.of(extra.unit), "there", "none", False, disturbs=Disturbance.restart)
+    yield from _environment(desired, actual, to_come)
+    # The unit sets the mode, and brings it back at each start: another unit is a restart.
+    by_unit = other_mode(desired.settings, desired.daemons, actual)
+    disturbs = Disturbance.restart if by_unit else Disturbance.nothing
+    for gpu in gpus if desired.daemons else ():
+        mode, found = COMPUTE_MODES[desired.settings.compute_mode], gpu.compute_mode
+        good = found == mode and not by_unit
+        found = f"{mode}, until the daemon starts again" if found == mode and by_unit else found
+        yield compared("mps", Subject.COMPUTE_MODE.of(str(gpu.index)), found, mode, good, disturbs=disturbs)
+
+
+def _daemon(daemon: Daemon, actual: MpsDaemon | None) -> Iterator[Finding]:
+    answers = actual is not None and actual.active and actual.answers
+    state = "none" if actual is None else "answers" if answers else "does not answer" if actual.active else "stopped"
+    cause = f"its log: {actual.last_error}" if actual is not None and actual.last_error else None
+    # One that runs and does not answer may have clients.
+    disturbs = Disturbance.restart if actual is not None and actual.active else Disturbance.nothing
+    yield compared("mps", Subject.SERVICE.of(daemon.unit), state, "answers", answers, cause=cause, disturbs=disturbs)
+    if actual is None or not answers:
+        return
+    at_boot = "yes" if actual.enabled else "no"
+    yield compared("mps", Subject.AT_BOOT.of(daemon.unit), at_boot, "yes", actual.enabled)
+    if actual.stale:
+        yield Finding(
+            "mps", FindingClass.RESTART_PENDING, Subject.RUNNING_CONFIGURATION.of(daemon.unit), "older than its unit",
+            "the unit's", cause="the unit was written after the daemon started", remedy=RUN,
+            disturbs=Disturbance.restart,
+        )  # fmt: skip
+    for item in daemon.controls:
+        said = actual.reads(item.question)
+        what = Subject.MPS_SETTING.of(f"{daemon.name}, {item.question.removeprefix('get_default_')}")
+        yield compared("mps", what, said or "none", item.answer or "none", said == item.answer)
+
+
+def _environment(desired: Desired, actual: Mps, to_come: MpsChange) -> Iterator[Finding]:
+    """Judge the files by which programs find the daemon."""
+    texts = environment_files(desired.settings) if desired.daemons else {}
+    digests = actual_digests(actual)
+    for path in PATHS:
+        text, digest = texts.get(path), digests.get(path)
+        if text is None and digest is None:
+            continue
+        good = text is not None and path not in to_come.written
+        found = PIPE_DIRECTORY if good or text is None else "none" if digest is None else "another text"
+        found = "somebody else's" if text is not None and path in actual.foreign else found
+        wanted = "none" if text is None else PIPE_DIRECTORY
+        yield compared("mps", Subject.MPS_ENVIRONMENT.of(path), found, wanted, good)
+
+
+def _files(desired: Desired, actual: Mps, to_come: MpsChange, told: Sequence[Finding]) -> Iterator[Finding]:
+    """Judge each file that a run would write or remove, where nothing tells of its effect already."""
+    different, digests = bad(*told), actual_digests(actual)
+    for path in (*to_come.written, *to_come.removed):
+        if path in PATHS or path in actual.foreign or _tells(path, desired, to_come, different):
+            continue
+        found = "none" if path not in digests else "another text" if path in to_come.written else "there"
+        wanted = AS_ASKED if path in to_come.written else "none"
+        disturbs = Disturbance.restart if path in UNITS and actual.daemons else Disturbance.nothing
+        cause = "it is not what the settings, or this gpunode, make of it"
+        yield compared("mps", Subject.FILE.of(path), found, wanted, False, cause=cause, disturbs=disturbs)
+
+
+def _tells(path: str, desired: Desired, to_come: MpsChange, different: Sequence[Finding]) -> bool:
+    """Say whether another difference is about a file's effect: then its name says nothing new."""
+    down = {item.what for item in different if Subject.SERVICE.named(item.what)}
+    if path in UNITS:
+        # A daemon that runs is restarted for its unit, which has to be told as well.
+        units = [each.unit for each in desired.daemons]
+        starts = bool(units) and all(Subject.SERVICE.of(unit) in down for unit in units)
+        return any(item.disturbs for item in different) or (starts and path in to_come.written)
+    return bool(down) or (path != APPLY and any(Subject.MPS_SETTING.named(item.what) for item in different))
+
+
+def _foreign(desired: Desired, actual: Mps) -> Iterator[Finding]:
+    for path in _of_others(desired, actual):
+        if path not in PATHS:
+            wanted = AS_ASKED if path in desired_files(desired.daemons, desired.settings, "") else "none"
+            yield compared("mps", Subject.FILE.of(path), "somebody else's", wanted, False)
+
+
+def _room(desired: Desired, gpus: Sequence[Gpu]) -> Iterator[Finding]:
+    if _no_room(desired, gpus):
+        what = Subject.MPS_SETTING.of("memory limits")
+        yield compared("mps", what, "more than a GPU has", "room for every client", False)
+
+
+def _no_room(desired: Desired, gpus: Sequence[Gpu]) -> str | None:
+    return without_room(desired.settings, {gpu.index: gpu.memory_mib for gpu in gpus}) if desired.daemons else None
+
+
+def _of_others(desired: Desired, actual: Mps) -> list[str]:
+    """Return the paths at which somebody else's files are in the way: a variable that is not desired is anybody's."""
+    if not desired.daemons:
+        return []
+    return [path for path in actual.foreign if path not in PATHS or path in environment_files(desired.settings)]
+
+
+def _refusal(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> str | None:
+    """Return why a run changes nothing, and what to do; None where nothing is in its way."""
+    if theirs := _of_others(desired, actual):
+        setting = "mps.environment" if set(theirs) <= set(PATHS) else "mps.enabled"
+        return (
+            f"{', '.join(theirs)} is not of gpunode's making, and would be written over; nothing was changed. Stop "
+            f"that service and remove it, or leave {setting} out"
+        )
+    reason = _no_room(desired, gpus)
+    return None if reason is None else f"{reason}; nothing was changed"
+
+
+def _action(item: Finding) -> str:
+    """Return a step in words, by the difference that it removes."""
+    what = item.what
+    if path := Subject.FILE.named(what):
+        return f"remove {path}" if item.wanted == "none" else f"write {path} anew"
+    if unit := Subject.SERVICE.named(what):
+        return f"stop {unit}" if item.wanted == "none" else f"run {unit}, now and at boot"
+    if name := Subject.MPS_SETTING.named(what):
+        return f"tell the MPS daemon of {name} {item.wanted}"
+    if index := Subject.COMPUTE_MODE.named(what):
+        restart = ", which takes a restart of the MPS daemon" if item.disturbs else ""
+        return f"set the compute mode of GPU {index}{restart}"
+    if Subject.RUNNING_CONFIGURATION.named(what):
+        return "restart the MPS daemon"
+    if Subject.MPS_ENVIRONMENT.named(what):
+        return f"{'no longer ' if item.wanted == 'none' else ''}set {what}"
+    return f"set {what}"
+
+
+__all__ = ["Desired", "decide", "waiting"]

@@ -1,0 +1,99 @@
+"""What is to be done about podman: every comparison with what is desired, and the steps that remove differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpunode.base import versions
+from gpunode.base.comparison import by_hand, compared, configuration
+from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding
+from gpunode.base.subject import Subject
+from gpunode.components.podman.drop_in import NVIDIA, PATH
+from gpunode.components.podman.state import Podman
+
+# source: containers/podman, RELEASE_NOTES.md of 4.1.0
+FIRST_WITH_CDI = "4.1.0"
+# The toolkit writes `additionalGids` from then on, which is of CDI 0.7.0, and podman before refuses the whole file.
+# source: NVIDIA/nvidia-container-toolkit issues 1860, 1865 and 1940 (podman 4.9.3); containers/podman go.mod, v5.1.0
+FIRST_TOOLKIT_WITH_GIDS, FIRST_WITH_GIDS = "1.19.1", "5.1.0"
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Hold what podman is to be; version and default_runtime: None: any."""
+
+    version: str | None = None
+    default_runtime: str | None = None
+
+
+def decide(desired: Desired, actual: Podman, toolkit: str | None) -> Decision[None]:
+    """Return what is to be done about podman. It has no daemon: each `podman run` reads its files anew.
+
+    toolkit: the version of the toolkit that is there, which makes the CDI specification
+    """
+    version = _version(desired, actual)
+    reads = tuple(_reads(actual, toolkit))
+    files = tuple(_files(desired, actual))
+    steps: list[Step[None]] = []
+    if bad(version) and not _is_old(actual):
+        steps.append(Step("install podman", (version,), Disturbance.nothing))
+    if bad(*files) and not _in_the_way(desired, actual):
+        steps.append(Step(f"make {desired.default_runtime} its default runtime", bad(*files), Disturbance.nothing))
+    return Decision((version, *reads, *files), tuple(steps))
+
+
+def _is_old(actual: Podman) -> bool:
+    return actual.version is not None and not versions.at_least(actual.version, FIRST_WITH_CDI)
+
+
+def _version(desired: Desired, actual: Podman) -> Finding:
+    found, rule = actual.version, desired.version
+    if _is_old(actual):
+        rule = rule or f"{FIRST_WITH_CDI} or newer"
+        old = compared("podman", Subject.VERSION, found, rule, False)
+        return by_hand(old, f"podman {found} knows no CDI, by which containers get GPUs: {FIRST_WITH_CDI} is the first")
+    good = found is not None and (rule is None or versions.in_branch(found, rule))
+    return compared("podman", Subject.VERSION, found, rule or "any version", good)
+
+
+def _reads(actual: Podman, toolkit: str | None) -> Iterator[Finding]:
+    """Judge whether podman can read what this toolkit writes."""
+    if actual.version is None or toolkit is None:
+        return
+    good = versions.at_least(actual.version, FIRST_WITH_GIDS) or not versions.at_least(toolkit, FIRST_TOOLKIT_WITH_GIDS)
+    item = compared("podman", Subject.CDI, "readable" if good else f"of toolkit {toolkit}", "readable", good)
+    yield by_hand(
+        item,
+        f"podman {actual.version} cannot read CDI specifications of toolkit {FIRST_TOOLKIT_WITH_GIDS} and newer "
+        f"(additionalGids): set toolkit.version = '1.18.2', or have podman {FIRST_WITH_GIDS} or newer",
+    )
+
+
+def _in_the_way(desired: Desired, actual: Podman) -> str | None:
+    """Return why the drop-in would not help; None where it does."""
+    if actual.unreadable:
+        return f"podman reads none of its settings: {'; '.join(actual.unreadable)}"
+    # Files count in the order of their names, the last one most.
+    if actual.said_in is not None and actual.said_in > PATH and actual.default_runtime != desired.default_runtime:
+        return f"{actual.said_in} is read after {PATH} and says {actual.default_runtime}"
+    return None
+
+
+def _files(desired: Desired, actual: Podman) -> Iterator[Finding]:
+    reason = _in_the_way(desired, actual)
+    if actual.unreadable:
+        yield configuration("podman", None, reason)
+    if desired.default_runtime is None:
+        return
+    paths = actual.paths("nvidia")
+    good = actual.default_runtime == desired.default_runtime and (
+        desired.default_runtime != "nvidia" or paths[:1] == (NVIDIA,)
+    )
+    item = compared("podman", Subject.DEFAULT_RUNTIME, actual.default_runtime, desired.default_runtime, good)
+    yield by_hand(item, reason) if reason else item
+
+
+__all__ = ["FIRST_WITH_CDI", "Desired", "decide"]

@@ -1,0 +1,64 @@
+"""Podman on a node: its version, and which runtime its files of settings name."""
+
+from __future__ import annotations
+
+import base64
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gpunode.base.probe_output import repeated, values
+from gpunode.base.reading import Reading
+from gpunode.base.versions import program_version
+
+
+@dataclass(frozen=True)
+class Podman(Reading):
+    """Hold podman as it is.
+
+    `version` is None where it is not there. `default_runtime` is what its files name, merged as containers.conf(5)
+    says, None where none does: then podman takes crun or runc; `said_in` is the file with the last word. `runtimes`
+    are (name, paths) of [engine.runtimes]; `unreadable` are `PATH: why` of files that are no TOML.
+    """
+
+    version: str | None = None
+    default_runtime: str | None = None
+    said_in: str | None = None
+    runtimes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+    def paths(self, runtime: str) -> tuple[str, ...]:
+        """Return where podman looks for a runtime, as far as its files say."""
+        return dict(self.runtimes).get(runtime, ())
+
+
+def parse_podman(lines: list[str]) -> Podman:
+    """Parse the podman probe's lines (gpunode/components/podman/state.sh)."""
+    default = said_in = None
+    runtimes: dict[str, tuple[str, ...]] = {}
+    unreadable = []
+    for path, text in _files(lines):
+        try:
+            engine = tomllib.loads(text).get("engine", {})
+        except tomllib.TOMLDecodeError as error:
+            unreadable.append(f"{path}: {error}")
+            continue
+        if isinstance(engine, dict):
+            if isinstance(engine.get("runtime"), str):
+                default, said_in = engine["runtime"], path
+            runtimes |= _runtimes(engine.get("runtimes"))
+    version = program_version(values(lines).get("podman"))
+    return Podman(version, default, said_in, tuple(sorted(runtimes.items())), tuple(unreadable))
+
+
+def _files(lines: list[str]) -> Iterator[tuple[str, str]]:
+    for row in repeated(lines, "file"):
+        path, _, encoded = row.rpartition(" ")
+        yield path, base64.b64decode(encoded).decode(errors="replace")
+
+
+def _runtimes(table: Any) -> dict[str, tuple[str, ...]]:
+    if not isinstance(table, dict):
+        return {}
+    return {name: tuple(map(str, paths)) for name, paths in table.items() if isinstance(paths, list)}

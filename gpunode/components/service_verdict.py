@@ -1,0 +1,84 @@
+"""The service of a container runtime: does it run, does it stay up, and what is to be done where not?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gpunode.base.comparison import RUN
+from gpunode.base.decision import Step, bad
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding
+from gpunode.system.service import RESTARTING, ServiceState
+from gpunode.system.unit import unmask
+
+RUNNING, MASKED = "running", "masked"
+
+
+class Runtime(Protocol):
+    """Be a runtime's state, of which the service is a part."""
+
+    @property
+    def service(self) -> ServiceState: ...
+    @property
+    def active(self) -> bool: ...
+    @property
+    def enabled(self) -> bool: ...
+    @property
+    def masked(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class ServiceVerdict:
+    """Hold what a service does, or whether it starts at boot; where that is not as it should be, why and what to do."""
+
+    found: str
+    remedy: str = RUN
+    cause: str | None = None
+
+
+def service_verdict(unit: str, there: Runtime) -> ServiceVerdict:
+    """Return what a runtime's unit does: `running` where it runs and stays up."""
+    service = there.service
+    said = f"; its journal says: {' | '.join(service.said)}" if service.said else ""
+    mend = f"look at `journalctl -u {unit}` on the node, mend what ends it, `systemctl restart {unit}`, and {RUN}"
+    if service.restarting:
+        times = f", {service.restarts} times so far" if service.restarts > 1 else ""
+        return ServiceVerdict(RESTARTING, mend, f"it ends by itself, and systemd starts it again{times}{said}")
+    if there.active:
+        return ServiceVerdict(RUNNING)
+    if there.masked:
+        return _masked(unit)
+    return ServiceVerdict("failed", mend, f"it ended by itself{said}") if service.failed else ServiceVerdict("stopped")
+
+
+def boot_verdict(unit: str, there: Runtime) -> ServiceVerdict:
+    """Return whether a runtime's unit starts at boot: yes, no or masked."""
+    if there.masked and not there.enabled:
+        return _masked(unit)
+    return ServiceVerdict("yes" if there.enabled else "no")
+
+
+def _masked(unit: str) -> ServiceVerdict:
+    return ServiceVerdict(MASKED, f"{unmask(unit)}, and {RUN}", "somebody masked it, which forbids to start it")
+
+
+def masked_refusal(unit: str) -> str:
+    """Return why a run starts no unit that somebody masked: that is no fault of what is desired."""
+    return (
+        f"{unit} is masked: somebody forbade that it is started; nothing was changed. Undo that by {unmask(unit)}, and "
+        "run again"
+    )
+
+
+def running_steps(runs: Finding, starts: Finding, waits: str | None = None) -> Iterator[Step[Any]]:
+    """Yield the steps that have a service run now and at boot.
+
+    One that systemd starts over and over is started, and one that is masked is a person's to unmask.
+
+    waits: why a run does not come to it
+    """
+    for item, action in ((runs, "start it"), (starts, "start it at boot")):
+        if bad(item) and item.found not in (RESTARTING, MASKED):
+            yield Step(action, (item,), item.disturbs or Disturbance.nothing, waits)

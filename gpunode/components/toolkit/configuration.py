@@ -1,0 +1,117 @@
+"""The toolkit's config.toml: what is asked of it, and the text that says so, with all that is not ours kept.
+
+A pure function on text: comments, order and foreign keys stay as they are (gpunode/base/toml_edit.py), a key that
+nobody asked for stays as it is, and a text that already says what is asked comes back unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tomlkit
+
+from gpunode.base import tables
+from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, plain, put, table_in
+from gpunode.settings.toolkit import ToolkitSettings
+
+PATH = "/etc/nvidia-container-runtime/config.toml"
+ENVVAR = ("accept-nvidia-visible-devices-envvar-when-unprivileged",)
+MOUNTS = ("accept-nvidia-visible-devices-as-volume-mounts",)
+_RUNTIME, _CLI = "nvidia-container-runtime", "nvidia-container-cli"
+# Where the toolkit's own commented-out lines would write them.
+_DEBUG = {
+    (_RUNTIME, "debug"): "/var/log/nvidia-container-runtime.log",
+    (_CLI, "debug"): "/var/log/nvidia-container-toolkit.log",
+}
+
+Key = tuple[str, ...]
+# What a key is to be; None: it is not to be there.
+Asked = Mapping[Key, str | bool | None]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Hold one key (written with dots) that is not as asked, with both sides as TOML writes them."""
+
+    key: str
+    found: str
+    wanted: str
+
+
+def asked_of(settings: ToolkitSettings) -> dict[Key, str | bool | None]:
+    """Return the keys that the settings ask for; empty where they ask for none."""
+    asked: dict[Key, str | bool | None] = {}
+    if settings.mode is not None:
+        asked[_RUNTIME, "mode"] = settings.mode
+    if settings.no_cgroups is not None:
+        asked[_CLI, "no-cgroups"] = settings.no_cgroups
+    if settings.debug is not None:
+        asked |= {key: path if settings.debug else None for key, path in _DEBUG.items()}
+        asked[_RUNTIME, "log-level"] = "debug" if settings.debug else "info"
+    if settings.accept_nvidia_visible_devices_envvar_when_unprivileged is not None:
+        asked[ENVVAR] = settings.accept_nvidia_visible_devices_envvar_when_unprivileged
+    if settings.accept_nvidia_visible_devices_as_volume_mounts is not None:
+        asked[MOUNTS] = settings.accept_nvidia_visible_devices_as_volume_mounts
+    return asked
+
+
+def first_version_of(asked: Asked) -> tuple[str, str | None]:
+    """Return the mode that is asked for, and the first version that knows it; None where every version does."""
+    mode = str(asked.get((_RUNTIME, "mode")) or "")
+    return mode, tables.toolkit().modes.get(mode)
+
+
+def render(text: str | None, asked: Asked) -> str:
+    """Return the text of config.toml with what is asked; `text` is the present file, None for none.
+
+    Raises ConfigurationRefused where the file cannot be parsed, has something else in a table's place, or a table in
+    a value's.
+    """
+    return edited(text or "", lambda document: _change(document, asked))
+
+
+def differences(text: str | None, asked: Asked) -> tuple[Difference, ...]:
+    """Return the keys that are not as asked; raise ConfigurationRefused as `render` does."""
+    there = plain(text or "")
+    found = []
+    for key, value in asked.items():
+        present = _value(there, key)
+        if present != value or type(present) is not type(value):
+            found.append(Difference(".".join(key), _written(present), _written(value)))
+    return tuple(found)
+
+
+def _value(table: Mapping[str, Any], key: Key) -> Any:
+    """Return a key's value, None where there is none; raise ConfigurationRefused where a table of its is none."""
+    for position, name in enumerate(key[:-1]):
+        inner = table.get(name, {})
+        if not isinstance(inner, Mapping):
+            raise ConfigurationRefused(
+                f"{'.'.join(key[: position + 1])} is no table, but {inner!r}; mend it by hand", name
+            )
+        table = inner
+    value = table.get(key[-1])
+    if isinstance(value, Mapping) or (isinstance(value, list) and any(isinstance(each, Mapping) for each in value)):
+        # With a table would go what stands in it, and the comments behind it.
+        raise ConfigurationRefused(f"{'.'.join(key)} is a table, where a value has its place; mend it by hand", key[-1])
+    return value
+
+
+def _written(value: object) -> str:
+    return "none" if value is None else tomlkit.item(value).as_string()
+
+
+def _change(document: Table, asked: Asked) -> None:
+    for key, value in asked.items():
+        present = _value(document, key)
+        if value is None and present is None:
+            continue
+        table = document
+        for name in key[:-1]:
+            table = table_in(table, name)
+        if value is None:
+            del table[key[-1]]
+        else:
+            put(table, key[-1], value)

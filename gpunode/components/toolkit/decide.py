@@ -1,0 +1,293 @@
+"""What is to be done about the container toolkit: every comparison with what is desired, and the steps to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from gpunode.base import tables, versions
+from gpunode.base.comparison import RUN, by_hand, compared
+from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.subject import Subject
+from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.components.driver import DriverState
+from gpunode.components.toolkit.configuration import PATH, Asked, asked_of, differences, first_version_of, render
+from gpunode.components.toolkit.hold import is_held
+from gpunode.components.toolkit.state import CdiSpecification, ContainerToolkit
+from gpunode.packages.families.wording import wording
+from gpunode.packages.installed_packages import satisfies
+from gpunode.settings import Settings
+from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.unit import is_masked, unmask
+
+OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
+# Where the toolkit's own service writes, which is empty again after a boot.
+REFRESHED_SPECIFICATION = "/var/run/cdi/nvidia.yaml"
+_UNIT = "nvidia-cdi-refresh.path"
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Hold what the toolkit is to be.
+
+    version: itself or its branch, None: any; migrate: whether what it took the place of goes
+    hold: whether its packages are kept still; configuration: key of config.toml -> value
+    cdi: whether there is to be a CDI specification; device_links: whether devices have their links in /dev/char
+    boots: whether a run boots the node into the driver on its disk before it comes to this
+    family, again: the node's package manager, and how that installs a package again
+    """
+
+    version: str | None = None
+    migrate: bool = False
+    hold: bool = False
+    configuration: Asked = field(default_factory=dict)
+    cdi: bool = False
+    device_links: bool = True
+    boots: bool = False
+    family: str = "apt"
+    again: str = ""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Hold the text that config.toml is to have."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Specification:
+    """Hold what becomes of CDI specifications.
+
+    going: paths that are removed; target: which one is made, None for none; version: of the driver that it is of
+    own: whether gpunode makes it, and not the toolkit's own unit; aside: paths of those that may not stay beside it
+    """
+
+    going: tuple[str, ...]
+    target: str | None = None
+    version: str = ""
+    own: bool = True
+    aside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Links:
+    """Hold the devices that are to get a link in /dev/char."""
+
+    devices: tuple[str, ...]
+
+
+Change = Configuration | Specification | Links
+
+
+def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
+    """Return what the settings desire, which are resolved for the node's operating system."""
+    asked, distribution = settings.toolkit, tables.distribution(system.id, system.version_id)
+    return Desired(
+        asked.version, asked.migrate, asked.hold, asked_of(asked), asked.cdi == "generate", asked.device_links,
+        settings.disruption.allow == "reboot", distribution.family if distribution else "apt", wording(system).again,
+    )  # fmt: skip
+
+
+def moves(actual: ContainerToolkit, version: str | None) -> bool:
+    """Say whether packages come: one is missing, they are not at one version, or not at the one that is desired."""
+    fits = all(satisfies(each, version) for each in actual.to_hold.values())
+    return bool(actual.missing_packages) or len(actual.package_versions) > 1 or not fits
+
+
+def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState) -> Decision[Change]:
+    """Return what is to be done about the packages, config.toml, CDI specifications and links of devices."""
+    coming = moves(actual, desired.version)
+    packages = tuple(_packages(desired, actual, coming))
+    legacy, held = _legacy(desired, actual), _held(desired, actual)
+    steps: list[Step[Change]] = []
+    if coming and bad(*packages):
+        version = f" {desired.version}" if desired.version else ""
+        steps.append(Step(f"install the NVIDIA container toolkit{version}", bad(*packages), Disturbance.nothing))
+    if legacy and desired.migrate:
+        steps.append(Step(f"remove {legacy[0].found}", legacy, Disturbance.nothing))
+    if bad(*held):
+        action = "hold its packages" if desired.hold else "let go of its packages"
+        steps.append(Step(action, bad(*held), Disturbance.nothing))
+    rest = (
+        decide_configuration(desired.configuration, actual, coming),
+        decide_specification(desired.cdi, actual, driver, desired.boots),
+        decide_links(actual) if desired.device_links else Decision[Change](()),
+    )
+    refusal = None
+    for each in rest:
+        # Behind what is refused the run comes to nothing else.
+        refusal = refusal or each.refusal
+        steps += [replace(step, waits=refusal or step.waits) for step in each.steps]
+    findings = (*packages, *legacy, *held, *(item for each in rest for item in each.findings))
+    return Decision(findings, tuple(steps))
+
+
+def _packages(desired: Desired, actual: ContainerToolkit, coming: bool) -> Iterator[Finding]:
+    """Judge the packages, and the programs that they bring: no run brings one again that is there."""
+    version, lost = desired.version, not coming
+    remedy = f"install its packages again: `{desired.again} {' '.join(actual.names)}` on the node" if lost else RUN
+    cause = "its packages are there, and the program is gone, does not run, or is another one" if lost else None
+    good = actual.version is not None and (version is None or versions.in_branch(actual.version, version))
+    yield compared("toolkit", Subject.TOOLKIT, actual.version, version or "any version", good, remedy, cause)
+    packages = (*actual.package_versions, *(f"no {name}" for name in actual.missing_packages))
+    # One version that is not the program's is told here; one that is, above.
+    other = version if good and coming and len(packages) == 1 else None
+    yield compared(
+        "toolkit", Subject.TOOLKIT_PACKAGES, ", ".join(packages), other or "one version",
+        len(packages) == 1 and other is None, cause="a package was changed without the others",
+    )  # fmt: skip
+    path = actual.runtime_path
+    yield compared("toolkit", Subject.TOOLKIT_RUNTIME, path, "on the PATH", path is not None, remedy, cause)
+
+
+def _legacy(desired: Desired, actual: ContainerToolkit) -> tuple[Finding, ...]:
+    if not actual.legacy:
+        return ()
+    found = ", ".join(f"{name} {version}" for name, version in actual.legacy.items())
+    remedy = RUN if desired.migrate else f"set toolkit.migrate = True and {RUN}"
+    cause = "the container toolkit takes its place"
+    return (compared("toolkit", Subject.TOOLKIT_LEGACY, found, "none", False, remedy, cause),)
+
+
+def _held(desired: Desired, actual: ContainerToolkit) -> tuple[Finding, ...]:
+    good = is_held(desired.family, actual, desired.hold)
+    if not desired.hold:
+        return () if good else (compared("toolkit", Subject.TOOLKIT_HELD, "by gpunode", "none", False),)
+    loose = sorted(set(actual.to_hold) - set(actual.held))
+    found = f"not {', '.join(loose)}" if loose else "all" if good else "otherwise than gpunode holds them"
+    return (compared("toolkit", Subject.TOOLKIT_HELD, found, "all", not loose and good),)
+
+
+def decide_configuration(asked: Asked, actual: ContainerToolkit, coming: bool) -> Decision[Change]:
+    """Return what is to be done about config.toml, by which its operation goes.
+
+    coming: whether another version of the toolkit comes first, of whose modes nothing is known
+    """
+    if not asked:
+        return Decision(())
+    text = actual.config_text
+    try:
+        items, new = differences(text, asked), render(text, asked)
+    except ConfigurationRefused as error:
+        remedy = f"mend {PATH} by hand, or move it away and {RUN}"
+        item = compared(
+            "toolkit", Subject.TOOLKIT_CONFIGURATION, "unreadable", "as asked", False, remedy, cause=str(error)
+        )
+        return Decision((item,), (), f"{PATH}: {error}; nothing was changed")
+    mode, first = first_version_of(asked)
+    unknown = bool(first and actual.version and not coming and not versions.at_least(actual.version, first))
+    found = "; ".join(f"{item.key} {item.found}" for item in items) or (f"mode {mode}" if unknown else "as asked")
+    wanted = "; ".join(f"{item.key} {item.wanted}" for item in items) or "as asked"
+    item = compared("toolkit", Subject.TOOLKIT_CONFIGURATION, found, wanted, not items and not unknown)
+    if unknown:
+        refusal = (
+            f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {actual.version} is installed: "
+            f"no container would start. Set toolkit.version to {first} or newer, or toolkit.mode = 'auto'; nothing was "
+            "changed"
+        )
+        return Decision((by_hand(item, refusal),), (), refusal)
+    if new == (text or ""):
+        return Decision((item,))
+    return Decision((item,), (Step("write config.toml", bad(item), Disturbance.nothing, change=Configuration(new)),))
+
+
+def decide_specification(
+    generate: bool, actual: ContainerToolkit, driver: DriverState, boots: bool = False
+) -> Decision[Change]:
+    """Return what is to be done about CDI specifications, by which their operation goes.
+
+    boots: whether the node boots into the driver on its disk first
+    """
+    unasked = () if generate else tuple(item.path for item in actual.cdi if item.ours)
+    going, loaded = (*actual.cdi_drafts, *unasked), driver.loaded_version
+    change = Specification(going)
+    made = None
+    if generate and loaded is not None:
+        made, change = _made(actual, loaded, going)
+    if actual.cdi_drafts:
+        found = f"{', '.join(actual.cdi_drafts)} beside it"
+        item: Finding | None = compared(
+            "toolkit", Subject.CDI_SPECIFICATION, found, "no draft", False,
+            cause="a run was cut off; runtimes that read a draft find each device twice, and hand in none",
+        )  # fmt: skip
+    elif unasked:
+        item = compared(
+            "toolkit", Subject.CDI_SPECIFICATION, ", ".join(unasked), "none", False,
+            cause="gpunode made it, and toolkit.cdi is off",
+        )  # fmt: skip
+    else:
+        item = made
+    if item is None:
+        return Decision(())
+    if generate and loaded is not None and is_masked(actual.cdi_refresh):
+        refusal = (
+            f"{_UNIT}, by which the toolkit keeps its CDI specification, is masked; nothing was changed. Undo that by "
+            f"{unmask(_UNIT)}, or set toolkit.cdi = 'off', and run again"
+        )
+        return Decision((by_hand(item, refusal),), (), refusal)
+    waits = None
+    if driver.reboot_pending and made is not None and bad(made):
+        # Drafts go all the same.
+        change = replace(change, target=None)
+        if item is made:
+            item = replace(
+                item, finding_class=FindingClass.REBOOT_PENDING, cause="another driver is on disk than loaded"
+            )
+            waits = None if boots else f"{driver.runs} is loaded, {driver.to_come} is to come"
+    if not bad(item):
+        return Decision((item,))
+    action = f"remove {', '.join(unasked)}" if unasked else "make the CDI specification anew"
+    return Decision((item,), (Step(action, (item,), Disturbance.nothing, waits, change),))
+
+
+def _made(actual: ContainerToolkit, loaded: str, going: tuple[str, ...]) -> tuple[Finding, Specification]:
+    """Judge the specification of the loaded driver; return with it the change that makes it."""
+    stale, by_unit = actual.stale_cdi(loaded), actual.cdi_refresh is not None
+    target = actual.cdi_output or REFRESHED_SPECIFICATION if by_unit else OWN_SPECIFICATION
+    # Ours beside the toolkit's would only grow old.
+    doubled = tuple(item for item in actual.cdi if item.ours and by_unit)
+    elsewhere = all(item.path != target for item in actual.cdi)
+    off = by_unit and actual.cdi_refresh != "enabled"
+    if stale:
+        found = "; ".join(_stale(actual, item, loaded) for item in stale)
+        cause = "the driver was changed after it was made"
+        if all(item.driver_version == loaded for item in stale):
+            cause = f"a newer toolkit made it: {actual.version} lacks these hooks, and containers may not start"
+        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, f"of driver {loaded}", False, cause=cause)
+    elif actual.cdi and (doubled or elsewhere or off):
+        where = f"beside {target}" if doubled else "alone"
+        shown = "; ".join(f"{item.path} {where}" for item in doubled or actual.cdi)
+        found = shown if doubled or elsewhere else f"{_UNIT} {actual.cdi_refresh}"
+        why = "what keeps it current writes another file" if doubled or elsewhere else "nothing keeps it current"
+        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, f"of driver {loaded}", False, cause=why)
+    else:
+        good = bool(actual.cdi)
+        found = f"of driver {loaded}" if good else "none"
+        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, f"of driver {loaded}", good)
+    aside = tuple(dict.fromkeys(each.path for each in (*stale, *doubled)))
+    made = Specification(going, target if bad(item) else None, loaded, not by_unit, aside)
+    return item, made
+
+
+def _stale(actual: ContainerToolkit, item: CdiSpecification, loaded: str) -> str:
+    if item.driver_version == loaded:
+        return f"{item.path} with {', '.join(actual.hooks_lacking(item))}"
+    return f"{item.path} of driver {item.driver_version or 'unknown'}"
+
+
+def decide_links(actual: ContainerToolkit) -> Decision[Change]:
+    """Return what is to be done about links in /dev/char; their udev rule is an own file."""
+    lacking = [f"none for {', '.join(actual.unlinked)}"] if actual.unlinked else []
+    if not actual.link_rule:
+        lacking.append("no udev rule")
+    item = compared(
+        "toolkit", Subject.DEVICE_LINKS, "; ".join(lacking) or "all",
+        "one in /dev/char for each device, and a udev rule", not lacking,
+        cause="a container loses its GPUs at the next `systemctl daemon-reload`",
+    )  # fmt: skip
+    action = "link NVIDIA's devices in /dev/char, now and whenever the driver is loaded"
+    change = Links(actual.unlinked) if actual.unlinked else None
+    return Decision((item,), (Step(action, (item,), Disturbance.nothing, change=change),) if lacking else ())

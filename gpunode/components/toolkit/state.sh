@@ -1,0 +1,112 @@
+# Prints the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices. Asks
+# for the node's packages (facts/shared.py) and the units nvidia-cdi-refresh.path and .service (gpunode/system/unit.sh). Takes
+# NAMES of the packages that belong together; HOLD and LOCKLIST, the files that hold them by apt and by dnf;
+# CONFIGURATION, the toolkit's own; CDI_MARK, the first line of a specification of gpunode's; LATER_HOOKS, an
+# expression of the hooks that not every toolkit has; REFRESH_SETTINGS, a file of variables for the unit; LINK_RULE,
+# gpunode's udev rule.
+#
+# A specification names the libraries that it hands in by their version: libcuda's is the driver that it is of. It names
+# its hooks, too: a toolkit that lacks one of them is older than the one that made it.
+
+locked=
+case "$MANAGER" in
+  apt) [ ! -f "$HOLD" ] || echo "hold_text=$(base64 -w0 "$HOLD")";;
+  dnf)
+    if locking; then
+      echo locking=yes
+      if [ -s "$LOCKLIST" ]; then locked=yes; echo "hold_text=$(base64 -w0 "$LOCKLIST")"; fi
+    fi;;
+  pacman) echo names=arch;;
+esac
+set -f; IFS=$NL
+for line in $PACKAGES; do
+  package=${line#* }; name=${package%% *}
+  case "$name" in nvidia-container-*|libnvidia-container*|nvidia-docker*) ;; *) continue;; esac
+  # rpm's epoch is none of this version's.
+  case "$MANAGER" in dnf|zypper) version=${package#* }; package="$name ${version#*:}";; esac
+  echo "package=$package"
+  case "$MANAGER $locked $line" in 'apt  hold '*) echo "held=$name";; 'dnf yes hold '*)
+    case " $NAMES " in *" $name "*) echo "held=$name";; esac;;
+  esac
+done
+unset IFS; set +f
+if command -v nvidia-ctk > /dev/null; then version=$(nvidia-ctk --version); echo "ctk=${version%%"$NL"*}"; fi
+echo "runtime=$(command -v nvidia-container-runtime)"
+[ ! -f "$CONFIGURATION" ] || echo "config=$(base64 -w0 "$CONFIGURATION")"
+
+# The unit runs only where its pattern is in the kernel's list of modules. Each release has another one: it may pass
+# over Debian's own drivers (modules nvidia-current, nvidia-current-open) and over compressed modules, and is none then.
+release=; read -r release < /proc/sys/kernel/osrelease; modules=/lib/modules/$release/modules.dep
+runs() {
+  [ -r "$modules" ] || return 0
+  while IFS= read -r line; do
+    case "$line" in ExecCondition=*'-qE '*) ;; *) continue;; esac
+    pattern=${line#*'-qE '}; quote=${pattern%"${pattern#?}"}
+    pattern=${pattern#?}; pattern=${pattern%%"$quote"*}
+    # Within quotes systemd takes two backslashes for one.
+    case "$pattern" in *"\\\\"*) pattern=${pattern%%"\\\\"*}"\\"${pattern#*"\\\\"};; esac
+    grep -qE "$pattern" "$modules"; return
+  done < "$1"
+}
+output=
+for folder in /etc /run /usr/lib /lib; do
+  [ -e "$folder/systemd/system/nvidia-cdi-refresh.service" ] || continue
+  runs "$folder/systemd/system/nvidia-cdi-refresh.service" || break
+  unit nvidia-cdi-refresh.path
+  says UnitFileState; echo "refresh=$SAID"
+  output=/var/run/cdi/nvidia.yaml
+  if unit nvidia-cdi-refresh.service; then
+    says Environment
+    set -f
+    for word in $SAID; do case "$word" in NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=*) output=${word#*=};; esac; done
+    set +f
+  fi
+  # What the unit's file says counts more than the unit. A last line may have no end.
+  if [ -r "$REFRESH_SETTINGS" ]; then
+    while read -r line || [ -n "$line" ]; do
+      case "$line" in NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=*) output=${line#*=};; esac
+    done < "$REFRESH_SETTINGS"
+  fi
+  output=${output%"${output##*[![:space:]]}"}; output=${output#[\"\']}; output=${output%[\"\']}
+  echo "refresh_output=$output"; break
+done
+
+# What a run of gpunode's left behind that was cut off; the runtimes read it where it ends in .yaml.
+for file in /etc/cdi/*.gpunode-new.*; do [ ! -f "$file" ] || echo "draft=$file"; done
+set --
+for file in /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*.yaml /var/run/cdi/*.json "$output"; do
+  case "$file" in *[[:space:]]*|*.gpunode-new.*) continue;; esac
+  case " $* " in *" $file "*) continue;; esac
+  [ ! -f "$file" ] || set -- "$@" "$file"
+done
+# What begins with a line `kind` is followed by what it says of libcuda and of hooks: all by one program, in the order
+# of the files.
+if [ "$#" -gt 0 ]; then
+  found=$NL$(grep -oE '"?kind"?: *"?nvidia\.com/gpu|libcuda\.so\.[0-9]{3}\.[0-9.]*[0-9]|'"$LATER_HOOKS" \
+    "$@" /dev/null)$NL
+  for file in "$@"; do
+    case "$found" in *"$NL$file:"*kind*nvidia.com/gpu"$NL"*) ;; *) continue;; esac
+    of=; version=-; hooks=
+    set -f; IFS=$NL
+    for line in $found; do
+      case "$line" in
+        "$file:libcuda.so."*) [ "$version" != - ] || version=${line##*libcuda.so.};;
+        "$file:"*kind*) of=yes;;
+        "$file:"*) case "$hooks," in *",${line#"$file:"},"*) ;; *) hooks=$hooks,${line#"$file:"};; esac;;
+      esac
+    done
+    unset IFS; set +f
+    [ -n "$of" ] || continue
+    first=; read -r first < "$file"
+    ours=foreign; [ "$first" != "$CDI_MARK" ] || ours=ours
+    echo "cdi=$file $version $ours${hooks:+ ${hooks#,}}"
+  done
+fi
+
+set --
+for device in /dev/nvidia* /dev/nvidia-caps/*; do [ ! -c "$device" ] || set -- "$@" "$device"; done
+[ "$#" -eq 0 ] || stat -c '%t %T %n' "$@" | while read -r major minor device; do
+  # shellcheck disable=SC3013  # Each sh knows it.
+  [ "$device" -ef "/dev/char/$((0x$major)):$((0x$minor))" ] || echo "unlinked=$device"
+done
+[ ! -f "$LINK_RULE" ] || echo link_rule=yes

@@ -1,0 +1,1 @@
+"""What drives many nodes: inventories, drift, rollouts, test machines of CI, reports."""

@@ -1,0 +1,99 @@
+"""Hooks into pyinfra's connections, so that a node that runs commands by other means than most is reached all the same.
+
+- `any_login_shell`, `exec_command`: a login shell that is none of sh's kin, see gpunode.fleet.access.login_shell.
+- `Askpass`: sudo's password where /tmp is mounted noexec.
+- `asks_on_a_terminal`: where nobody can be asked for sudo's password, the node fails with sudo's own words; pyinfra
+  prints a traceback, and keeps no reason.
+- `explained`: what such a node says is told with cause and remedy, see gpunode.fleet.access.errors.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from weakref import WeakSet
+
+from pyinfra.connectors.sshuserclient import SSHClient
+from pyinfra.connectors.util import CommandOutput, OutputLine
+
+from gpunode.base.probe import shell_text
+from gpunode.fleet.access import errors, login_shell
+
+Method = Callable[..., Any]
+
+# Connections whose login shell was found not to read sh's commands.
+_foreign: WeakSet[SSHClient] = WeakSet()
+# Processes that read an inventory side by side have one terminal between them.
+_asks = True
+
+
+class Askpass(str):
+    """Be the text of which pyinfra makes its command by `format`: one that finds a place where programs may be run."""
+
+    def format(self, folder: str, variable: str) -> str:  # type: ignore[override]
+        """Return the command that makes the program and prints its path."""
+        return shell_text("fleet/access/askpass", FOLDER=folder, VARIABLE=variable)
+
+
+def exec_command(method: Method) -> Method:
+    """Have a connection's commands guarded, or written for any shell once it is known to need that."""
+
+    def exec_for_any_shell(self: SSHClient, command: str, *args: Any, **kwargs: Any) -> Any:
+        form = login_shell.neutral if self in _foreign else login_shell.guarded
+        return method(self, form(command), *args, **kwargs)
+
+    return exec_for_any_shell
+
+
+def any_login_shell(run_shell_command: Method) -> Method:
+    """Have a command that the login shell refused run again, in words that it reads."""
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        succeeded, output = run_shell_command(self, *args, **kwargs)
+        if self.client in _foreign or not login_shell.refused(output.stdout_lines, output.stderr_lines):
+            return succeeded, output
+        _foreign.add(self.client)
+        return run_shell_command(self, *args, **kwargs)
+
+    return run
+
+
+def explained(run_shell_command: Method) -> Method:
+    """Have a failure to run anything end with its cause and remedy, in the output, where pyinfra prints it."""
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> tuple[bool, CommandOutput]:
+        succeeded, output = run_shell_command(self, *args, **kwargs)
+        found = None if succeeded else errors.explained(output.output_lines)
+        if found is None:
+            return succeeded, output
+        return False, CommandOutput([*output, OutputLine("stderr", errors.sentence(found))])
+
+    return run
+
+
+def asks_on_a_terminal(with_sudo_retry: Method) -> Method:
+    """Have sudo's password asked for only where somebody can answer."""
+
+    def execute(host: Any, arguments: Any, execute_command: Callable[[], Any]) -> Any:
+        return with_sudo_retry(host, arguments, execute_command) if _has_terminal() else execute_command()
+
+    return execute
+
+
+def ask_nobody() -> None:
+    """Take it from now on that there is no terminal: this process is one of several."""
+    global _asks
+    _asks = False
+
+
+def _has_terminal() -> bool:
+    if not _asks:
+        return False
+    # As getpass looks for one: its own terminal, whatever standard input is.
+    with suppress(OSError):
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+        return True
+    return sys.stdin is not None and sys.stdin.isatty()

@@ -1,0 +1,101 @@
+"""Read a pyinfra inventory as pyinfra does, without connecting to any host, and validate its settings."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from gpunode.fleet.host_data import HostData, data_of
+from gpunode.settings import Settings, check_hosts
+
+if TYPE_CHECKING:
+    from pyinfra.api.inventory import Inventory
+
+
+# A thousand hosts' settings take a second, and a run asks for them once for each host.
+_judged: WeakKeyDictionary[Inventory, dict[str, Settings]] = WeakKeyDictionary()
+
+
+class InventoryError(Exception):
+    """Say why an inventory could not be read."""
+
+
+@cache
+def foreign_names() -> frozenset[str]:
+    """Return the names in host data that are pyinfra's own: the data keys of every installed connector."""
+    # Late, because importing the connectors takes long and only hosts' data need them.
+    from pyinfra.api.connectors import get_all_connectors
+
+    names: set[str] = set()
+    for connector in get_all_connectors().values():
+        keys = getattr(connector, "data_cls", None)
+        names |= set(getattr(keys, "__annotations__", {}))
+        for base in getattr(keys, "__orig_bases__", ()):
+            names |= set(getattr(base, "__annotations__", {}))
+    return frozenset(names)
+
+
+def validate_state(inventory: Inventory) -> dict[str, Settings]:
+    """Return host -> settings of a pyinfra Inventory; raise SettingsError with every mistake of every host."""
+    if inventory not in _judged:
+        _judged[inventory] = check_hosts({host.name: data_of(host).data for host in inventory}, foreign_names())
+    return _judged[inventory]
+
+
+def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
+    """Return pyinfra's Inventory of a file, or of anything else that pyinfra's command line takes.
+
+    Raise InventoryError where it cannot be read or holds no host. No host is contacted.
+    """
+    name = os.fspath(inventory)
+    if (name.endswith(".py") or os.sep in name) and "@" not in name and not Path(name).is_file():
+        raise InventoryError(f"{name}: there is no such inventory file")
+    # pyinfra_cli patches the standard library for gevent on import; only what reads inventories needs to pay for that.
+    from gpunode.base import fast_import as patched  # noqa: F401  # isort: skip
+    from pyinfra.api.state import State
+    from pyinfra.context import ctx_state
+    from pyinfra_cli import util
+    from pyinfra_cli.inventory import make_inventory
+
+    # pyinfra keeps the code of each file that it executed; whoever asks again wants what the file says now.
+    util.PYTHON_CODES.clear()
+    context: Any = ctx_state
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
+    # pyinfra notes in its state which file it executes, so there must be one, if only for the reading.
+    state, before = State(), context.get()
+    state.cwd = folder
+    context.set(state)
+    try:
+        found: Inventory = make_inventory(name, cwd=folder)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # An inventory is a program: it may raise anything, SystemExit too, and none may become a traceback here.
+        raise InventoryError(f"{name}: {_said(error)}") from error
+    finally:
+        context.set(before)
+    if not len(found):
+        raise InventoryError(f"{name}: the inventory holds no host")
+    return found
+
+
+def host_data(inventory: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+    """Return host -> data of an inventory, its groups' data merged key by key; raise InventoryError."""
+    return {name: found.data for name, found in layered_data(inventory).items()}
+
+
+def layered_data(inventory: str | os.PathLike[str]) -> dict[str, HostData]:
+    """Return host -> data of an inventory, with what a host's own mappings drop; raise InventoryError."""
+    return {host.name: data_of(host) for host in load_inventory(inventory)}
+
+
+def _said(error: BaseException) -> str:
+    cause: BaseException = getattr(error, "exception", None) or error
+    text = " ".join(str(cause).split()) or "gave no reason"
+    return text if isinstance(cause, SystemExit) else f"{type(cause).__name__}: {text}"

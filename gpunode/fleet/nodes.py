@@ -1,0 +1,240 @@
+"""Read every node of an inventory in one round trip each, and change nothing.
+
+This module drives pyinfra as a library, the way its own command does, so that a node's trouble stays on that node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+# Before anything opens a socket.
+from gpunode.base import fast_import as patched  # noqa: F401  # isort: skip
+import click
+from gevent import Timeout  # type: ignore[import-untyped]
+from pyinfra.api import Config, Host, State
+from pyinfra.api.connect import connect_all, disconnect_all
+from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.facts import get_fact
+from pyinfra.api.inventory import Inventory
+from pyinfra.api.state import BaseStateCallback, StateStage
+from pyinfra.context import ctx_config, ctx_host, ctx_inventory, ctx_state
+
+from gpunode.base.reading import Reading, Unknown
+from gpunode.base.verdicts import Refusal
+from gpunode.facts.base import NodeFact
+from gpunode.fleet import hooks, shards
+from gpunode.fleet.access import errors
+from gpunode.fleet.host_data import data_of
+from gpunode.fleet.inventory import foreign_names, load_inventory
+from gpunode.settings import Settings, check_hosts
+
+# What a fact makes of a node's answer.
+T = TypeVar("T", bound=Reading)
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """Hold one host's settings and what it answered; `reason` says why it was not reached, or not understood.
+
+    `reading` is None where the host was not reached, and Unknown where its answer cannot be used. `refusal` is what the
+    cluster's label of it asks for and nobody can have (gpunode/fleet/labelled.py). `lasting`: no later attempt reaches
+    it, for what is wrong is on this side.
+    """
+
+    name: str
+    settings: Settings
+    reading: T | Unknown | None
+    reason: str | None
+    refusal: Refusal | None = None
+    lasting: bool = False
+
+
+# Seconds within which a node answers everything that is asked of it. Each command of a probe ends sooner; this is for a
+# node whose shell hangs.
+ANSWER_SECONDS = 120.0
+
+# Told the number of hosts, and how many of them have answered or turned out not to, each time one more has.
+Watch = Callable[[int, int], None]
+
+
+def unwatched(hosts: int, done: int) -> None:
+    """Let nobody watch."""
+
+
+class _ConnectErrors(BaseStateCallback):
+    def __init__(self, step: Callable[[], None]) -> None:
+        self.reasons: dict[str, str] = {}
+        self.lasting: set[str] = set()
+        self._step = step
+
+    def host_connect_error(self, state: State, host: Host, error: Exception) -> None:  # type: ignore[override]
+        self.reasons[host.name] = str(error)
+        if isinstance(error, hooks.Unconnectable):
+            self.lasting.add(host.name)
+        self._step()
+
+
+class _FactErrors(logging.Handler):
+    """Collect what pyinfra logs of a fact that failed: it keeps no other record of the reason."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._said: dict[str, list[str]] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        host = ctx_host.get()
+        if host is not None:
+            said = click.unstyle(record.getMessage()).strip().removeprefix(f"[{host.name}]").strip()
+            self._said.setdefault(host.name, []).append(said)
+
+    def reason(self, host: str) -> str | None:
+        """Return what was said last, that there was an error apart: the connection's or the shell's own words."""
+        said = self._said.get(host, [])
+        told = [line for line in said if line and "Error: could not " not in line]
+        # Cause and remedy say it all.
+        if told and errors.REMEDY in told[-1]:
+            return told[-1]
+        return "; ".join((told or said)[-2:]) or None
+
+
+def read(
+    inventory_path: Path,
+    fact: type[NodeFact[T]],
+    watch: Watch = unwatched,
+    *,
+    seconds: float = ANSWER_SECONDS,
+    processes: int | None = None,
+    only: Collection[str] | None = None,
+) -> tuple[Answer[T], ...]:
+    """Return an answer per host of the inventory, each a reading of `fact`.
+
+    seconds: a host that has not answered by then counts as not reached
+    processes: how many read the hosts; None: by their number, and the processors that there are
+    only: leave out all other hosts; these are read by this process alone
+
+    Raises SettingsError before any connection, InventoryError where the inventory cannot be read.
+    """
+    inventory = load_inventory(inventory_path)
+    settings = check_hosts({host.name: data_of(host).data for host in inventory}, foreign_names())
+    names = [host.name for host in inventory if only is None or host.name in only]
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        watch(len(names), done)
+
+    watch(len(names), 0)
+    many = 1 if only is not None else processes or shards.count(len(names), len(os.sched_getaffinity(0)))
+    if many > 1:
+        rows = shards.read(inventory_path, fact, names, min(many, len(names)), seconds, step)
+    else:
+        rows = _rows(inventory, fact, names, seconds, step)
+    found = {row[0]: row for row in rows}
+    return tuple(_answer(settings[name], found[name]) for name in names)
+
+
+def _answer(settings: Settings, row: shards.Row) -> Answer[Any]:
+    name, reading, reason, lasting = row
+    return Answer(name, settings, reading, reason, lasting=lasting)
+
+
+def read_here(
+    inventory_path: Path, fact: type[NodeFact[Any]], names: list[str], seconds: float, step: Callable[[], None]
+) -> list[shards.Row]:
+    """Return a row for each of the named hosts, read by this process; a row says so where its inventory lacks one."""
+    inventory = load_inventory(inventory_path)
+    hosts = {host.name for host in inventory}
+    there = [name for name in names if name in hosts]
+    rows = _rows(inventory, fact, there, seconds, step) if there else []
+    for name in names:
+        if name not in hosts:
+            rows.append((name, None, "the inventory had no such host when it was read once more", False))
+            step()
+    return rows
+
+
+def _rows(
+    inventory: Inventory, fact: type[NodeFact[Any]], names: list[str], seconds: float, step: Callable[[], None]
+) -> list[shards.Row]:
+    connect_errors, fact_errors = _ConnectErrors(step), _FactErrors()
+    logger = logging.getLogger("pyinfra")
+    logger.addHandler(fact_errors)
+    try:
+        with connected(inventory, names, connect_errors) as state:
+            readings = _readings(state, fact, seconds, step)
+            return [_row(name, readings.get(name), connect_errors, fact_errors) for name in names]
+    finally:
+        logger.removeHandler(fact_errors)
+
+
+@contextlib.contextmanager
+def connected(
+    inventory: Inventory, names: Collection[str], watcher: BaseStateCallback | None = None
+) -> Iterator[State]:
+    """Connect to the named hosts of an inventory, those that can be reached; one inventory at a time."""
+    hooks.install()
+    state = State(check_for_changes=False)
+    state.cwd = str(Path.cwd())
+    config = Config()
+    ctx_state.set(state)
+    ctx_inventory.set(inventory)
+    ctx_config.set(config)
+    state.init(inventory, config, initial_limit=[host for host in inventory if host.name in set(names)])
+    if watcher is not None:
+        state.add_callback_handler(watcher)
+    logging.getLogger("pyinfra").propagate = False
+    try:
+        state.set_stage(StateStage.Connect)
+        # Raised where no host is left: each has its reason in its callback.
+        with contextlib.suppress(PyinfraError):
+            connect_all(state)
+        state.set_stage(StateStage.Prepare)
+        yield state
+    finally:
+        disconnect_all(state)
+
+
+def _row(name: str, reading: Any, connect_errors: _ConnectErrors, fact_errors: _FactErrors) -> shards.Row:
+    if isinstance(reading, _Silent):
+        return name, None, f"no answer within {reading.seconds:g} s", False
+    if reading is None:
+        return name, None, connect_errors.reasons.get(name, "no connection"), name in connect_errors.lasting
+    if isinstance(reading, Unknown):
+        return name, reading, fact_errors.reason(name) or reading.reason, False
+    return name, reading, None, False
+
+
+@dataclass(frozen=True)
+class _Silent:
+    seconds: float
+
+
+def _readings(state: State, fact: type[NodeFact[Any]], seconds: float, step: Callable[[], None]) -> dict[str, Any]:
+    def read_one(host: Host) -> Any:
+        with Timeout(seconds) as timeout:
+            try:
+                with ctx_config.use(state.config.copy()), ctx_host.use(host):
+                    return get_fact(state, host, fact, apply_failed_hosts=False)
+            except Timeout as passed:
+                if passed is not timeout:
+                    raise
+                return _Silent(seconds)
+            finally:
+                step()
+
+    connected = [host for host in state.inventory if host.connected]
+    greenlets = {host.name: state.pool.spawn(read_one, host) for host in connected}
+    found: dict[str, Any] = {}
+    for name, greenlet in greenlets.items():
+        try:
+            found[name] = greenlet.get()
+        except Exception as error:
+            found[name] = Unknown(f"{type(error).__name__}: {error}")
+    return found

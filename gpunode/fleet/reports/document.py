@@ -1,0 +1,62 @@
+"""The JSON document of `gpunode drift --json`: a stable, versioned form; docs/drift.md has its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpunode.base.findings import Finding, FindingClass, NodeReport, verdict, worst
+
+# Raised when a key goes away or changes its meaning; a new key raises nothing.
+SCHEMA = 1
+
+
+def document(reports: Iterable[NodeReport], version: str) -> dict[str, Any]:
+    """Return the document: schema, gpunode's version, exit code, and per host its worst class and its findings."""
+    reports = tuple(reports)
+    return {
+        "schema": SCHEMA,
+        "gpunode": version,
+        "exit_code": int(verdict(item for report in reports for item in report.findings)),
+        "hosts": {
+            report.name: {
+                "class": worst(report.findings).value,
+                "findings": [item.to_json() for item in report.findings],
+            }
+            for report in reports
+        },
+    }
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of the document."""
+    classes = [item.value for item in FindingClass]
+    fields = Finding("driver", FindingClass.OK, "loaded module").to_json()
+    text: dict[str, Any] = {"type": ["string", "null"]}
+    finding = dict.fromkeys(fields, text) | {
+        "component": {"type": "string"}, "what": {"type": "string"}, "class": {"enum": classes},
+    }  # fmt: skip
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "required": ["schema", "gpunode", "exit_code", "hosts"],
+        "properties": {
+            "schema": {"const": SCHEMA},
+            "gpunode": {"type": "string"},
+            "exit_code": {"enum": [0, 1, 2]},
+            "hosts": {
+                "type": "object",
+                "additionalProperties": {
+                    "type": "object",
+                    "required": ["class", "findings"],
+                    "properties": {
+                        "class": {"enum": classes},
+                        "findings": {
+                            "type": "array",
+                            "items": {"type": "object", "required": sorted(finding), "properties": finding},
+                        },
+                    },
+                },
+            },
+        },
+    }

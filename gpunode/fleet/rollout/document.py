@@ -1,0 +1,104 @@
+"""What a rollout came to: its exit code, and the JSON document of `gpunode rollout --json`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
+from gpunode.fleet.rollout.entries import Policy
+from gpunode.fleet.rollout.progress import Progress, WaveRecord, waves_to_come
+from gpunode.fleet.rollout.wave_run import log_of
+
+# Raised when a key goes away or changes its meaning; a new key raises nothing.
+SCHEMA = 1
+# What a node must pass behind its wave; the cluster where it is a node of one (gpunode/fleet/rollout/gate.py).
+GATE = ("run", "drift", "cluster")
+
+
+def exit_code(progress: Progress) -> ExitCode:
+    """Return 0 where all went well so far, 1 where a node could not be read or the rollout was broken off, else 2."""
+    if progress.ended is not None and progress.ended.how == "interrupted":
+        return ExitCode.ERROR
+    classes = [left.finding_class for left in progress.begun.left_out.values()]
+    classes += [outcome.finding_class for outcome in progress.failed.values()]
+    found = verdict(Finding("node", each, "rollout") for each in classes)
+    failed = progress.failed or (progress.ended is not None and progress.ended.how == "stopped")
+    # A node on which the run failed may be as asked all the same.
+    return ExitCode.NEGATIVE if found is ExitCode.GOOD and failed else found
+
+
+def document(progress: Progress, files: Path | None) -> dict[str, Any]:
+    """Return the document; `files` is the folder of journal and logs, None where nothing was begun (`--dry`)."""
+    begun, ended = progress.begun, progress.ended
+    to_come, _ = waves_to_come(progress)
+    return {
+        "schema": SCHEMA,
+        "gpunode": begun.gpunode,
+        "inventory": begun.inventory,
+        "state": "planned" if files is None else ended.how if ended is not None else "at work",
+        "reason": ended.reason if ended is not None else None,
+        "exit_code": int(exit_code(progress)),
+        "gate": list(GATE),
+        "policy": begun.policy.model_dump(mode="json"),
+        "journal": str(files / "journal") if files is not None else None,
+        "waves": [_wave(record, files) for record in progress.waves],
+        "to_come": [{"number": wave.number, "kind": wave.kind, "nodes": list(wave.nodes)} for wave in to_come],
+        "untouched": list(progress.untouched),
+        "left_out": {
+            name: {"class": left.finding_class.value, "reason": left.reason} for name, left in begun.left_out.items()
+        },
+    }
+
+
+def _wave(record: WaveRecord, files: Path | None) -> dict[str, Any]:
+    outcomes = record.ended.outcomes if record.ended is not None else {}
+    return {
+        "number": record.begun.number,
+        "kind": record.begun.kind,
+        "begun": record.begun.at.isoformat(),
+        "ended": record.ended.at.isoformat() if record.ended is not None else None,
+        "log": str(log_of(files, record.begun.number)) if files is not None else None,
+        "nodes": {name: _node(outcomes[name].model_dump(mode="json")) if name in outcomes else None
+                  for name in record.begun.nodes},
+    }  # fmt: skip
+
+
+def _node(outcome: dict[str, Any]) -> dict[str, Any]:
+    return {"class": outcome.pop("finding_class"), **outcome}
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of the document."""
+    text, maybe, names = (
+        {"type": "string"},
+        {"type": ["string", "null"]},
+        {"type": "array", "items": {"type": "string"}},
+    )
+    kind = {"enum": ["canary", "wave", "retry"]}
+    number = {"type": "integer", "minimum": 1}
+    classes = {"enum": [item.value for item in FindingClass]}
+    node = _object({"class": classes, "passed": {"type": "boolean"}, "reason": maybe, "remedy": maybe})
+    nodes = {"type": "object", "additionalProperties": {"anyOf": [node, {"type": "null"}]}}
+    wave = {"number": number, "kind": kind, "begun": text, "ended": maybe, "log": maybe, "nodes": nodes}
+    left_out = _object({"class": classes, "reason": text})
+    keys = {
+        "schema": {"const": SCHEMA},
+        "gpunode": text,
+        "inventory": text,
+        "state": {"enum": ["planned", "at work", "finished", "stopped", "paused", "interrupted"]},
+        "reason": maybe,
+        "exit_code": {"enum": [0, 1, 2]},
+        "gate": names,
+        "policy": Policy.model_json_schema(),
+        "journal": maybe,
+        "waves": {"type": "array", "items": _object(wave)},
+        "to_come": {"type": "array", "items": _object({"number": number, "kind": kind, "nodes": names})},
+        "untouched": names,
+        "left_out": {"type": "object", "additionalProperties": left_out},
+    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_object(keys)}
+
+
+def _object(keys: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": list(keys), "properties": keys}

@@ -1,0 +1,107 @@
+"""The entries of a rollout's journal, in the form in which they stand on disk: one JSON object a line."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from gpunode.base.findings import FindingClass
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Policy(_Part):
+    """Hold how the nodes are taken: who goes first, how many at once, how many may fail."""
+
+    canaries: tuple[str, ...]
+    max_unavailable: int = Field(ge=1)
+    failure_budget: int = Field(ge=0)
+
+
+class LeftOut(_Part):
+    """Hold why a node is not touched by the rollout."""
+
+    finding_class: FindingClass
+    reason: str
+
+
+class Outcome(_Part):
+    """Hold what the gate said of a node after its wave; `reason` and `remedy` where it did not pass."""
+
+    finding_class: FindingClass
+    passed: bool
+    reason: str | None = None
+    remedy: str | None = None
+
+
+class Begun(_Part):
+    """Open a journal. `hosts` maps each host of the inventory to its fingerprint, `nodes` are taken in their order.
+
+    `format` is raised when a journal of an earlier gpunode can no longer be gone on with.
+    """
+
+    entry: Literal["begun"] = "begun"
+    format: Literal[1] = 1
+    gpunode: str
+    inventory: str
+    at: datetime
+    hosts: dict[str, str]
+    policy: Policy
+    nodes: tuple[str, ...]
+    left_out: dict[str, LeftOut]
+
+
+WaveKind = Literal["canary", "wave", "retry"]
+
+
+class WaveBegun(_Part):
+    """Stand before a wave's run: from here on its nodes may be in any state."""
+
+    entry: Literal["wave begun"] = "wave begun"
+    number: int
+    kind: WaveKind
+    nodes: tuple[str, ...]
+    at: datetime
+
+
+class WaveEnded(_Part):
+    """Stand behind a wave's gate."""
+
+    entry: Literal["wave ended"] = "wave ended"
+    number: int
+    outcomes: dict[str, Outcome]
+    at: datetime
+
+
+class Ended(_Part):
+    """Close a journal, or say why nothing more came for a while."""
+
+    entry: Literal["ended"] = "ended"
+    how: Literal["finished", "stopped", "paused", "interrupted"]
+    reason: str | None = None
+    at: datetime
+
+
+class Resumed(_Part):
+    """Say that somebody went on: nodes that failed before a stop are tried again."""
+
+    entry: Literal["resumed"] = "resumed"
+    at: datetime
+
+
+Entry = Annotated[Begun | WaveBegun | WaveEnded | Ended | Resumed, Field(discriminator="entry")]
+_ENTRY: TypeAdapter[Begun | WaveBegun | WaveEnded | Ended | Resumed] = TypeAdapter(Entry)
+
+
+def read_entry(line: bytes) -> Begun | WaveBegun | WaveEnded | Ended | Resumed:
+    """Return the entry in a line; raise pydantic's ValidationError, a ValueError."""
+    return _ENTRY.validate_json(line)
+
+
+def journal_schema() -> dict[str, Any]:
+    """Return the JSON schema of a journal's line."""
+    return _ENTRY.json_schema()

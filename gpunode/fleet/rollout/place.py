@@ -1,0 +1,120 @@
+"""Where a rollout keeps its journal and logs, and the locks that let one rollout of an inventory run at a time.
+
+.rollout/prod-1f2e3d4c/lock                          held by the controller
+.rollout/prod-1f2e3d4c/run.lock                      held by a wave's pyinfra as well, which may outlive it
+.rollout/prod-1f2e3d4c/20261122T030405Z/journal      one folder for each rollout
+.rollout/prod-1f2e3d4c/20261122T030405Z/wave-1.log
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gpunode.fleet.rollout.journal import Journal, JournalError, flush_folder
+
+ROOT = Path(".rollout")
+_SECONDS_BETWEEN_LOOKS = 0.5
+
+
+class LockedError(Exception):
+    """Say who holds a lock, and what to do."""
+
+
+def place(inventory: str, root: Path = ROOT) -> Path:
+    """Return the folder of an inventory's rollouts, the same by whatever path the inventory is named."""
+    path = Path(inventory)
+    whole = str(path.resolve()) if path.exists() else inventory
+    stem = re.sub(r"[^A-Za-z0-9_-]", "_", path.stem)[:40]
+    return root / f"{stem}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+
+
+def latest(folder: Path) -> Journal | None:
+    """Return the journal of an inventory's newest rollout, None where there never was one; raise JournalError."""
+    newest = max((path for path in folder.glob("*/") if path.is_dir()), default=None)
+    journal = Journal(newest / "journal") if newest is not None else None
+    # A rollout that was killed before its first entry was on the disk did not touch anything.
+    return journal if journal is not None and journal.progress is not None else None
+
+
+def begin(folder: Path) -> Journal:
+    """Return the empty journal of a new rollout, newer than all others; raise JournalError."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    # Two within one second, and a clock that was put back.
+    newest = max((path.name for path in folder.glob("*/")), default="")
+    mine = folder / (stamp if stamp > newest else f"{newest}-1")
+    try:
+        mine.mkdir(mode=0o700)
+        flush_folder(folder)
+    except OSError as error:
+        raise JournalError(f"{mine} cannot be made: {error.strerror}") from None
+    return Journal(mine / "journal")
+
+
+@contextmanager
+def controller_lock(folder: Path, inventory: str) -> Iterator[None]:
+    """Hold the lock of an inventory's rollouts; raise LockedError where another rollout of it is at work."""
+    descriptor = _opened(folder, "lock")
+    try:
+        if not _taken(descriptor):
+            raise LockedError(
+                f"another rollout of {inventory} is at work (process {_holder(descriptor)}): wait until it has ended, "
+                "or end it with Ctrl-C"
+            )
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def run_lock(folder: Path, waits: Callable[[str], None]) -> Iterator[int]:
+    """Yield a locked descriptor for a wave's pyinfra to inherit: it stays locked as long as either of them lives.
+
+    waits: is told, once, for whom it waits: the run of a wave that outlived its controller
+    """
+    descriptor = _opened(folder, "run.lock")
+    try:
+        told = False
+        while not _taken(descriptor):
+            if not told:
+                holder = _holder(descriptor)
+                waits(f"waiting for a wave's pyinfra that outlived its controller: process {holder}, `kill` ends it")
+                told = True
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def name_holder(descriptor: int, process: int) -> None:
+    """Write into a lock which process holds it."""
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{process}\n".encode(), 0)
+
+
+def _opened(folder: Path, name: str) -> int:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise JournalError(f"{folder / name} cannot be opened: {error.strerror}") from None
+
+
+def _taken(descriptor: int) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        name_holder(descriptor, os.getpid())
+        return True
+    return False
+
+
+def _holder(descriptor: int) -> str:
+    return os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"

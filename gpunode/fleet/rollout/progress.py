@@ -1,0 +1,183 @@
+"""How far a rollout is, from its journal's entries, and what comes next. Pure: no node, no file.
+
+A node is unavailable while its wave is under way, and where it failed its gate, until it passes; so is one that did not
+answer, or that no run can mend, when the rollout began. `Policy.max_unavailable` bounds all of these together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from gpunode.base.findings import FindingClass
+from gpunode.fleet.rollout.entries import Begun, Ended, Outcome, Resumed, WaveBegun, WaveEnded, WaveKind
+
+_AWAY = (FindingClass.UNREACHABLE, FindingClass.ERROR)
+
+
+class OutOfOrder(ValueError):
+    """Say which entry of a journal cannot follow those before it."""
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Hold a wave that comes next; `repeated` where it was begun before and never ended."""
+
+    number: int
+    kind: WaveKind
+    nodes: tuple[str, ...]
+    repeated: bool = False
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Hold why no further wave comes.
+
+    finished: none is left to come. for_good: going on changes nothing, for the rollout began with it
+    """
+
+    finished: bool
+    reason: str | None = None
+    for_good: bool = False
+
+
+@dataclass(frozen=True)
+class WaveRecord:
+    """Hold a wave of the journal; without outcomes where it was not ended."""
+
+    begun: WaveBegun
+    ended: WaveEnded | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Hold how far a rollout is.
+
+    passed: nodes that are done. failed: those that are not, with what the gate said. retry: those that failed before a
+    stop, and are to be tried again. ended: how it ended; None while it runs, and where its controller was killed
+    """
+
+    begun: Begun
+    waves: tuple[WaveRecord, ...] = ()
+    passed: tuple[str, ...] = ()
+    failed: dict[str, Outcome] = field(default_factory=dict)
+    retry: tuple[str, ...] = ()
+    ended: Ended | None = None
+
+    @property
+    def under_way(self) -> WaveBegun | None:
+        """Return the wave that was begun and not ended."""
+        return self.waves[-1].begun if self.waves and self.waves[-1].ended is None else None
+
+    @property
+    def untouched(self) -> tuple[str, ...]:
+        """Return the nodes that no wave has taken yet, in their order."""
+        touched = {name for wave in self.waves for name in wave.begun.nodes}
+        return tuple(name for name in self.begun.nodes if name not in touched)
+
+    @property
+    def away(self) -> tuple[str, ...]:
+        """Return the nodes that were unavailable before the rollout began."""
+        return tuple(name for name, left in self.begun.left_out.items() if left.finding_class in _AWAY)
+
+    @property
+    def open(self) -> bool:
+        """Say whether it was broken off, or is at work: neither finished nor stopped by its own judgement."""
+        return self.ended is None or self.ended.how in ("paused", "interrupted")
+
+    def after(self, entry: Begun | WaveBegun | WaveEnded | Ended | Resumed) -> Progress:
+        """Return the progress after one more entry; raise OutOfOrder where that cannot follow."""
+        match entry:
+            case WaveBegun():
+                return self._wave_begun(entry)
+            case WaveEnded():
+                return self._wave_ended(entry)
+            case Ended():
+                return replace(self, ended=entry)
+            case Resumed():
+                step = next_step(self)
+                if isinstance(step, Wave) or step.finished:
+                    return replace(self, ended=None)
+                # Nothing would come: whoever goes on wants those that failed tried again.
+                again = tuple(dict.fromkeys((*self.retry, *self.failed)))
+                return replace(self, ended=None, failed={}, retry=again)
+            case Begun():
+                raise OutOfOrder("a rollout begins within another one")
+
+    def _wave_begun(self, entry: WaveBegun) -> Progress:
+        under_way = self.under_way
+        again = under_way is not None and (under_way.number, under_way.nodes) == (entry.number, entry.nodes)
+        if not (again or (under_way is None and entry.number == len(self.waves) + 1)):
+            raise OutOfOrder(f"wave {entry.number} begins out of turn")
+        if unknown := set(entry.nodes) - set(self.begun.nodes):
+            raise OutOfOrder(f"wave {entry.number} takes {', '.join(sorted(unknown))}, which the rollout leaves out")
+        waves = (*(self.waves[:-1] if again else self.waves), WaveRecord(entry))
+        return replace(self, waves=waves, ended=None, retry=_without(self.retry, entry.nodes))
+
+    def _wave_ended(self, entry: WaveEnded) -> Progress:
+        under_way = self.under_way
+        if under_way is None or under_way.number != entry.number or set(under_way.nodes) != set(entry.outcomes):
+            raise OutOfOrder(f"wave {entry.number} ends without having begun, or with other nodes")
+        good = tuple(name for name in under_way.nodes if entry.outcomes[name].passed)
+        bad = {name: entry.outcomes[name] for name in under_way.nodes if not entry.outcomes[name].passed}
+        waves = (*self.waves[:-1], WaveRecord(under_way, entry))
+        return replace(self, waves=waves, passed=(*self.passed, *good), failed={**self.failed, **bad})
+
+
+def _without(names: Iterable[str], taken: Iterable[str]) -> tuple[str, ...]:
+    gone = set(taken)
+    return tuple(name for name in names if name not in gone)
+
+
+def next_step(progress: Progress) -> Wave | Stop:
+    """Return the wave that comes next, or why none does."""
+    if begun := progress.under_way:
+        return Wave(begun.number, begun.kind, begun.nodes, repeated=True)
+    policy, failed = progress.begun.policy, progress.failed
+    if bad := [name for name in policy.canaries if name in failed]:
+        return Stop(False, f"the canary {', '.join(bad)} failed")
+    if len(failed) > policy.failure_budget:
+        return Stop(False, f"{_nodes(len(failed))} failed, where {policy.failure_budget or 'none'} may")
+    remaining = _without(progress.begun.nodes, (*progress.passed, *failed))
+    if not remaining:
+        return Stop(True)
+    capacity = policy.max_unavailable - len(progress.away) - len(failed)
+    if capacity <= 0:
+        # Who was away is what the rollout was begun with: the nodes are read again by another one alone.
+        return Stop(False, _no_room(progress), for_good=policy.max_unavailable <= len(progress.away))
+    number = len(progress.waves) + 1
+    canaries = tuple(name for name in policy.canaries if name in remaining)
+    if canaries:
+        return Wave(number, "canary", canaries[:capacity])
+    if progress.retry:
+        return Wave(number, "retry", progress.retry[:capacity])
+    return Wave(number, "wave", remaining[:capacity])
+
+
+def stopped_for_good(progress: Progress) -> str | None:
+    """Return why no wave ever comes, however often it is gone on with; None where one may."""
+    step = next_step(progress)
+    return step.reason if isinstance(step, Stop) and step.for_good else None
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
+
+
+def _no_room(progress: Progress) -> str:
+    away, failed = progress.away, tuple(progress.failed)
+    who = [f"{', '.join(names)} ({why})" for names, why in ((away, "left out"), (failed, "failed")) if names]
+    return f"as many nodes are unavailable as may be ({progress.begun.policy.max_unavailable}): {'; '.join(who)}"
+
+
+def waves_to_come(progress: Progress) -> tuple[tuple[Wave, ...], Stop]:
+    """Return the waves that would come if every node passed its gate, and what would end them."""
+    found: list[Wave] = []
+    at = progress.begun.at
+    while isinstance(step := next_step(progress), Wave):
+        found.append(step)
+        passed = Outcome(finding_class=FindingClass.OK, passed=True)
+        progress = progress.after(WaveBegun(number=step.number, kind=step.kind, nodes=step.nodes, at=at)).after(
+            WaveEnded(number=step.number, outcomes=dict.fromkeys(step.nodes, passed), at=at)
+        )
+    return tuple(found), step

@@ -1,0 +1,1 @@
+"""What a cluster gets: the device plugin, by helm or otherwise, labels, and drained nodes."""

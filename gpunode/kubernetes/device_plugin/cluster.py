@@ -1,0 +1,99 @@
+"""The cluster as kubectl tells of it, asked by whatever runs kubectl's commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpunode.base.reading import ParseError, Unknown
+from gpunode.kubernetes.device_plugin import own_objects, runtime_class
+from gpunode.kubernetes.device_plugin.labels import LabelChange
+from gpunode.kubernetes.device_plugin.nodes import ClusterNode, kubectl, label_patch, listing, parse_nodes
+from gpunode.kubernetes.device_plugin.own_objects import Document, ObjectsChange
+from gpunode.kubernetes.device_plugin.runtime_class import RuntimeClassChange, Verb
+from gpunode.kubernetes.device_plugin.view import View, asking, asking_gpushare, parse_objects
+from gpunode.kubernetes.helm.commands import Command
+from gpunode.kubernetes.helm.errors import explained
+from gpunode.kubernetes.helm.session import Run
+from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.settings.proxy import ProxySettings
+
+_SECONDS = 120
+
+
+class ClusterError(Exception):
+    """Say what kubectl could not do, why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Ask and tell one cluster; every method raises ClusterError or ParseError."""
+
+    kubernetes: KubernetesSettings
+    proxy: ProxySettings
+    run: Run
+
+    def nodes(self) -> dict[str, ClusterNode]:
+        """Return every node by name, in one question."""
+        return parse_nodes(self.told("kubectl get nodes", listing(self.kubernetes)))
+
+    def node(self, name: str) -> ClusterNode | None:
+        """Return one node; None where the cluster has no such node."""
+        return parse_nodes(self.told(f"kubectl get node {name}", listing(self.kubernetes, name))).get(name)
+
+    def view(self, namespace: str, with_gpushare: bool = False) -> View:
+        """Return nodes, and the namespace's DaemonSets and pods, in two questions; gpushare's take a third one."""
+        nodes = self.nodes()
+        found = [self.told("kubectl get pods", asking(self.kubernetes, namespace))]
+        if with_gpushare:
+            found.append(self.told("kubectl get pods", asking_gpushare(self.kubernetes)))
+        return View(nodes, *parse_objects(*found))
+
+    def label(self, name: str, change: LabelChange) -> None:
+        """Set and remove a node's labels."""
+        self.told(f"kubectl patch node {name}", label_patch(self.kubernetes, name, change))
+
+    def runtime_class_change(self, wanted: Mapping[str, Any]) -> RuntimeClassChange:
+        """Return what is to be done about the RuntimeClass."""
+        answer = self.told("kubectl get runtimeclasses", runtime_class.asking(self.kubernetes))
+        return runtime_class.runtime_class_change(wanted, runtime_class.parse_runtime_class(answer))
+
+    def objects_change(
+        self,
+        wanted: Sequence[Document],
+        staying: Sequence[Mapping[str, str]] = (),
+        not_ready: Sequence[Mapping[str, str]] = (),
+    ) -> ObjectsChange:
+        """Return what is to be done about gpunode's own objects, by two questions; as own_objects.objects_change."""
+        words, stdin = own_objects.asking(self.kubernetes, wanted)
+        there = self.told("kubectl get", words, stdin) if wanted else ""
+        ours = self.told("kubectl get", own_objects.owning(self.kubernetes))
+        return own_objects.objects_change(wanted, there, ours, staying, not_ready)
+
+    def change_runtime_class(self, verb: Verb, wanted: Mapping[str, Any]) -> None:
+        """Make the RuntimeClass, or make it anew, in the API version that the cluster has."""
+        apis = self.told("kubectl api-versions", kubectl(self.kubernetes, "api-versions")).split()
+        text = runtime_class.written(wanted, apis)
+        self.told(f"kubectl {verb} runtimeclass", runtime_class.changing(self.kubernetes, verb), text)
+
+    def remove_pods(self, namespace: str, names: Sequence[str]) -> None:
+        """Remove pods; those of a DaemonSet come again."""
+        words = ("delete", "pods", *names, "--namespace", namespace, "--ignore-not-found", "--wait=false")
+        self.told("kubectl delete pods", kubectl(self.kubernetes, *words))
+
+    def told(self, what: str, words: tuple[str, ...], stdin: str | None = None) -> str:
+        """Run a command of kubectl's and return what it printed; `what` names it for people."""
+        limited = (*words, "--request-timeout", "30s")
+        output = self.run(Command(limited, self.proxy.environment, _SECONDS, stdin=stdin))
+        if output.status != 0:
+            raise ClusterError(explained(what, output.err))
+        return output.out
+
+
+def nodes_or_unknown(cluster: Cluster) -> Mapping[str, ClusterNode] | Unknown:
+    """Return name -> node of the whole cluster; Unknown says why it does not answer."""
+    try:
+        return cluster.nodes()
+    except (ClusterError, ParseError) as error:
+        return Unknown(f"the cluster does not tell its nodes: {' '.join(str(error).split())[:500]}")

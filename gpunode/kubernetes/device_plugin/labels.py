@@ -1,0 +1,165 @@
+"""The labels of a node in the cluster: which there are to be, and what to do about those that there are.
+
+Labels are shared ground: the plugin's own programs, a GPU Operator and people set them as well. Those that gpunode set
+stand in an annotation of the node; it changes and removes these alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from gpunode.kubernetes.device_plugin.configuration import configuration
+from gpunode.settings import Settings
+
+OURS = "gpunode/labels"
+CONFIG = "nvidia.com/device-plugin.config"
+PRESENT = "nvidia.com/gpu.present"
+MPS_CAPABLE = "nvidia.com/mps.capable"
+MIG_CONFIG = "nvidia.com/mig.config"
+MIG_STATE = "nvidia.com/mig.config.state"
+# By which a node is taken by the static manifest's DaemonSets, and by no chart's; and who is the GPU Operator's.
+SERVED_BY = "gpunode/way"
+GPUSHARE = "gpushare"
+# Those by which DaemonSets take a node, with the values that they have there; the release's, then the manifest's. With
+# another value a label selects nothing: SERVED_BY is the GPU Operator's, too.
+SELECTING: Mapping[str, str] = {PRESENT: "true", MPS_CAPABLE: "true", SERVED_BY: "manifest"}
+# As nvidia-mig-parted's manager has them.
+MIG_STATES = ("pending", "rebooting", "success", "failed")
+_ALL = (CONFIG, PRESENT, MPS_CAPABLE, MIG_CONFIG, MIG_STATE, SERVED_BY, GPUSHARE)
+
+
+def wanted_labels(settings: Settings, mig_state: str | None = None) -> dict[str, str]:
+    """Return the labels that a node is to have by gpunode; `mig_state` is one of MIG_STATES, None if nobody knows."""
+    if mig_state is not None and mig_state not in MIG_STATES:
+        raise ValueError(f"{mig_state!r} is none of {', '.join(MIG_STATES)}")
+    if settings.device_plugin.way == "none" or not settings.kubernetes.enabled:
+        return {}
+    return _WAYS[settings.device_plugin.way](settings) | _of_mig(settings, mig_state)
+
+
+def _of_mig(settings: Settings, state: str | None) -> dict[str, str]:
+    if settings.mig.config is None:
+        return {}
+    # Where the configuration is the label's, people set it, and it is not gpunode's to set.
+    named = {} if settings.mig.config_from_label else {MIG_CONFIG: settings.mig.config}
+    return named if state is None else {**named, MIG_STATE: state}
+
+
+def _by_helm(settings: Settings) -> dict[str, str]:
+    plugin, found = settings.device_plugin, {}
+    if plugin.config_name is None:
+        found[CONFIG] = configuration(settings.sharing).name
+    elif settings.sharing.config is not None:
+        found[CONFIG] = settings.sharing.config
+    # The chart's own node feature discovery names GPUs as the chart looks for them, a cluster's own may do so otherwise
+    # (by class and vendor is its default); beside an operator the label is the operator's.
+    if plugin.nfd == "none" or (plugin.nfd == "present" and plugin.way == "helm"):
+        found[PRESENT] = "true"
+    # GPU feature discovery sets it itself, and would take ours away.
+    if settings.sharing.strategy == "mps" and not plugin.gfd:
+        found[MPS_CAPABLE] = "true"
+    return found
+
+
+def labels_of_failed(settings: Settings, labels: Mapping[str, str], annotation: str | None) -> dict[str, str]:
+    """Return the labels that a node is to have by gpunode after a run that failed on it: what it had of them before.
+
+    It is not labelled for what nobody saw it do, and loses nothing either: pods may be at work there, and what a change
+    of MIG had taken off comes back. Where MIG is asked for, its state says that it failed.
+    """
+    wanted = wanted_labels(settings)
+    there = {**{name: wanted.get(name, value) for name, value in SELECTING.items()}, **labels}
+    kept = {name: there[name] for name in owned(annotation) if name in there}
+    if not wanted:
+        return kept
+    # By the settings of the inventory, where no label has been looked up.
+    if settings.mig.config_from_label and labels.get(MIG_CONFIG):
+        return {**kept, MIG_STATE: "failed"}
+    return kept | _of_mig(settings, "failed")
+
+
+# The chart's DaemonSets go where PRESENT is: a node of another way has it not.
+_WAYS: Mapping[str, Callable[[Settings], dict[str, str]]] = {
+    "helm": _by_helm,
+    "manifest": lambda settings: {CONFIG: configuration(settings.sharing).name, SERVED_BY: "manifest"},
+    "gpu-operator": lambda settings: {**_by_helm(settings), SERVED_BY: "gpu-operator"},
+    "gpushare": lambda _: {GPUSHARE: "true"},
+}
+
+
+@dataclass(frozen=True)
+class LabelChange:
+    """Hold what is to be done about a node's labels.
+
+    to_set: label -> value; to_remove: labels; ours: what the annotation is then to say, None where it is to go;
+    conflicts: label -> value of somebody else's that gpunode would have otherwise, and leaves alone
+    """
+
+    to_set: Mapping[str, str]
+    to_remove: tuple[str, ...]
+    ours: str | None
+    conflicts: Mapping[str, str]
+    annotates: bool
+
+    @property
+    def is_none(self) -> bool:
+        """Say whether there is nothing to do."""
+        return not (self.to_set or self.to_remove or self.annotates)
+
+    def applied_to(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Return a node's labels after the change."""
+        kept = {name: value for name, value in labels.items() if name not in self.to_remove}
+        return {**kept, **self.to_set}
+
+
+def given_up(settings: Settings) -> tuple[str, ...]:
+    """Return the labels that are people's to set, whoever set them before: they stay, and are gpunode's no more."""
+    return (MIG_CONFIG,) if settings.mig.config_from_label else ()
+
+
+def before_mig(settings: Settings, labels: Mapping[str, str], annotation: str | None, clears: bool) -> LabelChange:
+    """Return what a node's labels are to say while its MIG layout changes: that this is pending.
+
+    + clears: pods that hold its GPUs are to leave it: gpunode's labels by which DaemonSets take the node go. The
+      annotation goes on naming them, so that whichever run is the next one sets them again
+    """
+    ours = owned(annotation)
+    there = sorted(name for name, value in SELECTING.items() if name in ours and labels.get(name) == value)
+    gone = tuple(there) if clears else ()
+    theirs = MIG_STATE in labels and MIG_STATE not in ours
+    tells = bool(wanted_labels(settings)) and not theirs and labels.get(MIG_STATE) != "pending"
+    names = sorted(ours | {MIG_STATE}) if tells else sorted(ours)
+    text = json.dumps(names, separators=(",", ":")) if names else None
+    return LabelChange({MIG_STATE: "pending"} if tells else {}, gone, text, {}, tells and MIG_STATE not in ours)
+
+
+def label_change(
+    wanted: Mapping[str, str], labels: Mapping[str, str], annotation: str | None, given_up: Collection[str] = ()
+) -> LabelChange:
+    """Return what brings a node from its `labels` to those wanted; `annotation` is the text of OURS there.
+
+    A label of somebody else's with the same value is left his; with another value it is a conflict. Those `given_up`
+    stay as they are, and nobody is told any more that they are gpunode's.
+    """
+    before = owned(annotation) - frozenset(given_up)
+    conflicts = {
+        name: labels[name]
+        for name, value in wanted.items()
+        if name in labels and labels[name] != value and name not in before
+    }
+    to_set = {name: value for name, value in wanted.items() if labels.get(name) != value and name not in conflicts}
+    to_remove = tuple(sorted(name for name in before if name in labels and name not in wanted))
+    ours = sorted(name for name in wanted if name in to_set or name in before)
+    text = json.dumps(ours, separators=(",", ":")) if ours else None
+    return LabelChange(to_set, to_remove, text, conflicts, text != annotation)
+
+
+def owned(annotation: str | None) -> frozenset[str]:
+    """Return the labels that an annotation says are gpunode's; none but those that gpunode ever sets are believed."""
+    try:
+        names = json.loads(annotation or "[]")
+    except ValueError:
+        return frozenset()
+    return frozenset(name for name in names if name in _ALL) if isinstance(names, list) else frozenset()

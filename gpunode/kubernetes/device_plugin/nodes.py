@@ -1,0 +1,89 @@
+"""The nodes of a cluster as kubectl tells of them, and the one patch that brings a node's labels about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes.device_plugin.labels import CONFIG, OURS, LabelChange
+from gpunode.kubernetes.drain.cordon import ANNOTATION, MANAGER, Note, parse_note
+from gpunode.settings.kubernetes import KubernetesSettings
+
+
+@dataclass(frozen=True)
+class ClusterNode:
+    """Hold what the API server says of a node.
+
+    `ours` is the annotation that names gpunode's labels, `allocatable` resource -> quantity as text, `note` what
+    gpunode noted of its drain.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    ours: str | None
+    allocatable: Mapping[str, str]
+    unschedulable: bool
+    ready: bool
+    note: Note | None = None
+
+    @property
+    def is_held_back(self) -> bool:
+        """Say whether no pods come to the node by a cordon of gpunode's; somebody else's is his to lift."""
+        return self.unschedulable and self.note is not None and self.note.cordon == MANAGER
+
+
+def listing(kubernetes: KubernetesSettings, name: str | None = None) -> tuple[str, ...]:
+    """Return the command that asks for every node at once, or for the one of this name, which need not be there."""
+    only = () if name is None else ("--field-selector", f"metadata.name={name}")
+    return kubectl(kubernetes, "get", "nodes", *only, "--output", "json")
+
+
+def kubectl(kubernetes: KubernetesSettings, *words: str) -> tuple[str, ...]:
+    """Return a kubectl command for the settings' cluster."""
+    where = [] if kubernetes.kubeconfig is None else ["--kubeconfig", kubernetes.kubeconfig]
+    context = [] if kubernetes.context is None else ["--context", kubernetes.context]
+    return (kubernetes.kubectl, *where, *context, *words)
+
+
+def parse_nodes(text: str) -> dict[str, ClusterNode]:
+    """Parse `kubectl get nodes -o json`: name -> node; raise ParseError."""
+    try:
+        items = json.loads(text)["items"]
+        return {node.name: node for node in map(_node, items)}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ParseError(f"kubectl's answer is no list of nodes: {type(error).__name__}") from None
+
+
+def _node(item: Mapping[str, Any]) -> ClusterNode:
+    metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+    ready = [each for each in status.get("conditions") or [] if each.get("type") == "Ready"]
+    return ClusterNode(
+        name=str(metadata["name"]),
+        labels=dict(metadata.get("labels") or {}),
+        ours=(metadata.get("annotations") or {}).get(OURS),
+        allocatable={str(name): str(count) for name, count in (status.get("allocatable") or {}).items()},
+        unschedulable=spec.get("unschedulable") is True,
+        ready=bool(ready) and ready[0].get("status") == "True",
+        note=parse_note((metadata.get("annotations") or {}).get(ANNOTATION)),
+    )
+
+
+def labelled_for(nodes: Mapping[str, ClusterNode]) -> frozenset[str]:
+    """Return the plugin's configurations that nodes are labelled for."""
+    return frozenset(node.labels[CONFIG] for node in nodes.values() if CONFIG in node.labels)
+
+
+def label_patch(kubernetes: KubernetesSettings, name: str, change: LabelChange) -> tuple[str, ...]:
+    """Return the command that sets and removes a node's labels, and notes which are gpunode's: in one request.
+
+    Two would leave labels that nobody knows for gpunode's where the second one fails.
+    """
+    labels: dict[str, str | None] = {**change.to_set, **dict.fromkeys(change.to_remove)}
+    metadata: dict[str, Any] = {"labels": labels} if labels else {}
+    if change.annotates:
+        metadata["annotations"] = {OURS: change.ours}
+    patch = json.dumps({"metadata": metadata}, sort_keys=True)
+    return kubectl(kubernetes, "patch", "node", name, "--type", "merge", "--patch", patch)

@@ -1,0 +1,193 @@
+"""The device plugins of a cluster, whoever put them there: of which way, and which nodes they take.
+
+Two of them on one node fight for its GPUs: each hands out what the other has given away. So do gpunode and a GPU
+Operator that brings driver, container toolkit or MIG layouts itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes.device_plugin.nodes import kubectl
+from gpunode.kubernetes.device_plugin.own_objects import WAY
+from gpunode.settings import Settings
+from gpunode.settings.cluster import BY_CHART
+from gpunode.settings.kubernetes import KubernetesSettings
+
+# Programs of the same image that are no device plugin.
+_BESIDE = ("gpu-feature-discovery", "mps-control-daemon", "config-manager")
+PLUGIN = "device plugin"
+# The custom resources of which an operator makes its DaemonSets.
+_KINDS = {"ClusterPolicy", "NVIDIADriver"}
+# How the DaemonSets of an operator begin by which it does gpunode's work -> what that is, and the value that ends it.
+_OF_OPERATOR = {
+    "nvidia-driver-daemonset": ("driver", "driver.enabled"),
+    # nvidia-gpu-driver-OS-HASH, one for each NVIDIADriver and system (driver.nvidiaDriverCRD.enabled).
+    "nvidia-gpu-driver-": ("driver", "driver.enabled"),
+    "nvidia-container-toolkit-daemonset": ("container toolkit", "toolkit.enabled"),
+    "nvidia-mig-manager": ("MIG manager", "migManager.enabled"),
+}
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """Hold a device plugin's DaemonSet: its way, its name, the release it is of, whose it is, and where it goes.
+
+    `program` is another one where it is a GPU Operator's, and does work of gpunode's; `value` is what ends it there;
+    `driver` is the NVIDIADriver that it was made of.
+    """
+
+    way: str
+    namespace: str
+    name: str
+    release: str | None
+    ours: bool
+    pod: Mapping[str, Any]
+    program: str = PLUGIN
+    value: str = "devicePlugin.enabled"
+    driver: str | None = None
+
+    def takes(self, labels: Mapping[str, str]) -> bool:
+        """Say whether it goes to a node with these labels."""
+        return selected(self.pod, labels)
+
+    @property
+    def removal(self) -> str:
+        """Return the command that takes it away."""
+        if self.release is not None:
+            return f"helm -n {self.namespace} uninstall {self.release}"
+        if self.way == "gpu-operator":
+            also = f", and `kubectl delete nvidiadriver {self.driver}` where that stays" if self.driver else ""
+            return f"set {self.value} to false in its values{also}"
+        return f"kubectl -n {self.namespace} delete daemonset {self.name}"
+
+
+def asking(kubernetes: KubernetesSettings) -> tuple[str, ...]:
+    """Return the command that asks for every DaemonSet."""
+    return kubectl(kubernetes, "get", "daemonsets.apps", "--all-namespaces", "--output", "json")
+
+
+def parse_plugins(text: str) -> tuple[Plugin, ...]:
+    """Parse what `asking` printed: the device plugins for NVIDIA's GPUs; raise ParseError."""
+    try:
+        found = [_plugin(item) for item in json.loads(text)["items"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ParseError(f"kubectl's answer is no list of DaemonSets: {type(error).__name__}") from None
+    return tuple(each for each in found if each is not None)
+
+
+def _plugin(item: Mapping[str, Any]) -> Plugin | None:
+    metadata, pod = item["metadata"], item["spec"]["template"]["spec"]
+    labels = metadata.get("labels") or {}
+    programs = {kind for each in pod.get("containers") or [] if (kind := _program(each))}
+    name, namespace = str(metadata["name"]), str(metadata["namespace"])
+    owners = {each.get("kind"): each.get("name") for each in metadata.get("ownerReferences") or []}
+    of_operator = bool(_KINDS & owners.keys())
+    operand = next((said for begins, said in _OF_OPERATOR.items() if name.startswith(begins)), None)
+    if of_operator and operand is not None:
+        return Plugin("gpu-operator", namespace, name, None, False, pod, *operand, owners.get("NVIDIADriver"))
+    if not programs:
+        return None
+    # By helm itself, whatever the chart's own labels are.
+    release = (metadata.get("annotations") or {}).get("meta.helm.sh/release-name")
+    way = "gpushare" if "gpushare" in programs else "manifest" if release is None else "helm"
+    if of_operator:
+        way, release = "gpu-operator", None
+    return Plugin(way, namespace, name, release, WAY in labels, pod)
+
+
+def _program(container: Mapping[str, Any]) -> str | None:
+    image = str(container.get("image") or "").partition("@")[0]
+    words = [str(word) for word in [*(container.get("command") or []), *(container.get("args") or [])]]
+    first = words[0].rpartition("/")[2] if words else ""
+    name = image.rpartition("/")[2].partition(":")[0]
+    if "gpushare" in name or first.startswith("gpushare-device-plugin"):
+        return "gpushare"
+    if first == "nvidia-device-plugin" or (name == "k8s-device-plugin" and first not in _BESIDE):
+        return "nvidia"
+    return None
+
+
+def selected(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Say whether a node with these labels is one that the pods may go to, as the scheduler sees it."""
+    if any(labels.get(name) != value for name, value in (pod.get("nodeSelector") or {}).items()):
+        return False
+    affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms = required.get("nodeSelectorTerms") or []
+    # A term of nothing but fields names nodes: it may be any.
+    return not terms or any(
+        all(_matches(each, labels) for each in term.get("matchExpressions") or [])
+        for term in terms
+        if term.get("matchExpressions") or term.get("matchFields")
+    )
+
+
+def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    found, wanted = labels.get(expression["key"]), expression.get("values") or []
+    match expression.get("operator"):
+        case "In":
+            return found in wanted
+        case "NotIn":
+            return found not in wanted
+        case "Exists":
+            return found is not None
+        case "DoesNotExist":
+            return found is None
+        case "Gt" | "Lt" as operator:
+            if found is None or not found.isdecimal() or not wanted or not str(wanted[0]).isdecimal():
+                return False
+            return int(found) > int(wanted[0]) if operator == "Gt" else int(found) < int(wanted[0])
+    # One that is not known yet may match.
+    return True
+
+
+def in_the_way(
+    settings: Settings, labels: Mapping[str, str], plugins: tuple[Plugin, ...], leaving: frozenset[str] = frozenset()
+) -> Iterator[str]:
+    """Yield every plugin that takes a node beside the one it is to have, with the remedy.
+
+    + labels: that the node is going to have
+    + leaving: ways whose release or objects of gpunode's this run takes away
+    """
+    plugin = settings.device_plugin
+    if not settings.kubernetes.enabled or plugin.way == "none":
+        return
+    ways = {plugin.way, "helm"} if plugin.way in BY_CHART else {plugin.way}
+    for each in plugins:
+        if (_is_own(each, settings) and each.way in ways | leaving) or not each.takes(labels):
+            continue
+        if each.program != PLUGIN:
+            if _is_gpunode_s(each.program, settings):
+                yield (
+                    f"DaemonSet {each.namespace}/{each.name} of a GPU Operator takes this node, and brings a "
+                    f"{each.program}, which is gpunode's here: {each.removal}, or leave that out of the node's settings"
+                )
+            continue
+        yield (
+            f"DaemonSet {each.namespace}/{each.name} takes this node, a device plugin by the way {each.way!r}, and "
+            f"device_plugin.way is {plugin.way!r}: two plugins would give the same GPUs away. Take it away "
+            f"({each.removal}), keep it off the node, or set device_plugin.way to 'none'"
+        )
+
+
+def _is_own(plugin: Plugin, settings: Settings) -> bool:
+    """Say whether a plugin is one that gpunode brought, or whose release it keeps: that ends what is not asked for."""
+    asked = settings.device_plugin
+    if plugin.way == "gpu-operator":
+        return plugin.namespace == settings.gpu_operator.namespace
+    return plugin.ours or (
+        plugin.way == "helm" and (plugin.release, plugin.namespace) == (asked.release, asked.namespace)
+    )  # fmt: skip
+
+
+def _is_gpunode_s(program: str, settings: Settings) -> bool:
+    if program == "driver":
+        return settings.driver.installs
+    if program == "container toolkit":
+        return settings.toolkit.enabled
+    return settings.mig.config is not None or settings.mig.config_from_label

@@ -1,0 +1,226 @@
+"""Objects in the cluster that are gpunode's own: by which labels they are known, what is to be done about them.
+
+They are what the ways without a helm release consist of. What is no longer asked for goes, but for what nodes that a
+run does not change are labelled for; what others made stays, and is refused in the place of one of ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes.device_plugin.labels import CONFIG, GPUSHARE, SERVED_BY
+from gpunode.kubernetes.device_plugin.nodes import kubectl
+from gpunode.kubernetes.device_plugin.runtime_class import MANAGED_BY
+from gpunode.kubernetes.helm.difference import Difference, drifted
+from gpunode.kubernetes.helm.manifest import Identity, live_objects, objects
+from gpunode.settings.kubernetes import KubernetesSettings
+
+WAY = "gpunode/way"
+DIGEST = "gpunode/digest"
+# What gpunode makes anywhere: none else is looked at, or removed. Workloads first, then what they live by.
+KINDS = (
+    "daemonsets.apps", "deployments.apps", "services", "configmaps",
+    "clusterrolebindings.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io", "serviceaccounts",
+)  # fmt: skip
+_WORKLOADS = ("DaemonSet", "Deployment")
+# The labels of the nodes that need a way's objects.
+SELECTED_BY = {"manifest": {SERVED_BY: "manifest"}, "gpushare": {GPUSHARE: "true"}}
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ObjectsChange:
+    """Hold what is to be done: objects to apply (all of them, or none), to remove, and to wait for.
+
+    differences: why they are applied; conflicts: objects of somebody else's in the place of ours; kept: no longer asked
+    for, and needed by nodes that keep their labels; ill: workloads that do not run everywhere, with nothing to be done
+    """
+
+    apply: tuple[Document, ...]
+    remove: tuple[Identity, ...]
+    unready: tuple[Identity, ...]
+    differences: tuple[Difference, ...]
+    conflicts: tuple[Identity, ...]
+    kept: tuple[Identity, ...] = ()
+    ill: tuple[Identity, ...] = ()
+
+    @property
+    def is_none(self) -> bool:
+        """Say whether there is nothing to do."""
+        return not (self.apply or self.remove or self.unready)
+
+
+def marked(document: Document, way: str) -> dict[str, Any]:
+    """Return an object with the labels by which it is gpunode's, and the digest of what it was made to say."""
+    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
+    metadata = dict(document["metadata"])
+    metadata["labels"] = {**metadata.get("labels", {}), **dict([MANAGED_BY]), WAY: way}
+    # A field that is left out by a later gpunode is no difference of an object that others add to.
+    metadata["annotations"] = {**metadata.get("annotations", {}), DIGEST: digest}
+    return {**document, "metadata": metadata}
+
+
+def objects_change(
+    wanted: Sequence[Document],
+    there: str,
+    owned: str,
+    staying: Sequence[Mapping[str, str]] = (),
+    not_ready: Sequence[Mapping[str, str]] = (),
+) -> ObjectsChange:
+    """Return what brings gpunode's objects about; raise ParseError.
+
+    + there: what `asking` printed: the objects of these names, whoever's they are
+    + owned: what `owning` printed: all objects with gpunode's labels
+    + staying: labels of each node that keeps them in this run, be it of this inventory or of none
+    + not_ready: labels of each node that is not Ready, where no update comes
+    """
+    live = live_objects(there, "")
+    ours = {identity: each for identity, each in live_objects(owned, "").items() if way_of(each.content) is not None}
+    left = {each: ours[each].content for each in ours if each not in objects(_text(wanted), "")}
+    kept = {identity: content for identity, content in left.items() if _is_needed(content, staying)}
+    wanted = [_with_entries_of(kept, each, ours) for each in wanted]
+    target = objects(_text(wanted), "")
+    # A namespace is shared ground: made where there is none, and no more.
+    spaces = {identity for identity in target if identity.kind == "Namespace"}
+    conflicts = [each for each in live if each in target and each not in ours and each not in spaces]
+    found = drifted({name: each for name, each in target.items() if name not in spaces or name not in live}, live)
+    unready = dict(_unready(there, target))
+    pending = {each for each, workload in unready.items() if not _is_rolled_out(workload, not_ready)}
+    return ObjectsChange(
+        apply=tuple(wanted) if found and not conflicts else (),
+        remove=tuple(sorted((each for each in left if each not in kept), key=_order)),
+        unready=tuple(each for each in unready if each in pending),
+        differences=found,
+        conflicts=tuple(sorted(conflicts)),
+        kept=tuple(sorted(kept)),
+        ill=tuple(each for each in unready if each not in pending),
+    )
+
+
+def _is_needed(content: Any, staying: Sequence[Mapping[str, str]]) -> bool:
+    """Say whether a node with such labels needs an object: a DaemonSet by what it selects, all else by its way."""
+    selected = SELECTED_BY.get(content["metadata"]["labels"][WAY], {})
+    if content.get("kind") == "DaemonSet":
+        selected = _selector(content) or selected
+    return any(selected.items() <= labels.items() for labels in staying)
+
+
+def _selector(content: Any) -> dict[str, str]:
+    found = (content.get("spec") or {}).get("template") or {}
+    return dict((found.get("spec") or {}).get("nodeSelector") or {})
+
+
+def _with_entries_of(kept: Mapping[Identity, Any], wanted: Document, ours: Mapping[Identity, Any]) -> Document:
+    """Return an object; a ConfigMap with the entries that DaemonSets which are kept begin by."""
+    (identity,) = objects(_text([wanted]), "")
+    if identity.kind != "ConfigMap" or identity not in ours:
+        return wanted
+    names = {_selector(content).get(CONFIG) for content in kept.values()} - wanted["data"].keys()
+    there = ours[identity].content.get("data") or {}
+    entries = {name: text for name, text in there.items() if name in names}
+    if not entries:
+        return wanted
+    return marked({**wanted, "data": dict(sorted({**wanted["data"], **entries}.items()))}, "manifest")
+
+
+def way_of(content: Document) -> str | None:
+    """Return the way for which gpunode made an object; None where it did not."""
+    label, value = MANAGED_BY
+    labels = content["metadata"].get("labels") or {}
+    return str(labels[WAY]) if labels.get(label) == value and WAY in labels else None
+
+
+def _order(identity: Identity) -> tuple[int, Identity]:
+    kinds = [each.partition(".")[0] for each in KINDS]
+    name = f"{identity.kind.lower()}s"
+    return (kinds.index(name) if name in kinds else len(kinds)), identity
+
+
+def _unready(there: str, target: Mapping[Identity, Any]) -> Iterator[tuple[Identity, Document]]:
+    """Yield the workloads that are there, and not yet what they are to be."""
+    document = json.loads(there) if there.strip() else {}
+    for each in document.get("items", [document] if document else []):
+        metadata = each.get("metadata") or {}
+        group = str(each.get("apiVersion", "")).partition("/")[0]
+        identity = Identity(group, str(each.get("kind")), metadata.get("namespace") or "", str(metadata.get("name")))
+        if identity.kind in _WORKLOADS and identity in target and not is_ready(each):
+            yield identity, each
+
+
+def _is_rolled_out(workload: Document, not_ready: Sequence[Mapping[str, str]]) -> bool:
+    """Say whether an update has come to all nodes that it can come to; what it runs there is the verdict's matter."""
+    status, generation = workload.get("status") or {}, (workload.get("metadata") or {}).get("generation", 0)
+    if status.get("observedGeneration", 0) < generation:
+        return False
+    if workload.get("kind") == "Deployment":
+        return bool(status.get("updatedReplicas", 0) >= (workload.get("spec") or {}).get("replicas", 1))
+    selected = _selector(workload).items()
+    down = sum(selected <= labels.items() for labels in not_ready)
+    return bool(status.get("updatedNumberScheduled", 0) >= status.get("desiredNumberScheduled", 0) - down)
+
+
+def is_ready(workload: Document) -> bool:
+    """Say whether a DaemonSet or Deployment, as the API server has it, runs what it is to run wherever it is to."""
+    status, generation = workload.get("status") or {}, (workload.get("metadata") or {}).get("generation", 0)
+    if status.get("observedGeneration", 0) < generation:
+        return False
+    if workload.get("kind") == "Deployment":
+        wanted = (workload.get("spec") or {}).get("replicas", 1)
+        counts = (status.get("updatedReplicas", 0), status.get("availableReplicas", 0))
+    else:
+        wanted = status.get("desiredNumberScheduled", 0)
+        counts = (status.get("updatedNumberScheduled", 0), status.get("numberAvailable", 0))
+    return all(count >= wanted for count in counts)
+
+
+def _text(documents: Sequence[Document]) -> str:
+    return "\n---\n".join(json.dumps(each) for each in documents)
+
+
+def asking(kubernetes: KubernetesSettings, wanted: Sequence[Document]) -> tuple[tuple[str, ...], str]:
+    """Return the question for the objects of these names, and its standard input."""
+    words = kubectl(kubernetes, "get", "--filename", "-", "--ignore-not-found", "--output", "json")
+    return words, _text(wanted)
+
+
+def owning(kubernetes: KubernetesSettings) -> tuple[str, ...]:
+    """Return the question for all objects that are gpunode's."""
+    ours = f"{'='.join(MANAGED_BY)},{WAY}"
+    return kubectl(
+        kubernetes, "get", ",".join(KINDS), "--all-namespaces", "--selector", ours, "--output", "json"
+    )  # fmt: skip
+
+
+def applying(kubernetes: KubernetesSettings, wanted: Sequence[Document]) -> tuple[tuple[str, ...], str]:
+    """Return the command that makes the objects what they are to be, and its standard input."""
+    words = ("apply", "--server-side", "--force-conflicts", "--field-manager", "gpunode", "--filename", "-")
+    return kubectl(kubernetes, *words), _text(wanted)
+
+
+def removing(kubernetes: KubernetesSettings, identity: Identity, seconds: int) -> tuple[str, ...]:
+    """Return the command that takes one object away, and waits until it is gone."""
+    where = ("--namespace", identity.namespace) if identity.namespace else ()
+    kind = f"{identity.kind.lower()}.{identity.group}" if identity.group else identity.kind.lower()
+    limits = ("--ignore-not-found", "--wait", "--timeout", f"{seconds}s")
+    return kubectl(kubernetes, "delete", kind, identity.name, *where, *limits)
+
+
+def waiting(kubernetes: KubernetesSettings, identity: Identity, seconds: int) -> tuple[str, ...]:
+    """Return the command that waits until a workload runs."""
+    what = f"{identity.kind.lower()}.{identity.group}/{identity.name}"
+    return kubectl(
+        kubernetes, "rollout", "status", what, "--namespace", identity.namespace, "--timeout", f"{seconds}s"
+    )  # fmt: skip
+
+
+def workloads(wanted: Sequence[Document]) -> tuple[Identity, ...]:
+    """Return the workloads among objects that are to be."""
+    try:
+        return tuple(each for each in objects(_text(wanted), "") if each.kind in _WORKLOADS)
+    except ParseError:
+        return ()

@@ -1,0 +1,81 @@
+"""What a node is to offer its pods, by its settings: what its allocatable resources are compared with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from gpunode.kubernetes.gpushare.configuration import RESOURCE as GPU_MEMORY
+from gpunode.settings.sharing import WHOLE_GPU, SharingSettings
+from gpunode.system.gpu import Gpus
+
+_VENDOR = "nvidia.com/"
+_GPU_COUNT = "aliyun.com/gpu-count"
+# What NVIDIA's device plugin offers. Others have names with the same prefix: the network operator's nvidia.com/hostdev,
+# KubeVirt's nvidia.com/GRID_T4-2Q.
+_OF_PLUGIN = re.compile(r"nvidia\.com/(gpu(\.shared)?|mig-.+)")
+
+
+def promised(sharing: SharingSettings, whole_gpus: int, mig_devices: Mapping[str, int]) -> dict[str, int]:
+    """Return resource -> how many of it the node offers; nothing of which there is none.
+
+    + whole_gpus: GPUs without MIG
+    + mig_devices: profile, such as 1g.10gb -> how many MIG devices of it all GPUs of the node hold
+    """
+    offered = {WHOLE_GPU: whole_gpus}
+    if sharing.mig_strategy == "single" and mig_devices:
+        # The plugin offers them in the place of GPUs, and none beside them.
+        offered = {WHOLE_GPU: sum(mig_devices.values())}
+    elif sharing.mig_strategy == "mixed":
+        offered |= {mig_resource(profile): count for profile, count in mig_devices.items()}
+    found: dict[str, int] = {}
+    for name, count in offered.items():
+        replicas = sharing.replicated.get(name, 1) if sharing.strategy != "none" else 1
+        shared = f"{name}.shared" if sharing.rename and replicas > 1 else name
+        if count:
+            found[shared] = count * replicas
+    return found
+
+
+def mig_resource(profile: str) -> str:
+    """Return the resource of a MIG profile: `1g.10gb+me` -> `nvidia.com/mig-1g.10gb.me`."""
+    return f"{_VENDOR}mig-{profile.replace('+', '.')}"
+
+
+def promised_memory(gpus: Gpus, unit: str) -> dict[str, int] | None:
+    """Return what gpushare offers of a node's GPUs, resource -> how many; None where nobody knows their memory.
+
+    Its plugin rounds down, and takes the first GPU's memory for that of each (gpushare-device-plugin,
+    pkg/gpu/nvidia/nvidia.go).
+
+    + unit: gpushare.memory_unit
+    """
+    if gpus.status != "ok":
+        return None
+    first = min(gpus.gpus, key=lambda each: each.index, default=None)
+    if first is None:
+        return {}
+    if first.memory_mib is None:
+        return None
+    each = first.memory_mib // 1024 if unit == "GiB" else first.memory_mib
+    return {_GPU_COUNT: len(gpus.gpus), GPU_MEMORY: len(gpus.gpus) * each}
+
+
+def gpus_of(allocatable: Mapping[str, str]) -> dict[str, str]:
+    """Return resource -> count of what a node offers of GPUs, MIG devices, and parts of them under whatever name."""
+    ours = (WHOLE_GPU, f"{_VENDOR}mig-")
+    return {name: count for name, count in sorted(allocatable.items()) if name.startswith(ours) and count != "0"}
+
+
+def missing(wanted: Mapping[str, int], allocatable: Mapping[str, str]) -> dict[str, tuple[str | None, int]]:
+    """Return resource -> (found, wanted) where a node's allocatable resources are not what was promised.
+
+    Beside those, what NVIDIA's device plugin offers is looked at; one of its resources that nobody promised is wanted 0
+    times, and one at 0 is as good as none. gpushare's count stays with a node that it has left, and is no matter.
+    """
+    names = {*wanted, *(name for name in allocatable if _OF_PLUGIN.fullmatch(name))}
+    return {
+        name: (allocatable.get(name), wanted.get(name, 0))
+        for name in sorted(names)
+        if allocatable.get(name, "0") != str(wanted.get(name, 0))
+    }

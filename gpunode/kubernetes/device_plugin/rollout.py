@@ -1,0 +1,116 @@
+"""What a cluster is to get, from the settings of all nodes of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpunode.kubernetes.device_plugin.configuration import DEFAULT, configuration
+from gpunode.kubernetes.device_plugin.labels import wanted_labels
+from gpunode.kubernetes.device_plugin.runtime_class import NAME, runtime_class
+from gpunode.kubernetes.helm.asked import AskedRelease
+from gpunode.settings import Settings
+from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
+from gpunode.settings.cluster.chart_values import merged
+from gpunode.settings.device_plugin import DevicePluginSettings
+from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.settings.sharing import SharingSettings
+
+# The chart that a release must be of to be taken away.
+CHART = "nvidia-device-plugin"
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Hold what a cluster is to get: the chart with its values, a RuntimeClass or none, and node's name -> labels."""
+
+    kubernetes: KubernetesSettings
+    plugin: DevicePluginSettings
+    values: Mapping[str, Any]
+    runtime_class: Mapping[str, Any] | None
+    labels: Mapping[str, Mapping[str, str]]
+
+    @property
+    def release(self) -> AskedRelease:
+        """Return the plugin's release."""
+        return AskedRelease(self.kubernetes, self.plugin, self.values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON types."""
+        return {**self.release.to_json(), "runtime_class": self.runtime_class, "labels": self.labels}
+
+
+def hosts_by(ways: Collection[str], hosts: Mapping[str, Settings]) -> dict[str, Settings]:
+    """Return the hosts that get their GPUs into the cluster in one of these ways."""
+    return {
+        host: settings
+        for host, settings in hosts.items()
+        if settings.kubernetes.enabled and settings.device_plugin.way in ways
+    }
+
+
+def nodes_of(hosts: Mapping[str, Settings]) -> dict[str, Settings]:
+    """Return the hosts that get their GPUs into the cluster by NVIDIA's chart."""
+    return hosts_by(BY_CHART, hosts)
+
+
+def rollout(hosts: Mapping[str, Settings], mig_states: Mapping[str, str] | None = None) -> Rollout | None:
+    """Return what the cluster of these hosts is to get, None where none of them is a node of one.
+
+    The settings have been judged: all nodes have the same, as far as they must. `mig_states` is host -> the state of
+    its MIG configuration, as far as it is known.
+    """
+    nodes = nodes_of(hosts)
+    if not nodes:
+        return None
+    first = next(iter(nodes.values()))
+    by_class = any(map(needs_runtime_class, nodes.values()))
+    states = mig_states or {}
+    return Rollout(
+        kubernetes=first.kubernetes,
+        plugin=first.device_plugin,
+        values=chart_values(
+            first.device_plugin,
+            [settings.sharing for settings in nodes.values()],
+            by_class,
+            beside_operator=any(settings.device_plugin.way == "gpu-operator" for settings in nodes.values()),
+        ),
+        runtime_class=runtime_class(first.kubernetes.version) if by_class else None,
+        labels={
+            node_name(host, settings): wanted_labels(settings, states.get(host)) for host, settings in nodes.items()
+        },
+    )
+
+
+def chart_values(
+    plugin: DevicePluginSettings, sharings: list[SharingSettings], by_class: bool, beside_operator: bool = False
+) -> dict[str, Any]:
+    """Return the chart's values: a person's own, and over them what settings stand for."""
+    ours: dict[str, Any] = {"config": _config(plugin, sharings)}
+    for name, value in (
+        ("deviceListStrategy", plugin.device_list_strategy),
+        ("deviceIDStrategy", plugin.device_id_strategy),
+        ("failOnInitError", plugin.fail_on_init_error),
+        ("compatWithCPUManager", plugin.pass_device_specs),
+        ("nvidiaDriverRoot", plugin.driver_root),
+        # On all three DaemonSets: without it none of them sees the driver.
+        ("runtimeClassName", NAME if by_class else None),
+    ):
+        if value is not None:
+            ours[name] = value
+    image = {"repository": plugin.image, "tag": plugin.tag}
+    if any(image.values()):
+        ours["image"] = {name: value for name, value in image.items() if value is not None}
+    ours["gfd"] = {"enabled": plugin.gfd}
+    # Without it the chart would bring node feature discovery along with gfd; an operator's chart brings its own.
+    ours["nfd"] = {"enabled": plugin.nfd == "chart" and not beside_operator}
+    return merged(plugin.values, ours)
+
+
+def _config(plugin: DevicePluginSettings, sharings: list[SharingSettings]) -> dict[str, Any]:
+    if plugin.config_name is not None:
+        return {"name": plugin.config_name}
+    default = SharingSettings.model_validate({})
+    entries = {each.name: each.text for each in map(configuration, [default, *sharings])}
+    return {"map": dict(sorted(entries.items())), "default": DEFAULT}

@@ -1,0 +1,179 @@
+"""Does the cluster offer what a node's settings promise? Pure: settings, the node's MIG and the cluster's view in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpunode.base.comparison import compared
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.subject import Subject
+from gpunode.components.mig.state import Mig
+from gpunode.kubernetes.device_plugin.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.device_plugin.configuration import configuration
+from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.mig_state import offered
+from gpunode.kubernetes.device_plugin.nodes import ClusterNode
+from gpunode.kubernetes.device_plugin.promise import gpus_of, missing, promised, promised_memory
+from gpunode.kubernetes.device_plugin.static_manifest import daemon_set_name
+from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
+from gpunode.kubernetes.gpushare.configuration import RESOURCE as GPU_MEMORY
+from gpunode.kubernetes.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
+from gpunode.settings import Settings
+from gpunode.settings.cluster import BY_CHART
+from gpunode.system.gpu import Gpus
+
+# What is missing as a whole does not come by itself.
+_THERE = "there"
+
+
+def judge_node(
+    settings: Settings, name: str, state: str | None, mig: Mig, view: View, gpus: Gpus | None = None
+) -> tuple[Finding, ...]:
+    """Return one finding per thing that the cluster is to have of a node; `state` is its MIG configuration's.
+
+    A host whose GPUs do not get into the cluster by gpunode has none, but for labels that a run takes off it.
+
+    + gpus: what nvidia-smi says of the node's GPUs; the way `gpushare` alone needs it
+    """
+    if not settings.kubernetes.enabled:
+        return ()
+    node = view.nodes.get(name)
+    labels = decide_labels(desired_labels(name, settings, state), node).findings
+    if node is None or settings.device_plugin.way == "none":
+        return labels
+    return (
+        _ready(node),
+        *labels,
+        *(_pods if settings.device_plugin.way in BY_CHART else _own_pods)(settings, node, view),
+        *_allocatable(settings, node, mig, gpus),
+    )
+
+
+def judge_extender(view: View) -> Finding:
+    """Return whether gpushare's scheduler extender is there and runs: no pod that asks for GPU memory goes without."""
+    what = Subject.DEPLOYMENT.of(f"{NAMESPACE}/{EXTENDER}")
+    found = next((each for each in view.deployments if (each.name, each.way) == (EXTENDER, "gpushare")), None)
+    if found is None:
+        return compared(COMPONENT, what, None, _THERE, False, RUN_CLUSTER)
+    remedy = f"see `kubectl --namespace {NAMESPACE} describe deployment {EXTENDER}`: it runs on a control-plane node"
+    return compared(COMPONENT, what, "ready" if found.ready else "not ready", "ready", found.ready, remedy)
+
+
+def _ready(node: ClusterNode) -> Finding:
+    found = "Ready" if node.ready else "not Ready"
+    remedy = f"see `kubectl describe node {node.name}`, and the node's kubelet"
+    return compared(COMPONENT, Subject.CLUSTER_NODE, found, "Ready", node.ready, remedy)
+
+
+def _pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
+    plugin = settings.device_plugin
+    sets = view.plugin_sets(plugin.release)
+    if not any(not each.endswith((MPS_DAEMON, FEATURE_DISCOVERY)) for each in sets):
+        yield compared(
+            COMPONENT, Subject.RELEASE.of(f"{plugin.namespace}/{plugin.release}"), None, _THERE, False, RUN_CLUSTER
+        )
+    for each in sets:
+        if not each.endswith(MPS_DAEMON) or settings.sharing.strategy == "mps":
+            yield _pod(each, plugin.namespace, node, view)
+            yield from _image(each, settings, node, view)
+
+
+def _own_pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
+    namespace, name = own_daemon_set(settings)
+    if view.has_own(name, settings.device_plugin.way):
+        yield _pod(name, namespace, node, view)
+        if settings.device_plugin.way == "manifest":
+            yield from _image(name, settings, node, view)
+    else:
+        yield compared(COMPONENT, Subject.DAEMON_SET.of(f"{namespace}/{name}"), None, _THERE, False, RUN_CLUSTER)
+
+
+def daemon_sets_of(settings: Settings, view: View) -> tuple[str, ...]:
+    """Return the names of the DaemonSets that a node of these settings has its plugin's pods of."""
+    if settings.device_plugin.way in BY_CHART:
+        return view.plugin_sets(settings.device_plugin.release)
+    return (own_daemon_set(settings)[1],)
+
+
+def own_daemon_set(settings: Settings) -> tuple[str, str]:
+    """Return namespace and name of the DaemonSet of gpunode's own that a node of these settings has its pod of."""
+    if settings.device_plugin.way == "gpushare":
+        return NAMESPACE, PLUGIN
+    return settings.device_plugin.namespace, daemon_set_name(configuration(settings.sharing).name)
+
+
+def _pod(name: str, namespace: str, node: ClusterNode, view: View) -> Finding:
+    pod = view.pod(name, node.name)
+    found = None if pod is None else "ready" if pod.ready else pod.phase
+    remedy = f"see `kubectl --namespace {namespace} describe pods`, and the plugin's log"
+    cause = None if pod is None else pod.waits
+    return compared(COMPONENT, Subject.POD.of(name), found, "ready", found == "ready", remedy, cause)
+
+
+def _image(name: str, settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
+    """Yield whether a pod runs the image of the digest that is asked for; of a pod that is not there, nothing."""
+    digest, pod = settings.device_plugin.image_digest, view.pod(name, node.name)
+    if digest is None or pod is None:
+        return
+    others = pod.other_images(digest)
+    found = ", ".join(others) or digest
+    yield compared(COMPONENT, Subject.IMAGE.of(name), found, digest, not others, RUN_CLUSTER)
+
+
+def resource_to_ask_for(settings: Settings, mig: Mig, gpus: Gpus | None, node: ClusterNode | None) -> str | None:
+    """Return the resource by which a pod gets a GPU of the node, or a part of one; None where there is none."""
+    if settings.device_plugin.config_name is not None:
+        return min(gpus_of(node.allocatable) if node is not None else (), default=None)
+    wanted, _ = _promise(settings, mig, gpus)
+    if not wanted:
+        return None
+    return GPU_MEMORY if settings.device_plugin.way == "gpushare" else min(wanted)
+
+
+def _promise(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[dict[str, int] | None, str]:
+    """Return what the node is to offer, None where nobody can say; and what nvidia-smi said.
+
+    Not for a ConfigMap of the user's own (device_plugin.config_name), which gpunode does not read.
+    """
+    if settings.device_plugin.way == "gpushare":
+        status = "not asked" if gpus is None else gpus.status
+        return (None if gpus is None else promised_memory(gpus, settings.gpushare.memory_unit)), status
+    there = offered(mig, settings.sharing.mig_strategy)
+    return (None if there is None else promised(settings.sharing, *there)), mig.status
+
+
+def _allocatable(settings: Settings, node: ClusterNode, mig: Mig, gpus: Gpus | None) -> Iterator[Finding]:
+    if settings.device_plugin.config_name is not None:
+        yield from _by_own_config_map(node, mig)
+        return
+    wanted, status = _promise(settings, mig, gpus)
+    if wanted is None:
+        yield _unknown(status)
+        return
+    wrong = missing(wanted, node.allocatable)
+    for name in sorted({*wanted, *wrong}):
+        found, count = wrong.get(name, (str(wanted.get(name)), wanted.get(name, 0)))
+        remedy = "see the log of the plugin's pod on the node"
+        yield compared(COMPONENT, Subject.ALLOCATABLE.of(name), found or "0", count, name not in wrong, remedy)
+
+
+def _by_own_config_map(node: ClusterNode, mig: Mig) -> Iterator[Finding]:
+    """Yield whether a node offers anything of what it has, under whatever name and as often as it may."""
+    there = offered(mig, "mixed")
+    if there is None:
+        yield _unknown(mig.status)
+    elif any(there):
+        found = gpus_of(node.allocatable)
+        said = ", ".join(f"{name}: {count}" for name, count in found.items()) or None
+        remedy = "see the node's entry of your ConfigMap (sharing.config), and the log of the plugin's pod on the node"
+        yield compared(COMPONENT, Subject.ALLOCATABLE, said, "GPUs or MIG devices", bool(found), remedy)
+
+
+def _unknown(status: str) -> Finding:
+    cause = f"nvidia-smi: {status}"
+    return Finding(COMPONENT, FindingClass.ERROR, Subject.ALLOCATABLE, "unknown", "known", cause, "see the driver")
+
+
+def comes_by_itself(finding: Finding) -> bool:
+    """Say whether it is worth waiting for: readiness and resources come, labels do not."""
+    return not finding.what.startswith((Subject.LABEL, Subject.ANNOTATION)) and finding.wanted not in (None, _THERE)

@@ -1,0 +1,172 @@
+"""What a cluster has of the plugin: its nodes, and the workloads and pods in the plugin's namespace, and gpushare's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes.device_plugin.nodes import ClusterNode, kubectl
+from gpunode.kubernetes.device_plugin.own_objects import is_ready, way_of
+from gpunode.kubernetes.gpushare.objects import APP, NAMESPACE
+from gpunode.settings.kubernetes import KubernetesSettings
+
+# helm writes it on each object of a release.
+_RELEASE = "meta.helm.sh/release-name"
+MPS_DAEMON, FEATURE_DISCOVERY = "-mps-control-daemon", "-gpu-feature-discovery"
+# It brings its own DaemonSets into the release, where nobody promises on which nodes they are.
+_NODE_FEATURE_DISCOVERY = "node-feature-discovery"
+
+
+@dataclass(frozen=True)
+class DaemonSet:
+    """Hold a DaemonSet: the release that it is of, and the way of which gpunode made it; None where it is neither's."""
+
+    name: str
+    release: str | None
+    way: str | None = None
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Hold a Deployment: of which way gpunode made it (None: somebody else did), and whether all of it runs."""
+
+    name: str
+    way: str | None
+    ready: bool
+
+
+@dataclass(frozen=True)
+class Pod:
+    """Hold a pod: which DaemonSet it is of, on which node, whether it is ready, its phase, and why it waits.
+
+    `started` is when the node's kubelet took it, in seconds of the node's clock; None where it did not yet. `images`
+    has, for each container, the image that it asks for, and what the node's runtime says that it runs (empty: not yet).
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    daemon_set: str | None
+    node: str | None
+    ready: bool
+    phase: str
+    waits: str | None
+    started: float | None = None
+    images: tuple[tuple[str, str], ...] = ()
+
+    def other_images(self, digest: str) -> tuple[str, ...]:
+        """Return what its containers run that is not the image of a digest; what does not run yet is none.
+
+        An image that a node has by two digests (an index, and what it names) is told by either. A container that asks
+        for the digest runs that, or does not start.
+        """
+        running = ((asked, by) for asked, by in self.images if by)
+        others = (by for asked, by in running if not (asked.endswith(f"@{digest}") or by.endswith(digest)))
+        return tuple(dict.fromkeys(others))
+
+
+@dataclass(frozen=True)
+class View:
+    """Hold all of it, from one moment."""
+
+    nodes: Mapping[str, ClusterNode]
+    daemon_sets: tuple[DaemonSet, ...]
+    pods: tuple[Pod, ...]
+    deployments: tuple[Deployment, ...] = ()
+
+    def has_own(self, name: str, way: str) -> bool:
+        """Say whether there is a DaemonSet that gpunode made for a way."""
+        return any((each.name, each.way) == (name, way) for each in self.daemon_sets)
+
+    def plugin_sets(self, release: str) -> tuple[str, ...]:
+        """Return the names of the release's own DaemonSets."""
+        return tuple(
+            each.name
+            for each in self.daemon_sets
+            if each.release == release and _NODE_FEATURE_DISCOVERY not in each.name
+        )
+
+    def pod(self, daemon_set: str, node: str) -> Pod | None:
+        """Return a DaemonSet's pod on a node, the ready one where there are two in the middle of a change."""
+        found = [each for each in self.pods if (each.daemon_set, each.node) == (daemon_set, node)]
+        return max(found, key=lambda each: each.ready, default=None)
+
+    def stale_plugins(self, sets: Sequence[str], node: str, changed: float) -> tuple[Pod, ...]:
+        """Return DaemonSets' pods on a node that began before its MIG devices `changed`, and know the former ones."""
+        pods = (self.pod(each, node) for each in sets)
+        return tuple(pod for pod in pods if pod is not None and pod.started is not None and pod.started <= changed)
+
+
+def asking(kubernetes: KubernetesSettings, namespace: str) -> tuple[str, ...]:
+    """Return the command that asks for the namespace's DaemonSets and pods in one question."""
+    return kubectl(kubernetes, "get", "daemonsets.apps,pods", "--namespace", namespace, "--output", "json")
+
+
+def asking_gpushare(kubernetes: KubernetesSettings) -> tuple[str, ...]:
+    """Return the command that asks for gpushare's workloads and pods, which are among others' in their namespace."""
+    kinds, (label, value) = "daemonsets.apps,deployments.apps,pods", *APP.items()
+    where = ("--namespace", NAMESPACE, "--selector", f"{label}={value}")
+    return kubectl(kubernetes, "get", kinds, *where, "--output", "json")
+
+
+def parse_objects(*texts: str) -> tuple[tuple[DaemonSet, ...], tuple[Pod, ...], tuple[Deployment, ...]]:
+    """Parse what `asking` and `asking_gpushare` printed; raise ParseError."""
+    try:
+        items = [each for text in texts for each in json.loads(text)["items"]]
+        sets = tuple(_daemon_set(each) for each in items if each["kind"] == "DaemonSet")
+        pods = tuple(_pod(each) for each in items if each["kind"] == "Pod")
+        return sets, pods, tuple(_deployment(each) for each in items if each["kind"] == "Deployment")
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise ParseError(f"kubectl's answer is no list of DaemonSets and pods: {type(error).__name__}") from None
+
+
+def _daemon_set(item: Mapping[str, Any]) -> DaemonSet:
+    metadata = item["metadata"]
+    return DaemonSet(str(metadata["name"]), (metadata.get("annotations") or {}).get(_RELEASE), way_of(item))
+
+
+def _deployment(item: Mapping[str, Any]) -> Deployment:
+    return Deployment(str(item["metadata"]["name"]), way_of(item), is_ready(item))
+
+
+def _pod(item: Mapping[str, Any]) -> Pod:
+    metadata, status = item["metadata"], item.get("status") or {}
+    owners = [each for each in metadata.get("ownerReferences") or [] if each.get("kind") == "DaemonSet"]
+    ready = [each for each in status.get("conditions") or [] if each.get("type") == "Ready"]
+    return Pod(
+        name=str(metadata["name"]),
+        labels=dict(metadata.get("labels") or {}),
+        daemon_set=str(owners[0]["name"]) if owners else None,
+        node=(item.get("spec") or {}).get("nodeName"),
+        ready=bool(ready) and ready[0].get("status") == "True" and not metadata.get("deletionTimestamp"),
+        phase=str(status.get("phase") or "Unknown"),
+        waits=next(_waits(status), None),
+        images=tuple(_images(item.get("spec") or {}, status)),
+        started=datetime.fromisoformat(str(status["startTime"])).timestamp() if status.get("startTime") else None,
+    )
+
+
+def _images(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for kind in ("initContainer", "container"):
+        asked = {each["name"]: str(each.get("image") or "") for each in spec.get(f"{kind}s") or []}
+        for each in status.get(f"{kind}Statuses") or []:
+            yield asked.get(each.get("name"), ""), str(each.get("imageID") or "")
+
+
+def _waits(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why a pod does not run: why it is not scheduled, what its containers wait for, how they ended."""
+    for each in status.get("conditions") or []:
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            yield _said(each)
+    for each in (*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])):
+        for state in (each.get("state") or {}, each.get("lastState") or {}):
+            for part in ("waiting", "terminated"):
+                if state.get(part) and state[part].get("reason") != "Completed":
+                    yield _said(state[part])
+
+
+def _said(state: Mapping[str, Any]) -> str:
+    return ": ".join(" ".join(str(state[part]).split())[:200] for part in ("reason", "message") if state.get(part))

@@ -1,0 +1,141 @@
+"""What a cluster gets by the ways without a helm release, from the settings of all hosts of an inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from gpunode.kubernetes.device_plugin.labels import CONFIG, PRESENT, SERVED_BY, owned, wanted_labels
+from gpunode.kubernetes.device_plugin.nodes import ClusterNode
+from gpunode.kubernetes.device_plugin.own_objects import SELECTED_BY
+from gpunode.kubernetes.device_plugin.rollout import Rollout, hosts_by, nodes_of
+from gpunode.kubernetes.device_plugin.runtime_class import NAME, runtime_class
+from gpunode.kubernetes.device_plugin.static_manifest import static_manifest
+from gpunode.kubernetes.gpushare.configuration import Extender
+from gpunode.kubernetes.gpushare.objects import gpushare_objects
+from gpunode.settings import Settings
+from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
+from gpunode.settings.kubernetes import LOCAL
+
+# Those by which somebody's pods get their GPUs; what a person calls `none` is his own.
+WITH_OBJECTS = ("manifest", "gpushare")
+
+
+def nodes_by(way: str, hosts: Mapping[str, Settings]) -> dict[str, Settings]:
+    """Return the hosts that get their GPUs into the cluster in one way."""
+    return hosts_by((way,), hosts)
+
+
+def members(hosts: Mapping[str, Settings]) -> dict[str, Settings]:
+    """Return the hosts whose GPUs get into the cluster by gpunode, in whichever way."""
+    return hosts_by((*BY_CHART, *WITH_OBJECTS), hosts)
+
+
+def wanted_objects(hosts: Mapping[str, Settings]) -> list[dict[str, Any]]:
+    """Return the objects of gpunode's own that the cluster is to have, in the order in which they are made."""
+    found: list[dict[str, Any]] = []
+    if nodes := nodes_by("manifest", hosts):
+        first, each = next(iter(nodes.values())), list(nodes.values())
+        by_class = any(map(needs_runtime_class, each))
+        found += static_manifest(first.device_plugin, [settings.sharing for settings in each], by_class)
+    if nodes := nodes_by("gpushare", hosts):
+        first = next(iter(nodes.values()))
+        by_class = any(map(needs_runtime_class, nodes.values()))
+        found += gpushare_objects(first.gpushare, NAME if by_class else None)
+    return found
+
+
+def extender(hosts: Mapping[str, Settings]) -> Extender | None:
+    """Return the extender that the cluster's schedulers are to ask; None where they are to ask none of gpunode's."""
+    first = next(iter(nodes_by("gpushare", hosts).values()), None)
+    if first is None or first.gpushare.scheduler == "theirs":
+        return None
+    return Extender(first.gpushare.address, first.gpushare.ignorable)
+
+
+def schedulers(hosts: Mapping[str, Settings]) -> tuple[str, ...]:
+    """Return the control-plane hosts whose scheduler is gpunode's to change, also back; none where nobody names any."""
+    first = next((settings for settings in hosts.values() if settings.kubernetes.enabled), None)
+    if first is None or first.gpushare.scheduler == "theirs":
+        return ()
+    if first.gpushare.schedulers:
+        return tuple(first.gpushare.schedulers)
+    return () if first.kubernetes.run_on == LOCAL else (first.kubernetes.run_on,)
+
+
+def class_alone(hosts: Mapping[str, Settings]) -> Rollout | None:
+    """Return what brings the RuntimeClass about where no release does and pods of the other ways choose it."""
+    nodes = [settings for way in WITH_OBJECTS for settings in nodes_by(way, hosts).values()]
+    if nodes_of(hosts) or not any(map(needs_runtime_class, nodes)):
+        return None
+    first = nodes[0]
+    wanted = runtime_class(first.kubernetes.version)
+    return Rollout(first.kubernetes, first.device_plugin, values={}, runtime_class=wanted, labels={})
+
+
+def release_leaves(
+    hosts: Mapping[str, Settings], nodes: Mapping[str, ClusterNode], relabelled: Collection[str]
+) -> bool:
+    """Say whether the release of the device plugin is gpunode's, and no node needs it any more.
+
+    It is gpunode's where a host of the inventory that now has another way was labelled for it.
+
+    + relabelled: names in the cluster of the nodes whose labels this run brings about; all others keep theirs
+    """
+    return not nodes_of(hosts) and _leaves(hosts, by_release(nodes), relabelled)
+
+
+def operator_leaves(
+    hosts: Mapping[str, Settings], nodes: Mapping[str, ClusterNode], relabelled: Collection[str]
+) -> bool:
+    """Say of the GPU Operator's release what `release_leaves` says of the device plugin's."""
+    return not nodes_by("gpu-operator", hosts) and _leaves(hosts, by_operator(nodes), relabelled)
+
+
+def _leaves(hosts: Mapping[str, Settings], labelled: set[str], relabelled: Collection[str]) -> bool:
+    return bool(members(hosts)) and bool(labelled) and labelled <= set(relabelled)
+
+
+def by_release(nodes: Mapping[str, ClusterNode]) -> set[str]:
+    """Return the names of the nodes that gpunode labelled for the device plugin's release."""
+    return {name for name, node in nodes.items() if PRESENT in owned(node.ours) or _by_chart(node)}
+
+
+def by_operator(nodes: Mapping[str, ClusterNode]) -> set[str]:
+    """Return the names of the nodes that gpunode labelled as the GPU Operator's."""
+    return {name for name, node in nodes.items() if _way(node) == "gpu-operator"}
+
+
+def _by_chart(node: ClusterNode) -> bool:
+    return _way(node) == "gpu-operator" or (CONFIG in owned(node.ours) and SERVED_BY not in owned(node.ours))
+
+
+def _way(node: ClusterNode) -> str | None:
+    return node.labels.get(SERVED_BY) if SERVED_BY in owned(node.ours) else None
+
+
+def leaving(
+    hosts: Mapping[str, Settings], nodes: Mapping[str, ClusterNode], relabelled: Collection[str]
+) -> frozenset[str]:
+    """Return the ways whose plugin of gpunode's goes in this run; `relabelled` as `release_leaves` has it."""
+    staying = [node.labels.items() for name, node in nodes.items() if name not in relabelled]
+    needed = {way for way, labels in SELECTED_BY.items() if any(labels.items() <= each for each in staying)}
+    gone = {way for way in WITH_OBJECTS if way not in needed and not nodes_by(way, hosts)}
+    return frozenset(gone | ({"helm"} if release_leaves(hosts, nodes, relabelled) else set()))
+
+
+def to_json(hosts: Mapping[str, Settings]) -> dict[str, Any]:
+    """Return what the cluster gets by these ways as plain JSON types; nothing where no host has one."""
+    objects = wanted_objects(hosts)
+    if not objects:
+        return {}
+    asked = extender(hosts)
+    labels = {
+        node_name(host, settings): wanted_labels(settings)
+        for way in WITH_OBJECTS
+        for host, settings in nodes_by(way, hosts).items()
+    }
+    found: dict[str, Any] = {"objects": objects, "labels": labels}
+    if asked is not None:
+        found["scheduler"] = {"hosts": list(schedulers(hosts)), "asks": asked.address}
+    return found

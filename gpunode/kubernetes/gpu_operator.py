@@ -1,0 +1,59 @@
+"""NVIDIA's GPU Operator beside nodes that gpunode prepared: its release, and what cannot be had together with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpunode.kubernetes.helm.asked import AskedRelease
+from gpunode.settings.cluster.chart_values import merged
+from gpunode.settings.cluster.gpu_operator import WAY
+from gpunode.settings.model import Settings
+
+# The chart that a release must be of to be taken away.
+CHART = "gpu-operator"
+# Of node feature discovery. source: gpu-operator, controllers/state_manager.go (v24.9 to v26.7).
+_FEATURE = "feature.node.kubernetes.io/"
+_FOUND_BY = tuple(f"{_FEATURE}pci-{device}.present" for device in ("10de", "0302_10de", "0300_10de"))
+# Images that the chart's templates write as REPOSITORY/IMAGE:VERSION, and tag as the chart. Of the others the operator
+# makes REPOSITORY/IMAGE@sha256:… where the version begins so.
+# source: gpu-operator, templates/_helpers.tpl and internal/image/image.go (v24.9 to v26.7).
+_TAGGED_AS_THE_CHART = ("operator", "validator")
+
+
+def no_gpu_found(labels: Mapping[str, str]) -> str | None:
+    """Return why the operator takes a node with these labels for one without GPUs; None where it finds them."""
+    if any(labels.get(name) == "true" for name in _FOUND_BY):
+        return None
+    there = sorted(name for name in labels if name.startswith(f"{_FEATURE}pci-") and "10de" in name)
+    found = f"there is {', '.join(there[:5])}" if there else "there is none of an NVIDIA device"
+    return (
+        "device_plugin.nfd is 'present', and the GPU Operator finds GPU nodes by one of "
+        f"{', '.join(_FOUND_BY)}: {found}. "
+        "Have the cluster's node feature discovery label by vendor, or by class and vendor (its worker's "
+        "sources.pci.deviceLabelFields), or set device_plugin.nfd to 'chart'"
+    )
+
+
+def operator(hosts: Mapping[str, Settings]) -> AskedRelease | None:
+    """Return the release that the cluster of these hosts is to get; None where none of them asks for the operator."""
+    first = next(
+        (each for each in hosts.values() if each.kubernetes.enabled and each.device_plugin.way == WAY), None
+    )  # fmt: skip
+    if first is None:
+        return None
+    asked = first.gpu_operator
+    digests: dict[str, Any] = {
+        name: {"version": f"{asked.version}@{digest}" if name in _TAGGED_AS_THE_CHART else digest}
+        for name, digest in asked.image_digests.items()
+    }
+    ours: dict[str, Any] = {
+        "driver": {"enabled": False},
+        "toolkit": {"enabled": False},
+        "devicePlugin": {"enabled": False},
+        "gfd": {"enabled": False},
+        "nfd": {"enabled": first.device_plugin.nfd == "chart"},
+        "dcgmExporter": {"enabled": asked.dcgm_exporter},
+        "migManager": {"enabled": asked.mig_manager},
+    }
+    return AskedRelease(first.kubernetes, asked, merged(asked.values, merged(digests, ours)))

@@ -1,0 +1,205 @@
+"""What is to be done about a release: install, upgrade, nothing, or first recover what another helm left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from gpunode.kubernetes.helm.difference import Difference, differences, drifted
+from gpunode.kubernetes.helm.manifest import Identity, Object, objects
+from gpunode.kubernetes.helm.release import Release, Revision, Status, StoredRevision
+
+_FEW = 5
+
+
+class Act(StrEnum):
+    """Name what helm is told to do."""
+
+    INSTALL = "install"
+    UPGRADE = "upgrade"
+    ROLLBACK = "rollback"
+    UNINSTALL = "uninstall"
+
+
+@dataclass(frozen=True)
+class Step:
+    """Hold one thing that helm is told to do, and why; `revision` is the one to go back to."""
+
+    act: Act
+    reason: str
+    revision: int | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Hold what a release is to be: chart's name and version, namespace, and the manifest that its values render to.
+
+    `subcharts`: names and aliases of the charts that it brings along.
+    `takes_over`: one that bears no mark of gpunode's is changed, too; `component` is whose setting says so.
+    """
+
+    chart: str
+    version: str
+    namespace: str
+    manifest: str
+    takes_over: bool = False
+    component: str = "device_plugin"
+    subcharts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReleaseChange:
+    """Hold what is to be done, in order (nothing: all is as asked), or why no more may be done (`refused`).
+
+    `by_hand` says that the differences are of the cluster's objects from the release's own manifest.
+    """
+
+    steps: tuple[Step, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    refused: str | None = None
+    by_hand: bool = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Hold what is known of a release.
+
+    release: its revisions; None: there is none
+    good: what `release.good` consists of
+    undone: what `release.undone` consists of: it failed, and was rolled back
+    live: the objects that the API server has of those that `good` names; None: nobody looked
+    """
+
+    release: Release | None
+    good: StoredRevision | None = None
+    undone: StoredRevision | None = None
+    live: Mapping[Identity, Object] | None = None
+
+
+def change(wanted: Wanted, reading: Reading, now: datetime, timeout: int) -> ReleaseChange:
+    """Return what brings a release to what is wanted; raise ParseError where a manifest cannot be read.
+
+    `timeout` is how long, in seconds, helm may be at work: a pending release that is older was left behind.
+    """
+    release = reading.release
+    if release is None:
+        return ReleaseChange((Step(Act.INSTALL, "there is no such release"),))
+    latest = release.latest
+    if refused := _refused(wanted, latest, now, timeout):
+        return ReleaseChange(refused=refused)
+    recovery = _recovery(release)
+    if recovery is not None and recovery.act is Act.UNINSTALL:
+        return ReleaseChange((recovery, Step(Act.INSTALL, "there is none after that")))
+    good, stored = release.good, reading.good
+    if good is None or stored is None or stored.number != good.number:
+        return ReleaseChange(refused="what the release consists of was not read: run it again")
+    target = objects(wanted.manifest, wanted.namespace)
+    there = objects(stored.manifest, wanted.namespace)
+    found = differences(target, there)
+    reason = _few(found)
+    if not reason and good.chart_version != wanted.version:
+        reason = f"chart {good.chart_version}, wanted {wanted.version}"
+    by_hand = False
+    if not reason and reading.live is not None and (found := drifted(there, reading.live)):
+        reason, by_hand = f"changed by hand: {_few(found)}", True
+    steps = () if recovery is None else (recovery,)
+    why = reason or (recovery.reason if recovery is not None else "")
+    if why and not (wanted.takes_over or release.is_gpunode_s):
+        return ReleaseChange((), found, _somebody_s(wanted, why))
+    if not reason:
+        return ReleaseChange(steps)
+    if given_up := _given_up(release, reading.undone, target, wanted.namespace):
+        return ReleaseChange(steps, found, given_up)
+    return ReleaseChange((*steps, Step(Act.UPGRADE, reason)), found, by_hand=by_hand)
+
+
+def removal(release: Release | None, chart: str, now: datetime, timeout: int) -> ReleaseChange:
+    """Return what takes a release away, where it is of that chart."""
+    if release is None:
+        return ReleaseChange()
+    if release.latest.chart_name != chart:
+        return ReleaseChange(refused=_other_chart(release.latest, chart))
+    if busy := _busy(release.latest, now, timeout):
+        return ReleaseChange(refused=busy)
+    return ReleaseChange((Step(Act.UNINSTALL, "it is not asked for"),))
+
+
+def _refused(wanted: Wanted, latest: Revision, now: datetime, timeout: int) -> str | None:
+    if latest.chart_name != wanted.chart:
+        return _other_chart(latest, wanted.chart)
+    if latest.status is Status.UNKNOWN:
+        return "helm tells of a status that gpunode does not know; look at `helm history`"
+    return _busy(latest, now, timeout)
+
+
+def _other_chart(latest: Revision, chart: str) -> str:
+    return (
+        f"the release is of chart {latest.chart_name}, not {chart}: it is somebody else's; give ours another name "
+        "(the setting `release`), or uninstall it"
+    )
+
+
+def _somebody_s(wanted: Wanted, reason: str) -> str:
+    return (
+        "the release is somebody else's: no revision of it says that gpunode applied it, and no node of the cluster is "
+        f"labelled by gpunode for it. It would be changed ({reason}): set {wanted.component}.take_over = True to have "
+        f"it changed, {wanted.component}.release to another name, or kubernetes.context to the cluster that is meant"
+    )
+
+
+def _busy(latest: Revision, now: datetime, timeout: int) -> str | None:
+    """Return who is at work; None where nobody is, or has been for too long."""
+    if not latest.status.is_under_way:
+        return None
+    if latest.updated is None:
+        return f"the release is {latest.status}, and helm does not say since when; recover it by hand"
+    age = now - latest.updated
+    # A clock that is behind makes a helm of the future, which is at work no less.
+    if age <= timedelta(seconds=timeout):
+        return (
+            f"the release is {latest.status} since {latest.updated.isoformat(timespec='seconds')}: another helm may be "
+            f"at work; it is recovered when that is {timeout} s ago (kubernetes.timeout)"
+        )
+    return None
+
+
+def _recovery(release: Release) -> Step | None:
+    """Return what must come first; None where helm can upgrade at once."""
+    latest, good = release.latest, release.good
+    if latest.status in (Status.UNINSTALLED, Status.UNINSTALLING):
+        return Step(Act.UNINSTALL, f"the release is {latest.status}, and its history is in the way")
+    if good is None:
+        # A first installation that failed or was cut off: there is nothing to go back to.
+        return Step(Act.UNINSTALL, f"its first installation is {latest.status}{_words(latest)}")
+    if latest.status.is_under_way:
+        return Step(Act.ROLLBACK, f"the release is {latest.status}, and nobody is at work", good.number)
+    if good.status is Status.SUPERSEDED:
+        return Step(Act.ROLLBACK, f"the release is {latest.status}, and no revision is deployed", good.number)
+    return None
+
+
+def _given_up(
+    release: Release, stored: StoredRevision | None, target: Mapping[Identity, Object], namespace: str
+) -> str | None:
+    """Return why an upgrade is not tried again: the same failed, and was rolled back."""
+    undone = release.undone
+    if undone is None or stored is None or stored.number != undone.number:
+        return None
+    if differences(target, objects(stored.manifest, namespace)):
+        return None
+    return (
+        f"revision {undone.number} with the same content failed and was rolled back{_words(undone)}; it is tried again "
+        "when the settings change"
+    )
+
+
+def _words(revision: Revision) -> str:
+    text = " ".join(revision.description.split())
+    return f" ({text[:200]})" if text else ""
+
+
+def _few(found: tuple[Difference, ...]) -> str:
+    more = f"; and {len(found) - _FEW} more" if len(found) > _FEW else ""
+    return "; ".join(map(str, found[:_FEW])) + more

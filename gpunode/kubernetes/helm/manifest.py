@@ -1,0 +1,239 @@
+"""Rendered manifests: their objects, brought to one form in which order, defaults and comments do not count."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from gpunode.base.reading import ParseError
+
+_HOOK = "helm.sh/hook"
+_QUANTITY = re.compile(r"(?P<number>[+-]?(\d+\.?\d*|\.\d+))(?P<unit>[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,2})?", re.ASCII)
+_UNITS = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+
+_STRINGS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
+
+
+class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
+    """Read scalars as Kubernetes does: a date is a string, and so is an equals sign."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _STRINGS]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+@dataclass(frozen=True, order=True)
+class Identity:
+    """Hold what an object is known by: API group without version, kind, namespace (empty for none), name."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return `DaemonSet gpu/nvdp`."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class Object:
+    """Hold an object in its one form. It is in no text form: it may be a Secret."""
+
+    identity: Identity
+    content: Any = field(repr=False)
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    text = resources.files("gpunode.data").joinpath("kubernetes.yaml").read_text(encoding="utf-8")
+    content: Mapping[str, Any] = yaml.safe_load(text)
+    return content
+
+
+def objects(manifest: str, namespace: str) -> dict[Identity, Object]:
+    """Return the objects of a manifest but for hooks, which are no part of a release's own; raise ParseError.
+
+    `namespace` is the release's: an object that names none is in it, as far as its kind is in any.
+    """
+    try:
+        documents = list(yaml.load_all(manifest, Loader=_Loader))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        # What stands there may be a secret.
+        where = f" (line {mark.line + 1})" if mark is not None else ""
+        raise ParseError(f"the manifest is no YAML{where}") from None
+    found: dict[Identity, Object] = {}
+    for document in documents:
+        for each in _flat(document):
+            metadata = each.get("metadata")
+            if isinstance(metadata, dict) and _HOOK in (metadata.get("annotations") or {}):
+                continue
+            made = object_of(each, namespace)
+            if made.identity in found:
+                raise ParseError(f"the manifest holds {made.identity} twice")
+            found[made.identity] = made
+    return found
+
+
+def live_objects(text: str, namespace: str) -> dict[Identity, Object]:
+    """Return the objects that `kubectl get -o json` prints: none, one, or a list of them; raise ParseError."""
+    if not text.strip():
+        return {}
+    try:
+        # Not as YAML, which takes no characters as pairs of escapes.
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ParseError("kubectl's answer is no JSON") from None
+    made = (object_of(each, namespace) for each in _flat(document))
+    return {each.identity: each for each in made}
+
+
+def _flat(document: Any) -> Iterator[dict[str, Any]]:
+    # A file of nothing but comments is a document of nothing.
+    if document is None:
+        return
+    if not isinstance(document, dict):
+        raise ParseError(f"the manifest holds a {type(document).__name__} where an object should be")
+    if document.get("kind") == "List" and isinstance(document.get("items"), list):
+        for item in document["items"]:
+            yield from _flat(item)
+        return
+    yield document
+
+
+def object_of(document: Mapping[str, Any], namespace: str) -> Object:
+    """Return an object, of a manifest or of an API server, in its one form; raise ParseError."""
+    metadata = document.get("metadata")
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if not isinstance(metadata, dict) or not (isinstance(kind, str) and isinstance(version, str)):
+        raise ParseError("the manifest holds something without apiVersion, kind and metadata")
+    name, where = metadata.get("name"), metadata.get("namespace") or ""
+    if not isinstance(name, str) or not isinstance(where, str):
+        raise ParseError(f"the manifest holds a {kind} without a name")
+    group = version.partition("/")[0] if "/" in version else ""
+    content = {**document, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}
+    # The release's own is left out: whether a kind is in a namespace at all, the manifest does not say.
+    identity = Identity(group, kind, "" if where == namespace else where, name)
+    return Object(identity, _normal(content, "", is_custom(identity)))
+
+
+def is_custom(identity: Identity) -> bool:
+    """Say whether an object is a custom resource."""
+    return identity.group not in _table()["groups"]
+
+
+@dataclass(frozen=True)
+class Default:
+    """Hold the value of a field that an API server fills in where there is none: it is the same as one left out."""
+
+    value: Any
+
+
+class Blank(str):
+    """Hold the empty string of a field that an API server drops: it is the same as a field that is absent."""
+
+
+def _normal(value: Any, key: str, is_custom: bool) -> Any:
+    """Return a value in its one form; `key` is the one that it stands under.
+
+    An API server reads its own kinds into fields and writes those that hold something; of a custom resource it keeps
+    what was written.
+    """
+    if isinstance(value, dict):
+        found = {
+            str(name): each
+            for name, item in value.items()
+            if (each := _normal(item, str(name), is_custom)) is not None
+            and not (each in ({}, []) and _may_go(str(name), is_custom))
+        }
+        if key in ("limits", "requests"):
+            return {name: quantity(item) for name, item in found.items()}
+        if not is_custom and key not in _table()["string_maps"]:
+            found = {name: Blank() if item == "" else item for name, item in found.items()}
+        return _with_defaults(found, key)
+    if isinstance(value, list):
+        return _list([_normal(item, key, is_custom) for item in value], key)
+    return value
+
+
+def _may_go(name: str, is_custom: bool) -> bool:
+    return name in _table()["empty_is_none"] if is_custom else name not in _table()["empty_says_something"]
+
+
+def _with_defaults(found: dict[str, Any], key: str) -> dict[str, Any]:
+    """Mark what is as the API server would fill it in: who wrote it down wants it, and nobody else may change it."""
+    table = _table()["defaults"]
+    defaults = {**table.get(key, {}), **(table["pod_spec"] if "containers" in found else {})}
+    return {
+        name: Default(value) if name in defaults and _text(value) == defaults[name] else value
+        for name, value in found.items()
+    }
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _list(items: list[Any], key: str) -> Any:
+    """Return a list as a mapping by what tells its items apart, sorted where order means nothing, else as it is."""
+    lists = _table()["lists"]
+    if key not in lists:
+        return items
+    name = lists[key]
+    if not name:
+        return sorted(items, key=canonical)
+    keyed = Keyed((item[name], item) for item in items if isinstance(item, dict) and isinstance(item.get(name), str))
+    # Without the key, or with one twice, it is what it is.
+    return keyed if len(keyed) == len(items) else items
+
+
+class Keyed(dict[str, Any]):
+    """Hold a list's items by what tells them apart."""
+
+
+def canonical(value: Any) -> str:
+    """Return a value as one text: equal values, equal text."""
+    value = value.value if isinstance(value, Default) else value
+    return json.dumps(_without_blanks(value), sort_keys=True, separators=(",", ":"), default=str)
+
+
+def says_nothing(value: Any) -> bool:
+    """Say whether a field of this value is the same as one that is absent."""
+    return isinstance(value, Blank | Default) or (
+        isinstance(value, dict) and bool(value) and all(map(says_nothing, value.values()))
+    )
+
+
+def _without_blanks(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_blanks(item) for name, item in value.items() if not says_nothing(item)}
+    return [_without_blanks(item) for item in value] if isinstance(value, list) else value
+
+
+def quantity(value: Any) -> Any:
+    """Return a Kubernetes quantity as one number's text: `1000m` and 1 are the same; anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return value
+    match = _QUANTITY.fullmatch(str(value))
+    if match is None or len(str(value)) > 40:
+        return value
+    number, unit = Decimal(match["number"]), match["unit"] or ""
+    if unit in _BINARY:
+        number *= 1024 ** _BINARY[unit]
+    elif unit in _UNITS:
+        number = number.scaleb(_UNITS[unit])
+    elif unit:
+        number = number.scaleb(int(unit[1:]))
+    return f"{number.normalize():f}"

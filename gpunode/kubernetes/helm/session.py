@@ -1,0 +1,188 @@
+"""A release read, and changed, by whatever runs helm's commands: this machine or a control-plane host."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import yaml
+
+from gpunode.base.decision import Decision
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes.device_plugin.configuration import with_entries_in_use
+from gpunode.kubernetes.helm.change import Act, Reading, ReleaseChange, Step, Wanted
+from gpunode.kubernetes.helm.commands import Command, Commands
+from gpunode.kubernetes.helm.decide import decide, decide_absence
+from gpunode.kubernetes.helm.errors import explained
+from gpunode.kubernetes.helm.manifest import live_objects, objects
+from gpunode.kubernetes.helm.own_values import unknown_values
+from gpunode.kubernetes.helm.program import HelmError, helm_of, version_command
+from gpunode.kubernetes.helm.release import Revision, StoredRevision, parse_history, parse_list
+from gpunode.settings.chart import ReleaseSettings
+from gpunode.settings.cluster.features import unlisted_values
+from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.settings.proxy import ProxySettings
+
+# What a vendor appends (v1.31.4-gke.100, v1.30.2+k3s1) is none of a chart's concern.
+_VERSION = re.compile(r"v(\d{1,2}\.\d{1,3}\.\d{1,3})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Hold what a command left: exit status, standard output (which may hold secrets), standard error."""
+
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[[Command], Output]
+
+
+@dataclass(frozen=True)
+class Session:
+    """Read and change one release."""
+
+    commands: Commands
+    run: Run
+
+    @classmethod
+    def begun(cls, kubernetes: KubernetesSettings, asked: ReleaseSettings, proxy: ProxySettings, run: Run) -> Session:
+        """Return a session with the helm that there is; raise HelmError or ParseError where it is of no use."""
+        printed = run(Command(version_command(kubernetes.helm), proxy.environment, 60))
+        if printed.status != 0:
+            raise HelmError(
+                f"{kubernetes.helm} does not run on {kubernetes.run_on}: install helm there, or name its path by "
+                "kubernetes.helm"
+            )
+        return cls(Commands(helm_of(kubernetes.helm, printed.out), kubernetes, asked, proxy), run)
+
+    @property
+    def name(self) -> str:
+        """Return the release's namespace and name."""
+        return f"{self.commands.asked.namespace}/{self.commands.asked.release}"
+
+    def decide(
+        self, values: Mapping[str, Any], in_use: Collection[str], now: datetime, is_known: bool = False
+    ) -> tuple[Wanted, Mapping[str, Any], Decision[ReleaseChange]]:
+        """Return what the release is to be, by which values, and what is to be done; raise HelmError or ParseError.
+
+        `in_use`: configurations that nodes are labelled for; those that the release has stay beside the values' own.
+        `is_known`: nodes say that the release is gpunode's, whatever its revisions say.
+        """
+        reading = self.reading()
+        if in_use:
+            values = with_entries_in_use(values, reading.good.manifest if reading.good else "", in_use)
+        wanted = self.wanted(values, *self.cluster())
+        if is_known:
+            wanted = replace(wanted, takes_over=True)
+        return wanted, values, decide(self.name, wanted, reading, now, self.commands.kubernetes.timeout)
+
+    def decide_absence(self, chart: str, now: datetime) -> Decision[ReleaseChange]:
+        """Return what takes the release away where it is of that chart; raise HelmError or ParseError."""
+        return decide_absence(self.name, chart, self.reading().release, now, self.commands.kubernetes.timeout)
+
+    def reading(self) -> Reading:
+        """Return what the release is; raise HelmError or ParseError. Nothing is changed."""
+        asked = self.commands.asked
+        listed = self._told("helm list", self.commands.listing())
+        if parse_list(listed, asked.release, asked.namespace) is None:
+            return Reading(None)
+        release = parse_history(self._told("helm history", self.commands.history()))
+        good = self._stored(release.good)
+        live = None
+        if good is not None and objects(good.manifest, asked.namespace):
+            answer = self._told("kubectl get", self.commands.live(good.manifest))
+            live = live_objects(answer, asked.namespace)
+        return Reading(release, good, self._stored(release.undone), live)
+
+    def cluster(self) -> tuple[str, tuple[str, ...]]:
+        """Return the cluster's version, such as 1.31.4, and its APIs; raise HelmError or ParseError.
+
+        Raise HelmError, too, where it is not the version that the settings were judged by.
+        """
+        answer = self._told("kubectl version", self.commands.cluster_version())
+        try:
+            printed = str(json.loads(answer)["serverVersion"]["gitVersion"])
+        except (ValueError, KeyError, TypeError):
+            raise ParseError("kubectl tells no version of the cluster") from None
+        match = _VERSION.match(printed)
+        if match is None:
+            raise ParseError(f"no version of Kubernetes: {printed[:40]!r}")
+        asked = self.commands.kubernetes.version
+        if asked is not None and not f"{match[1]}.".startswith(f"{asked}."):
+            raise HelmError(
+                f"the cluster's Kubernetes is {match[1]}, and the settings were judged by kubernetes.version {asked}: "
+                "set the version that it is, or leave it out"
+            )
+        apis = self._told("kubectl api-versions", self.commands.api_versions()).split()
+        return match[1], tuple(apis)
+
+    def wanted(self, values: Mapping[str, Any], kubernetes: str, apis: Sequence[str]) -> Wanted:
+        """Return what the values make of the chart, for a cluster of that version and with these APIs.
+
+        Raise HelmError where the chart is of another version than the settings have, which were judged by theirs.
+        """
+        asked = self.commands.asked
+        answer = self._told("helm show chart", self.commands.chart())
+        try:
+            chart = yaml.safe_load(answer)
+            name, version = str(chart["name"]), str(chart["version"])
+            subcharts = tuple(_names_of(chart.get("dependencies") or []))
+        except (yaml.YAMLError, KeyError, TypeError, AttributeError):
+            raise ParseError("helm tells no name and version of the chart") from None
+        if version != asked.version:
+            raise HelmError(
+                f"{asked.chart} is version {version}, and {asked.component}.version is {asked.version}: set that, or "
+                "put the other chart there"
+            )
+        manifest = self._told("helm template", self.commands.template(values, kubernetes, apis))
+        return Wanted(name, version, asked.namespace, manifest, asked.take_over, asked.component, subcharts)
+
+    def unknown_values(self, wanted: Wanted) -> tuple[str, ...]:
+        """Return a sentence for each value of a person's that the chart has not; raise HelmError or ParseError."""
+        values = self.commands.asked.values
+        if not values:
+            return ()
+        text = self._told("helm show values", self.commands.own_values())
+        return unknown_values(values, text, wanted.subcharts, unlisted_values(wanted.chart))
+
+    def carry_out(self, found: ReleaseChange, values: Mapping[str, Any]) -> None:
+        """Do what is to be done, in order, up to the first that fails; raise HelmError with its cause and remedy.
+
+        Raise it, too, for what may not be done; a recovery that comes before that is done all the same.
+        """
+        for step in found.steps:
+            self._told(f"helm {step.act}", self._command(step, values, found.by_hand))
+        if found.refused is not None:
+            raise HelmError(found.refused)
+
+    def _command(self, step: Step, values: Mapping[str, Any], by_hand: bool) -> Command:
+        if step.act is Act.ROLLBACK:
+            if step.revision is None:
+                raise HelmError("a rollback to no revision")
+            return self.commands.rollback(step.revision)
+        if step.act is Act.UNINSTALL:
+            return self.commands.uninstall()
+        return self.commands.upgrade(values, by_hand)
+
+    def _stored(self, revision: Revision | None) -> StoredRevision | None:
+        if revision is None:
+            return None
+        text = self._told("helm get manifest", self.commands.manifest(revision.number))
+        return StoredRevision(revision.number, text)
+
+    def _told(self, what: str, command: Command) -> str:
+        output = self.run(command)
+        if output.status != 0:
+            raise HelmError(explained(what, output.err, self.commands.asked.component))
+        return output.out
+
+
+def _names_of(dependencies: Any) -> Iterator[str]:
+    for each in dependencies:
+        yield from (str(each[key]) for key in ("name", "alias") if each.get(key))

@@ -1,0 +1,64 @@
+"""Which MIG configuration a node of a cluster is to have by its label, where its settings leave that to the cluster.
+
+People set the label, as for nvidia-mig-parted's own manager. What follows is as if `mig.config` had named the same:
+settings with it are judged whole, and all that acts or judges is given these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpunode.base.reading import Unknown
+from gpunode.base.verdicts import Refusal
+from gpunode.kubernetes.device_plugin.labels import MIG_CONFIG
+from gpunode.kubernetes.device_plugin.nodes import ClusterNode
+from gpunode.settings.cluster import node_name
+from gpunode.settings.model import Settings, settings_from
+from gpunode.settings.problems import SettingsError, written
+
+_SOURCE = "kubectl get nodes"
+
+
+def asks(settings: Settings) -> bool:
+    """Say whether a node's MIG configuration is its label's, which nobody has looked up yet."""
+    return settings.mig.config_from_label and settings.mig.config is None
+
+
+def by_label(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] | Unknown) -> Settings | Refusal | Unknown:
+    """Return a host's settings with the configuration that its label names; why not, where that cannot be said.
+
+    nodes: name -> node, of the whole cluster; Unknown where it did not answer, which is then returned
+    A node without the label keeps settings without configuration: MIG is left as it is there.
+    """
+    if not asks(settings):
+        return settings
+    if isinstance(nodes, Unknown):
+        return nodes
+    name = node_name(host, settings)
+    node = nodes.get(name)
+    if node is None:
+        return Refusal(
+            "mig", f"mig.config_from_label is True, and the cluster has no node {name}", _SOURCE,
+            "set kubernetes.node_name to its name there, or let it join first, with mig.config_from_label left out",
+        )  # fmt: skip
+    value = node.labels.get(MIG_CONFIG)
+    if not value:
+        return settings
+    return _named(settings, name, value)
+
+
+def _named(settings: Settings, name: str, value: str) -> Settings | Refusal:
+    data = settings.model_dump(exclude_unset=True)
+    asked = {key: each for key, each in data["mig"].items() if key != "config_from_label"}
+    try:
+        found = settings_from({**data, "mig": {**asked, "config": value}})
+    except SettingsError as error:
+        first = error.problems[0]
+        key = "" if first.key == "mig.config" else f"{first.key} = {first.value} "
+        return Refusal(
+            "mig", f"node {name} has the label {MIG_CONFIG}={written(value)}: {key}{first.message}", _SOURCE,
+            f"label it with a configuration that there is: kubectl label node {name} --overwrite {MIG_CONFIG}=NAME",
+        )  # fmt: skip
+    # The label stays what people say, and none of gpunode's.
+    mig = found.mig.model_copy(update={"config_from_label": True})
+    return found.model_copy(update={"mig": mig})

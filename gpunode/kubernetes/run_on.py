@@ -1,0 +1,78 @@
+"""A command for the cluster, run where `kubernetes.run_on` says: on this machine, or on a host of an inventory.
+
+It drives pyinfra's connection to that host, and knows of no run.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Any
+
+from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
+from paramiko import SSHException
+from pyinfra.api import Host, QuoteString, StringCommand
+from pyinfra.api.exceptions import PyinfraError
+
+from gpunode.kubernetes.helm.commands import Command
+from gpunode.kubernetes.helm.session import Output
+
+# Any host's operation may be the first that asks.
+_CONNECTING = BoundedSemaphore(1)
+# sshd takes ten sessions of one connection (MaxSessions), one of which is the host's own operation's; and each kubectl
+# takes 50 MB. What waits long, a drain say, holds up no question.
+_LONG_SECONDS = 180
+_QUESTIONS, _WAITS = BoundedSemaphore(6), BoundedSemaphore(3)
+# As which user its own operations run.
+_PRIVILEGES = ("_sudo", "_sudo_user", "_use_sudo_login", "_su_user", "_doas", "_doas_user")
+
+
+def here(command: Command) -> Output:
+    """Run a command on this machine."""
+    environment = {name: value for name, value in os.environ.items() if name not in command.unset}
+    try:
+        with _turn(command):
+            done = subprocess.run(
+                command.words, input=command.stdin or "", capture_output=True, text=True, timeout=command.seconds,
+                check=False, env={**environment, **command.environment},
+            )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Output(124, "", f"Error: timed out after {command.seconds} s")
+    except OSError as error:
+        return Output(127, "", f"Error: {command.words[0]}: {error.strerror}")
+    return Output(done.returncode, done.stdout, done.stderr)
+
+
+def over_ssh(name: str, there: Host | None, command: Command) -> Output:
+    """Run a command on a host of the inventory, which need not be the one whose operation asks."""
+    if there is None:
+        return Output(255, "", f"Error: {name} (kubernetes.run_on) is not connected")
+    try:
+        _connect(there)
+    except PyinfraError as error:
+        return Output(255, "", f"Error: {name} (kubernetes.run_on) is not connected: {error}")
+    unset = (QuoteString(f"--unset={each}") for each in command.unset)
+    environment = (QuoteString(f"{each}={value}") for each, value in command.environment.items())
+    words = (QuoteString(word) for word in command.words)
+    text = StringCommand("env", *unset, *environment, *words)
+    privileges = {key: value for key in _PRIVILEGES if (value := there.data.get(key))}
+    try:
+        with _turn(command):
+            well, output = there.run_shell_command(
+                text, _stdin=[command.stdin or ""], _timeout=command.seconds, **privileges
+            )
+    except (OSError, EOFError, SSHException) as error:
+        # A connection that broke, or a command that hangs: pyinfra would end the run of every host for it.
+        return Output(255, "", f"Error: {name} (kubernetes.run_on): {str(error) or type(error).__name__}")
+    return Output(0 if well else 1, output.stdout, output.stderr)
+
+
+def _turn(command: Command) -> Any:
+    return _WAITS if command.seconds > _LONG_SECONDS else _QUESTIONS
+
+
+def _connect(there: Host) -> None:
+    """Connect to a host that `--limit` leaves out of the run, or that was not reached before; raise PyinfraError."""
+    with _CONNECTING:
+        if not there.connected:
+            there.connect(reason="for the cluster", raise_exceptions=True)

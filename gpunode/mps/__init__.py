@@ -1,6 +1,0 @@
-"""The Multi-Process Service: which daemons shall be (`daemon`), what is (`state`), what a run does to it (`change`)."""
-
-from gpunode.mps.daemon import Control, Daemon, control_text, daemons
-from gpunode.mps.state import Mps, MpsDaemon, parse_mps
-
-__all__ = ["Control", "Daemon", "Mps", "MpsDaemon", "control_text", "daemons", "parse_mps"]

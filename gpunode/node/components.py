@@ -1,0 +1,198 @@
+"""The components of a node, in order: for each, what is to be done about it, and which files are gpunode's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from gpunode.base.decision import Decision, is_forbidden, marked
+from gpunode.base.disturbance import Disturbance
+from gpunode.components.containerd import decide as containerd
+from gpunode.components.containerd.editor import Runtimes
+from gpunode.components.cuda import decide as cuda
+from gpunode.components.docker import decide as docker
+from gpunode.components.docker.editor import Daemon
+from gpunode.components.driver import decide as driver
+from gpunode.components.driver.sides import Actual, desired
+from gpunode.components.mig import decide as mig
+from gpunode.components.mps import daemons
+from gpunode.components.mps import decide as mps
+from gpunode.components.podman import decide as podman
+from gpunode.components.podman import drop_in as podman_files
+from gpunode.components.toolkit import decide as toolkit
+from gpunode.node import Node
+from gpunode.node.machine import Machine
+from gpunode.node.own_files import containerd as containerd_files
+from gpunode.node.own_files import cuda as cuda_files
+from gpunode.node.own_files import decide as files
+from gpunode.node.own_files import driver as driver_files
+from gpunode.node.own_files import holds, packaging
+from gpunode.node.own_files import repositories as repository_files
+from gpunode.node.own_files import toolkit as toolkit_files
+from gpunode.packages.driver_packages import on_system
+from gpunode.packages.repositories import decide as repositories
+from gpunode.settings import Settings
+from gpunode.system import exposed, interrupted
+from gpunode.system.applied import OwnFile
+
+
+def _containerd(settings: Settings, node: Node) -> Decision[Any]:
+    asked, allowed = settings.containerd, Disturbance[settings.disruption.allow]
+    runtimes = Runtimes(asked.default_runtime, asked.systemd_cgroup, settings.toolkit.enabled, asked.cdi)
+    desired = containerd.Desired(runtimes, asked.placement, allowed, asked.version, asked.kubernetes_sysctls)
+    return containerd.decide(desired, node.containerd, node.sysctls)
+
+
+def _docker(settings: Settings, node: Node) -> Decision[Any]:
+    asked, allowed = settings.docker, Disturbance[settings.disruption.allow]
+    daemon = Daemon(asked.default_runtime, asked.systemd_cgroup, settings.toolkit.enabled, asked.cdi)
+    return docker.decide(docker.Desired(daemon, allowed, asked.version), node.docker)
+
+
+def _driver(settings: Settings, node: Node) -> Decision[Any]:
+    actual = Actual(node.driver, node.boot, node.pci, node.gpus, node.health, node.operating_system)
+    return driver.decide(desired(settings, node.operating_system, node.boot, node.pci), actual)
+
+
+def _cuda(settings: Settings, node: Node) -> Decision[Any]:
+    return cuda.decide(cuda.desired_of(settings, node.operating_system), node.cuda)
+
+
+def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
+    return toolkit.decide(toolkit.desired_of(settings, node.operating_system), node.toolkit, node.driver)
+
+
+def _repositories(settings: Settings, node: Node) -> Decision[Any]:
+    return repositories.decide(repositories.desired_of(settings, node.operating_system), node.keyrings)
+
+
+def _podman(settings: Settings, node: Node) -> Decision[Any]:
+    asked = settings.podman
+    return podman.decide(podman.Desired(asked.version, asked.default_runtime), node.podman, node.toolkit.version)
+
+
+def _node(settings: Settings, node: Node) -> Decision[Any]:
+    """Decide on what is no component's: files that others may write, and changes that were cut off."""
+    driver = settings.driver
+    asked = {
+        "driver": driver.enabled and (driver.removes or driver.source != "present"),
+        "initramfs": driver.enabled and not driver.removes,
+        "cuda": settings.cuda.enabled, "containerd": settings.containerd.enabled, "docker": settings.docker.enabled,
+        "mig": node.machine.has_gpu,
+    }  # fmt: skip
+    left = interrupted.decide(node.interrupted, [name for name, comes in asked.items() if not comes])
+    return Decision((*exposed.decide(node.exposed).findings, *left.findings), left.steps)
+
+
+def _mps(settings: Settings, node: Node) -> Decision[Any]:
+    asked, allowed = settings.mps, Disturbance[settings.disruption.allow]
+    every = daemons(asked, range(len(node.pci.gpus))) if asked.enabled else ()
+    return mps.decide(mps.Desired(every, asked, allowed), node.mps, node.gpus.gpus)
+
+
+def _mig(settings: Settings, node: Node) -> Decision[Any]:
+    containers = node.containerd.shims + node.docker.containers
+    desired = mig.Desired(settings.mig, node.pci.gpus, Disturbance[settings.disruption.allow])
+    pending, comes = node.driver.reboot_pending, settings.driver.enabled
+    return mig.decide(desired, mig.Actual(node.mig, node.mig_boot, containers, pending, driver_comes=comes))
+
+
+class Files(Protocol):
+    """Be what knows gpunode's own files of a component: their paths, and their texts for settings and a machine."""
+
+    @property
+    def PATHS(self) -> tuple[str, ...]: ...
+
+    def files(self, settings: Settings, machine: Machine, /) -> dict[str, str | None]: ...
+
+
+@dataclass(frozen=True)
+class Component:
+    """Hold one component: by the name of its settings, where it has such.
+
+    decide: what is to be done about it, by settings resolved for the node's system
+    own_files: what knows its files
+    is_always_judged: also where it is switched off: what gpunode set up of it goes then
+    """
+
+    name: str
+    decide: Callable[[Settings, Node], Decision[Any]]
+    own_files: tuple[Files, ...] = ()
+    is_always_judged: bool = False
+
+
+# In the order in which a run works; drift and plan tell of them in the same one.
+COMPONENTS = (
+    Component("repositories", _repositories, (packaging, repository_files)),
+    Component("driver", _driver, (driver_files, holds)),
+    Component("cuda", _cuda, (cuda_files,)),
+    Component("mig", _mig, is_always_judged=True),
+    Component("mps", _mps, is_always_judged=True),
+    Component("toolkit", _toolkit, (toolkit_files,)),
+    Component("containerd", _containerd, (containerd_files,)),
+    Component("docker", _docker),
+    Component("podman", _podman, (podman_files,)),
+    Component("node", _node),
+)
+# Every path that may be in `desired_files`: a node is asked of these, whatever its record says.
+PATHS = tuple(path for component in COMPONENTS for files_of in component.own_files for path in files_of.PATHS)
+
+
+def in_order(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the components in the order in which a run works by these settings."""
+    names = [component.name for component in COMPONENTS]
+    if not settings.mps.enabled:
+        # A daemon that is to go holds its GPU, one that is to come serves GPUs that are whole again.
+        first, second = names.index("mig"), names.index("mps")
+        names[first], names[second] = "mps", "mig"
+    return tuple(names)
+
+
+def decisions(settings: Settings, node: Node) -> dict[str, Decision[Any]]:
+    """Return component -> decision, in order, of each that is enabled; settings resolved for the node's system."""
+    every = {component.name: component for component in COMPONENTS}
+    return {
+        name: marked(every[name].decide(settings, node))
+        for name in in_order(settings)
+        if every[name].is_always_judged or getattr(getattr(settings, name, None), "enabled", True)
+    }
+
+
+def desired_files(settings: Settings, machine: Machine) -> dict[str, str | None]:
+    """Return path -> the text that a run of these settings leaves there; None: that it leaves no such file.
+
+    Of other paths a run says nothing: what is there stays. The node is one that preflight accepts. What follows from
+    the packages that are there (what a hold says), and what belongs to a transaction of its own (MPS, MIG), is judged
+    by its component.
+    """
+    resolved = on_system(settings, machine.operating_system)
+    every = (each for component in COMPONENTS for each in component.own_files)
+    return {path: text for each in every for path, text in each.files(resolved, machine).items()}
+
+
+def own_files(
+    asked: Settings,
+    node: Node,
+    decided: Mapping[str, Decision[Any]],
+    kept: Mapping[str, OwnFile] | None = None,
+) -> Decision[Any]:
+    """Decide on gpunode's own files, behind all others, which tell of some of them already; as for `judge`."""
+    told = [item for decision in decided.values() for item in decision.findings]
+    settings = on_system(asked, node.operating_system)
+    waits = is_forbidden(Disturbance.restart, Disturbance[settings.disruption.allow], node.containerd.shims)
+    decision = files.decide(files.Desired(desired_files(asked, node.machine), asked, kept, waits), node.applied, told)
+    # MPS is one transaction: while a restart waits, all of it does.
+    reason = next((step.waits for step in decided["mps"].steps), None)
+    if reason is None:
+        return decision
+    waiting = {item: mps.waiting(item, reason) for item in decision.findings if item.component == "mps"}
+    steps = []
+    for step in decision.steps:
+        item = waiting.get(step.settles[0])
+        own = step if item is None else replace(step, settles=(item,), disturbs=Disturbance.restart, waits=reason)
+        steps.append(own)
+    return Decision(tuple(waiting.get(item, item) for item in decision.findings), tuple(steps))
+
+
+__all__ = ["COMPONENTS", "PATHS", "Component", "decisions", "desired_files", "in_order", "own_files"]

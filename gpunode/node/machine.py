@@ -1,0 +1,46 @@
+"""What a run does not change of a node, and what preflight judges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpunode.base.reading import Reading
+from gpunode.components.cuda import CudaToolkits
+from gpunode.components.driver import DriverState
+from gpunode.components.runtime_packages import RuntimePackages
+from gpunode.components.toolkit import ContainerToolkit
+from gpunode.packages.apt_sources import AptSources
+from gpunode.system.boot import Boot
+from gpunode.system.disk import Disk
+from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.pci import PciGpus
+
+_NO_RUNTIMES = RuntimePackages()
+_NO_TOOLKIT = ContainerToolkit((), None, None)
+
+
+@dataclass(frozen=True)
+class Machine(Reading):
+    """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources,
+    container toolkit, packages of container runtimes.
+
+    `candidates` are (package, the version that would be installed) and `offers` (package, a version that the
+    distribution's archive has), where somebody asked for them.
+    """
+
+    operating_system: OperatingSystem
+    pci: PciGpus
+    driver: DriverState
+    cuda: CudaToolkits
+    boot: Boot
+    disk: Disk
+    apt_sources: AptSources
+    toolkit: ContainerToolkit = _NO_TOOLKIT
+    candidates: tuple[tuple[str, str], ...] = ()
+    offers: tuple[tuple[str, str], ...] = ()
+    runtime_packages: RuntimePackages = _NO_RUNTIMES
+
+    @property
+    def has_gpu(self) -> bool:
+        """Say whether there is an NVIDIA GPU; a Tegra's is part of the chip and not on the PCI bus."""
+        return bool(self.pci.gpus) or self.operating_system.tegra

@@ -1,0 +1,184 @@
+"""What is to be done about gpunode's own files, those too that have no effect before a boot."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from gpunode.base.comparison import AS_ASKED, compared
+from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding
+from gpunode.base.subject import Subject
+from gpunode.node.own_files.repositories import PATHS as REPOSITORIES
+from gpunode.settings import Settings
+from gpunode.system.applied import OWNED, PATH, Applied, OwnFile, PresentFile
+
+_AS_LEFT = "as the last run left it"
+_MODE = "644"
+_CHANGED = "it was changed after the last run"
+_OTHER_RUN = (
+    "the last whole run was by other settings or by another gpunode; changed since, by hand or by a run that did not "
+    "end"
+)
+_ASKED_SINCE = "the settings, or gpunode, are others than those of the last whole run"
+_REPOSITORY = (Subject.KEY, Subject.KEYRING)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Say whose files are at a place, by how their paths begin.
+
+    told: subjects of the component whose finding tells already of such a file; disturbs: what writing it anew costs
+    """
+
+    begins: str
+    component: str
+    told: tuple[Subject, ...] = ()
+    disturbs: Disturbance = Disturbance.nothing
+
+
+# The first that fits counts.
+_PLACES = (
+    _Place("/etc/modprobe.d/gpunode-nouveau.", "driver", (Subject.NOUVEAU, Subject.INITRAMFS)),
+    _Place("/etc/modprobe.d/", "driver"),
+    _Place("/etc/dracut.conf.d/", "driver", (Subject.INITRAMFS,)),
+    _Place("/etc/modules-load.d/gpunode-nvlink.", "driver", (Subject.UMAD,)),
+    _Place("/etc/apt/preferences.d/gpunode-driver", "driver", (Subject.HELD,)),
+    _Place("/etc/apt/apt.conf.d/52gpunode-driver", "driver", (Subject.HELD,)),
+    _Place("/etc/pacman.d/gpunode.", "driver", (Subject.HELD,)),
+    _Place("/etc/apt/sources.list.d/gpunode-distribution.", "driver"),
+    _Place("/etc/apt/sources.list.d/", "repositories", _REPOSITORY),
+    _Place("/etc/yum.repos.d/", "repositories", _REPOSITORY),
+    _Place("/etc/zypp/repos.d/", "repositories", _REPOSITORY),
+    _Place("/etc/apt/apt.conf.d/", "repositories"),
+    _Place("/etc/profile.d/gpunode-mps.", "mps", (Subject.MPS_ENVIRONMENT,)),
+    _Place("/etc/environment.d/", "mps", (Subject.MPS_ENVIRONMENT,)),
+    _Place("/etc/profile.d/", "cuda", (Subject.CUDA_PROFILE,)),
+    _Place("/etc/apt/preferences.d/gpunode-toolkit", "toolkit", (Subject.TOOLKIT_HELD,)),
+    _Place("/etc/udev/rules.d/", "toolkit", (Subject.DEVICE_LINKS,)),
+    _Place("/etc/modules-load.d/", "containerd"),
+    _Place("/etc/sysctl.d/", "containerd"),
+    _Place("/etc/systemd/system/containerd.service.d/", "containerd", disturbs=Disturbance.restart),
+    _Place("/etc/systemd/system/gpunode-containerd-", "containerd"),
+    _Place(
+        "/etc/systemd/system/nvidia-mps", "mps", (Subject.SERVICE, Subject.AT_BOOT, Subject.RUNNING_CONFIGURATION),
+        Disturbance.restart,
+    ),
+    _Place("/etc/nvidia-mps/", "mps", (Subject.SERVICE, Subject.MPS_SETTING)),
+    _Place("/usr/local/lib/gpunode/nvidia-mps", "mps", (Subject.SERVICE,)),
+    _Place("/etc/systemd/system/gpunode-mig-", "mig", (Subject.SERVICE, Subject.AT_BOOT)),
+    _Place("/usr/local/lib/gpunode/mig-", "mig", (Subject.SERVICE,)),
+)  # fmt: skip
+_ELSEWHERE = _Place("/", "node")
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Hold which own files a node is to have.
+
+    files: path -> text; None: there is to be none
+    settings: as they are asked, for their digest
+    kept: path -> file of what the run under way keeps, which counts before `files` and the record; None outside of one
+    restart_waits: whether a restart of containerd waits, whose drop-in is written all the same
+    """
+
+    files: Mapping[str, str | None]
+    settings: Settings
+    kept: Mapping[str, OwnFile] | None = None
+    restart_waits: bool = False
+
+
+def decide(desired: Desired, actual: Applied, told: Iterable[Finding]) -> Decision[None]:
+    """Return what is to be done about each own file: by what is desired, or by the record where that tells no text.
+
+    Nothing of what another finding tells of already. On a node without a record, files that are there alone.
+
+    told: the other findings
+    """
+    every = tuple(told)
+    names = {(item.component, item.what) for item in every}
+    own = _findings(desired, actual, bad(*every))
+    findings = tuple(item for item in own if (item.component, item.what) not in names)
+    return Decision(findings, tuple(_step(desired, item) for item in bad(*findings)))
+
+
+def _step(desired: Desired, item: Finding) -> Step[None]:
+    path = Subject.FILE.named(item.what)
+    at_once = item.component == "containerd" and desired.restart_waits
+    disturbs = Disturbance.nothing if at_once else item.disturbs or Disturbance.nothing
+    return Step(f"remove {path}" if item.wanted == "none" else f"write {path} anew", (item,), disturbs)
+
+
+def _findings(desired: Desired, actual: Applied, told: tuple[Finding, ...]) -> Iterator[Finding]:
+    present, recorded, kept = dict(actual.present), dict(actual.files), desired.kept
+    if kept is None and PATH in present:
+        # In a run the record is written after the verdict.
+        recorded = {PATH: OwnFile(None, _MODE), **recorded}
+    for path in dict.fromkeys((*recorded, *desired.files)):
+        there = present.get(path)
+        if kept is not None and path in recorded and path not in kept and path not in desired.files:
+            continue  # This run wants no such file.
+        if there is None and PATH not in present and path not in recorded:
+            continue
+        place = next((each for each in _PLACES if path.startswith(each.begins)), _ELSEWHERE)
+        file = _desired(path, desired.files, recorded, kept)
+        if file is None:
+            found, asked = (None, AS_ASKED) if there is None else ("there", "none")
+            if found is None:
+                continue
+        else:
+            as_asked = path in desired.files or (kept or {}).get(path) is not None
+            found, asked = _sides(file, there, AS_ASKED if as_asked else _AS_LEFT)
+            if path == PATH and not actual.readable:
+                found = "unreadable"
+        if found is None or not any(_tells(place, path, item) for item in told):
+            # Seldom asked, and not for nothing.
+            last = (actual.settings, actual.gpunode)
+            same = found is None or not actual.readable or last == (desired.settings.digest(), version("gpunode"))
+            as_left = same or _is_as_left(recorded.get(path), there)
+            yield compared(
+                place.component, Subject.FILE.of(path), found or asked, asked, found is None,
+                cause=_CHANGED if same else _ASKED_SINCE if as_left else _OTHER_RUN, disturbs=place.disturbs,
+            )  # fmt: skip
+
+
+def _desired(
+    path: str, desired: Mapping[str, str | None], recorded: Mapping[str, OwnFile], kept: Mapping[str, OwnFile] | None
+) -> OwnFile | None:
+    """Return a file as it should be, None where it should not be."""
+    if kept is not None and path in kept:
+        return kept[path]
+    if path not in desired:
+        return recorded[path]
+    if (text := desired[path]) is None:
+        return None
+    # The mode of a repository's file is looked at with all others that root runs by (gpunode.system.exposed).
+    return OwnFile(hashlib.sha256(text.encode()).hexdigest(), None if path in REPOSITORIES else _MODE)
+
+
+def _is_as_left(recorded: OwnFile | None, there: PresentFile | None) -> bool:
+    """Say whether a file is as the last whole run left it, none where it left none."""
+    return there is None if recorded is None else _sides(recorded, there, "")[0] is None
+
+
+def _sides(wanted: OwnFile, present: PresentFile | None, said: str) -> tuple[str | None, str]:
+    """Return how a file is where that is not as wanted, and what is wanted: `said`, or mode and owner."""
+    if present is None:
+        return "none", said
+    if wanted.sha256 is not None and present.sha256 != wanted.sha256:
+        return "unreadable" if present.sha256 is None else "another text", said
+    if wanted.mode is not None and present.permissions != f"{wanted.mode} {OWNED}":
+        return present.permissions or "unreadable", f"{wanted.mode} {OWNED}"
+    return None, said
+
+
+def _tells(place: _Place, path: str, item: Finding) -> bool:
+    """Say whether a bad finding is about this file's effect."""
+    label = path.rpartition("/gpunode-")[2].partition(".")[0]
+    names = [each.of(label) for each in place.told] if place.told is _REPOSITORY else place.told
+    return item.component == place.component and any(
+        item.what == name or item.what.startswith(f"{name} ") for name in names
+    )

@@ -1,0 +1,73 @@
+"""What modprobe and dracut are told of the driver's modules, and what keeps its packages still where nobody asks."""
+
+from __future__ import annotations
+
+from gpunode.base import tables
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.template import rendered
+from gpunode.components.driver.removal import removal_waits
+from gpunode.node.machine import Machine
+from gpunode.node.preflight import chosen_flavour
+from gpunode.packages.driver_packages import driver_source
+from gpunode.settings import Settings
+
+SOFTDEP = "/etc/modprobe.d/gpunode-nvidia-uvm.conf"
+PARAMETERS = "/etc/modprobe.d/gpunode-nvidia.conf"
+BLACKLIST = "gpunode-nouveau.conf"
+NOUVEAU = f"/etc/modprobe.d/{BLACKLIST}"
+DRACUT = "/etc/dracut.conf.d/gpunode-nouveau.conf"
+UMAD = "/etc/modules-load.d/gpunode-nvlink.conf"
+PATHS = (SOFTDEP, PARAMETERS, NOUVEAU, DRACUT, UMAD)
+# The families whose initial file systems dracut makes: an image for any machine has nothing of /etc/modprobe.d in it.
+_BY_DRACUT = ("dnf", "zypper")
+UMAD_MODULES = ("ib_umad",)
+
+
+def changes_source(settings: Settings, machine: Machine) -> bool:
+    """Say whether a run brings the driver from its source, or takes it away, and so forgets other sources."""
+    asked = settings.driver
+    if asked.removes:
+        return not _removal_waits(settings, machine)
+    return asked.enabled and asked.source != "present"
+
+
+def files(settings: Settings, machine: Machine) -> dict[str, str | None]:
+    """Return the files of modules; the settings are those of `on_system`."""
+    asked, system = settings.driver, machine.operating_system
+    if not asked.enabled:
+        return {}
+    if asked.removes:
+        return {} if _removal_waits(settings, machine) else dict.fromkeys(PATHS)
+    found: dict[str, str | None] = {}
+    modules = module_names(settings, machine)
+    if asked.source != "present":
+        found[PARAMETERS] = (
+            rendered("nvidia-parameters.conf", parameters=asked.module_parameters, modules=modules)
+            if asked.module_parameters
+            else None
+        )
+    found[NOUVEAU] = rendered("nouveau.conf")
+    distribution = tables.distribution(system.id, system.version_id)
+    if distribution is not None and distribution.family in _BY_DRACUT:
+        found[DRACUT] = rendered("dracut-nouveau.conf")
+    # Else nvidia_uvm would be loaded by a run and be gone after the next boot.
+    found[SOFTDEP] = rendered("nvidia-uvm.conf", modules=modules)
+    if machine.has_gpu and machine.pci.switch_managers and asked.source != "present":
+        found[UMAD] = rendered("modules-load.conf", modules=UMAD_MODULES)
+    return found
+
+
+def _removal_waits(settings: Settings, machine: Machine) -> bool:
+    return removal_waits(Disturbance[settings.disruption.allow], machine.driver)
+
+
+def module_names(settings: Settings, machine: Machine) -> list[str]:
+    """Return the names by which modprobe loads the module.
+
+    Debian's own packages have it loaded under another name, to which all has to be said, too.
+    """
+    system = machine.operating_system
+    source = driver_source(settings, system, machine.boot)
+    if source is None:
+        return ["nvidia"]
+    return ["nvidia", *sorted({source.modules[chosen_flavour(settings, machine.pci.gpus, system)]} - {"nvidia"})]

@@ -1,0 +1,26 @@
+"""The package repositories that the settings take anything from."""
+
+from __future__ import annotations
+
+from gpunode.node.machine import Machine
+from gpunode.node.own_files.driver import changes_source
+from gpunode.packages.repositories import NAMES, SOURCES, package_repository, source_path
+from gpunode.packages.trust import uses_repository
+from gpunode.settings import Settings
+
+PATHS = tuple(source_path(family, name) for family in SOURCES for name in NAMES)
+
+
+def files(settings: Settings, machine: Machine) -> dict[str, str | None]:
+    """Return the files that name them; those of other repositories of ours stay as they are.
+
+    That of `cuda` goes with a driver that comes from elsewhere now, where nothing else is taken from it.
+    """
+    found: dict[str, str | None] = {}
+    for name in NAMES:
+        asked = package_repository(settings, machine.operating_system, name)
+        if asked is not None and uses_repository(settings, name):
+            found[asked.path] = asked.text
+        elif asked is not None and name == "cuda" and changes_source(settings, machine):
+            found[asked.path] = None
+    return found

@@ -1,0 +1,127 @@
+"""What a run would do to a node, in which order, and what that disturbs; or why it will not be done.
+
+Pure: settings and a node's reading in, a plan out, so that a plan can be reviewed without the machine. The steps come
+from the same judgement as the verdict at the end of a run: what is not as asked is what there is to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from gpunode.base.decision import Decision, bad, is_forbidden
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.reading import Reading
+from gpunode.node import Node
+from gpunode.node.components import decisions, in_order
+from gpunode.node.preflight import Caution, Refusal, cautions, refusals
+from gpunode.node.verdict import judged
+from gpunode.packages.driver_packages import on_system
+from gpunode.settings import Settings
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Step(Reading):
+    """Hold one thing to be done: of which component, what, because of what, and what it disturbs.
+
+    `found` and `wanted` are the two sides of the difference; `pending` says that a run will report it, not do it: the
+    settings do not allow it now (disruption.allow), or it is for a person to do. `packages` are what it installs,
+    as far as settings and tables tell: what else these need comes along. `drains`: the node of the cluster is emptied
+    before it.
+    """
+
+    component: str
+    action: str
+    found: str | None
+    wanted: str | None
+    disturbs: Disturbance
+    pending: bool = False
+    packages: tuple[str, ...] = ()
+    drains: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain JSON types; what it disturbs by name."""
+        return {**super().to_json(), "disturbs": self.disturbs.name}
+
+
+@dataclass(frozen=True)
+class Plan(Reading):
+    """Hold what is to become of one node."""
+
+    refusals: tuple[Refusal, ...]
+    cautions: tuple[Caution, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Return `refused`, `nothing to do` or `can be done`."""
+        if self.refusals:
+            return "refused"
+        return "can be done" if self.steps else "nothing to do"
+
+    @property
+    def disturbs(self) -> Disturbance:
+        """Return the gravest disturbance among the steps that will be done."""
+        return max((step.disturbs for step in self.steps if not step.pending), default=Disturbance.nothing)
+
+    @property
+    def drains(self) -> bool:
+        """Say whether the node of the cluster is emptied on the way, and given back at the end."""
+        return any(step.drains for step in self.steps)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return verdict and gravest disturbance beside the fields."""
+        return {"verdict": self.verdict, "disturbs": self.disturbs.name, **super().to_json()}
+
+
+def refused_plan(refusal: Refusal) -> Plan:
+    """Return the plan for a node that is refused before anything of it is judged."""
+    return Plan((refusal,), (), ())
+
+
+def plan(settings: Settings, node: Node, today: date | None = None) -> Plan:
+    """Return the plan for one node; a refused node has no steps, for nothing will be done to it."""
+    settings = on_system(settings, node.operating_system)
+    refused = refusals(settings, node.machine)
+    told = cautions(settings, node.machine, today)
+    return Plan(refused, told, () if refused else tuple(_steps(settings, node)))
+
+
+def _steps(settings: Settings, node: Node) -> Iterator[Step]:
+    decided = decisions(settings, node)
+    findings, files = judged(settings, node, decided=decided)
+    differences = {(item.component, item.what): item for item in bad(*findings)}
+    for component in in_order(settings):
+        own = decided.get(component, Decision(()))
+        of_files = [step for step in files.steps if step.settles[0].component == component]
+        felt = component != "mps" or any(step.felt for step in own.steps)
+        for step in (*of_files, *own.steps):
+            for item in step.settles:
+                differences.pop((item.component, item.what), None)
+            sides = (step.settles[0].found, step.settles[0].wanted) if step.settles else (step.actual, step.desired)
+            pending = step.waits is not None or _is_pending(settings, node, component, step.disturbs)
+            drains = settings.kubernetes.drains and step.disturbs > Disturbance.nothing and felt and not pending
+            yield Step(component, step.action, *sides, step.disturbs, pending, step.packages, drains)
+        # What no step of a run mends is a person's, so that a plan leaves out nothing that the verdict would find.
+        judged_with = {component, *(item.component for item in own.findings)}
+        for item in [item for item in differences.values() if item.component in judged_with]:
+            del differences[item.component, item.what]
+            action, disturbs = item.remedy or item.cause or item.finding_class, item.disturbs or Disturbance.nothing
+            yield Step(item.component, f"{item.what}: {action}", item.found, item.wanted, disturbs, pending=True)
+
+
+def _is_pending(settings: Settings, node: Node, component: str, disturbs: Disturbance) -> bool:
+    """Say whether the settings do not allow now what packages disturb; other steps say themselves why they wait.
+
+    What was cut off is undone before anything else, whatever is allowed.
+    """
+    if component in ("mps", "mig", "node"):
+        return False
+    # docker's own containers may be kept by live-restore.
+    of_docker = 0 if node.docker.live_restore else node.docker.containers
+    workloads = of_docker if component == "docker" else node.containerd.shims
+    return is_forbidden(disturbs, Disturbance[settings.disruption.allow], workloads)

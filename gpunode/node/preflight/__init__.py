@@ -1,0 +1,95 @@
+"""Judge settings against what a node is, before anything on it is touched.
+
+A refusal stops the node, a caution is only told. Both are decided from settings, facts and tables alone.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+from gpunode.base import tables
+from gpunode.base.verdicts import Caution, Refusal
+from gpunode.components.driver import flavour
+from gpunode.components.driver.flavour import chosen_flavour, wanted_driver
+from gpunode.node.machine import Machine
+from gpunode.node.preflight import (
+    archive,
+    boot,
+    cuda,
+    device_plugin,
+    disk,
+    driver,
+    mig,
+    mps,
+    platform,
+    runfile,
+    runtimes,
+    toolkit,
+)
+from gpunode.packages import trust
+from gpunode.packages.driver_packages import on_system
+from gpunode.settings import Settings
+
+
+def refusals(settings: Settings, machine: Machine, today: date | None = None) -> tuple[Refusal, ...]:
+    """Return every reason to refuse a node; none means that the run may go on. `today` is as of `cautions`."""
+    system, gpus, there = machine.operating_system, machine.pci.gpus, machine.driver
+    row = tables.distribution(system.id, system.version_id)
+    settings = on_system(settings, system)
+    wanted = wanted_driver(settings, gpus, there, system)
+    found = [*platform.system_refusals(settings, system), *platform.gpu_refusals(settings, machine)]
+    found += trust.key_refusals(settings, system)
+    found += driver.present_refusals(settings, there)
+    if settings.driver.enabled and not settings.driver.removes:
+        # A generation's last branch first: beyond it no flavour would help.
+        by_nvidia = settings.driver.source == "cuda-repository"
+        found += flavour.last_branch_refusals(gpus, wanted, row.driver_branches if row and by_nvidia else ())
+        found += flavour.flavour_refusals(gpus, wanted)
+        found += driver.offered_branch_refusals(settings, system)
+        found += driver.proprietary_refusals(settings, wanted, there, today or _today())
+        found += driver.flavour_branch_refusals(settings, wanted, machine.operating_system)
+        found += driver.minimum_refusals(wanted)
+    found += runfile.runfile_refusals(settings, machine)
+    found += trust.trust_refusals(machine.apt_sources)
+    found += driver.branch_change_refusals(settings, there)
+    found += driver.candidate_refusals(settings, system, dict(machine.candidates))
+    found += archive.archive_refusals(settings, machine)
+    found += cuda.cuda_refusals(settings, gpus, wanted)
+    found += cuda.offered_refusals(settings, system)
+    found += cuda.mixing_refusals(settings, system, machine.cuda)
+    found += mig.mig_refusals(settings, gpus, wanted)
+    found += mps.mps_refusals(settings, gpus)
+    found += device_plugin.device_plugin_refusals(settings, gpus)
+    found += runtimes.runtime_refusals(settings, machine)
+    found += toolkit.toolkit_refusals(settings, machine)
+    found += boot.boot_refusals(settings, system, machine.boot, dict(there.packages))
+    found += disk.disk_refusals(settings, machine.disk, there, machine.cuda.versions)
+    return tuple(found)
+
+
+def cautions(settings: Settings, machine: Machine, today: date | None = None) -> tuple[Caution, ...]:
+    """Return what a person should know though it is no reason to refuse; `today` is UTC's where it is not given."""
+    settings = on_system(settings, machine.operating_system)
+    wanted = wanted_driver(settings, machine.pci.gpus, machine.driver, machine.operating_system)
+    today = today or _today()
+    return (
+        *platform.gpu_cautions(settings, machine),
+        *flavour.unknown_gpus(machine.pci.gpus),
+        *driver.end_of_life(settings, wanted, today),
+        *driver.proprietary_cautions(settings, wanted, machine.driver, today),
+        *archive.archive_cautions(settings, machine),
+        *cuda.cuda_cautions(settings, wanted),
+        *mig.mig_cautions(settings, machine.pci.gpus),
+        *mps.mps_cautions(settings),
+        *boot.boot_cautions(settings, machine.operating_system, machine.boot),
+        *toolkit.toolkit_cautions(settings, machine),
+        *trust.trust_cautions(machine.apt_sources),
+        *trust.proxy_cautions(settings, machine.apt_sources),
+    )
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+__all__ = ["Caution", "Refusal", "cautions", "chosen_flavour", "refusals"]

@@ -1,0 +1,80 @@
+"""What settings ask that can be had on no node, whichever it is: decided without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from gpunode.base import tables
+from gpunode.base.tables.sources import Distribution
+from gpunode.base.verdicts import Caution, Refusal
+from gpunode.components.driver.flavour import WantedDriver, chosen_flavour, installed_by_gpunode
+from gpunode.node.preflight import cuda, driver, platform
+from gpunode.packages.driver_packages import on_system
+from gpunode.settings import Settings
+from gpunode.system.operating_system import OperatingSystem
+
+
+def refused_anywhere(settings: Settings) -> tuple[Refusal, ...]:
+    """Return why no node of any supported distribution can become what settings ask; empty where one may.
+
+    What is wrong with the settings themselves is the same everywhere; where only the distributions' repositories
+    differ, one of them is named for all.
+    """
+    by_system = [list(_refusals(settings, row, system)) for row, system in _systems()]
+    if not all(by_system):
+        return ()
+    everywhere = [item for item in by_system[0] if all(item in found for found in by_system)]
+    if everywhere:
+        return tuple(everywhere)
+    fewest = min(by_system, key=len)
+    count = len(by_system)
+    return tuple(
+        Refusal(
+            item.component, f"{item.reason}; none of the {count} supported systems has it", item.source, item.remedy
+        )
+        for item in fewest
+    )
+
+
+def cautions_anywhere(settings: Settings, today: date) -> tuple[Caution, ...]:
+    """Return what a person should know of the settings on every supported distribution."""
+    by_system = [list(_cautions(settings, system, today)) for _, system in _systems()]
+    return tuple(item for item in by_system[0] if all(item in found for found in by_system))
+
+
+def _refusals(settings: Settings, row: Distribution, system: OperatingSystem) -> Iterator[Refusal]:
+    asked = on_system(settings, system)
+    yield from platform.source_refusals(asked, row)
+    yield from cuda.offered_refusals(asked, system)
+    # A driver that gpunode does not install is the node's.
+    if installed_by_gpunode(asked):
+        wanted = _wanted(asked, system)
+        yield from driver.offered_branch_refusals(asked, system)
+        yield from driver.minimum_refusals(wanted)
+        yield from cuda.cuda_refusals(asked, (), wanted)
+
+
+def _cautions(settings: Settings, system: OperatingSystem, today: date) -> Iterator[Caution]:
+    asked = on_system(settings, system)
+    if installed_by_gpunode(asked):
+        wanted = _wanted(asked, system)
+        yield from driver.end_of_life(asked, wanted, today)
+        yield from cuda.cuda_cautions(asked, wanted)
+
+
+def _wanted(settings: Settings, system: OperatingSystem) -> WantedDriver:
+    return WantedDriver(settings.driver.version, settings.driver.branch, chosen_flavour(settings, (), system))
+
+
+def _systems() -> Iterator[tuple[Distribution, OperatingSystem]]:
+    """Yield each supported distribution on each of its architectures."""
+    for row in tables.distributions():
+        for architecture in row.architectures:
+            yield (
+                row,
+                OperatingSystem(
+                    id=row.id, version_id=row.version, codename=None, id_like=(), name=row.name,
+                    architecture=architecture, kernel="", tegra=False,
+                ),
+            )  # fmt: skip

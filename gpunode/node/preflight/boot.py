@@ -1,0 +1,122 @@
+"""Will the kernel that boots next load the driver that is to be installed? Said before anything is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gpunode.base import tables, versions
+from gpunode.base.verdicts import Caution, Refusal
+from gpunode.packages.driver_packages import driver_source, of_another_source
+from gpunode.packages.families.wording import headers_package
+from gpunode.settings import Settings
+from gpunode.system.boot import Boot
+from gpunode.system.operating_system import OperatingSystem
+
+_INSTALL_GUIDE = "NVIDIA driver installation guide, pre-installation actions (kernel headers)"
+_ENROL = (
+    "enrol the key that DKMS signs with (Debian: /var/lib/dkms/mok.pub, made when DKMS first builds a module; Ubuntu: "
+    "/var/lib/shim-signed/mok/MOK.der, made by `update-secureboot-policy --new-key`): `mokutil --import KEY`, which "
+    "asks for a password, reboot, choose `Enroll MOK` at the console and give it; or switch secure boot off in the "
+    "firmware"
+)
+
+
+def without_enrolment(system: OperatingSystem) -> str:
+    """Return the way out of secure boot that asks for no key, as a remedy begins; empty where there is none."""
+    own = tables.driver_source("distribution", system.id)
+    # What a rolling release has built comes without a signature.
+    if own is None or own.built_on_node or own.origin is None:
+        return ""
+    return "set driver.source = 'distribution', whose modules come signed by a key that the firmware knows; or "
+
+
+def built_on_node(settings: Settings, system: OperatingSystem, boot: Boot) -> bool:
+    """Say whether the driver's module is built on the node, by DKMS or by the runfile, rather than brought built."""
+    source = driver_source(settings, system, boot)
+    by_runfile = settings.driver.enabled and settings.driver.source == "runfile"
+    return by_runfile or (source is not None and source.built_on_node)
+
+
+def boot_refusals(
+    settings: Settings, system: OperatingSystem, boot: Boot, installed: Iterable[str] = ()
+) -> Iterator[Refusal]:
+    """Refuse what would leave the next boot without a driver: no headers to build by, a module nobody may load.
+
+    + installed: names of the driver's packages: what came from another source goes, its modules too
+    """
+    kernel = boot.next_kernel
+    if kernel is None or not settings.driver.enabled:
+        return
+    builds, source = built_on_node(settings, system, boot), driver_source(settings, system, boot)
+    asked = settings.driver.version or settings.driver.branch
+    # What is there already need not be built again; anything else must be, even where an older module is on the disk.
+    there = kernel.module_version is not None and asked is not None and versions.in_branch(kernel.module_version, asked)
+    there = there and not (source is not None and of_another_source(source, installed))
+    # The packages' modules go as the runfile comes.
+    there = there and not (settings.driver.source == "runfile" and tuple(installed))
+    can_install = tables.installs_headers(system.id) or tables.headers_of_image(system.id)
+    if (
+        builds
+        and not kernel.headers
+        and not there
+        and not (can_install and settings.driver.kernel_headers == "install")
+    ):
+        by_us = ", or set driver.kernel_headers = 'install'" if can_install else ""
+        yield Refusal(
+            "next boot",
+            f"kernel {kernel.release} boots next (says {_decided(boot)}) and its headers are not there: no NVIDIA "
+            "module can be built for it",
+            f"/lib/modules/{kernel.release}/build; {_INSTALL_GUIDE}",
+            f"install {headers_package(system, kernel)}{by_us}",
+        )
+    if not boot.secure_boot:
+        return
+    # What the runfile builds without DKMS is judged there (preflight/runfile.py).
+    signs = settings.driver.source != "runfile" or settings.driver.dkms
+    if builds and signs and not boot.key_enrolled:
+        yield Refusal(
+            "next boot",
+            "secure boot is on, and the module that DKMS builds will be signed by a key that the firmware does not "
+            "know: the kernel will reject it",
+            "/sys/firmware/efi/efivars/SecureBoot-*, mokutil --test-key",
+            without_enrolment(system) + _ENROL,
+        )
+    # What gpunode installs without building it comes signed by the distribution.
+    elif settings.driver.source == "present" and kernel.module_version is not None and kernel.module_signer is None:
+        yield Refusal(
+            "next boot",
+            f"secure boot is on, and the nvidia module of kernel {kernel.release} is not signed: the kernel will "
+            "reject it",
+            f"modinfo -k {kernel.release} -F signer nvidia",
+            (without_enrolment(system) or "install the distribution's signed module packages, or ") + _ENROL,
+        )
+
+
+def boot_cautions(settings: Settings, system: OperatingSystem, boot: Boot) -> Iterator[Caution]:
+    """Tell of a compiler that is not the kernel's, and of a running kernel that no module can be built for."""
+    kernel = boot.next_kernel
+    if kernel is None or not built_on_node(settings, system, boot):
+        return
+    if kernel.compiler and boot.compiler and kernel.compiler != boot.compiler:
+        yield Caution(
+            "next boot",
+            f"gcc on the node is version {boot.compiler}, kernel {kernel.release} was built by {kernel.compiler}: the "
+            "module may not build",
+            f"/boot/config-{kernel.release} (CONFIG_CC_VERSION_TEXT), gcc -dumpversion",
+            f"install gcc {kernel.compiler}",
+        )
+    running = next((item for item in boot.kernels if item.release == boot.running), None)
+    if boot.running != kernel.release and (running is None or not running.headers):
+        yield Caution(
+            "next boot",
+            f"kernel {boot.running} runs, {kernel.release} boots next, and only for the latter a module can be built: "
+            "the driver will load after a reboot",
+            f"/lib/modules/{boot.running}/build",
+            "reboot first, or accept that the node is reported reboot pending",
+        )
+
+
+def _decided(boot: Boot) -> str:
+    return {"grub": "GRUB's configuration", "link": "the link /vmlinuz"}.get(
+        boot.decided_by or "", "its version: it is the newest in /boot"
+    )

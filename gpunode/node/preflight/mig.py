@@ -1,0 +1,153 @@
+"""Can driver and GPUs hold the MIG configuration that is asked for?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpunode.base import tables, versions
+from gpunode.base.verdicts import Caution, Refusal
+from gpunode.components.driver.flavour import WantedDriver, named
+from gpunode.components.mig.cautions import cautions_of
+from gpunode.components.mig.choice import Chosen
+from gpunode.components.mig.choice import chosen as of_gpus
+from gpunode.components.mig.device_filter import Match
+from gpunode.components.mig.goal import Verdict, judge, nearest_layouts
+from gpunode.components.mig.placement import text
+from gpunode.node.requirements import mig_product
+from gpunode.settings import Settings
+from gpunode.settings.mig_parted.declaration import Declaration
+from gpunode.settings.mig_parted.mistakes import DeclarationError
+from gpunode.settings.mig_parted.published import published
+from gpunode.system.pci import PciGpu
+
+_MIG = "MIG user guide, deployment considerations (gpunode/data/minimums.yaml, mig_minimum_driver)"
+_GEOMETRY = "nvidia-smi mig -lgipp of such GPUs (gpunode/data/mig.yaml, geometries)"
+_PUBLISHED = "nvidia-mig-parted's published configurations (gpunode/data/mig.yaml, products)"
+
+
+def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
+    """Refuse a MIG configuration that a GPU of the node has no place for, or that its driver is too old for."""
+    if settings.mig.config is None:
+        return
+    try:
+        chosen = tuple(of_gpus(settings.mig, gpus))
+    except DeclarationError as error:
+        # It was read when the settings were validated, and has changed since.
+        yield Refusal("mig", f"{error.source}: {error.mistakes[0]}", str(settings.mig.file), "put the file right")
+        return
+    yield from _driver_refusals([item.gpu for item in chosen if item.entry and item.entry.mig_enabled], wanted)
+    yield from _placement_refusals(settings, chosen)
+
+
+def _driver_refusals(gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
+    if not wanted.is_known:
+        return
+    seen = set()
+    for gpu in gpus:
+        product = mig_product(gpu.name or "")
+        if product is None or product in seen:
+            continue
+        seen.add(product)
+        minimum = tables.mig_minimum_driver()[product]
+        if not wanted.at_least(minimum):
+            yield Refusal(
+                "mig",
+                f"MIG on {named(gpu)} needs driver {minimum} or newer, and the driver is {wanted}",
+                _MIG,
+                f"set driver.branch to '{versions.branch_of(minimum)}' or newer, or leave mig.config out",
+            )
+
+
+def _placement_refusals(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refusal]:
+    seen = set()
+    for each in chosen:
+        asked = each.product, each.entry.path if each.entry else None
+        if each.product is None or asked in seen or each.match is Match.MAYBE:
+            continue
+        seen.add(asked)
+        if each.entry is None and settings.mig.file is None:
+            yield Refusal(
+                "mig",
+                f"mig.config {settings.mig.config!r} is not published for {named(each.gpu)} ({each.product})",
+                _PUBLISHED,
+                f"set mig.config to one of {', '.join(published(each.product).configs)}, or name a file by mig.file",
+            )
+        elif each.entry is not None and each.entry.mig_enabled:
+            devices = each.entry.mig_devices or {}
+            judged = judge(each.product, devices)
+            if judged.verdict is Verdict.NOT_PLACED:
+                nearest = "; ".join(text(layout) for layout in nearest_layouts(each.product, devices))
+                yield Refusal(
+                    "mig",
+                    f"mig.config {settings.mig.config!r} has no place on {named(each.gpu)} ({each.product}, GPU "
+                    f"{each.index}): {judged.reason}",
+                    _GEOMETRY,
+                    f"ask for a layout that fits, the nearest are: {nearest}",
+                )
+
+
+def mig_cautions(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Caution]:
+    """Tell what of a MIG configuration could not be judged, or is odd in it."""
+    if settings.mig.config is None:
+        if settings.mig.config_from_label:
+            yield Caution(
+                "mig",
+                "mig.config_from_label is True, and no label nvidia.com/mig.config of this node is known",
+                "kubectl get nodes",
+                "MIG is left as it is; label the node with a configuration's name",
+            )
+        return
+    try:
+        chosen = tuple(of_gpus(settings.mig, gpus))
+        declaration = settings.mig.declaration() if settings.mig.file else None
+    except DeclarationError:
+        return
+    for each in chosen:
+        if each.entry is None and declaration is not None:
+            yield Caution(
+                "mig",
+                f"no entry of mig.config {settings.mig.config!r} is for {named(each.gpu)} (GPU {each.index})",
+                declaration.source,
+                "it is left as it is; add an entry if it shall be anything else",
+            )
+        elif reason := _not_judged(each):
+            yield Caution(
+                "mig",
+                f"{named(each.gpu)} (GPU {each.index}) is not judged against mig.config "
+                f"{settings.mig.config!r}: {reason}",
+                "gpunode/data/mig.yaml",
+                "look at what `nvidia-smi mig -lgipp` says there, once MIG is on",
+            )
+    if declaration is not None:
+        yield from _declared(settings, declaration, len(gpus))
+
+
+def _not_judged(chosen: Chosen) -> str | None:
+    """Return why nobody can say whether a GPU can hold what is asked of it; None where somebody can."""
+    if chosen.product is None:
+        if chosen.gpu.device_id in tables.mig().without_profiles:
+            return "it has MIG, and no table of its profiles was found"
+        return "it is in no table of products with MIG"
+    if chosen.entry is None:
+        return None
+    if chosen.match is Match.MAYBE:
+        return f"{chosen.entry.path} is for boards of one subsystem id alone, and nothing tells the GPU's"
+    judged = judge(chosen.product, chosen.entry.mig_devices or {})
+    return judged.reason if judged.verdict is Verdict.UNDECIDED else None
+
+
+def _declared(settings: Settings, declaration: Declaration, count: int) -> Iterator[Caution]:
+    name = settings.mig.config or ""
+    configs = {name: declaration.configs[name]}
+    for oddity in cautions_of(Declaration(declaration.source, configs, declaration.doubled)):
+        yield Caution("mig", f"{declaration.source}: {oddity}", declaration.source, "put it right, or leave it out")
+    for entry in configs[name]:
+        beyond = sorted({index for index in entry.devices or () if index >= count})
+        if beyond:
+            yield Caution(
+                "mig",
+                f"{declaration.source}: {entry.path}.devices names GPU {', '.join(map(str, beyond[:8]))}, and the node "
+                f"has {count}",
+                declaration.source,
+                "nothing is done for a GPU that is not there",
+            )

@@ -1,0 +1,149 @@
+"""Nodes' facts as a file: written by `gpunode facts`, read by `gpunode plan --facts`, so that no machine is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from gpunode.components.containerd.state import Containerd
+from gpunode.components.cuda import CudaToolkits
+from gpunode.components.docker.state import Docker
+from gpunode.components.driver import DriverState
+from gpunode.components.toolkit import ContainerToolkit
+from gpunode.node import Node
+from gpunode.packages.apt_sources import AptSources
+from gpunode.packages.keyring import Keyrings
+from gpunode.settings import Settings, check_hosts
+from gpunode.system.boot import Boot
+from gpunode.system.disk import Disk
+from gpunode.system.gpu import Gpus
+from gpunode.system.health import Health
+from gpunode.system.kubelet import Kubelet
+
+SCHEMA = 1
+_NODE = TypeAdapter(Node)
+# A bare machine: what a file may leave out. Never the operating system and the GPUs, on which everything turns.
+_BARE: dict[str, Any] = {
+    "driver": DriverState((), None, None, None, None, None),
+    "gpus": Gpus("absent", None, "nvidia-smi is not installed", ()),
+    "health": Health(),
+    "cuda": CudaToolkits((), None, None, False),
+    "toolkit": ContainerToolkit((), None, None),
+    "containerd": Containerd(
+        None, None, "/etc/containerd/config.toml", None, False, False, None, None, None, (), None, 0
+    ),
+    "docker": Docker(None),
+    "kubelet": Kubelet(None),
+    "keyrings": Keyrings(()),
+    "disk": Disk(()),
+    "apt_sources": AptSources(),
+}
+
+
+class FactsError(Exception):
+    """Say what in a file of facts or of settings cannot be used: which file, where, why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Hold one host of a file: its node, or why there is none."""
+
+    name: str
+    node: Node | None
+    reason: str | None
+
+
+def facts_json(nodes: Mapping[str, Node | str], version: str) -> dict[str, Any]:
+    """Return the file's content; a host that did not answer has its reason instead of its facts."""
+    hosts = {
+        name: {"facts": found.to_json()} if isinstance(found, Node) else {"unreachable": found}
+        for name, found in nodes.items()
+    }
+    return {"schema": SCHEMA, "gpunode": version, "hosts": hosts}
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of one host's facts, as a file holds them."""
+    found = _NODE.json_schema()
+    # What may be left out: see _BARE and _recorded.
+    found["required"] = ["operating_system", "pci"]
+    containerd = found["$defs"]["Containerd"]
+    containerd["required"].remove("config_text")
+    return found
+
+
+def read_facts(path: Path) -> tuple[Recorded, ...]:
+    """Return the hosts of a file of facts; raise FactsError."""
+    content = _loaded(path)
+    if not isinstance(content, dict) or not isinstance(content.get("hosts"), dict) or not content["hosts"]:
+        raise FactsError(f"{path}: there is no mapping `hosts` with a host in it; `gpunode facts INVENTORY` writes one")
+    if content.get("schema") != SCHEMA:
+        raise FactsError(
+            f"{path}: schema is {content.get('schema')!r}, and this gpunode reads {SCHEMA}; record the facts anew"
+        )
+    return tuple(_recorded(path, str(name), host) for name, host in content["hosts"].items())
+
+
+def _recorded(path: Path, name: str, host: Any) -> Recorded:
+    if isinstance(host, dict) and isinstance(host.get("unreachable"), str):
+        return Recorded(name, None, host["unreachable"])
+    facts = host.get("facts") if isinstance(host, dict) else None
+    if not isinstance(facts, dict):
+        raise FactsError(f"{path}: hosts.{name} has neither `facts` (a mapping) nor `unreachable` (a text)")
+    unknown = sorted(set(facts) - set(Node.__dataclass_fields__))
+    if unknown:
+        raise FactsError(
+            f"{path}: hosts.{name}.facts has unknown parts {', '.join(unknown)}; "
+            f"allowed are {', '.join(Node.__dataclass_fields__)}"
+        )
+    for part in ("operating_system", "pci"):
+        if part not in facts:
+            raise FactsError(f"{path}: hosts.{name}.facts lacks {part}, without which nothing can be decided")
+    if isinstance(facts.get("containerd"), dict):
+        # A configuration may hold registry credentials: it is never recorded.
+        facts = {**facts, "containerd": {"config_text": None, **facts["containerd"]}}
+    system = facts["operating_system"]
+    running = system.get("kernel", "") if isinstance(system, dict) else ""
+    try:
+        return Recorded(name, _NODE.validate_python({**_BARE, "boot": Boot(str(running)), **facts}), None)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"])
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        raise FactsError(f"{path}: hosts.{name}.facts.{where}: {first['msg']}{more}; see docs/plan.md") from error
+
+
+def read_settings(path: Path, hosts: tuple[str, ...]) -> dict[str, Settings]:
+    """Return host -> settings of a YAML file: settings for all, and below `hosts` what differs for one of them.
+
+    Raises FactsError where the file cannot be read, SettingsError with every mistake in the settings.
+    """
+    content = _loaded(path)
+    if content is None:
+        content = {}
+    if not isinstance(content, dict):
+        raise FactsError(f"{path}: must be a mapping of settings, such as `driver: {{branch: '580'}}`")
+    own = content.pop("hosts", {}) or {}
+    if not isinstance(own, dict) or not all(isinstance(value, dict) for value in own.values()):
+        raise FactsError(f"{path}: hosts must be a mapping of host name to settings")
+    strangers = sorted(str(name) for name in own if name not in hosts)
+    if strangers:
+        raise FactsError(f"{path}: hosts.{strangers[0]} has no facts; there are facts of {', '.join(hosts)}")
+    return check_hosts({name: {**content, **own.get(name, {})} for name in hosts}, frozenset())
+
+
+def _loaded(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except OSError as error:
+        raise FactsError(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise FactsError(f"{path}: is neither JSON nor YAML that can be read: {said}") from error

@@ -1,0 +1,220 @@
+"""Judge every stated minimum on a node: met, not met, not applicable, or unknown, with found, wanted and source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpunode.base import tables, versions
+from gpunode.base.reading import Reading, Unknown
+from gpunode.base.tables.driver_versions import Minimum
+from gpunode.node import Node
+
+Answer = str | Unknown | None
+
+_CUDA_GUIDE = "CUDA compatibility guide, minor-version compatibility"
+_CUDA_NOTES = "CUDA release notes, table of toolkit and driver versions"
+_MIG_GUIDE = "MIG user guide, deployment considerations"
+
+
+class Status(StrEnum):
+    """Name the outcome of one requirement."""
+
+    MET = "met"
+    NOT_MET = "not met"
+    NOT_APPLICABLE = "not applicable"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Requirement(Reading):
+    """Hold one judged requirement.
+
+    `kind` is minimum (without it something does not work), security, or features (without it only some features
+    work): the last two are warnings. `reason` says why the status is what it is, where the two values do not.
+    """
+
+    component: str
+    status: Status
+    found: str | None
+    wanted: str
+    needed_by: str | None
+    kind: str
+    source: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Requirements(Reading):
+    """Hold all judged requirements of a node."""
+
+    requirements: tuple[Requirement, ...]
+
+
+# Without these a node is merely not of that kind: no kubelet, no Kubernetes node.
+_ABSENT = {
+    "kubernetes": "no kubelet on this node",
+    "docker": "no docker on this node",
+    "device-plugin": "no device plugin on this node",
+    "nvidia-docker2": "not installed; nvidia-container-toolkit is judged instead",
+}
+
+
+def _compared(found: str, row: Minimum) -> tuple[Status, str | None]:
+    if row.equals is not None:
+        return (Status.MET if found == row.equals else Status.NOT_MET), None
+    try:
+        return (Status.MET if versions.at_least(found, row.minimum or "") else Status.NOT_MET), None
+    except versions.VersionError as error:
+        return Status.UNKNOWN, str(error)
+
+
+def _judged(row: Minimum, answers: dict[str, Answer], tegra: bool | Unknown) -> tuple[Status, str | None]:
+    found = answers[row.component]
+    if row.when == "tegra":
+        if isinstance(tegra, Unknown):
+            return Status.UNKNOWN, tegra.reason
+        if not tegra:
+            return Status.NOT_APPLICABLE, "no Tegra board"
+    if isinstance(found, Unknown):
+        return Status.UNKNOWN, found.reason
+    alternative = answers.get(row.alternative_to or "")
+    if row.component == "nvidia-docker2" and isinstance(alternative, str):
+        return Status.NOT_APPLICABLE, f"{row.alternative_to} is installed instead"
+    if row.component == "nvidia-container-toolkit" and found is None and isinstance(answers["nvidia-docker2"], str):
+        return Status.NOT_APPLICABLE, "nvidia-docker2 is installed instead"
+    if found is None and row.component in _ABSENT:
+        return Status.NOT_APPLICABLE, _ABSENT[row.component]
+    status, reason = (Status.NOT_MET, "there is none") if found is None else _compared(found, row)
+    if row.component == "default-runtime" and status is Status.NOT_MET:
+        if isinstance(alternative, Unknown):
+            return Status.UNKNOWN, alternative.reason
+        if alternative == row.equals:
+            return Status.NOT_APPLICABLE, f"pods choose it by the runtime class {alternative}"
+    return status, reason
+
+
+def _stated(answers: dict[str, Answer], tegra: bool | Unknown) -> Iterator[Requirement]:
+    for row in tables.minimums():
+        status, reason = _judged(row, answers, tegra)
+        found = answers[row.component]
+        yield Requirement(
+            component=row.component,
+            status=status,
+            found=found if isinstance(found, str) else None,
+            wanted=row.equals or f">= {row.minimum}",
+            needed_by=row.needed_by,
+            kind=row.kind,
+            source=row.source,
+            reason=reason,
+        )
+
+
+def _driver(driver: Answer, minimum: str | None, needed_by: str, kind: str, source: str) -> Requirement:
+    """Judge the driver against one minimum; None says that no table states it."""
+    found = driver if isinstance(driver, str) else None
+    status, reason = Status.UNKNOWN, "no table states the driver that it needs"
+    if minimum is not None:
+        if isinstance(driver, Unknown):
+            reason = driver.reason
+        elif driver is None:
+            status, reason = Status.NOT_MET, "there is none"
+        else:
+            row = Minimum("driver", source, minimum=minimum)
+            status, reason = _compared(driver, row)  # type: ignore[assignment]
+    wanted = f">= {minimum}" if minimum else "unknown"
+    return Requirement("driver", status, found, wanted, needed_by, kind, source, reason)
+
+
+def _cuda(driver: Answer, installed: Iterable[str] | Unknown) -> Iterator[Requirement]:
+    if isinstance(installed, Unknown):
+        reason = installed.reason
+        yield Requirement("driver", Status.UNKNOWN, None, "unknown", "cuda", "minimum", _CUDA_GUIDE, reason)
+        return
+    table = tables.cuda()
+    for version in installed:
+        try:
+            minor, full = table.minor_driver(version), table.full_driver(version)
+        except versions.VersionError as error:
+            yield Requirement(
+                "driver", Status.UNKNOWN, None, "unknown", f"cuda {version}", "minimum", _CUDA_NOTES, str(error)
+            )
+            continue
+        if minor is None:
+            # Before CUDA 11 there is no minor-version compatibility: the toolkit's own driver is the minimum.
+            yield _driver(driver, full, f"cuda {version}", "minimum", _CUDA_NOTES)
+            continue
+        yield _driver(driver, minor, f"cuda {version}", "minimum", _CUDA_GUIDE)
+        yield _driver(driver, full, f"cuda {version}, all features", "features", _CUDA_NOTES)
+
+
+def mig_product(name: str) -> str | None:
+    """Return the MIG table's product that a GPU's name (`NVIDIA H100 80GB HBM3`) bears as a word; None if none."""
+    return next((key for key in tables.mig_minimum_driver() if re.search(rf"\b{re.escape(key)}\b", name)), None)
+
+
+def _mig(driver: Answer, gpu_names: Iterable[str] | Unknown) -> Iterator[Requirement]:
+    if isinstance(gpu_names, Unknown):
+        yield Requirement("driver", Status.UNKNOWN, None, "unknown", "mig", "features", _MIG_GUIDE, gpu_names.reason)
+        return
+    for product in dict.fromkeys(filter(None, map(mig_product, gpu_names))):
+        yield _driver(driver, tables.mig_minimum_driver()[product], f"mig on {product}", "features", _MIG_GUIDE)
+
+
+def judge(node: Node) -> Requirements:
+    """Return every requirement of minimums.yaml and cuda.yaml, judged on one node's reading.
+
+    The device plugin and RuntimeClass objects live in the cluster, where a node's own reading does not reach.
+    """
+    driver, docker = node.driver, node.docker.version
+    default_runtime: Answer = node.containerd.default_runtime
+    if default_runtime is None and node.containerd.version is not None:
+        default_runtime = Unknown("containerd did not say its default runtime")
+    return Requirements(
+        judge_versions(
+            driver=driver.loaded_version or driver.module_version,
+            toolkit=node.toolkit.version,
+            docker2=node.toolkit.nvidia_docker2_version,
+            kubelet=node.kubelet.version,
+            docker=docker,
+            default_runtime=default_runtime,
+            tegra=node.operating_system.tegra,
+            cuda_versions=node.cuda.versions,
+            gpu_products=tuple(gpu.name or "" for gpu in node.pci.gpus),
+        )
+    )
+
+
+def judge_versions(
+    *,
+    driver: Answer,
+    toolkit: Answer,
+    docker2: Answer,
+    kubelet: Answer,
+    docker: Answer,
+    default_runtime: Answer,
+    device_plugin: Answer = None,
+    runtime_class: Answer = None,
+    tegra: bool | Unknown = False,
+    cuda_versions: Iterable[str] | Unknown = (),
+    gpu_products: Iterable[str] | Unknown = (),
+) -> tuple[Requirement, ...]:
+    """Return every requirement of minimums.yaml and cuda.yaml, judged.
+
+    Versions are strings (a package's suffix does no harm), None where the thing is absent, Unknown where the node gave
+    no answer. `default_runtime` is the container runtime's effective default, `runtime_class` the RuntimeClass that
+    pods may choose instead, `cuda_versions` the installed toolkits, `gpu_products` the GPUs' names.
+    """
+    answers: dict[str, Answer] = {
+        "driver": driver,
+        "nvidia-container-toolkit": toolkit,
+        "nvidia-docker2": docker2,
+        "kubernetes": kubelet,
+        "docker": docker,
+        "default-runtime": default_runtime,
+        "device-plugin": device_plugin,
+        "runtime-class": runtime_class,
+    }
+    return (*_stated(answers, tegra), *_cuda(driver, cuda_versions), *_mig(driver, gpu_products))

@@ -1,0 +1,45 @@
+"""Judge a node: is what was asked what is there? Pure: settings and a reading in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpunode.base.decision import Decision
+from gpunode.base.findings import Finding
+from gpunode.node import Node
+from gpunode.node.components import decisions, own_files
+from gpunode.packages.driver_packages import on_system
+from gpunode.settings import Settings
+from gpunode.system.applied import OwnFile
+
+
+def judge(
+    settings: Settings,
+    node: Node,
+    kept: Mapping[str, OwnFile] | None = None,
+    decided: Mapping[str, Decision[Any]] | None = None,
+) -> tuple[Finding, ...]:
+    """Return one finding per thing that the settings ask of a node, good ones included; arguments as for `judged`."""
+    return judged(settings, node, kept, decided)[0]
+
+
+def judged(
+    settings: Settings,
+    node: Node,
+    kept: Mapping[str, OwnFile] | None = None,
+    decided: Mapping[str, Decision[Any]] | None = None,
+) -> tuple[tuple[Finding, ...], Decision[Any]]:
+    """Return the findings, and what is to be done about gpunode's own files, which follows from the others.
+
+    kept: the own files that the run under way keeps; None outside of one, where the node's record tells
+    decided: component -> decision, where that was made already
+    """
+    asked, settings = settings, on_system(settings, node.operating_system)
+    decided = decisions(settings, node) if decided is None else decided
+    findings = [item for decision in decided.values() for item in decision.findings]
+    files = own_files(asked, node, decided, kept)
+    return (*findings, *files.findings), files
+
+
+__all__ = ["judge", "judged"]

@@ -1,0 +1,1 @@
+"""Package managers, their repositories and keys; and which packages a driver is."""

@@ -1,0 +1,125 @@
+"""At which version the driver's packages come: what the repositories offer, and the one version for all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpunode.base import versions
+from gpunode.base.probe_output import repeated, values
+from gpunode.base.reading import ParseError, Reading
+from gpunode.packages.driver_packages.names import DEB_VERSION, GLOBS, NAME, driver_branch
+from gpunode.packages.installed_packages import satisfies
+
+# Above any that NVIDIA's own pinning packages give (1000, 1001): in the transaction the version that is asked counts.
+PRIORITY = 1100
+
+
+class NotInstallable(Exception):
+    """Say which package is not to be had as asked, and what there is."""
+
+
+@dataclass(frozen=True)
+class Offers(Reading):
+    """Hold which versions the repositories have: (name, version), newest first."""
+
+    available: tuple[tuple[str, str], ...]
+
+
+def parse_offers(lines: list[str]) -> Offers:
+    """Parse `available=NAME VERSION` lines; apt-cache must have told of its end."""
+    if values(lines).get("apt") != "0":
+        raise ParseError("apt-cache gave no answer")
+    pairs = (line.partition(" ")[::2] for line in repeated(lines, "available"))
+    return Offers(tuple((name, version) for name, version in pairs if version))
+
+
+def chosen(
+    wanted: Mapping[str, str | None], installed: Mapping[str, str], available: Iterable[tuple[str, str]],
+    along: Collection[str] = (),
+) -> dict[str, str]:  # fmt: skip
+    """Return name -> package version of everything wanted; those with a rule at one upstream version.
+
+    It is the version that is installed already where any that has a rule fits (nothing moves further than it must),
+    else the newest that every one of them has. `available` are (name, version) in apt's order, newest first; of
+    `along`, names without a rule, the newest comes where the driver moves. Raise NotInstallable.
+    """
+    offered: dict[str, list[str]] = {}
+    for name, version in available:
+        offered.setdefault(name, []).append(version)
+    for name, version in installed.items():
+        if name in wanted:
+            offered.setdefault(name, []).append(version)
+    bound = [name for name, rule in wanted.items() if rule]
+    upstream = _together(wanted, bound, installed, offered)
+    moves = any(name not in installed or not satisfies(installed[name], upstream) for name in bound)
+    found: dict[str, str] = {}
+    for name, rule in wanted.items():
+        if not rule and name in installed and not (moves and name in along):
+            found[name] = installed[name]
+            continue
+        fitting = [item for item in offered.get(name, []) if not rule or satisfies(item, upstream)]
+        if not fitting:
+            there = ", ".join(list(dict.fromkeys(offered.get(name, [])))[:20]) or "none"
+            which = upstream if rule else "any version"
+            raise NotInstallable(f"package {name} is not to be had at {which}; the repositories have {there}")
+        found[name] = fitting[0]
+    for name, version in found.items():
+        if NAME.fullmatch(name) is None or DEB_VERSION.fullmatch(version) is None:
+            raise NotInstallable(f"the repository offers {name!r} at {version!r}, which is no package's version")
+    return found
+
+
+def moved_along(
+    others: Mapping[str, str], available: Iterable[tuple[str, str]], upstream: str
+) -> dict[str, str | None]:
+    """Return what else is there of a driver from another source -> its version with the new one; None: it is to go.
+
+    A library that stayed behind would be loaded with a module of another version. `others` are name -> version.
+    """
+    offered: dict[str, str] = {}
+    for name, version in available:
+        if satisfies(version, upstream):
+            offered.setdefault(name, version)
+    return {name: offered.get(name) for name, version in sorted(others.items()) if driver_branch(version) is not None}
+
+
+def come_along(
+    others: Mapping[str, str], available: Iterable[tuple[str, str]], upstream: str, branch: str, *, moved: bool,
+    clash: bool,
+) -> dict[str, str | None]:  # fmt: skip
+    """Return what else there is of the driver and does not stay as it is -> its version; None: it is to go.
+
+    + others: name -> version; available: as `chosen` takes it; branch: the new driver's
+    + moved: the driver comes from another source from now on
+    + clash: a package of another branch, which the new one does not have, would keep files that are the new one's, too:
+      dpkg refuses them, where rpm knows by Obsoletes what takes their place
+    """
+    along = moved_along(others, available, upstream)
+    if moved:
+        return along
+    return {
+        name: version
+        for name, version in along.items()
+        if (version is None and clash and driver_branch(others[name]) != branch) or version not in (None, others[name])
+    }
+
+
+def _together(
+    wanted: Mapping[str, str | None], bound: Sequence[str], installed: Mapping[str, str],
+    offered: Mapping[str, Sequence[str]],
+) -> str:  # fmt: skip
+    """Return the upstream version for all that have a rule; the rule itself where there is none to be found."""
+    there = [installed[name] for name in bound if name in installed and satisfies(installed[name], wanted[name])]
+    if there:
+        return max((versions.upstream(item) for item in there), key=versions.parsed)
+    common: set[str] | None = None
+    for name in bound:
+        fitting = {versions.upstream(item) for item in offered.get(name, []) if satisfies(item, wanted[name])}
+        common = fitting if common is None else common & fitting
+    return max(common, key=versions.parsed) if common else str(wanted[bound[0]] if bound else "")
+
+
+def pin_text(upstream: str) -> str:
+    """Return apt preferences that let every package of the driver come at one upstream version, for one command."""
+    return f"Package: {' '.join(GLOBS)}\nPin: version {upstream}*\nPin-Priority: {PRIORITY}\n"

@@ -1,0 +1,75 @@
+"""What dpkg has of the driver on a node, and which of it is held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpunode.base import versions
+from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.reading import ParseError, Reading
+from gpunode.packages.driver_packages.names import DEB_VERSION, NAME, belongs, brings_kernels
+from gpunode.packages.installed_packages import satisfies
+
+
+@dataclass(frozen=True)
+class DriverPackages(Reading):
+    """Hold what dpkg has of the driver, of kernels and their headers: (name, version), and which of them are held.
+
+    `interrupted` as in InstalledPackages. `preferences` and `unattended` are the texts of our two files that keep them
+    still, None where there is none.
+    """
+
+    packages: tuple[tuple[str, str], ...]
+    held: tuple[str, ...] = ()
+    interrupted: bool = False
+    preferences: str | None = None
+    unattended: str | None = None
+
+    @property
+    def driver(self) -> dict[str, str]:
+        """Return name -> version of the driver's packages alone."""
+        return {name: version for name, version in self.packages if belongs(name)}
+
+    def missing(self, wanted: Mapping[str, str | None]) -> tuple[str, ...]:
+        """Return the names that are not there as asked; those that have a version must share one upstream version."""
+        there = dict(self.packages)
+        bad = [name for name, rule in wanted.items() if name not in there or not satisfies(there[name], rule)]
+        together = {versions.upstream(there[name]) for name, rule in wanted.items() if rule and name not in bad}
+        if len(together) > 1:
+            bad += [name for name, rule in wanted.items() if rule and name not in bad]
+        return tuple(sorted(bad))
+
+    def to_hold(self, kernel: bool) -> dict[str, str]:
+        """Return name -> version of what is to be held; with `kernel`, the packages that bring new kernels, too."""
+        return {name: version for name, version in self.packages if belongs(name) or (kernel and brings_kernels(name))}
+
+    @property
+    def held_by_us(self) -> tuple[str, ...]:
+        """Return the names in our preferences: what others hold is not ours to release."""
+        lines = (self.preferences or "").splitlines()
+        return tuple(word for line in lines if line.startswith("Package: ") for word in line.split()[1:])
+
+
+def parse_driver_packages(lines: list[str]) -> DriverPackages:
+    """Parse the probe of facts.driver_packages.DriverPackages; dpkg must have told of itself."""
+    found = values(lines)
+    if found.get("dpkg") != "installed":
+        raise ParseError("dpkg-query gave no answer")
+    packages: dict[str, str] = {}
+    held = set()
+    for line in repeated(lines, "package"):
+        words = line.split(" ")
+        if len(words) != 3 or NAME.fullmatch(words[1]) is None or DEB_VERSION.fullmatch(words[2]) is None:
+            raise ParseError(f"not a package: {line[:80]!r}")
+        want, name, version = words
+        packages[name] = version
+        if want == "hold":
+            held.add(name)
+    return DriverPackages(
+        packages=tuple(sorted(packages.items())),
+        held=tuple(sorted(held)),
+        interrupted=found.get("interrupted") == "yes",
+        preferences=decoded(found, "preferences"),
+        unattended=decoded(found, "unattended"),
+    )

@@ -1,0 +1,55 @@
+"""Installed packages, whatever installed them, and the version rules that they are asked to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpunode.base import versions
+from gpunode.base.reading import Reading
+
+
+@dataclass(frozen=True)
+class InstalledPackages(Reading):
+    """Hold installed packages as (name, version), versions as their package manager writes them.
+
+    `interrupted`: something is half installed, as after a reboot during the package manager's work.
+    """
+
+    installed: tuple[tuple[str, str], ...]
+    interrupted: bool = False
+
+    def missing(self, wanted: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Return the entries of name -> version rule that are not satisfied."""
+        installed = dict(self.installed)
+        return {
+            name: rule for name, rule in wanted.items() if name not in installed or not satisfies(installed[name], rule)
+        }
+
+    def together(self, wanted: Mapping[str, str | None]) -> Mapping[str, str | None]:
+        """Return name -> version rule for packages that belong together.
+
+        It is `wanted`, but where some of it is installed and not all of that at one version, all are asked for at the
+        newest version that is there and fits: nothing moves further than it must. Raise VersionError.
+        """
+        found = [version for name, version in self.installed if name in wanted and satisfies(version, wanted[name])]
+        present = {versions.upstream(version) for version in found}
+        if not present or (len(present) == 1 and not self.missing(wanted)):
+            return wanted
+        return dict.fromkeys(wanted, max(present, key=versions.parsed))
+
+
+def satisfies(version: str, rule: str | None) -> bool:
+    """Say whether a package version fits a rule: None (any), a branch (`580`) or an upstream version (`580.95.05`).
+
+    `1:1.6.20~ds1-1+deb12u1` fits `1.6.20` and `1.6`: epoch and what follows the upstream version do not count. A
+    release candidate fits only where it is asked for as one: `1.18.0~rc.1-1` fits `1.18.0-rc.1` and not `1.18.0`.
+    """
+    if rule is None:
+        return True
+    try:
+        if versions.parsed(version).is_prerelease or versions.parsed(rule).is_prerelease:
+            return versions.same(version, rule)
+        return versions.in_branch(version, rule)
+    except versions.VersionError:
+        return False

@@ -1,0 +1,99 @@
+"""The package repositories of the settings, as each package manager is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpunode.base import tables
+from gpunode.packages.families import apt, dnf, zypper
+from gpunode.settings import Settings
+from gpunode.system.operating_system import OperatingSystem
+
+NAMES = ("cuda", "toolkit", "docker")
+# Family -> the folder of its repositories' files, and how such a file ends.
+SOURCES = {
+    "apt": ("/etc/apt/sources.list.d", "sources"),
+    "dnf": ("/etc/yum.repos.d", "repo"),
+    "zypper": ("/etc/zypp/repos.d", "repo"),
+}
+_KEYS = {
+    "apt": ("/usr/share/keyrings", "gpg"),
+    "dnf": ("/etc/pki/rpm-gpg", "asc"),
+    "zypper": ("/etc/pki/rpm-gpg", "asc"),
+}
+
+
+def source_path(family: str, label: str) -> str:
+    """Return the path of the file that tells a package manager of a repository of ours."""
+    folder, ending = SOURCES[family]
+    return f"{folder}/gpunode-{label}.{ending}"
+
+
+def key_path(family: str, label: str) -> str:
+    """Return the path of the file that holds a repository's pinned key."""
+    folder, ending = _KEYS[family]
+    return f"{folder}/gpunode-{label}.{ending}"
+
+
+@dataclass(frozen=True)
+class PackageRepository:
+    """Hold a repository as the operations of its package manager take it.
+
+    label: names its files; uri, suite, components: as in sources.list, suite `/` for a flat repository
+    packages_signed: whether each package is signed, too; proxies: http_proxy, https_proxy and no_proxy
+    """
+
+    family: str
+    label: str
+    uri: str
+    key_url: str
+    key_fingerprint: str
+    suite: str = "/"
+    components: str = ""
+    packages_signed: bool = False
+    proxies: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Return the path of the file that names it."""
+        return source_path(self.family, self.label)
+
+    @property
+    def address(self) -> str:
+        """Return where its lists are; rpm's have release and component in the address."""
+        if self.family == "apt" or not self.components:
+            return self.uri
+        return f"{self.uri.rstrip('/')}/{self.suite}/$basearch/{self.components}"
+
+    @property
+    def text(self) -> str:
+        """Return the text of that file."""
+        key = key_path(self.family, self.label)
+        if self.family == "apt":
+            return apt.source_text(self.uri, key, self.suite, self.components)
+        write = dnf.repository_text if self.family == "dnf" else zypper.repository_text
+        proxy = self.proxies.get(f"{self.address.partition(':')[0]}_proxy")
+        return write(self.label, self.address, key, self.packages_signed, proxy)
+
+
+def package_repository(settings: Settings, system: OperatingSystem, name: str) -> PackageRepository | None:
+    """Return the repository `cuda`, `toolkit` or `docker` of the settings.
+
+    None where the distribution has everything itself (Arch), or is not one that gpunode knows, on that architecture.
+    """
+    of = tables.distribution(system.id, system.version_id)
+    if of is None or of.family not in SOURCES or of.repository is None or system.architecture not in of.architectures:
+        return None
+    filled = settings.repositories.on(name, of.family, of.unverified_key, of.repository).at(
+        distribution=of.repository,
+        architecture=of.architectures[system.architecture],
+        os_id=of.docker or system.id,
+        channel=settings.toolkit.channel,
+    )
+    # Docker's is divided by release, as distributions' own are.
+    suite, components = (system.codename or of.version, "stable") if name == "docker" else ("/", "")
+    return PackageRepository(
+        of.family, name, filled.url, filled.key_url, filled.key_fingerprint, suite, components,
+        tables.repositories(of.family)[name].packages_signed, settings.proxy.environment,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What a MIG configuration in the format of nvidia-mig-parted says."""

@@ -1,0 +1,110 @@
+"""What the last whole run recorded on a node: by which gpunode and settings, and the own files that it left there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from posixpath import normpath
+from typing import Any
+
+from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.reading import ParseError, Reading
+
+PATH = "/var/lib/gpunode/applied.json"
+SCHEMA = 1
+# Where own files are. The record is a file that a hand may have edited: nothing else of a node is read because of it.
+FOLDERS = ("/etc/", "/usr/", "/var/lib/gpunode/")
+OWNED = "root:root"
+
+
+@dataclass(frozen=True)
+class OwnFile(Reading):
+    """Hold a file as gpunode leaves it: its text's SHA-256, and its mode where gpunode keeps that as well.
+
+    Both are None of a file that has a text which only a later step of a run can tell.
+    """
+
+    sha256: str | None
+    mode: str | None = None
+
+    def to_record(self) -> dict[str, str]:
+        """Return what the record holds of it."""
+        return {key: value for key, value in (("mode", self.mode), ("sha256", self.sha256)) if value is not None}
+
+
+@dataclass(frozen=True)
+class PresentFile(Reading):
+    """Hold a regular file as it is: mode and owners as `stat -c '%a %U:%G'` prints them; None cannot be read."""
+
+    permissions: str | None
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class Applied(Reading):
+    """Hold the record and its files as they are now.
+
+    readable: whether the record says what a record says; one that is not there does, too
+    settings: digest of the settings; files: path -> as recorded; present: path -> as it is, the record's own included
+    """
+
+    readable: bool = True
+    gpunode: str | None = None
+    settings: str | None = None
+    files: tuple[tuple[str, OwnFile], ...] = ()
+    present: tuple[tuple[str, PresentFile], ...] = ()
+
+
+def record_text(gpunode: str, settings: str, files: Mapping[str, OwnFile]) -> str:
+    """Return the record's text; the same for the same, in whatever order the files come."""
+    record: dict[str, Any] = {"gpunode": gpunode, "schema": SCHEMA, "settings": settings}
+    record["files"] = {path: file.to_record() for path, file in files.items()}
+    return json.dumps(record, indent=2, sort_keys=True) + "\n"
+
+
+def parse_applied(lines: list[str]) -> Applied:
+    """Parse `record=BASE64`, `file=MODE OWNER:GROUP PATH` and `sha256=HEX PATH` (gpunode/system/applied.sh)."""
+    found = values(lines)
+    permissions: dict[str, str] = {}
+    for line in repeated(lines, "file"):
+        words = line.split(" ", 2)
+        if len(words) < 3:
+            raise ParseError(f"a file's line lacks its path: {line[:80]!r}")
+        permissions[words[2]] = " ".join(words[:2])
+    digests = {path: digest for digest, _, path in (line.partition(" ") for line in repeated(lines, "sha256"))}
+    present = {path: PresentFile(permissions.get(path), digests.get(path)) for path in (*permissions, *digests)}
+    if (text := decoded(found, "record")) is None:
+        return Applied(readable=PATH not in present, present=tuple(present.items()))
+    record = _loaded(text)
+    return Applied(
+        readable=record is not None,
+        gpunode=_text(record or {}, "gpunode"),
+        settings=_text(record or {}, "settings"),
+        files=tuple(_files((record or {}).get("files"))),
+        present=tuple(present.items()),
+    )
+
+
+def _loaded(text: str) -> dict[str, Any] | None:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and _text(record, "settings") else None
+
+
+def _files(found: Any) -> list[tuple[str, OwnFile]]:
+    """Return the recorded files, by path; an entry that no gpunode wrote says nothing."""
+    entries = found.items() if isinstance(found, dict) else ()
+    return sorted(
+        (path, OwnFile(_text(entry, "sha256"), _text(entry, "mode")))
+        for path, entry in entries
+        if path.startswith(FOLDERS) and normpath(path) == path
+        if path.isascii() and path.isprintable() and not set(path) & set('"\\')
+        if isinstance(entry, dict) and _text(entry, "sha256")
+    )
+
+
+def _text(found: Mapping[str, Any], key: str) -> str | None:
+    return value if isinstance(value := found.get(key), str) else None

@@ -1,0 +1,199 @@
+"""Whether the GPUs themselves are well: uncorrected memory errors, rows to be remapped, Xids of the kernel log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gpunode.base import tables
+from gpunode.base.disturbance import Disturbance
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.probe_output import repeated, values
+from gpunode.base.reading import Reading
+from gpunode.system.gpu import Gpus
+from gpunode.system.pci import PciGpus
+from gpunode.system.smi import ANSWERED, REMAPPED, address, data, exit_code_of, parse_answer, rows, warnings
+
+# NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus. Older drivers leave PCI: out.
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([^)]{1,40})\): (\d{1,4})(?:, ?(.*))?$")
+# The words of a driver that does not know the query of remapped rows, and of GPUs that have no row remapper.
+_NO_REMAPPER = re.compile(r"not recognized|not supported|not a valid", re.IGNORECASE)
+_FLAGS = {"1": True, "yes": True, "0": False, "no": False}
+_REMEDIES = {
+    "reset": "drain the node and reset the GPU (`nvidia-smi --gpu-reset -i {address}`) or reboot; "
+    "where it comes back, have the GPU replaced",
+    "reboot": "drain and reboot the node; where it comes back, have the GPU replaced",
+    "named": "drain the node, and do what the message names; where it comes back, have the GPU replaced",
+}
+# ... changed from 0x0 (None) to 0x2 (Node Reboot Required)
+_ACTION = re.compile(r"recovery action changed from \S+ .{0,60}? ?to (0x[0-9a-fA-F]{1,2})\b")
+
+
+@dataclass(frozen=True)
+class GpuHealth(Reading):
+    """Hold what one GPU says of its memory; None where it does not tell (no ECC, no row remapper, MIG instances).
+
+    `uncorrected_errors` counts since the driver was loaded, `uncorrected_errors_ever` over the GPU's life.
+    """
+
+    pci_address: str
+    uncorrected_errors: int | None = None
+    uncorrected_errors_ever: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    requires_reset: bool = False
+
+
+@dataclass(frozen=True)
+class Xid(Reading):
+    """Hold one kind of Xid that a GPU reported since the boot, with the words of one such line.
+
+    It is the first line, and of Xid 154, which takes back what an earlier one said, the last.
+    """
+
+    pci_address: str
+    code: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Health(Reading):
+    """Hold what nvidia-smi and the kernel log say of the GPUs' health.
+
+    `exit_code` is that of nvidia-smi's queries: of the first one that failed, of that of remapped rows only where it
+    failed otherwise than because the driver or the GPU has no row remapper; None where nvidia-smi was not asked. 14
+    stands where it answered and has found an infoROM that is corrupted, and no query failed. `log_read` says whether
+    the kernel log could be read: where not, that there is no Xid means nothing. `warnings` are lines of nvidia-smi's
+    that begin with WARNING; it answered all the same.
+    """
+
+    exit_code: int | None = None
+    gpus: tuple[GpuHealth, ...] = ()
+    xids: tuple[Xid, ...] = ()
+    log_read: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+def _number(cell: str) -> int | None:
+    return int(cell) if cell.isascii() and cell.isdecimal() else None
+
+
+def _xid(line: str) -> Xid | None:
+    match = _XID.search(line)
+    return Xid(address(match[1]), int(match[2]), (match[3] or "").strip()) if match else None
+
+
+def parse_health(lines: list[str]) -> Health:
+    """Parse nvidia-smi's answer (gpunode.system.smi.parse_answer), that on remapped rows, and the kernel log's Xids.
+
+    What follows a failed query is an error's words and no rows. A line of the log that is no Xid is left out: anything
+    may stand in a kernel log.
+    """
+    found = values(lines)
+    asked = parse_answer(lines) if found.keys() & {"absent", "unloaded", "gpu.rc"} else None
+    exit_code = asked.exit_code if asked else None
+    gpus: dict[str, GpuHealth] = {}
+    for row in asked.rows if asked else ():
+        recent, ever = row["ecc.errors.uncorrected.volatile.total"], row["ecc.errors.uncorrected.aggregate.total"]
+        requires_reset = any("requires reset" in cell.lower() for cell in (recent, ever))
+        gpu = GpuHealth(address(row["pci.bus_id"]), _number(recent), _number(ever), requires_reset=requires_reset)
+        gpus[gpu.pci_address] = gpu
+    if "remapped.rc" in found:
+        code = exit_code_of(found, "remapped")
+        printed = data(lines, "remapped")
+        if code in ANSWERED:
+            exit_code = code if exit_code == 0 else exit_code
+            told = [line for line in printed if not line.startswith("No devices were found")]
+            for row in rows(told, REMAPPED):
+                gpu = gpus.get(address(row["gpu_bus_id"]), GpuHealth(address(row["gpu_bus_id"])))
+                pending, failed = row["remapped_rows.pending"].lower(), row["remapped_rows.failure"].lower()
+                # A GPU without the row remapper answers [N/A]: then nothing is known of it.
+                gpus[gpu.pci_address] = replace(gpu, remap_pending=_FLAGS.get(pending), remap_failed=_FLAGS.get(failed))
+        elif exit_code in ANSWERED and not _NO_REMAPPER.search(" ".join(printed)):
+            exit_code = code
+    lines_of_xids = sorted(repeated(lines, "xid"), key=lambda line: line.partition(",")[0])
+    xids = map(_xid, lines_of_xids)
+    return Health(
+        exit_code=exit_code,
+        gpus=tuple(gpus.values()),
+        xids=tuple(dict.fromkeys(xid for xid in xids if xid is not None)),
+        log_read=found.get("log") == "read",
+        warnings=tuple(dict.fromkeys([*(asked.warnings if asked else ()), *warnings(lines, "remapped")])),
+    )
+
+
+def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
+    """Judge whether the GPUs are well; what does not answer at all is told by nvidia-smi's own finding."""
+    if gpus.status == "ok" and found.exit_code not in (None, *ANSWERED):
+        yield _sick("memory errors by nvidia-smi", f"exit code {found.exit_code}", "an answer", None, None)
+    # A warning need not be among what it prints as its answer.
+    warned = found.exit_code in ANSWERED and found.exit_code != 0
+    if found.warnings or warned:
+        told = "; ".join(found.warnings) or f"exit code {found.exit_code}"
+        cause = "nvidia-smi answers, and warns of a GPU; it goes on working"
+        yield Finding(
+            "health", FindingClass.OK, "warnings by nvidia-smi", told, "none",
+            cause=f"{cause} (exit code {found.exit_code}: a corrupted infoROM)" if warned else cause,
+            remedy="look at the GPU (`nvidia-smi -q`), and ask the machine's vendor where a boot does not end it",
+        )  # fmt: skip
+    for gpu in found.gpus:
+        yield from _memory(gpu)
+    table = tables.health()
+    critical = table.critical_xids
+    # A container sees the log of its host, and so the Xids of GPUs that are not its own.
+    ours = [xid for xid in found.xids if any(gpu.address.startswith(xid.pci_address) for gpu in pci.gpus)]
+    for xid in ours:
+        if row := critical.get(xid.code):
+            yield replace(
+                _sick(f"Xid {xid.code}", xid.message or row.name, "none since the boot", row.remedy, xid.pci_address),
+                cause=f"{row.name}; it stays in the kernel log until the node boots",
+                source=table.source if row.verified else f"{table.source} (not looked up there)",
+            )
+    asked_for = [finding for xid in ours if xid.code == table.recovery_xid.code for finding in _recovery(xid)]
+    yield from asked_for
+    if found.log_read and not asked_for and not any(xid.code in critical for xid in ours):
+        yield Finding("health", FindingClass.OK, "Xids", "none that is critical", "none that is critical")
+
+
+def _recovery(xid: Xid) -> Iterator[Finding]:
+    row = tables.health().recovery_xid
+    action = _ACTION.search(xid.message)
+    remedy = row.actions.get(action[1].lower(), "named") if action else "named"
+    if remedy != "none":
+        yield replace(
+            _sick(f"Xid {xid.code}", xid.message or row.name, "no recovery action", remedy, xid.pci_address),
+            cause=f"{row.name}, for another error of the GPU",
+            source=tables.health().source,
+        )
+
+
+def _memory(gpu: GpuHealth) -> Iterator[Finding]:
+    address, errors = gpu.pci_address, gpu.uncorrected_errors
+    bad = []
+    if gpu.requires_reset:
+        bad.append(_sick("state", "GPU requires reset", "usable", "reset", address))
+    if errors:
+        item = _sick("uncorrected ECC errors", str(errors), "0", "reset", address)
+        bad.append(replace(item, cause="its memory lost data since the driver was loaded"))
+    if gpu.remap_failed:
+        item = _sick("row remapping", "failed", "none failed", None, address)
+        bad.append(replace(item, cause="it has no spare row left", remedy="drain the node and have the GPU replaced"))
+    elif gpu.remap_pending:
+        item = _sick("row remapping", "pending", "none pending", "reset", address)
+        bad.append(replace(item, cause="bad rows of its memory are replaced at the next reset"))
+    yield from bad
+    if not bad and errors is not None:
+        yield Finding("health", FindingClass.OK, f"memory of {address}", "no uncorrected error", "no uncorrected error")
+
+
+def _sick(what: str, found: str, wanted: str, remedy: str | None, address: str | None) -> Finding:
+    return Finding(
+        component="health",
+        finding_class=FindingClass.ERROR,
+        what=f"{what} of {address}" if address else what,
+        found=found,
+        wanted=wanted,
+        remedy=_REMEDIES[remedy].format(address=address) if remedy else "run nvidia-smi on the node",
+        disturbs=Disturbance[remedy] if remedy in ("reset", "reboot") else None,
+    )

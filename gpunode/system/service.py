@@ -1,0 +1,68 @@
+"""Whether a daemon stays up: what systemd and the kernel's clock tell of its unit (gpunode/system/unit.sh)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpunode.base.probe_output import repeated, values
+from gpunode.base.reading import ParseError, Reading
+
+# Seconds. A daemon that cannot do what its configuration asks ends within a few of them; systemd's own pause before it
+# starts one again is 5 s in containerd's unit, and 2 s in docker's.
+STEADY = 10.0
+# As a finding names it.
+RESTARTING = "restarting"
+
+
+@dataclass(frozen=True)
+class ServiceState(Reading):
+    """Hold whether a daemon's unit stays up.
+
+    `sub_state` and `result` (of its last end) are systemd's. `restarts` counts how often systemd started it again by
+    itself since somebody started it. `young` are the seconds since it became active, as long as these are fewer than
+    STEADY, by the kernel's clock that nobody sets; None where it is older, not active, or that clock is another one
+    than systemd's (a container that shows its own). `said` are the lines of its journal that tell how it ended; none
+    where it stays up.
+    """
+
+    sub_state: str = ""
+    restarts: int = 0
+    young: float | None = None
+    said: tuple[str, ...] = ()
+    result: str = "success"
+
+    @property
+    def failed(self) -> bool:
+        """Say whether it ended by itself, and systemd leaves it at that."""
+        return self.sub_state == "failed"
+
+    @property
+    def restarting(self) -> bool:
+        """Say whether it ends and is started again: systemd is about to, or did a moment ago."""
+        if self.sub_state.startswith("auto-restart"):
+            return True
+        # Between its end and its next start, systemd calls it dead for a moment, as one that somebody stopped.
+        under_way = self.sub_state.startswith("start") or (self.sub_state == "dead" and self.result != "success")
+        return self.restarts > 0 and (self.young is not None or under_way)
+
+
+def parse_service(lines: list[str]) -> ServiceState:
+    """Parse what `tell_service` of gpunode/system/unit.sh prints; raise ParseError."""
+    found = values(lines)
+    try:
+        restarts, up = int(found.get("restarts") or 0), int(found["up"]) / 100 if found.get("up") else None
+    except ValueError as error:
+        raise ParseError(f"systemd tells of no number: {error}") from error
+    said = tuple(repeated(lines, "said"))
+    young = up if up is not None and 0 <= up < STEADY else None
+    return ServiceState(found.get("SubState", ""), restarts, young, said, found.get("Result", "success"))
+
+
+def seconds_until_steady(services: Iterable[ServiceState], since: float) -> float:
+    """Return how long to wait until each daemon that was started of late has shown that it stays up; 0: not at all.
+
+    since: seconds ago; what was started before that is not waited for
+    """
+    waits = (STEADY - each.young for each in services if each.young is not None and each.young < since)
+    return max(waits, default=0.0)

@@ -1,0 +1,68 @@
+# Asks systemd once for all units that a question's parts tell of.
+# Takes UNITS: full names, and globs of units that systemd has loaded, but no templates: systemctl would end there. Sets
+# $SHOWN: lines PROPERTY=VALUE of each unit, and behind them a line of a dot.
+#
+# Timestamps are in UTC and with microseconds as far as systemd can: 246 and older know no such option, up to 250 `show`
+# does not heed it, and prints whole seconds (gpunode/system/started.py).
+#
+# show_units NAME... adds units to $SHOWN. unit NAME sets $unit to the lines of one, and fails where there are none.
+# says PROPERTY sets $SAID to the last value of a property in $unit, empty where there is none.
+# tell_service NAME prints whether the unit in $unit stays up (gpunode/system/service.py): up= in hundredths of a second, and
+# said= where it ended, or was started again within the last minute.
+# All go line by line: to cut a long text by ${x#*y} takes sh a time that grows by the square of its length.
+#
+# shellcheck disable=SC2034  # The parts read $SAID.
+
+show() {
+  properties=Names,LoadState,ActiveState,SubState,UnitFileState,ActiveEnterTimestamp,ExecStart,MainPID,Environment
+  properties=$properties,FragmentPath,Description,NRestarts,Result,ActiveEnterTimestampMonotonic
+  set -- --all -p "$properties" "$@"
+  LC_ALL=C TZ=UTC systemctl show "$@" --timestamp=us+utc || LC_ALL=C TZ=UTC systemctl show "$@"
+}
+show_units() {
+  # No here-document: bash before 5.1 needs a file for one, and a full disk would make every unit one that is not there.
+  SHOWN=$SHOWN$(show "$@" | sed 's/^$/./')$NL.$NL
+}
+unit() {
+  unit=; found=
+  set -f; IFS=$NL
+  for line in $SHOWN; do
+    case "$line" in
+      .) [ -z "$found" ] || break; unit=; continue;;
+      Names=*) case " ${line#Names=} " in *" $1 "*) found=yes;; esac;;
+    esac
+    unit=$unit$line$NL
+  done
+  unset IFS; set +f
+  [ -n "$found" ] || { unit=; return 1; }
+}
+says() {
+  SAID=
+  set -f; IFS=$NL
+  for line in $unit; do case "$line" in "$1="*) SAID=${line#*=};; esac; done
+  unset IFS; set +f
+}
+tell_service() {
+  says LoadState; [ "$SAID" = loaded ] || return 0
+  says SubState; echo "SubState=$SAID"
+  says Result; echo "Result=$SAID"
+  says NRestarts; restarts=${SAID:-0}; echo "restarts=$restarts"
+  says ActiveState
+  if [ "$SAID" = active ]; then
+    # Both count from the boot, whatever somebody sets the clock to.
+    says ActiveEnterTimestampMonotonic
+    [ "${#SAID}" -gt 4 ] || return 0
+    read -r now rest < /proc/uptime
+    up=$((${now%.*}${now#*.} - ${SAID%????})); echo "up=$up"
+    [ "$restarts" -gt 0 ] && [ "$up" -lt 6000 ] || return 0
+  fi
+  journal=$(timeout -k 2 10 journalctl --quiet --no-pager --output=cat --unit="$1" --lines=300)
+  # A daemon's errors are many and often harmless; what ends it is none of those.
+  printed said "$(printf '%s\n' "$journal" | grep -E 'level=(fatal|panic)|^(panic|fatal error|failed to )' | tail -n 1)"
+  printed said "$(printf '%s\n' "$journal" | grep -E 'Main process exited|Failed with result' | tail -n 2)"
+}
+SHOWN=
+set -f
+# shellcheck disable=SC2086  # They are words, and no names of files.
+show_units $UNITS
+set +f

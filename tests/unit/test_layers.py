@@ -1,0 +1,97 @@
+"""Imports go down: what stands in a layer asks nothing of those above it, not even within a function; and no cycle."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.pure
+
+CHECKOUT = Path(__file__).parents[2]
+# The lowest first. facts, operations and deploys are linked into gpunode.
+LAYERS = (
+    "base", "system", "settings", "packages", "components", "kubernetes", "node", "facts", "fleet", "operations",
+    "deploys", "cli", "reference",
+)  # fmt: skip
+# What belongs to none: data alone, and what others are made of.
+NONE = {"data", "lab", "repository", "templates"}
+
+
+def _modules() -> dict[str, Path]:
+    """Return the name of each module below gpunode, as it is imported, with its file."""
+    rooms = [(CHECKOUT / "gpunode", "gpunode"), *((CHECKOUT / name, f"gpunode.{name}") for name in
+             ("facts", "operations", "deploys"))]  # fmt: skip
+    found = {}
+    for folder, package in rooms:
+        for path in folder.rglob("*.py"):
+            parts = path.relative_to(folder).with_suffix("").parts
+            name = ".".join((package, *parts)).removesuffix(".__init__")
+            if not path.is_symlink() and _layer(name) not in NONE:
+                found[name] = path
+    return found
+
+
+def _layer(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def _imported(path: Path, modules: dict[str, Path]) -> Iterator[str]:
+    """Yield the modules that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            for name in node.names:
+                inner = f"{node.module}.{name.name}"
+                yield inner if inner in modules else node.module
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+
+
+def test_every_package_of_gpunode_is_a_layer() -> None:
+    folders = {path.name for path in (CHECKOUT / "gpunode").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == set(LAYERS) | NONE
+    assert [path.name for path in (CHECKOUT / "gpunode").glob("*.py")] == ["__init__.py"]
+
+
+def test_no_import_goes_up() -> None:
+    modules = _modules()
+    upwards = [
+        f"{name} imports {other}"
+        for name, path in sorted(modules.items())
+        for other in _imported(path, modules)
+        if other in modules and _layer(name) and LAYERS.index(_layer(other)) > LAYERS.index(_layer(name))
+    ]
+    assert upwards == []
+
+
+def test_no_packages_import_each_other() -> None:
+    modules = _modules()
+    packages = {name for name, path in modules.items() if path.name == "__init__.py"}
+
+    def package(module: str) -> str:
+        return module if module in packages else module.rpartition(".")[0]
+
+    asks: dict[str, set[str]] = defaultdict(set)
+    for name, path in modules.items():
+        mine = package(name)
+        for other in _imported(path, modules):
+            its = package(other) if other in modules else mine
+            # A package and what is within it are one.
+            if not (its + ".").startswith(mine + ".") and not (mine + ".").startswith(its + "."):
+                asks[mine].add(its)
+    reached = {name: _reached(name, asks) for name in asks}
+    assert sorted(name for name, others in reached.items() if name in others) == []
+
+
+def _reached(package: str, asks: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    ahead = list(asks[package])
+    while ahead:
+        name = ahead.pop()
+        if name not in found:
+            found.add(name)
+            ahead += asks.get(name, ())
+    return found
