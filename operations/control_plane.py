@@ -11,8 +11,8 @@ from pyinfra.api.exceptions import NoHostError
 
 from gpunode.base.reading import Unknown
 from gpunode.kubernetes.device_plugin.cluster import Cluster, nodes_or_unknown
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode
 from gpunode.kubernetes.helm.session import Run
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.run_on import here, over_ssh
 from gpunode.operations.once import asked_once
 from gpunode.settings.kubernetes import LOCAL, KubernetesSettings

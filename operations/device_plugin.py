@@ -16,11 +16,11 @@ from gpunode.facts.mig import Mig
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
-from gpunode.kubernetes.device_plugin.labels import LabelChange
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode
 from gpunode.kubernetes.device_plugin.rollout import Rollout
 from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.once import asked_once, once_per_run

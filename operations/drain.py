@@ -19,8 +19,8 @@ from pyinfra.api.state import BaseStateCallback
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
 from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import Drain
-from gpunode.kubernetes.drain.cordon import Cordon
 from gpunode.kubernetes.drain.session import DrainError, Session
+from gpunode.kubernetes.nodes.cordon import Cordon
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, fail, known, node_operation
 from gpunode.operations.phase import is_executing

@@ -19,7 +19,6 @@ from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode, labelled_for
 from gpunode.kubernetes.device_plugin.rollout import CHART
 from gpunode.kubernetes.device_plugin.ways import by_operator, by_release, operator_leaves, release_leaves
 from gpunode.kubernetes.helm.asked import AskedRelease
@@ -28,6 +27,7 @@ from gpunode.kubernetes.helm.manifest import objects
 from gpunode.kubernetes.helm.program import HelmError
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.helm.waits import waiting
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.once import asked_once, once_per_run

@@ -18,9 +18,9 @@ from pyinfra.connectors.util import CommandOutput
 
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.labels import LabelChange, before_mig
 from gpunode.kubernetes.device_plugin.others import asking
 from gpunode.kubernetes.device_plugin.set_aside import DaemonSet, leaving, left, pods_on, taking
+from gpunode.kubernetes.nodes.labels import LabelChange, before_mig
 from gpunode.operations.control_plane import runner
 from gpunode.operations.device_plugin import told
 from gpunode.operations.explained import ExplainedCommand

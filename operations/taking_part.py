@@ -18,7 +18,7 @@ from pyinfra.context import ctx_host
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import DesiredLabels
-from gpunode.kubernetes.device_plugin.labels import SELECTING, given_up, labels_of_failed
+from gpunode.kubernetes.nodes.labels import SELECTING, given_up, labels_of_failed
 from gpunode.operations.control_plane import runner
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings

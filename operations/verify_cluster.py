@@ -24,7 +24,6 @@ from gpunode.facts.mig import Mig as MigFact
 from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
-from gpunode.kubernetes.device_plugin.runtime_class import NAME
 from gpunode.kubernetes.device_plugin.verdict import (
     comes_by_itself,
     daemon_sets_of,
@@ -35,6 +34,7 @@ from gpunode.kubernetes.device_plugin.verdict import (
 )
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.gpushare.objects import APP
+from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, known, node_operation
 from gpunode.operations.phase import is_executing

@@ -10,15 +10,15 @@ from pyinfra import host
 
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes import gpu_operator
-from gpunode.kubernetes.device_plugin import own_objects
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import desired_labels
 from gpunode.kubernetes.device_plugin.others import Plugin, asking, in_the_way, parse_plugins
-from gpunode.kubernetes.device_plugin.own_objects import Document, ObjectsChange
 from gpunode.kubernetes.device_plugin.ways import leaving
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.manifest import Identity
+from gpunode.kubernetes.objects import own_objects
+from gpunode.kubernetes.objects.own_objects import Document, ObjectsChange
 from gpunode.operations.control_plane import runner
 from gpunode.operations.device_plugin import nodes, told
 from gpunode.operations.failure import OperationRefused, node_operation

@@ -9,8 +9,8 @@ from gpunode.base.findings import Finding
 from gpunode.base.reading import ParseError
 from gpunode.fleet.control_plane import reached
 from gpunode.kubernetes.drain.commands import Drain, drain_of
-from gpunode.kubernetes.drain.cordon import Cordon, parse_cordons
 from gpunode.kubernetes.drain.judgement import judged, unknown
+from gpunode.kubernetes.nodes.cordon import Cordon, parse_cordons
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 

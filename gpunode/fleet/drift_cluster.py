@@ -14,10 +14,7 @@ from gpunode.base.subject import Subject
 from gpunode.fleet.control_plane import reached
 from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.component import COMPONENT, RUN_CLUSTER
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode, labelled_for
-from gpunode.kubernetes.device_plugin.own_objects import Document
 from gpunode.kubernetes.device_plugin.pod_security import asking, namespace_change, namespaces, parse_labels
 from gpunode.kubernetes.device_plugin.rollout import CHART, Rollout, rollout
 from gpunode.kubernetes.device_plugin.verdict import judge_extender, judge_node
@@ -36,6 +33,9 @@ from gpunode.kubernetes.gpu_operator import operator
 from gpunode.kubernetes.helm.change import ReleaseChange
 from gpunode.kubernetes.helm.program import HelmError
 from gpunode.kubernetes.helm.session import Session
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
+from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.objects.own_objects import Document
 from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings

@@ -12,8 +12,8 @@ from gpunode.base.verdicts import Refusal
 from gpunode.fleet.control_plane import reached
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes.device_plugin.cluster import Cluster, nodes_or_unknown
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode
 from gpunode.kubernetes.mig_label import asks, by_label
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.settings import Settings
 
 T = TypeVar("T", bound=Reading)

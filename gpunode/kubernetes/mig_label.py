@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from gpunode.base.reading import Unknown
 from gpunode.base.verdicts import Refusal
-from gpunode.kubernetes.device_plugin.labels import MIG_CONFIG
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import MIG_CONFIG
 from gpunode.settings.cluster import node_name
 from gpunode.settings.model import Settings, settings_from
 from gpunode.settings.problems import SettingsError, written

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gpunode.kubernetes.drain.commands import drain_of
-from gpunode.kubernetes.drain.cordon import ANNOTATION
 from gpunode.kubernetes.drain.session import Session
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Output
+from gpunode.kubernetes.nodes.cordon import ANNOTATION
 from gpunode.settings import settings_from
 
 NOW = "2026-01-31T12:00:00Z"

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.labels import OURS, PRESENT, label_change
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode, label_patch, listing, parse_nodes
 from gpunode.kubernetes.device_plugin.promise import missing, promised
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, label_patch, listing, parse_nodes
+from gpunode.kubernetes.nodes.labels import OURS, PRESENT, label_change
 from gpunode.settings import settings_from
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.sharing import SharingSettings

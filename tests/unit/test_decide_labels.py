@@ -20,9 +20,11 @@ from gpunode.base.findings import Finding
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
-from gpunode.kubernetes.device_plugin.component import RUN_CLUSTER
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
-from gpunode.kubernetes.device_plugin.labels import (
+from gpunode.kubernetes.device_plugin.others import Plugin
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.component import RUN_CLUSTER
+from gpunode.kubernetes.nodes.labels import (
     CONFIG,
     GPUSHARE,
     MIG_CONFIG,
@@ -34,8 +36,6 @@ from gpunode.kubernetes.device_plugin.labels import (
     SERVED_BY,
     LabelChange,
 )
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode
-from gpunode.kubernetes.device_plugin.others import Plugin
 from gpunode.operations import device_plugin, ways
 from gpunode.settings import Settings, settings_from
 from tests.unit.simulated_cluster import SimulatedCluster

@@ -21,13 +21,13 @@ from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.findings import FindingClass
 from gpunode.fleet import drift_cluster
-from gpunode.kubernetes.device_plugin.labels import CONFIG, OURS, PRESENT, SERVED_BY
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode
 from gpunode.kubernetes.device_plugin.rollout import CHART, rollout
 from gpunode.kubernetes.helm.change import ReleaseChange
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.release import MARK
 from gpunode.kubernetes.helm.session import Session
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import CONFIG, OURS, PRESENT, SERVED_BY
 from gpunode.operations import helm
 from gpunode.settings import Settings, check_hosts, settings_from
 from tests.unit.simulated_cluster import SimulatedCluster

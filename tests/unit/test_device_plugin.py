@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from gpunode.base.reading import ParseError
 from gpunode.cli.cluster import cluster
-from gpunode.kubernetes.device_plugin.configuration import configuration, with_entries_in_use
-from gpunode.kubernetes.device_plugin.labels import (
+from gpunode.kubernetes.device_plugin.rollout import Rollout, rollout
+from gpunode.kubernetes.device_plugin.static_manifest import IMAGE, static_manifest
+from gpunode.kubernetes.nodes.configuration import configuration, with_entries_in_use
+from gpunode.kubernetes.nodes.labels import (
     CONFIG,
     MIG_CONFIG,
     MIG_STATE,
@@ -25,14 +27,7 @@ from gpunode.kubernetes.device_plugin.labels import (
     labels_of_failed,
     wanted_labels,
 )
-from gpunode.kubernetes.device_plugin.rollout import Rollout, rollout
-from gpunode.kubernetes.device_plugin.runtime_class import (
-    parse_runtime_class,
-    runtime_class,
-    runtime_class_change,
-    written,
-)
-from gpunode.kubernetes.device_plugin.static_manifest import IMAGE, static_manifest
+from gpunode.kubernetes.objects.runtime_class import parse_runtime_class, runtime_class, runtime_class_change, written
 from gpunode.node.preflight import refusals
 from gpunode.reference import settings as reference
 from gpunode.settings import Problem, SettingsError, check_hosts, settings_from

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpunode.kubernetes.drain.commands import drain_of
-from gpunode.kubernetes.drain.cordon import ANNOTATION
 from gpunode.kubernetes.drain.session import DrainError, Session
+from gpunode.kubernetes.nodes.cordon import ANNOTATION
 from gpunode.settings import SettingsError, check_hosts, settings_from
 from tests.unit.simulated_node import BUDGET, NOW, Cluster, pod, session
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.drain.cordon import ANNOTATION, Cordon, Note, lifted, parse_cordon, parse_cordons, taken
 from gpunode.kubernetes.drain.pods import parse_budgets, parse_pods
+from gpunode.kubernetes.nodes.cordon import ANNOTATION, Cordon, Note, lifted, parse_cordon, parse_cordons, taken
 from tests.unit.simulated_node import NOW, Cluster
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]

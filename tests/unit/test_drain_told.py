@@ -17,11 +17,11 @@ from gpunode.cli.plan import as_text
 from gpunode.fleet import cordons
 from gpunode.fleet.rollout import wave_run
 from gpunode.kubernetes.drain import WAVE
-from gpunode.kubernetes.drain.cordon import Cordon, parse_cordon
 from gpunode.kubernetes.drain.judgement import judged
 from gpunode.kubernetes.drain.session import DrainError
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Output
+from gpunode.kubernetes.nodes.cordon import Cordon, parse_cordon
 from gpunode.node.plan import plan
 from gpunode.settings import check_hosts, settings_from
 from tests.unit.simulated_node import BUDGET, NOW, Cluster, pod, session

@@ -11,12 +11,12 @@ import yaml
 from click.testing import CliRunner
 
 from gpunode.cli.cluster import cluster as command
-from gpunode.kubernetes.device_plugin.labels import CONFIG, PRESENT, SERVED_BY, wanted_labels
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode
 from gpunode.kubernetes.device_plugin.others import in_the_way, parse_plugins
 from gpunode.kubernetes.device_plugin.rollout import rollout
 from gpunode.kubernetes.device_plugin.ways import by_release, operator_leaves, release_leaves
 from gpunode.kubernetes.gpu_operator import operator
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, wanted_labels
 from gpunode.settings import check_hosts, settings_from
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin_deploy import data, run

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpunode.kubernetes.device_plugin.labels import PRESENT
+from gpunode.kubernetes.nodes.labels import PRESENT
 from gpunode.lab.errors import LabError
 from gpunode.lab.kubernetes_programs import programs
 

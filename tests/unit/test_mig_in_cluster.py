@@ -20,7 +20,9 @@ from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.kubernetes.device_plugin.cluster import Cluster as KubectlCluster
-from gpunode.kubernetes.device_plugin.labels import (
+from gpunode.kubernetes.helm.commands import Command
+from gpunode.kubernetes.helm.session import Output
+from gpunode.kubernetes.nodes.labels import (
     CONFIG,
     MIG_CONFIG,
     MIG_STATE,
@@ -33,8 +35,6 @@ from gpunode.kubernetes.device_plugin.labels import (
     labels_of_failed,
     wanted_labels,
 )
-from gpunode.kubernetes.helm.commands import Command
-from gpunode.kubernetes.helm.session import Output
 from gpunode.operations import device_plugin, mig, mig_in_cluster, taking_part
 from gpunode.operations.transaction import ENDED
 from gpunode.settings import Settings, settings_from

@@ -25,7 +25,9 @@ from gpunode.fleet.hooks import snapshot
 from gpunode.fleet.labelled import labelled
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.snapshot import Announced
-from gpunode.kubernetes.device_plugin.labels import (
+from gpunode.kubernetes.mig_label import by_label
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import (
     MIG_CONFIG,
     MIG_STATE,
     OURS,
@@ -34,8 +36,6 @@ from gpunode.kubernetes.device_plugin.labels import (
     labels_of_failed,
     wanted_labels,
 )
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode
-from gpunode.kubernetes.mig_label import by_label
 from gpunode.node import Node
 from gpunode.node.components import decisions
 from gpunode.node.plan import Plan

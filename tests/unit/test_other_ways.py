@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.labels import CONFIG, PRESENT, SERVED_BY, label_change, wanted_labels
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode
 from gpunode.kubernetes.device_plugin.others import in_the_way, parse_plugins
-from gpunode.kubernetes.device_plugin.own_objects import DIGEST, WAY, is_ready, marked, objects_change
 from gpunode.kubernetes.device_plugin.ways import extender, release_leaves, schedulers, wanted_objects
 from gpunode.kubernetes.gpushare.configuration import Extender
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, label_change, wanted_labels
+from gpunode.kubernetes.objects.own_objects import DIGEST, WAY, is_ready, marked, objects_change
 from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
 
 pytestmark = pytest.mark.pure

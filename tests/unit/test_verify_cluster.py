@@ -18,11 +18,11 @@ from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin import vector_add
-from gpunode.kubernetes.device_plugin.labels import CONFIG, PRESENT
 from gpunode.kubernetes.device_plugin.mig_state import offered
-from gpunode.kubernetes.device_plugin.nodes import parse_nodes
 from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_node, resource_to_ask_for
 from gpunode.kubernetes.device_plugin.view import parse_objects
+from gpunode.kubernetes.nodes.cluster_nodes import parse_nodes
+from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT
 from gpunode.operations import device_plugin, verify_cluster
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus

@@ -13,10 +13,10 @@ from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
-from gpunode.kubernetes.device_plugin.labels import CONFIG, PRESENT, SERVED_BY
 from gpunode.kubernetes.device_plugin.promise import promised_memory
 from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_extender, judge_node
 from gpunode.kubernetes.device_plugin.ways import wanted_objects
+from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY
 from gpunode.kubernetes.run_on import here
 from gpunode.operations import verify_cluster
 from gpunode.settings import Settings, settings_from

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.reading import ParseError, Unknown
-from gpunode.kubernetes.device_plugin import own_objects, runtime_class
-from gpunode.kubernetes.device_plugin.labels import LabelChange
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode, kubectl, label_patch, listing, parse_nodes
-from gpunode.kubernetes.device_plugin.own_objects import Document, ObjectsChange
-from gpunode.kubernetes.device_plugin.runtime_class import RuntimeClassChange, Verb
 from gpunode.kubernetes.device_plugin.view import View, asking, asking_gpushare, parse_objects
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.session import Run
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl, label_patch, listing, parse_nodes
+from gpunode.kubernetes.nodes.labels import LabelChange
+from gpunode.kubernetes.objects import own_objects, runtime_class
+from gpunode.kubernetes.objects.own_objects import Document, ObjectsChange
+from gpunode.kubernetes.objects.runtime_class import RuntimeClassChange, Verb
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.proxy import ProxySettings
 

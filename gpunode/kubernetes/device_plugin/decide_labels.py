@@ -10,9 +10,9 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disturbance import Disturbance
 from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
-from gpunode.kubernetes.device_plugin.component import COMPONENT, RUN_CLUSTER
-from gpunode.kubernetes.device_plugin.labels import OURS, LabelChange, given_up, label_change, wanted_labels
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.labels import OURS, LabelChange, given_up, label_change, wanted_labels
 from gpunode.settings import Settings
 
 

@@ -11,7 +11,7 @@ from gpunode.system.pci import PciGpu
 
 
 def mig_state(settings: Settings, gpus: Sequence[PciGpu], state: Mig) -> str | None:
-    """Return one of gpunode.kubernetes.device_plugin.labels.MIG_STATES; None where no MIG configuration is asked for.
+    """Return one of gpunode.kubernetes.nodes.labels.MIG_STATES; None where no MIG configuration is asked for.
 
     `pending`: a change of the mode waits for a reset or a boot, or instances are still to be made.
     """

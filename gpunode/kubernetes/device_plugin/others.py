@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.nodes import kubectl
-from gpunode.kubernetes.device_plugin.own_objects import WAY
+from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.kubernetes.objects.own_objects import WAY
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 from gpunode.settings.kubernetes import KubernetesSettings

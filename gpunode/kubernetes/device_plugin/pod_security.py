@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.nodes import kubectl
 from gpunode.kubernetes.device_plugin.rollout import hosts_by
+from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 from gpunode.settings.cluster.gpu_operator import WAY

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.kubernetes.device_plugin.configuration import DEFAULT, configuration
-from gpunode.kubernetes.device_plugin.labels import wanted_labels
-from gpunode.kubernetes.device_plugin.runtime_class import NAME, runtime_class
 from gpunode.kubernetes.helm.asked import AskedRelease
+from gpunode.kubernetes.nodes.configuration import DEFAULT, configuration
+from gpunode.kubernetes.nodes.labels import wanted_labels
+from gpunode.kubernetes.objects.runtime_class import NAME, runtime_class
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
 from gpunode.settings.cluster.chart_values import merged

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.labels import SELECTING, owned
-from gpunode.kubernetes.device_plugin.nodes import kubectl
 from gpunode.kubernetes.device_plugin.others import selected
+from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.kubernetes.nodes.labels import SELECTING, owned
 from gpunode.settings.kubernetes import KubernetesSettings
 
 

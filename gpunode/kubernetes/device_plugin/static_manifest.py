@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpunode.kubernetes.device_plugin.configuration import configuration
-from gpunode.kubernetes.device_plugin.labels import CONFIG, SERVED_BY
-from gpunode.kubernetes.device_plugin.own_objects import marked
-from gpunode.kubernetes.device_plugin.runtime_class import NAME as NVIDIA
+from gpunode.kubernetes.nodes.configuration import configuration
+from gpunode.kubernetes.nodes.labels import CONFIG, SERVED_BY
+from gpunode.kubernetes.objects.own_objects import marked
+from gpunode.kubernetes.objects.runtime_class import NAME as NVIDIA
 from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.sharing import SharingSettings
 

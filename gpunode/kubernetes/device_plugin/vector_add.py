@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpunode.kubernetes.device_plugin.nodes import kubectl
 from gpunode.kubernetes.device_plugin.view import Pod, View
+from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.settings.kubernetes import KubernetesSettings
 
 LABEL = ("app.kubernetes.io/name", "gpunode-vector-add")

@@ -8,16 +8,16 @@ from gpunode.base.comparison import compared
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.mig.state import Mig
-from gpunode.kubernetes.device_plugin.component import COMPONENT, RUN_CLUSTER
-from gpunode.kubernetes.device_plugin.configuration import configuration
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.kubernetes.device_plugin.mig_state import offered
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode
 from gpunode.kubernetes.device_plugin.promise import gpus_of, missing, promised, promised_memory
 from gpunode.kubernetes.device_plugin.static_manifest import daemon_set_name
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.kubernetes.gpushare.configuration import RESOURCE as GPU_MEMORY
 from gpunode.kubernetes.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 from gpunode.system.gpu import Gpus

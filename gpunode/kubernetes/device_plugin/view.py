@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode, kubectl
-from gpunode.kubernetes.device_plugin.own_objects import is_ready, way_of
 from gpunode.kubernetes.gpushare.objects import APP, NAMESPACE
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
+from gpunode.kubernetes.objects.own_objects import is_ready, way_of
 from gpunode.settings.kubernetes import KubernetesSettings
 
 # helm writes it on each object of a release.

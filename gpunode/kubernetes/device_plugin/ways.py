@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from gpunode.kubernetes.device_plugin.labels import CONFIG, PRESENT, SERVED_BY, owned, wanted_labels
-from gpunode.kubernetes.device_plugin.nodes import ClusterNode
-from gpunode.kubernetes.device_plugin.own_objects import SELECTED_BY
 from gpunode.kubernetes.device_plugin.rollout import Rollout, hosts_by, nodes_of
-from gpunode.kubernetes.device_plugin.runtime_class import NAME, runtime_class
 from gpunode.kubernetes.device_plugin.static_manifest import static_manifest
 from gpunode.kubernetes.gpushare.configuration import Extender
 from gpunode.kubernetes.gpushare.objects import gpushare_objects
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, owned, wanted_labels
+from gpunode.kubernetes.objects.own_objects import SELECTED_BY
+from gpunode.kubernetes.objects.runtime_class import NAME, runtime_class
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
 from gpunode.settings.kubernetes import LOCAL

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.kubernetes.device_plugin.nodes import kubectl
-from gpunode.kubernetes.drain.cordon import MANAGER
 from gpunode.kubernetes.helm.commands import Command
+from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.kubernetes.nodes.cordon import MANAGER
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 from gpunode.settings.kubernetes import KubernetesSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpunode.base.comparison import RUN, compared
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
-from gpunode.kubernetes.drain.cordon import MANAGER, Cordon
+from gpunode.kubernetes.nodes.cordon import MANAGER, Cordon
 
 COMPONENT = "kubernetes"
 

@@ -10,7 +10,10 @@ from typing import Any
 
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.drain.commands import Commands
-from gpunode.kubernetes.drain.cordon import (
+from gpunode.kubernetes.drain.pods import Pod, blocking, parse_budgets, parse_pods
+from gpunode.kubernetes.helm.commands import Command
+from gpunode.kubernetes.helm.session import Run
+from gpunode.kubernetes.nodes.cordon import (
     ANNOTATION,
     BLOCKED,
     DRAINED,
@@ -26,9 +29,6 @@ from gpunode.kubernetes.drain.cordon import (
     parse_cordons,
     taken,
 )
-from gpunode.kubernetes.drain.pods import Pod, blocking, parse_budgets, parse_pods
-from gpunode.kubernetes.helm.commands import Command
-from gpunode.kubernetes.helm.session import Run
 
 # Others change a node, too: its kubelet tells its state every now and then.
 _TRIES = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpunode.kubernetes.device_plugin.labels import GPUSHARE
-from gpunode.kubernetes.device_plugin.own_objects import marked
+from gpunode.kubernetes.nodes.labels import GPUSHARE
+from gpunode.kubernetes.objects.own_objects import marked
 from gpunode.settings.gpushare import GpushareSettings
 
 NAMESPACE = "kube-system"

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpunode.kubernetes.device_plugin.nodes import kubectl
 from gpunode.kubernetes.helm.program import Helm
 from gpunode.kubernetes.helm.release import MARK
+from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.proxy import ProxySettings

@@ -11,9 +11,9 @@ from gpunode.base.comparison import by_hand, compared
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disturbance import Disturbance
 from gpunode.base.subject import Subject
-from gpunode.kubernetes.device_plugin.component import COMPONENT, RUN_CLUSTER
 from gpunode.kubernetes.helm.change import Reading, ReleaseChange, Wanted, change, removal
 from gpunode.kubernetes.helm.release import Release
+from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
 
 
 def decide(name: str, desired: Wanted, actual: Reading, now: datetime, timeout: int) -> Decision[ReleaseChange]:

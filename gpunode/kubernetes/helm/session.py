@@ -13,7 +13,6 @@ import yaml
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.configuration import with_entries_in_use
 from gpunode.kubernetes.helm.change import Act, Reading, ReleaseChange, Step, Wanted
 from gpunode.kubernetes.helm.commands import Command, Commands
 from gpunode.kubernetes.helm.decide import decide, decide_absence
@@ -22,6 +21,7 @@ from gpunode.kubernetes.helm.manifest import live_objects, objects
 from gpunode.kubernetes.helm.own_values import unknown_values
 from gpunode.kubernetes.helm.program import HelmError, helm_of, version_command
 from gpunode.kubernetes.helm.release import Revision, StoredRevision, parse_history, parse_list
+from gpunode.kubernetes.nodes.configuration import with_entries_in_use
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.cluster.features import unlisted_values
 from gpunode.settings.kubernetes import KubernetesSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.kubernetes.device_plugin.labels import PRESENT
+from gpunode.kubernetes.nodes.labels import PRESENT
 from gpunode.lab.cluster.cluster import kubeconfig_of
 from gpunode.lab.kubernetes_programs import WHEELS, programs
 from tests.molecule.cluster.releases import NAME, KeptRelease

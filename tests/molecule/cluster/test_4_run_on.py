@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from gpunode.kubernetes.device_plugin.component import COMPONENT
-from gpunode.kubernetes.device_plugin.labels import PRESENT
+from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.labels import PRESENT
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.access import ssh_command
 from gpunode.lab.kubernetes_programs import programs

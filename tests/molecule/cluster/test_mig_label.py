@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.kubernetes.device_plugin.labels import MIG_CONFIG, MIG_STATE, OURS, PRESENT
+from gpunode.kubernetes.nodes.labels import MIG_CONFIG, MIG_STATE, OURS, PRESENT
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART, by

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpunode.kubernetes.device_plugin.configuration import configuration
 from gpunode.kubernetes.device_plugin.promise import promised, promised_memory
+from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.lab.cluster.devices import Gpu, parsed
 from gpunode.lab.cluster.plugin import (
     Config,

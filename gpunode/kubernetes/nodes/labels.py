@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from gpunode.kubernetes.device_plugin.configuration import configuration
+from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.settings import Settings
 
 OURS = "gpunode/labels"

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.labels import CONFIG, GPUSHARE, SERVED_BY
-from gpunode.kubernetes.device_plugin.nodes import kubectl
-from gpunode.kubernetes.device_plugin.runtime_class import MANAGED_BY
 from gpunode.kubernetes.helm.difference import Difference, drifted
 from gpunode.kubernetes.helm.manifest import Identity, live_objects, objects
+from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.kubernetes.nodes.labels import CONFIG, GPUSHARE, SERVED_BY
+from gpunode.kubernetes.objects.runtime_class import MANAGED_BY
 from gpunode.settings.kubernetes import KubernetesSettings
 
 WAY = "gpunode/way"

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.nodes import kubectl
+from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.settings.cluster.features import of_kubernetes
 from gpunode.settings.kubernetes import KubernetesSettings
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.labels import CONFIG, OURS, LabelChange
-from gpunode.kubernetes.drain.cordon import ANNOTATION, MANAGER, Note, parse_note
+from gpunode.kubernetes.nodes.cordon import ANNOTATION, MANAGER, Note, parse_note
+from gpunode.kubernetes.nodes.labels import CONFIG, OURS, LabelChange
 from gpunode.settings.kubernetes import KubernetesSettings
 
 

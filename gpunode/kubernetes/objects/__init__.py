@@ -1,0 +1,1 @@
+"""Objects of the cluster that are gpunode's own, and the RuntimeClass."""
