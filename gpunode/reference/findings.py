@@ -14,20 +14,21 @@ from pathlib import Path
 from gpunode.base.comparison import BY_HAND, DRAIN_FIRST, RUN
 from gpunode.base.findings import ExitCode, FindingClass
 from gpunode.base.subject import Subject
-from gpunode.node.components import COMPONENTS
 
 _GPUNODE = Path(__file__).resolve().parent.parent
-_JUDGES = (
-    *(_GPUNODE / name for name in ("drift.py", "health.py", "drain/judgement.py", "drift_cluster.py")),
-    *(path for each in COMPONENTS if (path := _GPUNODE / each.name / "decide.py").exists()),
-    _GPUNODE / "own_files" / "decide.py",
-    *(_GPUNODE / name for name in ("exposed.py", "interrupted.py")),
-    *(_GPUNODE / "driver" / f"{topic}.py" for topic in ("loading", "services", "next_boot", "removal")),
-    _GPUNODE / "helm" / "decide.py",
-    *(_GPUNODE / "device_plugin" / name for name in ("verdict.py", "decide_labels.py")),
-    _GPUNODE / "base" / "comparison.py",
-    *sorted((_GPUNODE / "verify").glob("*.py")),
-)
+_JUDGES = tuple(
+    _GPUNODE / path
+    for path in (
+        "fleet/drift.py", "system/health.py", "kubernetes/drain/judgement.py", "fleet/drift_cluster.py",
+        "components/driver/decide.py", "components/cuda/decide.py", "components/toolkit/decide.py",
+        "components/containerd/decide.py", "components/docker/decide.py", "components/podman/decide.py",
+        "components/mps/decide.py", "components/mig/decide.py", "packages/repositories/decide.py",
+        "node/own_files/decide.py", "system/exposed.py", "system/interrupted.py",
+        *(f"components/driver/{topic}.py" for topic in ("loading", "services", "next_boot", "removal")),
+        "kubernetes/helm/decide.py", "kubernetes/device_plugin/verdict.py",
+        "kubernetes/device_plugin/decide_labels.py", "base/comparison.py",
+    )
+)  # fmt: skip
 BY_A_PERSON = "for a person"
 # Function -> the names of its arguments, in order.
 _CALLS = {
