@@ -80,12 +80,12 @@ def _judged() -> tuple[Machine | None, list[str]]:
     reading = host.get_fact(MachineFact)
     if isinstance(reading, Unknown):
         return None, [f"preflight: {reading.reason}"]
-    if isinstance(asked := _asked(), Refusal | Unknown):
-        return None, [str(asked) if isinstance(asked, Refusal) else f"mig: {asked.reason}"]
-    found = refusals(settings(), reading)
+    if isinstance(desired := _asked(), Refusal | Unknown):
+        return None, [str(desired) if isinstance(desired, Refusal) else f"mig: {desired.reason}"]
+    actual = refusals(settings(), reading)
     for item in cautions(settings(), reading):
         host.log(f"caution: {item}")
-    return reading, [str(item) for item in found]
+    return reading, [str(item) for item in actual]
 
 
 def settings() -> Settings:
@@ -175,10 +175,10 @@ def own_file(path: str, keep: str, remove: str = "") -> None:
 
 def _desired_files() -> Mapping[str, str | None]:
     """Return path -> text of the host's own files; rendered once for settings and node."""
-    current, asked, machine = ctx_host.get(), settings(), node()
+    current, desired, machine = ctx_host.get(), settings(), node()
     known = _own_files.get(current)
-    if known is None or known[0] is not asked or known[1] is not machine:
-        known = asked, machine, desired_files(asked, machine)
+    if known is None or known[0] is not desired or known[1] is not machine:
+        known = desired, machine, desired_files(desired, machine)
         _own_files[current] = known
     return known[2]
 

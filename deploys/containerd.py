@@ -13,27 +13,27 @@ from gpunode.system.sysctl import KUBERNETES
 @component("containerd", own_files=True)
 def containerd() -> None:
     """Install containerd, give it the nvidia runtime, and restart it only if what runs is not what is asked."""
-    asked = settings().containerd
-    if not asked.enabled:
+    desired = settings().containerd
+    if not desired.enabled:
         return
-    runtime_packages.installed(runtime="containerd", asked=asked, names=containerd_packages(asked))
+    runtime_packages.installed(runtime="containerd", desired=desired, names=containerd_packages(desired))
     own_file(MODULES_LOAD, keep="Persist the kernel modules that containers need")
     kernel.loaded(name="Load the kernel modules that containers need", modules=MODULES)
     own_file(SYSCTLS, keep="Persist what Kubernetes needs of the kernel")
-    if asked.kubernetes_sysctls:
+    if desired.kubernetes_sysctls:
         sysctl.set_now(name="Set what Kubernetes needs of the kernel", values=KUBERNETES)
     own_file(PROXY, keep="Set containerd's proxy", remove="Remove containerd's proxy")
     # The one way to tell a changed comment from a changed configuration.
     own_file(LOADED, keep="Note what containerd starts with")
     systemd.at_boot(name="Note it at every start", unit=LOADED_UNIT)
     runtime.configuration(
-        name=f"Configure containerd: default runtime {asked.default_runtime}",
-        default_runtime=asked.default_runtime,
-        systemd_cgroup=asked.systemd_cgroup,
+        name=f"Configure containerd: default runtime {desired.default_runtime}",
+        default_runtime=desired.default_runtime,
+        systemd_cgroup=desired.systemd_cgroup,
         nvidia=settings().toolkit.enabled,
         restart_allowed=settings().disruption.allow != "nothing",
-        cdi=asked.cdi,
-        placement=asked.placement,
+        cdi=desired.cdi,
+        placement=desired.placement,
         drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )

@@ -29,15 +29,15 @@ def cuda() -> None:
 
 
 def _packages(asked: CudaSettings) -> None:
-    wanted: dict[str, str | None] = {"cuda": asked.version}
+    desired: dict[str, str | None] = {"cuda": asked.version}
     repository = ""
     if asked.source == "cuda-repository":
         trust("cuda")
-        wanted, repository = {f"cuda-toolkit-{asked.version.replace('.', '-')}": None}, "cuda"
+        desired, repository = {f"cuda-toolkit-{asked.version.replace('.', '-')}": None}, "cuda"
     packages.installed(
         name=f"Install CUDA toolkit {asked.version}",
         family=distribution().family,
-        wanted=wanted,
+        desired=desired,
         repository=repository,
     )
 

@@ -19,7 +19,7 @@ def device_plugin() -> None:
     Every node of the cluster that is in the run takes part: so the cluster is changed after the last of them is done,
     and by whichever did not fail. A host that is none has nothing to do with it, and asks nothing.
     """
-    cluster_of, asked = cluster()
+    cluster_of, desired = cluster()
     hosts = everyone()
     if cluster_of is None or not (settings().kubernetes.enabled or host.name in schedulers(hosts)):
         return
@@ -32,22 +32,24 @@ def device_plugin() -> None:
         )
     # Before the RuntimeClass, which goes with an operator that had it.
     if (beside := operator(hosts)) is not None:
-        helm.operator(name="Keep the release of the GPU Operator", asked=beside, proxy=cluster_of.proxy)
+        helm.operator(name="Keep the release of the GPU Operator", desired=beside, proxy=cluster_of.proxy)
     else:
         helm.operator_absent(name="Take the release of the GPU Operator away", cluster_of=cluster_of, everyone=hosts)
-    if (chosen := asked or class_alone(hosts)) is not None:
+    if (chosen := desired or class_alone(hosts)) is not None:
         plugin.runtime_class(name="Keep the RuntimeClass nvidia", rollout=chosen, proxy=cluster_of.proxy)
-    if asked is not None:
-        helm.release(name="Keep the release of the device plugin", asked=asked.release, proxy=cluster_of.proxy)
+    if desired is not None:
+        helm.release(name="Keep the release of the device plugin", desired=desired.release, proxy=cluster_of.proxy)
     else:
         helm.absent(name="Take the release of the device plugin away", cluster_of=cluster_of, everyone=hosts)
         # It stays where a node that has failed by now needs it, and may take others by labels that are not gpunode's.
         ways.alone(
             name="Refuse a second device plugin that stays", settings=settings(), everyone=hosts, cluster_of=cluster_of
         )
-    ways.objects(name="Keep gpunode's own objects", wanted=wanted_objects(hosts), cluster_of=cluster_of, everyone=hosts)
+    ways.objects(
+        name="Keep gpunode's own objects", desired=wanted_objects(hosts), cluster_of=cluster_of, everyone=hosts
+    )
     gpushare.inspect_plugin(
-        name="Install kubectl-inspect-gpushare here", asked=cluster_of.gpushare, proxy=cluster_of.proxy
+        name="Install kubectl-inspect-gpushare here", desired=cluster_of.gpushare, proxy=cluster_of.proxy
     )
     if host.name in schedulers(hosts):
         scheduler.extended(
@@ -62,9 +64,11 @@ def device_plugin() -> None:
     plugin.labels(
         name="Label the node in the cluster", settings=settings(), gpus=node().pci.gpus, cluster_of=cluster_of
     )
-    if asked is not None:
+    if desired is not None:
         helm.leftovers(
-            name="Take configurations away that no node is labelled for", asked=asked.release, proxy=cluster_of.proxy
+            name="Take configurations away that no node is labelled for",
+            desired=desired.release,
+            proxy=cluster_of.proxy,
         )
     if settings().mig.config is not None and settings().device_plugin.way in (*BY_CHART, "manifest"):
         plugin.current(name="Have the plugin know the node's MIG devices", settings=settings())

@@ -11,17 +11,17 @@ from gpunode.operations import systemd
 @component("docker", own_files=True)
 def docker() -> None:
     """Install docker, give it the nvidia runtime, and restart it only where a reload is not enough."""
-    asked = settings().docker
-    if not asked.enabled:
+    desired = settings().docker
+    if not desired.enabled:
         return
-    runtime_packages.installed(runtime="docker", asked=asked, names=docker_packages(asked, distribution()))
+    runtime_packages.installed(runtime="docker", desired=desired, names=docker_packages(desired, distribution()))
     runtime.configuration(
-        name=f"Configure docker: default runtime {asked.default_runtime}",
-        default_runtime=asked.default_runtime,
-        systemd_cgroup=asked.systemd_cgroup,
+        name=f"Configure docker: default runtime {desired.default_runtime}",
+        default_runtime=desired.default_runtime,
+        systemd_cgroup=desired.systemd_cgroup,
         nvidia=settings().toolkit.enabled,
         restart_allowed=settings().disruption.allow != "nothing",
-        cdi=asked.cdi,
+        cdi=desired.cdi,
         drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )

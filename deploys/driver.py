@@ -39,11 +39,11 @@ def driver() -> None:
         _none(asked)
         return
     own_file(PARAMETERS, keep="Set the NVIDIA module's parameters", remove="Remove the NVIDIA module's parameters")
-    wanted = desired(resolved, node().operating_system, node().boot, node().pci)
-    if wanted.source is not None:
-        _packages(wanted, wanted.source)
+    to_be = desired(resolved, node().operating_system, node().boot, node().pci)
+    if to_be.source is not None:
+        _packages(to_be, to_be.source)
     elif asked.source == "runfile":
-        _runfile(wanted)
+        _runfile(to_be)
     _keep_nouveau_out()
     own_file(SOFTDEP, keep="Load nvidia_uvm after nvidia, at every boot")
     if not node().has_gpu:
@@ -53,16 +53,16 @@ def driver() -> None:
         _services(asked)
 
 
-def _none(asked: DriverSettings) -> None:
+def _none(desired: DriverSettings) -> None:
     """Take away the driver that is there, however it came, and what gpunode set up for one."""
     allowed = settings().disruption.allow == "reboot"
     waits = removal_waits(Disturbance[settings().disruption.allow], node().driver)
     if not waits:
         mps.daemons(
-            name="Run no MPS control daemon", wanted=(), asked=settings().mps, restart_allowed=True, drain=drain()
+            name="Run no MPS control daemon", desired=(), asked=settings().mps, restart_allowed=True, drain=drain()
         )
     driver_removal.removed(
-        name="Remove the NVIDIA driver", family=distribution().family, rollback=asked.rollback, allowed=allowed,
+        name="Remove the NVIDIA driver", family=distribution().family, rollback=desired.rollback, allowed=allowed,
         drain=drain(),
     )  # fmt: skip
     if waits:
@@ -85,33 +85,33 @@ def _keep_nouveau_out() -> None:
     initramfs.without_nouveau(name="Make initial file systems that load nouveau anew", blacklist=BLACKLIST)
 
 
-def _headers(asked: DriverSettings) -> None:
-    if asked.kernel_headers == "install" and tables.headers_of_image(node().operating_system.id):
+def _headers(desired: DriverSettings) -> None:
+    if desired.kernel_headers == "install" and tables.headers_of_image(node().operating_system.id):
         kernel_headers.installed(name="Install the headers of the kernel that boots next", family=distribution().family)
 
 
-def _packages(wanted: Desired, source: DriverSource) -> None:
-    asked, machine = wanted.settings, node()
+def _packages(desired: Desired, source: DriverSource) -> None:
+    asked, machine = desired.settings, node()
     if source.built_on_node:
         _headers(asked)
     if archive := _archive():
         origin, components = archive
         whose = "that hold the driver" if source.origin else "that the driver's packages need"
         apt_archive.components(
-            name=f"Read the components of {origin}'s archive {whose}", origin=origin, wanted=components
+            name=f"Read the components of {origin}'s archive {whose}", origin=origin, desired=components
         )
     if source.origin is None:
         trust("cuda")
     driver_packages.installed(
-        name=f"Install NVIDIA driver {asked.version or asked.branch} ({wanted.flavour})",
-        wanted=wanted.packages,
+        name=f"Install NVIDIA driver {asked.version or asked.branch} ({desired.flavour})",
+        desired=desired.packages,
         branch=asked.branch or "",
         branch_change=asked.allow_branch_change,
         rollback=asked.rollback,
         kernel=machine.boot.next_release,
         headers=machine.boot.next_kernel is None or machine.boot.next_kernel.headers,
         source=source,
-        stream=module_stream(asked, source, wanted.flavour),
+        stream=module_stream(asked, source, desired.flavour),
         proof=_proof(),
         migrate=asked.migrate,
         drain=_drain(),
@@ -120,7 +120,7 @@ def _packages(wanted: Desired, source: DriverSource) -> None:
         name="Hold the NVIDIA driver" if asked.hold else "Do not hold the NVIDIA driver",
         family=source.family,
         hold=asked.hold,
-        kernel=wanted.holds_kernels,
+        kernel=desired.holds_kernels,
     )
     _forget_others(source)
 
@@ -148,25 +148,25 @@ def _proof() -> str:
     return "loaded" if node().has_gpu else "disk" if node().boot.next_release else "packages"
 
 
-def _runfile(wanted: Desired) -> None:
-    asked, machine = wanted.settings, node()
+def _runfile(desired: Desired) -> None:
+    asked, machine = desired.settings, node()
     file = driver_runfile(settings(), machine.operating_system)
     _headers(asked)
     if asked.kernel_headers == "install":
         packages.installed(
             name="Install what builds the NVIDIA module",
             family=distribution().family,
-            wanted=build_packages(settings(), machine.operating_system, machine.boot),
+            desired=build_packages(settings(), machine.operating_system, machine.boot),
         )
     runfile.fetched(
         name=f"Fetch {file.name}", file=file, proxies=settings().proxy.environment, setting="driver.runfile_sha256"
     )
     runfile.installed(
-        name=f"Install NVIDIA driver {asked.version} ({wanted.flavour}) by its runfile",
+        name=f"Install NVIDIA driver {asked.version} ({desired.flavour}) by its runfile",
         family=distribution().family,
         file=file,
         version=asked.version or "",
-        flavour=wanted.flavour,
+        flavour=desired.flavour,
         dkms=asked.dkms,
         rollback=asked.rollback,
         kernel=machine.boot.next_release,
@@ -183,14 +183,14 @@ def _runfile(wanted: Desired) -> None:
     _forget_others(None)
 
 
-def _services(asked: DriverSettings) -> None:
+def _services(desired: DriverSettings) -> None:
     if node().pci.switch_managers:
         _management_datagrams()
     if node().pci.fabric:
         kernel_module.service(
             name="Run fabric manager, now and at boot", unit="nvidia-fabricmanager.service", required=True
         )
-    if asked.persistenced:
+    if desired.persistenced:
         kernel_module.service(
             name="Run the persistence daemon, now and at boot", unit="nvidia-persistenced.service", required=False
         )

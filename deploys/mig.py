@@ -8,12 +8,12 @@ from gpunode.operations import mig as instances
 @component("MIG", own_files=True)
 def mig() -> None:
     """Divide the GPUs as the configuration says, now and after every boot; none: they are left as they are."""
-    asked, disruption = settings().mig, settings().disruption
+    desired, disruption = settings().mig, settings().disruption
     if not node().has_gpu:
         return
     instances.layout(
-        name=f"Divide the GPUs by MIG configuration {asked.config}" if asked.config else "Divide no GPU",
-        asked=asked,
+        name=f"Divide the GPUs by MIG configuration {desired.config}" if desired.config else "Divide no GPU",
+        asked=desired,
         gpus=node().pci.gpus,
         allowed=disruption.allow,
         timeout=disruption.reboot_timeout,

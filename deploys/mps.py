@@ -9,11 +9,11 @@ from gpunode.operations import mps as control
 @component("MPS", own_files=True)
 def mps() -> None:
     """Run the MPS control daemons that are asked for, with their settings; none: what gpunode set up of them goes."""
-    asked = settings().mps
+    desired = settings().mps
     control.daemons(
-        name="Run the MPS control daemon" if asked.enabled else "Run no MPS control daemon",
-        wanted=daemons(asked, range(len(node().pci.gpus))) if asked.enabled else (),
-        asked=asked,
+        name="Run the MPS control daemon" if desired.enabled else "Run no MPS control daemon",
+        desired=daemons(desired, range(len(node().pci.gpus))) if desired.enabled else (),
+        asked=desired,
         restart_allowed=settings().disruption.allow != "nothing",
         drain=drain(),
     )

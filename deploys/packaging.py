@@ -17,7 +17,7 @@ def packaging() -> None:
     packages.installed(
         name="Install what checks repository keys",
         family=family,
-        wanted=dict.fromkeys(tools(distribution(), holds)),
+        desired=dict.fromkeys(tools(distribution(), holds)),
     )
 
 

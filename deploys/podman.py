@@ -8,14 +8,14 @@ from gpunode.operations import packages
 @component("podman", own_files=True)
 def podman() -> None:
     """Install podman, and name the runtime that it takes by default; the CDI specification is the toolkit's."""
-    asked = settings().podman
-    if not asked.enabled:
+    desired = settings().podman
+    if not desired.enabled:
         return
-    if asked.source == "distribution":
+    if desired.source == "distribution":
         packages.installed(
             name="Install podman of the distribution",
             family=distribution().family,
-            wanted={"podman": asked.version},
+            desired={"podman": desired.version},
             instead="set podman.source = 'present' to leave what is there",
         )
     own_file(PATH, keep="Set podman's default runtime", remove="Leave podman its own default runtime")

@@ -10,19 +10,19 @@ from gpunode.operations import reboot as node
 @component("Reboot")
 def reboot() -> None:
     """Reboot a node with another driver loaded than the one on its disk, or none there, if the settings allow it."""
-    asked, disruption = settings().driver, settings().disruption
-    if not asked.enabled or not machine().has_gpu:
+    desired, disruption = settings().driver, settings().disruption
+    if not desired.enabled or not machine().has_gpu:
         return
     node.rebooted(
-        name="Reboot out of the driver that was removed" if asked.removes else "Reboot into the driver on disk",
+        name="Reboot out of the driver that was removed" if desired.removes else "Reboot into the driver on disk",
         allowed=disruption.allow == "reboot",
         timeout=disruption.reboot_timeout,
-        parameters=asked.module_parameters if asked.installs else {},
-        absent=asked.removes,
+        parameters=desired.module_parameters if desired.installs else {},
+        absent=desired.removes,
         drain=drain(),
         _parallel=disruption.max_parallel,
     )
-    if asked.removes:
+    if desired.removes:
         return
     kernel_module.module_loaded(name="After a reboot, load the NVIDIA kernel modules")
 

@@ -18,17 +18,17 @@ def distrust(name: str) -> None:
 
 def trust(name: str) -> None:
     """Add the repository `cuda`, `toolkit` or `docker` of the settings, its key checked by fingerprint."""
-    asked = package_repository(settings(), node().operating_system, name)
-    if asked is None:
+    desired = package_repository(settings(), node().operating_system, name)
+    if desired is None:
         return
-    _MANAGERS[asked.family].repository(
+    _MANAGERS[desired.family].repository(
         name=f"Trust the {name} repository",
         label=name,
-        uri=asked.uri,
-        suite=asked.suite,
-        components=asked.components,
-        key_url=asked.key_url,
-        key_fingerprint=asked.key_fingerprint,
-        packages_signed=asked.packages_signed,
-        proxies=asked.proxies,
+        uri=desired.uri,
+        suite=desired.suite,
+        components=desired.components,
+        key_url=desired.key_url,
+        key_fingerprint=desired.key_fingerprint,
+        packages_signed=desired.packages_signed,
+        proxies=desired.proxies,
     )

@@ -7,20 +7,20 @@ from gpunode.operations import packages
 from gpunode.settings import ContainerdSettings, DockerSettings
 
 
-def installed(runtime: str, asked: ContainerdSettings | DockerSettings, names: tuple[str, ...]) -> None:
+def installed(runtime: str, desired: ContainerdSettings | DockerSettings, names: tuple[str, ...]) -> None:
     """Install a runtime from the source that the settings name; with `present` it is there already.
 
     + names: its packages in that source
     """
-    if asked.source == "present":
+    if desired.source == "present":
         return
-    by_docker = asked.source == "docker-repository"
+    by_docker = desired.source == "docker-repository"
     if by_docker:
         trust("docker")
     packages.installed(
         name=f"Install {runtime} of {'Docker' if by_docker else 'the distribution'}",
         family=distribution().family,
-        wanted=dict.fromkeys(names, asked.version),
+        desired=dict.fromkeys(names, desired.version),
         repository="docker" if by_docker else "",
-        instead=way_out(runtime, asked.source, distribution()),
+        instead=way_out(runtime, desired.source, distribution()),
     )

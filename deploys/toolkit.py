@@ -13,23 +13,23 @@ from gpunode.settings import ToolkitSettings
 @component("Container toolkit", own_files=True)
 def toolkit() -> None:
     """Install the container toolkit's four packages at one version, and bring about what else is asked of it."""
-    asked = settings().toolkit
-    if not asked.enabled:
+    desired = settings().toolkit
+    if not desired.enabled:
         return
-    _packages(asked)
-    container_toolkit.configuration(name="Configure the container toolkit", asked=asked_of(asked))
+    _packages(desired)
+    container_toolkit.configuration(name="Configure the container toolkit", desired=asked_of(desired))
     container_toolkit.specification(
         name="Keep a CDI specification of the loaded driver"
-        if asked.cdi == "generate"
+        if desired.cdi == "generate"
         else "Keep no CDI specification",
-        generate=asked.cdi == "generate",
+        generate=desired.cdi == "generate",
     )
     own_file(
         LINK_RULE,
         keep="Link NVIDIA's devices in /dev/char whenever the driver is loaded",
         remove="Remove the udev rule that links NVIDIA's devices",
     )
-    if asked.device_links:
+    if desired.device_links:
         container_toolkit.device_links(name="Link NVIDIA's devices in /dev/char")
 
 
@@ -45,7 +45,7 @@ def _packages(asked: ToolkitSettings) -> None:
     packages.installed(
         name=f"Install NVIDIA container toolkit {asked.version or ''}".strip(),
         family=family,
-        wanted=dict.fromkeys(PACMAN_PACKAGES if family == "pacman" else PACKAGES, asked.version),
+        desired=dict.fromkeys(PACMAN_PACKAGES if family == "pacman" else PACKAGES, asked.version),
         one_version=True,
         repository="toolkit",
         replaces=LEGACY if asked.migrate else (),

@@ -29,8 +29,8 @@ def recorded(settings: Settings, whole: bool = True) -> Iterator[Any]:
     + settings: the host's settings
     + whole: whether the run keeps all own files that the settings ask for; else what it says nothing of stays recorded
     """
-    there: Applied = known(host.get_fact(AppliedFact), "the record of what was applied")
-    yield from _written(there, record_text(version("gpunode"), settings.digest(), _files(there, whole)))
+    actual: Applied = known(host.get_fact(AppliedFact), "the record of what was applied")
+    yield from _written(actual, record_text(version("gpunode"), settings.digest(), _files(actual, whole)))
 
 
 @node_operation
@@ -39,25 +39,25 @@ def brought_up_to_date() -> Iterator[Any]:
     if not noted():
         host.noop("this deploy keeps no own file")
         return
-    there: Applied = known(host.get_fact(AppliedFact), "the record of what was applied")
-    before = dict(there.files)
-    files = {path: file for path, file in _files(there, whole=False).items() if path in before}
-    if files == before or not (there.gpunode and there.settings):
+    actual: Applied = known(host.get_fact(AppliedFact), "the record of what was applied")
+    before = dict(actual.files)
+    files = {path: file for path, file in _files(actual, whole=False).items() if path in before}
+    if files == before or not (actual.gpunode and actual.settings):
         host.noop(f"{PATH} says nothing of what was done")
         return
-    yield from _written(there, record_text(there.gpunode, there.settings, files))
+    yield from _written(actual, record_text(actual.gpunode, actual.settings, files))
 
 
-def _written(there: Applied, text: str) -> Iterator[Any]:
-    wanted = PresentFile(f"{_MODE} {OWNED}", hashlib.sha256(text.encode()).hexdigest())
-    if dict(there.present).get(PATH) == wanted:
+def _written(actual: Applied, text: str) -> Iterator[Any]:
+    desired = PresentFile(f"{_MODE} {OWNED}", hashlib.sha256(text.encode()).hexdigest())
+    if dict(actual.present).get(PATH) == desired:
         host.noop(f"{PATH} is as it should be")
         return
     yield write_command(PATH, text, _MODE)
 
 
-def _files(there: Applied, whole: bool) -> dict[str, OwnFile]:
-    before, now = dict(there.files), noted()
+def _files(actual: Applied, whole: bool) -> dict[str, OwnFile]:
+    before, now = dict(actual.files), noted()
     if now is None:
         # The verdict alone was run: what the deploys want is as it was.
         return before

@@ -20,13 +20,13 @@ _REMOVE = 'rm -f "$path"'
 
 
 @node_operation
-def components(origin: str, wanted: Collection[str]) -> Iterator[Any]:
+def components(origin: str, desired: Collection[str]) -> Iterator[Any]:
     """Let apt read components of the distribution's archive that the node's own entries do not enable.
 
     Our entry goes again where they do. The lists are read by the operation that installs.
 
     + origin: the Origin of the archive's Release files, such as Debian
-    + wanted: components beside main
+    + desired: components beside main
     """
     archive = reading()
     if not archive.components(origin):
@@ -34,13 +34,13 @@ def components(origin: str, wanted: Collection[str]) -> Iterator[Any]:
         yield script_command(f"{APT_GET}{READ_LISTS}{REFRESH}refresh ''")
         archive = reading()
     try:
-        text = more_components(archive, origin, wanted)
+        text = more_components(archive, origin, desired)
     except ArchiveError as error:
         raise OperationRefused(f"the archive of {origin}: {error}; nothing was changed") from error
     keeps(SOURCE, text)
     if text == archive.own:
         enabled = "by an entry of gpunode's" if text else "by the node's own entries"
-        host.noop(f"apt reads {', '.join(wanted)} of {origin}, {enabled}")
+        host.noop(f"apt reads {', '.join(desired)} of {origin}, {enabled}")
     elif text is None:
         yield script_command(_REMOVE, path=SOURCE)
     else:

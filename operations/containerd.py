@@ -55,13 +55,13 @@ def configuration(
     allowed = Disturbance.restart if restart_allowed else Disturbance.nothing
     decision = decide_configuration(Desired(runtimes, placement, allowed), state)
     said = f"containerd runs with default runtime {state.default_runtime}"
-    wanted = to_carry_out(decision, said, "containerd's configuration changes")
-    if wanted is None:
+    desired = to_carry_out(decision, said, "containerd's configuration changes")
+    if desired is None:
         return
-    felt = restarts(state, wanted)
+    felt = restarts(state, desired)
     read = {state.config_path: state.config_text, DROP_IN: None, **{each.path: each.text for each in state.drop_ins}}
     yield from changed(
-        PROGRAM, wanted, read, since=f"{state.configured_at} {state.unit_written_at}", loaded=runs_by(state),
+        PROGRAM, desired, read, since=f"{state.configured_at} {state.unit_written_at}", loaded=runs_by(state),
         needs=NVIDIA_RUNTIME if nvidia else "", drain=drain if felt else None, config=state.config_path,
         binary=state.binary or "containerd",
     )  # fmt: skip

@@ -30,7 +30,7 @@ def runner(kubernetes: KubernetesSettings) -> Run:
     if kubernetes.run_on == LOCAL:
         return here
     try:
-        there: Host | None = host.state.inventory.get_host(kubernetes.run_on)
+        actual: Host | None = host.state.inventory.get_host(kubernetes.run_on)
     except NoHostError:
-        there = None
-    return lambda command: over_ssh(kubernetes.run_on, there, command)
+        actual = None
+    return lambda command: over_ssh(kubernetes.run_on, actual, command)

@@ -49,13 +49,13 @@ def runtime_class(rollout: Rollout, proxy: ProxySettings) -> Iterator[Any]:
     + rollout: what the cluster is to get
     + proxy: by which kubectl reaches the cluster
     """
-    wanted = rollout.runtime_class
-    if wanted is None:
+    desired = rollout.runtime_class
+    if desired is None:
         host.noop("no RuntimeClass is needed")
         return
     cluster = Cluster(rollout.kubernetes, proxy, runner(rollout.kubernetes))
     try:
-        change = cluster.runtime_class_change(wanted)
+        change = cluster.runtime_class_change(desired)
     except (ClusterError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
     if change.refused:
@@ -64,7 +64,7 @@ def runtime_class(rollout: Rollout, proxy: ProxySettings) -> Iterator[Any]:
         host.noop(change.said)
         return
     host.log(f"{change.said}: {change.verb}")
-    yield told(partial(cluster.change_runtime_class, change.verb, wanted))
+    yield told(partial(cluster.change_runtime_class, change.verb, desired))
 
 
 @node_operation
@@ -92,7 +92,7 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
     settled = [item for step in decision.steps for item in step.settles]
     theirs = [item for item in bad(*decision.findings) if item not in settled]
     for item in theirs:
-        host.log(f"conflict: {item.what} is {item.found!r}, and somebody else's; {item.wanted!r} is wanted")
+        host.log(f"conflict: {item.what} is {item.actual!r}, and somebody else's; {item.desired!r} is wanted")
     for step in decision.steps:
         if step.change is not None:
             yield told(partial(_label, cluster, name, step.change))

@@ -55,14 +55,14 @@ def configuration(
     allowed = Disturbance.restart if restart_allowed else Disturbance.nothing
     decision = decide_configuration(Desired(daemon, allowed), state)
     said = f"docker runs with default runtime {state.default_runtime}" if state.active else "its file is right"
-    wanted = to_carry_out(decision, said, "docker's daemon.json changes")
-    if wanted is None:
+    desired = to_carry_out(decision, said, "docker's daemon.json changes")
+    if desired is None:
         return
-    host.log(_told(state, wanted.act))
+    host.log(_told(state, desired.act))
     read = {state.config_path: state.config_text}
     yield from changed(
-        PROGRAM, wanted, read, since=state.default_runtime or "", needs=NVIDIA_RUNTIME if nvidia else "",
-        drain=drain if wanted.act == "restart" else None, config=state.config_path, binary=state.binary or "dockerd",
+        PROGRAM, desired, read, since=state.default_runtime or "", needs=NVIDIA_RUNTIME if nvidia else "",
+        drain=drain if desired.act == "restart" else None, config=state.config_path, binary=state.binary or "dockerd",
     )  # fmt: skip
 
 

@@ -100,8 +100,8 @@ def returned(drain: Drain) -> Iterator[Any]:
     except DrainError as error:
         raise OperationRefused(str(error)) from None
     if cordon is None or cordon.note is None:
-        there = "is not cordoned by gpunode" if cordon is not None else "is none of the cluster's"
-        host.noop(f"node {session.node} {there}")
+        actual = "is not cordoned by gpunode" if cordon is not None else "is none of the cluster's"
+        host.noop(f"node {session.node} {actual}")
         return
     yield FunctionCommand(_give_back, [session, boot.boot_id], {})
 

@@ -42,7 +42,7 @@ def module_loaded() -> Iterator[Any]:
     driver = driver_state()
     decision = decide_loading(Loading(), driver)
     if step := step_of(decision, Act.BOOT):
-        host.noop(f"reboot pending: {step.settles[0].found} is loaded, {step.settles[0].wanted} is to come")
+        host.noop(f"reboot pending: {step.settles[0].actual} is loaded, {step.settles[0].desired} is to come")
         return
     if not decision.steps and not driver.unproven:
         host.noop(f"the module {driver.loaded_version} is loaded, and nvidia_uvm")

@@ -41,7 +41,7 @@ from gpunode.packages.driver_packages import (
 
 @node_operation
 def installed(
-    wanted: Mapping[str, str | None],
+    desired: Mapping[str, str | None],
     branch: str,
     branch_change: bool,
     rollback: str,
@@ -55,7 +55,7 @@ def installed(
 ) -> Iterator[Any]:
     """Install the driver's packages together, at one version, and put back those of before if the new do not work.
 
-    + wanted: package name -> None (any version), a branch (`580`: its newest) or an upstream version
+    + desired: package name -> None (any version), a branch (`580`: its newest) or an upstream version
     + branch: the branch that is asked for
     + branch_change: whether a driver of another branch may be replaced
     + rollback: required: nothing is changed where the installed packages cannot be saved; or best-effort
@@ -75,15 +75,15 @@ def installed(
     if state.interrupted:
         yield from family.finish()
         state = family.state()
-    rule = next(filter(None, wanted.values()), None)
-    missing, obsolete = state.missing(wanted), leftovers(source, wanted, state.driver, rule)
+    rule = next(filter(None, desired.values()), None)
+    missing, obsolete = state.missing(desired), leftovers(source, desired, state.driver, rule)
     journal = known(host.get_fact(TransactionJournal, transaction=DRIVER.name), "the journal of the driver's change")
     # One that was interrupted and then finished by dpkg alone has not been proven to work.
     unproven = journal.state == "restored"
     over_runfile = migrate and known(host.get_fact(Driver), "the driver's state").runfile
     if not missing and not obsolete and not unproven and not over_runfile:
         there = dict(state.packages)
-        host.noop(f"installed: {', '.join(f'{name} {there[name]}' for name in wanted)}")
+        host.noop(f"installed: {', '.join(f'{name} {there[name]}' for name in desired)}")
         return
     if host.state is not None and not host.state.is_executing:
         # A forecast ends with the first command, and what comes of the lists is not known in it.
@@ -94,25 +94,25 @@ def installed(
     groups = [row.packages.get(flavour, {}) for row in driver_sources() for flavour in ("open", "proprietary")]
     modules = [name for group in groups for name in group if name.endswith("-dkms")]
     # What is numbered apart is asked for at no version: apt finds out whether it has to move.
-    left = {*wanted, *obsolete, *modules, *source.apart, *source.kernel_modules}
+    left = {*desired, *obsolete, *modules, *source.apart, *source.kernel_modules}
     # What nothing binds to the driver's version (nvidia-modprobe) would stay behind, and pacman refuses to leave any.
     along_too = moved or source.moves_together
     others = {name: version for name, version in state.driver.items() if along_too and name not in left}
     change = DriverChange({}, obsolete, "", _archive(source), stream)
-    offers = family.offers(sorted({*wanted, *others}), change)
+    offers = family.offers(sorted({*desired, *others}), change)
     # What another source brought is no reason to stay at its version.
     present = {name: version for name, version in state.packages if not (moved and belongs(name))}
     try:
-        resolved = chosen(wanted, present, offers.available, goes_along(source, wanted))
+        resolved = chosen(desired, present, offers.available, goes_along(source, desired))
     except NotInstallable as error:
         raise OperationRefused(
             f"driver: {error}; nothing was changed. Set driver.version, driver.branch or driver.flavour to one that is "
             f"there, or {family.otherwise}"
         ) from error
-    behind = module_behind(source, wanted, offers.available)
+    behind = module_behind(source, desired, offers.available)
     if behind is not None and behind.package not in present:
         raise OperationRefused(f"driver: {behind.reason(source)}; nothing was changed. To go on, {behind.remedy()}")
-    upstream = next(versions.upstream(resolved[name]) for name, rule in wanted.items() if rule)
+    upstream = next(versions.upstream(resolved[name]) for name, rule in desired.items() if rule)
     # Headers that came since are a new try.
     lacking = () if headers else (f"{kernel} without headers",)
     target = target_digest(*(f"{name}={version}" for name, version in sorted(resolved.items())), *lacking)
@@ -127,7 +127,7 @@ def installed(
             along={name: version for name, version in along.items() if version is not None},
         )
     )  # fmt: skip
-    unbound = [*(name for name, rule in wanted.items() if rule is None), *source.apart]
+    unbound = [*(name for name, rule in desired.items() if rule is None), *source.apart]
     refused = gate(
         family.simulation(change), resolved, branch, branch_change, moved, unbound,
         leaving=change.going, built=source.built_on_node, upstream=upstream if source.moves_together else None,
@@ -141,7 +141,7 @@ def installed(
     yield transaction_command(
         transaction, target,
         arguments=" ".join(arguments), expected=" ".join(expected),
-        names=" ".join(sorted(wanted)), upstream=upstream, kernel=kernel or "", rollback=rollback, proof=proof,
+        names=" ".join(sorted(desired)), upstream=upstream, kernel=kernel or "", rollback=rollback, proof=proof,
         **driver_variables(family, state), **family.variables(change),
     )  # fmt: skip
 

@@ -65,8 +65,8 @@ def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
     """
     keeps(path, text, mode)
     present = known(host.get_fact(File, path=path), path)
-    wanted = hashlib.sha256(text.encode()).hexdigest()
-    if (present.sha256, present.mode, present.owner, present.group) == (wanted, mode, "root", "root"):
+    desired = hashlib.sha256(text.encode()).hexdigest()
+    if (present.sha256, present.mode, present.owner, present.group) == (desired, mode, "root", "root"):
         host.noop(f"{path} is as it should be")
         return
     yield write_command(path, text, mode)

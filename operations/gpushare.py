@@ -25,24 +25,24 @@ _SECONDS = 120
 
 @node_operation
 @once_per_run("kubectl-inspect-gpushare")
-def inspect_plugin(asked: GpushareSettings, proxy: ProxySettings) -> Iterator[Any]:
+def inspect_plugin(desired: GpushareSettings, proxy: ProxySettings) -> Iterator[Any]:
     """Keep the kubectl plugin of the asked digest on this machine; where no address is given, nothing is done.
 
-    + asked: address, digest and path
+    + desired: address, digest and path
     + proxy: by which it is fetched
     """
-    if asked.inspect_url is None or asked.inspect_sha256 is None:
+    if desired.inspect_url is None or desired.inspect_sha256 is None:
         host.noop("no kubectl-inspect-gpushare is asked for")
         return
-    path = Path(asked.inspect_path)
+    path = Path(desired.inspect_path)
     try:
-        there = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+        actual = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
     except OSError as error:
         raise OperationRefused(f"gpushare.inspect_path: {path}: {error.strerror}; nothing was changed") from None
-    if there == asked.inspect_sha256 and os.access(path, os.X_OK):
+    if actual == desired.inspect_sha256 and os.access(path, os.X_OK):
         host.noop(f"{path} as asked")
         return
-    yield FunctionCommand(_fetched, [asked.inspect_url, asked.inspect_sha256, path, dict(proxy.environment)], {})
+    yield FunctionCommand(_fetched, [desired.inspect_url, desired.inspect_sha256, path, dict(proxy.environment)], {})
 
 
 def _fetched(state: State, host: Host, url: str, digest: str, path: Path, proxies: dict[str, str]) -> bool:

@@ -44,41 +44,41 @@ _outlived: WeakSet[State] = WeakSet()
 
 @node_operation
 @once_per_run("the release of the device plugin")
-def release(asked: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
+def release(desired: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
     """Keep the device plugin's release at its chart and values; one that is as asked gets no new revision.
 
     Call it for every host, so that it is done whichever of them fails: the first that comes to it does it for all, and
     helm runs where `kubernetes.run_on` says. What nodes are still labelled for stays, until `leftovers`.
 
-    + asked: what the cluster is to get
+    + desired: what the cluster is to get
     + proxy: for charts and registries; its no_proxy must name the API server
     """
-    yield from _kept(asked, proxy, partial(_nodes, asked, proxy, _NODES), by_release, labelled_for)
+    yield from _kept(desired, proxy, partial(_nodes, desired, proxy, _NODES), by_release, labelled_for)
 
 
 @node_operation
 @once_per_run("configurations that no node is labelled for")
-def leftovers(asked: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
+def leftovers(desired: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
     """Take configurations away that the release had to keep until the nodes were labelled, as `release` does."""
     if host.state not in _outlived:
         host.noop("no configuration is left over")
         return
-    there = partial(_nodes, asked, proxy, "the nodes as they are labelled now")
-    yield from _kept(asked, proxy, there, by_release, labelled_for)
+    actual = partial(_nodes, desired, proxy, "the nodes as they are labelled now")
+    yield from _kept(desired, proxy, actual, by_release, labelled_for)
 
 
 @node_operation
 @once_per_run("the release of the GPU Operator")
-def operator(asked: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
+def operator(desired: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
     """Keep the GPU Operator's release at its chart and values, as `release` keeps the device plugin's."""
-    yield from _kept(asked, proxy, partial(_nodes, asked, proxy, _NODES), by_operator)
+    yield from _kept(desired, proxy, partial(_nodes, desired, proxy, _NODES), by_operator)
 
 
 _Nodes = Mapping[str, ClusterNode]
 
 
-def _nodes(asked: AskedRelease, proxy: ProxySettings, name: str) -> _Nodes:
-    return asked_once(name, Cluster(asked.kubernetes, proxy, runner(asked.kubernetes)).nodes)
+def _nodes(desired: AskedRelease, proxy: ProxySettings, name: str) -> _Nodes:
+    return asked_once(name, Cluster(desired.kubernetes, proxy, runner(desired.kubernetes)).nodes)
 
 
 def _kept(
@@ -89,10 +89,12 @@ def _kept(
     in_use: Callable[[_Nodes], Collection[str]] = lambda _: (),
 ) -> Iterator[Any]:
     try:
-        there = nodes()
+        actual = nodes()
         session = Session.begun(asked.kubernetes, asked.settings, proxy, runner(asked.kubernetes))
-        wanted, values, decision = session.decide(asked.values, in_use(there), datetime.now(UTC), bool(labelled(there)))
-        strange = session.unknown_values(wanted)
+        desired, values, decision = session.decide(
+            asked.values, in_use(actual), datetime.now(UTC), bool(labelled(actual))
+        )
+        strange = session.unknown_values(desired)
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
     for sentence in strange:
@@ -100,12 +102,12 @@ def _kept(
     if values != asked.values and is_executing():
         _outlived.add(host.state)
     name = f"release {session.name}"
-    found = _to_carry_out(session, decision, f"{name}: {wanted.chart} {wanted.version} as asked")
+    found = _to_carry_out(session, decision, f"{name}: {desired.chart} {desired.version} as asked")
     if found is None:
         return
     for step in found.steps:
         host.log(f"{name}: {step.act}{f' to revision {step.revision}' if step.revision else ''}: {step.reason}")
-    there_is = objects(wanted.manifest, wanted.namespace)
+    there_is = objects(desired.manifest, desired.namespace)
     if told := waiting(there_is, session.commands.helm.version, asked.kubernetes.timeout):
         host.log(f"{name}: {told}")
     yield FunctionCommand(_carry_out, [session, found, values], {})
@@ -149,13 +151,13 @@ def absent(cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[A
 @once_per_run("no release of the GPU Operator")
 def operator_absent(cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[Any]:
     """Take the release of the GPU Operator away, as `absent` takes the device plugin's."""
-    asked = cluster_of.gpu_operator
-    yield from _taken_away(cluster_of, asked, gpu_operator.CHART, everyone, operator_leaves, by_operator)
+    desired = cluster_of.gpu_operator
+    yield from _taken_away(cluster_of, desired, gpu_operator.CHART, everyone, operator_leaves, by_operator)
 
 
 def _taken_away(
     cluster_of: Settings,
-    asked: ReleaseSettings,
+    desired: ReleaseSettings,
     chart: str,
     everyone: Mapping[str, Settings],
     leaves: _Leaves,
@@ -163,16 +165,16 @@ def _taken_away(
 ) -> Iterator[Any]:
     kubernetes, proxy = cluster_of.kubernetes, cluster_of.proxy
     cluster = Cluster(kubernetes, proxy, runner(kubernetes))
-    name = f"release {asked.namespace}/{asked.release}"
+    name = f"release {desired.namespace}/{desired.release}"
     try:
-        there, changed = asked_once(_NODES, cluster.nodes), relabelled(everyone)
-        if not leaves(everyone, there, changed):
-            others = sorted(labelled(there) - changed)
+        actual, changed = asked_once(_NODES, cluster.nodes), relabelled(everyone)
+        if not leaves(everyone, actual, changed):
+            others = sorted(labelled(actual) - changed)
             if others:
                 host.log(f"{name} stays: {', '.join(others[:5])} labelled for it, and not changed by this run")
             host.noop(f"{name} is none of gpunode's to take away")
             return
-        session = Session.begun(kubernetes, asked, proxy, runner(kubernetes))
+        session = Session.begun(kubernetes, desired, proxy, runner(kubernetes))
         decision = session.decide_absence(chart, datetime.now(UTC))
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None

@@ -35,18 +35,18 @@ _CHANGE = Transaction("mps", script_file("mps_modes", "mps"))
 
 @node_operation
 def daemons(
-    wanted: Sequence[Daemon], asked: MpsSettings, restart_allowed: bool, drain: Drain | None = None
+    desired: Sequence[Daemon], asked: MpsSettings, restart_allowed: bool, drain: Drain | None = None
 ) -> Iterator[Any]:
     """Keep exactly these MPS control daemons running, each with its settings; none: what gpunode set up goes.
 
-    + wanted: the daemons
+    + desired: the daemons
     + asked: the settings that they were made from
     + restart_allowed: if not, a daemon with clients is left as it is where it would have to be restarted
     + drain: how the node is emptied before a daemon with clients is restarted or goes; None where it is not
     """
     yield from settled(_CHANGE)
     state: Mps = known(host.get_fact(MpsFact), "the state of MPS")
-    if wanted and state.program is None:
+    if desired and state.program is None:
         if host.state is not None and host.state.is_executing:
             raise OperationRefused(
                 "mps: nvidia-cuda-mps-control is not installed; it comes with the driver's packages of NVIDIA's "
@@ -54,13 +54,13 @@ def daemons(
             )
         yield StringCommand("true")  # a forecast: it comes with an operation before this one
         return
-    gpus: tuple[Gpu, ...] = known(host.get_fact(Gpus), "the GPUs").gpus if wanted else ()
-    texts, digests = desired_files(wanted, asked, state.program or ""), actual_digests(state)
+    gpus: tuple[Gpu, ...] = known(host.get_fact(Gpus), "the GPUs").gpus if desired else ()
+    texts, digests = desired_files(desired, asked, state.program or ""), actual_digests(state)
     allowed = Disturbance.restart if restart_allowed else Disturbance.nothing
-    decision = decide(Desired(tuple(wanted), asked, allowed), state, gpus)
+    decision = decide(Desired(tuple(desired), asked, allowed), state, gpus)
     if decision.refusal is None:
         keeps_all(texts, digests)
-    said = f"MPS: {', '.join(daemon.unit for daemon in wanted)} as asked" if wanted else "no MPS of gpunode's"
+    said = f"MPS: {', '.join(daemon.unit for daemon in desired)} as asked" if desired else "no MPS of gpunode's"
     change = to_carry_out(decision, said, "the MPS daemon is to change")
     if change is None:
         return
@@ -78,7 +78,7 @@ def daemons(
         read="\n".join(f"{path} {digest_as_read(digests.get(path))}" for path in touched),
         removed=" ".join(change.removed),
         written="\n".join(f"{path} {755 if path == APPLY else 644} {_encoded(text)}" for path, text in written),
-        units=" ".join(daemon.unit for daemon in wanted), gone=" ".join(change.gone), restart=" ".join(change.restart),
+        units=" ".join(daemon.unit for daemon in desired), gone=" ".join(change.gone), restart=" ".join(change.restart),
         told=" ".join(change.told), modes=" ".join(map(str, change.modes)), mode=mode.upper(), shown=mode,
         script=APPLY, folder_of_settings=FOLDER,
     )  # fmt: skip

@@ -28,14 +28,14 @@ def keeps(path: str, text: str | None, mode: str | None = None) -> None:
     files[path] = None if text is None else OwnFile(hashlib.sha256(text.encode()).hexdigest(), mode)
 
 
-def keeps_all(texts: Mapping[str, str], there: Mapping[str, str] | None = None) -> None:
+def keeps_all(texts: Mapping[str, str], actual: Mapping[str, str] | None = None) -> None:
     """Note that this run keeps these files at these texts.
 
-    + there: path -> SHA-256 (hex) as the node has it, before it is known whether the run may write: what is another one
+    + actual: path -> SHA-256 (hex) as the node has it, before it is known whether the run may write: what is another
       there may have to stay so for the time being, and is not noted
     """
     for path, text in texts.items():
-        if there is None or there.get(path) == hashlib.sha256(text.encode()).hexdigest():
+        if actual is None or actual.get(path) == hashlib.sha256(text.encode()).hexdigest():
             keeps(path, text)
 
 

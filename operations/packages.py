@@ -14,7 +14,7 @@ from gpunode.operations.families import FAMILIES
 @node_operation
 def installed(
     family: str,
-    wanted: Mapping[str, str | None],
+    desired: Mapping[str, str | None],
     one_version: bool = False,
     repository: str = "",
     replaces: Collection[str] = (),
@@ -23,7 +23,7 @@ def installed(
     """Install packages at the versions asked for, in one transaction, and check that this is what came.
 
     + family: of the node's package manager
-    + wanted: package name -> None (any version), a branch (`580`: its newest) or an upstream version
+    + desired: package name -> None (any version), a branch (`580`: its newest) or an upstream version
     + repository: label of the repository that they come from, whose list must be refreshed; empty: none of ours
     + one_version: the packages belong together: where the installed ones differ, all get the newest of their versions
     + replaces: packages that are removed in the same transaction
@@ -31,14 +31,14 @@ def installed(
       transaction is refused before it is begun
     """
     manager = FAMILIES[family]
-    asked = sorted({*wanted, *replaces})
+    asked = sorted({*desired, *replaces})
     present = manager.installed(asked)
     if present.interrupted:
         yield from manager.finish()
         present = manager.installed(asked)
     if one_version:
-        wanted = present.together(wanted)
-    missing = present.missing(wanted)
+        desired = present.together(desired)
+    missing = present.missing(desired)
     going = [name for name, _ in present.installed if name in replaces]
     if not missing and not going:
         host.noop(f"installed: {', '.join(f'{name} {version}' for name, version in present.installed)}")
@@ -50,7 +50,7 @@ def installed(
     # stays as it is.
     coming = [
         name if rule is None else f"{name}={rule}"
-        for name, rule in sorted(wanted.items())
+        for name, rule in sorted(desired.items())
         if name in missing or rule is not None
     ]
     yield manager.install([*coming, *(f"{name}-" for name in going)], repository, instead)

@@ -100,12 +100,12 @@ def _difference(driver: DriverState, parameters: Mapping[str, str], absent: bool
     decision = decide_removal(desired.allowed, driver) if absent else decide_loading(desired, driver)
     if (step := step_of(decision, Act.BOOT)) is None:
         return ""
-    found, wanted = step.settles[0].found, step.settles[0].wanted
+    actual, wanted = step.settles[0].actual, step.settles[0].desired
     if absent:
-        return f"{found} is loaded, and the driver has been removed"
+        return f"{actual} is loaded, and the driver has been removed"
     if step.settles[0].what == Subject.PARAMETERS:
-        return f"the module is loaded with {found}, and /etc/modprobe.d says otherwise"
-    return f"{found} is loaded and {wanted} is on disk"
+        return f"the module is loaded with {actual}, and /etc/modprobe.d says otherwise"
+    return f"{actual} is loaded and {wanted} is on disk"
 
 
 def _wait(state: State, host: Host, connector: SSHConnector, before: RunningBoot, timeout: int) -> bool:

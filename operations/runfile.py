@@ -89,12 +89,12 @@ def installed(
     # A module for a kernel that does not run yet waits for it; the running one may have none.
     waits = boot.next_kernel is not None and boot.next_release != boot.running
     for_next = boot.next_kernel.module_version if boot.next_kernel and waits else driver.module_version
-    there = _is_there(driver, version, flavour, dkms, waits)
-    if there and for_next == version:
+    actual = _is_there(driver, version, flavour, dkms, waits)
+    if actual and for_next == version:
         host.noop(f"installed: {file.name}, {flavour}{', DKMS' if dkms else ''}")
         return
     install = install_arguments(version, flavour, dkms)
-    if there and waits:
+    if actual and waits:
         # All but the next kernel's module is there: DKMS builds it as it is proven, or the installer that alone.
         install = () if dkms else (*install, "--kernel-module-only")
     state = manager.state()

@@ -52,21 +52,21 @@ def extended(extender: Extender | None, manifest: str, version: str | None, time
         host.noop("the scheduler asks no extender of gpunode's")
         return
     try:
-        asked = wanted(state.manifest, extender, version)
+        desired = wanted(state.manifest, extender, version)
     except SchedulerError as error:
         raise OperationRefused(f"gpushare: {manifest}: {error}\nnothing was changed on this host") from None
-    path, text = (asked.configuration.path, asked.configuration.text) if asked.configuration else ("", "")
+    path, text = (desired.configuration.path, desired.configuration.text) if desired.configuration else ("", "")
     written = not path or state.configurations.get(path) == _sha256(text)
     # The old one runs on for a moment after the manifest has changed; a plain one is told by its manifest alone.
-    if asked.manifest == state.manifest and written and (not path or state.runs_by(path)):
+    if desired.manifest == state.manifest and written and (not path or state.runs_by(path)):
         host.noop("the scheduler asks the extender" if path else "the scheduler asks no extender of gpunode's")
         return
-    target = target_digest(asked.manifest, text)
+    target = target_digest(desired.manifest, text)
     refuse_failed(_CHANGE, target)
     yield transaction_command(
         _CHANGE, target, manifest=manifest, own=FOLDER, path=path, option=f"--config={path}" if path else "",
-        text=_base64(text), written=_base64(asked.manifest), manifest_read=digest_of_text(state.manifest),
-        path_read=digest_as_read(state.configurations.get(path)), health=asked.health, timeout=str(timeout),
+        text=_base64(text), written=_base64(desired.manifest), manifest_read=digest_of_text(state.manifest),
+        path_read=digest_as_read(state.configurations.get(path)), health=desired.health, timeout=str(timeout),
         proc="/proc", logs="/var/log/pods",
     )  # fmt: skip
 

@@ -74,17 +74,17 @@ def held(family: str) -> Iterator[Any]:
 
 
 @node_operation
-def configuration(asked: Asked) -> Iterator[Any]:
+def configuration(desired: Asked) -> Iterator[Any]:
     """Bring config.toml to what is asked. Nothing is restarted: each container start reads it anew.
 
-    + asked: key (as a tuple) -> its value; None: not there
+    + desired: key (as a tuple) -> its value; None: not there
     """
     state = _state()
     # In preparation its packages may be yet to come.
     coming = host.state is not None and not host.state.is_executing
-    change = _own(Configuration, decide_configuration(asked, state, coming))
+    change = _own(Configuration, decide_configuration(desired, state, coming))
     if change is None:
-        host.noop(f"{PATH} says what is asked" if asked else f"nothing is asked of {PATH}")
+        host.noop(f"{PATH} says what is asked" if desired else f"nothing is asked of {PATH}")
         return
     yield replace_command(PATH, change.text, state.config_text)
 

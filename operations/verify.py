@@ -40,14 +40,14 @@ def verified(settings: Settings) -> Iterator[Any]:
     bad = [item for item in findings if item.finding_class not in (FindingClass.OK, *_PENDING)]
     pending = [item for item in findings if item.finding_class in _PENDING]
     for item in pending:
-        host.log(f"{item.finding_class}: {item.what} is {item.found}, {item.wanted} is to come. {item.remedy}")
+        host.log(f"{item.finding_class}: {item.what} is {item.actual}, {item.desired} is to come. {item.remedy}")
     for item in findings:
         if item.is_caution:
-            host.log(f"caution: {item.component}: {item.what}: {item.found} ({item.cause}). Remedy: {item.remedy}")
+            host.log(f"caution: {item.component}: {item.what}: {item.actual} ({item.cause}). Remedy: {item.remedy}")
     if bad:
         yield fail(
             "\n".join(
-                f"{item.finding_class}: {item.component}: {item.what} is {item.found}, wanted {item.wanted}"
+                f"{item.finding_class}: {item.component}: {item.what} is {item.actual}, desired {item.desired}"
                 + (f" ({item.cause})" if item.cause else "")
                 + (f". Remedy: {item.remedy}" if item.remedy else "")
                 for item in bad
@@ -61,11 +61,11 @@ def _waited(settings: Settings, node: State) -> bool:
     """Wait until the container runtimes that were started in this run are old enough to tell; say whether they were."""
     services = {
         name: reading.service
-        for name, asked, reading in (
+        for name, desired, reading in (
             ("containerd", settings.containerd.enabled, node.containerd),
             ("docker", settings.docker.enabled, node.docker),
         )
-        if asked
+        if desired
     }
     since = hooks.seconds_of_changes(host.state)
     wait = seconds_until_steady(services.values(), since)

@@ -166,7 +166,7 @@ class _Node:
                 return findings
             if monotonic() - said >= _PROGRESS:
                 said = monotonic()
-                what = silent or f"{bad[0].what} is {bad[0].found}, {bad[0].wanted} is to come"
+                what = silent or f"{bad[0].what} is {bad[0].actual}, {bad[0].desired} is to come"
                 host.log(f"waiting for the cluster: {what}")
             sleep(_PAUSE)
 
@@ -236,4 +236,6 @@ class _Node:
 def _said(item: Finding) -> str:
     cause = f" ({item.cause})" if item.cause else ""
     remedy = f". Remedy: {item.remedy}" if item.remedy else ""
-    return f"{item.finding_class}: {item.component}: {item.what} is {item.found}, wanted {item.wanted}{cause}{remedy}"
+    return (
+        f"{item.finding_class}: {item.component}: {item.what} is {item.actual}, desired {item.desired}{cause}{remedy}"
+    )

@@ -40,10 +40,10 @@ def right_cluster(everyone: Mapping[str, Settings], cluster_of: Settings) -> Ite
     + everyone: host -> settings of the whole inventory
     + cluster_of: settings of a node of the cluster, which say where it is
     """
-    there = nodes(_cluster(cluster_of))
-    wanted = [node_name(name, settings) for name, settings in everyone.items() if settings.kubernetes.enabled]
-    if not any(name in there for name in wanted):
-        few = ", ".join(wanted[:5]) + (" …" if len(wanted) > 5 else "")
+    actual = nodes(_cluster(cluster_of))
+    desired = [node_name(name, settings) for name, settings in everyone.items() if settings.kubernetes.enabled]
+    if not any(name in actual for name in desired):
+        few = ", ".join(desired[:5]) + (" …" if len(desired) > 5 else "")
         raise OperationRefused(
             f"the cluster has none of the inventory's nodes ({few}): set kubernetes.kubeconfig and kubernetes.context "
             "to the cluster that is meant, kubernetes.node_name to a node's name there, or let it join\n"
@@ -65,13 +65,13 @@ def alone(settings: Settings, everyone: Mapping[str, Settings], cluster_of: Sett
         host.noop("the node's device plugin is none of gpunode's")
         return
     cluster = _cluster(cluster_of)
-    there = nodes(cluster)
-    node = there.get(node_name(host.name, settings))
+    actual = nodes(cluster)
+    node = actual.get(node_name(host.name, settings))
     if node is None:
         host.noop("no node of the cluster yet")
         return
     labels = desired_labels(node.name, settings).change(node).applied_to(node.labels)
-    gone = leaving(everyone, there, relabelled(everyone))
+    gone = leaving(everyone, actual, relabelled(everyone))
     found = [*in_the_way(settings, labels, _plugins(cluster), gone)]
     if settings.device_plugin.way == WAY and settings.device_plugin.nfd == "present":
         found += [reason for reason in (gpu_operator.no_gpu_found(node.labels),) if reason is not None]
@@ -95,12 +95,12 @@ def _asked(cluster: Cluster) -> tuple[Plugin, ...]:
 
 @node_operation
 @once_per_run("gpunode's own objects in the cluster")
-def objects(wanted: Sequence[Document], cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[Any]:
+def objects(desired: Sequence[Document], cluster_of: Settings, everyone: Mapping[str, Settings]) -> Iterator[Any]:
     """Keep gpunode's own objects in the cluster as they are to be, and take away those that are no longer asked for.
 
     Those that nodes are labelled for which this run does not change stay, whatever inventory the nodes are of.
 
-    + wanted: the objects, in the order in which they are made; none: all of gpunode's go
+    + desired: the objects, in the order in which they are made; none: all of gpunode's go
     + cluster_of: settings of a node of the cluster, which say where it is
     + everyone: host -> settings of the whole inventory
     """
@@ -110,7 +110,7 @@ def objects(wanted: Sequence[Document], cluster_of: Settings, everyone: Mapping[
         known_nodes = nodes(cluster)
         staying = [node.labels for name, node in known_nodes.items() if name not in changed]
         not_ready = [node.labels for node in known_nodes.values() if not node.ready]
-        change = cluster.objects_change(wanted, staying, not_ready)
+        change = cluster.objects_change(desired, staying, not_ready)
     except (ClusterError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
     if change.conflicts:
@@ -125,7 +125,7 @@ def objects(wanted: Sequence[Document], cluster_of: Settings, everyone: Mapping[
     for identity in change.ill:
         host.log(f"{identity}: as asked, and does not run wherever it is to: {_look_at(identity)}")
     if change.is_none:
-        host.noop(f"{len(wanted)} objects in the cluster as asked" if wanted else "no objects of gpunode's own")
+        host.noop(f"{len(desired)} objects in the cluster as asked" if desired else "no objects of gpunode's own")
         return
     for difference in change.differences[:5]:
         host.log(f"objects of gpunode's own: {difference}")
@@ -135,12 +135,12 @@ def objects(wanted: Sequence[Document], cluster_of: Settings, everyone: Mapping[
         yield told(partial(_removed, cluster, identity))
     if change.apply:
         yield told(partial(cluster.told, "kubectl apply", *own_objects.applying(kubernetes, change.apply)))
-    for identity in _waited_for(change, wanted):
+    for identity in _waited_for(change, desired):
         yield told(partial(_ready, cluster, identity))
 
 
-def _waited_for(change: ObjectsChange, wanted: Sequence[Document]) -> Sequence[Identity]:
-    return own_objects.workloads(wanted) if change.apply else change.unready
+def _waited_for(change: ObjectsChange, desired: Sequence[Document]) -> Sequence[Identity]:
+    return own_objects.workloads(desired) if change.apply else change.unready
 
 
 def _removed(cluster: Cluster, identity: Identity) -> None:

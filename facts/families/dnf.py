@@ -38,11 +38,11 @@ class DnfOffers(NodeFact[Offers]):
 
     def command(self, names: list[str], stream: str = "") -> Probe:  # type: ignore[override]
         """Return the probe for `names`, as if the module stream (MODULE:STREAM) were enabled."""
-        asked = " ".join(shlex.quote(name) for name in names)
+        desired = " ".join(shlex.quote(name) for name in names)
         return probe_command(
             f"{shell_text('packages/families/dnf_stream', STREAM=stream)}\n"
             f"offers=$(in_stream dnf -q -C {SKIPPING} --disableplugin=versionlock repoquery --showduplicates "
-            f"--qf 'available=%{{name}} %{{epoch}}:%{{version}}-%{{release}}' {asked}); echo \"dnf=$?\"\n"
+            f"--qf 'available=%{{name}} %{{epoch}}:%{{version}}-%{{release}}' {desired}); echo \"dnf=$?\"\n"
             "printf '%s\\n' \"$offers\" | grep ^available="
         )
 

@@ -34,11 +34,12 @@ class PacmanPackages(NodeFact[InstalledPackages]):
 
     def command(self, names: list[str]) -> Probe:  # type: ignore[override]
         """Return the probe for `names`; pacman must find itself, so that silence means absent."""
-        asked = " ".join(shlex.quote(name) for name in names)
+        desired = " ".join(shlex.quote(name) for name in names)
         return probe_command(
             f"{LOCK}"
             # A name that another package provides is not installed itself.
-            f'for name in {asked}; do pacman -Q "$name" | awk -v name="$name" \'$1 == name {{print "package=" $0}}\'\n'
+            f"for name in {desired}; do\n"
+            'pacman -Q "$name" | awk -v name="$name" \'$1 == name {print "package=" $0}\'\n'
             'done; pacman -Q pacman >/dev/null; echo "pacman=$?"; echo "lock=$(lock_state)"'
         )
 
@@ -50,11 +51,11 @@ class PacmanOffers(NodeFact[Offers]):
 
     def command(self, names: list[str]) -> Probe:  # type: ignore[override]
         """Return the probe for `names`."""
-        asked = shlex.quote(" ".join(names))
+        desired = shlex.quote(" ".join(names))
         return probe_command(
             f"{NEEDS}"
             'offers=$(pacman -Sl --dbpath "$(database)"); echo "pacman=$?"\n'
-            f"printf '%s\\n' \"$offers\" | awk -v names={asked} "
+            f"printf '%s\\n' \"$offers\" | awk -v names={desired} "
             '\'BEGIN {split(names, list, " "); for (i in list) asked[list[i]] = 1} '
             '$2 in asked {print "available=" $2 " " $3}\''
         )

@@ -22,9 +22,9 @@ class RpmPackages(NodeFact[InstalledPackages]):
 
     def command(self, names: list[str]) -> Probe:  # type: ignore[override]
         """Return the probe for `names`; rpm's own list must end well, so that silence means absent."""
-        asked = " ".join(shlex.quote(name) for name in names)
+        desired = " ".join(shlex.quote(name) for name in names)
         return probe_command(
-            f'for name in {asked}; do rpm -q --qf "package=%{{NAME}} {VERSION}\\n" "$name" | grep ^package=; done\n'
+            f'for name in {desired}; do rpm -q --qf "package=%{{NAME}} {VERSION}\\n" "$name" | grep ^package=; done\n'
             'rpm -qa >/dev/null; echo "rpm=$?"'
         )
 

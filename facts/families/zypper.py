@@ -37,9 +37,9 @@ class ZypperOffers(NodeFact[Offers]):
 
     def command(self, names: list[str]) -> Probe:  # type: ignore[override]
         """Return the probe for `names`."""
-        asked = " ".join(shlex.quote(name) for name in names)
+        desired = " ".join(shlex.quote(name) for name in names)
         return probe_command(
-            f"{WAITS}said=$(zypper -n --xmlout --no-refresh search --details --match-exact -t package {asked} "
+            f"{WAITS}said=$(zypper -n --xmlout --no-refresh search --details --match-exact -t package {desired} "
             '2>/dev/null); echo "status=$?"\n'
             'echo "xml=$(printf \'%s\' "$said" | base64 -w0)"'
         )

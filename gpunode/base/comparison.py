@@ -33,7 +33,7 @@ def configuration(
 
 
 def compared(
-    component: str, what: str, found: object, wanted: object, good: bool, remedy: str = RUN, cause: str | None = None,
+    component: str, what: str, actual: object, desired: object, good: bool, remedy: str = RUN, cause: str | None = None,
     disturbs: Disturbance = Disturbance.nothing,
 ) -> Finding:  # fmt: skip
     """Return a finding that is good or drift; cause, remedy and what that one disturbs count for drift alone."""
@@ -41,8 +41,8 @@ def compared(
         component=component,
         finding_class=FindingClass.OK if good else FindingClass.DRIFT,
         what=what,
-        found="none" if found is None else str(found),
-        wanted=str(wanted),
+        actual="none" if actual is None else str(actual),
+        desired=str(desired),
         cause=None if good else cause,
         remedy=None if good else remedy,
         disturbs=None if good else disturbs,

@@ -23,8 +23,8 @@ from gpunode.base.importing import uncollected
 
 @contextmanager
 def _looked_up_once() -> Iterator[None]:
-    asked = metadata.entry_points
-    every = cache(asked)
+    desired = metadata.entry_points
+    every = cache(desired)
 
     def known(**chosen: Any) -> Any:
         return every().select(**chosen) if chosen else every()
@@ -33,7 +33,7 @@ def _looked_up_once() -> Iterator[None]:
     try:
         yield
     finally:
-        metadata.entry_points = asked
+        metadata.entry_points = desired
 
 
 @contextmanager

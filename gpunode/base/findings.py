@@ -65,8 +65,8 @@ class Finding:
     component: str
     finding_class: FindingClass
     what: str
-    found: str | None = None
-    wanted: str | None = None
+    actual: str | None = None
+    desired: str | None = None
     cause: str | None = None
     remedy: str | None = None
     source: str | None = None
@@ -84,8 +84,8 @@ class Finding:
             "component": self.component,
             "class": self.finding_class.value,
             "what": self.what,
-            "found": self.found,
-            "wanted": self.wanted,
+            "actual": self.actual,
+            "desired": self.desired,
             "cause": self.cause,
             "remedy": self.remedy,
             "source": self.source,

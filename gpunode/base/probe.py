@@ -27,11 +27,11 @@ class Shared:
 
     text: str
     variable: str | None = None
-    wanted: tuple[str, ...] = ()
+    desired: tuple[str, ...] = ()
 
-    def of(self, *wanted: str) -> Shared:
+    def of(self, *desired: str) -> Shared:
         """Return the question of a part that wants these."""
-        return replace(self, wanted=wanted)
+        return replace(self, desired=desired)
 
 
 class Text(str):
@@ -93,9 +93,9 @@ class Probe(str):
 
 def batch_command(texts: Iterable[str], mark: str) -> str:
     """Return one command that runs every text in a subshell of its own, with boundaries that carry `mark`."""
-    asked = list(texts)
-    bodies = [f"echo '{_BOUNDARY} {mark} {number}'; {_alone(text)}; echo" for number, text in enumerate(asked)]
-    return _safely("\n".join([*_before(asked), *bodies, f"echo '{_BOUNDARY} {mark} end'"]))
+    desired = list(texts)
+    bodies = [f"echo '{_BOUNDARY} {mark} {number}'; {_alone(text)}; echo" for number, text in enumerate(desired)]
+    return _safely("\n".join([*_before(desired), *bodies, f"echo '{_BOUNDARY} {mark} end'"]))
 
 
 def batch_answers(texts: Sequence[str], mark: str, lines: Iterable[str]) -> dict[str, list[str]] | None:
@@ -116,12 +116,12 @@ def batch_answers(texts: Sequence[str], mark: str, lines: Iterable[str]) -> dict
 
 def _before(texts: Iterable[str]) -> list[str]:
     """Return the functions of all probes, and the shared questions of these texts, with all that is wanted of each."""
-    wanted: dict[Shared, dict[str, None]] = {}
+    desired: dict[Shared, dict[str, None]] = {}
     for text in texts:
         for shared in text.shared if isinstance(text, Text) else ():
-            wanted.setdefault(shared.of(), {}).update(dict.fromkeys(shared.wanted))
+            desired.setdefault(shared.of(), {}).update(dict.fromkeys(shared.desired))
     bodies = [shell_file("base/probe")]
-    for shared, names in wanted.items():
+    for shared, names in desired.items():
         settings = f"{shared.variable}={shlex.quote(' '.join(names))}\n" if shared.variable else ""
         # What a question itself prints is nobody's answer.
         bodies.append(f"{{ {settings}{shared.text}\n}} > /dev/null")

@@ -50,12 +50,12 @@ def edited(text: str, edit: Callable[[Table], None]) -> str:
     A file whose lines all end as Windows ends them keeps that; a byte order mark goes with the first edit.
     """
     before = plain(text)
-    wanted = copy.deepcopy(before)
+    desired = copy.deepcopy(before)
     try:
-        edit(wanted)
+        edit(desired)
     except ConfigurationRefused as refusal:
         raise ConfigurationRefused(f"{where(text, [refusal.key])}{refusal}" if refusal.key else str(refusal)) from None
-    if same(before, wanted):
+    if same(before, desired):
         return text
     if reason := not_utf8(text):
         raise ConfigurationRefused(reason)
@@ -63,9 +63,9 @@ def edited(text: str, edit: Callable[[Table], None]) -> str:
     if body and not body.endswith("\n"):
         body += "\n"  # tomlkit would write on in the last line
     rendered = _rendered(body, edit)
-    if rendered is None or not same(_read(rendered), wanted):
+    if rendered is None or not same(_read(rendered), desired):
         raise ConfigurationRefused(
-            f"{where(text, _difference(before, wanted))}the file's spelling does not allow an edit that keeps the "
+            f"{where(text, _difference(before, desired))}the file's spelling does not allow an edit that keeps the "
             "rest; write this table under a header of its own, such as [plugins], in place of dotted keys and braces"
         )
     return ended_like(rendered, text)

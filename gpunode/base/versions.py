@@ -66,8 +66,8 @@ def branch_of(version: str) -> str:
 
 def in_branch(version: str, branch: str) -> bool:
     """Say whether `version` starts with the whole numbers of `branch`: 580.95.05 is in 580 and in 580.95, not in 58."""
-    wanted = parsed(branch).release
-    return parsed(version).release[: len(wanted)] == wanted
+    desired = parsed(branch).release
+    return parsed(version).release[: len(desired)] == desired
 
 
 def major_minor(version: str) -> str:

@@ -32,14 +32,14 @@ def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
 
     with told():
         hosts = check_hosts(host_data(inventory), foreign_names())
-        found = rollout(hosts)
-    by_helm: dict[str, Any] = {} if found is None else found.to_json()
+        actual = rollout(hosts)
+    by_helm: dict[str, Any] = {} if actual is None else actual.to_json()
     others = {} if values_alone else to_json(hosts)
     if not values_alone and (beside := operator(hosts)) is not None:
         others["gpu_operator"] = beside.to_json()
     if not by_helm and not others:
-        wanted = "'helm' or 'gpu-operator'" if values_alone else "'helm', 'manifest', 'gpu-operator' or 'gpushare'"
-        say(f"no host has kubernetes.enabled = True with device_plugin.way {wanted}", err=True)
+        desired = "'helm' or 'gpu-operator'" if values_alone else "'helm', 'manifest', 'gpu-operator' or 'gpushare'"
+        say(f"no host has kubernetes.enabled = True with device_plugin.way {desired}", err=True)
         sys.exit(ExitCode.NEGATIVE)
     labels = {**by_helm.get("labels", {}), **others.get("labels", {})}
     content: Any = by_helm["values"] if values_alone else {**by_helm, **others, "labels": labels}

@@ -135,7 +135,7 @@ def print_reports(reports: tuple[NodeReport, ...], show_all: bool) -> None:
             disturbs = f". Disturbs: {item.disturbs.name}" if item.disturbs is not None else ""
             say(why + remedy + disturbs)
         for item in filter(lambda each: each.is_caution, report.findings):
-            told = f"  caution: {item.component}: {item.what}: {item.found}; {item.cause}. Remedy: {item.remedy}"
+            told = f"  caution: {item.component}: {item.what}: {item.actual}; {item.cause}. Remedy: {item.remedy}"
             say(told)
 
 
@@ -151,7 +151,7 @@ def _print_table(shown: list[tuple[str, list[Finding]]]) -> None:
     table = Table("Node", "Component", "What", "Found", "Wanted", "Verdict", title="Asked and found")
     for name, items in shown:
         for item in items:
-            cells = (name, item.component, item.what, item.found or "", item.wanted or "")
+            cells = (name, item.component, item.what, item.actual or "", item.desired or "")
             verdict_text = Text(item.finding_class, style=_STYLES.get(item.finding_class, "red"))
             table.add_row(*(Text(printable(cell)) for cell in cells), verdict_text)
         table.add_section()

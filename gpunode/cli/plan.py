@@ -121,7 +121,7 @@ def as_text(plans: Plans) -> str:
             effect = f"; disturbs: {step.disturbs.name}" if step.disturbs else ""
             drains = "; drains the node" if step.drains else ""
             pending = "; PENDING: a run does not do it now" if step.pending else ""
-            now = f"now {step.found or 'none'}, wanted {step.wanted}"
+            now = f"now {step.actual or 'none'}, desired {step.desired}"
             lines.append(f"  {number}. {step.component}: {step.action} ({now}{effect}{drains}{pending})")
             if step.packages:
                 lines.append(f"     packages: {', '.join(step.packages)}")

@@ -64,10 +64,10 @@ def _containerd(
 ) -> str:
     from gpunode.components.containerd import drop_in, editor
 
-    asked = editor.Runtimes(default, systemd_cgroup, nvidia, cdi)
+    desired = editor.Runtimes(default, systemd_cgroup, nvidia, cdi)
     if not apart:
-        return editor.render(text, version, asked)
-    made = drop_in.drop_in(text, version, asked)
+        return editor.render(text, version, desired)
+    made = drop_in.drop_in(text, version, desired)
     if not drop_in.is_imported(text):
         say(f'note: it counts only where the root file says `imports = ["{drop_in.PATH}"]`', err=True)
     return made

@@ -64,28 +64,28 @@ def driver_file_name(version: str, architecture: str) -> str:
 
 def driver_runfile(settings: Settings, system: OperatingSystem) -> Runfile:
     """Return the driver's .run file that the settings ask for, on this architecture."""
-    asked = settings.driver
-    if asked.version is None or asked.runfile_sha256 is None:
+    desired = settings.driver
+    if desired.version is None or desired.runfile_sha256 is None:
         raise ValueError("driver.source 'runfile' needs driver.version and driver.runfile_sha256")
     name = tables.driver_runfile().architectures[system.architecture]
-    url = filled(asked.runfile_url, version=asked.version, architecture=name)
-    return Runfile(driver_file_name(asked.version, system.architecture), url, asked.runfile_sha256)
+    url = filled(desired.runfile_url, version=desired.version, architecture=name)
+    return Runfile(driver_file_name(desired.version, system.architecture), url, desired.runfile_sha256)
 
 
 def cuda_runfile(settings: Settings, system: OperatingSystem) -> Runfile:
     """Return CUDA's .run file that the settings ask for, on this architecture."""
-    asked = settings.cuda
-    if asked.release is None or asked.runfile_sha256 is None:
+    desired = settings.cuda
+    if desired.release is None or desired.runfile_sha256 is None:
         raise ValueError("cuda.source 'runfile' needs cuda.release and cuda.runfile_sha256")
     driver, platform = (
-        tables.cuda().toolkit_driver[asked.release],
+        tables.cuda().toolkit_driver[desired.release],
         tables.cuda_runfile().platforms[system.architecture],
     )
-    address, name = asked.runfile_url, "cuda_{release}_{driver}_{platform}.run"
-    if versions.at_least(asked.release, tables.cuda_runfile().without_driver):
+    address, name = desired.runfile_url, "cuda_{release}_{driver}_{platform}.run"
+    if versions.at_least(desired.release, tables.cuda_runfile().without_driver):
         address, name = address.replace("_{driver}", ""), name.replace("_{driver}", "")
-    values = {"release": asked.release, "driver": driver, "platform": platform}
-    return Runfile(filled(name, **values), filled(address, **values), asked.runfile_sha256)
+    values = {"release": desired.release, "driver": driver, "platform": platform}
+    return Runfile(filled(name, **values), filled(address, **values), desired.runfile_sha256)
 
 
 def knows(version: str, ability: str) -> bool:

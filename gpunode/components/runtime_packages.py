@@ -40,17 +40,17 @@ def parse_runtime_packages(lines: list[str]) -> RuntimePackages:
     return RuntimePackages(tuple(sorted((name, version) for name, version in pairs)))
 
 
-def containerd_packages(asked: ContainerdSettings) -> tuple[str, ...]:
+def containerd_packages(desired: ContainerdSettings) -> tuple[str, ...]:
     """Return the packages by which containerd comes; none where it is there already."""
-    return {"distribution": ("containerd",), "docker-repository": CONTAINERD_OF_DOCKER}.get(asked.source, ())
+    return {"distribution": ("containerd",), "docker-repository": CONTAINERD_OF_DOCKER}.get(desired.source, ())
 
 
-def docker_packages(asked: DockerSettings, system: Distribution) -> tuple[str, ...]:
+def docker_packages(desired: DockerSettings, system: Distribution) -> tuple[str, ...]:
     """Return the packages by which docker comes, its client among them; none where it is there already, or unknown."""
-    if asked.source == "docker-repository":
+    if desired.source == "docker-repository":
         return DOCKER_OF_DOCKER
     # Whoever has no docker.io is refused by preflight.
-    if asked.source != "distribution" or system.family != "apt":
+    if desired.source != "distribution" or system.family != "apt":
         return ()
     clients = (
         row.package
@@ -60,14 +60,14 @@ def docker_packages(asked: DockerSettings, system: Distribution) -> tuple[str, .
     return ("docker.io", *clients)
 
 
-def removed_for(wanted: Collection[str], installed: Collection[str], family: str = "apt") -> tuple[str, ...]:
+def removed_for(desired: Collection[str], installed: Collection[str], family: str = "apt") -> tuple[str, ...]:
     """Return the installed packages that a family's package manager would remove to install the wanted ones.
 
     Of the wanted ones those count that are not there yet.
     """
     table = tables.removed_for_runtimes(family)
-    lost = {gone for name in wanted if name not in installed for gone in table.get(name, ())}
-    return tuple(name for name in installed if name in lost and name not in wanted)
+    lost = {gone for name in desired if name not in installed for gone in table.get(name, ())}
+    return tuple(name for name in installed if name in lost and name not in desired)
 
 
 def is_had(runtime: str, source: str, system: Distribution) -> bool:

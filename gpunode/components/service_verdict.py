@@ -33,31 +33,31 @@ class Runtime(Protocol):
 class ServiceVerdict:
     """Hold what a service does, or whether it starts at boot; where that is not as it should be, why and what to do."""
 
-    found: str
+    actual: str
     remedy: str = RUN
     cause: str | None = None
 
 
-def service_verdict(unit: str, there: Runtime) -> ServiceVerdict:
+def service_verdict(unit: str, actual: Runtime) -> ServiceVerdict:
     """Return what a runtime's unit does: `running` where it runs and stays up."""
-    service = there.service
+    service = actual.service
     said = f"; its journal says: {' | '.join(service.said)}" if service.said else ""
     mend = f"look at `journalctl -u {unit}` on the node, mend what ends it, `systemctl restart {unit}`, and {RUN}"
     if service.restarting:
         times = f", {service.restarts} times so far" if service.restarts > 1 else ""
         return ServiceVerdict(RESTARTING, mend, f"it ends by itself, and systemd starts it again{times}{said}")
-    if there.active:
+    if actual.active:
         return ServiceVerdict(RUNNING)
-    if there.masked:
+    if actual.masked:
         return _masked(unit)
     return ServiceVerdict("failed", mend, f"it ended by itself{said}") if service.failed else ServiceVerdict("stopped")
 
 
-def boot_verdict(unit: str, there: Runtime) -> ServiceVerdict:
+def boot_verdict(unit: str, actual: Runtime) -> ServiceVerdict:
     """Return whether a runtime's unit starts at boot: yes, no or masked."""
-    if there.masked and not there.enabled:
+    if actual.masked and not actual.enabled:
         return _masked(unit)
-    return ServiceVerdict("yes" if there.enabled else "no")
+    return ServiceVerdict("yes" if actual.enabled else "no")
 
 
 def _masked(unit: str) -> ServiceVerdict:
@@ -80,5 +80,5 @@ def running_steps(runs: Finding, starts: Finding, waits: str | None = None) -> I
     waits: why a run does not come to it
     """
     for item, action in ((runs, "start it"), (starts, "start it at boot")):
-        if bad(item) and item.found not in (RESTARTING, MASKED):
+        if bad(item) and item.actual not in (RESTARTING, MASKED):
             yield Step(action, (item,), item.disturbs or Disturbance.nothing, waits)

@@ -24,5 +24,5 @@ def reached(inventory: Path, kubernetes: KubernetesSettings) -> Iterator[Run]:
         return
     hosts = load_inventory(inventory)
     with connected(hosts, [kubernetes.run_on]):
-        there = hosts.get_host(kubernetes.run_on)
-        yield lambda command: over_ssh(kubernetes.run_on, there, command)
+        actual = hosts.get_host(kubernetes.run_on)
+        yield lambda command: over_ssh(kubernetes.run_on, actual, command)

@@ -119,16 +119,16 @@ def _of_cluster(hosts: Mapping[str, Settings], cluster: Cluster, view: View) -> 
         yield _of_release(beside.settings, cluster, lambda helm: helm.decide(beside.values, (), now, is_known)[2])
     elif operator_leaves(hosts, view.nodes, relabelled):
         yield _of_release(of_first.gpu_operator, cluster, lambda helm: helm.decide_absence(gpu_operator.CHART, now))
-    if wanted := wanted_objects(hosts):
-        yield _of_objects(wanted, cluster, view)
+    if desired := wanted_objects(hosts):
+        yield _of_objects(desired, cluster, view)
     if nodes_by("gpushare", hosts):
         yield judge_extender(view)
 
 
-def _of_objects(wanted: Sequence[Document], cluster: Cluster, view: View) -> Finding:
+def _of_objects(desired: Sequence[Document], cluster: Cluster, view: View) -> Finding:
     try:
         # None of the nodes is about to change its labels.
-        change = cluster.objects_change(wanted, [node.labels for node in view.nodes.values()])
+        change = cluster.objects_change(desired, [node.labels for node in view.nodes.values()])
     except (ClusterError, ParseError) as error:
         return _unknown(Subject.OWN_OBJECTS, str(error))
     foreign = [f"{each} is somebody else's" for each in change.conflicts]
@@ -150,17 +150,17 @@ def _of_release(
     return item
 
 
-def _of_class(asked: Rollout, cluster: Cluster) -> Iterator[Finding]:
-    if asked.runtime_class is None:
+def _of_class(desired: Rollout, cluster: Cluster) -> Iterator[Finding]:
+    if desired.runtime_class is None:
         return
     try:
-        found = cluster.runtime_class_change(asked.runtime_class)
+        actual = cluster.runtime_class_change(desired.runtime_class)
     except (ClusterError, ParseError) as error:
         yield _unknown(Subject.RUNTIME_CLASS, str(error))
         return
-    good = found.verb is None and not found.refused
+    good = actual.verb is None and not actual.refused
     yield compared(
-        COMPONENT, Subject.RUNTIME_CLASS, "as asked" if good else "another", "as asked", good, RUN_CLUSTER, found.said
+        COMPONENT, Subject.RUNTIME_CLASS, "as asked" if good else "another", "as asked", good, RUN_CLUSTER, actual.said
     )
 
 

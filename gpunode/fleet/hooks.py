@@ -227,10 +227,10 @@ def _parallel(init: Method) -> Method:
 
 def _hosts_within_open_files(hosts: int) -> int:
     """Return how many hosts fit below the limit of open files, which is raised first as far as it may be."""
-    wanted = hosts * _FILES_PER_HOST + _FILES
+    desired = hosts * _FILES_PER_HOST + _FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < desired:
+        soft = desired if hard == resource.RLIM_INFINITY else min(desired, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft == resource.RLIM_INFINITY:
         return hosts

@@ -41,6 +41,6 @@ def _labelled(answers: tuple[Answer[T], ...], nodes: Mapping[str, ClusterNode] |
             yield replace(answer, reading=found, reason=found.reason)
 
 
-def _nodes(inventory: Path, asked: Settings) -> Mapping[str, ClusterNode] | Unknown:
-    with reached(inventory, asked.kubernetes) as run:
-        return nodes_or_unknown(Cluster(asked.kubernetes, asked.proxy, run))
+def _nodes(inventory: Path, desired: Settings) -> Mapping[str, ClusterNode] | Unknown:
+    with reached(inventory, desired.kubernetes) as run:
+        return nodes_or_unknown(Cluster(desired.kubernetes, desired.proxy, run))

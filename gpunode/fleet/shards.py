@@ -59,12 +59,12 @@ def _shard(inventory: Path, fact: type[Any], names: list[str], seconds: float, s
     complaints = tempfile.TemporaryFile()  # noqa: SIM115 (closed below, on every way out)
     told = f"{fact.__module__}:{fact.__qualname__}"
     # A file again: the names of a large inventory would wait in a pipe for a child that is still starting.
-    with tempfile.TemporaryFile() as asked:
-        asked.write(json.dumps(names).encode())
-        asked.seek(0)
+    with tempfile.TemporaryFile() as desired:
+        desired.write(json.dumps(names).encode())
+        desired.seek(0)
         child = subprocess.Popen(
             [sys.executable, "-m", __name__, str(writable), str(inventory), told, str(seconds)],
-            pass_fds=(writable,), stdin=asked, stdout=subprocess.DEVNULL, stderr=complaints,
+            pass_fds=(writable,), stdin=desired, stdout=subprocess.DEVNULL, stderr=complaints,
         )  # fmt: skip
     os.close(writable)
     done = 0

@@ -42,10 +42,10 @@ def operator(hosts: Mapping[str, Settings]) -> AskedRelease | None:
     )  # fmt: skip
     if first is None:
         return None
-    asked = first.gpu_operator
+    desired = first.gpu_operator
     digests: dict[str, Any] = {
-        name: {"version": f"{asked.version}@{digest}" if name in _TAGGED_AS_THE_CHART else digest}
-        for name, digest in asked.image_digests.items()
+        name: {"version": f"{desired.version}@{digest}" if name in _TAGGED_AS_THE_CHART else digest}
+        for name, digest in desired.image_digests.items()
     }
     ours: dict[str, Any] = {
         "driver": {"enabled": False},
@@ -53,7 +53,7 @@ def operator(hosts: Mapping[str, Settings]) -> AskedRelease | None:
         "devicePlugin": {"enabled": False},
         "gfd": {"enabled": False},
         "nfd": {"enabled": first.device_plugin.nfd == "chart"},
-        "dcgmExporter": {"enabled": asked.dcgm_exporter},
-        "migManager": {"enabled": asked.mig_manager},
+        "dcgmExporter": {"enabled": desired.dcgm_exporter},
+        "migManager": {"enabled": desired.mig_manager},
     }
-    return AskedRelease(first.kubernetes, asked, merged(asked.values, merged(digests, ours)))
+    return AskedRelease(first.kubernetes, desired, merged(desired.values, merged(digests, ours)))

@@ -49,9 +49,9 @@ def by_label(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] | U
 
 def _named(settings: Settings, name: str, value: str) -> Settings | Refusal:
     data = settings.model_dump(exclude_unset=True)
-    asked = {key: each for key, each in data["mig"].items() if key != "config_from_label"}
+    desired = {key: each for key, each in data["mig"].items() if key != "config_from_label"}
     try:
-        found = settings_from({**data, "mig": {**asked, "config": value}})
+        actual = settings_from({**data, "mig": {**desired, "config": value}})
     except SettingsError as error:
         first = error.problems[0]
         key = "" if first.key == "mig.config" else f"{first.key} = {first.value} "
@@ -60,5 +60,5 @@ def _named(settings: Settings, name: str, value: str) -> Settings | Refusal:
             f"label it with a configuration that there is: kubectl label node {name} --overwrite {MIG_CONFIG}=NAME",
         )  # fmt: skip
     # The label stays what people say, and none of gpunode's.
-    mig = found.mig.model_copy(update={"config_from_label": True})
-    return found.model_copy(update={"mig": mig})
+    mig = actual.mig.model_copy(update={"config_from_label": True})
+    return actual.model_copy(update={"mig": mig})

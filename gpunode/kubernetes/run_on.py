@@ -43,22 +43,22 @@ def here(command: Command) -> Output:
     return Output(done.returncode, done.stdout, done.stderr)
 
 
-def over_ssh(name: str, there: Host | None, command: Command) -> Output:
+def over_ssh(name: str, actual: Host | None, command: Command) -> Output:
     """Run a command on a host of the inventory, which need not be the one whose operation asks."""
-    if there is None:
+    if actual is None:
         return Output(255, "", f"Error: {name} (kubernetes.run_on) is not connected")
     try:
-        _connect(there)
+        _connect(actual)
     except PyinfraError as error:
         return Output(255, "", f"Error: {name} (kubernetes.run_on) is not connected: {error}")
     unset = (QuoteString(f"--unset={each}") for each in command.unset)
     environment = (QuoteString(f"{each}={value}") for each, value in command.environment.items())
     words = (QuoteString(word) for word in command.words)
     text = StringCommand("env", *unset, *environment, *words)
-    privileges = {key: value for key in _PRIVILEGES if (value := there.data.get(key))}
+    privileges = {key: value for key in _PRIVILEGES if (value := actual.data.get(key))}
     try:
         with _turn(command):
-            well, output = there.run_shell_command(
+            well, output = actual.run_shell_command(
                 text, _stdin=[command.stdin or ""], _timeout=command.seconds, **privileges
             )
     except (OSError, EOFError, SSHException) as error:
@@ -71,8 +71,8 @@ def _turn(command: Command) -> Any:
     return _WAITS if command.seconds > _LONG_SECONDS else _QUESTIONS
 
 
-def _connect(there: Host) -> None:
+def _connect(actual: Host) -> None:
     """Connect to a host that `--limit` leaves out of the run, or that was not reached before; raise PyinfraError."""
     with _CONNECTING:
-        if not there.connected:
-            there.connect(reason="for the cluster", raise_exceptions=True)
+        if not actual.connected:
+            actual.connect(reason="for the cluster", raise_exceptions=True)

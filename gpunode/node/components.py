@@ -45,9 +45,9 @@ def _containerd(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _docker(settings: Settings, node: Node) -> Decision[Any]:
-    asked, allowed = settings.docker, Disturbance[settings.disruption.allow]
-    daemon = Daemon(asked.default_runtime, asked.systemd_cgroup, settings.toolkit.enabled, asked.cdi)
-    return docker.decide(docker.Desired(daemon, allowed, asked.version), node.docker)
+    desired, allowed = settings.docker, Disturbance[settings.disruption.allow]
+    daemon = Daemon(desired.default_runtime, desired.systemd_cgroup, settings.toolkit.enabled, desired.cdi)
+    return docker.decide(docker.Desired(daemon, allowed, desired.version), node.docker)
 
 
 def _driver(settings: Settings, node: Node) -> Decision[Any]:
@@ -68,27 +68,27 @@ def _repositories(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _podman(settings: Settings, node: Node) -> Decision[Any]:
-    asked = settings.podman
-    return podman.decide(podman.Desired(asked.version, asked.default_runtime), node.podman, node.toolkit.version)
+    desired = settings.podman
+    return podman.decide(podman.Desired(desired.version, desired.default_runtime), node.podman, node.toolkit.version)
 
 
 def _node(settings: Settings, node: Node) -> Decision[Any]:
     """Decide on what is no component's: files that others may write, and changes that were cut off."""
     driver = settings.driver
-    asked = {
+    desired = {
         "driver": driver.enabled and (driver.removes or driver.source != "present"),
         "initramfs": driver.enabled and not driver.removes,
         "cuda": settings.cuda.enabled, "containerd": settings.containerd.enabled, "docker": settings.docker.enabled,
         "mig": node.machine.has_gpu,
     }  # fmt: skip
-    left = interrupted.decide(node.interrupted, [name for name, comes in asked.items() if not comes])
+    left = interrupted.decide(node.interrupted, [name for name, comes in desired.items() if not comes])
     return Decision((*exposed.decide(node.exposed).findings, *left.findings), left.steps)
 
 
 def _mps(settings: Settings, node: Node) -> Decision[Any]:
-    asked, allowed = settings.mps, Disturbance[settings.disruption.allow]
-    every = daemons(asked, range(len(node.pci.gpus))) if asked.enabled else ()
-    return mps.decide(mps.Desired(every, asked, allowed), node.mps, node.gpus.gpus)
+    desired, allowed = settings.mps, Disturbance[settings.disruption.allow]
+    every = daemons(desired, range(len(node.pci.gpus))) if desired.enabled else ()
+    return mps.decide(mps.Desired(every, desired, allowed), node.mps, node.gpus.gpus)
 
 
 def _mig(settings: Settings, node: Node) -> Decision[Any]:
@@ -172,16 +172,18 @@ def desired_files(settings: Settings, machine: Machine) -> dict[str, str | None]
 
 
 def own_files(
-    asked: Settings,
+    desired: Settings,
     node: Node,
     decided: Mapping[str, Decision[Any]],
     kept: Mapping[str, OwnFile] | None = None,
 ) -> Decision[Any]:
     """Decide on gpunode's own files, behind all others, which tell of some of them already; as for `judge`."""
     told = [item for decision in decided.values() for item in decision.findings]
-    settings = on_system(asked, node.operating_system)
+    settings = on_system(desired, node.operating_system)
     waits = is_forbidden(Disturbance.restart, Disturbance[settings.disruption.allow], node.containerd.shims)
-    decision = files.decide(files.Desired(desired_files(asked, node.machine), asked, kept, waits), node.applied, told)
+    decision = files.decide(
+        files.Desired(desired_files(desired, node.machine), desired, kept, waits), node.applied, told
+    )
     # MPS is one transaction: while a restart waits, all of it does.
     reason = next((step.waits for step in decided["mps"].steps), None)
     if reason is None:

@@ -21,7 +21,7 @@ from gpunode.node.verdict import judged
 from gpunode.packages.driver_packages import on_system
 from gpunode.settings import Settings
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Step(Reading):
 
     component: str
     action: str
-    found: str | None
-    wanted: str | None
+    actual: str | None
+    desired: str | None
     disturbs: Disturbance
     pending: bool = False
     packages: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         for step in (*of_files, *own.steps):
             for item in step.settles:
                 differences.pop((item.component, item.what), None)
-            sides = (step.settles[0].found, step.settles[0].wanted) if step.settles else (step.actual, step.desired)
+            sides = (step.settles[0].actual, step.settles[0].desired) if step.settles else (step.actual, step.desired)
             pending = step.waits is not None or _is_pending(settings, node, component, step.disturbs)
             drains = settings.kubernetes.drains and step.disturbs > Disturbance.nothing and felt and not pending
             yield Step(component, step.action, *sides, step.disturbs, pending, step.packages, drains)
@@ -111,7 +111,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         for item in [item for item in differences.values() if item.component in judged_with]:
             del differences[item.component, item.what]
             action, disturbs = item.remedy or item.cause or item.finding_class, item.disturbs or Disturbance.nothing
-            yield Step(item.component, f"{item.what}: {action}", item.found, item.wanted, disturbs, pending=True)
+            yield Step(item.component, f"{item.what}: {action}", item.actual, item.desired, disturbs, pending=True)
 
 
 def _is_pending(settings: Settings, node: Node, component: str, disturbs: Disturbance) -> bool:

@@ -88,7 +88,7 @@ def obstacles(node: Node, running: RunningBoot, purpose: str | None = None, abse
     """
     words = wording(node.operating_system)
     found = [
-        f"{item.what} is {item.found}, wanted {item.wanted} ({item.cause}). Remedy: {item.remedy}"
+        f"{item.what} is {item.actual}, desired {item.desired} ({item.cause}). Remedy: {item.remedy}"
         for item in (() if absent else next_boot(node.boot, node.driver, node.operating_system))
         if item.finding_class is not FindingClass.OK
     ]

@@ -1,4 +1,4 @@
-"""Judge every stated minimum on a node: met, not met, not applicable, or unknown, with found, wanted and source."""
+"""Judge every stated minimum on a node: met, not met, not applicable, or unknown, with found, desired and source."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Requirement(Reading):
 
     component: str
     status: Status
-    found: str | None
-    wanted: str
+    actual: str | None
+    desired: str
     needed_by: str | None
     kind: str
     source: str
@@ -103,8 +103,8 @@ def _stated(answers: dict[str, Answer], tegra: bool | Unknown) -> Iterator[Requi
         yield Requirement(
             component=row.component,
             status=status,
-            found=found if isinstance(found, str) else None,
-            wanted=row.equals or f">= {row.minimum}",
+            actual=found if isinstance(found, str) else None,
+            desired=row.equals or f">= {row.minimum}",
             needed_by=row.needed_by,
             kind=row.kind,
             source=row.source,
@@ -114,7 +114,7 @@ def _stated(answers: dict[str, Answer], tegra: bool | Unknown) -> Iterator[Requi
 
 def _driver(driver: Answer, minimum: str | None, needed_by: str, kind: str, source: str) -> Requirement:
     """Judge the driver against one minimum; None says that no table states it."""
-    found = driver if isinstance(driver, str) else None
+    actual = driver if isinstance(driver, str) else None
     status, reason = Status.UNKNOWN, "no table states the driver that it needs"
     if minimum is not None:
         if isinstance(driver, Unknown):
@@ -124,8 +124,8 @@ def _driver(driver: Answer, minimum: str | None, needed_by: str, kind: str, sour
         else:
             row = Minimum("driver", source, minimum=minimum)
             status, reason = _compared(driver, row)  # type: ignore[assignment]
-    wanted = f">= {minimum}" if minimum else "unknown"
-    return Requirement("driver", status, found, wanted, needed_by, kind, source, reason)
+    desired = f">= {minimum}" if minimum else "unknown"
+    return Requirement("driver", status, actual, desired, needed_by, kind, source, reason)
 
 
 def _cuda(driver: Answer, installed: Iterable[str] | Unknown) -> Iterator[Requirement]:

@@ -35,10 +35,10 @@ def judged(
     kept: the own files that the run under way keeps; None outside of one, where the node's record tells
     decided: component -> decision, where that was made already
     """
-    asked, settings = settings, on_system(settings, node.operating_system)
+    desired, settings = settings, on_system(settings, node.operating_system)
     decided = decisions(settings, node) if decided is None else decided
     findings = [item for decision in decided.values() for item in decision.findings]
-    files = own_files(asked, node, decided, kept)
+    files = own_files(desired, node, decided, kept)
     return (*findings, *files.findings), files
 
 

@@ -78,16 +78,16 @@ def parse_apt_archive(lines: list[str]) -> AptArchive:
     return AptArchive(tuple(target for target in targets if target.file != mine), tuple(files), own)
 
 
-def more_components(archive: AptArchive, origin: str, wanted: Collection[str]) -> str | None:
+def more_components(archive: AptArchive, origin: str, desired: Collection[str]) -> str | None:
     """Return a deb822 source with the wanted components that the node's own entries lack; None where they lack none."""
-    missing = [name for name in wanted if name not in archive.components(origin)]
+    missing = [name for name in desired if name not in archive.components(origin)]
     return _text(archive, origin, missing) if missing else None
 
 
-def whole_archive(archive: AptArchive, origin: str, wanted: Collection[str]) -> str:
+def whole_archive(archive: AptArchive, origin: str, desired: Collection[str]) -> str:
     """Return deb822 sources of one archive and of nothing else: the node's own components, and the wanted ones."""
     own = sorted(archive.components(origin))
-    return _text(archive, origin, [*own, *(name for name in wanted if name not in own)])
+    return _text(archive, origin, [*own, *(name for name in desired if name not in own)])
 
 
 def _text(archive: AptArchive, origin: str, components: Collection[str]) -> str:
@@ -112,18 +112,18 @@ def _text(archive: AptArchive, origin: str, components: Collection[str]) -> str:
 
 def _entry(text: str, file: str, uri: str, suite: str) -> tuple[str, dict[str, str]]:
     """Return address (as it is written) and options (by their deb822 names) of the entry for an address and a suite."""
-    wanted = _normal(uri)
+    desired = _normal(uri)
     if file.endswith(".sources"):
         for stanza in re.split(r"\n(?:[ \t]*\n)+", text):
-            found = fields(stanza)
-            if found.get("enabled", "yes").lower() in NO or suite not in found.get("suites", "").split():
+            actual = fields(stanza)
+            if actual.get("enabled", "yes").lower() in NO or suite not in actual.get("suites", "").split():
                 continue
-            for address in found.get("uris", "").split():
-                if _normal(address) == wanted:
-                    return address, _kept(found, file)
+            for address in actual.get("uris", "").split():
+                if _normal(address) == desired:
+                    return address, _kept(actual, file)
     for line in text.splitlines():
         entry = ONE_LINE.match(line.strip())
-        if entry and entry["type"] == "deb" and (_normal(entry["uri"]), entry["suite"]) == (wanted, suite):
+        if entry and entry["type"] == "deb" and (_normal(entry["uri"]), entry["suite"]) == (desired, suite):
             return entry["uri"], _kept(
                 {name.lower(): value for name, value in _OPTION.findall(entry["options"] or "")}, file
             )

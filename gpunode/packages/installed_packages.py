@@ -19,24 +19,26 @@ class InstalledPackages(Reading):
     installed: tuple[tuple[str, str], ...]
     interrupted: bool = False
 
-    def missing(self, wanted: Mapping[str, str | None]) -> dict[str, str | None]:
+    def missing(self, desired: Mapping[str, str | None]) -> dict[str, str | None]:
         """Return the entries of name -> version rule that are not satisfied."""
         installed = dict(self.installed)
         return {
-            name: rule for name, rule in wanted.items() if name not in installed or not satisfies(installed[name], rule)
+            name: rule
+            for name, rule in desired.items()
+            if name not in installed or not satisfies(installed[name], rule)
         }
 
-    def together(self, wanted: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    def together(self, desired: Mapping[str, str | None]) -> Mapping[str, str | None]:
         """Return name -> version rule for packages that belong together.
 
-        It is `wanted`, but where some of it is installed and not all of that at one version, all are asked for at the
+        It is `desired`, but where some of it is installed and not all of that at one version, all are asked for at the
         newest version that is there and fits: nothing moves further than it must. Raise VersionError.
         """
-        found = [version for name, version in self.installed if name in wanted and satisfies(version, wanted[name])]
+        found = [version for name, version in self.installed if name in desired and satisfies(version, desired[name])]
         present = {versions.upstream(version) for version in found}
-        if not present or (len(present) == 1 and not self.missing(wanted)):
-            return wanted
-        return dict.fromkeys(wanted, max(present, key=versions.parsed))
+        if not present or (len(present) == 1 and not self.missing(desired)):
+            return desired
+        return dict.fromkeys(desired, max(present, key=versions.parsed))
 
 
 def satisfies(version: str, rule: str | None) -> bool:

@@ -32,9 +32,9 @@ _JUDGES = tuple(
 BY_A_PERSON = "for a person"
 # Function -> the names of its arguments, in order.
 _CALLS = {
-    "Finding": ("component", "finding_class", "what", "found", "wanted", "cause", "remedy", "source", "disturbs"),
-    "compared": ("component", "what", "found", "wanted", "good", "remedy", "cause", "disturbs"),
-    "_sick": ("what", "found", "wanted", "remedy", "address"),
+    "Finding": ("component", "finding_class", "what", "actual", "desired", "cause", "remedy", "source", "disturbs"),
+    "compared": ("component", "what", "actual", "desired", "good", "remedy", "cause", "disturbs"),
+    "_sick": ("what", "actual", "desired", "remedy", "address"),
 }
 _HEAD = """# Findings
 

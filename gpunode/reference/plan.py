@@ -51,7 +51,7 @@ feel is always allowed.
 
 _JSON = """## The plan as JSON
 
-With `--json` the plan is `{"schema": 1, "hosts": {NAME: PLAN}}`; a host that did not answer has
+With `--json` the plan is `{"schema": 2, "hosts": {NAME: PLAN}}`; a host that did not answer has
 `{"verdict": "unreachable", "reason": …}`. [plan.schema.json](examples/plan/plan.schema.json) is the JSON schema of a
 PLAN, [plan.json](examples/plan/plan.json) the example above.
 """

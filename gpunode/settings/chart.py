@@ -92,10 +92,13 @@ def is_path(chart: str) -> bool:
     return chart.startswith(("/", "."))
 
 
-def needs_no_repository(asked: ReleaseSettings) -> Iterator[tuple[str, str]]:
+def needs_no_repository(desired: ReleaseSettings) -> Iterator[tuple[str, str]]:
     """Yield (field, what is wrong) where a repository is set for a chart that is in none."""
-    if "repository" in asked.model_fields_set and re.fullmatch(_NAME, asked.chart) is None:
-        yield "repository", f"says nothing: {asked.component}.chart {asked.chart!r} is in no repository; leave one out"
+    if "repository" in desired.model_fields_set and re.fullmatch(_NAME, desired.chart) is None:
+        yield (
+            "repository",
+            f"says nothing: {desired.component}.chart {desired.chart!r} is in no repository; leave one out",
+        )
 
 
 def _plain(value: Any) -> Any:

@@ -43,13 +43,13 @@ def plain(text: str) -> str:
     return text
 
 
-def matching(pattern: str, wanted: str) -> Callable[[str], str]:
-    """Return a validator for text that as a whole matches `pattern`; `wanted` says the format in words."""
+def matching(pattern: str, desired: str) -> Callable[[str], str]:
+    """Return a validator for text that as a whole matches `pattern`; `desired` says the format in words."""
     compiled = re.compile(pattern, re.ASCII)
 
     def validate(text: str) -> str:
         if compiled.fullmatch(plain(text)) is None:
-            raise ValueError(f"must be {wanted}")
+            raise ValueError(f"must be {desired}")
         return text
 
     return validate

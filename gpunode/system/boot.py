@@ -158,10 +158,10 @@ def grub_next(config: str, environment: str) -> str | None:
             default = saved.get("saved_entry") or "0"
         elif not value.startswith("${"):
             default = value
-    wanted = (saved.get("next_entry") or default).split(">")
+    desired = (saved.get("next_entry") or default).split(">")
     if not entries:
         return None
-    return next((entry for entry in entries if entry.is_named(wanted)), entries[0]).release
+    return next((entry for entry in entries if entry.is_named(desired)), entries[0]).release
 
 
 def _next(found: dict[str, str], kernels: Sequence[Kernel]) -> tuple[str | None, str | None]:

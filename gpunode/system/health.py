@@ -90,17 +90,17 @@ def parse_health(lines: list[str]) -> Health:
     What follows a failed query is an error's words and no rows. A line of the log that is no Xid is left out: anything
     may stand in a kernel log.
     """
-    found = values(lines)
-    asked = parse_answer(lines) if found.keys() & {"absent", "unloaded", "gpu.rc"} else None
-    exit_code = asked.exit_code if asked else None
+    actual = values(lines)
+    desired = parse_answer(lines) if actual.keys() & {"absent", "unloaded", "gpu.rc"} else None
+    exit_code = desired.exit_code if desired else None
     gpus: dict[str, GpuHealth] = {}
-    for row in asked.rows if asked else ():
+    for row in desired.rows if desired else ():
         recent, ever = row["ecc.errors.uncorrected.volatile.total"], row["ecc.errors.uncorrected.aggregate.total"]
         requires_reset = any("requires reset" in cell.lower() for cell in (recent, ever))
         gpu = GpuHealth(address(row["pci.bus_id"]), _number(recent), _number(ever), requires_reset=requires_reset)
         gpus[gpu.pci_address] = gpu
-    if "remapped.rc" in found:
-        code = exit_code_of(found, "remapped")
+    if "remapped.rc" in actual:
+        code = exit_code_of(actual, "remapped")
         printed = data(lines, "remapped")
         if code in ANSWERED:
             exit_code = code if exit_code == 0 else exit_code
@@ -118,8 +118,8 @@ def parse_health(lines: list[str]) -> Health:
         exit_code=exit_code,
         gpus=tuple(gpus.values()),
         xids=tuple(dict.fromkeys(xid for xid in xids if xid is not None)),
-        log_read=found.get("log") == "read",
-        warnings=tuple(dict.fromkeys([*(asked.warnings if asked else ()), *warnings(lines, "remapped")])),
+        log_read=actual.get("log") == "read",
+        warnings=tuple(dict.fromkeys([*(desired.warnings if desired else ()), *warnings(lines, "remapped")])),
     )
 
 
@@ -187,13 +187,13 @@ def _memory(gpu: GpuHealth) -> Iterator[Finding]:
         yield Finding("health", FindingClass.OK, f"memory of {address}", "no uncorrected error", "no uncorrected error")
 
 
-def _sick(what: str, found: str, wanted: str, remedy: str | None, address: str | None) -> Finding:
+def _sick(what: str, actual: str, desired: str, remedy: str | None, address: str | None) -> Finding:
     return Finding(
         component="health",
         finding_class=FindingClass.ERROR,
         what=f"{what} of {address}" if address else what,
-        found=found,
-        wanted=wanted,
+        actual=actual,
+        desired=desired,
         remedy=_REMEDIES[remedy].format(address=address) if remedy else "run nvidia-smi on the node",
         disturbs=Disturbance[remedy] if remedy in ("reset", "reboot") else None,
     )

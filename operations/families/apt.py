@@ -90,8 +90,8 @@ class _Apt:
         # As regular expressions, of which a package's name holds these two signs at most.
         names = [name.replace(".", "[.]").replace("+", "[+]") for name in keep]
         files = {
-            path: (there, rendered(template, by_version=by_version, names=names) if keep else None)
-            for path, there, template in (
+            path: (actual, rendered(template, by_version=by_version, names=names) if keep else None)
+            for path, actual, template in (
                 (PREFERENCES, state.preferences, "driver-preferences"),
                 (UNATTENDED, state.unattended, "driver-unattended-upgrades.conf"),
             )
@@ -101,8 +101,8 @@ class _Apt:
         # What is let go is known by the file of before, which is therefore written last.
         if hold_now or let_go:
             yield explained_command(script_command(HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go)))
-        for path, (there, text) in files.items():
-            if there != text:
+        for path, (actual, text) in files.items():
+            if actual != text:
                 yield write_command(path, text) if text is not None else script_command('rm -f "$path"', path=path)
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
@@ -113,9 +113,9 @@ class _Apt:
 
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         # With a tilde: so do Debian's versions put a candidate before the release.
-        asked = [argument.replace("-rc.", "~rc.") for argument in arguments]
+        desired = [argument.replace("-rc.", "~rc.") for argument in arguments]
         text = f"{APT_GET}{READ_LISTS}{REFRESH}{INSTALL}"
-        return explained_command(script_command(text, *asked, repository=repository, instead=instead))
+        return explained_command(script_command(text, *desired, repository=repository, instead=instead))
 
 
 APT = _Apt()

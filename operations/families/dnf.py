@@ -100,9 +100,9 @@ class _Dnf:
                 "packages as they are; install python3-dnf-plugin-versionlock and set enabled = 1 in "
                 "/etc/dnf/plugins/versionlock.conf, or set driver.hold = False"
             )
-        there = state.locklist or ""
-        text = locked(there, keep, every=state.every)
-        if text != there:
+        actual = state.locklist or ""
+        text = locked(actual, keep, every=state.every)
+        if text != actual:
             yield replace_command(LOCKLIST, text, state.locklist)
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
@@ -112,9 +112,9 @@ class _Dnf:
         return found
 
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
-        asked = [argument.replace("-rc.", "~rc.") for argument in arguments]
+        desired = [argument.replace("-rc.", "~rc.") for argument in arguments]
         return script_command(
-            f'{DNF_RUN}{REFRESH}refresh "$repository"\n{OFFERED}{INSTALL}', *asked,
+            f'{DNF_RUN}{REFRESH}refresh "$repository"\n{OFFERED}{INSTALL}', *desired,
             repository=repository, instead=instead, manager="dnf",
         )  # fmt: skip
 

@@ -86,18 +86,18 @@ class _Zypper:
         # A name is ours before its lock is there, and no more after it is gone.
         steps = [(OURS, _lines({*state.ours, *ours})), (LOCKS, text), (OURS, _lines(ours))]
         there = {OURS: _lines(state.ours), LOCKS: state.locks}
-        for path, wanted in steps:
+        for path, desired in steps:
             read = there[path]
-            if read == wanted:
+            if read == desired:
                 continue
-            there[path] = wanted
-            if not wanted:
+            there[path] = desired
+            if not desired:
                 # As it was before the first lock: zypper makes the file itself.
                 yield script_command('rm -f "$path"', path=path)
             elif path == OURS:
-                yield write_command(path, wanted)
+                yield write_command(path, desired)
             else:
-                yield replace_command(path, wanted, read)
+                yield replace_command(path, desired, read)
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
         found: InstalledPackages = known(
@@ -106,10 +106,10 @@ class _Zypper:
         return found
 
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
-        asked = [argument.replace("-rc.", "~rc.") for argument in arguments]
+        desired = [argument.replace("-rc.", "~rc.") for argument in arguments]
         return explained_command(
             script_command(
-                f'{ZYPP}{REFRESH}refresh "$repository"\n{OFFERED}{INSTALL}', *asked,
+                f'{ZYPP}{REFRESH}refresh "$repository"\n{OFFERED}{INSTALL}', *desired,
                 repository=repository, instead=instead, manager="zypper",
             )
         )  # fmt: skip

@@ -121,7 +121,8 @@ def _agrees(each: Comparison) -> str:
 def drifted(before: Iterable[NodeReport], after: Iterable[NodeReport]) -> str:
     """Return `the same` with how many findings, or which came and went."""
     one, other = (
-        {(item.component, item.what, item.found) for each in side for item in each.findings} for side in (before, after)
+        {(item.component, item.what, item.actual) for each in side for item in each.findings}
+        for side in (before, after)
     )
     if one == other:
         return f"the same, {len(one)} findings"

@@ -32,7 +32,7 @@ def _mutants(path: str, source: str) -> Iterator[Mutant]:
     wrapper = MetadataWrapper(cst.parse_module(source))
     places = _Places()
     wrapper.visit(places)
-    for line, operator, node, mutated in places.found:
+    for line, operator, node, mutated in places.actual:
         before, after = (wrapper.module.code_for_node(each).strip() for each in (node, mutated))
         if before != after:
             yield Mutant(path, line, operator, before, after, partial(_made, path, wrapper.module, node, mutated))
@@ -55,7 +55,7 @@ class _Places(cst.CSTVisitor):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[int, str, cst.CSTNode, cst.CSTNode]] = []
+        self.actual: list[tuple[int, str, cst.CSTNode, cst.CSTNode]] = []
         self._raised: set[cst.CSTNode] = set()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
@@ -65,7 +65,7 @@ class _Places(cst.CSTVisitor):
             return False
         position = self.get_metadata(PositionProvider, node, None)
         line = position.start.line if position else 0
-        self.found += ((line, operator, place, mutated) for operator, place, mutated in _mutated(node))
+        self.actual += ((line, operator, place, mutated) for operator, place, mutated in _mutated(node))
         return True
 
 

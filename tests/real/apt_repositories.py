@@ -44,9 +44,9 @@ class AptRepositories:
         return [self._problem(each) for each in asked]
 
     def _problem(self, asked: Asked) -> str | None:
-        offers = pairs(self.offers(*asked.wanted))
+        offers = pairs(self.offers(*asked.desired))
         try:
-            picked = chosen(asked.wanted, {}, offers)
+            picked = chosen(asked.desired, {}, offers)
         except NotInstallable as error:
             return str(error)
         upstream = upstream_of(asked, picked)
@@ -60,7 +60,7 @@ class AptRepositories:
             return f"{', '.join(sorted(moved))} would come at another version than was chosen"
         if asked.driver is not None:
             source = driver_source(asked.driver, system(self._row, "x86_64"))
-            behind = module_behind(source, asked.wanted, offers) if source else None
+            behind = module_behind(source, asked.desired, offers) if source else None
             if source and behind is not None:
                 return behind.reason(source)
         comes = Simulation(tuple((name, None, version) for name, version in found.installed.items()),

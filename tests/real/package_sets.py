@@ -54,7 +54,7 @@ class Asked:
     """
 
     what: str
-    wanted: Mapping[str, str | None]
+    desired: Mapping[str, str | None]
     driver: Settings | None = None
     stream: str = ""
 
@@ -91,7 +91,7 @@ def driver_sets(row: Distribution, source: str, manager: Manager) -> Iterator[As
             for further in (groups for groups in sets if all(group in found.packages for group in groups)):
                 by_branch = driver_set(row, source, branch, flavour, further)
                 yield by_branch
-                exact = newest_exact(manager, by_branch.wanted)
+                exact = newest_exact(manager, by_branch.desired)
                 # Of a rolling release there is one version, and none that anybody asks for.
                 if exact is not None and row.family != "pacman":
                     yield driver_set(row, source, exact, flavour, further)
@@ -162,7 +162,7 @@ def branch_of(version: str) -> str:
 
 def _leading(row: Distribution, flavour: str, branch: str) -> Iterable[str]:
     """Return the packages of a flavour that the other one has not."""
-    both = [driver_set(row, "cuda-repository", branch, each).wanted.keys() for each in ("open", "proprietary")]
+    both = [driver_set(row, "cuda-repository", branch, each).desired.keys() for each in ("open", "proprietary")]
     return both[flavour == "proprietary"] - both[flavour != "proprietary"]
 
 
@@ -221,7 +221,7 @@ def refused(asked: Asked, row: Distribution, comes: Simulation, resolved: Mappin
         gone = ", ".join(name for name, _ in comes.goes)
         return f"{gone} would be removed" if gone else None
     source = _source(row, asked.driver)
-    unbound = [*(name for name, rule in asked.wanted.items() if rule is None), *source.apart]
+    unbound = [*(name for name, rule in asked.desired.items() if rule is None), *source.apart]
     found = gate(
         comes, resolved, asked.driver.driver.branch or "", False, unbound=unbound, built=source.built_on_node,
         upstream=upstream_of(asked, resolved) if source.moves_together else None,
@@ -231,5 +231,5 @@ def refused(asked: Asked, row: Distribution, comes: Simulation, resolved: Mappin
 
 def upstream_of(asked: Asked, resolved: Mapping[str, str]) -> str:
     """Return the one upstream version of the packages with a rule; empty for what is no driver."""
-    bound = [name for name, rule in asked.wanted.items() if rule] if asked.driver else []
+    bound = [name for name, rule in asked.desired.items() if rule] if asked.driver else []
     return versions.upstream(resolved[bound[0]]) if bound else ""

@@ -57,7 +57,7 @@ class PacmanRepositories:
         going: list[tuple[int, dict[str, str]]] = []
         for number, each in enumerate(asked):
             try:
-                going.append((number, chosen(each.wanted, {}, pairs(self.offers(*each.wanted)))))
+                going.append((number, chosen(each.desired, {}, pairs(self.offers(*each.desired)))))
                 found.append(None)
             except NotInstallable as error:
                 found.append(str(error))

@@ -40,18 +40,18 @@ class RpmRepositories:
 
     def problems(self, asked: Sequence[Asked]) -> list[str | None]:
         """Return of each set why it cannot be installed, or what gpunode would refuse of it."""
-        found = self._manager.resolve([PackageSet(each.wanted, each.stream) for each in asked])
+        found = self._manager.resolve([PackageSet(each.desired, each.stream) for each in asked])
         return [self._problem(each, one) for each, one in zip(asked, found, strict=True)]
 
     def _problem(self, asked: Asked, found: Resolved) -> str | None:
         if not found.possible:
             return f"{self._manager.manager} refuses: {' '.join(found.errors)[-400:]}"
-        missing = [name for name in asked.wanted if name not in found.installed]
+        missing = [name for name in asked.desired if name not in found.installed]
         if missing:
             return f"{', '.join(missing)} would not come"
         comes = Simulation(tuple((name, None, version) for name, version in found.installed.items()),
                            tuple((name, "") for name in found.removed), manager=self._manager.manager)  # fmt: skip
-        return refused(asked, self._row, comes, {name: found.chosen[name] for name in asked.wanted})
+        return refused(asked, self._row, comes, {name: found.chosen[name] for name in asked.desired})
 
 
 def check(row: Distribution, repository: str, folder: Path) -> Checked:

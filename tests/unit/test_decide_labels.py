@@ -132,7 +132,7 @@ def _drift(tmp_path: Path, data: dict[str, Any], labels: dict[str, str], ours: l
 @pytest.mark.starts_programs
 def test_drift_tells_of_labels_that_the_run_takes_off_a_node_that_is_gpunode_s_no_more(tmp_path: Path) -> None:
     found = _drift(tmp_path, {"device_plugin": {"way": "none"}}, {PRESENT: "true", "team": "a"}, [PRESENT])
-    assert {name: (item.found, item.wanted) for name, item in found.items()} == {f"label {PRESENT}": ("true", "none")}
+    assert {name: (item.actual, item.desired) for name, item in found.items()} == {f"label {PRESENT}": ("true", "none")}
     assert _drift(tmp_path, {"device_plugin": {"way": "none"}}, {PRESENT: "true"}, []) == {}
 
 
@@ -140,7 +140,7 @@ def test_drift_tells_of_labels_that_the_run_takes_off_a_node_that_is_gpunode_s_n
 def test_drift_tells_of_an_annotation_that_the_run_writes_anew(tmp_path: Path) -> None:
     found = _drift(tmp_path, {}, {CONFIG: "none", PRESENT: "true"}, [CONFIG, PRESENT, MPS_CAPABLE])
     item = found[f"annotation {OURS}"]
-    assert (item.wanted, item.remedy) == (f'["{CONFIG}","{PRESENT}"]', RUN_CLUSTER) and item.remedy != BY_HAND
+    assert (item.desired, item.remedy) == (f'["{CONFIG}","{PRESENT}"]', RUN_CLUSTER) and item.remedy != BY_HAND
 
 
 def test_a_plugin_that_takes_a_label_left_to_people_is_in_the_way(host: Host) -> None:

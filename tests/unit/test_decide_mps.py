@@ -177,7 +177,7 @@ def test_a_unit_of_another_gpunode_is_told_by_drift_and_waits_for_clients_as_in_
     (item,) = _bad(_settings("nothing", True, {}), node)
     assert (item.what, item.finding_class) == (f"file {UNITS[0]}", FindingClass.RESTART_PENDING)
     (item,) = _bad(_settings("restart", True, {}), node)
-    assert (item.finding_class, item.found, str(item.disturbs.name if item.disturbs else "")) == (
+    assert (item.finding_class, item.actual, str(item.disturbs.name if item.disturbs else "")) == (
         FindingClass.DRIFT, "another text", "restart",
     )  # fmt: skip
     (step,) = plan(_settings("restart", True, {}), node).steps
@@ -189,7 +189,7 @@ def test_a_file_that_is_left_without_its_daemon_is_told_and_goes(path: str) -> N
     node = node_with(Mps("/usr/bin/nvidia-cuda-mps-control", ((path, OTHER),)), ROW)
     off = _settings("restart", False, {})
     (item,) = _bad(off, node)
-    assert (item.what, item.found, item.wanted) == (f"file {path}", "there", "none")
+    assert (item.what, item.actual, item.desired) == (f"file {path}", "there", "none")
     assert [step.action for step in plan(off, node).steps] == [f"remove {path}"]
 
 
@@ -197,7 +197,7 @@ def test_what_the_run_refuses_is_told_to_a_person_before_it() -> None:
     on = _settings("restart", True, {})
     theirs = replace(settled(asked()), foreign=(UNITS[1],))
     (item,) = _bad(on, node_with(theirs, ROW))
-    assert (item.what, item.found, item.remedy) == (f"file {UNITS[1]}", "somebody else's", BY_HAND)
+    assert (item.what, item.actual, item.remedy) == (f"file {UNITS[1]}", "somebody else's", BY_HAND)
     assert "not of gpunode's making" in str(item.cause)
     full = {"memory_limit": "10G", "clients": 7}
     (item,) = _bad(_settings("restart", True, full), node_with(settled(asked(**full)), replace(ROW, memory_mib=40960)))

@@ -76,10 +76,10 @@ def test_what_was_cut_off_is_a_step_where_a_run_comes_to_it_and_else_a_person_s(
     assert_planned("node", settings, node)
     unasked = {name for name in names if name in off or (name == "initramfs" and "driver" in off)}
     unasked |= {"docker"} & set(names)  # Not asked for unless somebody does.
-    assert [step.settles[0].found for step in decision.steps] == (
+    assert [step.settles[0].actual for step in decision.steps] == (
         [", ".join(name for name in names if name not in unasked)] if set(names) - unasked else []
     )
-    (left,) = [item.found for item in decision.findings if "switched off" in item.what] or [None]
+    (left,) = [item.actual for item in decision.findings if "switched off" in item.what] or [None]
     assert left == (", ".join(name for name in names if name in unasked) or None)
 
 

@@ -190,7 +190,7 @@ def test_drift_tells_of_a_release_that_the_run_takes_away(tmp_path: Path, way: s
     names = ["helm release nvidia-device-plugin/nvdp"]
     names += ["helm release gpu-operator/gpu-operator"] if way == "gpu-operator" else []
     assert [*releases] == names
-    assert all((item.wanted, item.finding_class) == ("none", FindingClass.DRIFT) for item in releases.values())
+    assert all((item.desired, item.finding_class) == ("none", FindingClass.DRIFT) for item in releases.values())
     assert cluster.called("helm uninstall") == 0
 
 

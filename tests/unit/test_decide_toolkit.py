@@ -222,7 +222,7 @@ def test_packages_of_another_version_than_is_asked_are_drift_whatever_nvidia_ctk
 )
 def test_what_a_run_changes_of_cdi_specifications_is_drift(asked: str, change: dict[str, Any], found: str) -> None:
     item = items({"cdi": asked}, replace(GOOD.toolkit, **change))["CDI specification"]
-    assert item.found == found
+    assert item.actual == found
     assert [step.pending for step in planned({"cdi": asked}, replace(GOOD.toolkit, **change))] == [False]
 
 

@@ -53,18 +53,18 @@ class Run:
 
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
         self.code, self.said = done.returncode, done.stderr
-        self.found: dict[str, Any] = json.loads(done.stdout) if done.stdout.strip() else {}
+        self.actual: dict[str, Any] = json.loads(done.stdout) if done.stdout.strip() else {}
         assert "Traceback" not in self.said and "internal exception" not in self.said, self.said
 
     @property
     def failed(self) -> list[str]:
         """Return the hosts that failed, by their names in the cluster."""
-        return sorted(name.removeprefix("@fake/") for name in self.found["results"]["failed_hosts"])
+        return sorted(name.removeprefix("@fake/") for name in self.actual["results"]["failed_hosts"])
 
     @property
     def changes(self) -> list[str]:
         """Return what a dry run says would change."""
-        return [row["name"] for row in self.found["plan"] if row["hosts_with_change"]]
+        return [row["name"] for row in self.actual["plan"] if row["hosts_with_change"]]
 
 
 def run(folder: Path, hosts: Mapping[str, Mapping[str, Any]], *options: str) -> Run:
@@ -183,7 +183,7 @@ def test_the_plugin_of_each_way_that_offers_mig_devices_is_to_know_them(
 ) -> None:
     sliced = {"mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}, "device_plugin": {"way": way}}
     hosts = {"gpu-1": data(cluster, "gpu-1", **sliced), "gpu-2": data(cluster, "gpu-2", device_plugin={"way": way})}
-    names = [row["name"] for row in run(tmp_path, hosts, "--dry").found["plan"]]
+    names = [row["name"] for row in run(tmp_path, hosts, "--dry").actual["plan"]]
     assert names.count("Device plugin | Have the plugin know the node's MIG devices") == 1, names
 
 

@@ -45,7 +45,7 @@ def test_drift_tells_of_a_node_that_gpunode_holds_back_and_of_no_other_cordon() 
         session(cluster).empty("a reboot")
     found = judged(_node(cluster))
     assert found.finding_class is FindingClass.DRIFT
-    assert found.found == f"drain blocked since {NOW}, for: a reboot"
+    assert found.actual == f"drain blocked since {NOW}, for: a reboot"
     assert "budget web" in (found.cause or "") and "run deploys/gpu_node.py" in (found.remedy or "")
 
 

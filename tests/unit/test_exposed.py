@@ -83,10 +83,10 @@ def test_a_line_that_tells_of_no_file_is_refused(line: str) -> None:
 
 def test_a_file_that_others_may_write_is_a_finding_of_its_own_with_its_command() -> None:
     (good,) = decide(GOOD.exposed).findings
-    assert (good.finding_class, good.found) == (FindingClass.OK, "root's alone")
+    assert (good.finding_class, good.actual) == (FindingClass.OK, "root's alone")
     files = (ExposedFile("/etc/containerd/config.toml", "777", 0, 0), ExposedFile("/etc/docker", "755", 1000, 0))
     node = replace(GOOD, exposed=Exposed(files))
     (bad,) = [item for item in judge(settings_from({}), node) if item.what == "files that root runs by"]
     assert bad.finding_class is FindingClass.DRIFT
-    assert bad.found == "/etc/containerd/config.toml (777 0:0), /etc/docker (755 1000:0)"
+    assert bad.actual == "/etc/containerd/config.toml (777 0:0), /etc/docker (755 1000:0)"
     assert "chmod go-w /etc/containerd/config.toml /etc/docker`" in (bad.remedy or "")

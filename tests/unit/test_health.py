@@ -194,7 +194,7 @@ def test_a_critical_xid_is_an_error_with_its_meaning_remedy_and_source(code: int
     node = replace(GOOD, health=replace(GOOD.health, xids=(Xid("0000:1a:00", code, ""), Xid("0000:1a:00", 13, "app"))))
     (item,) = errors(node)
     row = tables.health().critical_xids[code]
-    assert (item.what, item.found) == (f"Xid {code} of 0000:1a:00", row.name)
+    assert (item.what, item.actual) == (f"Xid {code} of 0000:1a:00", row.name)
     assert item.cause is not None and row.name in item.cause
     assert item.source is not None and item.source.startswith("NVIDIA Xid errors documentation")
     assert ("not looked up" in item.source) is not row.verified
@@ -214,7 +214,7 @@ def test_a_critical_xid_is_an_error_with_its_meaning_remedy_and_source(code: int
 def test_the_recovery_action_that_the_driver_asks_for_is_the_remedy(to: str, remedy: str) -> None:
     said = f"GPU recovery action changed from 0x0 (None) to {to}"
     (item,) = errors(replace(GOOD, health=replace(GOOD.health, xids=(Xid("0000:1a:00", 154, said),))))
-    assert (item.what, item.found) == ("Xid 154 of 0000:1a:00", said)
+    assert (item.what, item.actual) == ("Xid 154 of 0000:1a:00", said)
     assert item.remedy is not None and remedy in item.remedy
     assert item.source is not None and item.source.startswith("NVIDIA Xid errors documentation")
 
@@ -387,5 +387,5 @@ def test_a_query_of_remapped_rows_that_fails_is_told_where_it_is_no_word_on_the_
 ) -> None:
     found = parse_health([*ANSWER[:2], f"remapped={said}", f"remapped.rc={code}", "log=read"])
     assert found.gpus == (GpuHealth("0000:1a:00.0", 0, 3, None, None),)
-    what = [(item.what, item.found) for item in errors(replace(GOOD, health=found))]
+    what = [(item.what, item.actual) for item in errors(replace(GOOD, health=found))]
     assert what == ([("memory errors by nvidia-smi", f"exit code {code}")] if told else [])

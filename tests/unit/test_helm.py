@@ -94,16 +94,16 @@ def test_order_defaults_and_comments_are_no_difference() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ("image: plugin:v1\n", "image: plugin:v2\n", 'containers[main].image: "plugin:v2", wanted "plugin:v1"'),
-        ('{name: TWO, value: "2"}', '{name: TWO, value: "3"}', 'containers[main].env[TWO].value: "3", wanted "2"'),
-        (', {name: TWO, value: "2"}', "", 'env[TWO]: absent, wanted {"name":"TWO","value":"2"}'),
-        ("cpu: 1000m", "cpu: 1001m", 'resources.limits.cpu: "1.001", wanted "1"'),
-        ("[{key: a}, {key: b}]", "[{key: a}]", 'tolerations: [{"key":"a"}], wanted [{"key":"a"},{"key":"b"}]'),
-        ("kind: DaemonSet", "kind: Deployment", "Deployment nvdp: wanted absent"),
-        ("labels: {a: b}", "labels: {a: b, c: d}", 'metadata.labels.c: "d", wanted absent'),
-        ('value: "1"', "value: 1", 'env[ONE].value: 1, wanted "1"'),
-        ("apps/v1", "apps/v1beta2", 'apiVersion: "apps/v1beta2", wanted "apps/v1"'),
-        ("namespace: gpu", "namespace: other", "DaemonSet other/nvdp: wanted absent"),
+        ("image: plugin:v1\n", "image: plugin:v2\n", 'containers[main].image: "plugin:v2", desired "plugin:v1"'),
+        ('{name: TWO, value: "2"}', '{name: TWO, value: "3"}', 'containers[main].env[TWO].value: "3", desired "2"'),
+        (', {name: TWO, value: "2"}', "", 'env[TWO]: absent, desired {"name":"TWO","value":"2"}'),
+        ("cpu: 1000m", "cpu: 1001m", 'resources.limits.cpu: "1.001", desired "1"'),
+        ("[{key: a}, {key: b}]", "[{key: a}]", 'tolerations: [{"key":"a"}], desired [{"key":"a"},{"key":"b"}]'),
+        ("kind: DaemonSet", "kind: Deployment", "Deployment nvdp: desired absent"),
+        ("labels: {a: b}", "labels: {a: b, c: d}", 'metadata.labels.c: "d", desired absent'),
+        ('value: "1"', "value: 1", 'env[ONE].value: 1, desired "1"'),
+        ("apps/v1", "apps/v1beta2", 'apiVersion: "apps/v1beta2", desired "apps/v1"'),
+        ("namespace: gpu", "namespace: other", "DaemonSet other/nvdp: desired absent"),
         ('[{name: ONE, value: "1"}', '[{name: TWO, value: "2"}', "env:"),
     ],
 )
@@ -148,7 +148,7 @@ def test_no_secret_shows_in_a_difference() -> None:
     for found in (changed, MANIFEST.replace("stringData: {key: hunter2}", "stringData: hunter3"), ""):
         told = _differences(MANIFEST, found)
         assert told and "hunter" not in " ".join(told)
-    assert _differences(MANIFEST, changed) == ["Secret credentials: stringData.key: <not shown>, wanted <not shown>"]
+    assert _differences(MANIFEST, changed) == ["Secret credentials: stringData.key: <not shown>, desired <not shown>"]
     variable = MANIFEST.replace("TWO", "API_TOKEN")
     for found in (
         variable.replace('value: "2"', "value: hunter2"),
@@ -228,7 +228,7 @@ def test_what_a_server_and_others_add_is_no_drift() -> None:
 
 def test_a_field_changed_by_hand_is_drift() -> None:
     (only,) = drifted(objects(MANIFEST, "gpu"), _live(**{'value: "2"': 'value: "9"'}))
-    assert str(only).endswith('containers[main].env[TWO].value: "9", wanted "2"')
+    assert str(only).endswith('containers[main].env[TWO].value: "9", desired "2"')
     (gone,) = drifted(objects(MANIFEST, "gpu"), {k: v for k, v in _live().items() if k.kind != "Secret"})
     assert str(gone) == "Secret credentials: absent"
 
@@ -272,10 +272,10 @@ def test_an_empty_field_that_the_api_server_drops_is_no_drift() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ("{name: KUBECONFIG}", "{name: KUBECONFIG, value: /mine}", 'env[KUBECONFIG].value: "/mine", wanted ""'),
+        ("{name: KUBECONFIG}", "{name: KUBECONFIG, value: /mine}", 'env[KUBECONFIG].value: "/mine", desired ""'),
         ('labels: {empty: ""}', "labels: {}", "metadata.labels"),
         (", emptyDir: {}", "", "volumes[config].emptyDir: absent"),
-        ("operator: Equal, ", "operator: Equal, value: mine, ", 'tolerations[0].value: "mine", wanted ""'),
+        ("operator: Equal, ", "operator: Equal, value: mine, ", 'tolerations[0].value: "mine", desired ""'),
     ],
 )
 def test_what_somebody_wrote_in_the_place_of_an_empty_field_is_drift(before: str, after: str, told: str) -> None:
@@ -304,12 +304,12 @@ spec:
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ("hostPID: false", "hostPID: true", "template.spec.hostPID: true, wanted false"),
-        ("readOnly: false", "readOnly: true", "volumeMounts[/dev].readOnly: true, wanted false"),
-        ("Policy: File", "Policy: FallbackToLogsOnError", '"FallbackToLogsOnError", wanted "File"'),
+        ("hostPID: false", "hostPID: true", "template.spec.hostPID: true, desired false"),
+        ("readOnly: false", "readOnly: true", "volumeMounts[/dev].readOnly: true, desired false"),
+        ("Policy: File", "Policy: FallbackToLogsOnError", '"FallbackToLogsOnError", desired "File"'),
         ("protocol: TCP", "protocol: UDP", "ports[0]"),
-        ("optional: false", "optional: true", "volumes[dev].configMap.optional: true, wanted false"),
-        ("Mode: 420", "Mode: 256", "volumes[dev].configMap.defaultMode: 256, wanted 420"),
+        ("optional: false", "optional: true", "volumes[dev].configMap.optional: true, desired false"),
+        ("Mode: 420", "Mode: 256", "volumes[dev].configMap.defaultMode: 256, desired 420"),
     ],
 )
 def test_what_somebody_changed_from_a_default_that_the_chart_writes_is_drift(
@@ -331,8 +331,8 @@ def test_a_default_that_one_side_leaves_out_is_no_difference() -> None:
 
 def test_a_custom_resource_keeps_its_empty_fields_and_lacks_none() -> None:
     policy = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: a}\nspec: {%s}\n"
-    assert _drift(policy % 'version: ""', policy % "") == ['ClusterPolicy a: spec.version: absent, wanted ""']
-    assert _drift(policy % "args: []", policy % "") == ["ClusterPolicy a: spec.args: absent, wanted []"]
+    assert _drift(policy % 'version: ""', policy % "") == ['ClusterPolicy a: spec.version: absent, desired ""']
+    assert _drift(policy % "args: []", policy % "") == ["ClusterPolicy a: spec.args: absent, desired []"]
 
 
 fields = st.recursive(
@@ -398,13 +398,13 @@ def test_a_release_that_is_as_asked_is_left() -> None:
 def test_another_manifest_is_upgraded_to() -> None:
     found = change(WANTED, Reading(_release(("deployed", "")), _stored(1, OTHER)), NOW, TIMEOUT)
     assert _acts(found) == ["upgrade"] and not found.by_hand
-    assert '"plugin:v0", wanted "plugin:v1"' in found.steps[0].reason and len(found.differences) == 2
+    assert '"plugin:v0", desired "plugin:v1"' in found.steps[0].reason and len(found.differences) == 2
 
 
 def test_another_version_of_the_chart_is_upgraded_to() -> None:
     release = _release(("deployed", ""), chart="nvidia-device-plugin-0.17.1")
     found = change(WANTED, Reading(release, _stored(1)), NOW, TIMEOUT)
-    assert [step.reason for step in found.steps] == ["chart 0.17.1, wanted 0.20.0"]
+    assert [step.reason for step in found.steps] == ["chart 0.17.1, desired 0.20.0"]
 
 
 def test_what_was_changed_by_hand_in_the_cluster_is_brought_back() -> None:

@@ -42,7 +42,7 @@ def _settings(kubernetes: dict[str, Any], **device_plugin: Any) -> tuple[Rollout
 
 
 def _yielded(asked: Rollout, settings: Settings) -> list[FunctionCommand]:
-    return list(helm.release._inner(asked=asked.release, proxy=settings.proxy))
+    return list(helm.release._inner(desired=asked.release, proxy=settings.proxy))
 
 
 @pytest.mark.starts_programs

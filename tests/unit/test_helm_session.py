@@ -96,7 +96,7 @@ class SimulatedHelm:
 
 def _run(helm: SimulatedHelm) -> ReleaseChange:
     session = Session(commands(namespace="gpu", take_over=True), helm)
-    wanted = session.wanted({}, "1.31.0", ["v1"])
+    wanted = session.desired({}, "1.31.0", ["v1"])
     found = change(wanted, session.reading(), NOW, TIMEOUT)
     session.carry_out(found, {"a": 1})
     return found
@@ -141,9 +141,9 @@ def test_a_chart_of_another_version_than_was_judged_is_refused() -> None:
 def test_values_are_compared_with_the_chart_s_own_where_a_person_set_some() -> None:
     helm = SimulatedHelm([])
     session = Session(commands(namespace="gpu", values={"toleration": [], "nfd": {"worker": {}}}), helm)
-    (told,) = session.unknown_values(session.wanted({}, "1.31.0", ["v1"]))
+    (told,) = session.unknown_values(session.desired({}, "1.31.0", ["v1"]))
     assert "did you mean 'tolerations'?" in told
-    assert Session(commands(namespace="gpu"), helm).unknown_values(session.wanted({}, "1.31.0", ["v1"])) == ()
+    assert Session(commands(namespace="gpu"), helm).unknown_values(session.desired({}, "1.31.0", ["v1"])) == ()
     assert helm.told.count("show") == 3
 
 

@@ -58,7 +58,7 @@ def test_it_is_a_caution_with_its_remedy_and_the_node_is_good() -> None:
     found = judge(SETTINGS, node)
     assert verdict(found) is ExitCode.GOOD
     (caution,) = [item for item in found if item.is_caution]
-    assert (caution.component, caution.what, caution.found) == ("health", "warnings by nvidia-smi", WARNING)
+    assert (caution.component, caution.what, caution.actual) == ("health", "warnings by nvidia-smi", WARNING)
     assert caution.cause and caution.remedy
     assert not [item for item in judge(SETTINGS, GOOD) if item.is_caution]
 
@@ -76,7 +76,7 @@ def test_the_exit_code_is_a_caution_where_no_line_of_the_answer_warns(lines: lis
     found = judge(SETTINGS, replace(GOOD, health=health))
     assert verdict(found) is ExitCode.GOOD
     (caution,) = [item for item in found if item.is_caution]
-    assert (caution.component, caution.what, caution.found) == ("health", "warnings by nvidia-smi", "exit code 14")
+    assert (caution.component, caution.what, caution.actual) == ("health", "warnings by nvidia-smi", "exit code 14")
     assert "infoROM" in (caution.cause or "") and caution.remedy
 
 

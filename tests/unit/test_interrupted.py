@@ -81,7 +81,7 @@ def test_a_change_that_was_cut_off_is_a_finding_and_a_step_of_the_plan() -> None
     node = replace(GOOD, interrupted=Interrupted(("containerd", "mig"), ("mps",)))
     settings = settings_from({"driver": {"version": "580.95.05"}})
     (bad,) = [item for item in judge(settings, node) if item.what == "interrupted changes"]
-    assert (bad.finding_class, bad.found) == (FindingClass.DRIFT, "containerd, mig")
+    assert (bad.finding_class, bad.actual) == (FindingClass.DRIFT, "containerd, mig")
     steps = [step for step in plan(settings, node).steps if step.component == "node"]
     assert [step.action for step in steps] == ["put back what an earlier run began and did not end (containerd, mig)"]
 

@@ -252,7 +252,7 @@ def test_what_takes_from_containers_on_one_gpu_holds_back_the_others_for_they_co
 
 def test_what_brings_a_layout_back_goes_with_the_configuration() -> None:
     none = settings_from({})
-    assert [item.found for item in judged(none, node_with(gpu(), boot=boot_of(RECORD)))] == ["there"]
+    assert [item.actual for item in judged(none, node_with(gpu(), boot=boot_of(RECORD)))] == ["there"]
     assert not list(judged(none, node_with(gpu(0, ENABLED, *MIXED), boot=MigBoot())))
 
 

@@ -230,7 +230,7 @@ def run(host: Host, state: Mps, settings: MpsSettings, gpus: int = 1, allowed: b
     host.readings |= {MpsFact: state, GpusFact: Gpus("ok", 0, None, rows), TransactionJournal: journal}
     wanted = daemons(settings, range(gpus)) if settings.enabled else ()
     found = []
-    for command in operation.daemons._inner(wanted=wanted, asked=settings, restart_allowed=allowed):
+    for command in operation.daemons._inner(desired=wanted, asked=settings, restart_allowed=allowed):
         stdin = getattr(command, "connector_arguments", {}).get("_stdin")
         found.append(base64.b64decode(stdin[0]).decode() if stdin else str(command))
     return found
@@ -521,7 +521,7 @@ def test_drift_and_plan_name_what_strays() -> None:
     wrong = replace(daemon, readings=(("get_default_active_thread_percentage", "50.0"), *daemon.readings[1:]))
     node = replace(good, mps=replace(good.mps, daemons=(replace(wrong, stale=True, enabled=False),)))
     bad = [item for item in judged(settings, node) if item.finding_class is not FindingClass.OK]
-    assert [(item.what, item.found, item.wanted) for item in bad] == [
+    assert [(item.what, item.actual, item.desired) for item in bad] == [
         ("starts at boot: nvidia-mps.service", "no", "yes"),
         ("running configuration nvidia-mps.service", "older than its unit", "the unit's"),
         ("daemon node, active_thread_percentage", "50.0", "100.0"),
@@ -534,7 +534,7 @@ def test_drift_and_plan_name_what_strays() -> None:
 def test_what_is_left_of_mps_is_drift_where_it_is_not_asked_for() -> None:
     off = settings_from({"driver": {"version": "580.95.05"}})
     (item,) = judged(off, replace(GOOD, mps=settled(asked())))
-    assert (item.finding_class, item.what, item.wanted) == (FindingClass.DRIFT, "service nvidia-mps.service", "none")
+    assert (item.finding_class, item.what, item.desired) == (FindingClass.DRIFT, "service nvidia-mps.service", "none")
 
 
 # As far as the probe asks systemd: one unit that runs, and whose file is where the test put it.
@@ -617,7 +617,7 @@ def test_drift_and_plan_name_a_variable_that_is_missing_changed_or_left_behind()
     del files[PROFILE]
     node = replace(good, mps=replace(good.mps, files=tuple(files.items())))
     bad = [item for item in judged(settings, node) if item.finding_class is not FindingClass.OK]
-    assert [(item.what, item.found, item.wanted) for item in bad] == [
+    assert [(item.what, item.actual, item.desired) for item in bad] == [
         (f"CUDA_MPS_PIPE_DIRECTORY in {PROFILE}", "none", "/run/nvidia-mps"),
         (f"CUDA_MPS_PIPE_DIRECTORY in {ENVIRONMENT}", "another text", "/run/nvidia-mps"),
     ]
@@ -625,7 +625,7 @@ def test_drift_and_plan_name_a_variable_that_is_missing_changed_or_left_behind()
     assert steps == [f"set CUDA_MPS_PIPE_DIRECTORY in {path}" for path in PATHS]
     off = settings_from({"driver": {"version": "580.95.05"}, "mps": {"enabled": True}})
     bad = [item for item in judged(off, good) if item.finding_class is not FindingClass.OK]
-    assert [(item.found, item.wanted) for item in bad] == [("/run/nvidia-mps", "none")] * 2
+    assert [(item.actual, item.desired) for item in bad] == [("/run/nvidia-mps", "none")] * 2
     steps = [step.action for step in plan(off, good).steps if step.component == "mps"]
     assert steps == [f"no longer set CUDA_MPS_PIPE_DIRECTORY in {path}" for path in PATHS]
 

@@ -114,7 +114,7 @@ def test_a_compute_mode_costs_a_restart_where_the_unit_sets_another_one_and_noth
     assert (step.action, step.pending) == ("set the compute mode of GPU 0", False)
     other = settings_of("restart", compute_mode="default")
     (item,) = bad(other, on(other, there))
-    assert (item.finding_class, item.found, item.disturbs) == (
+    assert (item.finding_class, item.actual, item.disturbs) == (
         FindingClass.DRIFT, "Exclusive_Process", Disturbance.restart,
     )  # fmt: skip
     (step,) = plan(other, on(other, there)).steps
@@ -123,7 +123,7 @@ def test_a_compute_mode_costs_a_restart_where_the_unit_sets_another_one_and_noth
     # A GPU that was set to it by hand changes nothing of what its unit does, and the run writes that anew.
     by_hand = on(other, there, compute_mode="Default")
     (item,) = bad(other, by_hand)
-    assert (item.found, item.disturbs) == ("Default, until the daemon starts again", Disturbance.restart)
+    assert (item.actual, item.disturbs) == ("Default, until the daemon starts again", Disturbance.restart)
     (script,) = run(host, there, other.mps, compute_mode="Default")
     assert "\nrestart=nvidia-mps.service\n" in script
 

@@ -212,7 +212,7 @@ def test_nvidia_s_packages_to_550_bring_contrib_of_debian_s_archive(
         monkeypatch.setattr(driver_deploy, name, others)
     asked = desired(settings, machine().operating_system, machine().boot, machine().pci)
     inspect.unwrap(driver_deploy._packages)(asked, tables.driver_sources()[0])
-    assert [(call["origin"], call["wanted"]) for call in archive.calls] == (
+    assert [(call["origin"], call["desired"]) for call in archive.calls] == (
         [("Debian", ("contrib",))] if enabled else []
     )
     assert trusted == ["cuda"]

@@ -93,7 +93,7 @@ def test_secure_boot_asks_for_a_signature() -> None:
 def test_an_initramfs_that_would_load_nouveau_is_drift_and_an_older_one_without_it_is_not() -> None:
     kernel = replace(KERNEL, initramfs_written=10.0, initramfs_nouveau=True)
     item = judged(replace(BOOT, kernels=(kernel,), blacklist_written=20.0))["next boot's initramfs"]
-    assert (item.finding_class, item.found) == (FindingClass.DRIFT, f"of {RELEASE} holds nouveau")
+    assert (item.finding_class, item.actual) == (FindingClass.DRIFT, f"of {RELEASE} holds nouveau")
     assert (item.remedy, item.disturbs) == ("run deploys/gpu_node.py again", Disturbance.nothing)
     without = replace(BOOT, kernels=(replace(kernel, initramfs_nouveau=False),), blacklist_written=20.0)
     assert judged(without)["next boot's initramfs"].finding_class is FindingClass.OK
@@ -102,7 +102,7 @@ def test_an_initramfs_that_would_load_nouveau_is_drift_and_an_older_one_without_
 def test_an_initramfs_of_another_kernel_counts_too_and_one_that_cannot_be_read_is_not_called_good() -> None:
     other = Kernel("6.1.0-9-amd64", headers=True, initramfs_written=10.0, initramfs_nouveau=True)
     item = judged(replace(BOOT, kernels=(replace(KERNEL, initramfs_written=30.0), other)))["next boot's initramfs"]
-    assert item.found == "of 6.1.0-9-amd64 holds nouveau"
+    assert item.actual == "of 6.1.0-9-amd64 holds nouveau"
     unread = replace(KERNEL, initramfs_written=1.0, initramfs_nouveau=None)
     item = judged(replace(BOOT, kernels=(unread,)))["next boot's initramfs"]
     assert item.finding_class is FindingClass.DRIFT and "lsinitramfs" in (item.remedy or "")

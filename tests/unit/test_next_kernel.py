@@ -88,7 +88,7 @@ def test_the_verdict_is_a_pending_reboot_and_nothing_else() -> None:
     node = replace(GOOD, driver=ABSENT.with_next_kernel(BOOT), boot=BOOT)
     (item,) = [item for item in judge(SETTINGS, node) if item.finding_class is not FindingClass.OK]
     assert (item.what, item.finding_class) == ("loaded module", FindingClass.REBOOT_PENDING)
-    assert (item.found, item.wanted) == ("none", f"580.95.05 with kernel {NEXT}")
+    assert (item.actual, item.desired) == ("none", f"580.95.05 with kernel {NEXT}")
     assert RUNS in (item.cause or "")
 
 

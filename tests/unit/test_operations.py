@@ -202,7 +202,7 @@ def test_no_more_nodes_than_allowed_restart_containerd_at_once(monkeypatch: pyte
 def test_the_toolkit_s_packages_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = deployed(toolkit_deploy, toolkit_deploy.toolkit, monkeypatch, {})
     (call,) = [call for call in calls if call["operation"] == "installed"]
-    assert (call["wanted"], call["one_version"]) == (dict.fromkeys(PACKAGES), True)
+    assert (call["desired"], call["one_version"]) == (dict.fromkeys(PACKAGES), True)
 
 
 PROVEN_LATER = replace(LOADED, unproven=True)

@@ -81,7 +81,7 @@ def bad(found: tuple[Finding, ...]) -> list[Finding]:
 
 def told(of: Node, asked: Settings = PROXIED, **more: Any) -> list[tuple[str, str, str | None, str | None]]:
     """Return component, what, found and wanted of all that is not good."""
-    return [(item.component, item.what, item.found, item.wanted) for item in bad(judge(asked, of, **more))]
+    return [(item.component, item.what, item.actual, item.desired) for item in bad(judge(asked, of, **more))]
 
 
 def test_files_as_the_settings_ask_are_good_findings() -> None:
@@ -138,12 +138,12 @@ def test_what_its_effect_tells_already_is_told_once() -> None:
 def test_a_setting_that_changed_since_is_a_difference_of_its_files_and_says_so() -> None:
     left = node(asked=SETTINGS)
     found = bad(judge(PROXIED, left))
-    assert [(item.what, item.found, item.wanted, item.cause) for item in found] == [
+    assert [(item.what, item.actual, item.desired, item.cause) for item in found] == [
         (f"file {path}", "none", "as the settings ask", SINCE)
         for path in ("/etc/apt/apt.conf.d/80gpunode-proxy", PROXY)
     ]
     # And back again: what an earlier run wrote is to go.
-    assert [(item.what, item.found, item.wanted) for item in bad(judge(SETTINGS, node()))] == [
+    assert [(item.what, item.actual, item.desired) for item in bad(judge(SETTINGS, node()))] == [
         (f"file {path}", "there", "none") for path in ("/etc/apt/apt.conf.d/80gpunode-proxy", PROXY)
     ]
 

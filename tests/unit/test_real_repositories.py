@@ -77,7 +77,7 @@ def test_runtimes_and_boards_are_asked_for_as_the_deploys_ask() -> None:
     assert runtimes(BOOKWORM, "own") == ["containerd", "docker.io"]
     assert runtimes(TRIXIE, "own") == ["containerd", "docker.io docker-cli"]
     assert runtimes(TRIXIE, "docker") == ["containerd.io", "docker-ce docker-ce-cli"]
-    sets = {asked.what: asked.wanted for asked in package_sets.driver_sets(BOOKWORM, "cuda-repository", empty)}
+    sets = {asked.what: asked.desired for asked in package_sets.driver_sets(BOOKWORM, "cuda-repository", empty)}
     assert {"nvidia-imex", "libnvidia-nscq"} <= set(sets["driver 580 open imex"])
     groups = tables.driver_source("cuda-repository", "debian")
     assert groups is not None

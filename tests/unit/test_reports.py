@@ -41,8 +41,8 @@ FINDINGS = st.builds(
     component=st.sampled_from(["driver", "node"]),
     finding_class=st.sampled_from(FindingClass),
     what=TEXT,
-    found=st.none() | TEXT,
-    wanted=st.none() | TEXT,
+    actual=st.none() | TEXT,
+    desired=st.none() | TEXT,
     cause=st.none() | TEXT,
     remedy=st.none() | TEXT,
     disturbs=st.none() | st.sampled_from(Disturbance),
@@ -60,7 +60,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 def test_the_document_names_its_schema_and_each_hosts_gravest_class() -> None:
     found = document(REPORTS, "1.2.3")
-    assert (found["schema"], found["gpunode"], found["exit_code"]) == (1, "1.2.3", 1)
+    assert (found["schema"], found["gpunode"], found["exit_code"]) == (2, "1.2.3", 1)
     assert {name: host["class"] for name, host in found["hosts"].items()} == {
         "gpu-1": "ok", "gpu-2": "drift", "gpu-3": "unreachable",
     }  # fmt: skip
@@ -88,7 +88,9 @@ def test_junit_has_a_suite_per_node_and_tells_failures_from_errors(tmp_path: Pat
     ]  # fmt: skip
     failure = root.find(".//failure")
     assert (
-        failure is not None and failure.get("type") == "drift" and failure.get("message") == "found false, wanted true"
+        failure is not None
+        and failure.get("type") == "drift"
+        and failure.get("message") == "actual false, desired true"
     )
     assert failure.text == "cause: edited by hand\nremedy: run the deploy\ndisturbs: restart"
 

@@ -46,7 +46,7 @@ def _judged(**changes: Any) -> tuple[Requirement, ...]:
 
 def _one(found: tuple[Requirement, ...], component: str, needed_by: str | None, wanted: str = "") -> Requirement:
     (row,) = [
-        row for row in found if row.component == component and row.needed_by == needed_by and wanted in row.wanted
+        row for row in found if row.component == component and row.needed_by == needed_by and wanted in row.desired
     ]
     return row
 
@@ -159,7 +159,7 @@ def test_mig_product_is_a_whole_word(name: str, product: str | None) -> None:
 
 def test_mig_on_h200_needs_550_90_07() -> None:
     row = _one(_judged(driver="550.54.15", gpu_products=("NVIDIA H200", "NVIDIA H200")), "driver", "mig on H200")
-    assert (row.status, row.wanted) == (Status.NOT_MET, ">= 550.90.07")
+    assert (row.status, row.desired) == (Status.NOT_MET, ">= 550.90.07")
     assert row.kind == "features"
 
 
@@ -194,7 +194,7 @@ def test_a_whole_node_is_judged_by_its_loaded_driver() -> None:
     assert not _not_met(judge(_node()).requirements, "minimum")
     old_module_still_loaded = DriverState((), "580.95.05", "NVIDIA", "520.61.05", "proprietary", "580.95.05")
     (row,) = _not_met(judge(_node(driver=old_module_still_loaded)).requirements, "minimum")
-    assert (row.needed_by, row.found) == ("cuda 12.9", "520.61.05")
+    assert (row.needed_by, row.actual) == ("cuda 12.9", "520.61.05")
 
 
 def test_an_unreadable_containerd_configuration_is_unknown_and_no_containerd_is_not_met() -> None:

@@ -81,7 +81,7 @@ def package_sets(
         for board in boards
         if rule >= BOARDS[board]
     ]
-    return {each.what: PackageSet(each.wanted, each.stream) for each in asked}
+    return {each.what: PackageSet(each.desired, each.stream) for each in asked}
 
 
 def resolved(world: RpmWorld, work: Path, sets: Mapping[str, PackageSet]) -> dict[str, Resolved]:

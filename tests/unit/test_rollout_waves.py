@@ -285,7 +285,7 @@ def test_the_gate_takes_the_run_the_reading_and_the_cluster() -> None:
     run = RunResult(frozenset({"failed"}), "the run failed on it: wave-1.log")
     found = outcomes(names, run, reports, lambda nodes: {"cordoned": "it is cordoned"})
     assert [name for name, each in found.items() if each.passed] == ["good"]
-    assert found["stale"].reason == "drift: driver: loaded module is 1, wanted 2"
+    assert found["stale"].reason == "drift: driver: loaded module is 1, desired 2"
     assert "wave-1.log" in str(found["failed"].reason)
     assert found["unread"].finding_class is FindingClass.ERROR
     assert found["cordoned"].reason == "the cluster: it is cordoned"

@@ -46,4 +46,4 @@ def test_docker_comes_by_the_packages_of_its_source_whose_repository_is_trusted_
     inspect.unwrap(docker_deploy.docker)()
     found = [call for call in calls if isinstance(call, dict)]
     assert [call for call in calls if isinstance(call, str)] == (["docker"] if repository else [])
-    assert [(call["wanted"], call["repository"]) for call in found] == [(wanted, repository)][: wanted is not None]
+    assert [(call["desired"], call["repository"]) for call in found] == [(wanted, repository)][: wanted is not None]

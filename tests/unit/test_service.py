@@ -162,11 +162,11 @@ def service_of(runtime: str, **changes: Any) -> Finding:
 @pytest.mark.parametrize("runtime", ["containerd", "docker"])
 def test_a_runtime_that_is_started_over_and_over_is_told_with_its_journal_and_what_to_do(runtime: str) -> None:
     item = service_of(runtime, active=True, service=replace(FALLS, restarts=3))
-    assert (item.found, item.finding_class) == ("restarting", "drift")
+    assert (item.actual, item.finding_class) == ("restarting", "drift")
     assert "3 times so far; its journal says: " + KILLED[0] in (item.cause or "")
     assert f"look at `journalctl -u {runtime}.service`" in (item.remedy or "")
     ended = service_of(runtime, active=False, service=ServiceState("failed", 0, None, KILLED[1:]))
-    assert (ended.found, ended.cause) == ("failed", "it ended by itself; its journal says: " + " | ".join(KILLED[1:]))
+    assert (ended.actual, ended.cause) == ("failed", "it ended by itself; its journal says: " + " | ".join(KILLED[1:]))
     assert service_of(runtime, active=True, service=YOUNG).finding_class == "ok"
     # Whoever stopped it needs no word of the journal's.
     assert service_of(runtime, active=False, service=ServiceState("dead")).remedy == "run deploys/gpu_node.py again"

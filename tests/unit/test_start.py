@@ -58,7 +58,13 @@ def test_the_list_of_commands_needs_click_and_nothing_else_that_was_installed() 
     installed = done.packages - nothing.packages - set(sys.stdlib_module_names)
     assert installed == {"click", "gpunode"}
     ours = {name for name in done.modules if name.startswith("gpunode.")}
-    assert ours == {"gpunode.cli", "gpunode.base.findings", "gpunode.base.disturbance", "gpunode.base.terminal"}
+    assert ours == {
+        "gpunode.base",
+        "gpunode.cli",
+        "gpunode.base.findings",
+        "gpunode.base.disturbance",
+        "gpunode.base.terminal",
+    }
 
 
 def test_every_command_is_listed_with_a_line_of_help() -> None:

@@ -137,7 +137,7 @@ def test_a_specification_that_a_newer_toolkit_made_is_told_by_the_hooks_that_the
     downgraded = replace(GOOD.toolkit, version="1.17.9", cdi=(item,))
     assert downgraded.stale_cdi(LOADED) == (item,)
     (finding,) = found({"cdi": "generate"}, downgraded).values()
-    assert finding.found == f"{item.path} with disable-device-node-modification"
+    assert finding.actual == f"{item.path} with disable-device-node-modification"
     assert finding.cause.startswith("a newer toolkit made it: 1.17.9")
 
 
@@ -154,7 +154,7 @@ def test_a_draft_that_a_run_left_behind_is_no_specification_and_is_found(tmp_pat
     left = replace(GOOD.toolkit, cdi=(OWN,), cdi_drafts=("/etc/cdi/nvidia.yaml.gpunode-new.AbC123.yaml",))
     for asked in ("generate", "off"):
         (finding,) = found({"cdi": asked}, left).values()
-        assert finding.what == "CDI specification" and "AbC123.yaml" in finding.found
+        assert finding.what == "CDI specification" and "AbC123.yaml" in finding.actual
     (command,) = commands(toolkit.specification, host_with(left), generate=True)
     assert command.endswith("/etc/cdi/nvidia.yaml.gpunode-new.AbC123.yaml")
     (command,) = commands(toolkit.specification, host_with(replace(left, cdi=())), generate=False)

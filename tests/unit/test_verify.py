@@ -171,7 +171,7 @@ def test_toolkit_packages_at_different_versions_are_drift_though_any_version_wil
     node = replace(GOOD, toolkit=replace(GOOD.toolkit, packages=installed))
     findings = judge(settings_from({"driver": {"version": "580.95.05"}}), node)
     (finding,) = [item for item in findings if item.finding_class is not FindingClass.OK]
-    assert (finding.finding_class, finding.what, finding.found, finding.wanted) == (
+    assert (finding.finding_class, finding.what, finding.actual, finding.desired) == (
         FindingClass.DRIFT, "packages", found, "one version",
     )  # fmt: skip
 
@@ -242,5 +242,5 @@ def test_a_masked_runtime_is_named_as_that_with_the_way_out(runtime: str) -> Non
     asked = settings_from({runtime: {"enabled": True}, "driver": {"version": "580.95.05"}})
     items = [item for item in judge(asked, replace(GOOD, **{runtime: reading})) if item.component == runtime]
     told = [item for item in items if item.what in ("service", "starts at boot")]
-    assert [item.found for item in told] == ["masked", "masked"]
+    assert [item.actual for item in told] == ["masked", "masked"]
     assert all(f"systemctl unmask {runtime}.service" in (item.remedy or "") for item in told)

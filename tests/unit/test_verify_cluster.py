@@ -102,7 +102,7 @@ def _findings(cluster: SimulatedCluster, mig: Mig = TWO, name: str = "gpu-1", **
 
 
 def _bad(findings: tuple[Finding, ...] | list[Finding]) -> list[tuple[str, str | None, str | None]]:
-    return [(each.what, each.found, each.wanted) for each in findings if each.finding_class is not FindingClass.OK]
+    return [(each.what, each.actual, each.desired) for each in findings if each.finding_class is not FindingClass.OK]
 
 
 def test_a_node_that_offers_what_it_promises_is_as_asked(cluster: SimulatedCluster) -> None:
@@ -172,7 +172,7 @@ def test_why_a_pod_waits_is_told(cluster: SimulatedCluster) -> None:
 
 def test_a_node_that_the_cluster_lacks_is_told_with_the_remedy(cluster: SimulatedCluster) -> None:
     (finding,) = _findings(cluster, name="gpu-9")
-    assert finding.found == "none" and "let it join" in (finding.remedy or "")
+    assert finding.actual == "none" and "let it join" in (finding.remedy or "")
 
 
 def test_what_nvidia_smi_does_not_tell_is_no_promise(cluster: SimulatedCluster) -> None:
@@ -274,7 +274,7 @@ def _verified(node: Host, settings: Settings) -> str:
 def test_the_verdict_waits_and_then_fails_with_what_the_plugin_said(cluster: SimulatedCluster, node: Host) -> None:
     _change(cluster, allocatable={})
     said = _verified(node, _settings(cluster, kubernetes={"timeout": 60}))
-    assert "allocatable nvidia.com/gpu.shared is 0, wanted 10" in said and "Remedy" in said
+    assert "allocatable nvidia.com/gpu.shared is 0, desired 10" in said and "Remedy" in said
     # kubectl's logs are not simulated: what it said of that is told in their place.
     assert f"{DAEMON_SET}-x said: kubectl logs: Error: unknown command" in said
     assert cluster.called("kubectl get daemonsets.apps,pods") >= 3

@@ -45,7 +45,7 @@ def with_text(text: str | None, **changes: Any) -> Node:
 def test_containerd_s_file_that_would_be_written_anew_is_a_difference_before_the_daemon_reads_it() -> None:
     assert told(SETTINGS, with_text(render("oom_score = -999\n", "1.6.20", Runtimes()))) == []
     (item,) = told(SETTINGS, with_text(render(None, "1.6.20", Runtimes(systemd_cgroup=False))))
-    assert (item.what, item.found) == ("configuration files", "another text in /etc/containerd/config.toml")
+    assert (item.what, item.actual) == ("configuration files", "another text in /etc/containerd/config.toml")
     assert (item.finding_class, item.disturbs) == (FindingClass.DRIFT, Disturbance.restart)
     (step,) = plan(SETTINGS, with_text(render(None, "1.6.20", Runtimes(systemd_cgroup=False)))).steps
     assert (step.action, step.pending) == ("write its configuration files", False)
@@ -60,7 +60,7 @@ def test_where_containers_would_feel_the_restart_it_waits() -> None:
 def test_another_place_is_a_difference_too() -> None:
     elsewhere = settings_from({**DATA, "containerd": {"placement": "drop-in"}})
     (item,) = told(elsewhere, GOOD)
-    assert item.what == "configuration files" and "conf.d" in str(item.found)
+    assert item.what == "configuration files" and "conf.d" in str(item.actual)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_docker_s_file_that_somebody_removed_is_a_difference_while_the_daemon_st
     parsed = parse_docker(["binary=/usr/sbin/dockerd", "config=/etc/docker/daemon.json"])
     assert parsed.config_text == ""
     (item,) = told(DOCKER, replace(DOCKERED, docker=replace(DOCKERED.docker, config_text=parsed.config_text)))
-    assert (item.finding_class, item.found) == (FindingClass.DRIFT, f"another text in {FILE}")
+    assert (item.finding_class, item.actual) == (FindingClass.DRIFT, f"another text in {FILE}")
 
 
 def test_what_is_not_known_is_not_judged() -> None:
@@ -95,6 +95,6 @@ def test_docker_s_file_that_a_hand_changed_is_a_difference_though_the_daemon_sti
     by_hand = json.dumps({**json.loads(str(DOCKERED.docker.config_text)), "default-runtime": "runc"})
     node = replace(DOCKERED, docker=replace(DOCKERED.docker, config_text=by_hand))
     (item,) = told(DOCKER, node)
-    assert (item.component, item.what, item.found) == ("docker", "configuration files", f"another text in {FILE}")
+    assert (item.component, item.what, item.actual) == ("docker", "configuration files", f"another text in {FILE}")
     (step,) = plan(DOCKER, node).steps
     assert (step.action, step.pending) == ("write its configuration file", False)

@@ -15,14 +15,14 @@ from gpunode.components.runtime import Act, RuntimeChange, WrittenFile
 Placement = Literal["auto", "root", "drop-in"]
 
 
-def change(state: Containerd, asked: Runtimes, placement: Placement = "auto") -> RuntimeChange | None:
+def change(state: Containerd, desired: Runtimes, placement: Placement = "auto") -> RuntimeChange | None:
     """Return what is to be changed, None where files and daemon are as asked.
 
     Raises ConfigurationRefused where the files cannot be edited. `state.version` must be known.
     """
     version = state.version or ""
-    place = placed(state, asked, placement)
-    files = _root_alone(state, version, asked) if place == "root" else _with_drop_in(state, version, asked)
+    place = placed(state, desired, placement)
+    files = _root_alone(state, version, desired) if place == "root" else _with_drop_in(state, version, desired)
     sick = state.active and state.cri_plugin != "ok"
     if not (files or state.stale or sick):
         return None
@@ -31,10 +31,10 @@ def change(state: Containerd, asked: Runtimes, placement: Placement = "auto") ->
     else:
         reason = f"its CRI plugin is {state.cri_plugin}" if sick else "its files were changed since it started"
     act: Act = "restart"
-    return RuntimeChange(files, _staged(state, files, place), _expected(asked), act, reason)
+    return RuntimeChange(files, _staged(state, files, place), _expected(desired), act, reason)
 
 
-def placed(state: Containerd, asked: Runtimes, placement: Placement) -> Literal["root", "drop-in"]:
+def placed(state: Containerd, desired: Runtimes, placement: Placement) -> Literal["root", "drop-in"]:
     """Return where the runtimes are to stand.
 
     `auto`: in a drop-in where containerd merges it key by key, so that kubeadm's or a hand's root file stays as it is;
@@ -49,29 +49,29 @@ def placed(state: Containerd, asked: Runtimes, placement: Placement) -> Literal[
     if (
         state.drop_in(PATH) is None
         and state.config_text
-        and render(state.config_text, version, asked) == (state.config_text)
+        and render(state.config_text, version, desired) == (state.config_text)
     ):
         return "root"
     try:
-        drop_in(state.config_text, version, asked)
+        drop_in(state.config_text, version, desired)
     except ConfigurationRefused:
         # Such as a root file that disables the CRI plugin: the editor of the root file can mend it, or says why not.
         return "root"
     return "drop-in"
 
 
-def _root_alone(state: Containerd, version: str, asked: Runtimes) -> tuple[WrittenFile, ...]:
-    text = render(without_import(state.config_text), version, asked)
+def _root_alone(state: Containerd, version: str, desired: Runtimes) -> tuple[WrittenFile, ...]:
+    text = render(without_import(state.config_text), version, desired)
     files = (WrittenFile(state.config_path, text),) if text != state.config_text else ()
     return (*files, WrittenFile(PATH, None)) if state.drop_in(PATH) is not None else files
 
 
-def _with_drop_in(state: Containerd, version: str, asked: Runtimes) -> tuple[WrittenFile, ...]:
-    made = drop_in(state.config_text, version, asked)
-    there = state.drop_in(PATH)
+def _with_drop_in(state: Containerd, version: str, desired: Runtimes) -> tuple[WrittenFile, ...]:
+    made = drop_in(state.config_text, version, desired)
+    actual = state.drop_in(PATH)
     root = with_import(state.config_text, version)
     # The drop-in first: a root file that imports what is not there keeps an older containerd from starting.
-    files = () if there is not None and there.text == made else (WrittenFile(PATH, made),)
+    files = () if actual is not None and actual.text == made else (WrittenFile(PATH, made),)
     return files if root == state.config_text else (*files, WrittenFile(state.config_path, root))
 
 
@@ -91,8 +91,8 @@ def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> st
     return with_imports(root, imports)
 
 
-def _expected(asked: Runtimes) -> tuple[str, ...]:
-    return tuple(f"{key}={value}" for key, value in wanted(asked).items())
+def _expected(desired: Runtimes) -> tuple[str, ...]:
+    return tuple(f"{key}={value}" for key, value in wanted(desired).items())
 
 
 __all__ = ["Placement", "change", "is_imported", "placed"]

@@ -69,10 +69,10 @@ def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> 
     good = found is not None and (rule is None or versions.in_branch(found, rule))
     version = compared("containerd", Subject.VERSION, found, rule or "any version", good, disturbs=_restart(actual))
     service, boots = service_verdict("containerd.service", actual), boot_verdict("containerd.service", actual)
-    up = service.found == RUNNING
-    runs = compared("containerd", Subject.SERVICE, service.found, RUNNING, up, service.remedy, service.cause)
+    up = service.actual == RUNNING
+    runs = compared("containerd", Subject.SERVICE, service.actual, RUNNING, up, service.remedy, service.cause)
     at_boot = actual.enabled
-    starts = compared("containerd", Subject.STARTS_AT_BOOT, boots.found, "yes", at_boot, boots.remedy, boots.cause)
+    starts = compared("containerd", Subject.STARTS_AT_BOOT, boots.actual, "yes", at_boot, boots.remedy, boots.cause)
     kernel = tuple(_sysctls(sysctls)) if desired.sysctls else ()
     # Recorded facts have no text, and files are judged in the version that is to come.
     own = (_configured if good and actual.config_text is not None else _forecast)(desired, actual)
@@ -207,10 +207,10 @@ def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
     for name in ("runc", "nvidia") if runtimes.nvidia else ("runc",):
         runtime = actual.runtime(name)
         value = None if runtime is None else str(runtime.systemd_cgroup).lower()
-        wanted = str(runtimes.systemd_cgroup).lower()
+        desired = str(runtimes.systemd_cgroup).lower()
         subject = Subject.SYSTEMD_CGROUP.of(name)
         cause = by_drop_in.get(_cgroup_of(name))
-        yield compared("containerd", subject, value, wanted, value == wanted, cause=cause, disturbs=_restart(actual))
+        yield compared("containerd", subject, value, desired, value == desired, cause=cause, disturbs=_restart(actual))
     if actual.stale:
         yield Finding(
             "containerd", FindingClass.RESTART_PENDING, Subject.RUNNING_CONFIGURATION,
@@ -246,9 +246,9 @@ def _switch(value: bool | None) -> str | None:
 
 def _sysctls(actual: KubernetesSysctls) -> Iterator[Finding]:
     present = dict(actual.values)
-    for name, wanted in KUBERNETES.items():
+    for name, desired in KUBERNETES.items():
         found = present.get(name)
-        yield compared("containerd", Subject.SYSCTL.of(name), found, wanted, found == wanted)
+        yield compared("containerd", Subject.SYSCTL.of(name), found, desired, found == desired)
 
 
 __all__ = ["Desired", "decide", "decide_configuration"]

@@ -25,7 +25,7 @@ _REPEATS = (
 
 # The nodes of a fleet have the same file, and parsing one takes longer than all else that is judged.
 @lru_cache(maxsize=256)
-def drop_in(root: str | None, containerd_version: str, asked: Runtimes) -> str:
+def drop_in(root: str | None, containerd_version: str, desired: Runtimes) -> str:
     """Return the text of a drop-in with the runtimes that are asked for, to stand beside the root file `root`.
 
     `root` is None or empty where there is none. Raises ConfigurationRefused where the root file cannot be parsed, or
@@ -49,7 +49,7 @@ def drop_in(root: str | None, containerd_version: str, asked: Runtimes) -> str:
         own = table_in(table_in(made, "plugins", hidden=True), plugin)
         if not merges:
             filled(own, section)
-        add_runtimes(own, containerd_version, asked, root=section if merges else None)
+        add_runtimes(own, containerd_version, desired, root=section if merges else None)
 
     return edited(f"{_HEAD}{'' if merges or not section else _REPEATS}version = {version}\n", edit)
 

@@ -44,7 +44,7 @@ class Runtimes:
 
 # The nodes of a fleet have the same file, and parsing one takes longer than all else that is judged.
 @lru_cache(maxsize=256)
-def render(text: str | None, containerd_version: str, asked: Runtimes) -> str:
+def render(text: str | None, containerd_version: str, desired: Runtimes) -> str:
     """Return the text of the root file with the runtimes that are asked for.
 
     `text` is the present file, None or empty for none. Raises ConfigurationRefused where the file cannot be parsed or
@@ -56,22 +56,22 @@ def render(text: str | None, containerd_version: str, asked: Runtimes) -> str:
         version = edited_by(document, schema, containerd_version)
         _enable_cri(document)
         plugin = table_in(table_in(document, "plugins", hidden=True), cri_plugin(version))
-        add_runtimes(plugin, containerd_version, asked)
+        add_runtimes(plugin, containerd_version, desired)
 
     return edited(as_read(text or "", containerd_version), edit)
 
 
 def add_runtimes(
-    plugin: Table, containerd_version: str, asked: Runtimes, root: Mapping[str, Any] | None = None
+    plugin: Table, containerd_version: str, desired: Runtimes, root: Mapping[str, Any] | None = None
 ) -> None:
     """Set what is asked in the CRI plugin's table; raise ConfigurationRefused where this containerd lacks it.
 
     root: the root file's table of that plugin, where `plugin` is a drop-in's that is merged with it
     """
-    if asked.cdi and not versions.at_least(versions.major_minor(containerd_version), _CDI_SINCE):
+    if desired.cdi and not versions.at_least(versions.major_minor(containerd_version), _CDI_SINCE):
         raise ConfigurationRefused(f"containerd {containerd_version} has no CDI; {_CDI_SINCE} is the first that has")
-    if asked.cdi is not None:
-        put(plugin, "enable_cdi", asked.cdi)
+    if desired.cdi is not None:
+        put(plugin, "enable_cdi", desired.cdi)
     containerd = table_in(plugin, "containerd", hidden=True)
     if default_table_counts(containerd_version) and names_runtime(containerd.get("default_runtime")):
         del containerd["default_runtime"]
@@ -79,14 +79,14 @@ def add_runtimes(
     beside = _runtimes_of(root) if root is not None else runtimes
     like = _plain_copy(beside.get("runc")) if "nvidia" not in runtimes and "nvidia" not in beside else {}
     # The runc entry too: a file that names only nvidia leaves runc undefined on 1.6 and 1.7 (data/containerd.yaml).
-    _runtime(runtimes, "runc", {"SystemdCgroup": asked.systemd_cgroup})
-    if asked.nvidia:
+    _runtime(runtimes, "runc", {"SystemdCgroup": desired.systemd_cgroup})
+    if desired.nvidia:
         # As nvidia-ctk does: what holds for runc (a base specification, annotations, a snapshotter) holds for a new
         # runtime that hands GPUs in and then calls it.
         filled(table_in(runtimes, "nvidia"), like)
-        nvidia = _runtime(runtimes, "nvidia", {"BinaryName": NVIDIA_RUNTIME, "SystemdCgroup": asked.systemd_cgroup})
+        nvidia = _runtime(runtimes, "nvidia", {"BinaryName": NVIDIA_RUNTIME, "SystemdCgroup": desired.systemd_cgroup})
         put(nvidia, "privileged_without_host_devices", False)
-    put(containerd, "default_runtime_name", asked.default)
+    put(containerd, "default_runtime_name", desired.default)
 
 
 def readable(containerd_version: str) -> ContainerdSchema:

@@ -25,39 +25,39 @@ class Shadow:
     path: str | None
     key: str
     says: str | None
-    wanted: str
+    desired: str
 
     def __str__(self) -> str:
         """Return it as words."""
         if self.path is None:
-            return f"{self.key} is {self.says or 'not said'}, not {self.wanted}"
+            return f"{self.key} is {self.says or 'not said'}, not {self.desired}"
         if self.says is None:
-            return f"{self.path} replaces the whole section, and leaves out {self.key} = {self.wanted}"
-        return f"{self.path} says {self.key} = {self.says}, not {self.wanted}"
+            return f"{self.path} replaces the whole section, and leaves out {self.key} = {self.desired}"
+        return f"{self.path} says {self.key} = {self.says}, not {self.desired}"
 
 
-def wanted(asked: Runtimes) -> dict[str, str]:
+def wanted(desired: Runtimes) -> dict[str, str]:
     """Return what the merged configuration must say: key below the CRI plugin -> value as TOML writes it."""
-    cgroup = str(asked.systemd_cgroup).lower()
+    cgroup = str(desired.systemd_cgroup).lower()
     found = {
-        "containerd.default_runtime_name": asked.default,
+        "containerd.default_runtime_name": desired.default,
         "containerd.runtimes.runc.options.SystemdCgroup": cgroup,
     }
-    if asked.nvidia:
+    if desired.nvidia:
         found["containerd.runtimes.nvidia.options.BinaryName"] = NVIDIA_RUNTIME
         found["containerd.runtimes.nvidia.options.SystemdCgroup"] = cgroup
-    if asked.cdi is not None:
-        found["enable_cdi"] = str(asked.cdi).lower()
+    if desired.cdi is not None:
+        found["enable_cdi"] = str(desired.cdi).lower()
     return found
 
 
-def shadows(state: Containerd, asked: Runtimes, own_drop_in: bool = False) -> Iterator[Shadow]:
+def shadows(state: Containerd, desired: Runtimes, own_drop_in: bool = False) -> Iterator[Shadow]:
     """Yield what drop-ins of others say otherwise, and say last; `own_drop_in`: gpunode's runtimes stand in one."""
     merges = state.version is not None and versions.at_least(
         versions.major_minor(state.version), tables.containerd().drop_ins_merge_since
     )
     others = list(_others(state, own_drop_in))
-    for key, value in wanted(asked).items():
+    for key, value in wanted(desired).items():
         for drop_in in reversed(others):
             said = dict(drop_in.says).get(key)
             if said is None and (merges or not drop_in.section):
@@ -67,10 +67,10 @@ def shadows(state: Containerd, asked: Runtimes, own_drop_in: bool = False) -> It
             break
 
 
-def unexplained(state: Containerd, asked: Runtimes) -> Iterator[Shadow]:
+def unexplained(state: Containerd, desired: Runtimes) -> Iterator[Shadow]:
     """Yield what the merged configuration says otherwise than is asked."""
     merged = dict(state.effective)
-    for key, value in wanted(asked).items():
+    for key, value in wanted(desired).items():
         if merged.get(key) != value:
             yield Shadow(None, key, merged.get(key), value)
 

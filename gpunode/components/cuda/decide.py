@@ -55,8 +55,8 @@ class Link:
 
 def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
     """Return what the settings desire, which are resolved for the node's operating system."""
-    asked = settings.cuda
-    return Desired(asked.version, asked.source, asked.release, asked.profile, wording(system).again)
+    desired = settings.cuda
+    return Desired(desired.version, desired.source, desired.release, desired.profile, wording(system).again)
 
 
 def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:

@@ -19,10 +19,10 @@ _FLAGS = {
 _RELOADED = ("DefaultRuntime", "Runtime")
 
 
-def wanted(asked: Daemon) -> dict[str, str]:
+def wanted(desired: Daemon) -> dict[str, str]:
     """Return what the daemon must say of itself."""
-    found = {"DefaultRuntime": asked.default, "CgroupDriver": "systemd" if asked.systemd_cgroup else "cgroupfs"}
-    if asked.nvidia:
+    found = {"DefaultRuntime": desired.default, "CgroupDriver": "systemd" if desired.systemd_cgroup else "cgroupfs"}
+    if desired.nvidia:
         found["Runtime nvidia"] = NVIDIA_RUNTIME
     return found
 
@@ -36,14 +36,14 @@ def effective(state: Docker) -> dict[str, str | None]:
     }
 
 
-def change(state: Docker, asked: Daemon) -> RuntimeChange | None:
+def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
     """Return what is to be changed, None where file and daemon are as asked; raise DaemonRefused.
 
     `state.daemon_version` must be known.
     """
-    text = render(state.config_text, state.daemon_version or "", asked)
+    text = render(state.config_text, state.daemon_version or "", desired)
     writes = text != (state.config_text or "")
-    reasons = list(_differences(state, asked))
+    reasons = list(_differences(state, desired))
     if writes and (flags := [flag for flag in state.flags if flag in _FLAGS]):
         raise DaemonRefused(
             f"dockerd is started with {', '.join(flags)}, and does not start where the file says "
@@ -53,28 +53,30 @@ def change(state: Docker, asked: Daemon) -> RuntimeChange | None:
     if not writes and (not reasons or not state.active):
         return None
     files = (WrittenFile(state.config_path, text),) if writes else ()
-    expected = [f"{key}={value}" for key, value in wanted(asked).items()]
-    if asked.cdi is not None and all(tells_of_cdi(found) for found in (state.version, state.daemon_version) if found):
-        expected.append(f"CDI={str(asked.cdi).lower()}")
-    said = ", ".join(f"{key} is {found or 'not there'}, not {value}" for key, found, value in reasons)
+    expected = [f"{key}={value}" for key, value in wanted(desired).items()]
+    if desired.cdi is not None and all(
+        tells_of_cdi(actual) for actual in (state.version, state.daemon_version) if actual
+    ):
+        expected.append(f"CDI={str(desired.cdi).lower()}")
+    said = ", ".join(f"{key} is {actual or 'not there'}, not {value}" for key, actual, value in reasons)
     return RuntimeChange(
         files, text if writes else None, tuple(expected), _act(state, reasons), said or state.config_path
     )
 
 
-def act(state: Docker, asked: Daemon) -> Act:
+def act(state: Docker, desired: Daemon) -> Act:
     """Return what brings the daemon to what is asked."""
-    return _act(state, list(_differences(state, asked)))
+    return _act(state, list(_differences(state, desired)))
 
 
-def _differences(state: Docker, asked: Daemon) -> Iterator[tuple[str, str | None, str]]:
+def _differences(state: Docker, desired: Daemon) -> Iterator[tuple[str, str | None, str]]:
     """Yield (key, what the daemon says, what is asked)."""
     said = effective(state)
-    for key, value in wanted(asked).items():
+    for key, value in wanted(desired).items():
         if said[key] != value:
             yield key, said[key], value
-    if asked.cdi is not None and state.cdi is not None and state.cdi is not asked.cdi:
-        yield "CDI", str(state.cdi).lower(), str(asked.cdi).lower()
+    if desired.cdi is not None and state.cdi is not None and state.cdi is not desired.cdi:
+        yield "CDI", str(state.cdi).lower(), str(desired.cdi).lower()
 
 
 def _act(state: Docker, reasons: list[tuple[str, str | None, str]]) -> Act:

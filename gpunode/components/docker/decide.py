@@ -41,10 +41,10 @@ def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
     good = found is not None and (rule is None or versions.in_branch(found, rule))
     version = compared("docker", Subject.VERSION, found, rule or "any version", good, disturbs=_restart(actual))
     service, boots = service_verdict("docker.service", actual), boot_verdict("docker.service", actual)
-    up = service.found == RUNNING
-    runs = compared("docker", Subject.SERVICE, service.found, RUNNING, up, service.remedy, service.cause)
+    up = service.actual == RUNNING
+    runs = compared("docker", Subject.SERVICE, service.actual, RUNNING, up, service.remedy, service.cause)
     at_boot = actual.enabled
-    starts = compared("docker", Subject.STARTS_AT_BOOT, boots.found, "yes", at_boot, boots.remedy, boots.cause)
+    starts = compared("docker", Subject.STARTS_AT_BOOT, boots.actual, "yes", at_boot, boots.remedy, boots.cause)
     # Recorded facts have no text, and files are judged in the version that is to come.
     judged = decide_configuration if good and actual.config_text is not None else _forecast
     own = judged(desired, actual)

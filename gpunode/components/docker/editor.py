@@ -48,18 +48,18 @@ class Daemon:
 
 # The nodes of a fleet have the same file, and parsing one takes longer than all else that is judged.
 @lru_cache(maxsize=256)
-def render(text: str | None, docker_version: str, asked: Daemon) -> str:
+def render(text: str | None, docker_version: str, desired: Daemon) -> str:
     """Return the text of daemon.json with what is asked; `text` is the present file, None or blank for none.
 
     Raises DaemonRefused where the file is not a JSON object, says a key twice, or this docker lacks what is asked.
     """
-    _check_version(docker_version, asked)
+    _check_version(docker_version, desired)
     before = text or ""
     body = bare(before)
     document = _parsed(body) if body.strip() else {}
     had = json.dumps(document)
     try:
-        _edit(document, asked, versions.major_minor(docker_version))
+        _edit(document, desired, versions.major_minor(docker_version))
     except DaemonRefused as refusal:
         line = where(before, [json.dumps(refusal.key)]) if refusal.key else ""
         raise DaemonRefused(f"{line}{refusal}") from None
@@ -70,15 +70,15 @@ def render(text: str | None, docker_version: str, asked: Daemon) -> str:
     return ended_like(_written(document, _indent(body)), before)
 
 
-def _edit(document: dict[str, Any], asked: Daemon, docker: str) -> None:
-    if asked.nvidia:
+def _edit(document: dict[str, Any], desired: Daemon, docker: str) -> None:
+    if desired.nvidia:
         _runtime(document)
     # runc is docker's own default: nothing to say where nobody says otherwise.
-    if asked.default != (document.get("default-runtime") or "runc"):
-        document["default-runtime"] = asked.default
-    _cgroup_driver(document, "systemd" if asked.systemd_cgroup else "cgroupfs")
-    if asked.cdi is not None:
-        _cdi(document, asked.cdi, docker)
+    if desired.default != (document.get("default-runtime") or "runc"):
+        document["default-runtime"] = desired.default
+    _cgroup_driver(document, "systemd" if desired.systemd_cgroup else "cgroupfs")
+    if desired.cdi is not None:
+        _cdi(document, desired.cdi, docker)
 
 
 def _written(document: dict[str, Any], indent: int | str) -> str:
@@ -93,15 +93,15 @@ def _written(document: dict[str, Any], indent: int | str) -> str:
     return text
 
 
-def _check_version(docker_version: str, asked: Daemon) -> None:
+def _check_version(docker_version: str, desired: Daemon) -> None:
     try:
-        found = versions.major_minor(docker_version)
+        actual = versions.major_minor(docker_version)
     except versions.VersionError as error:
         raise DaemonRefused(f"{docker_version!r} is not a docker version such as 26.1.5") from error
-    if not versions.at_least(found, _OLDEST):
-        raise DaemonRefused(f"docker {found} is not supported; {_OLDEST} is the first that reads runtimes")
-    if asked.cdi and not versions.at_least(found, _CDI_SINCE):
-        raise DaemonRefused(f"docker {found} has no CDI; {_CDI_SINCE} is the first that has")
+    if not versions.at_least(actual, _OLDEST):
+        raise DaemonRefused(f"docker {actual} is not supported; {_OLDEST} is the first that reads runtimes")
+    if desired.cdi and not versions.at_least(actual, _CDI_SINCE):
+        raise DaemonRefused(f"docker {actual} has no CDI; {_CDI_SINCE} is the first that has")
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -164,10 +164,10 @@ def _runtime(document: dict[str, Any]) -> None:
             runtime[key] = []
 
 
-def _cdi(document: dict[str, Any], wanted: bool, docker: str) -> None:
+def _cdi(document: dict[str, Any], desired: bool, docker: str) -> None:
     unsaid = versions.at_least(docker, _CDI_DEFAULT_SINCE)
-    if _table(document, "features", made=wanted is not unsaid).get("cdi", unsaid) is not wanted:
-        _table(document, "features")["cdi"] = wanted
+    if _table(document, "features", made=desired is not unsaid).get("cdi", unsaid) is not desired:
+        _table(document, "features")["cdi"] = desired
 
 
 def tells_of_cdi(docker_version: str) -> bool:
@@ -181,10 +181,10 @@ def _cgroup_driver(document: dict[str, Any], driver: str) -> None:
     options = [] if options is None else options
     if not isinstance(options, list):
         raise DaemonRefused(f"{key!r} is no list in this file, but {json.dumps(options)[:80]}; mend it by hand", key)
-    wanted = f"{_CGROUP_DRIVER}{driver}"
+    desired = f"{_CGROUP_DRIVER}{driver}"
     said = [option for option in options if isinstance(option, str) and option.startswith(_CGROUP_DRIVER)]
-    if said != [wanted]:
-        document["exec-opts"] = [option for option in options if option not in said] + [wanted]
+    if said != [desired]:
+        document["exec-opts"] = [option for option in options if option not in said] + [desired]
 
 
 def _indent(text: str) -> int | str:

@@ -77,10 +77,10 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
 
 
-def _judged(asked: DriverSettings, findings: Iterable[Finding], steps: Iterable[Step[Any]]) -> tuple[Finding, ...]:
+def _judged(desired: DriverSettings, findings: Iterable[Finding], steps: Iterable[Step[Any]]) -> tuple[Finding, ...]:
     """Return the findings, a difference that no step settles as a person's; some say themselves what to do."""
     settled = {item for step in steps for item in step.settles}
-    only_verified = _ONLY_VERIFIED if asked.source == "present" else None
+    only_verified = _ONLY_VERIFIED if desired.source == "present" else None
     judged = []
     for item in findings:
         if item not in settled and RUN in (item.remedy or ""):
@@ -94,19 +94,19 @@ def _installed_by(asked: DriverSettings, actual: DriverState) -> Iterator[Findin
     if asked.source == "present" or (asked.source != "runfile" and not actual.runfile):
         return
     ways = actual.ways
-    wanted = "runfile" if asked.source == "runfile" else "packages"
+    desired = "runfile" if asked.source == "runfile" else "packages"
     yield compared(
-        "driver", Subject.INSTALLED_BY, " and ".join(ways) or None, wanted, ways == (wanted,),
+        "driver", Subject.INSTALLED_BY, " and ".join(ways) or None, desired, ways == (desired,),
         remedy=RUN if asked.migrate or not ways else f"set driver.migrate = True and {RUN}",
         cause="a runfile and packages overwrite each other's files" if len(ways) > 1 else None,
     )  # fmt: skip
 
 
-def _dkms(asked: DriverSettings, actual: DriverState) -> Iterator[Finding]:
+def _dkms(desired: DriverSettings, actual: DriverState) -> Iterator[Finding]:
     """Judge whether DKMS will rebuild a runfile's module."""
-    if asked.source != "runfile" or not actual.runfile:
+    if desired.source != "runfile" or not actual.runfile:
         return
-    found, dkms = ("registered" if each else "not registered" for each in (actual.dkms, asked.dkms))
+    found, dkms = ("registered" if each else "not registered" for each in (actual.dkms, desired.dkms))
     yield compared(
         "driver", Subject.DKMS, found, dkms, found == dkms,
         cause="without DKMS no new kernel gets the module; with it every one does",
@@ -214,11 +214,11 @@ def _headers(desired: Desired, actual: Actual) -> str | None:
     return source.headers.replace("<kernel>", kernel.release) if by_us else None
 
 
-def _hold(asked: DriverSettings, held: tuple[Finding, ...], comes: bool) -> Iterator[Step[Any]]:
+def _hold(desired: DriverSettings, held: tuple[Finding, ...], comes: bool) -> Iterator[Step[Any]]:
     action = "hold the driver's packages"
     if loose := bad(*held):
         yield Step(action, loose, Disturbance.nothing)
-    elif held and comes and asked.source != "runfile":
+    elif held and comes and desired.source != "runfile":
         yield Step(action, (), Disturbance.nothing, desired="all held")
 
 

@@ -86,12 +86,12 @@ def chosen_flavour(settings: Settings, gpus: Sequence[PciGpu], system: Operating
 
 def _has_open(settings: Settings, system: OperatingSystem) -> bool:
     """Say whether the driver that is asked for comes with the open module: of older ones not every source has it."""
-    asked = settings.driver
-    if asked.source == "runfile":
-        return asked.version is None or runfile.knows(asked.version, "open_module")
+    desired = settings.driver
+    if desired.source == "runfile":
+        return desired.version is None or runfile.knows(desired.version, "open_module")
     source = driver_source(settings, system)
     first = source.flavour_since.get("open") if source is not None else None
-    branch = versions.branch_of(asked.version) if asked.version else asked.branch
+    branch = versions.branch_of(desired.version) if desired.version else desired.branch
     return first is None or branch is None or versions.at_least(branch, first)
 
 
@@ -100,7 +100,7 @@ def named(gpu: PciGpu) -> str:
     return f"{gpu.name or 'GPU ' + gpu.device_id} at {gpu.address}"
 
 
-def flavour_refusals(gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
+def flavour_refusals(gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[Refusal]:
     """Refuse a kernel module that does not drive a GPU of the node, and GPUs that no one module drives."""
     old = [gpu for gpu in gpus if needs_proprietary(gpu.generation)]
     new = [gpu for gpu in gpus if needs_open(gpu.generation)]
@@ -113,14 +113,14 @@ def flavour_refusals(gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[R
             "take one of the two out of the machine",
         )
         return
-    if wanted.flavour == "open" and old:
+    if desired.flavour == "open" and old:
         yield Refusal(
             "driver",
             f"the open kernel module does not drive {named(old[0])} ({old[0].generation})",
             _FLAVOURS,
             "set driver.flavour = 'proprietary' or 'auto'",
         )
-    if wanted.flavour == "proprietary" and new:
+    if desired.flavour == "proprietary" and new:
         yield Refusal(
             "driver",
             f"the proprietary kernel module does not drive {named(new[0])} ({new[0].generation})",
@@ -130,22 +130,22 @@ def flavour_refusals(gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[R
 
 
 def last_branch_refusals(
-    gpus: Sequence[PciGpu], wanted: WantedDriver, offered: Collection[str] = ()
+    gpus: Sequence[PciGpu], desired: WantedDriver, offered: Collection[str] = ()
 ) -> Iterator[Refusal]:
     """Refuse a branch that came after the last one for a GPU of the node.
 
     + offered: the branches that the driver's repository has, where it is known to lack some
     """
-    if wanted.branch is None:
+    if desired.branch is None:
         return
     last_branches = tables.drivers().last_branch
     for generation in dict.fromkeys(gpu.generation for gpu in gpus):
         last = last_branches.get(generation or "")
-        if last is not None and versions.parsed(wanted.branch) > versions.parsed(last):
+        if last is not None and versions.parsed(desired.branch) > versions.parsed(last):
             gpu = next(gpu for gpu in gpus if gpu.generation == generation)
             yield Refusal(
                 "driver",
-                f"driver {wanted} no longer drives {named(gpu)} ({generation}): its last branch is {last}",
+                f"driver {desired} no longer drives {named(gpu)} ({generation}): its last branch is {last}",
                 _LAST_BRANCH,
                 f"set driver.branch = '{last}'"
                 if not offered or last in offered

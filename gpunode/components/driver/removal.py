@@ -22,7 +22,7 @@ def decide_removal(allowed: Disturbance, actual: DriverState) -> Decision[Act]:
     if ways:
         installed = _installed(allowed, actual)
         boots = ", and boot the node where its module is in use" if loaded else ""
-        action, disturbs = f"remove the driver of the {installed.found}{boots}", installed.disturbs
+        action, disturbs = f"remove the driver of the {installed.actual}{boots}", installed.disturbs
         waits = installed.cause if removal_waits(allowed, actual) else None
         step = Step(action, (installed,), disturbs or Disturbance.nothing, waits, Act.REMOVE)
         return Decision((installed,), (step,))

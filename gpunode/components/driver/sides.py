@@ -76,16 +76,16 @@ class Actual:
 
 def desired(settings: Settings, system: OperatingSystem, boot: Boot, pci: PciGpus) -> Desired:
     """Return what the driver is to be on a machine; the settings are those of `on_system`."""
-    asked = settings.driver
+    desired = settings.driver
     flavour, source = chosen_flavour(settings, pci.gpus, system), driver_source(settings, system, boot)
     further = further_groups(settings, pci.groups)
     # Of a system that gpunode does not know nobody has said a branch.
-    rule = asked.version or asked.branch
+    rule = desired.version or desired.branch
     return Desired(
-        settings=asked,
+        settings=desired,
         flavour=flavour,
         source=source,
-        packages=package_set(asked, source, flavour, further, boot) if source is not None and rule else {},
+        packages=package_set(desired, source, flavour, further, boot) if source is not None and rule else {},
         holds_kernels=holds_kernels(settings, system, boot),
         allowed=Disturbance[settings.disruption.allow],
     )

@@ -71,7 +71,7 @@ class DriverState(Reading):
     @property
     def ways(self) -> tuple[str, ...]:
         """Return by which ways the driver came that is there: `runfile`, `packages`, both, or none."""
-        return tuple(way for way, there in (("runfile", self.runfile), ("packages", self.packages)) if there)
+        return tuple(way for way, actual in (("runfile", self.runfile), ("packages", self.packages)) if actual)
 
     def service(self, name: str) -> Service | None:
         """Return a service by its unit's name without the ending, None where there is no such unit."""
@@ -109,14 +109,14 @@ class DriverState(Reading):
             return f"{self.module_version} with kernel {self.waits_for_kernel}"
         return f"{self.module_version} ({self.module_flavour or 'flavour unknown'})"
 
-    def other_parameters(self, asked: Mapping[str, str]) -> tuple[str, ...]:
+    def other_parameters(self, desired: Mapping[str, str]) -> tuple[str, ...]:
         """Return NAME=VALUE of what the loaded module goes by where another value is asked for.
 
         What the module does not tell is not judged: a text that it prints nowhere, or one that is no longer asked for.
         """
         there = dict(self.parameters)
-        told = ((name, there.get(name.removeprefix("NVreg_"))) for name in asked)
-        return tuple(f"{name}={value}" for name, value in told if value is not None and not _same(value, asked[name]))
+        told = ((name, there.get(name.removeprefix("NVreg_"))) for name in desired)
+        return tuple(f"{name}={value}" for name, value in told if value is not None and not _same(value, desired[name]))
 
     def with_next_kernel(self, boot: Boot) -> DriverState:
         """Return this state with the module of the kernel that boots next, where the running kernel has none on disk.
@@ -131,12 +131,12 @@ class DriverState(Reading):
         return replace(self, module_version=kernel.module_version, waits_for_kernel=kernel.release)
 
 
-def _same(loaded: str, asked: str) -> bool:
+def _same(loaded: str, desired: str) -> bool:
     """Say whether two values of a parameter are one: numbers as the kernel prints them (unsigned), texts in quotes."""
     try:
-        return _number(loaded) % 2**32 == _number(asked) % 2**32
+        return _number(loaded) % 2**32 == _number(desired) % 2**32
     except ValueError:
-        return loaded.strip('"') == asked.strip('"')
+        return loaded.strip('"') == desired.strip('"')
 
 
 def _number(text: str) -> int:

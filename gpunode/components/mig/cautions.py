@@ -32,12 +32,12 @@ def cautions_of(declaration: Declaration) -> tuple[Mistake, ...]:
 def _filters(entry: Entry) -> Iterator[Mistake]:
     known = {device for product in tables.mig().products.values() for device in product.device_ids}
     for text in entry.device_filter:
-        wanted, path = parse_pci_id(text), f"{entry.path}.device-filter"
-        if wanted is None:
+        desired, path = parse_pci_id(text), f"{entry.path}.device-filter"
+        if desired is None:
             yield Mistake(path, shown(text), "is no PCI id such as '0x233010DE': it matches no GPU")
-        elif wanted.vendor != NVIDIA:
+        elif desired.vendor != NVIDIA:
             yield Mistake(path, shown(text), "is not a GPU of NVIDIA's, whose ids end in 10DE: it matches no GPU")
-        elif wanted.device_id not in known:
+        elif desired.device_id not in known:
             yield Mistake(path, shown(text), "is of no product with MIG that gpunode knows")
 
 

@@ -33,7 +33,7 @@ class Instance:
     identity: str | None = None
 
     @property
-    def wanted(self) -> Wanted:
+    def desired(self) -> Wanted:
         """Return what it is, wherever it stands."""
         return Wanted(self.placement.profile, tuple(sorted(self.compute, reverse=True)))
 
@@ -68,46 +68,48 @@ def change(geometry: Geometry, existing: Iterable[Instance], goal: Iterable[Want
     the GPU and is not asked for is destroyed. Creations are in the order of their size, largest first: each has its own
     explicit start, so that every order succeeds, and this one puts the hardest first.
     """
-    there, wanted = sorted(existing), Counter(goal)
-    layout = Counter(each.profile for each in wanted.elements())
+    actual, desired = sorted(existing), Counter(goal)
+    layout = Counter(each.profile for each in desired.elements())
     placed = place(geometry, layout)
     if isinstance(placed, Impossible):
         return placed
     # Keeping nothing is the last candidate, and for that the goal has a placement: there is always a first change.
     return next(
-        found for kept in _candidates(there, wanted) if (found := _keeping(kept, geometry, there, wanted)) is not None
+        found
+        for kept in _candidates(actual, desired)
+        if (found := _keeping(kept, geometry, actual, desired)) is not None
     )
 
 
 def _keeping(
-    kept: tuple[Instance, ...], geometry: Geometry, there: list[Instance], wanted: Counter[Wanted]
+    kept: tuple[Instance, ...], geometry: Geometry, actual: list[Instance], desired: Counter[Wanted]
 ) -> Change | None:
     """Return the change that leaves `kept` where they are; None if the rest finds no place beside them."""
-    rest = wanted - Counter(instance.wanted for instance in kept)
+    rest = desired - Counter(instance.desired for instance in kept)
     occupied = 0
     for instance in kept:
         occupied |= instance.memory
     found = fit(geometry, occupied, counts(geometry, Counter(each.profile for each in rest.elements())))
     if found is None:
         return None
-    gone = list(there)
+    gone = list(actual)
     for instance in kept:
         gone.remove(instance)
     return Change(kept, tuple(gone), tuple(_created(found, rest)))
 
 
-def _candidates(there: list[Instance], wanted: Counter[Wanted]) -> Iterator[tuple[Instance, ...]]:
+def _candidates(actual: list[Instance], desired: Counter[Wanted]) -> Iterator[tuple[Instance, ...]]:
     """Yield what could stay: the most instances first, of equally many those with the most memory."""
-    useful = [instance for instance in there if wanted[instance.wanted]]
+    useful = [instance for instance in actual if desired[instance.desired]]
     for number in range(len(useful), -1, -1):
         every = combinations(useful, number)
-        fitting = (kept for kept in every if Counter(each.wanted for each in kept) <= wanted)
+        fitting = (kept for kept in every if Counter(each.desired for each in kept) <= desired)
         yield from sorted(fitting, key=lambda kept: -sum(each.placement.size for each in kept))
 
 
-def _created(placements: Iterable[Placement], wanted: Counter[Wanted]) -> Iterator[Instance]:
+def _created(placements: Iterable[Placement], desired: Counter[Wanted]) -> Iterator[Instance]:
     """Give each placement one of the wanted instances of its profile, its compute instances as they are created."""
-    left = sorted(wanted.elements())
+    left = sorted(desired.elements())
     for placement in placements:
         chosen = next(each for each in left if each.profile == placement.profile)
         left.remove(chosen)

@@ -165,10 +165,12 @@ def _mode(target: Target) -> Finding:
 
 def _instances(target: Target) -> Finding:
     actual = " ".join(str(instance(each)) for each in target.gpu.instances or ())
-    wanted = " ".join(map(str, target.instances))
+    desired = " ".join(map(str, target.instances))
     what = Subject.MIG_INSTANCES.of(str(target.gpu.index))
     good = target.change.is_nothing and not target.learns
-    return compared("mig", what, actual or "none", wanted or "none", good, cause=target.steps, disturbs=target.disturbs)
+    return compared(
+        "mig", what, actual or "none", desired or "none", good, cause=target.steps, disturbs=target.disturbs
+    )
 
 
 def _waiting(item: Finding, containers: int) -> Finding:

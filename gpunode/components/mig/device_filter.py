@@ -61,12 +61,12 @@ def _number(text: str) -> int | None:
 def matches(filters: Iterable[str], gpu: PciId) -> Match:
     """Say whether an entry with these filters is for a GPU; no filter lets every GPU through."""
     every = tuple(filters)
-    found = Match.NO if every else Match.YES
-    for wanted in map(parse_pci_id, every):
-        if wanted is None or (wanted.device, wanted.vendor) != (gpu.device, gpu.vendor):
+    actual = Match.NO if every else Match.YES
+    for desired in map(parse_pci_id, every):
+        if desired is None or (desired.device, desired.vendor) != (gpu.device, gpu.vendor):
             continue
-        if wanted.subsystem in (None, gpu.subsystem):
+        if desired.subsystem in (None, gpu.subsystem):
             return Match.YES
         if gpu.subsystem is None:
-            found = Match.MAYBE
-    return found
+            actual = Match.MAYBE
+    return actual

@@ -39,18 +39,18 @@ class Judged:
 
 def judge(product: str, mig_devices: Mapping[str, int]) -> Judged:
     """Return where the instances that `mig_devices` (profile -> count, well-formed) asks for go on a product."""
-    wanted = wanted_instances(tables.mig().products[product].profiles, mig_devices)
-    if isinstance(wanted, Impossible):
-        return Judged(Verdict.NOT_PLACED, (), wanted.reason)
-    if not wanted:
+    desired = wanted_instances(tables.mig().products[product].profiles, mig_devices)
+    if isinstance(desired, Impossible):
+        return Judged(Verdict.NOT_PLACED, (), desired.reason)
+    if not desired:
         return Judged(Verdict.PLACED)
     geometry = product_geometry(product)
     if geometry is None:
-        return _by_count(product, _layout(wanted))
-    found = change(geometry, (), wanted)
-    if isinstance(found, Impossible):
-        return Judged(Verdict.NOT_PLACED, (), found.reason)
-    return Judged(Verdict.PLACED, found.created)
+        return _by_count(product, _layout(desired))
+    actual = change(geometry, (), desired)
+    if isinstance(actual, Impossible):
+        return Judged(Verdict.NOT_PLACED, (), actual.reason)
+    return Judged(Verdict.PLACED, actual.created)
 
 
 def wanted_instances(profiles: Mapping[str, int], mig_devices: Mapping[str, int]) -> tuple[Wanted, ...] | Impossible:
@@ -88,18 +88,18 @@ def _packed(sizes: Iterable[int], slices: int) -> list[tuple[int, ...]]:
     """Put compute instances into as few GPU instances as will do, large ones first."""
     found: list[tuple[int, ...]] = []
     for size in sorted(sizes, reverse=True):
-        for number, there in enumerate(found):
-            if in_order(slices, (*there, size)) is not None:
-                found[number] = (*there, size)
+        for number, actual in enumerate(found):
+            if in_order(slices, (*actual, size)) is not None:
+                found[number] = (*actual, size)
                 break
         else:
             found.append((size,))
     return found
 
 
-def _layout(wanted: Iterable[Wanted]) -> dict[str, int]:
+def _layout(desired: Iterable[Wanted]) -> dict[str, int]:
     layout: dict[str, int] = {}
-    for each in wanted:
+    for each in desired:
         layout[each.profile] = layout.get(each.profile, 0) + 1
     return layout
 
@@ -125,15 +125,15 @@ def _by_count(product: str, layout: dict[str, int]) -> Judged:
 def nearest_layouts(product: str, mig_devices: Mapping[str, int]) -> tuple[Mapping[str, int], ...]:
     """Return the layouts that fit and are nearest to what is asked for, in profiles that the product has."""
     theirs = [parse_profile(name) for name in tables.mig().products[product].profiles]
-    asked: dict[str, list[int]] = {}
+    desired: dict[str, list[int]] = {}
     for name, count in mig_devices.items():
         profile = parse_profile(name)
         like = [each for each in theirs if _alike(each, profile)]
         if like and count:
             closest = min(like, key=lambda each: (abs(each.gigabytes - profile.gigabytes), each.gigabytes))
             # More than a GPU has slices make no layout nearer.
-            asked.setdefault(str(closest), []).extend([min(profile.compute, closest.slices)] * min(count, 16))
-    layout = {name: len(_packed(sizes, parse_profile(name).slices)) for name, sizes in asked.items()}
+            desired.setdefault(str(closest), []).extend([min(profile.compute, closest.slices)] * min(count, 16))
+    layout = {name: len(_packed(sizes, parse_profile(name).slices)) for name, sizes in desired.items()}
     geometry = product_geometry(product)
     if geometry is None:
         every = (entry.mig_devices for entries in published(product).configs.values() for entry in entries)

@@ -30,17 +30,17 @@ def maximal(geometry: Geometry) -> tuple[Counts, ...]:
     return tuple(layout for layout in feasible(geometry) if layout not in extended)
 
 
-def nearest(geometry: Geometry, wanted: Counts, limit: int = 3) -> tuple[Counts, ...]:
-    """Return the layouts that fit and differ least from `wanted`: fewest instances left out or added in all.
+def nearest(geometry: Geometry, desired: Counts, limit: int = 3) -> tuple[Counts, ...]:
+    """Return the layouts that fit and differ least from `desired`: fewest instances left out or added in all.
 
     Among equally near ones those come first that add least, then those that use more memory, then more compute. None of
     them is part of a nearer one.
     """
 
     def key(layout: Counts) -> tuple[int, int, int, int, Counts]:
-        pairs = list(zip(layout, wanted, strict=True))
-        lacking = sum(max(0, asked - there) for there, asked in pairs)
-        added = sum(max(0, there - asked) for there, asked in pairs)
+        pairs = list(zip(layout, desired, strict=True))
+        lacking = sum(max(0, asked - actual) for actual, asked in pairs)
+        added = sum(max(0, actual - asked) for actual, asked in pairs)
         used = list(zip(geometry.spots, layout, strict=True))
         memory = sum(spot.size * count for spot, count in used)
         compute = sum(spot.profile.slices * count for spot, count in used)

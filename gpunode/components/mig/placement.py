@@ -46,9 +46,9 @@ def counts(geometry: Geometry, layout: Layout) -> Counts:
     return tuple(layout.get(spot.name, 0) for spot in geometry.spots)
 
 
-def layout_of(geometry: Geometry, wanted: Counts) -> dict[str, int]:
+def layout_of(geometry: Geometry, desired: Counts) -> dict[str, int]:
     """Return profile -> count of what is there at all."""
-    return {spot.name: count for spot, count in zip(geometry.spots, wanted, strict=True) if count}
+    return {spot.name: count for spot, count in zip(geometry.spots, desired, strict=True) if count}
 
 
 def text(layout: Layout) -> str:
@@ -63,55 +63,55 @@ def place(geometry: Geometry, layout: Layout) -> tuple[Placement, ...] | Impossi
     if strangers:
         names = ", ".join(spot.name for spot in geometry.spots)
         return Impossible(f"the GPU has no profile {strangers[0]}; it has {names}", ((strangers[0], 1),))
-    wanted = counts(geometry, layout)
-    found = fit(geometry, 0, wanted)
-    return _impossible(geometry, wanted) if found is None else found
+    desired = counts(geometry, layout)
+    actual = fit(geometry, 0, desired)
+    return _impossible(geometry, desired) if actual is None else actual
 
 
 @lru_cache(maxsize=65536)
-def fit(geometry: Geometry, occupied: int, wanted: Counts) -> tuple[Placement, ...] | None:
-    """Return placements for `wanted` on memory slices that are not `occupied` (bits); None: every combination collides.
+def fit(geometry: Geometry, occupied: int, desired: Counts) -> tuple[Placement, ...] | None:
+    """Return placements for `desired` on memory slices not `occupied` (bits); None: every combination collides.
 
     Too many compute slices, counts above a profile's maximum, and limits by attribute, are None too. They are for the
     whole GPU: instances that occupy slices already are the caller's to count.
     """
-    if _compute(geometry, wanted) > geometry.compute_slices or _over_a_limit(geometry, wanted) is not None:
+    if _compute(geometry, desired) > geometry.compute_slices or _over_a_limit(geometry, desired) is not None:
         return None
-    return _search(geometry.spots, 0, occupied, wanted)
+    return _search(geometry.spots, 0, occupied, desired)
 
 
-def _search(spots: tuple[Spot, ...], index: int, occupied: int, wanted: Counts) -> tuple[Placement, ...] | None:
+def _search(spots: tuple[Spot, ...], index: int, occupied: int, desired: Counts) -> tuple[Placement, ...] | None:
     if index == len(spots):
         return ()
     spot = spots[index]
-    if not wanted[index]:
-        return _search(spots, index + 1, occupied, wanted)
-    for starts in combinations(spot.starts, wanted[index]):
+    if not desired[index]:
+        return _search(spots, index + 1, occupied, desired)
+    for starts in combinations(spot.starts, desired[index]):
         taken = occupied
         for start in starts:
             if taken & mask(start, spot.size):
                 break
             taken |= mask(start, spot.size)
         else:
-            rest = _search(spots, index + 1, taken, wanted)
+            rest = _search(spots, index + 1, taken, desired)
             if rest is not None:
                 return (*(Placement(start, spot.size, spot.name) for start in sorted(starts)), *rest)
     return None
 
 
-def _compute(geometry: Geometry, wanted: Counts) -> int:
-    return sum(spot.profile.slices * count for spot, count in zip(geometry.spots, wanted, strict=True))
+def _compute(geometry: Geometry, desired: Counts) -> int:
+    return sum(spot.profile.slices * count for spot, count in zip(geometry.spots, desired, strict=True))
 
 
-def _over_a_limit(geometry: Geometry, wanted: Counts) -> Impossible | None:
-    for spot, count in zip(geometry.spots, wanted, strict=True):
+def _over_a_limit(geometry: Geometry, desired: Counts) -> Impossible | None:
+    for spot, count in zip(geometry.spots, desired, strict=True):
         if count > spot.maximum:
             reason = f"{text({spot.name: count})}: of {spot.name} the GPU holds {spot.maximum} at most"
             return Impossible(reason, ((spot.name, count),))
     for attribute, most in geometry.instances_with:
         with_it = {
             spot.name: count
-            for spot, count in zip(geometry.spots, wanted, strict=True)
+            for spot, count in zip(geometry.spots, desired, strict=True)
             if count and attribute in spot.profile.attributes
         }
         if sum(with_it.values()) > most:
@@ -120,12 +120,12 @@ def _over_a_limit(geometry: Geometry, wanted: Counts) -> Impossible | None:
     return None
 
 
-def _impossible(geometry: Geometry, wanted: Counts) -> Impossible:
+def _impossible(geometry: Geometry, desired: Counts) -> Impossible:
     """Say why: a limit, or else the smallest part that collides in every combination of legal starts."""
-    over = _over_a_limit(geometry, wanted)
+    over = _over_a_limit(geometry, desired)
     if over is not None:
         return over
-    part = _smallest(geometry, wanted)
+    part = _smallest(geometry, desired)
     layout = layout_of(geometry, part)
     needed = sum(spot.size * count for spot, count in zip(geometry.spots, part, strict=True))
     compute = _compute(geometry, part)
@@ -144,9 +144,9 @@ def _impossible(geometry: Geometry, wanted: Counts) -> Impossible:
     return Impossible(f"{text(layout)}: {why}", tuple(layout.items()))
 
 
-def _smallest(geometry: Geometry, wanted: Counts) -> Counts:
+def _smallest(geometry: Geometry, desired: Counts) -> Counts:
     """Return a part of what cannot be placed of which nothing can be left out: without any one of it, it fits."""
-    part = wanted
+    part = desired
     while True:
         smaller = next((less for less in without_one(part) if fit(geometry, 0, less) is None), None)
         if smaller is None:
@@ -154,8 +154,8 @@ def _smallest(geometry: Geometry, wanted: Counts) -> Counts:
         part = smaller
 
 
-def without_one(wanted: Counts) -> Iterator[Counts]:
+def without_one(desired: Counts) -> Iterator[Counts]:
     """Yield what is left when one instance is taken away, small profiles first."""
-    for index in reversed(range(len(wanted))):
-        if wanted[index]:
-            yield (*wanted[:index], wanted[index] - 1, *wanted[index + 1 :])
+    for index in reversed(range(len(desired))):
+        if desired[index]:
+            yield (*desired[:index], desired[index] - 1, *desired[index + 1 :])

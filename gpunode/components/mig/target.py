@@ -71,8 +71,8 @@ class Target:
     @property
     def goal(self) -> str:
         """Return what is asked for, wherever the instances stand: it is the same however the GPU looks now."""
-        wanted = (each.wanted for each in self.instances)
-        words = sorted(f"{each.profile}={','.join(map(str, each.compute))}" for each in wanted)
+        desired = (each.desired for each in self.instances)
+        words = sorted(f"{each.profile}={','.join(map(str, each.compute))}" for each in desired)
         return " ".join([self.gpu.uuid, self.mode, *words])
 
     @property
@@ -120,14 +120,14 @@ def _target(entry: Entry, gpu: MigGpu, product: str | None, where: str) -> Targe
         raise TargetError(f"{where}, {gpu.name}, has no MIG: its mode is {gpu.current}")
     if gpu.instances is None:
         raise TargetError(f"the instances of {where} cannot be read")
-    there = tuple(map(instance, gpu.instances))
+    actual = tuple(map(instance, gpu.instances))
     if not entry.mig_enabled or not entry.mig_devices:
-        return Target(gpu, entry.mig_enabled, Change((), there, ()))
+        return Target(gpu, entry.mig_enabled, Change((), actual, ()))
     geometry = _geometry(gpu, product, where)
     if geometry is None:
-        return Target(gpu, True, Change((), there, ()), learns=True)
-    wanted = wanted_instances({spot.name: spot.maximum for spot in geometry.spots}, entry.mig_devices)
-    found = wanted if isinstance(wanted, Impossible) else change(geometry, there, wanted)
+        return Target(gpu, True, Change((), actual, ()), learns=True)
+    desired = wanted_instances({spot.name: spot.maximum for spot in geometry.spots}, entry.mig_devices)
+    found = desired if isinstance(desired, Impossible) else change(geometry, actual, desired)
     if isinstance(found, Impossible):
         raise TargetError(f"{entry.path} has no place on {where}, {gpu.name}: {found.reason}")
     return Target(gpu, True, found)

@@ -63,8 +63,8 @@ def daemons(asked: MpsSettings, gpus: Iterable[int]) -> tuple[Daemon, ...]:
     return tuple(Daemon(str(index), (index,), _controls(asked, [(0, asked.limit_of(index))])) for index in indices)
 
 
-def _controls(asked: MpsSettings, limits: Iterable[tuple[int, str | None]]) -> tuple[Control, ...]:
-    percentage = asked.active_thread_percentage
+def _controls(desired: MpsSettings, limits: Iterable[tuple[int, str | None]]) -> tuple[Control, ...]:
+    percentage = desired.active_thread_percentage
     found = [
         Control(
             f"set_default_active_thread_percentage {percentage}",

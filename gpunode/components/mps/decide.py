@@ -185,18 +185,18 @@ def _action(item: Finding) -> str:
     """Return a step in words, by the difference that it removes."""
     what = item.what
     if path := Subject.FILE.named(what):
-        return f"remove {path}" if item.wanted == "none" else f"write {path} anew"
+        return f"remove {path}" if item.desired == "none" else f"write {path} anew"
     if unit := Subject.SERVICE.named(what):
-        return f"stop {unit}" if item.wanted == "none" else f"run {unit}, now and at boot"
+        return f"stop {unit}" if item.desired == "none" else f"run {unit}, now and at boot"
     if name := Subject.MPS_SETTING.named(what):
-        return f"tell the MPS daemon of {name} {item.wanted}"
+        return f"tell the MPS daemon of {name} {item.desired}"
     if index := Subject.COMPUTE_MODE.named(what):
         restart = ", which takes a restart of the MPS daemon" if item.disturbs else ""
         return f"set the compute mode of GPU {index}{restart}"
     if Subject.RUNNING_CONFIGURATION.named(what):
         return "restart the MPS daemon"
     if Subject.MPS_ENVIRONMENT.named(what):
-        return f"{'no longer ' if item.wanted == 'none' else ''}set {what}"
+        return f"{'no longer ' if item.desired == 'none' else ''}set {what}"
     return f"set {what}"
 
 

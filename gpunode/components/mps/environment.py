@@ -13,9 +13,9 @@ PATHS = (PROFILE, ENVIRONMENT)
 _HEAD = "# Written by gpunode; changes are overwritten. CUDA programs find the node's MPS daemon by this."
 
 
-def environment_files(asked: MpsSettings) -> dict[str, str]:
+def environment_files(desired: MpsSettings) -> dict[str, str]:
     """Return path -> text of the files that set the variable; none where they are not asked for."""
-    if not (asked.enabled and asked.environment):
+    if not (desired.enabled and desired.environment):
         return {}
     # Whoever has one already means another daemon.
     value = f"${{{VARIABLE}:-{PIPE_DIRECTORY}}}"

@@ -36,48 +36,48 @@ class Difference:
     """Hold one key (written with dots) that is not as asked, with both sides as TOML writes them."""
 
     key: str
-    found: str
-    wanted: str
+    actual: str
+    desired: str
 
 
 def asked_of(settings: ToolkitSettings) -> dict[Key, str | bool | None]:
     """Return the keys that the settings ask for; empty where they ask for none."""
-    asked: dict[Key, str | bool | None] = {}
+    desired: dict[Key, str | bool | None] = {}
     if settings.mode is not None:
-        asked[_RUNTIME, "mode"] = settings.mode
+        desired[_RUNTIME, "mode"] = settings.mode
     if settings.no_cgroups is not None:
-        asked[_CLI, "no-cgroups"] = settings.no_cgroups
+        desired[_CLI, "no-cgroups"] = settings.no_cgroups
     if settings.debug is not None:
-        asked |= {key: path if settings.debug else None for key, path in _DEBUG.items()}
-        asked[_RUNTIME, "log-level"] = "debug" if settings.debug else "info"
+        desired |= {key: path if settings.debug else None for key, path in _DEBUG.items()}
+        desired[_RUNTIME, "log-level"] = "debug" if settings.debug else "info"
     if settings.accept_nvidia_visible_devices_envvar_when_unprivileged is not None:
-        asked[ENVVAR] = settings.accept_nvidia_visible_devices_envvar_when_unprivileged
+        desired[ENVVAR] = settings.accept_nvidia_visible_devices_envvar_when_unprivileged
     if settings.accept_nvidia_visible_devices_as_volume_mounts is not None:
-        asked[MOUNTS] = settings.accept_nvidia_visible_devices_as_volume_mounts
-    return asked
+        desired[MOUNTS] = settings.accept_nvidia_visible_devices_as_volume_mounts
+    return desired
 
 
-def first_version_of(asked: Asked) -> tuple[str, str | None]:
+def first_version_of(desired: Asked) -> tuple[str, str | None]:
     """Return the mode that is asked for, and the first version that knows it; None where every version does."""
-    mode = str(asked.get((_RUNTIME, "mode")) or "")
+    mode = str(desired.get((_RUNTIME, "mode")) or "")
     return mode, tables.toolkit().modes.get(mode)
 
 
-def render(text: str | None, asked: Asked) -> str:
+def render(text: str | None, desired: Asked) -> str:
     """Return the text of config.toml with what is asked; `text` is the present file, None for none.
 
     Raises ConfigurationRefused where the file cannot be parsed, has something else in a table's place, or a table in
     a value's.
     """
-    return edited(text or "", lambda document: _change(document, asked))
+    return edited(text or "", lambda document: _change(document, desired))
 
 
-def differences(text: str | None, asked: Asked) -> tuple[Difference, ...]:
+def differences(text: str | None, desired: Asked) -> tuple[Difference, ...]:
     """Return the keys that are not as asked; raise ConfigurationRefused as `render` does."""
-    there = plain(text or "")
+    actual = plain(text or "")
     found = []
-    for key, value in asked.items():
-        present = _value(there, key)
+    for key, value in desired.items():
+        present = _value(actual, key)
         if present != value or type(present) is not type(value):
             found.append(Difference(".".join(key), _written(present), _written(value)))
     return tuple(found)
@@ -103,8 +103,8 @@ def _written(value: object) -> str:
     return "none" if value is None else tomlkit.item(value).as_string()
 
 
-def _change(document: Table, asked: Asked) -> None:
-    for key, value in asked.items():
+def _change(document: Table, desired: Asked) -> None:
+    for key, value in desired.items():
         present = _value(document, key)
         if value is None and present is None:
             continue

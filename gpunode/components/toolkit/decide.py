@@ -84,9 +84,10 @@ Change = Configuration | Specification | Links
 
 def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
     """Return what the settings desire, which are resolved for the node's operating system."""
-    asked, distribution = settings.toolkit, tables.distribution(system.id, system.version_id)
+    desired, distribution = settings.toolkit, tables.distribution(system.id, system.version_id)
     return Desired(
-        asked.version, asked.migrate, asked.hold, asked_of(asked), asked.cdi == "generate", asked.device_links,
+        desired.version, desired.migrate, desired.hold, asked_of(desired), desired.cdi == "generate",
+        desired.device_links,
         settings.disruption.allow == "reboot", distribution.family if distribution else "apt", wording(system).again,
     )  # fmt: skip
 
@@ -107,7 +108,7 @@ def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState) -> D
         version = f" {desired.version}" if desired.version else ""
         steps.append(Step(f"install the NVIDIA container toolkit{version}", bad(*packages), Disturbance.nothing))
     if legacy and desired.migrate:
-        steps.append(Step(f"remove {legacy[0].found}", legacy, Disturbance.nothing))
+        steps.append(Step(f"remove {legacy[0].actual}", legacy, Disturbance.nothing))
     if bad(*held):
         action = "hold its packages" if desired.hold else "let go of its packages"
         steps.append(Step(action, bad(*held), Disturbance.nothing))
@@ -179,9 +180,9 @@ def decide_configuration(asked: Asked, actual: ContainerToolkit, coming: bool) -
         return Decision((item,), (), f"{PATH}: {error}; nothing was changed")
     mode, first = first_version_of(asked)
     unknown = bool(first and actual.version and not coming and not versions.at_least(actual.version, first))
-    found = "; ".join(f"{item.key} {item.found}" for item in items) or (f"mode {mode}" if unknown else "as asked")
-    wanted = "; ".join(f"{item.key} {item.wanted}" for item in items) or "as asked"
-    item = compared("toolkit", Subject.TOOLKIT_CONFIGURATION, found, wanted, not items and not unknown)
+    found = "; ".join(f"{item.key} {item.actual}" for item in items) or (f"mode {mode}" if unknown else "as asked")
+    desired = "; ".join(f"{item.key} {item.desired}" for item in items) or "as asked"
+    item = compared("toolkit", Subject.TOOLKIT_CONFIGURATION, found, desired, not items and not unknown)
     if unknown:
         refusal = (
             f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {actual.version} is installed: "

@@ -115,13 +115,13 @@ def _of_json(path: Path, output: str | None) -> list[dict[str, Any]]:
         if isinstance(entry, dict) and "value" in entry
     }
     if outputs or output:
-        wanted = output or (_OUTPUT if _OUTPUT in outputs else next(iter(outputs)) if len(outputs) == 1 else _OUTPUT)
-        if wanted not in outputs:
-            there = ", ".join(sorted(outputs)) or "none"
+        desired = output or (_OUTPUT if _OUTPUT in outputs else next(iter(outputs)) if len(outputs) == 1 else _OUTPUT)
+        if desired not in outputs:
+            actual = ", ".join(sorted(outputs)) or "none"
             raise MachinesError(
-                f"{path}: there is no output {wanted}; there are: {there}. GPUNODE_CI_OUTPUT names the one to use"
+                f"{path}: there is no output {desired}; there are: {actual}. GPUNODE_CI_OUTPUT names the one to use"
             )
-        content, where = outputs[wanted], f"{path}: {wanted}"
+        content, where = outputs[desired], f"{path}: {desired}"
     else:
         where = str(path)
     if isinstance(content, str):

@@ -8,7 +8,7 @@ from typing import Any
 from gpunode.base.findings import Finding, FindingClass, NodeReport, verdict, worst
 
 # Raised when a key goes away or changes its meaning; a new key raises nothing.
-SCHEMA = 1
+SCHEMA = 2
 
 
 def document(reports: Iterable[NodeReport], version: str) -> dict[str, Any]:

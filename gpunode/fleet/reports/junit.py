@@ -33,7 +33,9 @@ def _case(item: Finding) -> TestCase:
     case = TestCase(_text(item.what), classname=_text(item.component))
     if item.finding_class is not FindingClass.OK:
         kind = Error if item.finding_class in _ERRORS else Failure
-        result = kind(_text(f"found {item.found or 'nothing'}, wanted {item.wanted or 'nothing'}"), item.finding_class)
+        result = kind(
+            _text(f"actual {item.actual or 'nothing'}, desired {item.desired or 'nothing'}"), item.finding_class
+        )
         disturbs = None if item.disturbs is None else item.disturbs.name
         told = {"cause": item.cause, "remedy": item.remedy, "source": item.source, "disturbs": disturbs}
         result.text = _text("\n".join(f"{name}: {value}" for name, value in told.items() if value))

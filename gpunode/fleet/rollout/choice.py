@@ -60,27 +60,27 @@ def said(item: Finding) -> str:
     """Return what a finding says, without its remedy."""
     if item.finding_class is FindingClass.UNREACHABLE:
         return f"unreachable: {item.cause or 'no connection'}"
-    sides = f" is {item.found or 'none'}, wanted {item.wanted or 'none'}" if item.found or item.wanted else ""
+    sides = f" is {item.actual or 'none'}, desired {item.desired or 'none'}" if item.actual or item.desired else ""
     return f"{item.finding_class}: {item.component}: {item.what}{sides}" + (f" ({item.cause})" if item.cause else "")
 
 
-def canaries(asked: str, nodes: Sequence[str], left: dict[str, LeftOut]) -> tuple[str, ...]:
+def canaries(desired: str, nodes: Sequence[str], left: dict[str, LeftOut]) -> tuple[str, ...]:
     """Return who goes first, of the nodes that are taken: the first so many, or those that are named.
 
-    asked: a number, or names with commas between them. One that is as asked has nothing to prove and is passed over;
+    desired: a number, or names with commas between them. One that is as asked has nothing to prove and is passed over;
     raise CanaryError for one that is not in the inventory, or cannot be taken.
     """
-    if asked.isascii() and asked.isdecimal():
-        return tuple(nodes[: int(asked)])
+    if desired.isascii() and desired.isdecimal():
+        return tuple(nodes[: int(desired)])
     found: list[str] = []
-    for name in dict.fromkeys(part.strip() for part in asked.split(",") if part.strip()):
+    for name in dict.fromkeys(part.strip() for part in desired.split(",") if part.strip()):
         if name in nodes:
             found.append(name)
         elif name not in left:
             raise CanaryError(f"{name} is not in the inventory: name a host of it, or say how many go first")
         elif left[name].finding_class is not FindingClass.OK:
             raise CanaryError(f"{name} cannot go first: {left[name].reason}. Name another one")
-    if not found and not asked.replace(",", "").strip():
+    if not found and not desired.replace(",", "").strip():
         raise CanaryError("no canary is named: give names with commas between them, or a number")
     return tuple(found)
 

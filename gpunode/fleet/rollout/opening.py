@@ -39,21 +39,21 @@ class Request:
     everyone: bool
 
 
-def begun(inventory: str, request: Request, asked: Asked, reports: Iterable[NodeReport], gpunode: str) -> Begun:
+def begun(inventory: str, request: Request, desired: Asked, reports: Iterable[NodeReport], gpunode: str) -> Begun:
     """Return the entry that opens a rollout's journal, by a reading of every node; raise CanaryError.
 
     Percentages are of all the inventory's hosts; gpunode is its version.
     """
-    nodes, left = sorted_out(reports, request.everyone, asked.allowed)
-    hosts, most = len(asked.hosts), request.max_unavailable
+    nodes, left = sorted_out(reports, request.everyone, desired.allowed)
+    hosts, most = len(desired.hosts), request.max_unavailable
     policy = Policy(
         canaries=canaries(request.canary, nodes, left),
         # A percentage of a few nodes is none, and then nothing would ever be done.
-        max_unavailable=max(1, most.of(hosts)) if most is not None else asked.max_parallel,
+        max_unavailable=max(1, most.of(hosts)) if most is not None else desired.max_parallel,
         failure_budget=request.failure_budget.of(hosts),
     )
     return Begun(
-        gpunode=gpunode, inventory=inventory, at=now(), hosts=asked.hosts, policy=policy, nodes=nodes, left_out=left
+        gpunode=gpunode, inventory=inventory, at=now(), hosts=desired.hosts, policy=policy, nodes=nodes, left_out=left
     )
 
 
@@ -67,7 +67,7 @@ def refuse_beside(last: Journal | None) -> None:
         )
 
 
-def resumable(last: Journal | None, inventory: str, asked: Asked, gpunode: str) -> tuple[Journal, Progress]:
+def resumable(last: Journal | None, inventory: str, desired: Asked, gpunode: str) -> tuple[Journal, Progress]:
     """Return the rollout to go on with; raise JournalError where there is none, ChangedError where it is another's."""
     if last is None or last.progress is None:
         raise JournalError(f"there is no rollout of {inventory} to go on with: begin one without --resume")
@@ -78,7 +78,7 @@ def resumable(last: Journal | None, inventory: str, asked: Asked, gpunode: str) 
         )
     if reason := stopped_for_good(progress):
         raise JournalError(f"the last rollout of {inventory} cannot be gone on with: {reason}. {ANOTHER}")
-    changes = [difference(progress.begun.hosts, asked.hosts)]
+    changes = [difference(progress.begun.hosts, desired.hosts)]
     if progress.begun.gpunode != gpunode:
         changes.insert(0, f"gpunode is {gpunode}, and was {progress.begun.gpunode}")
     if changed := "; ".join(change for change in changes if change):

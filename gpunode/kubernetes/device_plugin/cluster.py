@@ -54,27 +54,27 @@ class Cluster:
         """Set and remove a node's labels."""
         self.told(f"kubectl patch node {name}", label_patch(self.kubernetes, name, change))
 
-    def runtime_class_change(self, wanted: Mapping[str, Any]) -> RuntimeClassChange:
+    def runtime_class_change(self, desired: Mapping[str, Any]) -> RuntimeClassChange:
         """Return what is to be done about the RuntimeClass."""
         answer = self.told("kubectl get runtimeclasses", runtime_class.asking(self.kubernetes))
-        return runtime_class.runtime_class_change(wanted, runtime_class.parse_runtime_class(answer))
+        return runtime_class.runtime_class_change(desired, runtime_class.parse_runtime_class(answer))
 
     def objects_change(
         self,
-        wanted: Sequence[Document],
+        desired: Sequence[Document],
         staying: Sequence[Mapping[str, str]] = (),
         not_ready: Sequence[Mapping[str, str]] = (),
     ) -> ObjectsChange:
         """Return what is to be done about gpunode's own objects, by two questions; as own_objects.objects_change."""
-        words, stdin = own_objects.asking(self.kubernetes, wanted)
-        there = self.told("kubectl get", words, stdin) if wanted else ""
+        words, stdin = own_objects.asking(self.kubernetes, desired)
+        actual = self.told("kubectl get", words, stdin) if desired else ""
         ours = self.told("kubectl get", own_objects.owning(self.kubernetes))
-        return own_objects.objects_change(wanted, there, ours, staying, not_ready)
+        return own_objects.objects_change(desired, actual, ours, staying, not_ready)
 
-    def change_runtime_class(self, verb: Verb, wanted: Mapping[str, Any]) -> None:
+    def change_runtime_class(self, verb: Verb, desired: Mapping[str, Any]) -> None:
         """Make the RuntimeClass, or make it anew, in the API version that the cluster has."""
         apis = self.told("kubectl api-versions", kubectl(self.kubernetes, "api-versions")).split()
-        text = runtime_class.written(wanted, apis)
+        text = runtime_class.written(desired, apis)
         self.told(f"kubectl {verb} runtimeclass", runtime_class.changing(self.kubernetes, verb), text)
 
     def remove_pods(self, namespace: str, names: Sequence[str]) -> None:

@@ -128,20 +128,20 @@ def selected(pod: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    found, wanted = labels.get(expression["key"]), expression.get("values") or []
+    actual, desired = labels.get(expression["key"]), expression.get("values") or []
     match expression.get("operator"):
         case "In":
-            return found in wanted
+            return actual in desired
         case "NotIn":
-            return found not in wanted
+            return actual not in desired
         case "Exists":
-            return found is not None
+            return actual is not None
         case "DoesNotExist":
-            return found is None
+            return actual is None
         case "Gt" | "Lt" as operator:
-            if found is None or not found.isdecimal() or not wanted or not str(wanted[0]).isdecimal():
+            if actual is None or not actual.isdecimal() or not desired or not str(desired[0]).isdecimal():
                 return False
-            return int(found) > int(wanted[0]) if operator == "Gt" else int(found) < int(wanted[0])
+            return int(actual) > int(desired[0]) if operator == "Gt" else int(actual) < int(desired[0])
     # One that is not known yet may match.
     return True
 
@@ -177,11 +177,11 @@ def in_the_way(
 
 def _is_own(plugin: Plugin, settings: Settings) -> bool:
     """Say whether a plugin is one that gpunode brought, or whose release it keeps: that ends what is not asked for."""
-    asked = settings.device_plugin
+    desired = settings.device_plugin
     if plugin.way == "gpu-operator":
         return plugin.namespace == settings.gpu_operator.namespace
     return plugin.ours or (
-        plugin.way == "helm" and (plugin.release, plugin.namespace) == (asked.release, asked.namespace)
+        plugin.way == "helm" and (plugin.release, plugin.namespace) == (desired.release, desired.namespace)
     )  # fmt: skip
 
 

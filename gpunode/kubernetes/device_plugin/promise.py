@@ -67,15 +67,15 @@ def gpus_of(allocatable: Mapping[str, str]) -> dict[str, str]:
     return {name: count for name, count in sorted(allocatable.items()) if name.startswith(ours) and count != "0"}
 
 
-def missing(wanted: Mapping[str, int], allocatable: Mapping[str, str]) -> dict[str, tuple[str | None, int]]:
+def missing(desired: Mapping[str, int], allocatable: Mapping[str, str]) -> dict[str, tuple[str | None, int]]:
     """Return resource -> (found, wanted) where a node's allocatable resources are not what was promised.
 
     Beside those, what NVIDIA's device plugin offers is looked at; one of its resources that nobody promised is wanted 0
     times, and one at 0 is as good as none. gpushare's count stays with a node that it has left, and is no matter.
     """
-    names = {*wanted, *(name for name in allocatable if _OF_PLUGIN.fullmatch(name))}
+    names = {*desired, *(name for name in allocatable if _OF_PLUGIN.fullmatch(name))}
     return {
-        name: (allocatable.get(name), wanted.get(name, 0))
+        name: (allocatable.get(name), desired.get(name, 0))
         for name in sorted(names)
-        if allocatable.get(name, "0") != str(wanted.get(name, 0))
+        if allocatable.get(name, "0") != str(desired.get(name, 0))
     }

@@ -124,10 +124,10 @@ def resource_to_ask_for(settings: Settings, mig: Mig, gpus: Gpus | None, node: C
     """Return the resource by which a pod gets a GPU of the node, or a part of one; None where there is none."""
     if settings.device_plugin.config_name is not None:
         return min(gpus_of(node.allocatable) if node is not None else (), default=None)
-    wanted, _ = _promise(settings, mig, gpus)
-    if not wanted:
+    desired, _ = _promise(settings, mig, gpus)
+    if not desired:
         return None
-    return GPU_MEMORY if settings.device_plugin.way == "gpushare" else min(wanted)
+    return GPU_MEMORY if settings.device_plugin.way == "gpushare" else min(desired)
 
 
 def _promise(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[dict[str, int] | None, str]:
@@ -138,31 +138,31 @@ def _promise(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[dict[str,
     if settings.device_plugin.way == "gpushare":
         status = "not asked" if gpus is None else gpus.status
         return (None if gpus is None else promised_memory(gpus, settings.gpushare.memory_unit)), status
-    there = offered(mig, settings.sharing.mig_strategy)
-    return (None if there is None else promised(settings.sharing, *there)), mig.status
+    actual = offered(mig, settings.sharing.mig_strategy)
+    return (None if actual is None else promised(settings.sharing, *actual)), mig.status
 
 
 def _allocatable(settings: Settings, node: ClusterNode, mig: Mig, gpus: Gpus | None) -> Iterator[Finding]:
     if settings.device_plugin.config_name is not None:
         yield from _by_own_config_map(node, mig)
         return
-    wanted, status = _promise(settings, mig, gpus)
-    if wanted is None:
+    desired, status = _promise(settings, mig, gpus)
+    if desired is None:
         yield _unknown(status)
         return
-    wrong = missing(wanted, node.allocatable)
-    for name in sorted({*wanted, *wrong}):
-        found, count = wrong.get(name, (str(wanted.get(name)), wanted.get(name, 0)))
+    wrong = missing(desired, node.allocatable)
+    for name in sorted({*desired, *wrong}):
+        actual, count = wrong.get(name, (str(desired.get(name)), desired.get(name, 0)))
         remedy = "see the log of the plugin's pod on the node"
-        yield compared(COMPONENT, Subject.ALLOCATABLE.of(name), found or "0", count, name not in wrong, remedy)
+        yield compared(COMPONENT, Subject.ALLOCATABLE.of(name), actual or "0", count, name not in wrong, remedy)
 
 
 def _by_own_config_map(node: ClusterNode, mig: Mig) -> Iterator[Finding]:
     """Yield whether a node offers anything of what it has, under whatever name and as often as it may."""
-    there = offered(mig, "mixed")
-    if there is None:
+    actual = offered(mig, "mixed")
+    if actual is None:
         yield _unknown(mig.status)
-    elif any(there):
+    elif any(actual):
         found = gpus_of(node.allocatable)
         said = ", ".join(f"{name}: {count}" for name, count in found.items()) or None
         remedy = "see the node's entry of your ConfigMap (sharing.config), and the log of the plugin's pod on the node"
@@ -176,4 +176,4 @@ def _unknown(status: str) -> Finding:
 
 def comes_by_itself(finding: Finding) -> bool:
     """Say whether it is worth waiting for: readiness and resources come, labels do not."""
-    return not finding.what.startswith((Subject.LABEL, Subject.ANNOTATION)) and finding.wanted not in (None, _THERE)
+    return not finding.what.startswith((Subject.LABEL, Subject.ANNOTATION)) and finding.desired not in (None, _THERE)

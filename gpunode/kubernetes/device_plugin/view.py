@@ -63,8 +63,8 @@ class Pod:
         An image that a node has by two digests (an index, and what it names) is told by either. A container that asks
         for the digest runs that, or does not start.
         """
-        running = ((asked, by) for asked, by in self.images if by)
-        others = (by for asked, by in running if not (asked.endswith(f"@{digest}") or by.endswith(digest)))
+        running = ((desired, by) for desired, by in self.images if by)
+        others = (by for desired, by in running if not (desired.endswith(f"@{digest}") or by.endswith(digest)))
         return tuple(dict.fromkeys(others))
 
 
@@ -151,9 +151,9 @@ def _pod(item: Mapping[str, Any]) -> Pod:
 
 def _images(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for kind in ("initContainer", "container"):
-        asked = {each["name"]: str(each.get("image") or "") for each in spec.get(f"{kind}s") or []}
+        desired = {each["name"]: str(each.get("image") or "") for each in spec.get(f"{kind}s") or []}
         for each in status.get(f"{kind}Statuses") or []:
-            yield asked.get(each.get("name"), ""), str(each.get("imageID") or "")
+            yield desired.get(each.get("name"), ""), str(each.get("imageID") or "")
 
 
 def _waits(status: Mapping[str, Any]) -> Iterator[str]:

@@ -69,8 +69,8 @@ def class_alone(hosts: Mapping[str, Settings]) -> Rollout | None:
     if nodes_of(hosts) or not any(map(needs_runtime_class, nodes)):
         return None
     first = nodes[0]
-    wanted = runtime_class(first.kubernetes.version)
-    return Rollout(first.kubernetes, first.device_plugin, values={}, runtime_class=wanted, labels={})
+    desired = runtime_class(first.kubernetes.version)
+    return Rollout(first.kubernetes, first.device_plugin, values={}, runtime_class=desired, labels={})
 
 
 def release_leaves(
@@ -129,13 +129,13 @@ def to_json(hosts: Mapping[str, Settings]) -> dict[str, Any]:
     objects = wanted_objects(hosts)
     if not objects:
         return {}
-    asked = extender(hosts)
+    desired = extender(hosts)
     labels = {
         node_name(host, settings): wanted_labels(settings)
         for way in WITH_OBJECTS
         for host, settings in nodes_by(way, hosts).items()
     }
     found: dict[str, Any] = {"objects": objects, "labels": labels}
-    if asked is not None:
-        found["scheduler"] = {"hosts": list(schedulers(hosts)), "asks": asked.address}
+    if desired is not None:
+        found["scheduler"] = {"hosts": list(schedulers(hosts)), "asks": desired.address}
     return found

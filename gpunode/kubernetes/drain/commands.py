@@ -45,15 +45,15 @@ class Commands:
 
     def drain(self) -> Command:
         """Return the eviction of all pods but DaemonSets'; kubectl asks by eviction alone, which budgets may refuse."""
-        asked = self.kubernetes.drain
-        words = ["drain", self.node, "--ignore-daemonsets", "--timeout", f"{asked.timeout}s"]
-        if asked.grace is not None:
-            words += ["--grace-period", str(asked.grace)]
-        if asked.delete_emptydir_data:
+        desired = self.kubernetes.drain
+        words = ["drain", self.node, "--ignore-daemonsets", "--timeout", f"{desired.timeout}s"]
+        if desired.grace is not None:
+            words += ["--grace-period", str(desired.grace)]
+        if desired.delete_emptydir_data:
             words.append("--delete-emptydir-data")
-        if asked.force:
+        if desired.force:
             words.append("--force")
-        return Command(kubectl(self.kubernetes, *words), self.environment, asked.timeout + _SPARE)
+        return Command(kubectl(self.kubernetes, *words), self.environment, desired.timeout + _SPARE)
 
     def pods(self) -> Command:
         """Return the question for the pods on the node."""

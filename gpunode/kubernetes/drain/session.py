@@ -183,12 +183,12 @@ class Session:
             raise DrainError(f"node {self.node}: {error}") from None
 
     def _reasons(self) -> tuple[str, ...]:
-        asked = self.commands.kubernetes.drain
+        desired = self.commands.kubernetes.drain
         try:
             left, budgets = self.leaving(), self.run(self.commands.budgets())
             return blocking(
                 left, parse_budgets(budgets.out) if budgets.status == 0 else (),
-                force=asked.force, emptydir=asked.delete_emptydir_data,
+                force=desired.force, emptydir=desired.delete_emptydir_data,
             )  # fmt: skip
         except (DrainError, ParseError):
             return ()

@@ -107,15 +107,17 @@ def _health(container: Mapping[str, Any], options: Mapping[str, str]) -> Health:
     probe = (container.get("livenessProbe") or {}).get("httpGet")
     if not isinstance(probe, dict):
         return Health("https", "127.0.0.1", port, row["path"])
-    asked: Any = probe.get("port", port)
-    if isinstance(asked, str):
+    desired: Any = probe.get("port", port)
+    if isinstance(desired, str):
         # kubeadm names it since 1.33.
-        named = [each for each in container.get("ports") or [] if isinstance(each, dict) and each.get("name") == asked]
-        asked = named[0].get("containerPort") if named else port
+        named = [
+            each for each in container.get("ports") or [] if isinstance(each, dict) and each.get("name") == desired
+        ]
+        desired = named[0].get("containerPort") if named else port
     return Health(
         scheme="https" if str(probe.get("scheme", "HTTP")).upper() == "HTTPS" else "http",
         host=_host(probe.get("host")),
-        port=asked if isinstance(asked, int) and 0 < asked < 65536 else port,
+        port=desired if isinstance(desired, int) and 0 < desired < 65536 else port,
         path=_path(probe.get("path"), row["path"]),
     )
 

@@ -33,11 +33,11 @@ _RULES = {
 }
 
 
-def gpushare_objects(asked: GpushareSettings, runtime_class: str | None = None) -> list[dict[str, Any]]:
+def gpushare_objects(desired: GpushareSettings, runtime_class: str | None = None) -> list[dict[str, Any]]:
     """Return the objects, in the order in which they are made; `runtime_class` is for the plugin's pods."""
     found = [
         *(each for name in (EXTENDER, PLUGIN) for each in _rights(name)),
-        _extender(asked), _service(asked), _device_plugin(asked, runtime_class),
+        _extender(desired), _service(desired), _device_plugin(desired, runtime_class),
     ]  # fmt: skip
     return [marked(each, "gpushare") for each in found]
 
@@ -62,7 +62,7 @@ def _pods(name: str) -> dict[str, str]:
     return {**APP, "component": name}
 
 
-def _extender(asked: GpushareSettings) -> dict[str, Any]:
+def _extender(desired: GpushareSettings) -> dict[str, Any]:
     # Of one name until Kubernetes 1.24, of the other since 1.20.
     roles = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
     terms = [{"matchExpressions": [{"key": role, "operator": "Exists"}]} for role in roles]
@@ -75,7 +75,7 @@ def _extender(asked: GpushareSettings) -> dict[str, Any]:
         "tolerations": [{"key": role, "operator": "Exists", "effect": "NoSchedule"} for role in roles],
         "containers": [
             {
-                "name": EXTENDER, "image": asked.extender_image,
+                "name": EXTENDER, "image": desired.extender_image,
                 "env": [{"name": "LOG_LEVEL", "value": "info"}, {"name": "PORT", "value": str(_PORT)}],
             }
         ],
@@ -85,16 +85,16 @@ def _extender(asked: GpushareSettings) -> dict[str, Any]:
     return _workload("Deployment", EXTENDER, pod, spec)
 
 
-def _service(asked: GpushareSettings) -> dict[str, Any]:
+def _service(desired: GpushareSettings) -> dict[str, Any]:
     # Server-side apply tells ports apart by it, and takes no default (Kubernetes before 1.23).
     port = {
-        "name": "http", "protocol": "TCP", "port": _PORT, "targetPort": _PORT, "nodePort": asked.node_port,
+        "name": "http", "protocol": "TCP", "port": _PORT, "targetPort": _PORT, "nodePort": desired.node_port,
     }  # fmt: skip
     spec = {"type": "NodePort", "selector": _pods(EXTENDER), "ports": [port]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(EXTENDER), "spec": spec}
 
 
-def _device_plugin(asked: GpushareSettings, runtime_class: str | None) -> dict[str, Any]:
+def _device_plugin(desired: GpushareSettings, runtime_class: str | None) -> dict[str, Any]:
     folder = "/var/lib/kubelet/device-plugins"
     amount = {"cpu": "1", "memory": "300Mi"}
     pod = {
@@ -105,8 +105,10 @@ def _device_plugin(asked: GpushareSettings, runtime_class: str | None) -> dict[s
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "containers": [
             {
-                "name": GPUSHARE, "image": asked.plugin_image,
-                "command": ["gpushare-device-plugin-v2", "-logtostderr", "--v=2", f"--memory-unit={asked.memory_unit}"],
+                "name": GPUSHARE, "image": desired.plugin_image,
+                "command": [
+                    "gpushare-device-plugin-v2", "-logtostderr", "--v=2", f"--memory-unit={desired.memory_unit}",
+                ],
                 "env": [
                     # By its service account; a kubelet's own file would give it a node's rights.
                     {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},

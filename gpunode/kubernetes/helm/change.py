@@ -78,7 +78,7 @@ class Reading:
     live: Mapping[Identity, Object] | None = None
 
 
-def change(wanted: Wanted, reading: Reading, now: datetime, timeout: int) -> ReleaseChange:
+def change(desired: Wanted, reading: Reading, now: datetime, timeout: int) -> ReleaseChange:
     """Return what brings a release to what is wanted; raise ParseError where a manifest cannot be read.
 
     `timeout` is how long, in seconds, helm may be at work: a pending release that is older was left behind.
@@ -87,7 +87,7 @@ def change(wanted: Wanted, reading: Reading, now: datetime, timeout: int) -> Rel
     if release is None:
         return ReleaseChange((Step(Act.INSTALL, "there is no such release"),))
     latest = release.latest
-    if refused := _refused(wanted, latest, now, timeout):
+    if refused := _refused(desired, latest, now, timeout):
         return ReleaseChange(refused=refused)
     recovery = _recovery(release)
     if recovery is not None and recovery.act is Act.UNINSTALL:
@@ -95,22 +95,22 @@ def change(wanted: Wanted, reading: Reading, now: datetime, timeout: int) -> Rel
     good, stored = release.good, reading.good
     if good is None or stored is None or stored.number != good.number:
         return ReleaseChange(refused="what the release consists of was not read: run it again")
-    target = objects(wanted.manifest, wanted.namespace)
-    there = objects(stored.manifest, wanted.namespace)
-    found = differences(target, there)
+    target = objects(desired.manifest, desired.namespace)
+    actual = objects(stored.manifest, desired.namespace)
+    found = differences(target, actual)
     reason = _few(found)
-    if not reason and good.chart_version != wanted.version:
-        reason = f"chart {good.chart_version}, wanted {wanted.version}"
+    if not reason and good.chart_version != desired.version:
+        reason = f"chart {good.chart_version}, desired {desired.version}"
     by_hand = False
-    if not reason and reading.live is not None and (found := drifted(there, reading.live)):
+    if not reason and reading.live is not None and (found := drifted(actual, reading.live)):
         reason, by_hand = f"changed by hand: {_few(found)}", True
     steps = () if recovery is None else (recovery,)
     why = reason or (recovery.reason if recovery is not None else "")
-    if why and not (wanted.takes_over or release.is_gpunode_s):
-        return ReleaseChange((), found, _somebody_s(wanted, why))
+    if why and not (desired.takes_over or release.is_gpunode_s):
+        return ReleaseChange((), found, _somebody_s(desired, why))
     if not reason:
         return ReleaseChange(steps)
-    if given_up := _given_up(release, reading.undone, target, wanted.namespace):
+    if given_up := _given_up(release, reading.undone, target, desired.namespace):
         return ReleaseChange(steps, found, given_up)
     return ReleaseChange((*steps, Step(Act.UPGRADE, reason)), found, by_hand=by_hand)
 
@@ -126,9 +126,9 @@ def removal(release: Release | None, chart: str, now: datetime, timeout: int) ->
     return ReleaseChange((Step(Act.UNINSTALL, "it is not asked for"),))
 
 
-def _refused(wanted: Wanted, latest: Revision, now: datetime, timeout: int) -> str | None:
-    if latest.chart_name != wanted.chart:
-        return _other_chart(latest, wanted.chart)
+def _refused(desired: Wanted, latest: Revision, now: datetime, timeout: int) -> str | None:
+    if latest.chart_name != desired.chart:
+        return _other_chart(latest, desired.chart)
     if latest.status is Status.UNKNOWN:
         return "helm tells of a status that gpunode does not know; look at `helm history`"
     return _busy(latest, now, timeout)
@@ -141,11 +141,11 @@ def _other_chart(latest: Revision, chart: str) -> str:
     )
 
 
-def _somebody_s(wanted: Wanted, reason: str) -> str:
+def _somebody_s(desired: Wanted, reason: str) -> str:
     return (
         "the release is somebody else's: no revision of it says that gpunode applied it, and no node of the cluster is "
-        f"labelled by gpunode for it. It would be changed ({reason}): set {wanted.component}.take_over = True to have "
-        f"it changed, {wanted.component}.release to another name, or kubernetes.context to the cluster that is meant"
+        f"labelled by gpunode for it. It would be changed ({reason}): set {desired.component}.take_over = True to have "
+        f"it changed, {desired.component}.release to another name, or kubernetes.context to the cluster that is meant"
     )
 
 

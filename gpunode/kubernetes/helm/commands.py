@@ -131,15 +131,15 @@ class Commands:
         return "--timeout", self._timeout, "--history-max", str(self.kubernetes.history)
 
     def _chart(self) -> tuple[str, ...]:
-        asked = self.asked
-        if asked.is_local_chart:
+        desired = self.asked
+        if desired.is_local_chart:
             # It has a version of its own, whatever is asked: `chart` tells it.
-            return (asked.chart,)
-        found = [asked.chart, "--version", asked.version]
-        if not asked.chart.startswith("oci://"):
-            found += ["--repo", asked.repository]
-        if asked.ca_file is not None:
-            found += ["--ca-file", asked.ca_file]
+            return (desired.chart,)
+        found = [desired.chart, "--version", desired.version]
+        if not desired.chart.startswith("oci://"):
+            found += ["--repo", desired.repository]
+        if desired.ca_file is not None:
+            found += ["--ca-file", desired.ca_file]
         return tuple(found)
 
     def _asked(self, *words: str) -> Command:

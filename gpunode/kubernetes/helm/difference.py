@@ -19,67 +19,69 @@ class Difference:
 
     identity: Identity
     path: str
-    found: str | None
-    wanted: str | None
+    actual: str | None
+    desired: str | None
 
     def __str__(self) -> str:
-        """Return `DaemonSet gpu/nvdp: spec.paused: true, wanted false`."""
+        """Return `DaemonSet gpu/nvdp: spec.paused: true, desired false`."""
         where = f"{self.identity}: {self.path}" if self.path else str(self.identity)
-        if self.wanted is None:
-            return f"{where}: {self.found}, wanted absent" if self.path else f"{where}: wanted absent"
-        if self.found is None:
-            return f"{where}: absent, wanted {self.wanted}" if self.path else f"{where}: absent"
-        return f"{where}: {self.found}, wanted {self.wanted}"
+        if self.desired is None:
+            return f"{where}: {self.actual}, desired absent" if self.path else f"{where}: desired absent"
+        if self.actual is None:
+            return f"{where}: absent, desired {self.desired}" if self.path else f"{where}: absent"
+        return f"{where}: {self.actual}, desired {self.desired}"
 
 
 _ABSENT = object()
 
 
-def differences(wanted: Mapping[Identity, Object], found: Mapping[Identity, Object]) -> tuple[Difference, ...]:
+def differences(desired: Mapping[Identity, Object], actual: Mapping[Identity, Object]) -> tuple[Difference, ...]:
     """Return every difference between two manifests, by object."""
-    return tuple(_all(wanted, found, _compared))
+    return tuple(_all(desired, actual, _compared))
 
 
-def drifted(wanted: Mapping[Identity, Object], live: Mapping[Identity, Object]) -> tuple[Difference, ...]:
+def drifted(desired: Mapping[Identity, Object], live: Mapping[Identity, Object]) -> tuple[Difference, ...]:
     """Return where an API server's objects are not what a manifest says; what they hold beyond it is not ours.
 
     Servers fill in defaults and status, and others add labels, sidecars and fields: helm would not take them away.
     """
-    there = {identity: each for identity, each in live.items() if identity in wanted}
-    return tuple(_all(wanted, there, _said))
+    there = {identity: each for identity, each in live.items() if identity in desired}
+    return tuple(_all(desired, there, _said))
 
 
-def _all(wanted: Mapping[Identity, Object], found: Mapping[Identity, Object], compare: Any) -> Iterator[Difference]:
-    for identity in sorted({*wanted, *found}):
-        if identity not in found:
+def _all(desired: Mapping[Identity, Object], actual: Mapping[Identity, Object], compare: Any) -> Iterator[Difference]:
+    for identity in sorted({*desired, *actual}):
+        if identity not in actual:
             yield Difference(identity, "", None, "there")
-        elif identity not in wanted:
+        elif identity not in desired:
             yield Difference(identity, "", "there", None)
         else:
-            for path, before, after in compare(found[identity].content, wanted[identity].content, ()):
+            for path, before, after in compare(actual[identity].content, desired[identity].content, ()):
                 yield Difference(identity, _dotted(path), _shown(identity, path, before), _shown(identity, path, after))
 
 
 Path = tuple[str, ...]
 
 
-def _compared(found: Any, wanted: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        for key in sorted({*found, *wanted}):
-            yield from _compared(found.get(key, _ABSENT), wanted.get(key, _ABSENT), (*path, _step(found, wanted, key)))
-    elif not _are_alike(found, wanted):
-        yield path, found, wanted
+def _compared(found: Any, desired: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:
+    if isinstance(found, dict) and isinstance(desired, dict):
+        for key in sorted({*found, *desired}):
+            yield from _compared(
+                found.get(key, _ABSENT), desired.get(key, _ABSENT), (*path, _step(found, desired, key))
+            )
+    elif not _are_alike(found, desired):
+        yield path, found, desired
 
 
-def _said(found: Any, wanted: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        for key in sorted(wanted):
-            yield from _said(found.get(key, _ABSENT), wanted[key], (*path, _step(found, wanted, key)))
-    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
-        for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
+def _said(actual: Any, desired: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:
+    if isinstance(actual, dict) and isinstance(desired, dict):
+        for key in sorted(desired):
+            yield from _said(actual.get(key, _ABSENT), desired[key], (*path, _step(actual, desired, key)))
+    elif isinstance(actual, list) and isinstance(desired, list) and len(actual) == len(desired):
+        for number, (one, other) in enumerate(zip(actual, desired, strict=True)):
             yield from _said(one, other, (*path, f"[{number}]"))
-    elif not _are_alike(found, wanted):
-        yield path, found, wanted
+    elif not _are_alike(actual, desired):
+        yield path, actual, desired
 
 
 def _are_alike(one: Any, other: Any) -> bool:
@@ -88,8 +90,8 @@ def _are_alike(one: Any, other: Any) -> bool:
     return canonical(one) == canonical(other)
 
 
-def _step(found: Any, wanted: Any, key: str) -> str:
-    return f"[{key}]" if isinstance(wanted, Keyed) or isinstance(found, Keyed) else key
+def _step(actual: Any, desired: Any, key: str) -> str:
+    return f"[{key}]" if isinstance(desired, Keyed) or isinstance(actual, Keyed) else key
 
 
 def _dotted(path: Path) -> str:

@@ -51,7 +51,7 @@ class Session:
     run: Run
 
     @classmethod
-    def begun(cls, kubernetes: KubernetesSettings, asked: ReleaseSettings, proxy: ProxySettings, run: Run) -> Session:
+    def begun(cls, kubernetes: KubernetesSettings, desired: ReleaseSettings, proxy: ProxySettings, run: Run) -> Session:
         """Return a session with the helm that there is; raise HelmError or ParseError where it is of no use."""
         printed = run(Command(version_command(kubernetes.helm), proxy.environment, 60))
         if printed.status != 0:
@@ -59,7 +59,7 @@ class Session:
                 f"{kubernetes.helm} does not run on {kubernetes.run_on}: install helm there, or name its path by "
                 "kubernetes.helm"
             )
-        return cls(Commands(helm_of(kubernetes.helm, printed.out), kubernetes, asked, proxy), run)
+        return cls(Commands(helm_of(kubernetes.helm, printed.out), kubernetes, desired, proxy), run)
 
     @property
     def name(self) -> str:
@@ -77,10 +77,10 @@ class Session:
         reading = self.reading()
         if in_use:
             values = with_entries_in_use(values, reading.good.manifest if reading.good else "", in_use)
-        wanted = self.wanted(values, *self.cluster())
+        desired = self.desired(values, *self.cluster())
         if is_known:
-            wanted = replace(wanted, takes_over=True)
-        return wanted, values, decide(self.name, wanted, reading, now, self.commands.kubernetes.timeout)
+            desired = replace(desired, takes_over=True)
+        return desired, values, decide(self.name, desired, reading, now, self.commands.kubernetes.timeout)
 
     def decide_absence(self, chart: str, now: datetime) -> Decision[ReleaseChange]:
         """Return what takes the release away where it is of that chart; raise HelmError or ParseError."""
@@ -88,16 +88,16 @@ class Session:
 
     def reading(self) -> Reading:
         """Return what the release is; raise HelmError or ParseError. Nothing is changed."""
-        asked = self.commands.asked
+        desired = self.commands.asked
         listed = self._told("helm list", self.commands.listing())
-        if parse_list(listed, asked.release, asked.namespace) is None:
+        if parse_list(listed, desired.release, desired.namespace) is None:
             return Reading(None)
         release = parse_history(self._told("helm history", self.commands.history()))
         good = self._stored(release.good)
         live = None
-        if good is not None and objects(good.manifest, asked.namespace):
+        if good is not None and objects(good.manifest, desired.namespace):
             answer = self._told("kubectl get", self.commands.live(good.manifest))
-            live = live_objects(answer, asked.namespace)
+            live = live_objects(answer, desired.namespace)
         return Reading(release, good, self._stored(release.undone), live)
 
     def cluster(self) -> tuple[str, tuple[str, ...]]:
@@ -113,21 +113,22 @@ class Session:
         match = _VERSION.match(printed)
         if match is None:
             raise ParseError(f"no version of Kubernetes: {printed[:40]!r}")
-        asked = self.commands.kubernetes.version
-        if asked is not None and not f"{match[1]}.".startswith(f"{asked}."):
+        desired = self.commands.kubernetes.version
+        if desired is not None and not f"{match[1]}.".startswith(f"{desired}."):
             raise HelmError(
-                f"the cluster's Kubernetes is {match[1]}, and the settings were judged by kubernetes.version {asked}: "
+                f"the cluster's Kubernetes is {match[1]}, and the settings were judged by kubernetes.version {desired}"
+                ": "
                 "set the version that it is, or leave it out"
             )
         apis = self._told("kubectl api-versions", self.commands.api_versions()).split()
         return match[1], tuple(apis)
 
-    def wanted(self, values: Mapping[str, Any], kubernetes: str, apis: Sequence[str]) -> Wanted:
+    def desired(self, values: Mapping[str, Any], kubernetes: str, apis: Sequence[str]) -> Wanted:
         """Return what the values make of the chart, for a cluster of that version and with these APIs.
 
         Raise HelmError where the chart is of another version than the settings have, which were judged by theirs.
         """
-        asked = self.commands.asked
+        desired = self.commands.asked
         answer = self._told("helm show chart", self.commands.chart())
         try:
             chart = yaml.safe_load(answer)
@@ -135,21 +136,21 @@ class Session:
             subcharts = tuple(_names_of(chart.get("dependencies") or []))
         except (yaml.YAMLError, KeyError, TypeError, AttributeError):
             raise ParseError("helm tells no name and version of the chart") from None
-        if version != asked.version:
+        if version != desired.version:
             raise HelmError(
-                f"{asked.chart} is version {version}, and {asked.component}.version is {asked.version}: set that, or "
-                "put the other chart there"
+                f"{desired.chart} is version {version}, and {desired.component}.version is "
+                f"{desired.version}: set that, or put the other chart there"
             )
         manifest = self._told("helm template", self.commands.template(values, kubernetes, apis))
-        return Wanted(name, version, asked.namespace, manifest, asked.take_over, asked.component, subcharts)
+        return Wanted(name, version, desired.namespace, manifest, desired.take_over, desired.component, subcharts)
 
-    def unknown_values(self, wanted: Wanted) -> tuple[str, ...]:
+    def unknown_values(self, desired: Wanted) -> tuple[str, ...]:
         """Return a sentence for each value of a person's that the chart has not; raise HelmError or ParseError."""
         values = self.commands.asked.values
         if not values:
             return ()
         text = self._told("helm show values", self.commands.own_values())
-        return unknown_values(values, text, wanted.subcharts, unlisted_values(wanted.chart))
+        return unknown_values(values, text, desired.subcharts, unlisted_values(desired.chart))
 
     def carry_out(self, found: ReleaseChange, values: Mapping[str, Any]) -> None:
         """Do what is to be done, in order, up to the first that fails; raise HelmError with its cause and remedy.

@@ -42,11 +42,11 @@ def with_entries_in_use(values: Mapping[str, Any], manifest: str, in_use: Collec
     + manifest: of the release as it is; empty where there is none
     + in_use: names that nodes' labels give
     """
-    wanted = values["config"].get("map")
-    if wanted is None:
+    desired = values["config"].get("map")
+    if desired is None:
         return values
-    left = {name: f"{text.rstrip()}\n" for name, text in _entries(manifest) if name in in_use and name not in wanted}
-    entries = dict(sorted({**wanted, **left}.items()))
+    left = {name: f"{text.rstrip()}\n" for name, text in _entries(manifest) if name in in_use and name not in desired}
+    entries = dict(sorted({**desired, **left}.items()))
     return {**values, "config": {**values["config"], "map": entries}} if left else values
 
 

@@ -69,10 +69,10 @@ def labels_of_failed(settings: Settings, labels: Mapping[str, str], annotation: 
     It is not labelled for what nobody saw it do, and loses nothing either: pods may be at work there, and what a change
     of MIG had taken off comes back. Where MIG is asked for, its state says that it failed.
     """
-    wanted = wanted_labels(settings)
-    there = {**{name: wanted.get(name, value) for name, value in SELECTING.items()}, **labels}
+    desired = wanted_labels(settings)
+    there = {**{name: desired.get(name, value) for name, value in SELECTING.items()}, **labels}
     kept = {name: there[name] for name in owned(annotation) if name in there}
-    if not wanted:
+    if not desired:
         return kept
     # By the settings of the inventory, where no label has been looked up.
     if settings.mig.config_from_label and labels.get(MIG_CONFIG):
@@ -136,7 +136,7 @@ def before_mig(settings: Settings, labels: Mapping[str, str], annotation: str | 
 
 
 def label_change(
-    wanted: Mapping[str, str], labels: Mapping[str, str], annotation: str | None, given_up: Collection[str] = ()
+    desired: Mapping[str, str], labels: Mapping[str, str], annotation: str | None, given_up: Collection[str] = ()
 ) -> LabelChange:
     """Return what brings a node from its `labels` to those wanted; `annotation` is the text of OURS there.
 
@@ -146,12 +146,12 @@ def label_change(
     before = owned(annotation) - frozenset(given_up)
     conflicts = {
         name: labels[name]
-        for name, value in wanted.items()
+        for name, value in desired.items()
         if name in labels and labels[name] != value and name not in before
     }
-    to_set = {name: value for name, value in wanted.items() if labels.get(name) != value and name not in conflicts}
-    to_remove = tuple(sorted(name for name in before if name in labels and name not in wanted))
-    ours = sorted(name for name in wanted if name in to_set or name in before)
+    to_set = {name: value for name, value in desired.items() if labels.get(name) != value and name not in conflicts}
+    to_remove = tuple(sorted(name for name in before if name in labels and name not in desired))
+    ours = sorted(name for name in desired if name in to_set or name in before)
     text = json.dumps(ours, separators=(",", ":")) if ours else None
     return LabelChange(to_set, to_remove, text, conflicts, text != annotation)
 

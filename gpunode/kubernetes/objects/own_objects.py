@@ -66,33 +66,33 @@ def marked(document: Document, way: str) -> dict[str, Any]:
 
 
 def objects_change(
-    wanted: Sequence[Document],
-    there: str,
+    desired: Sequence[Document],
+    actual: str,
     owned: str,
     staying: Sequence[Mapping[str, str]] = (),
     not_ready: Sequence[Mapping[str, str]] = (),
 ) -> ObjectsChange:
     """Return what brings gpunode's objects about; raise ParseError.
 
-    + there: what `asking` printed: the objects of these names, whoever's they are
+    + actual: what `asking` printed: the objects of these names, whoever's they are
     + owned: what `owning` printed: all objects with gpunode's labels
     + staying: labels of each node that keeps them in this run, be it of this inventory or of none
     + not_ready: labels of each node that is not Ready, where no update comes
     """
-    live = live_objects(there, "")
+    live = live_objects(actual, "")
     ours = {identity: each for identity, each in live_objects(owned, "").items() if way_of(each.content) is not None}
-    left = {each: ours[each].content for each in ours if each not in objects(_text(wanted), "")}
+    left = {each: ours[each].content for each in ours if each not in objects(_text(desired), "")}
     kept = {identity: content for identity, content in left.items() if _is_needed(content, staying)}
-    wanted = [_with_entries_of(kept, each, ours) for each in wanted]
-    target = objects(_text(wanted), "")
+    desired = [_with_entries_of(kept, each, ours) for each in desired]
+    target = objects(_text(desired), "")
     # A namespace is shared ground: made where there is none, and no more.
     spaces = {identity for identity in target if identity.kind == "Namespace"}
     conflicts = [each for each in live if each in target and each not in ours and each not in spaces]
     found = drifted({name: each for name, each in target.items() if name not in spaces or name not in live}, live)
-    unready = dict(_unready(there, target))
+    unready = dict(_unready(actual, target))
     pending = {each for each, workload in unready.items() if not _is_rolled_out(workload, not_ready)}
     return ObjectsChange(
-        apply=tuple(wanted) if found and not conflicts else (),
+        apply=tuple(desired) if found and not conflicts else (),
         remove=tuple(sorted((each for each in left if each not in kept), key=_order)),
         unready=tuple(each for each in unready if each in pending),
         differences=found,
@@ -115,17 +115,17 @@ def _selector(content: Any) -> dict[str, str]:
     return dict((found.get("spec") or {}).get("nodeSelector") or {})
 
 
-def _with_entries_of(kept: Mapping[Identity, Any], wanted: Document, ours: Mapping[Identity, Any]) -> Document:
+def _with_entries_of(kept: Mapping[Identity, Any], desired: Document, ours: Mapping[Identity, Any]) -> Document:
     """Return an object; a ConfigMap with the entries that DaemonSets which are kept begin by."""
-    (identity,) = objects(_text([wanted]), "")
+    (identity,) = objects(_text([desired]), "")
     if identity.kind != "ConfigMap" or identity not in ours:
-        return wanted
-    names = {_selector(content).get(CONFIG) for content in kept.values()} - wanted["data"].keys()
-    there = ours[identity].content.get("data") or {}
-    entries = {name: text for name, text in there.items() if name in names}
+        return desired
+    names = {_selector(content).get(CONFIG) for content in kept.values()} - desired["data"].keys()
+    actual = ours[identity].content.get("data") or {}
+    entries = {name: text for name, text in actual.items() if name in names}
     if not entries:
-        return wanted
-    return marked({**wanted, "data": dict(sorted({**wanted["data"], **entries}.items()))}, "manifest")
+        return desired
+    return marked({**desired, "data": dict(sorted({**desired["data"], **entries}.items()))}, "manifest")
 
 
 def way_of(content: Document) -> str | None:
@@ -141,9 +141,9 @@ def _order(identity: Identity) -> tuple[int, Identity]:
     return (kinds.index(name) if name in kinds else len(kinds)), identity
 
 
-def _unready(there: str, target: Mapping[Identity, Any]) -> Iterator[tuple[Identity, Document]]:
+def _unready(actual: str, target: Mapping[Identity, Any]) -> Iterator[tuple[Identity, Document]]:
     """Yield the workloads that are there, and not yet what they are to be."""
-    document = json.loads(there) if there.strip() else {}
+    document = json.loads(actual) if actual.strip() else {}
     for each in document.get("items", [document] if document else []):
         metadata = each.get("metadata") or {}
         group = str(each.get("apiVersion", "")).partition("/")[0]
@@ -170,22 +170,22 @@ def is_ready(workload: Document) -> bool:
     if status.get("observedGeneration", 0) < generation:
         return False
     if workload.get("kind") == "Deployment":
-        wanted = (workload.get("spec") or {}).get("replicas", 1)
+        desired = (workload.get("spec") or {}).get("replicas", 1)
         counts = (status.get("updatedReplicas", 0), status.get("availableReplicas", 0))
     else:
-        wanted = status.get("desiredNumberScheduled", 0)
+        desired = status.get("desiredNumberScheduled", 0)
         counts = (status.get("updatedNumberScheduled", 0), status.get("numberAvailable", 0))
-    return all(count >= wanted for count in counts)
+    return all(count >= desired for count in counts)
 
 
 def _text(documents: Sequence[Document]) -> str:
     return "\n---\n".join(json.dumps(each) for each in documents)
 
 
-def asking(kubernetes: KubernetesSettings, wanted: Sequence[Document]) -> tuple[tuple[str, ...], str]:
+def asking(kubernetes: KubernetesSettings, desired: Sequence[Document]) -> tuple[tuple[str, ...], str]:
     """Return the question for the objects of these names, and its standard input."""
     words = kubectl(kubernetes, "get", "--filename", "-", "--ignore-not-found", "--output", "json")
-    return words, _text(wanted)
+    return words, _text(desired)
 
 
 def owning(kubernetes: KubernetesSettings) -> tuple[str, ...]:
@@ -196,10 +196,10 @@ def owning(kubernetes: KubernetesSettings) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def applying(kubernetes: KubernetesSettings, wanted: Sequence[Document]) -> tuple[tuple[str, ...], str]:
+def applying(kubernetes: KubernetesSettings, desired: Sequence[Document]) -> tuple[tuple[str, ...], str]:
     """Return the command that makes the objects what they are to be, and its standard input."""
     words = ("apply", "--server-side", "--force-conflicts", "--field-manager", "gpunode", "--filename", "-")
-    return kubectl(kubernetes, *words), _text(wanted)
+    return kubectl(kubernetes, *words), _text(desired)
 
 
 def removing(kubernetes: KubernetesSettings, identity: Identity, seconds: int) -> tuple[str, ...]:
@@ -218,9 +218,9 @@ def waiting(kubernetes: KubernetesSettings, identity: Identity, seconds: int) ->
     )  # fmt: skip
 
 
-def workloads(wanted: Sequence[Document]) -> tuple[Identity, ...]:
+def workloads(desired: Sequence[Document]) -> tuple[Identity, ...]:
     """Return the workloads among objects that are to be."""
     try:
-        return tuple(each for each in objects(_text(wanted), "") if each.kind in _WORKLOADS)
+        return tuple(each for each in objects(_text(desired), "") if each.kind in _WORKLOADS)
     except ParseError:
         return ()

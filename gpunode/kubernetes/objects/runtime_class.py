@@ -45,24 +45,24 @@ class RuntimeClassChange:
     refused: bool = False
 
 
-def runtime_class_change(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> RuntimeClassChange:
-    """Return what brings the RuntimeClass about; `found` is the cluster's, None where it has none of that name.
+def runtime_class_change(desired: Mapping[str, Any], actual: Mapping[str, Any] | None) -> RuntimeClassChange:
+    """Return what brings the RuntimeClass about; `actual` is the cluster's, None where it has none of that name.
 
     One of somebody else's does as well where it names the same handler, and is his where it names another one. What
     others added to ours (a scheduling rule, say) stays.
     """
     name = f"RuntimeClass {NAME}"
-    if found is None:
+    if actual is None:
         return RuntimeClassChange(f"{name}: there is none", Verb.CREATE)
     label, value = MANAGED_BY
-    ours = ((found.get("metadata") or {}).get("labels") or {}).get(label) == value
-    handler = found.get("handler")
-    if handler == wanted["handler"]:
+    ours = ((actual.get("metadata") or {}).get("labels") or {}).get(label) == value
+    handler = actual.get("handler")
+    if handler == desired["handler"]:
         return RuntimeClassChange(f"{name} as asked" if ours else f"{name} is there already, somebody else's")
     if ours:
         return RuntimeClassChange(f"{name} has the handler {handler!r}", Verb.REPLACE)
     said = (
-        f"{name} is somebody else's, and has the handler {str(handler)[:80]!r} in the place of {wanted['handler']!r}: "
+        f"{name} is somebody else's, and has the handler {str(handler)[:80]!r} in the place of {desired['handler']!r}: "
         "remove it, or set device_plugin.runtime_class to 'none'"
     )
     return RuntimeClassChange(said, refused=True)
@@ -79,10 +79,10 @@ def changing(kubernetes: KubernetesSettings, verb: Verb) -> tuple[str, ...]:
     return kubectl(kubernetes, *words, "--filename", "-")
 
 
-def written(wanted: Mapping[str, Any], apis: Collection[str]) -> str:
+def written(desired: Mapping[str, Any], apis: Collection[str]) -> str:
     """Return the object for kubectl, in the newest API version that the cluster has (`apis`)."""
     known = [version for version in ("node.k8s.io/v1", "node.k8s.io/v1beta1") if version in apis]
-    return json.dumps({**wanted, **({"apiVersion": known[0]} if known else {})})
+    return json.dumps({**desired, **({"apiVersion": known[0]} if known else {})})
 
 
 def parse_runtime_class(text: str) -> Mapping[str, Any] | None:

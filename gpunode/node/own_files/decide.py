@@ -109,7 +109,7 @@ def _step(desired: Desired, item: Finding) -> Step[None]:
     path = Subject.FILE.named(item.what)
     at_once = item.component == "containerd" and desired.restart_waits
     disturbs = Disturbance.nothing if at_once else item.disturbs or Disturbance.nothing
-    return Step(f"remove {path}" if item.wanted == "none" else f"write {path} anew", (item,), disturbs)
+    return Step(f"remove {path}" if item.desired == "none" else f"write {path} anew", (item,), disturbs)
 
 
 def _findings(desired: Desired, actual: Applied, told: tuple[Finding, ...]) -> Iterator[Finding]:
@@ -159,19 +159,19 @@ def _desired(
     return OwnFile(hashlib.sha256(text.encode()).hexdigest(), None if path in REPOSITORIES else _MODE)
 
 
-def _is_as_left(recorded: OwnFile | None, there: PresentFile | None) -> bool:
+def _is_as_left(recorded: OwnFile | None, actual: PresentFile | None) -> bool:
     """Say whether a file is as the last whole run left it, none where it left none."""
-    return there is None if recorded is None else _sides(recorded, there, "")[0] is None
+    return actual is None if recorded is None else _sides(recorded, actual, "")[0] is None
 
 
-def _sides(wanted: OwnFile, present: PresentFile | None, said: str) -> tuple[str | None, str]:
+def _sides(desired: OwnFile, present: PresentFile | None, said: str) -> tuple[str | None, str]:
     """Return how a file is where that is not as wanted, and what is wanted: `said`, or mode and owner."""
     if present is None:
         return "none", said
-    if wanted.sha256 is not None and present.sha256 != wanted.sha256:
+    if desired.sha256 is not None and present.sha256 != desired.sha256:
         return "unreadable" if present.sha256 is None else "another text", said
-    if wanted.mode is not None and present.permissions != f"{wanted.mode} {OWNED}":
-        return present.permissions or "unreadable", f"{wanted.mode} {OWNED}"
+    if desired.mode is not None and present.permissions != f"{desired.mode} {OWNED}":
+        return present.permissions or "unreadable", f"{desired.mode} {OWNED}"
     return None, said
 
 

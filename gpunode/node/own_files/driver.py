@@ -25,25 +25,25 @@ UMAD_MODULES = ("ib_umad",)
 
 def changes_source(settings: Settings, machine: Machine) -> bool:
     """Say whether a run brings the driver from its source, or takes it away, and so forgets other sources."""
-    asked = settings.driver
-    if asked.removes:
+    desired = settings.driver
+    if desired.removes:
         return not _removal_waits(settings, machine)
-    return asked.enabled and asked.source != "present"
+    return desired.enabled and desired.source != "present"
 
 
 def files(settings: Settings, machine: Machine) -> dict[str, str | None]:
     """Return the files of modules; the settings are those of `on_system`."""
-    asked, system = settings.driver, machine.operating_system
-    if not asked.enabled:
+    desired, system = settings.driver, machine.operating_system
+    if not desired.enabled:
         return {}
-    if asked.removes:
+    if desired.removes:
         return {} if _removal_waits(settings, machine) else dict.fromkeys(PATHS)
     found: dict[str, str | None] = {}
     modules = module_names(settings, machine)
-    if asked.source != "present":
+    if desired.source != "present":
         found[PARAMETERS] = (
-            rendered("nvidia-parameters.conf", parameters=asked.module_parameters, modules=modules)
-            if asked.module_parameters
+            rendered("nvidia-parameters.conf", parameters=desired.module_parameters, modules=modules)
+            if desired.module_parameters
             else None
         )
     found[NOUVEAU] = rendered("nouveau.conf")
@@ -52,7 +52,7 @@ def files(settings: Settings, machine: Machine) -> dict[str, str | None]:
         found[DRACUT] = rendered("dracut-nouveau.conf")
     # Else nvidia_uvm would be loaded by a run and be gone after the next boot.
     found[SOFTDEP] = rendered("nvidia-uvm.conf", modules=modules)
-    if machine.has_gpu and machine.pci.switch_managers and asked.source != "present":
+    if machine.has_gpu and machine.pci.switch_managers and desired.source != "present":
         found[UMAD] = rendered("modules-load.conf", modules=UMAD_MODULES)
     return found
 

@@ -18,9 +18,9 @@ def files(settings: Settings, machine: Machine) -> dict[str, str | None]:
     """
     found: dict[str, str | None] = {}
     for name in NAMES:
-        asked = package_repository(settings, machine.operating_system, name)
-        if asked is not None and uses_repository(settings, name):
-            found[asked.path] = asked.text
-        elif asked is not None and name == "cuda" and changes_source(settings, machine):
-            found[asked.path] = None
+        desired = package_repository(settings, machine.operating_system, name)
+        if desired is not None and uses_repository(settings, name):
+            found[desired.path] = desired.text
+        elif desired is not None and name == "cuda" and changes_source(settings, machine):
+            found[desired.path] = None
     return found

@@ -33,52 +33,52 @@ from gpunode.settings import Settings
 
 def refusals(settings: Settings, machine: Machine, today: date | None = None) -> tuple[Refusal, ...]:
     """Return every reason to refuse a node; none means that the run may go on. `today` is as of `cautions`."""
-    system, gpus, there = machine.operating_system, machine.pci.gpus, machine.driver
+    system, gpus, actual = machine.operating_system, machine.pci.gpus, machine.driver
     row = tables.distribution(system.id, system.version_id)
     settings = on_system(settings, system)
-    wanted = wanted_driver(settings, gpus, there, system)
+    desired = wanted_driver(settings, gpus, actual, system)
     found = [*platform.system_refusals(settings, system), *platform.gpu_refusals(settings, machine)]
     found += trust.key_refusals(settings, system)
-    found += driver.present_refusals(settings, there)
+    found += driver.present_refusals(settings, actual)
     if settings.driver.enabled and not settings.driver.removes:
         # A generation's last branch first: beyond it no flavour would help.
         by_nvidia = settings.driver.source == "cuda-repository"
-        found += flavour.last_branch_refusals(gpus, wanted, row.driver_branches if row and by_nvidia else ())
-        found += flavour.flavour_refusals(gpus, wanted)
+        found += flavour.last_branch_refusals(gpus, desired, row.driver_branches if row and by_nvidia else ())
+        found += flavour.flavour_refusals(gpus, desired)
         found += driver.offered_branch_refusals(settings, system)
-        found += driver.proprietary_refusals(settings, wanted, there, today or _today())
-        found += driver.flavour_branch_refusals(settings, wanted, machine.operating_system)
-        found += driver.minimum_refusals(wanted)
+        found += driver.proprietary_refusals(settings, desired, actual, today or _today())
+        found += driver.flavour_branch_refusals(settings, desired, machine.operating_system)
+        found += driver.minimum_refusals(desired)
     found += runfile.runfile_refusals(settings, machine)
     found += trust.trust_refusals(machine.apt_sources)
-    found += driver.branch_change_refusals(settings, there)
+    found += driver.branch_change_refusals(settings, actual)
     found += driver.candidate_refusals(settings, system, dict(machine.candidates))
     found += archive.archive_refusals(settings, machine)
-    found += cuda.cuda_refusals(settings, gpus, wanted)
+    found += cuda.cuda_refusals(settings, gpus, desired)
     found += cuda.offered_refusals(settings, system)
     found += cuda.mixing_refusals(settings, system, machine.cuda)
-    found += mig.mig_refusals(settings, gpus, wanted)
+    found += mig.mig_refusals(settings, gpus, desired)
     found += mps.mps_refusals(settings, gpus)
     found += device_plugin.device_plugin_refusals(settings, gpus)
     found += runtimes.runtime_refusals(settings, machine)
     found += toolkit.toolkit_refusals(settings, machine)
-    found += boot.boot_refusals(settings, system, machine.boot, dict(there.packages))
-    found += disk.disk_refusals(settings, machine.disk, there, machine.cuda.versions)
+    found += boot.boot_refusals(settings, system, machine.boot, dict(actual.packages))
+    found += disk.disk_refusals(settings, machine.disk, actual, machine.cuda.versions)
     return tuple(found)
 
 
 def cautions(settings: Settings, machine: Machine, today: date | None = None) -> tuple[Caution, ...]:
     """Return what a person should know though it is no reason to refuse; `today` is UTC's where it is not given."""
     settings = on_system(settings, machine.operating_system)
-    wanted = wanted_driver(settings, machine.pci.gpus, machine.driver, machine.operating_system)
+    desired = wanted_driver(settings, machine.pci.gpus, machine.driver, machine.operating_system)
     today = today or _today()
     return (
         *platform.gpu_cautions(settings, machine),
         *flavour.unknown_gpus(machine.pci.gpus),
-        *driver.end_of_life(settings, wanted, today),
-        *driver.proprietary_cautions(settings, wanted, machine.driver, today),
+        *driver.end_of_life(settings, desired, today),
+        *driver.proprietary_cautions(settings, desired, machine.driver, today),
         *archive.archive_cautions(settings, machine),
-        *cuda.cuda_cautions(settings, wanted),
+        *cuda.cuda_cautions(settings, desired),
         *mig.mig_cautions(settings, machine.pci.gpus),
         *mps.mps_cautions(settings),
         *boot.boot_cautions(settings, machine.operating_system, machine.boot),

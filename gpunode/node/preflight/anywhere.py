@@ -49,18 +49,18 @@ def _refusals(settings: Settings, row: Distribution, system: OperatingSystem) ->
     yield from cuda.offered_refusals(asked, system)
     # A driver that gpunode does not install is the node's.
     if installed_by_gpunode(asked):
-        wanted = _wanted(asked, system)
+        desired = _wanted(asked, system)
         yield from driver.offered_branch_refusals(asked, system)
-        yield from driver.minimum_refusals(wanted)
-        yield from cuda.cuda_refusals(asked, (), wanted)
+        yield from driver.minimum_refusals(desired)
+        yield from cuda.cuda_refusals(asked, (), desired)
 
 
 def _cautions(settings: Settings, system: OperatingSystem, today: date) -> Iterator[Caution]:
     asked = on_system(settings, system)
     if installed_by_gpunode(asked):
-        wanted = _wanted(asked, system)
-        yield from driver.end_of_life(asked, wanted, today)
-        yield from cuda.cuda_cautions(asked, wanted)
+        desired = _wanted(asked, system)
+        yield from driver.end_of_life(asked, desired, today)
+        yield from cuda.cuda_cautions(asked, desired)
 
 
 def _wanted(settings: Settings, system: OperatingSystem) -> WantedDriver:

@@ -22,8 +22,8 @@ def archive_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
 
     The settings are those of `on_system`.
     """
-    asked, system = settings.driver, machine.operating_system
-    if not asked.enabled or asked.source != "distribution":
+    desired, system = settings.driver, machine.operating_system
+    if not desired.enabled or desired.source != "distribution":
         return
     source = driver_source(settings, system, machine.boot)
     if source is None:
@@ -64,13 +64,13 @@ def archive_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
     The settings are those of `on_system`.
     """
     asked, system = settings.driver, machine.operating_system
-    found = tables.distribution(system.id, system.version_id)
+    actual = tables.distribution(system.id, system.version_id)
     source = driver_source(settings, system, machine.boot) if asked.source == "distribution" else None
-    if source is None or found is None or found.open_behind is None or asked.version is not None:
+    if source is None or actual is None or actual.open_behind is None or asked.version is not None:
         return
-    module, rest = found.open_behind.module, found.open_behind.rest
-    wanted = _wanted(settings, source, machine)
-    names = [name for name in source.packages["open"] if name in wanted and name.endswith("-dkms")]
+    module, rest = actual.open_behind.module, actual.open_behind.rest
+    desired = _wanted(settings, source, machine)
+    names = [name for name in source.packages["open"] if name in desired and name.endswith("-dkms")]
     told = {name for name, _ in machine.offers} | {name for name, _ in machine.driver.packages}
     if names and versions.in_branch(module, asked.branch or "") and names[0] not in told:
         behind = ModuleBehind(names[0], module, rest)
@@ -88,7 +88,7 @@ def _wanted(settings: Settings, source: DriverSource, machine: Machine) -> dict[
 
 def _not_offered(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     """Refuse a package of which the lists know versions, and none that is asked for."""
-    asked, source = settings.driver, driver_source(settings, machine.operating_system, machine.boot)
+    desired, source = settings.driver, driver_source(settings, machine.operating_system, machine.boot)
     if source is None:
         return
     for name, rule in _wanted(settings, source, machine).items():
@@ -96,7 +96,7 @@ def _not_offered(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         if rule and offered and not any(satisfies(version, rule) for version in offered):
             yield Refusal(
                 "driver",
-                f"{source.name} has {name} at {', '.join(offered)}, and {asked.version or f'branch {rule}'} is asked "
+                f"{source.name} has {name} at {', '.join(offered)}, and {desired.version or f'branch {rule}'} is asked "
                 "for",
                 f"apt-cache madison {name} on the node",
                 f"set driver.branch to one that it has, or {_REPOSITORY}",

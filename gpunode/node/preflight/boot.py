@@ -48,17 +48,19 @@ def boot_refusals(
     if kernel is None or not settings.driver.enabled:
         return
     builds, source = built_on_node(settings, system, boot), driver_source(settings, system, boot)
-    asked = settings.driver.version or settings.driver.branch
+    desired = settings.driver.version or settings.driver.branch
     # What is there already need not be built again; anything else must be, even where an older module is on the disk.
-    there = kernel.module_version is not None and asked is not None and versions.in_branch(kernel.module_version, asked)
-    there = there and not (source is not None and of_another_source(source, installed))
+    actual = (
+        kernel.module_version is not None and desired is not None and versions.in_branch(kernel.module_version, desired)
+    )
+    actual = actual and not (source is not None and of_another_source(source, installed))
     # The packages' modules go as the runfile comes.
-    there = there and not (settings.driver.source == "runfile" and tuple(installed))
+    actual = actual and not (settings.driver.source == "runfile" and tuple(installed))
     can_install = tables.installs_headers(system.id) or tables.headers_of_image(system.id)
     if (
         builds
         and not kernel.headers
-        and not there
+        and not actual
         and not (can_install and settings.driver.kernel_headers == "install")
     ):
         by_us = ", or set driver.kernel_headers = 'install'" if can_install else ""

@@ -18,25 +18,26 @@ _FULL = "CUDA release notes (gpunode/data/cuda.yaml, toolkit_driver)"
 _DROPPED = "CUDA release notes (gpunode/data/cuda.yaml, dropped)"
 
 
-def mixing_refusals(settings: Settings, system: OperatingSystem, there: CudaToolkits) -> Iterator[Refusal]:
+def mixing_refusals(settings: Settings, system: OperatingSystem, actual: CudaToolkits) -> Iterator[Refusal]:
     """Refuse a runfile over the packages of the same toolkit, and packages over a runfile: they share its folder.
 
     What an interrupted transaction of ours left there is no toolkit of either: the run undoes it first, and then judges
     what has come back (operations/cuda.py).
     """
-    asked = settings.cuda
-    if not asked.enabled or asked.version not in there.versions or asked.version == there.interrupted:
+    desired = settings.cuda
+    if not desired.enabled or desired.version not in actual.versions or desired.version == actual.interrupted:
         return
-    folder, by_runfile = f"/usr/local/cuda-{asked.version}", asked.version in there.by_runfile
-    if asked.source == "runfile" and not by_runfile:
+    folder, by_runfile = f"/usr/local/cuda-{desired.version}", desired.version in actual.by_runfile
+    if desired.source == "runfile" and not by_runfile:
         yield Refusal(
             "cuda",
             f"{folder} is there and no runfile installed it: packages and a runfile would be mixed in it",
             f"{folder}/bin/cuda-uninstaller is absent",
-            f"remove its packages (`{wording(system).remove} cuda-toolkit-{asked.version.replace('.', '-')}` and what "
+            f"remove its packages (`{wording(system).remove} cuda-toolkit-{desired.version.replace('.', '-')}` and "
+            "what "
             "came with them), or set cuda.source = 'cuda-repository'",
         )
-    if asked.source == "cuda-repository" and by_runfile:
+    if desired.source == "cuda-repository" and by_runfile:
         yield Refusal(
             "cuda",
             f"{folder} was installed by a runfile, and packages would be mixed with it",
@@ -45,7 +46,7 @@ def mixing_refusals(settings: Settings, system: OperatingSystem, there: CudaTool
         )
 
 
-def cuda_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
+def cuda_refusals(settings: Settings, gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[Refusal]:
     """Refuse a CUDA toolkit that dropped a GPU of the node, or that needs a newer driver than there will be."""
     if not settings.cuda.enabled:
         return
@@ -63,13 +64,13 @@ def cuda_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDriv
     minor = table.minor_driver(asked) if settings.cuda.compatibility == "minor" else None
     minimum, source = (minor, _MINOR) if minor else (table.full_driver(asked), _FULL)
     # Where gpunode installs no driver and none is there, nobody has said which one will be: a caution, not a refusal.
-    if minimum is None or not wanted.is_known:
+    if minimum is None or not desired.is_known:
         return
-    if not wanted.at_least(minimum):
+    if not desired.at_least(minimum):
         yield Refusal(
             "cuda",
             f"CUDA {asked} needs driver {minimum} or newer (cuda.compatibility '{settings.cuda.compatibility}'), "
-            f"and the driver is {wanted}",
+            f"and the driver is {desired}",
             source,
             f"set driver.branch to '{versions.branch_of(minimum)}' or newer, or ask for an older cuda.version",
         )
@@ -77,19 +78,19 @@ def cuda_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDriv
 
 def offered_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusal]:
     """Refuse a toolkit that is older than any in NVIDIA's repository for the distribution."""
-    asked, found = settings.cuda, tables.distribution(system.id, system.version_id)
-    if not asked.enabled or asked.source != "cuda-repository" or found is None or found.oldest_cuda is None:
+    desired, actual = settings.cuda, tables.distribution(system.id, system.version_id)
+    if not desired.enabled or desired.source != "cuda-repository" or actual is None or actual.oldest_cuda is None:
         return
-    if not versions.at_least(asked.version, found.oldest_cuda):
+    if not versions.at_least(desired.version, actual.oldest_cuda):
         yield Refusal(
             "cuda",
-            f"NVIDIA's repository for {found.name} has no CUDA {asked.version}: its oldest is {found.oldest_cuda}",
+            f"NVIDIA's repository for {actual.name} has no CUDA {desired.version}: its oldest is {actual.oldest_cuda}",
             "gpunode/data/distributions.yaml (oldest_cuda)",
-            f"set cuda.version to '{found.oldest_cuda}' or newer, or cuda.source = 'runfile'",
+            f"set cuda.version to '{actual.oldest_cuda}' or newer, or cuda.source = 'runfile'",
         )
 
 
-def cuda_cautions(settings: Settings, wanted: WantedDriver) -> Iterator[Caution]:
+def cuda_cautions(settings: Settings, desired: WantedDriver) -> Iterator[Caution]:
     """Tell of a toolkit that came after the table, and that nobody knows of a driver that is not there yet."""
     asked, table = settings.cuda.version, tables.cuda()
     if settings.cuda.enabled and table.is_newer(asked):
@@ -100,7 +101,7 @@ def cuda_cautions(settings: Settings, wanted: WantedDriver) -> Iterator[Caution]
             _FULL,
             f"look at the release notes of CUDA {asked}, or use a newer gpunode",
         )
-    if settings.cuda.enabled and not wanted.is_known:
+    if settings.cuda.enabled and not desired.is_known:
         yield Caution(
             "cuda",
             f"whether the driver is new enough for CUDA {settings.cuda.version} cannot be said: there is none yet",

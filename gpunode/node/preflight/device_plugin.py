@@ -20,12 +20,12 @@ def device_plugin_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterat
     if not settings.kubernetes.enabled or sharing.strategy != "mps":
         return
     most, source = mps_clients_before_turing()
-    asked = max(sharing.replicated.values(), default=0)
+    desired = max(sharing.replicated.values(), default=0)
     old = next((gpu for gpu in gpus if gpu.generation in _BEFORE_TURING), None)
-    if old is not None and asked > most:
+    if old is not None and desired > most:
         yield Refusal(
             "device_plugin",
-            f"sharing asks for {asked} MPS replicas, and the device plugin grants {named(old)} {most} at most",
+            f"sharing asks for {desired} MPS replicas, and the device plugin grants {named(old)} {most} at most",
             f"{source} (gpunode/data/device_plugin.yaml)",
             f"set sharing.replicas to {most} or less, or sharing.strategy to 'time-slicing'",
         )

@@ -25,7 +25,7 @@ _GEOMETRY = "nvidia-smi mig -lgipp of such GPUs (gpunode/data/mig.yaml, geometri
 _PUBLISHED = "nvidia-mig-parted's published configurations (gpunode/data/mig.yaml, products)"
 
 
-def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
+def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[Refusal]:
     """Refuse a MIG configuration that a GPU of the node has no place for, or that its driver is too old for."""
     if settings.mig.config is None:
         return
@@ -35,12 +35,12 @@ def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], wanted: WantedDrive
         # It was read when the settings were validated, and has changed since.
         yield Refusal("mig", f"{error.source}: {error.mistakes[0]}", str(settings.mig.file), "put the file right")
         return
-    yield from _driver_refusals([item.gpu for item in chosen if item.entry and item.entry.mig_enabled], wanted)
+    yield from _driver_refusals([item.gpu for item in chosen if item.entry and item.entry.mig_enabled], desired)
     yield from _placement_refusals(settings, chosen)
 
 
-def _driver_refusals(gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[Refusal]:
-    if not wanted.is_known:
+def _driver_refusals(gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[Refusal]:
+    if not desired.is_known:
         return
     seen = set()
     for gpu in gpus:
@@ -49,10 +49,10 @@ def _driver_refusals(gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[R
             continue
         seen.add(product)
         minimum = tables.mig_minimum_driver()[product]
-        if not wanted.at_least(minimum):
+        if not desired.at_least(minimum):
             yield Refusal(
                 "mig",
-                f"MIG on {named(gpu)} needs driver {minimum} or newer, and the driver is {wanted}",
+                f"MIG on {named(gpu)} needs driver {minimum} or newer, and the driver is {desired}",
                 _MIG,
                 f"set driver.branch to '{versions.branch_of(minimum)}' or newer, or leave mig.config out",
             )
@@ -61,10 +61,10 @@ def _driver_refusals(gpus: Sequence[PciGpu], wanted: WantedDriver) -> Iterator[R
 def _placement_refusals(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refusal]:
     seen = set()
     for each in chosen:
-        asked = each.product, each.entry.path if each.entry else None
-        if each.product is None or asked in seen or each.match is Match.MAYBE:
+        desired = each.product, each.entry.path if each.entry else None
+        if each.product is None or desired in seen or each.match is Match.MAYBE:
             continue
-        seen.add(asked)
+        seen.add(desired)
         if each.entry is None and settings.mig.file is None:
             yield Refusal(
                 "mig",

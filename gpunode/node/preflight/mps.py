@@ -23,8 +23,8 @@ _MOST_BEFORE_VOLTA = 16
 
 def mps_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Refusal]:
     """Refuse clients beyond what a GPU serves or has memory for, and MPS beside MIG."""
-    asked = settings.mps
-    if not asked.enabled:
+    desired = settings.mps
+    if not desired.enabled:
         return
     if _divided(settings, gpus):
         yield Refusal(
@@ -39,13 +39,13 @@ def mps_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Refusal
             yield from _old(settings, gpu)
             break
     memory = {index: _memory(gpu) for index, gpu in enumerate(gpus)}
-    beyond = [index for index in sorted(map(int, asked.memory_limits)) if index >= len(gpus)]
+    beyond = [index for index in sorted(map(int, desired.memory_limits)) if index >= len(gpus)]
     if beyond:
         yield Refusal(
             "mps", f"mps.memory_limits names GPU {', '.join(map(str, beyond))}, and the node has {len(gpus)}",
             "the PCI bus", "take it out, or mend the host's data",
         )  # fmt: skip
-    if reason := without_room(asked, memory):
+    if reason := without_room(desired, memory):
         what, _, remedy = reason.partition(": ")
         yield Refusal("mps", what, "the GPU's name in pci.ids", remedy)
 
@@ -77,16 +77,17 @@ def _divided(settings: Settings, gpus: Sequence[PciGpu]) -> bool:
 
 
 def _old(settings: Settings, gpu: PciGpu) -> Iterator[Refusal]:
-    asked = settings.mps
-    if asked.clients is not None and asked.clients > _MOST_BEFORE_VOLTA:
+    desired = settings.mps
+    if desired.clients is not None and desired.clients > _MOST_BEFORE_VOLTA:
         yield Refusal(
             "mps",
-            f"mps.clients is {asked.clients}, and {named(gpu)}, which is older than Volta, serves {_MOST_BEFORE_VOLTA} "
+            f"mps.clients is {desired.clients}, and {named(gpu)}, which is older than Volta, serves "
+            f"{_MOST_BEFORE_VOLTA} "
             f"(newer ones {MOST_CLIENTS})",
             _SOURCE,
             f"set mps.clients to {_MOST_BEFORE_VOLTA} or less",
         )
-    limits = asked.memory_limit is not None or asked.memory_limits or float(asked.active_thread_percentage) != 100
+    limits = desired.memory_limit is not None or desired.memory_limits or float(desired.active_thread_percentage) != 100
     if limits:
         yield Refusal(
             "mps",

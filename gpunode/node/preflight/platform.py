@@ -124,5 +124,5 @@ def gpu_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
 
 
 def _may_lack_gpu(settings: Settings) -> bool:
-    asked = settings.driver
-    return asked.removes or (asked.installs and asked.without_gpu == "install")
+    desired = settings.driver
+    return desired.removes or (desired.installs and desired.without_gpu == "install")

@@ -35,11 +35,11 @@ def runfile_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
 
 
 def _mixing(settings: Settings, machine: Machine) -> Iterator[Refusal]:
-    asked, driver, words = settings.driver, machine.driver, wording(machine.operating_system)
+    desired, driver, words = settings.driver, machine.driver, wording(machine.operating_system)
     if not installed_by_gpunode(settings):
         return
-    if asked.migrate:
-        if asked.source != "runfile" and driver.runfile and driver.packages:
+    if desired.migrate:
+        if desired.source != "runfile" and driver.runfile and driver.packages:
             yield Refusal(
                 "driver",
                 "packages of a driver and one of NVIDIA's .run installer are on the node: they have overwritten each "
@@ -48,7 +48,7 @@ def _mixing(settings: Settings, machine: Machine) -> Iterator[Refusal]:
                 "bring the node to driver.source = 'runfile' first, which removes the packages, and then back",
             )
         return
-    if asked.source != "runfile" and driver.runfile:
+    if desired.source != "runfile" and driver.runfile:
         yield Refusal(
             "driver",
             "a driver of NVIDIA's .run installer is on the node, and packages would be mixed with it",
@@ -56,7 +56,7 @@ def _mixing(settings: Settings, machine: Machine) -> Iterator[Refusal]:
             "set driver.migrate = True to have it replaced by packages, or driver.source = 'runfile' or 'present'",
         )
     packages = [name for name, _ in driver.packages]
-    if asked.source == "runfile" and packages:
+    if desired.source == "runfile" and packages:
         yield Refusal(
             "driver",
             f"packages of a driver are on the node ({', '.join(packages[:4])}{', …' if len(packages) > 4 else ''}), "
@@ -67,12 +67,12 @@ def _mixing(settings: Settings, machine: Machine) -> Iterator[Refusal]:
 
 
 def _building(settings: Settings, machine: Machine) -> Iterator[Refusal]:
-    asked = settings.driver
-    needed = ("gcc", "make", "dkms") if asked.dkms else ("gcc", "make")
+    desired = settings.driver
+    needed = ("gcc", "make", "dkms") if desired.dkms else ("gcc", "make")
     lacking = [tool for tool in needed if tool not in machine.boot.build_tools]
     # What is there already need not be built again.
-    there = machine.driver.runfile and machine.driver.module_version == asked.version
-    if lacking and not there and asked.kernel_headers == "require":
+    actual = machine.driver.runfile and machine.driver.module_version == desired.version
+    if lacking and not actual and desired.kernel_headers == "require":
         install = wording(machine.operating_system).to_install(lacking)
         without = "" if "dkms" not in lacking else ", or set driver.dkms = False"
         yield Refusal(
@@ -82,7 +82,7 @@ def _building(settings: Settings, machine: Machine) -> Iterator[Refusal]:
             _TOOLS,
             f"{install}, or set driver.kernel_headers = 'install'{without}",
         )
-    if machine.boot.secure_boot and not asked.dkms:
+    if machine.boot.secure_boot and not desired.dkms:
         yield Refusal(
             "next boot",
             "secure boot is on, and a module that the runfile builds without DKMS is signed by no key that the "

@@ -20,19 +20,19 @@ def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     if system is None:
         return
     installed = machine.runtime_packages.names
-    for runtime, asked, names in (
+    for runtime, desired, names in (
         ("containerd", settings.containerd, containerd_packages(settings.containerd)),
         ("docker", settings.docker, docker_packages(settings.docker, system)),
     ):
-        lost = removed_for(names, installed, system.family) if asked.enabled else ()
+        lost = removed_for(names, installed, system.family) if desired.enabled else ()
         if lost:
             words = wording(machine.operating_system)
             yield Refusal(
                 runtime,
-                f"{' and '.join(names)} of {told_source(asked.source)} would remove {', '.join(lost)}, which "
+                f"{' and '.join(names)} of {told_source(desired.source)} would remove {', '.join(lost)}, which "
                 f"{'is' if len(lost) == 1 else 'are'} installed and which nobody asked to remove",
                 _RELATIONS,
-                f"{way_out(runtime, asked.source, system)}; or remove yourself what is to go (`{words.remove} "
+                f"{way_out(runtime, desired.source, system)}; or remove yourself what is to go (`{words.remove} "
                 f"{' '.join(lost)}`), and run again",
             )
 

@@ -17,13 +17,13 @@ _HOLDING = ("apt", "dnf")
 
 def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     """Refuse to put the toolkit beside nvidia-docker2 unasked, a version below a minimum, a hold that nobody keeps."""
-    asked, system = settings.toolkit, machine.operating_system
-    if not asked.enabled:
+    desired, system = settings.toolkit, machine.operating_system
+    if not desired.enabled:
         return
-    found = tables.distribution(system.id, system.version_id)
-    family = found.family if found else None
+    actual = tables.distribution(system.id, system.version_id)
+    family = actual.family if actual else None
     legacy = ", ".join(f"{name} {version}" for name, version in machine.toolkit.legacy.items())
-    if legacy and not asked.migrate:
+    if legacy and not desired.migrate:
         yield Refusal(
             "toolkit",
             f"on the node is {legacy}, which the container toolkit takes the place of",
@@ -38,7 +38,7 @@ def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
             _INSTALLED,
             "remove it by hand, or set toolkit.enabled = False to leave it",
         )
-    if asked.hold and family is not None and family not in _HOLDING:
+    if desired.hold and family is not None and family not in _HOLDING:
         yield Refusal(
             "toolkit",
             f"gpunode does not hold the toolkit's packages with {family}",
@@ -50,13 +50,13 @@ def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
 
 def toolkit_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
     """Tell of a version with a known hole, and of a preset that the device plugin has to agree with."""
-    asked = settings.toolkit
-    if not asked.enabled:
+    desired = settings.toolkit
+    if not desired.enabled:
         return
     for item in _below_minimum(settings, machine, "security"):
         yield Caution(item.component, item.reason, item.source, item.remedy)
-    by_variable = asked.accept_nvidia_visible_devices_envvar_when_unprivileged is not False
-    if not by_variable and not asked.accept_nvidia_visible_devices_as_volume_mounts and asked.cdi == "off":
+    by_variable = desired.accept_nvidia_visible_devices_envvar_when_unprivileged is not False
+    if not by_variable and not desired.accept_nvidia_visible_devices_as_volume_mounts and desired.cdi == "off":
         yield Caution(
             "toolkit",
             "unprivileged containers cannot get a GPU: neither NVIDIA_VISIBLE_DEVICES nor volume mounts count, and "
@@ -68,17 +68,17 @@ def toolkit_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
 
 def _below_minimum(settings: Settings, machine: Machine, kind: str) -> Iterator[Refusal]:
     """Yield the highest minimum of a kind that the version asked for does not reach."""
-    asked = settings.toolkit.version
+    desired = settings.toolkit.version
     rows = [
         row for row in tables.minimums()
         if row.component == "nvidia-container-toolkit" and row.kind == kind and row.minimum
         and (row.when != "tegra" or machine.operating_system.tegra)
     ]  # fmt: skip
-    missed = [row for row in rows if asked and not versions.at_least(asked, row.minimum or "")]
+    missed = [row for row in rows if desired and not versions.at_least(desired, row.minimum or "")]
     for row in sorted(missed, key=lambda row: versions.parsed(row.minimum or ""))[-1:]:
         yield Refusal(
             "toolkit",
-            f"toolkit.version is {asked}, and {row.needed_by or row.kind} asks for {row.minimum} or newer",
+            f"toolkit.version is {desired}, and {row.needed_by or row.kind} asks for {row.minimum} or newer",
             f"{row.source} ({_MINIMUMS})",
             f"set toolkit.version to '{row.minimum}' or newer",
         )

@@ -39,20 +39,20 @@ class ModuleBehind:
 
 
 def module_behind(
-    source: DriverSource, wanted: Mapping[str, str | None], available: Iterable[tuple[str, str]]
+    source: DriverSource, desired: Mapping[str, str | None], available: Iterable[tuple[str, str]]
 ) -> ModuleBehind | None:
     """Return what is behind of a distribution's own driver; None where nothing is, or an exact version is asked for.
 
-    + wanted: package -> branch or version, as package_set returns it
+    + desired: package -> branch or version, as package_set returns it
     + available: (name, package version) of the archive; of what is not among them nothing is said
     """
     if source.origin is None:
         return None
     bound = {name for group in source.packages.values() for name, rule in group.items() if rule == "driver"}
     newest: dict[str, str] = {}
-    modules = [name for name, rule in wanted.items() if rule and name in bound and name.endswith("-dkms")]
+    modules = [name for name, rule in desired.items() if rule and name in bound and name.endswith("-dkms")]
     for module in modules:
-        rule = wanted[module] or ""
+        rule = desired[module] or ""
         if "." in rule:
             continue
         for name, version in available:

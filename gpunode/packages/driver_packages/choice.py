@@ -35,7 +35,7 @@ def parse_offers(lines: list[str]) -> Offers:
 
 
 def chosen(
-    wanted: Mapping[str, str | None], installed: Mapping[str, str], available: Iterable[tuple[str, str]],
+    desired: Mapping[str, str | None], installed: Mapping[str, str], available: Iterable[tuple[str, str]],
     along: Collection[str] = (),
 ) -> dict[str, str]:  # fmt: skip
     """Return name -> package version of everything wanted; those with a rule at one upstream version.
@@ -48,21 +48,21 @@ def chosen(
     for name, version in available:
         offered.setdefault(name, []).append(version)
     for name, version in installed.items():
-        if name in wanted:
+        if name in desired:
             offered.setdefault(name, []).append(version)
-    bound = [name for name, rule in wanted.items() if rule]
-    upstream = _together(wanted, bound, installed, offered)
+    bound = [name for name, rule in desired.items() if rule]
+    upstream = _together(desired, bound, installed, offered)
     moves = any(name not in installed or not satisfies(installed[name], upstream) for name in bound)
     found: dict[str, str] = {}
-    for name, rule in wanted.items():
+    for name, rule in desired.items():
         if not rule and name in installed and not (moves and name in along):
             found[name] = installed[name]
             continue
         fitting = [item for item in offered.get(name, []) if not rule or satisfies(item, upstream)]
         if not fitting:
-            there = ", ".join(list(dict.fromkeys(offered.get(name, [])))[:20]) or "none"
+            actual = ", ".join(list(dict.fromkeys(offered.get(name, [])))[:20]) or "none"
             which = upstream if rule else "any version"
-            raise NotInstallable(f"package {name} is not to be had at {which}; the repositories have {there}")
+            raise NotInstallable(f"package {name} is not to be had at {which}; the repositories have {actual}")
         found[name] = fitting[0]
     for name, version in found.items():
         if NAME.fullmatch(name) is None or DEB_VERSION.fullmatch(version) is None:
@@ -106,18 +106,18 @@ def come_along(
 
 
 def _together(
-    wanted: Mapping[str, str | None], bound: Sequence[str], installed: Mapping[str, str],
+    desired: Mapping[str, str | None], bound: Sequence[str], installed: Mapping[str, str],
     offered: Mapping[str, Sequence[str]],
 ) -> str:  # fmt: skip
     """Return the upstream version for all that have a rule; the rule itself where there is none to be found."""
-    there = [installed[name] for name in bound if name in installed and satisfies(installed[name], wanted[name])]
+    there = [installed[name] for name in bound if name in installed and satisfies(installed[name], desired[name])]
     if there:
         return max((versions.upstream(item) for item in there), key=versions.parsed)
     common: set[str] | None = None
     for name in bound:
-        fitting = {versions.upstream(item) for item in offered.get(name, []) if satisfies(item, wanted[name])}
+        fitting = {versions.upstream(item) for item in offered.get(name, []) if satisfies(item, desired[name])}
         common = fitting if common is None else common & fitting
-    return max(common, key=versions.parsed) if common else str(wanted[bound[0]] if bound else "")
+    return max(common, key=versions.parsed) if common else str(desired[bound[0]] if bound else "")
 
 
 def pin_text(upstream: str) -> str:

@@ -31,13 +31,13 @@ class DriverPackages(Reading):
         """Return name -> version of the driver's packages alone."""
         return {name: version for name, version in self.packages if belongs(name)}
 
-    def missing(self, wanted: Mapping[str, str | None]) -> tuple[str, ...]:
+    def missing(self, desired: Mapping[str, str | None]) -> tuple[str, ...]:
         """Return the names that are not there as asked; those that have a version must share one upstream version."""
         there = dict(self.packages)
-        bad = [name for name, rule in wanted.items() if name not in there or not satisfies(there[name], rule)]
-        together = {versions.upstream(there[name]) for name, rule in wanted.items() if rule and name not in bad}
+        bad = [name for name, rule in desired.items() if name not in there or not satisfies(there[name], rule)]
+        together = {versions.upstream(there[name]) for name, rule in desired.items() if rule and name not in bad}
         if len(together) > 1:
-            bad += [name for name, rule in wanted.items() if rule and name not in bad]
+            bad += [name for name, rule in desired.items() if rule and name not in bad]
         return tuple(sorted(bad))
 
     def to_hold(self, kernel: bool) -> dict[str, str]:

@@ -74,7 +74,7 @@ def _unqualified(name: str) -> str:
 
 def gate(
     simulation: Simulation,
-    wanted: Mapping[str, str],
+    desired: Mapping[str, str],
     branch: str,
     branch_change: bool,
     moved: bool = False,
@@ -85,7 +85,7 @@ def gate(
 ) -> tuple[str, str] | None:
     """Judge what apt would do after the lists were refreshed; return (reason, remedy), None where it may go on.
 
-    + wanted: name -> package version that was resolved
+    + desired: name -> package version that was resolved
     + branch: the driver's branch that is asked for
     + branch_change: whether the settings allow packages of another branch to be replaced
     + unbound: names of the driver's packages that are numbered otherwise, and so of no branch
@@ -121,20 +121,20 @@ def gate(
         )
     for name, old, new in simulation.comes:
         numbered = belongs(name) and name not in unbound
-        found = driver_branch(new) if numbered else None
-        if found is not None and found != branch:
+        actual = driver_branch(new) if numbered else None
+        if actual is not None and actual != branch:
             return (
                 f"package {name} would come at {new}, which is not of branch {branch}: a package that is asked for is "
                 "a transitional one, or the repository no longer has all of that branch",
-                f"set driver.branch = '{found}' (see driver.allow_branch_change), ask for another version, or use a "
+                f"set driver.branch = '{actual}' (see driver.allow_branch_change), ask for another version, or use a "
                 "repository that still has the branch",
             )
-        if name in wanted and new != wanted[name]:
+        if name in desired and new != desired[name]:
             return (
-                f"package {name} would come at {new} and not at {wanted[name]}",
+                f"package {name} would come at {new} and not at {desired[name]}",
                 f"look at `{simulation.trial}` on the node, and at its repositories and preferences",
             )
-        if found is not None and upstream is not None and versions.upstream(new) != upstream:
+        if actual is not None and upstream is not None and versions.upstream(new) != upstream:
             return (
                 f"package {name} would come at {new}, and the driver at {upstream}: a driver of two versions does not "
                 "work",

@@ -108,20 +108,20 @@ def package_set(
     rule = asked.version or asked.branch or ""
     values = _values(rule, source, flavour, boot)
     groups = ["always", flavour, *further]
-    wanted: dict[str, str | None] = {}
+    desired: dict[str, str | None] = {}
     for name, bound in ((name, bound) for group in groups for name, bound in source.packages.get(group, {}).items()):
         if name in source.since and int(values["<branch>"]) < int(source.since[name]):
             continue
-        wanted[_filled(name, values)] = rule if bound == "driver" else None
+        desired[_filled(name, values)] = rule if bound == "driver" else None
     for name in source.packages.get("kernel", {}):
         if boot.next_release:
-            wanted[_filled(name, {**values, "<kernel>": boot.next_release})] = None
+            desired[_filled(name, {**values, "<kernel>": boot.next_release})] = None
     if source.built_on_node and source.installs_headers and asked.kernel_headers == "install":
         for kernel in boot.kernels:
             # Not those of the running kernel: archives drop the headers of older ones.
             if kernel.release == boot.next_release and not kernel.headers:
-                wanted[source.headers.replace("<kernel>", kernel.release)] = None
-    return wanted
+                desired[source.headers.replace("<kernel>", kernel.release)] = None
+    return desired
 
 
 def _values(rule: str, source: DriverSource, flavour: str, boot: Boot) -> dict[str, str]:
@@ -147,20 +147,23 @@ def further_groups(settings: Settings, machine: Iterable[str]) -> tuple[str, ...
     return (*machine, *(("mps",) if settings.mps.enabled else ()))
 
 
-def goes_along(source: DriverSource, wanted: Iterable[str]) -> tuple[str, ...]:
+def goes_along(source: DriverSource, desired: Iterable[str]) -> tuple[str, ...]:
     """Return the wanted packages that are numbered otherwise and yet of one version of the driver: built modules."""
     patterns = [_pattern(name) for name in source.packages.get("kernel", {})]
-    return tuple(name for name in wanted if any(pattern.fullmatch(name) for pattern in patterns))
+    return tuple(name for name in desired if any(pattern.fullmatch(name) for pattern in patterns))
 
 
-def module_stream(asked: DriverSettings, source: DriverSource, flavour: str) -> str:
+def module_stream(desired: DriverSettings, source: DriverSource, flavour: str) -> str:
     """Return the module stream (MODULE:STREAM) that holds the driver; empty where its source has none."""
-    rule = asked.version or asked.branch or ""
+    rule = desired.version or desired.branch or ""
     return source.stream.get(flavour, "").replace("<branch>", versions.branch_of(rule)) if rule else ""
 
 
 def leftovers(
-    source: DriverSource, wanted: Collection[str], installed: Mapping[str, str] | Iterable[str], rule: str | None = None
+    source: DriverSource,
+    desired: Collection[str],
+    installed: Mapping[str, str] | Iterable[str],
+    rule: str | None = None,
 ) -> tuple[str, ...]:
     """Return installed packages that must be told to go when the wanted ones come: what else goes, apt finds out.
 
@@ -171,7 +174,7 @@ def leftovers(
     + installed: name -> version; of names alone no version fits
     """
     there = list(installed)
-    met = set(_metapackages_that_fit(source, wanted, installed, rule)) if isinstance(installed, Mapping) else set()
+    met = set(_metapackages_that_fit(source, desired, installed, rule)) if isinstance(installed, Mapping) else set()
     named = [name for row in _beside(source) for name in row.leaves]
     if not _of_this_source(source, there):
         named += [name for row in _beside(source) for name in row.leaves_with_source]
@@ -179,17 +182,17 @@ def leftovers(
     named += flavours
     # The same package under the name that it had in other branches; one that nobody asked for stays.
     suffixed = {name for names in source.packages.values() for name in names if "<suffix>" in name}
-    named += [name for name in suffixed if any(_pattern(name).fullmatch(each) for each in wanted)]
-    generations = _generations(source, wanted)
-    if any(is_fabric_manager(name) for name in wanted):
+    named += [name for name in suffixed if any(_pattern(name).fullmatch(each) for each in desired)]
+    generations = _generations(source, desired)
+    if any(is_fabric_manager(name) for name in desired):
         # Two of them cannot be; one that nobody asked for stays.
         named.append("<fabric manager>")
     going = set()
     for written, pattern in ((name, _pattern(name)) for name in named):
-        kept = {match.groupdict().get("branch"): match for name in wanted if (match := pattern.fullmatch(name))}
+        kept = {match.groupdict().get("branch"): match for name in desired if (match := pattern.fullmatch(name))}
         for name in there:
             match = pattern.fullmatch(name)
-            if match is None or name in wanted or name in met:
+            if match is None or name in desired or name in met:
                 continue
             # What the wanted ones need bears their generation's name: their own repository sees to it.
             if match.groupdict().get("generation") in generations and written not in flavours:
@@ -203,19 +206,19 @@ def leftovers(
 
 
 def _metapackages_that_fit(
-    source: DriverSource, wanted: Collection[str], installed: Mapping[str, str], rule: str | None
+    source: DriverSource, desired: Collection[str], installed: Mapping[str, str], rule: str | None
 ) -> Iterator[str]:
     """Yield the installed metapackages of the wanted flavour at a version that fits the rule."""
     for flavour, names in source.metapackages.items():
         patterns = [_pattern(name) for name in source.packages.get(flavour, {})]
-        if any(pattern.fullmatch(name) for name in wanted for pattern in patterns):
+        if any(pattern.fullmatch(name) for name in desired for pattern in patterns):
             yield from (name for name in names if name in installed and satisfies(installed[name], rule))
 
 
-def _generations(source: DriverSource, wanted: Collection[str]) -> set[str]:
+def _generations(source: DriverSource, desired: Collection[str]) -> set[str]:
     """Return the generations (G06) in the names of wanted packages."""
     patterns = [_pattern(name) for names in source.packages.values() for name in names if "<generation>" in name]
-    matches = [pattern.fullmatch(name) for name in wanted for pattern in patterns]
+    matches = [pattern.fullmatch(name) for name in desired for pattern in patterns]
     return {match["generation"] for match in matches if match is not None}
 
 

@@ -46,13 +46,13 @@ def ignored_text(names: Iterable[str]) -> str:
     return f"# Written by gpunode: held with the driver (driver.hold)\n{listed}"
 
 
-def including(text: str, wanted: bool) -> str:
+def including(text: str, desired: bool) -> str:
     """Return pacman.conf with our file included once, in [options], or not at all; everything else stays.
 
     Raise ValueError where there is no [options] to include it in.
     """
     lines = [line for line in text.split("\n") if line.strip() != _INCLUDE]
-    if not wanted:
+    if not desired:
         return "\n".join(lines)
     place = next((number for number, line in enumerate(lines) if line.strip() == _OPTIONS), None)
     if place is None:
@@ -128,7 +128,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
         raise ParseError("pacman gave no exit status")
     there = dict(_pairs(repeated(lines, "installed")))
     comes = dict(_pairs(repeated(lines, "comes")))
-    asked = dict(_pairs(repeated(lines, "asked")))
+    desired = dict(_pairs(repeated(lines, "asked")))
     going = [name for name in repeated(lines, "going") if name in there]
     goes = dict.fromkeys(going) | dict.fromkeys(
         other for name, other in _words(repeated(lines, "conflict"), 2) if name in comes and other not in comes
@@ -145,23 +145,23 @@ def parse_simulation(lines: list[str]) -> Simulation:
         # A library that is newer than the mirror's does no harm; a module is for one kernel.
         if name not in comes and (order == "-1" or brings_kernels(name))
     ]
-    behind += _along(comes, there, asked)
+    behind += _along(comes, there, desired)
     return Simulation(
         tuple((name, there.get(name), version) for name, version in comes.items() if there.get(name) != version),
         tuple((name, there[name]) for name in goes if name in there),
         tuple(errors),
         manager="pacman",
         trial="pacman -Sp",
-        refusal=partial_upgrade(behind, sorted({item.name for item in behind} | (asked.keys() & there.keys()))),
+        refusal=partial_upgrade(behind, sorted({item.name for item in behind} | (desired.keys() & there.keys()))),
     )
 
 
-def _along(comes: Mapping[str, str], there: Mapping[str, str], asked: Mapping[str, str]) -> list[Behind]:
+def _along(comes: Mapping[str, str], actual: Mapping[str, str], desired: Mapping[str, str]) -> list[Behind]:
     """Return what is installed and would be upgraded along, without having been asked for."""
     return [
-        Behind(name, there[name], version)
+        Behind(name, actual[name], version)
         for name, version in comes.items()
-        if name not in asked and name in there and there[name] != version
+        if name not in desired and name in actual and actual[name] != version
     ]
 
 

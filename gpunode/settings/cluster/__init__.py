@@ -22,5 +22,5 @@ def default_runtime(settings: Settings) -> str | None:
 
 def needs_runtime_class(settings: Settings) -> bool:
     """Say whether, for this node, the plugin's pods have to choose the runtime by a RuntimeClass."""
-    asked = settings.device_plugin.runtime_class
-    return asked == "nvidia" or (asked == "auto" and default_runtime(settings) == "runc")
+    desired = settings.device_plugin.runtime_class
+    return desired == "nvidia" or (desired == "auto" and default_runtime(settings) == "runc")

@@ -44,22 +44,22 @@ def disagreements(hosts: Mapping[str, Settings]) -> Iterator[Problem]:
 
 def _differences(host: str, settings: Settings, first: str, model: Settings) -> Iterator[Problem]:
     for component, own in _OWN.items():
-        here, there = getattr(settings, component), getattr(model, component)
+        here, actual = getattr(settings, component), getattr(model, component)
         for field in type(here).model_fields:
-            if field not in own and getattr(here, field) != getattr(there, field):
-                message = f"must be the same for all nodes of a cluster; {first} has {written(getattr(there, field))}"
+            if field not in own and getattr(here, field) != getattr(actual, field):
+                message = f"must be the same for all nodes of a cluster; {first} has {written(getattr(actual, field))}"
                 yield Problem(f"{component}.{field}", written(getattr(here, field)), message, host=host)
 
 
 def _schedulers(host: str, settings: Settings, hosts: Mapping[str, Settings]) -> Iterator[Problem]:
-    asked = settings.gpushare.schedulers
-    if settings.gpushare.scheduler == "patch" and not asked and settings.kubernetes.run_on == LOCAL:
+    desired = settings.gpushare.schedulers
+    if settings.gpushare.scheduler == "patch" and not desired and settings.kubernetes.run_on == LOCAL:
         message = (
             "is missing: name the control-plane hosts, whose kube-scheduler is to ask the extender, or set "
             "gpushare.scheduler to 'theirs'"
         )
-        yield Problem("gpushare.schedulers", written(asked), message, host=host)
-    for name in asked:
+        yield Problem("gpushare.schedulers", written(desired), message, host=host)
+    for name in desired:
         if name not in hosts:
             message = f"has {written(name)} in it, which is no host of this inventory"
-            yield Problem("gpushare.schedulers", written(asked), message, tuple(hosts)[:20], host)
+            yield Problem("gpushare.schedulers", written(desired), message, tuple(hosts)[:20], host)

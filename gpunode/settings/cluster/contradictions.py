@@ -173,11 +173,11 @@ def _old_kubernetes(settings: Settings) -> Iterator[Problem]:
 def _device_list(settings: Settings) -> Iterator[Problem]:
     """Yield where the way by which pods are told their GPUs is one that the node's container toolkit does not take."""
     plugin, toolkit, key = settings.device_plugin, settings.toolkit, "device_plugin.device_list_strategy"
-    asked = plugin.device_list_strategy
+    desired = plugin.device_list_strategy
     if not toolkit.enabled:
         if default_runtime(settings) is not None and not all(each in _CDI for each in plugin.strategies):
             message = "needs the container toolkit, which toolkit.enabled = False leaves out; only CDI does without"
-            yield _problem(key, asked, message)
+            yield _problem(key, desired, message)
         return
     by_variable = toolkit.accept_nvidia_visible_devices_envvar_when_unprivileged is not False
     if "envvar" in plugin.strategies and not by_variable:
@@ -185,13 +185,13 @@ def _device_list(settings: Settings) -> Iterator[Problem]:
             "hands GPUs over by 'envvar', which toolkit.accept_nvidia_visible_devices_envvar_when_unprivileged = False "
             "(toolkit.preset 'shared') makes the toolkit ignore; set 'volume-mounts', 'cdi-annotations' or 'cdi-cri'"
         )
-        yield _problem(key, asked, message)
+        yield _problem(key, desired, message)
     if "volume-mounts" in plugin.strategies and toolkit.accept_nvidia_visible_devices_as_volume_mounts is not True:
         message = (
             "by 'volume-mounts' needs toolkit.accept_nvidia_visible_devices_as_volume_mounts = True: the toolkit's own "
             "default is to ignore them"
         )
-        yield _problem(key, asked, message)
+        yield _problem(key, desired, message)
     since, version = tables.toolkit().mounts_in_mode_cdi, toolkit.version
     older = version is not None and not at_least(version, since)
     if "volume-mounts" in plugin.strategies and toolkit.mode == "cdi" and older:
@@ -199,24 +199,24 @@ def _device_list(settings: Settings) -> Iterator[Problem]:
             f"by 'volume-mounts' counts for nothing in toolkit.mode 'cdi' before {since}, and toolkit.version is "
             f"{version}; set 'cdi-annotations' or 'cdi-cri', or toolkit.mode = 'auto'"
         )
-        yield _problem(key, asked, message)
+        yield _problem(key, desired, message)
     cdi = [each for each in plugin.strategies if each in _CDI]
     if cdi and settings.containerd.enabled and settings.containerd.cdi is False:
         message = f"by {cdi[0]!r} needs a runtime with CDI, and containerd.cdi is False"
-        yield _problem(key, asked, message)
+        yield _problem(key, desired, message)
 
 
 def _runtime(settings: Settings) -> Iterator[Problem]:
-    asked = settings.device_plugin.runtime_class
-    if asked == "none" and default_runtime(settings) == "runc":
+    desired = settings.device_plugin.runtime_class
+    if desired == "none" and default_runtime(settings) == "runc":
         message = (
             "leaves the plugin's pods to runc, the node's default runtime, by which they see no driver; set 'auto', or "
             "containerd.default_runtime to 'nvidia'"
         )
-        yield _problem("device_plugin.runtime_class", asked, message)
-    if asked == "nvidia" and not settings.toolkit.enabled:
+        yield _problem("device_plugin.runtime_class", desired, message)
+    if desired == "nvidia" and not settings.toolkit.enabled:
         message = "names a runtime that toolkit.enabled = False leaves out; enable the toolkit, or set 'none'"
-        yield _problem("device_plugin.runtime_class", asked, message)
+        yield _problem("device_plugin.runtime_class", desired, message)
 
 
 def _config(settings: Settings) -> Iterator[Problem]:

@@ -141,8 +141,8 @@ class _Reader:
             self.mistakes.append(Mistake(str(path), shown(text), "is a number that is too large"))
             return None
         if node.tag != _PLAIN:
-            wanted = _RESOLVED.get(kind, type(None))
-            if type(value) is not wanted and not (wanted is float and type(value) is int):
+            desired = _RESOLVED.get(kind, type(None))
+            if type(value) is not desired and not (desired is float and type(value) is int):
                 self.mistakes.append(Mistake(str(path), shown(text), f"is no {kind}, which its tag says"))
         if isinstance(value, float) and text in _INFINITE:
             self.mistakes.append(Mistake(str(path), text, "is no number that JSON knows"))

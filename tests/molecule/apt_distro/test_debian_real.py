@@ -39,7 +39,7 @@ def test_a_node_without_a_gpu_is_refused_until_the_settings_say_otherwise(bare: 
 def test_debian_s_real_packages_install_and_the_verdict_is_no_gpu(bare: Node, driver: Driver) -> None:
     run = driver.run(bare, **ASKED)
     assert run.code == 1
-    assert "unsupported: driver: GPU is no GPU, wanted an NVIDIA GPU on the PCI bus" in run.printed
+    assert "unsupported: driver: GPU is no GPU, desired an NVIDIA GPU on the PCI bus" in run.printed
     assert ended(run, "Error") == ["Verify the node"], run.printed
     there = versions(bare)
     assert {"nvidia-kernel-dkms", "nvidia-smi", "libnvidia-ml1", "firmware-nvidia-gsp"} <= set(there)

@@ -72,7 +72,7 @@ class KeptRelease:
         host: Any = _Host({})
         ctx_host.set(host)
         try:
-            for command in helm.release._inner(asked=asked.release, proxy=settings.proxy):
+            for command in helm.release._inner(desired=asked.release, proxy=settings.proxy):
                 if not command.function(host.state, host, *command.args, **command.kwargs):
                     break
         finally:

@@ -83,7 +83,7 @@ def test_a_label_changed_by_hand_fails_the_verdict_with_the_plugins_log_and_is_h
     assert {("gpu-2", f"label {CONFIG}"), ("gpu-2", "allocatable nvidia.com/mig-1g.10gb")} <= _wrong(run)
     run = _run(_inventory(life, timeout=10), VERDICT)
     assert run.code == 1 and run.payload["results"]["failed_hosts"] == ["gpu-2"]
-    assert f"label {CONFIG} is no-such-entry, wanted mig-mixed" in run.printed and " said: " in run.printed
+    assert f"label {CONFIG} is no-such-entry, desired mig-mixed" in run.printed and " said: " in run.printed
     assert _run(_inventory(life), ALONE).operations("success") == {"Label the node in the cluster": ["gpu-2"]}
     life.wait_for(OFFERED)
 

@@ -197,7 +197,7 @@ def test_a_budget_of_zero_blocks_the_drain_and_the_node_is_not_touched_beside_a_
     assert _pods(cluster, ADMINS, 1).items() <= agents[1].items()
 
     found = _drift(path)
-    assert found[BLOCKED]["class"] == "drift" and found[BLOCKED]["found"].startswith("drain blocked since")
+    assert found[BLOCKED]["class"] == "drift" and found[BLOCKED]["actual"].startswith("drain blocked since")
     assert "no-disruption" in found[BLOCKED]["cause"] and found[ADMINS]["class"] == "ok"
 
 

@@ -33,7 +33,7 @@ def test_a_containerd_that_dies_five_seconds_after_its_start_is_no_success(
         run = bench.whole(node)
         assert run.code == 1, run.printed
         assert AGAIN in run.printed, run.printed
-        assert any(f"containerd: service is {each}, wanted running" in run.printed for each in found), run.printed
+        assert any(f"containerd: service is {each}, desired running" in run.printed for each in found), run.printed
         # In its journal's words.
         assert "Main process exited, code=killed, status=9/KILL" in run.printed
         assert "look at `journalctl -u containerd.service` on the node" in run.printed

@@ -126,7 +126,7 @@ def test_the_requirements_are_judged_on_the_node() -> None:
     for reading in json.loads(run.stdout)["facts.requirements.Requirements"].values():
         rows = {(row["component"], row["needed_by"]): row for row in reading["requirements"]}
         assert rows["driver", "device-plugin"]["status"] == "met"
-        assert rows["driver", "device-plugin"]["found"] == "580.95.05"
+        assert rows["driver", "device-plugin"]["actual"] == "580.95.05"
         assert rows["default-runtime", "device-plugin"]["status"] == "met"
         assert rows["driver", "cuda 12.9"]["status"] == "met"
         assert rows["kubernetes", "device-plugin"]["status"] == "not applicable"

@@ -34,7 +34,7 @@ def test_a_docker_that_dies_five_seconds_after_its_start_is_no_success(
         run = command("pyinfra", "-y", "--json", path, str(deploy))
         assert run.code == 1 and AGAIN in run.printed, run.printed
         # Its unit starts it again after two seconds.
-        assert "docker: service is restarting, wanted running" in run.printed, run.printed
+        assert "docker: service is restarting, desired running" in run.printed, run.printed
         assert "Main process exited, code=killed, status=9/KILL" in run.printed
     finally:
         machine.out(f"rm {OVERRIDE}; systemctl daemon-reload; systemctl reset-failed docker; systemctl restart docker")

@@ -95,7 +95,7 @@ def test_a_file_that_all_may_write_is_told_with_the_command_that_mends_it(node: 
     said(node, f"chmod 666 {CONFIGURATION}")
     drift = command("gpunode", "drift", "--json", "inventories/lab.py")
     (told,) = [item for item in drift.findings["gpu-1"] if item["what"] == "files that root runs by"]
-    assert (told["class"], told["found"]) == ("drift", f"{CONFIGURATION} (666 0:0)")
+    assert (told["class"], told["actual"]) == ("drift", f"{CONFIGURATION} (666 0:0)")
     said(node, told["remedy"].split("`")[1])
     assert command("gpunode", "drift", "inventories/lab.py").code == 0
 

@@ -61,7 +61,7 @@ class Mig:
     def drift(self, config: str | None) -> dict[str, tuple[str, str]]:
         """Return what -> (class, found) of what is not as asked."""
         (findings,) = command("gpunode", "drift", "--json", self.inventory(config)).findings.values()
-        return {item["what"]: (item["class"], item["found"]) for item in findings if item["class"] != "ok"}
+        return {item["what"]: (item["class"], item["actual"]) for item in findings if item["class"] != "ok"}
 
 
 @pytest.fixture(scope="module")

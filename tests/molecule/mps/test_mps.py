@@ -83,7 +83,7 @@ class Mps:
     def drift(self, mig: object = None, **asked: object) -> dict[str, tuple[str, str]]:
         """Return what -> (class, found) of what is not as asked."""
         (findings,) = command("gpunode", "drift", "--json", self.inventory(asked, mig)).findings.values()
-        return {item["what"]: (item["class"], item["found"]) for item in findings if item["class"] != "ok"}
+        return {item["what"]: (item["class"], item["actual"]) for item in findings if item["class"] != "ok"}
 
 
 @pytest.fixture

@@ -177,7 +177,7 @@ def test_a_missing_link_costs_a_container_its_gpu_and_is_found_and_healed(
 ) -> None:
     (node,) = nodes
     out(node, "rm /dev/char/195:1")
-    assert _findings(tmp_path, node, SHARED)["device links"]["found"] == "none for /dev/nvidia1"
+    assert _findings(tmp_path, node, SHARED)["device links"]["actual"] == "none for /dev/nvidia1"
     lost = _run(tmp_path, node, SHARED, "deploys/smoke.py")
     assert lost.code != 0
     assert "after `systemctl daemon-reload` a container has lost /dev/nvidia1" in lost.printed
@@ -196,7 +196,7 @@ def test_a_specification_of_another_driver_is_found_and_renewed(nodes: tuple[Nod
     out(node, f"sed -i 's/libcuda.so.[0-9.]*/libcuda.so.570.172.08/' {SPECIFICATION}")
     found = _findings(tmp_path, node, SHARED)
     assert list(found) == ["CDI specification"]
-    assert found["CDI specification"]["found"] == f"{SPECIFICATION} of driver 570.172.08"
+    assert found["CDI specification"]["actual"] == f"{SPECIFICATION} of driver 570.172.08"
     run = _run(tmp_path, node, SHARED)
     assert list(run.operations("success")) == ["Keep a CDI specification of the loaded driver"], run.printed
     assert "libcuda.so.580" in out(node, f"cat {SPECIFICATION}")
