@@ -1,5 +1,5 @@
-# Prints what nvidia-smi says of the GPUs' memory, of what gpunode/system/smi.sh asked; and of the kernel log xid=LINE, one
-# line for each GPU and number, 256 at most, and log=read where it could be read.
+# Prints what nvidia-smi says of the GPUs' memory, of what gpunode/system/smi.sh asked; and of the kernel log xid=LINE,
+# one line for each GPU and number, 256 at most, and log=read where it could be read.
 #
 # The ring buffer forgets, the journal may not be kept: both are read. Xid 154 tells what the driver wants done now, so
 # that its last line counts: the ring buffer's, which has the newest, else the journal's.

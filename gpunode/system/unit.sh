@@ -7,9 +7,9 @@
 #
 # show_units NAME... adds units to $SHOWN. unit NAME sets $unit to the lines of one, and fails where there are none.
 # says PROPERTY sets $SAID to the last value of a property in $unit, empty where there is none.
-# tell_service NAME prints whether the unit in $unit stays up (gpunode/system/service.py): up= in hundredths of a second, and
-# said= where it ended, or was started again within the last minute.
-# All go line by line: to cut a long text by ${x#*y} takes sh a time that grows by the square of its length.
+# tell_service NAME prints whether the unit in $unit stays up (gpunode/system/service.py): up= in hundredths of a
+# second, and said= where it ended, or was started again within the last minute. All go line by line: to cut a long text
+# by ${x#*y} takes sh a time that grows by the square of its length.
 #
 # shellcheck disable=SC2034  # The parts read $SAID.
 

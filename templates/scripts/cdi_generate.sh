@@ -1,6 +1,7 @@
 # Makes the CDI specification $target, on top of cdi.sh.
 # Runtimes read each .yaml of the target's folder, and for some GPUs nvidia-ctk writes several: drafts stand beside that
-# folder, on the same file system. What a run that was cut off left there goes with the next (gpunode/system/interrupted.sh).
+# folder, on the same file system. What a run that was cut off left there goes with the next
+# (gpunode/system/interrupted.sh).
 
 # shellcheck disable=SC2154  # set by whoever sends it
 

@@ -1,7 +1,7 @@
 # Functions of runtime.sh that are containerd's own; they take $binary, $config and $checkpoint.
 # The merged configuration is looked at without its imports, which containerd 1 prints in any order
-# (gpunode.components.containerd.state makes the same digest). `config dump` is containerd's own check, and exits 0 for a file that
-# it ignores: what it prints is looked at.
+# (gpunode.components.containerd.state makes the same digest). `config dump` is containerd's own check, and exits 0 for
+# a file that it ignores: what it prints is looked at.
 
 # shellcheck disable=SC2154  # set by whoever sends it
 

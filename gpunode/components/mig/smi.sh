@@ -1,5 +1,5 @@
-# Prints MIG's modes, of what gpunode/system/smi.sh asked; where MIG mode is on somewhere, instances and the GPUs' own lists.
-# Takes LISTS: lines KEY ARGUMENT... of what nvidia-smi is asked for then.
+# Prints MIG's modes, of what gpunode/system/smi.sh asked; where MIG mode is on somewhere, instances and the GPUs' own
+# lists. Takes LISTS: lines KEY ARGUMENT... of what nvidia-smi is asked for then.
 #
 # The lists are asked for one after the other: they must tell of one state. Each call has a limit of 15 seconds; after
 # one that hung, none is made. Where a GPU is lost, it is told which.

@@ -1,8 +1,9 @@
-# Prints podman's version, and each of its files of settings in the order in which they count. Podman itself is asked for
-# its version alone: `podman info` would make its storage.
+# Prints podman's version, and each of its files of settings in the order in which they count. Podman itself is asked
+# for its version alone: `podman info` would make its storage.
 
 command -v podman > /dev/null || exit 0
 printed podman "$(timeout -k 2 10 podman --version)"
-for file in /usr/share/containers/containers.conf /etc/containers/containers.conf /etc/containers/containers.conf.d/*.conf; do
+etc=/etc/containers/containers.conf
+for file in /usr/share/containers/containers.conf "$etc" "$etc".d/*.conf; do
   [ ! -f "$file" ] || echo "file=$file $(base64 -w0 "$file")"
 done
