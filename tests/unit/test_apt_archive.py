@@ -122,7 +122,7 @@ def test_the_probe_runs_under_sh_and_is_read(run_shell: Callable[[str], tuple[in
 def _operation(host: Host, *answers: Reading | Unknown) -> list[str]:
     given = list(answers)
     host.get_fact = lambda fact, **_: given.pop(0) if len(given) > 1 else given[0]  # type: ignore[method-assign]
-    return commands(apt_archive.components, host, origin="Debian", wanted=WANTED)
+    return commands(apt_archive.components, host, origin="Debian", desired=WANTED)
 
 
 def test_the_entry_is_written_once_and_removed_when_it_is_not_needed(host: Host) -> None:

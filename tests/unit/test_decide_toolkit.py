@@ -149,7 +149,7 @@ def test_the_operations_of_the_toolkit_do_what_the_decision_promises(
     refusals: list[str] = []
     for kind, operation, arguments in (
         (None, toolkit.held, {"family": "apt"} if desired.hold else None),
-        (Configuration, toolkit.configuration, {"asked": asked_of(own.toolkit)}),
+        (Configuration, toolkit.configuration, {"desired": asked_of(own.toolkit)}),
         (Specification, toolkit.specification, {"generate": desired.cdi}),
         (Links, toolkit.device_links, {} if desired.device_links else None),
     ):

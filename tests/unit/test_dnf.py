@@ -541,7 +541,7 @@ def test_what_nothing_binds_to_the_driver_moves_with_it(
     ctx_host.set(host)
     try:
         commands(
-            driver_packages.installed, host, wanted={"nvidia-open": "580.95.05"}, branch="580", branch_change=False,
+            driver_packages.installed, host, desired={"nvidia-open": "580.95.05"}, branch="580", branch_change=False,
             rollback="required", kernel=None, source=source,
         )  # fmt: skip
     finally:

@@ -368,10 +368,10 @@ INSTALLED = State(
      ("nvidia-open", "580.82.07-1"))
 )  # fmt: skip
 ASK: dict[str, Any] = {
-    "wanted": {"nvidia-driver-pinning-580": None, "nvidia-open": "580"}, "branch": "580", "branch_change": False,
+    "desired": {"nvidia-driver-pinning-580": None, "nvidia-open": "580"}, "branch": "580", "branch_change": False,
     "rollback": "required", "kernel": None, "source": CUDA,
 }  # fmt: skip
-UPGRADE = {**ASK, "wanted": {**ASK["desired"], "nvidia-open": "580.95.05"}}
+UPGRADE = {**ASK, "desired": {**ASK["desired"], "nvidia-open": "580.95.05"}}
 
 
 NO_DRIVER = DriverState((), None, None, None, None, None)

@@ -210,7 +210,7 @@ def test_the_change_sees_the_distribution_s_archive_alone(host: Host) -> None:
     host.readings[DriverOffers] = Offers((("nvidia-smi", "535.261.03-1"),))
     host.readings[DriverSimulation] = Simulation((("nvidia-smi", None, "535.261.03-1"),), ())
     ask: dict[str, Any] = {
-        "wanted": {"nvidia-smi": "535"}, "branch": "535", "branch_change": False, "rollback": "required",
+        "desired": {"nvidia-smi": "535"}, "branch": "535", "branch_change": False, "rollback": "required",
         "kernel": None,
     }  # fmt: skip
     asked: list[dict[str, Any]] = []
@@ -247,7 +247,7 @@ def test_of_another_source_s_packages_only_what_would_stay_is_named_and_no_modul
 
     host.get_fact = get_fact  # type: ignore[method-assign]
     commands(
-        driver_packages.installed, host, wanted=wanted, branch="580", branch_change=True, rollback="required",
+        driver_packages.installed, host, desired=wanted, branch="580", branch_change=True, rollback="required",
         kernel=None, source=CUDA_SOURCE,
     )  # fmt: skip
     first, second = asked

@@ -24,7 +24,7 @@ def _run(host: Host, **settings: Any) -> list[FunctionCommand]:
     found = settings_from({"proxy": settings.pop("proxy", {}), "gpushare": settings})
     # Without what makes it once per run, which has a test of its own.
     function: Any = gpushare.inspect_plugin._inner
-    return list(function.__wrapped__.__wrapped__(asked=found.gpushare, proxy=found.proxy))
+    return list(function.__wrapped__.__wrapped__(desired=found.gpushare, proxy=found.proxy))
 
 
 @contextmanager

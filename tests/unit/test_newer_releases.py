@@ -241,12 +241,12 @@ def test_debian_13_s_nvidia_modprobe_is_of_no_other_branch(host: Host) -> None:
     host.readings[DriverOffers] = Offers(tuple(TRIXIE_COMES.items()))
     host.readings[DriverSimulation] = Simulation(tuple((name, None, new) for name, new in TRIXIE_COMES.items()), ())
     asked: dict[str, Any] = {"branch": "550", "branch_change": False, "rollback": "required", "kernel": None}
-    _, transaction = commands(driver_packages.installed, host, wanted=wanted, **asked, source=DEBIAN_SOURCE)
+    _, transaction = commands(driver_packages.installed, host, desired=wanted, **asked, source=DEBIAN_SOURCE)
     assert host.refusals == [] and "name=driver" in transaction
     # A package that is numbered with the driver, at another branch, is refused as ever.
     other = (("libcuda1", None, "570.133.07-1"),)
     host.readings[DriverSimulation] = Simulation(other, ())
-    commands(driver_packages.installed, host, wanted=wanted, **asked, source=DEBIAN_SOURCE)
+    commands(driver_packages.installed, host, desired=wanted, **asked, source=DEBIAN_SOURCE)
     assert "which is not of branch 550" in host.refusals[0]
 
 
@@ -269,7 +269,7 @@ def test_what_nvidia_s_repository_left_of_it_is_not_told_to_go(host: Host) -> No
         return answer(fact)
 
     host.get_fact = get_fact  # type: ignore[method-assign]
-    commands(driver_packages.installed, host, wanted=wanted, **asked, source=DEBIAN_SOURCE)
+    commands(driver_packages.installed, host, desired=wanted, **asked, source=DEBIAN_SOURCE)
     assert "nvidia-open-" in arguments and "libcuda1=550.163.01-2" in arguments
     assert not any(argument.startswith("nvidia-modprobe") for argument in arguments)
 
@@ -335,16 +335,16 @@ def test_a_run_refuses_it_after_the_lists_were_read_and_changes_nothing(host: Ho
     )  # fmt: skip
     host.readings[DriverSimulation] = Simulation((), ())
     asked: dict[str, Any] = {"branch": "535", "branch_change": False, "rollback": "required", "kernel": None}
-    (refresh,) = commands(driver_packages.installed, host, wanted=wanted, **asked, source=DEBIAN_SOURCE)
+    (refresh,) = commands(driver_packages.installed, host, desired=wanted, **asked, source=DEBIAN_SOURCE)
     assert refresh.endswith("gpunode distribution"), "the lists are read, and nothing else is done"
     assert BEHIND in host.refusals[0] and "nothing was changed" in host.refusals[0]
     host.refusals.clear()
     exact = {name: rule and "535.261.03" for name, rule in wanted.items()}
-    assert commands(driver_packages.installed, host, wanted=exact, **asked, source=DEBIAN_SOURCE)
+    assert commands(driver_packages.installed, host, desired=exact, **asked, source=DEBIAN_SOURCE)
     assert not any(BEHIND in said for said in host.refusals)
     host.refusals.clear()
     # A driver that is there stays, whatever else is asked for beside it.
     host.readings[DriverPackages] = State((("nvidia-open-kernel-dkms", "535.261.03-1"), ("libcuda1", "535.261.03-1")))
-    assert commands(driver_packages.installed, host, wanted=wanted, **asked, source=DEBIAN_SOURCE)
+    assert commands(driver_packages.installed, host, desired=wanted, **asked, source=DEBIAN_SOURCE)
     assert not any(BEHIND in said for said in host.refusals)
     host.refusals.clear()

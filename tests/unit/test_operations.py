@@ -157,7 +157,7 @@ def test_packages_at_different_versions_are_brought_together_where_they_belong_t
 ) -> None:
     installed = {**dict.fromkeys(PACKAGES, "1.17.8-1"), "libnvidia-container1": "1.17.7-1"}
     host.readings[DebPackagesFact] = InstalledPackages(tuple(sorted(installed.items())))
-    found = commands(packages.installed, host, family="apt", wanted=dict.fromkeys(PACKAGES), one_version=one_version)
+    found = commands(packages.installed, host, family="apt", desired=dict.fromkeys(PACKAGES), one_version=one_version)
     assert [command.split()[-len(PACKAGES) :] for command in found] == ([ends] if ends else [])
 
 

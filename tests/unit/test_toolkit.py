@@ -301,7 +301,7 @@ def test_nothing_is_done_to_a_node_that_is_as_asked(host_with: HostWith) -> None
     text += "accept-nvidia-visible-devices-as-volume-mounts = true\n"
     host = host_with(replace(HELD, config_text=text, cdi=(OWN,)))
     asked = asked_of(settings_from({"toolkit": {"preset": "shared"}}).toolkit)
-    assert commands(toolkit.configuration, host, asked=asked) == []
+    assert commands(toolkit.configuration, host, desired=asked) == []
     assert commands(toolkit.held, host, family="apt") == []
     assert commands(toolkit.released, host, family="apt", version="1.17.8", hold=True) == []
     assert commands(toolkit.specification, host, generate=True) == []
@@ -312,7 +312,7 @@ def test_nothing_is_done_to_a_node_that_is_as_asked(host_with: HostWith) -> None
 @pytest.mark.parametrize(
     "operation, arguments",
     [
-        (toolkit.configuration, {"asked": {("a",): True}}),
+        (toolkit.configuration, {"desired": {("a",): True}}),
         (toolkit.held, {"family": "apt"}),
         (toolkit.released, {"family": "apt", "version": None, "hold": False}),
         (toolkit.specification, {"generate": True}),
@@ -327,17 +327,17 @@ def test_nothing_is_done_on_an_unknown_answer(host_with: HostWith, operation: An
 
 def test_a_file_that_is_no_toml_is_left_as_it_is(host_with: HostWith) -> None:
     host = host_with(replace(GOOD.toolkit, config_text="= nonsense"))
-    assert commands(toolkit.configuration, host, asked={("a",): True}) == []
+    assert commands(toolkit.configuration, host, desired={("a",): True}) == []
     assert "/etc/nvidia-container-runtime/config.toml: the file is not TOML" in host.refusals[0]
 
 
 def test_a_mode_that_the_installed_toolkit_does_not_know_is_not_written(host_with: HostWith) -> None:
     asked = asked_of(settings_from({"toolkit": {"mode": "jit-cdi"}}).toolkit)
-    assert commands(toolkit.configuration, host_with(GOOD.toolkit), asked=asked) == []
+    assert commands(toolkit.configuration, host_with(GOOD.toolkit), desired=asked) == []
     host = host_with(GOOD.toolkit)
-    commands(toolkit.configuration, host, asked=asked)
+    commands(toolkit.configuration, host, desired=asked)
     assert "is known from the container toolkit 1.18.0 on, and 1.17.8 is installed" in host.refusals[0]
-    (command,) = commands(toolkit.configuration, host_with(replace(GOOD.toolkit, version="1.20.0")), asked=asked)
+    (command,) = commands(toolkit.configuration, host_with(replace(GOOD.toolkit, version="1.20.0")), desired=asked)
     assert "config.toml" in command
     # Every mode that gpunode takes is one that the newest toolkit knows.
     assert set(get_args(get_args(ToolkitSettings.model_fields["mode"].annotation)[0])) <= set(modes("1.20.0"))
@@ -463,9 +463,9 @@ def test_what_the_toolkit_replaces_goes_in_the_transaction_in_which_it_comes(hos
     there = InstalledPackages((("nvidia-container-toolkit", "1.16.2-1"), ("nvidia-docker2", "2.13.0-1")))
     wanted = dict.fromkeys(PACKAGES, "1.17.8")
     host.readings[DebPackagesFact] = there
-    (command,) = commands(packages.installed, host, family="apt", wanted=wanted, replaces=("nvidia-docker2",))
+    (command,) = commands(packages.installed, host, family="apt", desired=wanted, replaces=("nvidia-docker2",))
     assert "nvidia-docker2-" in command and "nvidia-container-toolkit=1.17.8" in command
     whole = InstalledPackages((*((name, "1.17.8-1") for name in PACKAGES), ("nvidia-docker2", "2.13.0-1")))
     host.readings[DebPackagesFact] = whole
-    assert commands(packages.installed, host, family="apt", wanted=wanted) == []
-    assert commands(packages.installed, host, family="apt", wanted=wanted, replaces=("nvidia-docker2",))
+    assert commands(packages.installed, host, family="apt", desired=wanted) == []
+    assert commands(packages.installed, host, family="apt", desired=wanted, replaces=("nvidia-docker2",))

@@ -438,7 +438,7 @@ def test_a_node_that_came_by_the_metapackage_sees_no_change() -> None:
     asked = {"branch": "580", "branch_change": False, "rollback": "required", "kernel": None, "source": SOURCE}
     ctx_host.set(host)
     try:
-        assert commands(driver_packages.installed, host, wanted=wanted, **asked) == []
+        assert commands(driver_packages.installed, host, desired=wanted, **asked) == []
     finally:
         ctx_host.reset()
     assert host.noops == [f"installed: {', '.join(f'{name} 580.95.05-1' for name in wanted)}"], host.refusals
