@@ -57,6 +57,8 @@ METHODS: Mapping[str, str] = {
     "verify.smoke": "a test of the run's own",
     "verify.vector_add": "a test of the run's own",
 }
+# What podman needs beside it.
+_CDI: Mapping[str, Mapping[str, Any]] = {"toolkit": {"cdi": "generate"}}
 # Setting -> data by which it is changed: a mapping by component, with what it needs beside it.
 EXAMPLES: Mapping[str, tuple[Mapping[str, Mapping[str, Any]], ...]] = {
     "driver.source": (
@@ -96,6 +98,10 @@ EXAMPLES: Mapping[str, tuple[Mapping[str, Mapping[str, Any]], ...]] = {
     "containerd.placement": ({"containerd": {"placement": "drop-in"}},),
     "docker.source": ({"docker": {"source": "docker-repository"}, "containerd": {"enabled": False}},),
     "docker.version": ({"docker": {"version": "27.1"}},),
+    "podman.enabled": ({"podman": {"enabled": True}, **_CDI},),
+    "podman.source": ({"podman": {"enabled": True, "source": "present"}, **_CDI},),
+    "podman.version": ({"podman": {"enabled": True, "version": "4.3"}, **_CDI},),
+    "podman.default_runtime": ({"podman": {"enabled": True, "default_runtime": "nvidia"}, **_CDI},),
     "mig.config": ({"mig": {"config": "all-1g.10gb"}},),
     "mig.file": ({"mig": {"file": "tests/molecule/default/mig.yaml", "config": "small"}},),
     "mps.memory_limit": ({"mps": {"memory_limit": "4G"}},),

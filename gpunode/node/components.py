@@ -69,7 +69,8 @@ def _repositories(settings: Settings, node: Node) -> Decision[Any]:
 
 def _podman(settings: Settings, node: Node) -> Decision[Any]:
     desired = settings.podman
-    return podman.decide(podman.Desired(desired.version, desired.default_runtime), node.podman, node.toolkit.version)
+    to_be = podman.Desired(desired.version, desired.default_runtime, desired.source != "present")
+    return podman.decide(to_be, node.podman, node.toolkit.version)
 
 
 def _node(settings: Settings, node: Node) -> Decision[Any]:

@@ -49,12 +49,18 @@ _TRANSACTION = "guards_transaction transaction runtime_transaction"
 _PARTS = ("", "_unit", "_run", "_undo", "_give_up", "_wait")
 # Beside tests/unit/test_preflight.py.
 _FOLDER = "gpunode/node/preflight"
-_PREFLIGHT = {
+_OF_FOLDER = {
     "__init__": "", "anywhere": "check", "archive": "apt_archive", "boot": "kernel_headers next_boot next_kernel",
     "cuda": "distribution newer_releases", "device_plugin": "device_plugin", "disk": "", "driver": "distribution",
-    "flavour": "newer_releases", "mig": "mig_preflight", "mps": "mps", "platform": "distribution", "runfile": "runfile",
-    "runtimes": "runtime_packages", "toolkit": "toolkit", "trust": "distribution pacman", "verdicts": "",
+    "mig": "mig_preflight", "mps": "mps", "platform": "distribution", "runfile": "runfile",
+    "runtimes": "runtime_packages", "toolkit": "toolkit",
 }  # fmt: skip
+_PREFLIGHT = {
+    **{f"{_FOLDER}/{name}": tests for name, tests in _OF_FOLDER.items()},
+    "gpunode/components/driver/flavour": "newer_releases",
+    "gpunode/packages/trust": "distribution pacman",
+    "gpunode/base/verdicts": "",
+}
 
 GROUPS = (
     Group(
@@ -93,7 +99,7 @@ GROUPS = (
     ),
     Group(
         "preflight",
-        {f"{_FOLDER}/{name}.py": f"guards_preflight preflight {tests}" for name, tests in _PREFLIGHT.items()},
+        {f"{path}.py": f"guards_preflight preflight {tests}" for path, tests in _PREFLIGHT.items()},
         # Not measured since most of its tests came; 6 of the first 9 survived before. It is to become 5.
         most=60.0,
     ),

@@ -70,7 +70,7 @@ BREAKS = [
     ),
     (
         "gpunode/components/containerd/editor.py",
-        '_runtime(runtimes, "runc", {"SystemdCgroup": asked.systemd_cgroup})',
+        '_runtime(runtimes, "runc", {"SystemdCgroup": desired.systemd_cgroup})',
         "pass",
         "test_containerd_editor.py::test_a_file_becomes_one_with_nvidia_as_default_and_systemd_cgroups",
     ),
@@ -94,7 +94,7 @@ BREAKS = [
     ),
     (
         "gpunode/base/toml_edit.py",
-        "if rendered is None or not same(_read(rendered), wanted):",
+        "if rendered is None or not same(_read(rendered), desired):",
         "if rendered is None:",
         "test_toml_edit.py::test_an_edit_that_would_say_something_else_is_refused",
     ),
@@ -167,7 +167,7 @@ BREAKS = [
     ),
     (
         "gpunode/base/versions.py",
-        "parsed(version).release[: len(wanted)] == wanted",
+        "parsed(version).release[: len(desired)] == desired",
         "str(parsed(version)).startswith(branch)",
         "test_readings.py::test_a_package_fits_a_rule_by_its_upstream_version",
     ),

@@ -263,7 +263,7 @@ def test_a_key_exchange_that_ran_out_of_time_is_tried_once_more() -> None:
     code = """
 import socket
 from threading import Thread
-from gpunode import hooks
+from gpunode.fleet import hooks
 from pyinfra.api import Config, Inventory, State
 from pyinfra.api.connect import connect_all
 from pyinfra.api.exceptions import PyinfraError
@@ -414,7 +414,7 @@ from pyinfra.context import ctx_host
 from pyinfra.api import StringCommand
 from pyinfra import host
 from gpunode.facts.file import File
-from gpunode import hooks
+from gpunode.fleet import hooks
 from gpunode.operations.announcement import announcing
 from gpunode.operations.failure import known, node_operation
 

@@ -69,11 +69,12 @@ def test_a_file_of_any_text_is_read_or_named_as_unreadable(text: str) -> None:
     toolkit=st.sampled_from([None, "1.17.8", "1.19.1"]),
     version=st.sampled_from([None, "4.3", "5.4"]),
     runtime=st.sampled_from([None, "nvidia", "crun"]),
+    installs=st.booleans(),
 )
 def test_every_difference_is_a_step_s_or_a_person_s_and_the_steps_remove_the_rest(
-    actual: Podman, toolkit: str | None, version: str | None, runtime: str | None
+    actual: Podman, toolkit: str | None, version: str | None, runtime: str | None, installs: bool
 ) -> None:
-    desired = Desired(version, runtime)
+    desired = Desired(version, runtime, installs)
     decision = decide(desired, actual, toolkit)
     bad = {item.what: item for item in decision.findings if item.finding_class is not FindingClass.OK}
     settled = {item.what for step in decision.steps for item in step.settles}

@@ -23,10 +23,11 @@ FIRST_TOOLKIT_WITH_GIDS, FIRST_WITH_GIDS = "1.19.1", "5.1.0"
 
 @dataclass(frozen=True)
 class Desired:
-    """Hold what podman is to be; version and default_runtime: None: any."""
+    """Hold what podman is to be; version and default_runtime: None: any. `installs`: whether a run brings it."""
 
     version: str | None = None
     default_runtime: str | None = None
+    installs: bool = True
 
 
 def decide(desired: Desired, actual: Podman, toolkit: str | None) -> Decision[None]:
@@ -38,25 +39,23 @@ def decide(desired: Desired, actual: Podman, toolkit: str | None) -> Decision[No
     reads = tuple(_reads(actual, toolkit))
     files = tuple(_files(desired, actual))
     steps: list[Step[None]] = []
-    if bad(version) and not _is_old(actual):
+    if bad(version) and not version.by_person:
         steps.append(Step("install podman", (version,), Disturbance.nothing))
     if bad(*files) and not _in_the_way(desired, actual):
         steps.append(Step(f"make {desired.default_runtime} its default runtime", bad(*files), Disturbance.nothing))
     return Decision((version, *reads, *files), tuple(steps))
 
 
-def _is_old(actual: Podman) -> bool:
-    return actual.version is not None and not versions.at_least(actual.version, FIRST_WITH_CDI)
-
-
 def _version(desired: Desired, actual: Podman) -> Finding:
-    found, rule = actual.version, desired.version
-    if _is_old(actual):
-        rule = rule or f"{FIRST_WITH_CDI} or newer"
-        old = compared("podman", Subject.VERSION, found, rule, False)
-        return by_hand(old, f"podman {found} knows no CDI, by which containers get GPUs: {FIRST_WITH_CDI} is the first")
-    good = found is not None and (rule is None or versions.in_branch(found, rule))
-    return compared("podman", Subject.VERSION, found, rule or "any version", good)
+    rule = desired.version
+    if actual.version is None:
+        item = compared("podman", Subject.VERSION, None, rule or "any version", False)
+        return item if desired.installs else by_hand(item, "podman.source is 'present', and there is none: install it")
+    if rule is not None:
+        return compared("podman", Subject.VERSION, actual.version, rule, versions.in_branch(actual.version, rule))
+    good = versions.at_least(actual.version, FIRST_WITH_CDI)
+    item = compared("podman", Subject.VERSION, actual.version, "any version with CDI", good)
+    return by_hand(item, f"podman {actual.version} knows no CDI, by which containers get GPUs: {FIRST_WITH_CDI} does")
 
 
 def _reads(actual: Podman, toolkit: str | None) -> Iterator[Finding]:
