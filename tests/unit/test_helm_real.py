@@ -153,7 +153,7 @@ def test_another_sharing_of_one_node_is_a_difference(program: str) -> None:
         return dict(found.values)
 
     told = list(map(str, differences(_rendered(program, values(4)), _rendered(program, values(5)))))
-    assert any("data.time-slicing-5" in line and line.endswith("wanted absent") for line in told)
+    assert any("data.time-slicing-5" in line and line.endswith("desired absent") for line in told)
     assert any("annotations.checksum/config" in line for line in told)
 
 
