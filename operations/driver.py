@@ -44,7 +44,7 @@ def module_loaded() -> Iterator[Any]:
     if step := step_of(decision, Act.BOOT):
         host.noop(f"reboot pending: {step.settles[0].actual} is loaded, {step.settles[0].desired} is to come")
         return
-    if not decision.steps and not driver.unproven:
+    if not decision.steps and not driver.unproven and driver.loaded_version is not None:
         host.noop(f"the module {driver.loaded_version} is loaded, and nvidia_uvm")
         return
     # In preparation the packages may be yet to come; in execution an absent module is an error.

@@ -98,9 +98,13 @@ def specification(generate: bool) -> Iterator[Any]:
     + generate: whether there shall be one
     """
     driver = driver_state() if generate else DriverState((), None, None, None, None, None)
-    change = _own(Specification, decide_specification(generate, _state(), driver))
+    decision = decide_specification(generate, _state(), driver)
+    change = _own(Specification, decision)
+    waiting = next((step.waits for step in decision.steps if step.waits is not None), None)
     if change is None:
-        if not generate:
+        if waiting:
+            host.noop(f"reboot pending: {waiting}")
+        elif not generate:
             host.noop("there is no CDI specification of gpunode's")
         elif driver.loaded_version is None:
             host.noop("no driver is loaded, which a CDI specification would be of")

@@ -59,7 +59,8 @@ def marked(decision: Decision[Change]) -> Decision[Change]:
     done = {item for step in decision.steps if step.waits is None for item in step.settles}
 
     def mark(item: Finding) -> Finding:
-        return replace(item, by_person=item.finding_class is FindingClass.DRIFT and item not in done)
+        by_person = item.by_person or (item.finding_class is FindingClass.DRIFT and item not in done)
+        return replace(item, by_person=by_person)
 
     steps = (replace(step, settles=tuple(map(mark, step.settles))) for step in decision.steps)
     return replace(decision, findings=tuple(map(mark, decision.findings)), steps=tuple(steps))

@@ -56,8 +56,8 @@ _SEVERITY = (
 class Finding:
     """Hold one comparison of what is with what should be.
 
-    `what` names the thing compared (`loaded module`), `found` and `wanted` are the two sides as text, `cause` and
-    `remedy` say why and what to do, `source` says where the wanted value is stated. `disturbs` is what its remedy
+    `what` names the thing compared (`loaded module`), `actual` and `desired` are the two sides as text, `cause` and
+    `remedy` say why and what to do, `source` says where the desired value is stated. `disturbs` is what its remedy
     costs the node; None where there is none, or nobody can say. `by_person`: no step of a run mends it before a person
     has done something.
     """

@@ -28,7 +28,7 @@ SCHEMA = 2
 class Step(Reading):
     """Hold one thing to be done: of which component, what, because of what, and what it disturbs.
 
-    `found` and `wanted` are the two sides of the difference; `pending` says that a run will report it, not do it: the
+    `actual` and `desired` are the two sides of the difference; `pending` says that a run will report it, not do it: the
     settings do not allow it now (disruption.allow), or it is for a person to do. `packages` are what it installs,
     as far as settings and tables tell: what else these need comes along. `drains`: the node of the cluster is emptied
     before it.

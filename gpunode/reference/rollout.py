@@ -35,7 +35,8 @@ def example() -> tuple[Begun, WaveBegun, WaveEnded, WaveBegun, WaveEnded, Ended,
     at = datetime(2026, 1, 15, tzinfo=UTC)
     names = tuple(f"gpu-{number}" for number in range(1, 5))
     bad = Outcome(
-        finding_class=FindingClass.DRIFT, passed=False, reason="driver: module on disk: found 580.82.07",
+        finding_class=FindingClass.DRIFT, passed=False,
+        reason="drift: driver: module on disk is 580.82.07, desired 580.95.05",
         remedy="run deploys/gpu_node.py again",
     )  # fmt: skip
     good = Outcome(finding_class=FindingClass.OK, passed=True)

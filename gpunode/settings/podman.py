@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from gpunode.base import tables, versions
 from gpunode.settings.component import Component, UpstreamVersion
 
 
@@ -15,7 +16,7 @@ class PodmanSettings(Component):
 
     summary: ClassVar[str] = (
         "Podman, whose containers get GPUs by CDI: `podman run --device nvidia.com/gpu=all`. It has no daemon, so that "
-        "nothing is restarted."
+        "nothing is restarted, and its containers do not count for disruption.allow."
     )
 
     enabled: bool = Field(False, description="true: gpunode installs and configures podman.")
@@ -37,6 +38,9 @@ class PodmanSettings(Component):
         """Return a version of a package that gpunode does not install."""
         if self.source == "present" and self.version is not None:
             return [("version", "cannot be asked for with podman.source 'present'; leave one of the two out")]
+        first = tables.podman().first_with_cdi
+        if self.version is not None and not versions.at_least(self.version, versions.major_minor(first)):
+            return [("version", f"knows no CDI, by which containers get GPUs; {first} is the first that does")]
         return []
 
     def beside(self, others: Mapping[str, Component]) -> list[tuple[str, str]]:

@@ -11,9 +11,10 @@ nvidia-ctk cdi generate --output="$work/nvidia.yaml" >&2
 { printf '%s\n' "$mark"; cat "$work/nvidia.yaml"; } > "$work/marked"
 proven "$work/marked"
 case " $stale " in *" $target "*) ;; *)
-  if [ -e "$target" ] && [ "$(head -n 1 "$target")" != "$mark" ]; then
+  # An empty one is what a failed `nvidia-ctk cdi generate > FILE` leaves: nobody loses anything by it.
+  if [ -s "$target" ] && [ "$(head -n 1 "$target")" != "$mark" ]; then
     echo "gpunode: cause: somebody wrote $target between the reading and the change; nothing was changed" >&2
-    echo "gpunode: remedy: run again" >&2; exit 1
+    echo "gpunode: remedy: run again; where it is of another kind than nvidia.com/gpu, move it away first" >&2; exit 1
   fi;;
 esac
 chmod 644 "$work/marked"; sync "$work/marked"

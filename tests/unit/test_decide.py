@@ -238,3 +238,13 @@ def test_a_rollout_leaves_out_a_node_whose_differences_are_all_a_person_s() -> N
     report = NodeReport("gpu-1", judge(settings_from(DATA), by_person))
     left = left_out(report, everyone=False)
     assert left is not None and left.finding_class is FindingClass.DRIFT and "default runtime" in left.reason
+
+
+def test_a_pending_difference_that_is_a_person_s_leaves_its_node_out_of_a_rollout() -> None:
+    # Its daemon runs by older files than there are, and the file that is there no run can edit.
+    stale = replace(GOOD.containerd, configured_at=99.0, config_text="[[[ not toml")
+    node, asked = replace(GOOD, containerd=stale), settings("restart", None)
+    report = NodeReport("gpu-1", tuple(item for item in judge(asked, node) if item.component == "containerd"))
+    assert {item.finding_class for item in report.findings} & {FindingClass.RESTART_PENDING}
+    told = left_out(report, everyone=False)
+    assert told is not None and told.finding_class is not FindingClass.OK

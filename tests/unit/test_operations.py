@@ -222,6 +222,14 @@ def test_a_machine_whose_gpus_nouveau_has_waits_for_a_reboot(host: Host) -> None
     assert "nouveau is loaded" in host.noops[0]
 
 
+def test_a_machine_under_nouveau_without_a_module_on_disk_is_refused(host: Host) -> None:
+    nothing = replace(LOADED, module_version=None, loaded_version=None, uvm_loaded=False, nouveau_bound=True)
+    host.readings[DriverFact] = nothing
+    assert commands(driver.module_loaded, host) == []
+    (said,) = host.refusals
+    assert "there is no nvidia module on disk" in said
+
+
 @pytest.mark.starts_programs
 @pytest.mark.parametrize(("bound", "has"), [([], False), (["bind"], False), (["bind", "0000:1a:00.0"], True)])
 def test_nouveau_that_is_loaded_and_bound_to_no_gpu_has_none(tmp_path: Path, bound: list[str], has: bool) -> None:

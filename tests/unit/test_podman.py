@@ -26,6 +26,7 @@ pytestmark = pytest.mark.pure
 ASKED = {**DATA, "toolkit": {"version": "1.17.8", "cdi": "generate"}}
 THERE = Podman("4.3.1")
 NVIDIAS = replace(THERE, default_runtime="nvidia", said_in=PATH, runtimes=(("nvidia", (NVIDIA,)),))
+OF_PACKAGE = "/usr/share/containers/containers.conf"
 OTHER = "/etc/containers/containers.conf.d/99-other.conf"
 
 
@@ -47,6 +48,7 @@ def test_the_last_file_that_names_a_runtime_counts_and_runtimes_add_up() -> None
     found = parse_podman(lines("4.3.1", **{"/usr/a.conf": first, PATH: own, OTHER: last}))
     assert (found.version, found.default_runtime, found.said_in) == ("4.3.1", "nvidia", PATH)
     assert found.runtimes == (("mine", ("/opt/mine",)), ("nvidia", (NVIDIA,)))
+    assert found.runtimes_in == (("mine", "/usr/a.conf"), ("nvidia", PATH))
     assert parse_podman([]) == Podman()
 
 
@@ -62,8 +64,9 @@ def test_a_file_of_any_text_is_read_or_named_as_unreadable(text: str) -> None:
         Podman,
         version=st.sampled_from([None, "3.4.4", "4.3.1", "4.9.3", "5.1.0", "5.4.2"]),
         default_runtime=st.sampled_from([None, "nvidia", "crun"]),
-        said_in=st.sampled_from([None, "/etc/containers/containers.conf", PATH, OTHER]),
+        said_in=st.sampled_from([None, OF_PACKAGE, "/etc/containers/containers.conf", PATH, OTHER]),
         runtimes=st.sampled_from([(), (("nvidia", (NVIDIA,)),), (("nvidia", ("/opt/other",)),)]),
+        runtimes_in=st.sampled_from([(), (("nvidia", OF_PACKAGE),), (("nvidia", PATH),), (("nvidia", OTHER),)]),
         unreadable=st.sampled_from([(), (f"{OTHER}: Invalid value",)]),
     ),
     toolkit=st.sampled_from([None, "1.17.8", "1.19.1"]),
@@ -86,7 +89,9 @@ def test_every_difference_is_a_step_s_or_a_person_s_and_the_steps_remove_the_res
         if step.action == "install podman":
             after = replace(after, version={None: "4.3.1", "4.3": "4.3.1", "5.4": "5.4.2"}[version])
         else:
-            after = replace(after, default_runtime=runtime, said_in=PATH, runtimes=(("nvidia", (NVIDIA,)),))
+            # What another file says later stays as it is.
+            nvidia = after.runtimes if dict(after.runtimes_in).get("nvidia") == OTHER else (("nvidia", (NVIDIA,)),)
+            after = replace(after, default_runtime=runtime, said_in=PATH, runtimes=nvidia)
     assert decide(desired, after, toolkit).steps == ()
 
 
@@ -124,6 +129,14 @@ def test_another_file_that_is_read_later_is_named() -> None:
     assert decision.steps == ()
     assert [item.cause for item in decision.findings if item.cause] == [f"{OTHER} is read after {PATH} and says crun"]
     assert decide(Desired(None, "nvidia"), NVIDIAS, "1.17.8").steps == ()
+    moved = replace(NVIDIAS, runtimes=(("nvidia", ("/opt/other",)),), runtimes_in=(("nvidia", OTHER),))
+    (cause,) = (item.cause for item in decide(Desired(None, "nvidia"), moved, "1.17.8").findings if item.cause)
+    assert cause == f"{OTHER} is read after {PATH} and says of runtime nvidia: /opt/other"
+
+
+def test_what_the_distribution_s_file_names_is_overruled_by_the_drop_in() -> None:
+    decision = decide(Desired(None, "nvidia"), replace(THERE, default_runtime="crun", said_in=OF_PACKAGE), "1.17.8")
+    assert [step.action for step in decision.steps] == ["make nvidia its default runtime"]
 
 
 @pytest.mark.parametrize(
@@ -135,6 +148,7 @@ def test_another_file_that_is_read_later_is_named() -> None:
             "needs the NVIDIA container toolkit",
         ),
         ({"podman": {"source": "present", "version": "4.3"}}, "leave one of the two out"),
+        ({"podman": {"version": "3.4"}}, "knows no CDI"),
     ],
 )
 def test_podman_without_a_specification_is_refused(data: dict[str, Any], message: str) -> None:

@@ -459,6 +459,12 @@ def test_a_specification_that_somebody_made_since_it_was_looked_for_stays(tmp_pa
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".gpunode-cdi")]
 
 
+def test_an_empty_specification_is_nobody_s_and_is_replaced(tmp_path: Path) -> None:
+    done = _generated(tmp_path, LOADED, "", read=False)
+    assert done.returncode == 0, done.stderr
+    assert "nvidia.com/gpu" in (tmp_path / "cdi/nvidia.yaml").read_text()
+
+
 def test_what_the_toolkit_replaces_goes_in_the_transaction_in_which_it_comes(host: Host) -> None:
     there = InstalledPackages((("nvidia-container-toolkit", "1.16.2-1"), ("nvidia-docker2", "2.13.0-1")))
     wanted = dict.fromkeys(PACKAGES, "1.17.8")

@@ -114,7 +114,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
 def _untold(desired: Desired, actual: Actual, reason: str) -> Decision[MigChange]:
     """Decide where nobody can tell what a GPU is to become."""
     item = compared("mig", Subject.MIG_TARGET, "not applied", desired.settings.config, False, cause=reason)
-    if actual.reboot_pending:
+    if actual.reboot_pending and actual.mig.status in DRIVERLESS:
         item = replace(
             item, finding_class=FindingClass.REBOOT_PENDING, cause="it is applied by the driver on disk",
             remedy="boot the node, and run again", disturbs=Disturbance.reboot,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpunode.base import versions
+from gpunode.base import tables, versions
 from gpunode.base.comparison import by_hand, compared, configuration
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disturbance import Disturbance
@@ -13,12 +13,6 @@ from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.components.podman.drop_in import NVIDIA, PATH
 from gpunode.components.podman.state import Podman
-
-# source: containers/podman, RELEASE_NOTES.md of 4.1.0
-FIRST_WITH_CDI = "4.1.0"
-# The toolkit writes `additionalGids` from then on, which is of CDI 0.7.0, and podman before refuses the whole file.
-# source: NVIDIA/nvidia-container-toolkit issues 1860, 1865 and 1940 (podman 4.9.3); containers/podman go.mod, v5.1.0
-FIRST_TOOLKIT_WITH_GIDS, FIRST_WITH_GIDS = "1.19.1", "5.1.0"
 
 
 @dataclass(frozen=True)
@@ -53,21 +47,24 @@ def _version(desired: Desired, actual: Podman) -> Finding:
         return item if desired.installs else by_hand(item, "podman.source is 'present', and there is none: install it")
     if rule is not None:
         return compared("podman", Subject.VERSION, actual.version, rule, versions.in_branch(actual.version, rule))
-    good = versions.at_least(actual.version, FIRST_WITH_CDI)
+    first = tables.podman().first_with_cdi
+    good = versions.at_least(actual.version, first)
     item = compared("podman", Subject.VERSION, actual.version, "any version with CDI", good)
-    return by_hand(item, f"podman {actual.version} knows no CDI, by which containers get GPUs: {FIRST_WITH_CDI} does")
+    return by_hand(item, f"podman {actual.version} knows no CDI, by which containers get GPUs: {first} does")
 
 
 def _reads(actual: Podman, toolkit: str | None) -> Iterator[Finding]:
     """Judge whether podman can read what this toolkit writes."""
     if actual.version is None or toolkit is None:
         return
-    good = versions.at_least(actual.version, FIRST_WITH_GIDS) or not versions.at_least(toolkit, FIRST_TOOLKIT_WITH_GIDS)
+    known = tables.podman()
+    writes = versions.at_least(toolkit, known.first_toolkit_with_gids)
+    good = versions.at_least(actual.version, known.first_with_gids) or not writes
     item = compared("podman", Subject.CDI, "readable" if good else f"of toolkit {toolkit}", "readable", good)
     yield by_hand(
         item,
-        f"podman {actual.version} cannot read CDI specifications of toolkit {FIRST_TOOLKIT_WITH_GIDS} and newer "
-        f"(additionalGids): set toolkit.version = '1.18.2', or have podman {FIRST_WITH_GIDS} or newer",
+        f"podman {actual.version} cannot read CDI specifications of toolkit {known.first_toolkit_with_gids} and newer "
+        f"(additionalGids): set toolkit.version = '1.18.2', or have podman {known.first_with_gids} or newer",
     )
 
 
@@ -75,10 +72,17 @@ def _in_the_way(desired: Desired, actual: Podman) -> str | None:
     """Return why the drop-in would not help; None where it does."""
     if actual.unreadable:
         return f"podman reads none of its settings: {'; '.join(actual.unreadable)}"
-    # Files count in the order of their names, the last one most.
-    if actual.said_in is not None and actual.said_in > PATH and actual.default_runtime != desired.default_runtime:
+    if _is_later(actual.said_in) and actual.default_runtime != desired.default_runtime:
         return f"{actual.said_in} is read after {PATH} and says {actual.default_runtime}"
+    where = dict(actual.runtimes_in).get("nvidia")
+    if desired.default_runtime == "nvidia" and _is_later(where) and actual.paths("nvidia")[:1] != (NVIDIA,):
+        return f"{where} is read after {PATH} and says of runtime nvidia: {', '.join(actual.paths('nvidia'))}"
     return None
+
+
+def _is_later(path: str | None) -> bool:
+    """Say whether a file counts more than gpunode's: of one folder the last name does, of folders this one."""
+    return path is not None and path.rpartition("/")[0] == PATH.rpartition("/")[0] and path > PATH
 
 
 def _files(desired: Desired, actual: Podman) -> Iterator[Finding]:
@@ -95,4 +99,4 @@ def _files(desired: Desired, actual: Podman) -> Iterator[Finding]:
     yield by_hand(item, reason) if reason else item
 
 
-__all__ = ["FIRST_WITH_CDI", "Desired", "decide"]
+__all__ = ["Desired", "decide"]

@@ -19,13 +19,15 @@ class Podman(Reading):
 
     `version` is None where it is not there. `default_runtime` is what its files name, merged as containers.conf(5)
     says, None where none does: then podman takes crun or runc; `said_in` is the file with the last word. `runtimes`
-    are (name, paths) of [engine.runtimes]; `unreadable` are `PATH: why` of files that are no TOML.
+    are (name, paths) of [engine.runtimes], `runtimes_in` (name, the file that says so last); `unreadable` are
+    `PATH: why` of files that are no TOML.
     """
 
     version: str | None = None
     default_runtime: str | None = None
     said_in: str | None = None
     runtimes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    runtimes_in: tuple[tuple[str, str], ...] = ()
     unreadable: tuple[str, ...] = ()
 
     def paths(self, runtime: str) -> tuple[str, ...]:
@@ -37,6 +39,7 @@ def parse_podman(lines: list[str]) -> Podman:
     """Parse the podman probe's lines (gpunode/components/podman/state.sh)."""
     default = said_in = None
     runtimes: dict[str, tuple[str, ...]] = {}
+    runtimes_in: dict[str, str] = {}
     unreadable = []
     for path, text in _files(lines):
         try:
@@ -48,8 +51,10 @@ def parse_podman(lines: list[str]) -> Podman:
             if isinstance(engine.get("runtime"), str):
                 default, said_in = engine["runtime"], path
             runtimes |= _runtimes(engine.get("runtimes"))
+            runtimes_in |= dict.fromkeys(_runtimes(engine.get("runtimes")), path)
     version = program_version(values(lines).get("podman"))
-    return Podman(version, default, said_in, tuple(sorted(runtimes.items())), tuple(unreadable))
+    every, where = tuple(sorted(runtimes.items())), tuple(sorted(runtimes_in.items()))
+    return Podman(version, default, said_in, every, where, tuple(unreadable))
 
 
 def _files(lines: list[str]) -> Iterator[tuple[str, str]]:

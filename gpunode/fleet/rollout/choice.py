@@ -33,8 +33,8 @@ def left_out(report: NodeReport, everyone: bool, allowed: Disturbance = Disturba
         return LeftOut(finding_class=first.finding_class, reason=reason)
     if FindingClass.ERROR in classes:
         return _left(report, FindingClass.ERROR)
-    if FindingClass.DRIFT in classes:
-        return _left(report, FindingClass.DRIFT)
+    if by_person := [item for item in report.findings if item.by_person and item.finding_class in _HEALED_BY_A_RUN]:
+        return _left(report, worst(by_person))
     return None if everyone else LeftOut(finding_class=FindingClass.OK, reason="as asked")
 
 

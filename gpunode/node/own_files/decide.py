@@ -59,6 +59,7 @@ _PLACES = (
     _Place("/etc/profile.d/", "cuda", (Subject.CUDA_PROFILE,)),
     _Place("/etc/apt/preferences.d/gpunode-toolkit", "toolkit", (Subject.TOOLKIT_HELD,)),
     _Place("/etc/udev/rules.d/", "toolkit", (Subject.DEVICE_LINKS,)),
+    _Place("/etc/containers/", "podman", (Subject.DEFAULT_RUNTIME, Subject.CONFIGURATION)),
     _Place("/etc/modules-load.d/", "containerd"),
     _Place("/etc/sysctl.d/", "containerd"),
     _Place("/etc/systemd/system/containerd.service.d/", "containerd", disturbs=Disturbance.restart),
