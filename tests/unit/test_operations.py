@@ -21,6 +21,7 @@ from gpunode.components.driver import DriverState, parse_driver
 from gpunode.components.toolkit import PACKAGES
 from gpunode.deploys import containerd as containerd_deploy
 from gpunode.deploys import toolkit as toolkit_deploy
+from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.deb import AptRepository as AptRepositoryFact
 from gpunode.facts.deb import DebPackages as DebPackagesFact
@@ -32,6 +33,7 @@ from gpunode.packages.families.apt import source_text
 from gpunode.packages.installed_packages import InstalledPackages
 from gpunode.packages.keyring import PERMISSIONS
 from gpunode.settings import settings_from
+from gpunode.system.boot import Boot
 from gpunode.system.unit import Unit
 from tests.unit.simulated_host import Host, commands
 
@@ -224,7 +226,7 @@ def test_a_machine_whose_gpus_nouveau_has_waits_for_a_reboot(host: Host) -> None
 
 def test_a_machine_under_nouveau_without_a_module_on_disk_is_refused(host: Host) -> None:
     nothing = replace(LOADED, module_version=None, loaded_version=None, uvm_loaded=False, nouveau_bound=True)
-    host.readings[DriverFact] = nothing
+    host.readings |= {DriverFact: nothing, BootFact: Boot("6.1.0", "6.1.0")}
     assert commands(driver.module_loaded, host) == []
     (said,) = host.refusals
     assert "there is no nvidia module on disk" in said
