@@ -182,9 +182,14 @@ def own_files(
     told = [item for decision in decided.values() for item in decision.findings]
     settings = on_system(desired, node.operating_system)
     waits = is_forbidden(Disturbance.restart, Disturbance[settings.disruption.allow], node.containerd.shims)
-    decision = files.decide(
-        files.Desired(desired_files(desired, node.machine), desired, kept, waits), node.applied, told
+    places = tuple(
+        files.Place(path, component.name, getattr(each, "TOLD", ()))
+        for component in COMPONENTS
+        for each in component.own_files
+        for path in each.PATHS
     )
+    to_be = files.Desired(desired_files(desired, node.machine), desired, kept, waits, places)
+    decision = files.decide(to_be, node.applied, told)
     # MPS is one transaction: while a restart waits, all of it does.
     reason = next((step.waits for step in decided["mps"].steps), None)
     if reason is None:

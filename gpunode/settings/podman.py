@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from gpunode.base import tables, versions
+from gpunode.base import versions
+from gpunode.base.tables.reading import Row, table
 from gpunode.settings.component import Component, UpstreamVersion
+
+
+@dataclass(frozen=True)
+class Known(Row):
+    """Hold which podman reads what: the first with CDI, and the first that reads what a toolkit writes from one on."""
+
+    first_with_cdi: str
+    first_with_gids: str
+    first_toolkit_with_gids: str
+
+
+known = table(Known, "podman.yaml")
 
 
 class PodmanSettings(Component):
@@ -38,7 +52,7 @@ class PodmanSettings(Component):
         """Return a version of a package that gpunode does not install."""
         if self.source == "present" and self.version is not None:
             return [("version", "cannot be asked for with podman.source 'present'; leave one of the two out")]
-        first = tables.podman().first_with_cdi
+        first = known().first_with_cdi
         if self.version is not None and not versions.at_least(self.version, versions.major_minor(first)):
             return [("version", f"knows no CDI, by which containers get GPUs; {first} is the first that does")]
         return []

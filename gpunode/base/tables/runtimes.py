@@ -34,15 +34,6 @@ class Containerd:
 
 
 @dataclass(frozen=True)
-class Podman(Row):
-    """Hold which podman reads what: the first with CDI, and the first that reads what a toolkit writes from one on."""
-
-    first_with_cdi: str
-    first_with_gids: str
-    first_toolkit_with_gids: str
-
-
-@dataclass(frozen=True)
 class DockerClient(Row):
     """Hold from which release on a distribution has docker's client as a package of its own, and its name."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpunode.base import tables, versions
+from gpunode.base import versions
 from gpunode.base.comparison import by_hand, compared, configuration
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disturbance import Disturbance
@@ -13,6 +13,7 @@ from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.components.podman.drop_in import NVIDIA, PATH
 from gpunode.components.podman.state import Podman
+from gpunode.settings.podman import known
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def _version(desired: Desired, actual: Podman) -> Finding:
         return item if desired.installs else by_hand(item, "podman.source is 'present', and there is none: install it")
     if rule is not None:
         return compared("podman", Subject.VERSION, actual.version, rule, versions.in_branch(actual.version, rule))
-    first = tables.podman().first_with_cdi
+    first = known().first_with_cdi
     good = versions.at_least(actual.version, first)
     item = compared("podman", Subject.VERSION, actual.version, "any version with CDI", good)
     return by_hand(item, f"podman {actual.version} knows no CDI, by which containers get GPUs: {first} does")
@@ -57,14 +58,14 @@ def _reads(actual: Podman, toolkit: str | None) -> Iterator[Finding]:
     """Judge whether podman can read what this toolkit writes."""
     if actual.version is None or toolkit is None:
         return
-    known = tables.podman()
-    writes = versions.at_least(toolkit, known.first_toolkit_with_gids)
-    good = versions.at_least(actual.version, known.first_with_gids) or not writes
+    row = known()
+    writes = versions.at_least(toolkit, row.first_toolkit_with_gids)
+    good = versions.at_least(actual.version, row.first_with_gids) or not writes
     item = compared("podman", Subject.CDI, "readable" if good else f"of toolkit {toolkit}", "readable", good)
     yield by_hand(
         item,
-        f"podman {actual.version} cannot read CDI specifications of toolkit {known.first_toolkit_with_gids} and newer "
-        f"(additionalGids): set toolkit.version = '1.18.2', or have podman {known.first_with_gids} or newer",
+        f"podman {actual.version} cannot read CDI specifications of toolkit {row.first_toolkit_with_gids} and newer "
+        f"(additionalGids): set toolkit.version = '1.18.2', or have podman {row.first_with_gids} or newer",
     )
 
 

@@ -28,7 +28,7 @@ _REPOSITORY = (Subject.KEY, Subject.KEYRING)
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """Say whose files are at a place, by how their paths begin.
 
     told: subjects of the component whose finding tells already of such a file; disturbs: what writing it anew costs
@@ -42,38 +42,37 @@ class _Place:
 
 # The first that fits counts.
 _PLACES = (
-    _Place("/etc/modprobe.d/gpunode-nouveau.", "driver", (Subject.NOUVEAU, Subject.INITRAMFS)),
-    _Place("/etc/modprobe.d/", "driver"),
-    _Place("/etc/dracut.conf.d/", "driver", (Subject.INITRAMFS,)),
-    _Place("/etc/modules-load.d/gpunode-nvlink.", "driver", (Subject.UMAD,)),
-    _Place("/etc/apt/preferences.d/gpunode-driver", "driver", (Subject.HELD,)),
-    _Place("/etc/apt/apt.conf.d/52gpunode-driver", "driver", (Subject.HELD,)),
-    _Place("/etc/pacman.d/gpunode.", "driver", (Subject.HELD,)),
-    _Place("/etc/apt/sources.list.d/gpunode-distribution.", "driver"),
-    _Place("/etc/apt/sources.list.d/", "repositories", _REPOSITORY),
-    _Place("/etc/yum.repos.d/", "repositories", _REPOSITORY),
-    _Place("/etc/zypp/repos.d/", "repositories", _REPOSITORY),
-    _Place("/etc/apt/apt.conf.d/", "repositories"),
-    _Place("/etc/profile.d/gpunode-mps.", "mps", (Subject.MPS_ENVIRONMENT,)),
-    _Place("/etc/environment.d/", "mps", (Subject.MPS_ENVIRONMENT,)),
-    _Place("/etc/profile.d/", "cuda", (Subject.CUDA_PROFILE,)),
-    _Place("/etc/apt/preferences.d/gpunode-toolkit", "toolkit", (Subject.TOOLKIT_HELD,)),
-    _Place("/etc/udev/rules.d/", "toolkit", (Subject.DEVICE_LINKS,)),
-    _Place("/etc/containers/", "podman", (Subject.DEFAULT_RUNTIME, Subject.CONFIGURATION)),
-    _Place("/etc/modules-load.d/", "containerd"),
-    _Place("/etc/sysctl.d/", "containerd"),
-    _Place("/etc/systemd/system/containerd.service.d/", "containerd", disturbs=Disturbance.restart),
-    _Place("/etc/systemd/system/gpunode-containerd-", "containerd"),
-    _Place(
+    Place("/etc/modprobe.d/gpunode-nouveau.", "driver", (Subject.NOUVEAU, Subject.INITRAMFS)),
+    Place("/etc/modprobe.d/", "driver"),
+    Place("/etc/dracut.conf.d/", "driver", (Subject.INITRAMFS,)),
+    Place("/etc/modules-load.d/gpunode-nvlink.", "driver", (Subject.UMAD,)),
+    Place("/etc/apt/preferences.d/gpunode-driver", "driver", (Subject.HELD,)),
+    Place("/etc/apt/apt.conf.d/52gpunode-driver", "driver", (Subject.HELD,)),
+    Place("/etc/pacman.d/gpunode.", "driver", (Subject.HELD,)),
+    Place("/etc/apt/sources.list.d/gpunode-distribution.", "driver"),
+    Place("/etc/apt/sources.list.d/", "repositories", _REPOSITORY),
+    Place("/etc/yum.repos.d/", "repositories", _REPOSITORY),
+    Place("/etc/zypp/repos.d/", "repositories", _REPOSITORY),
+    Place("/etc/apt/apt.conf.d/", "repositories"),
+    Place("/etc/profile.d/gpunode-mps.", "mps", (Subject.MPS_ENVIRONMENT,)),
+    Place("/etc/environment.d/", "mps", (Subject.MPS_ENVIRONMENT,)),
+    Place("/etc/profile.d/", "cuda", (Subject.CUDA_PROFILE,)),
+    Place("/etc/apt/preferences.d/gpunode-toolkit", "toolkit", (Subject.TOOLKIT_HELD,)),
+    Place("/etc/udev/rules.d/", "toolkit", (Subject.DEVICE_LINKS,)),
+    Place("/etc/modules-load.d/", "containerd"),
+    Place("/etc/sysctl.d/", "containerd"),
+    Place("/etc/systemd/system/containerd.service.d/", "containerd", disturbs=Disturbance.restart),
+    Place("/etc/systemd/system/gpunode-containerd-", "containerd"),
+    Place(
         "/etc/systemd/system/nvidia-mps", "mps", (Subject.SERVICE, Subject.AT_BOOT, Subject.RUNNING_CONFIGURATION),
         Disturbance.restart,
     ),
-    _Place("/etc/nvidia-mps/", "mps", (Subject.SERVICE, Subject.MPS_SETTING)),
-    _Place("/usr/local/lib/gpunode/nvidia-mps", "mps", (Subject.SERVICE,)),
-    _Place("/etc/systemd/system/gpunode-mig-", "mig", (Subject.SERVICE, Subject.AT_BOOT)),
-    _Place("/usr/local/lib/gpunode/mig-", "mig", (Subject.SERVICE,)),
+    Place("/etc/nvidia-mps/", "mps", (Subject.SERVICE, Subject.MPS_SETTING)),
+    Place("/usr/local/lib/gpunode/nvidia-mps", "mps", (Subject.SERVICE,)),
+    Place("/etc/systemd/system/gpunode-mig-", "mig", (Subject.SERVICE, Subject.AT_BOOT)),
+    Place("/usr/local/lib/gpunode/mig-", "mig", (Subject.SERVICE,)),
 )  # fmt: skip
-_ELSEWHERE = _Place("/", "node")
+_ELSEWHERE = Place("/", "node")
 
 
 @dataclass(frozen=True)
@@ -84,12 +83,14 @@ class Desired:
     settings: as they are asked, for their digest
     kept: path -> file of what the run under way keeps, which counts before `files` and the record; None outside of one
     restart_waits: whether a restart of containerd waits, whose drop-in is written all the same
+    places: those of components that say themselves which files are theirs; the table's count before them
     """
 
     files: Mapping[str, str | None]
     settings: Settings
     kept: Mapping[str, OwnFile] | None = None
     restart_waits: bool = False
+    places: tuple[Place, ...] = ()
 
 
 def decide(desired: Desired, actual: Applied, told: Iterable[Finding]) -> Decision[None]:
@@ -124,7 +125,7 @@ def _findings(desired: Desired, actual: Applied, told: tuple[Finding, ...]) -> I
             continue  # This run wants no such file.
         if there is None and PATH not in present and path not in recorded:
             continue
-        place = next((each for each in _PLACES if path.startswith(each.begins)), _ELSEWHERE)
+        place = next((each for each in (*_PLACES, *desired.places) if path.startswith(each.begins)), _ELSEWHERE)
         file = _desired(path, desired.files, recorded, kept)
         if file is None:
             found, asked = (None, AS_ASKED) if there is None else ("there", "none")
@@ -176,7 +177,7 @@ def _sides(desired: OwnFile, present: PresentFile | None, said: str) -> tuple[st
     return None, said
 
 
-def _tells(place: _Place, path: str, item: Finding) -> bool:
+def _tells(place: Place, path: str, item: Finding) -> bool:
     """Say whether a bad finding is about this file's effect."""
     label = path.rpartition("/gpunode-")[2].partition(".")[0]
     names = [each.of(label) for each in place.told] if place.told is _REPOSITORY else place.told
