@@ -26,7 +26,7 @@ from gpunode.facts.machine import Machine as MachineFact
 from gpunode.fleet import hooks
 from gpunode.fleet.host_data import data_of
 from gpunode.fleet.inventory import validate_state
-from gpunode.kubernetes.device_plugin.rollout import Rollout, rollout
+from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
 from gpunode.kubernetes.drain.commands import Drain, drain_of
 from gpunode.kubernetes.mig_label import asks, by_label
 from gpunode.node.components import desired_files
@@ -43,7 +43,7 @@ from gpunode.settings import Settings, component_models, settings_from
 _seen: WeakKeyDictionary[Host, Machine | None] = WeakKeyDictionary()
 _read: WeakKeyDictionary[Host, tuple[dict[str, Any], Settings]] = WeakKeyDictionary()
 _announced: WeakKeyDictionary[Host, set[Callable[..., Any]]] = WeakKeyDictionary()
-_clusters: WeakKeyDictionary[Inventory, tuple[Settings | None, Rollout | None]] = WeakKeyDictionary()
+_clusters: WeakKeyDictionary[Inventory, tuple[Settings | None, DesiredCluster | None]] = WeakKeyDictionary()
 _bodies: dict[Callable[..., Any], Callable[[], None]] = {}
 _own_files: WeakKeyDictionary[Host, tuple[Settings, Machine, Mapping[str, str | None]]] = WeakKeyDictionary()
 # Hosts of a run that brings everything about, and records it at its end.
@@ -120,7 +120,7 @@ def everyone() -> Mapping[str, Settings]:
     return validate_state(host.state.inventory)
 
 
-def cluster() -> tuple[Settings | None, Rollout | None]:
+def cluster() -> tuple[Settings | None, DesiredCluster | None]:
     """Return settings of a node of the inventory's cluster, and what the cluster is to get; None where there is none.
 
     What it is to get follows from all hosts, and is made once for all of them.
@@ -129,7 +129,7 @@ def cluster() -> tuple[Settings | None, Rollout | None]:
     if inventory not in _clusters:
         known = everyone()
         cluster_of = next((each for each in known.values() if each.kubernetes.enabled), None)
-        _clusters[inventory] = (cluster_of, None if cluster_of is None else rollout(known))
+        _clusters[inventory] = (cluster_of, None if cluster_of is None else desired_cluster(known))
     return _clusters[inventory]
 
 

@@ -3,7 +3,7 @@
 from gpunode.components.runtime_packages import containerd_packages
 from gpunode.deploys import runtime_packages
 from gpunode.deploys.component import component, drain, own_file, settings
-from gpunode.deploys.drain import returned
+from gpunode.deploys.drain import uncordon
 from gpunode.node.own_files.containerd import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
 from gpunode.operations import containerd as runtime
 from gpunode.operations import kernel, sysctl, systemd
@@ -43,4 +43,4 @@ def containerd() -> None:
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.containerd.containerd` import it.
 if not __name__.endswith("deploys.containerd"):
     containerd()
-    returned()
+    uncordon()

@@ -7,35 +7,35 @@ from gpunode.deploys.repositories import trust
 from gpunode.node.own_files.cuda import profile_path
 from gpunode.operations import cuda as toolkits
 from gpunode.operations import packages
-from gpunode.packages.driver_packages import on_system
+from gpunode.packages.driver_packages import resolve_for_os
 from gpunode.settings import CudaSettings
 
 
 @component("CUDA", own_files=True)
 def cuda() -> None:
     """Install the CUDA toolkit and the profile script that puts it on the PATH."""
-    resolved = on_system(settings(), node().operating_system)
-    asked = resolved.cuda
-    if not asked.enabled:
+    resolved = resolve_for_os(settings(), node().operating_system)
+    chosen = resolved.cuda
+    if not chosen.enabled:
         return
     desired = desired_of(resolved, node().operating_system)
-    if asked.source == "runfile":
+    if chosen.source == "runfile":
         _runfile(desired)
     else:
         toolkits.none_half_installed(name="Undo a CUDA runfile that was interrupted", desired=desired)
-        _packages(asked)
-    toolkits.linked(name=f"Point /usr/local/cuda at {asked.version}", desired=desired)
+        _packages(chosen)
+    toolkits.linked(name=f"Point /usr/local/cuda at {chosen.version}", desired=desired)
     own_file(profile_path(resolved), keep="Put CUDA on the PATH", remove="Take CUDA off the PATH")
 
 
-def _packages(asked: CudaSettings) -> None:
-    desired: dict[str, str | None] = {"cuda": asked.version}
+def _packages(chosen: CudaSettings) -> None:
+    desired: dict[str, str | None] = {"cuda": chosen.version}
     repository = ""
-    if asked.source == "cuda-repository":
+    if chosen.source == "cuda-repository":
         trust("cuda")
-        desired, repository = {f"cuda-toolkit-{asked.version.replace('.', '-')}": None}, "cuda"
+        desired, repository = {f"cuda-toolkit-{chosen.version.replace('.', '-')}": None}, "cuda"
     packages.installed(
-        name=f"Install CUDA toolkit {asked.version}",
+        name=f"Install CUDA toolkit {chosen.version}",
         family=distribution().family,
         desired=desired,
         repository=repository,

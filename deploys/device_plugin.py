@@ -3,12 +3,12 @@
 from pyinfra import host
 
 from gpunode.deploys.component import cluster, component, everyone, node, settings
+from gpunode.kubernetes.device_plugin.methods import class_alone, extender, schedulers, wanted_objects
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
-from gpunode.kubernetes.device_plugin.ways import class_alone, extender, schedulers, wanted_objects
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.operations import device_plugin as plugin
-from gpunode.operations import gpushare, helm, pod_security, scheduler, ways
-from gpunode.operations.taking_part import takes_part
+from gpunode.operations import gpushare, helm, methods, pod_security, scheduler
+from gpunode.operations.cluster_labels import takes_part
 from gpunode.settings.cluster import BY_CHART
 
 
@@ -24,8 +24,8 @@ def device_plugin() -> None:
     if cluster_of is None or not (settings().kubernetes.enabled or host.name in schedulers(hosts)):
         return
     takes_part(settings(), cluster_of)
-    ways.right_cluster(name="Refuse a cluster that is another one", everyone=hosts, cluster_of=cluster_of)
-    ways.alone(name="Refuse a second device plugin", settings=settings(), everyone=hosts, cluster_of=cluster_of)
+    methods.right_cluster(name="Refuse a cluster that is another one", everyone=hosts, cluster_of=cluster_of)
+    methods.alone(name="Refuse a second device plugin", settings=settings(), everyone=hosts, cluster_of=cluster_of)
     if spaces := namespaces(hosts):
         pod_security.admitted(
             name="Have the namespaces admit the plugin's pods", namespaces=spaces, cluster_of=cluster_of
@@ -36,16 +36,16 @@ def device_plugin() -> None:
     else:
         helm.operator_absent(name="Take the release of the GPU Operator away", cluster_of=cluster_of, everyone=hosts)
     if (chosen := desired or class_alone(hosts)) is not None:
-        plugin.runtime_class(name="Keep the RuntimeClass nvidia", rollout=chosen, proxy=cluster_of.proxy)
+        plugin.runtime_class(name="Keep the RuntimeClass nvidia", desired_cluster=chosen, proxy=cluster_of.proxy)
     if desired is not None:
         helm.release(name="Keep the release of the device plugin", desired=desired.release, proxy=cluster_of.proxy)
     else:
         helm.absent(name="Take the release of the device plugin away", cluster_of=cluster_of, everyone=hosts)
         # It stays where a node that has failed by now needs it, and may take others by labels that are not gpunode's.
-        ways.alone(
+        methods.alone(
             name="Refuse a second device plugin that stays", settings=settings(), everyone=hosts, cluster_of=cluster_of
         )
-    ways.objects(
+    methods.objects(
         name="Keep gpunode's own objects", desired=wanted_objects(hosts), cluster_of=cluster_of, everyone=hosts
     )
     gpushare.inspect_plugin(
@@ -70,7 +70,7 @@ def device_plugin() -> None:
             desired=desired.release,
             proxy=cluster_of.proxy,
         )
-    if settings().mig.config is not None and settings().device_plugin.way in (*BY_CHART, "manifest"):
+    if settings().mig.config is not None and settings().device_plugin.method in (*BY_CHART, "manifest"):
         plugin.current(name="Have the plugin know the node's MIG devices", settings=settings())
 
 

@@ -3,7 +3,7 @@
 from gpunode.components.runtime_packages import docker_packages
 from gpunode.deploys import runtime_packages
 from gpunode.deploys.component import component, distribution, drain, settings
-from gpunode.deploys.drain import returned
+from gpunode.deploys.drain import uncordon
 from gpunode.operations import docker as runtime
 from gpunode.operations import systemd
 
@@ -31,4 +31,4 @@ def docker() -> None:
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.docker.docker` import it.
 if not __name__.endswith("deploys.docker"):
     docker()
-    returned()
+    uncordon()

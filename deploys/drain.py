@@ -5,8 +5,8 @@ from gpunode.operations import drain as node
 
 
 @component("Return")
-def returned() -> None:
+def uncordon() -> None:
     """Give a node that was drained back to its cluster; a node that failed does not come as far as this."""
     how = drain()
     if how is not None:
-        node.returned(name="Give the node back to its cluster", drain=how)
+        node.uncordon(name="Give the node back to its cluster", drain=how)

@@ -1,13 +1,13 @@
 """The NVIDIA driver, from NVIDIA's repository, the distribution's archive, or by NVIDIA's installer, the .run file."""
 
 from gpunode.base import tables
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.tables.sources import DriverSource
 from gpunode.components.driver.removal import removal_waits
 from gpunode.components.driver.sides import Desired, desired
 from gpunode.components.runfile import build_packages, driver_runfile
 from gpunode.deploys.component import component, distribution, drain, node, own_file, settings
-from gpunode.deploys.drain import returned
+from gpunode.deploys.drain import uncordon
 from gpunode.deploys.repositories import distrust, trust
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.node.own_files.driver import BLACKLIST, DRACUT, NOUVEAU, PARAMETERS, SOFTDEP, UMAD, UMAD_MODULES
@@ -24,42 +24,42 @@ from gpunode.operations import (
     runfile,
 )
 from gpunode.operations import driver as kernel_module
-from gpunode.packages.driver_packages import archive_components, module_stream, on_system
+from gpunode.packages.driver_packages import archive_components, module_stream, resolve_for_os
 from gpunode.settings import DriverSettings
 
 
 @component("Driver", own_files=True)
 def driver() -> None:
     """Install the driver, pinned to its version or branch, hold it there, load its module and run its services."""
-    resolved = on_system(settings(), node().operating_system)
-    asked = resolved.driver
-    if not asked.enabled:
+    resolved = resolve_for_os(settings(), node().operating_system)
+    chosen = resolved.driver
+    if not chosen.enabled:
         return
-    if asked.removes:
-        _none(asked)
+    if chosen.removes:
+        _none(chosen)
         return
     own_file(PARAMETERS, keep="Set the NVIDIA module's parameters", remove="Remove the NVIDIA module's parameters")
     to_be = desired(resolved, node().operating_system, node().boot, node().pci)
     if to_be.source is not None:
         _packages(to_be, to_be.source)
-    elif asked.source == "runfile":
+    elif chosen.source == "runfile":
         _runfile(to_be)
     _keep_nouveau_out()
     own_file(SOFTDEP, keep="Load nvidia_uvm after nvidia, at every boot")
     if not node().has_gpu:
         return
     kernel_module.module_loaded(name="Load the NVIDIA kernel module")
-    if asked.source != "present":
-        _services(asked)
+    if chosen.source != "present":
+        _services(chosen)
 
 
 def _none(desired: DriverSettings) -> None:
     """Take away the driver that is there, however it came, and what gpunode set up for one."""
     allowed = settings().disruption.allow == "reboot"
-    waits = removal_waits(Disturbance[settings().disruption.allow], node().driver)
+    waits = removal_waits(Disruption[settings().disruption.allow], node().driver)
     if not waits:
         mps.daemons(
-            name="Run no MPS control daemon", desired=(), asked=settings().mps, restart_allowed=True, drain=drain()
+            name="Run no MPS control daemon", desired=(), settings=settings().mps, restart_allowed=True, drain=drain()
         )
     driver_removal.removed(
         name="Remove the NVIDIA driver", family=distribution().family, rollback=desired.rollback, allowed=allowed,
@@ -91,9 +91,9 @@ def _headers(desired: DriverSettings) -> None:
 
 
 def _packages(desired: Desired, source: DriverSource) -> None:
-    asked, machine = desired.settings, node()
+    chosen, machine = desired.settings, node()
     if source.built_on_node:
-        _headers(asked)
+        _headers(chosen)
     if archive := _archive():
         origin, components = archive
         whose = "that hold the driver" if source.origin else "that the driver's packages need"
@@ -103,23 +103,23 @@ def _packages(desired: Desired, source: DriverSource) -> None:
     if source.origin is None:
         trust("cuda")
     driver_packages.installed(
-        name=f"Install NVIDIA driver {asked.version or asked.branch} ({desired.flavour})",
+        name=f"Install NVIDIA driver {chosen.version or chosen.branch} ({desired.flavour})",
         desired=desired.packages,
-        branch=asked.branch or "",
-        branch_change=asked.allow_branch_change,
-        rollback=asked.rollback,
+        branch=chosen.branch or "",
+        branch_change=chosen.allow_branch_change,
+        rollback=chosen.rollback,
         kernel=machine.boot.next_release,
         headers=machine.boot.next_kernel is None or machine.boot.next_kernel.headers,
         source=source,
-        stream=module_stream(asked, source, desired.flavour),
+        stream=module_stream(chosen, source, desired.flavour),
         proof=_proof(),
-        migrate=asked.migrate,
+        migrate=chosen.migrate,
         drain=_drain(),
     )
     driver_packages.held(
-        name="Hold the NVIDIA driver" if asked.hold else "Do not hold the NVIDIA driver",
+        name="Hold the NVIDIA driver" if chosen.hold else "Do not hold the NVIDIA driver",
         family=source.family,
-        hold=asked.hold,
+        hold=chosen.hold,
         kernel=desired.holds_kernels,
     )
     _forget_others(source)
@@ -129,13 +129,13 @@ def _forget_others(source: DriverSource | None) -> None:
     """Drop the repositories of other sources; not before the change: the way back may need what they still have."""
     if source is None or _archive() is None:
         files.absent(name="Remove the entry of the distribution's archive", path=apt_archive.SOURCE)
-    cuda = on_system(settings(), node().operating_system).cuda
+    cuda = resolve_for_os(settings(), node().operating_system).cuda
     if (source is None or source.origin is not None) and not (cuda.enabled and cuda.source == "cuda-repository"):
         distrust("cuda")
 
 
 def _archive() -> tuple[str, tuple[str, ...]] | None:
-    return archive_components(on_system(settings(), node().operating_system), node().operating_system)
+    return archive_components(resolve_for_os(settings(), node().operating_system), node().operating_system)
 
 
 def _drain() -> Drain | None:
@@ -149,10 +149,10 @@ def _proof() -> str:
 
 
 def _runfile(desired: Desired) -> None:
-    asked, machine = desired.settings, node()
+    chosen, machine = desired.settings, node()
     file = driver_runfile(settings(), machine.operating_system)
-    _headers(asked)
-    if asked.kernel_headers == "install":
+    _headers(chosen)
+    if chosen.kernel_headers == "install":
         packages.installed(
             name="Install what builds the NVIDIA module",
             family=distribution().family,
@@ -162,18 +162,18 @@ def _runfile(desired: Desired) -> None:
         name=f"Fetch {file.name}", file=file, proxies=settings().proxy.environment, setting="driver.runfile_sha256"
     )
     runfile.installed(
-        name=f"Install NVIDIA driver {asked.version} ({desired.flavour}) by its runfile",
+        name=f"Install NVIDIA driver {chosen.version} ({desired.flavour}) by its runfile",
         family=distribution().family,
         file=file,
-        version=asked.version or "",
+        version=chosen.version or "",
         flavour=desired.flavour,
-        dkms=asked.dkms,
-        rollback=asked.rollback,
+        dkms=chosen.dkms,
+        rollback=chosen.rollback,
         kernel=machine.boot.next_release,
         proof=_proof(),
         drain=_drain(),
     )
-    kernels = asked.hold and asked.hold_kernel
+    kernels = chosen.hold and chosen.hold_kernel
     driver_packages.held(
         name="Hold the kernel's packages" if kernels else "Hold no packages",
         family=distribution().family,
@@ -204,4 +204,4 @@ def _management_datagrams() -> None:
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.driver.driver` import it.
 if not __name__.endswith("deploys.driver"):
     driver()
-    returned()
+    uncordon()

@@ -5,7 +5,7 @@ from gpunode.deploys.containerd import containerd
 from gpunode.deploys.cuda import cuda
 from gpunode.deploys.device_plugin import device_plugin
 from gpunode.deploys.docker import docker
-from gpunode.deploys.drain import returned
+from gpunode.deploys.drain import uncordon
 from gpunode.deploys.driver import driver
 from gpunode.deploys.interrupted import interrupted
 from gpunode.deploys.mig import mig
@@ -22,7 +22,7 @@ from gpunode.deploys.verify_cluster import verify_cluster
 if preflight():
     # What they are all going to ask the node, so that one round trip answers it.
     announce(
-        packaging, driver, reboot, cuda, mps, mig, toolkit, containerd, docker, podman, interrupted, verify, returned
+        packaging, driver, reboot, cuda, mps, mig, toolkit, containerd, docker, podman, interrupted, verify, uncordon
     )
     packaging()
     driver()
@@ -47,4 +47,4 @@ if preflight():
     device_plugin()
     verify_cluster()
     # Last: a node that failed stays cordoned.
-    returned()
+    uncordon()

@@ -1,7 +1,7 @@
 """Multi-Instance GPU."""
 
 from gpunode.deploys.component import component, drain, node, settings
-from gpunode.deploys.drain import returned
+from gpunode.deploys.drain import uncordon
 from gpunode.operations import mig as instances
 
 
@@ -13,7 +13,7 @@ def mig() -> None:
         return
     instances.layout(
         name=f"Divide the GPUs by MIG configuration {desired.config}" if desired.config else "Divide no GPU",
-        asked=desired,
+        settings=desired,
         gpus=node().pci.gpus,
         allowed=disruption.allow,
         timeout=disruption.reboot_timeout,
@@ -26,4 +26,4 @@ def mig() -> None:
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.mig.mig` import it.
 if not __name__.endswith("deploys.mig"):
     mig()
-    returned()
+    uncordon()

@@ -2,7 +2,7 @@
 
 from gpunode.components.mps import daemons
 from gpunode.deploys.component import component, drain, node, settings
-from gpunode.deploys.drain import returned
+from gpunode.deploys.drain import uncordon
 from gpunode.operations import mps as control
 
 
@@ -13,7 +13,7 @@ def mps() -> None:
     control.daemons(
         name="Run the MPS control daemon" if desired.enabled else "Run no MPS control daemon",
         desired=daemons(desired, range(len(node().pci.gpus))) if desired.enabled else (),
-        asked=desired,
+        settings=desired,
         restart_allowed=settings().disruption.allow != "nothing",
         drain=drain(),
     )
@@ -22,4 +22,4 @@ def mps() -> None:
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.mps.mps` import it.
 if not __name__.endswith("deploys.mps"):
     mps()
-    returned()
+    uncordon()

@@ -2,7 +2,7 @@
 
 from gpunode.deploys.component import component, drain, settings
 from gpunode.deploys.component import node as machine
-from gpunode.deploys.drain import returned
+from gpunode.deploys.drain import uncordon
 from gpunode.operations import driver as kernel_module
 from gpunode.operations import reboot as node
 
@@ -30,4 +30,4 @@ def reboot() -> None:
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.reboot.reboot` import it.
 if not __name__.endswith("deploys.reboot"):
     reboot()
-    returned()
+    uncordon()

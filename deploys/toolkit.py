@@ -33,24 +33,24 @@ def toolkit() -> None:
         container_toolkit.device_links(name="Link NVIDIA's devices in /dev/char")
 
 
-def _packages(asked: ToolkitSettings) -> None:
+def _packages(desired: ToolkitSettings) -> None:
     family = distribution().family
     trust("toolkit")
     container_toolkit.released(
         name="Let go of the toolkit's packages where they are to move",
         family=family,
-        version=asked.version,
-        hold=asked.hold,
+        version=desired.version,
+        hold=desired.hold,
     )
     packages.installed(
-        name=f"Install NVIDIA container toolkit {asked.version or ''}".strip(),
+        name=f"Install NVIDIA container toolkit {desired.version or ''}".strip(),
         family=family,
-        desired=dict.fromkeys(PACMAN_PACKAGES if family == "pacman" else PACKAGES, asked.version),
+        desired=dict.fromkeys(PACMAN_PACKAGES if family == "pacman" else PACKAGES, desired.version),
         one_version=True,
         repository="toolkit",
-        replaces=LEGACY if asked.migrate else (),
+        replaces=LEGACY if desired.migrate else (),
     )
-    if asked.hold:
+    if desired.hold:
         container_toolkit.held(name="Hold the container toolkit", family=family)
 
 

@@ -1,19 +1,19 @@
 """The verdict on the nodes' cluster; alone: pyinfra inventories/prod.py deploys/verify_cluster.py"""
 
 from gpunode.deploys.component import component, everyone, node, settings
-from gpunode.kubernetes.device_plugin.ways import nodes_by
+from gpunode.kubernetes.device_plugin.methods import nodes_by
 from gpunode.operations import verify_cluster as verdict
 
 
 @component("Verify the cluster")
 def verify_cluster() -> None:
     """Wait until the cluster offers what the node's settings promise, and fail where it does not in time."""
-    if settings().kubernetes.enabled and settings().device_plugin.way != "none":
+    if settings().kubernetes.enabled and settings().device_plugin.method != "none":
         verdict.verified(
             name="Verify the node in the cluster",
             settings=settings(),
             gpus=node().pci.gpus,
-            # The cluster is looked at once for nodes of all ways.
+            # The cluster is looked at once for nodes of all methods.
             with_gpushare=bool(nodes_by("gpushare", everyone())),
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.facts.applied import Applied as AppliedFact
-from gpunode.operations.failure import known, node_operation
+from gpunode.operations.failure import node_operation, require
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import noted
 from gpunode.operations.phase import is_executing
@@ -29,7 +29,7 @@ def recorded(settings: Settings, whole: bool = True) -> Iterator[Any]:
     + settings: the host's settings
     + whole: whether the run keeps all own files that the settings ask for; else what it says nothing of stays recorded
     """
-    actual: Applied = known(host.get_fact(AppliedFact), "the record of what was applied")
+    actual: Applied = require(host.get_fact(AppliedFact), "the record of what was applied")
     yield from _written(actual, record_text(version("gpunode"), settings.digest(), _files(actual, whole)))
 
 
@@ -39,7 +39,7 @@ def brought_up_to_date() -> Iterator[Any]:
     if not noted():
         host.noop("this deploy keeps no own file")
         return
-    actual: Applied = known(host.get_fact(AppliedFact), "the record of what was applied")
+    actual: Applied = require(host.get_fact(AppliedFact), "the record of what was applied")
     before = dict(actual.files)
     files = {path: file for path, file in _files(actual, whole=False).items() if path in before}
     if files == before or not (actual.gpunode and actual.settings):

@@ -13,7 +13,7 @@ from gpunode.facts.deb import AptRepository
 from gpunode.operations.apt_shell import APT_GET, NOT_OLDER, READ_LISTS
 from gpunode.operations.apt_trust import commands
 from gpunode.operations.explained import explained_command
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.own_files import keeps
 from gpunode.operations.pinned_key import PINNED_KEY
 from gpunode.operations.repositories import Repositories, is_good
@@ -64,7 +64,7 @@ def repository(
     fact = host.get_fact(
         AptRepository, keyring=keyring, source=source, stamp=stamp, uri=uri, distrusted=[*retired, key_fingerprint]
     )
-    present = known(fact, f"the package repository {label}")
+    present = require(fact, f"the package repository {label}")
     try:
         strays = apt_trust.plan(uri, suite, present.architecture, present.others, present.trusted, retired)
     except ValueError as error:

@@ -9,7 +9,7 @@ from pyinfra import host
 
 from gpunode.facts.apt_archive import SOURCE, AptArchive
 from gpunode.operations.apt_shell import APT_GET, READ_LISTS, REFRESH
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
@@ -49,7 +49,7 @@ def components(origin: str, desired: Collection[str]) -> Iterator[Any]:
 
 def reading() -> Reading:
     """Return what apt reads; raise OperationRefused where the node does not say."""
-    archive: Reading = known(host.get_fact(AptArchive), "what apt reads")
+    archive: Reading = require(host.get_fact(AptArchive), "what apt reads")
     return archive
 
 

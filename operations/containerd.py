@@ -8,7 +8,7 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.shell_file import script_file
 from gpunode.components.containerd.change import Placement
 from gpunode.components.containerd.decide import Desired, decide_configuration
@@ -18,7 +18,7 @@ from gpunode.components.containerd.merged import restarts, runs_by
 from gpunode.components.containerd.state import Containerd as State
 from gpunode.facts.containerd import Containerd
 from gpunode.kubernetes.drain.commands import Drain
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.runtime import Program, changed, ready, to_carry_out
 
 PROGRAM = Program(
@@ -45,14 +45,14 @@ def configuration(
     + drain: how the node is emptied before a restart; None where it is not
     """
     yield from ready(PROGRAM)
-    state = known(host.get_fact(Containerd), "containerd's state")
+    state = require(host.get_fact(Containerd), "containerd's state")
     if state.version is None:
         if host.state is not None and host.state.is_executing:
             raise OperationRefused(_missing(state))
         yield StringCommand("true")  # a forecast: the package comes with an operation before this one
         return
     runtimes = Runtimes(default=default_runtime, systemd_cgroup=systemd_cgroup, nvidia=nvidia, cdi=cdi)
-    allowed = Disturbance.restart if restart_allowed else Disturbance.nothing
+    allowed = Disruption.restart if restart_allowed else Disruption.nothing
     decision = decide_configuration(Desired(runtimes, placement, allowed), state)
     said = f"containerd runs with default runtime {state.default_runtime}"
     desired = to_carry_out(decision, said, "containerd's configuration changes")

@@ -14,7 +14,7 @@ from gpunode.kubernetes.device_plugin.cluster import Cluster, nodes_or_unknown
 from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.run_on import here, over_ssh
-from gpunode.operations.once import asked_once
+from gpunode.operations.shared_once import asked_once
 from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
 from gpunode.settings.proxy import ProxySettings
 

@@ -13,7 +13,7 @@ from gpunode.components.cuda import CudaToolkits as State
 from gpunode.components.cuda.decide import LINK, Desired, Install, Link, decide, decide_link
 from gpunode.components.runfile import CUDA_LOG, FOLDER, Runfile
 from gpunode.facts.cuda import CudaToolkits
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.runfile import fetch_command
 from gpunode.operations.runfile_scripts import INSTALLER
 from gpunode.operations.script import script_command
@@ -79,7 +79,7 @@ def linked(desired: Desired) -> Iterator[Any]:
 
 
 def _state() -> State:
-    state: State = known(host.get_fact(CudaToolkits), "the CUDA toolkits")
+    state: State = require(host.get_fact(CudaToolkits), "the CUDA toolkits")
     return state
 
 

@@ -16,15 +16,15 @@ from gpunode.facts.mig import Mig
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
-from gpunode.kubernetes.device_plugin.rollout import Rollout
 from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import LabelChange
+from gpunode.operations.cluster_labels import are_labels_changed, labelled
 from gpunode.operations.control_plane import runner
-from gpunode.operations.failure import OperationRefused, known, node_operation
-from gpunode.operations.once import asked_once, once_per_run
-from gpunode.operations.taking_part import are_labels_changed, labelled
+from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 from gpunode.settings.proxy import ProxySettings
@@ -41,7 +41,7 @@ def nodes(cluster: Cluster, name: str = "the cluster's nodes") -> dict[str, Clus
 
 @node_operation
 @once_per_run("the RuntimeClass")
-def runtime_class(rollout: Rollout, proxy: ProxySettings) -> Iterator[Any]:
+def runtime_class(desired_cluster: DesiredCluster, proxy: ProxySettings) -> Iterator[Any]:
     """Keep the RuntimeClass by which the plugin's pods choose the nvidia runtime, where one is needed.
 
     One of somebody else's is left alone. None is removed: pods of others may have chosen it by then.
@@ -49,11 +49,11 @@ def runtime_class(rollout: Rollout, proxy: ProxySettings) -> Iterator[Any]:
     + rollout: what the cluster is to get
     + proxy: by which kubectl reaches the cluster
     """
-    desired = rollout.runtime_class
+    desired = desired_cluster.runtime_class
     if desired is None:
         host.noop("no RuntimeClass is needed")
         return
-    cluster = Cluster(rollout.kubernetes, proxy, runner(rollout.kubernetes))
+    cluster = Cluster(desired_cluster.kubernetes, proxy, runner(desired_cluster.kubernetes))
     try:
         change = cluster.runtime_class_change(desired)
     except (ClusterError, ParseError) as error:
@@ -79,7 +79,7 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
     """
     state = None
     if settings.mig.config is not None:
-        state = mig_state(settings, gpus, known(host.get_fact(Mig), "MIG"))
+        state = mig_state(settings, gpus, require(host.get_fact(Mig), "MIG"))
     cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
     name = node_name(host.name, settings)
     node = _node(cluster, name)
@@ -122,7 +122,7 @@ def current(settings: Settings) -> Iterator[Any]:
 
     + settings: the host's settings, with a MIG configuration
     """
-    boot: MigBoot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
+    boot: MigBoot = require(host.get_fact(MigBootFact), "what brings MIG back at a boot")
     cluster = Cluster(settings.kubernetes, settings.proxy, runner(settings.kubernetes))
     plugin, name = settings.device_plugin, node_name(host.name, settings)
     try:

@@ -8,14 +8,14 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.shell_file import script_file
 from gpunode.components.docker.decide import Desired, decide_configuration
 from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon
 from gpunode.components.docker.state import Docker as State
 from gpunode.facts.docker import Docker
 from gpunode.kubernetes.drain.commands import Drain
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.runtime import Program, changed, ready, to_carry_out
 
 PROGRAM = Program(
@@ -45,14 +45,14 @@ def configuration(
     + drain: how the node is emptied before a restart; None where it is not
     """
     yield from ready(PROGRAM)
-    state = known(host.get_fact(Docker), "docker's state")
+    state = require(host.get_fact(Docker), "docker's state")
     if state.daemon_version is None:
         if host.state is not None and host.state.is_executing:
             raise OperationRefused(_missing(state))
         yield StringCommand("true")  # a forecast: the package comes with an operation before this one
         return
     daemon = Daemon(default_runtime, systemd_cgroup, nvidia, cdi)
-    allowed = Disturbance.restart if restart_allowed else Disturbance.nothing
+    allowed = Disruption.restart if restart_allowed else Disruption.nothing
     decision = decide_configuration(Desired(daemon, allowed), state)
     said = f"docker runs with default runtime {state.default_runtime}" if state.active else "its file is right"
     desired = to_carry_out(decision, said, "docker's daemon.json changes")

@@ -1,8 +1,8 @@
-"""A node of a Kubernetes cluster, emptied before the first step of a run that its pods would feel, and given back last.
+"""A node of a Kubernetes cluster, drained before the first step of a run that its pods would feel, and given back last.
 
-A node is drained once for all of a run's steps, and stays cordoned until the verdict found it well: `emptied` stands
-before each such step, and finds the node empty after the first. Where a step fails, nothing more is run on the node,
-and it stays cordoned; the next run goes on with that, by the annotation, and gives it back.
+A node is drained once for all of a run's steps, and stays cordoned until the verdict found it well: `drain_before`
+stands before each such step, and finds the node empty after the first. Where a step fails, nothing more is run on the
+node, and it stays cordoned; the next run goes on with that, by the annotation, and gives it back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpunode.kubernetes.drain.commands import Drain
 from gpunode.kubernetes.drain.session import DrainError, Session
 from gpunode.kubernetes.nodes.cordon import Cordon
 from gpunode.operations.control_plane import runner
-from gpunode.operations.failure import OperationRefused, fail, known, node_operation
+from gpunode.operations.failure import OperationRefused, fail, node_operation, require
 from gpunode.operations.phase import is_executing
 
 
@@ -60,7 +60,7 @@ def _run(state: State) -> _Run:
     return _runs[state]
 
 
-def emptied(drain: Drain | None, reason: str) -> Iterator[Any]:
+def drain_before(drain: Drain | None, reason: str) -> Iterator[Any]:
     """Yield what cordons the node and evicts its pods, before a step that they would feel.
 
     Raise OperationRefused where the cluster cannot be asked, or has enough empty nodes; nothing has been changed then.
@@ -86,14 +86,14 @@ def emptied(drain: Drain | None, reason: str) -> Iterator[Any]:
 
 
 @node_operation
-def returned(drain: Drain) -> Iterator[Any]:
+def uncordon(drain: Drain) -> Iterator[Any]:
     """Lift gpunode's cordon, of this run or an earlier one, once the node is Ready; any other cordon stays.
 
     Call it when the node has been found well, and last.
 
     + drain: whose node
     """
-    boot = known(host.get_fact(RunningBootFact), "which boot is running")
+    boot = require(host.get_fact(RunningBootFact), "which boot is running")
     session = _session(drain)
     try:
         cordon = session.cordon()
@@ -157,4 +157,4 @@ def _give_back(state: State, host: Host, session: Session, boot_id: str) -> bool
     return True
 
 
-__all__ = ["emptied", "returned"]
+__all__ = ["drain_before", "uncordon"]

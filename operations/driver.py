@@ -17,7 +17,7 @@ from gpunode.facts.transaction import FOLDER
 from gpunode.facts.unit import Unit
 from gpunode.operations import systemd
 from gpunode.operations.driver_transaction import DRIVER
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.script import script_command
 
 _LOAD = script_file("nouveau", "driver_load")
@@ -25,10 +25,10 @@ _LOAD = script_file("nouveau", "driver_load")
 
 def driver_state() -> DriverState:
     """Return the driver's state; what boots next is asked for only where the running kernel has no module on disk."""
-    driver: DriverState = known(host.get_fact(Driver), "the driver's state")
+    driver: DriverState = require(host.get_fact(Driver), "the driver's state")
     if driver.module_version is not None:
         return driver
-    return driver.with_next_kernel(known(host.get_fact(Boot), "what boots next"))
+    return driver.with_next_kernel(require(host.get_fact(Boot), "what boots next"))
 
 
 @node_operation
@@ -63,7 +63,7 @@ def service(unit: str, required: bool) -> Iterator[Any]:
     + unit: the unit's full name
     + required: whether a node without that unit fails; else it is passed over
     """
-    present = known(host.get_fact(Unit, unit=unit), unit)
+    present = require(host.get_fact(Unit, unit=unit), unit)
     executing = host.state is not None and host.state.is_executing
     if present.load_state == "not-found" and not required and executing:
         host.noop(f"there is no {unit}")

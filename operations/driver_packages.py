@@ -21,7 +21,7 @@ from gpunode.facts.transaction import TransactionJournal
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations import apt_archive
 from gpunode.operations.driver_transaction import DRIVER, driver_transaction, driver_variables, emptied_for_driver
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.keeping import noted_command
 from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
@@ -32,10 +32,10 @@ from gpunode.packages.driver_packages import (
     chosen,
     come_along,
     gate,
-    goes_along,
     leftovers,
     module_behind,
     of_another_source,
+    unversioned_packages,
 )
 
 
@@ -77,13 +77,13 @@ def installed(
         state = family.state()
     rule = next(filter(None, desired.values()), None)
     missing, obsolete = state.missing(desired), leftovers(source, desired, state.driver, rule)
-    journal = known(host.get_fact(TransactionJournal, transaction=DRIVER.name), "the journal of the driver's change")
+    journal = require(host.get_fact(TransactionJournal, transaction=DRIVER.name), "the journal of the driver's change")
     # One that was interrupted and then finished by dpkg alone has not been proven to work.
     unproven = journal.state == "restored"
-    over_runfile = migrate and known(host.get_fact(Driver), "the driver's state").runfile
+    over_runfile = migrate and require(host.get_fact(Driver), "the driver's state").runfile
     if not missing and not obsolete and not unproven and not over_runfile:
-        there = dict(state.packages)
-        host.noop(f"installed: {', '.join(f'{name} {there[name]}' for name in desired)}")
+        actual = dict(state.packages)
+        host.noop(f"installed: {', '.join(f'{name} {actual[name]}' for name in desired)}")
         return
     if host.state is not None and not host.state.is_executing:
         # A forecast ends with the first command, and what comes of the lists is not known in it.
@@ -103,7 +103,7 @@ def installed(
     # What another source brought is no reason to stay at its version.
     present = {name: version for name, version in state.packages if not (moved and belongs(name))}
     try:
-        resolved = chosen(desired, present, offers.available, goes_along(source, desired))
+        resolved = chosen(desired, present, offers.available, unversioned_packages(source, desired))
     except NotInstallable as error:
         raise OperationRefused(
             f"driver: {error}; nothing was changed. Set driver.version, driver.branch or driver.flavour to one that is "

@@ -11,12 +11,12 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.components.driver.removal import removal_waits
 from gpunode.facts.driver import Driver
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange, Family
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.packages.driver_packages import Simulation, belongs
@@ -40,11 +40,11 @@ def removed(family: str, rollback: str, allowed: bool, drain: Drain | None = Non
     transaction = removal_transaction(manager)
     yield from settled(transaction)
     state = manager.state()
-    driver = known(host.get_fact(Driver), "the driver's state")
+    driver = require(host.get_fact(Driver), "the driver's state")
     if not state.driver and not driver.runfile:
         host.noop("there is no driver to remove")
         return
-    if removal_waits(Disturbance.reboot if allowed else Disturbance.nothing, driver):
+    if removal_waits(Disruption.reboot if allowed else Disruption.nothing, driver):
         host.noop(
             f"pending: the module {driver.loaded_version} is loaded, and disruption.allow is not reboot; the driver of "
             f"{' and '.join(driver.ways)} stays until then"

@@ -15,8 +15,8 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.runfile import uninstall_arguments, way_back
 from gpunode.facts.driver import Driver
 from gpunode.kubernetes.drain.commands import Drain
-from gpunode.operations.drain import emptied
-from gpunode.operations.failure import known
+from gpunode.operations.drain import drain_before
+from gpunode.operations.failure import require
 from gpunode.operations.families import APT, Family
 from gpunode.operations.runfile_scripts import RUNFILE
 from gpunode.operations.transaction import Transaction
@@ -40,7 +40,7 @@ def driver_variables(family: Family, state: DriverPackages) -> dict[str, str]:
     They tell how a runfile's driver comes back, where there is one, and what was read of the files that keep packages
     still.
     """
-    driver = known(host.get_fact(Driver), "the driver's state")
+    driver = require(host.get_fact(Driver), "the driver's state")
     return {
         "own": OWN, "foreign": FOREIGN, "saved": family.saved,
         "holding": "\n".join(f"{path} {digest}" for path, digest in family.held_by(state).items()),
@@ -58,10 +58,10 @@ def emptied_for_driver(drain: Drain | None, upstream: str | None) -> Iterator[An
     """
     if drain is None:
         return
-    loaded = known(host.get_fact(Driver), "the driver's state").loaded_version
+    loaded = require(host.get_fact(Driver), "the driver's state").loaded_version
     if loaded is not None and not f"{loaded}.".startswith(f"{upstream}."):
         to_come = f"driver {upstream} is to take the place of {loaded}" if upstream else f"driver {loaded} is to go"
-        yield from emptied(drain, to_come)
+        yield from drain_before(drain, to_come)
 
 
 __all__ = ["DRIVER", "driver_transaction", "driver_variables", "emptied_for_driver"]

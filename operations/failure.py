@@ -61,7 +61,7 @@ def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
     return cast(PyinfraOperation[P], entered)
 
 
-def known(reading: T | Unknown, what: str) -> T:
+def require(reading: T | Unknown, what: str) -> T:
     """Return `reading`; raise OperationRefused where the node did not answer."""
     if isinstance(reading, Unknown):
         raise OperationRefused(

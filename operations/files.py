@@ -15,7 +15,7 @@ from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.facts.file import File
-from gpunode.operations.failure import known, node_operation
+from gpunode.operations.failure import node_operation, require
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import STANDARD_INPUT, TEXT, command_with_input, script_command
@@ -64,7 +64,7 @@ def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
     + mode: octal digits without a leading zero
     """
     keeps(path, text, mode)
-    present = known(host.get_fact(File, path=path), path)
+    present = require(host.get_fact(File, path=path), path)
     desired = hashlib.sha256(text.encode()).hexdigest()
     if (present.sha256, present.mode, present.owner, present.group) == (desired, mode, "root", "root"):
         host.noop(f"{path} is as it should be")
@@ -79,7 +79,7 @@ def absent(path: str) -> Iterator[Any]:
     + path: absolute path
     """
     keeps(path, None)
-    present = known(host.get_fact(File, path=path), path)
+    present = require(host.get_fact(File, path=path), path)
     if present.sha256 is None:
         host.noop(f"{path} is absent")
         return

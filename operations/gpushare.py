@@ -15,7 +15,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
 from gpunode.operations.failure import OperationRefused, node_operation
-from gpunode.operations.once import once_per_run
+from gpunode.operations.shared_once import once_per_run
 from gpunode.settings.gpushare import GpushareSettings
 from gpunode.settings.proxy import ProxySettings
 

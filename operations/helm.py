@@ -19,8 +19,8 @@ from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.rollout import CHART
-from gpunode.kubernetes.device_plugin.ways import by_operator, by_release, operator_leaves, release_leaves
+from gpunode.kubernetes.device_plugin.desired_cluster import CHART
+from gpunode.kubernetes.device_plugin.methods import by_operator, by_release, operator_leaves, release_leaves
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.change import ReleaseChange
 from gpunode.kubernetes.helm.manifest import objects
@@ -28,11 +28,11 @@ from gpunode.kubernetes.helm.program import HelmError
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.helm.waits import waiting
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
+from gpunode.operations.cluster_labels import relabelled
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation
-from gpunode.operations.once import asked_once, once_per_run
 from gpunode.operations.phase import is_executing
-from gpunode.operations.taking_part import relabelled
+from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.proxy import ProxySettings
@@ -82,7 +82,7 @@ def _nodes(desired: AskedRelease, proxy: ProxySettings, name: str) -> _Nodes:
 
 
 def _kept(
-    asked: AskedRelease,
+    settings: AskedRelease,
     proxy: ProxySettings,
     nodes: Callable[[], _Nodes],
     labelled: Callable[[_Nodes], Collection[str]],
@@ -90,16 +90,16 @@ def _kept(
 ) -> Iterator[Any]:
     try:
         actual = nodes()
-        session = Session.begun(asked.kubernetes, asked.settings, proxy, runner(asked.kubernetes))
+        session = Session.begun(settings.kubernetes, settings.settings, proxy, runner(settings.kubernetes))
         desired, values, decision = session.decide(
-            asked.values, in_use(actual), datetime.now(UTC), bool(labelled(actual))
+            settings.values, in_use(actual), datetime.now(UTC), bool(labelled(actual))
         )
         strange = session.unknown_values(desired)
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
     for sentence in strange:
-        host.log(f"caution: {asked.settings.component}.values: {sentence}")
-    if values != asked.values and is_executing():
+        host.log(f"caution: {settings.settings.component}.values: {sentence}")
+    if values != settings.values and is_executing():
         _outlived.add(host.state)
     name = f"release {session.name}"
     found = _to_carry_out(session, decision, f"{name}: {desired.chart} {desired.version} as asked")
@@ -108,7 +108,7 @@ def _kept(
     for step in found.steps:
         host.log(f"{name}: {step.act}{f' to revision {step.revision}' if step.revision else ''}: {step.reason}")
     there_is = objects(desired.manifest, desired.namespace)
-    if told := waiting(there_is, session.commands.helm.version, asked.kubernetes.timeout):
+    if told := waiting(there_is, session.commands.helm.version, settings.kubernetes.timeout):
         host.log(f"{name}: {told}")
     yield FunctionCommand(_carry_out, [session, found, values], {})
 
@@ -181,5 +181,5 @@ def _taken_away(
     found = _to_carry_out(session, decision, f"there is no {name}")
     if found is None:
         return
-    host.log(f"{name}: {found.steps[0].act}: no node has a device_plugin.way that needs it any more")
+    host.log(f"{name}: {found.steps[0].act}: no node has a device_plugin.method that needs it any more")
     yield FunctionCommand(_carry_out, [session, found, {}], {})

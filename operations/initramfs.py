@@ -10,7 +10,7 @@ from pyinfra import host
 from gpunode.base.shell_file import script_file
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.initramfs import INITRAMFS, LOOKED_INTO
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.files import write_command
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.system.boot import Boot
@@ -25,7 +25,7 @@ def without_nouveau(blacklist: str) -> Iterator[Any]:
     + blacklist: name of the file in modprobe.d that keeps nouveau out, by which a new one is known
     """
     yield from settled(_REBUILD)
-    boot = known(host.get_fact(BootFact), "what boots next")
+    boot = require(host.get_fact(BootFact), "what boots next")
     stale = boot.with_nouveau
     if stale:
         # A newer blacklist or image is a new try: whatever stood in the way may be gone.
@@ -33,7 +33,7 @@ def without_nouveau(blacklist: str) -> Iterator[Any]:
         target = target_digest(*written, str(boot.blacklist_written))
         refuse_failed(_REBUILD, target)
         yield transaction_command(_REBUILD, target, releases=" ".join(stale), blacklist=blacklist)
-        boot = known(host.get_fact(BootFact), "what boots next")
+        boot = require(host.get_fact(BootFact), "what boots next")
         if boot.with_nouveau:
             raise OperationRefused(
                 f"the initial file systems of {', '.join(boot.with_nouveau)} were made anew, and still would load "

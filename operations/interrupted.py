@@ -10,7 +10,7 @@ from pyinfra import host
 from gpunode.base.shell_file import script_file
 from gpunode.facts.interrupted import Interrupted
 from gpunode.facts.transaction import FOLDER
-from gpunode.operations.failure import known, node_operation
+from gpunode.operations.failure import node_operation, require
 from gpunode.operations.script import script_command
 from gpunode.system.interrupted import BY_HAND
 from gpunode.system.interrupted import Interrupted as Reading
@@ -38,7 +38,7 @@ def ended() -> Iterator[Any]:
 
 
 def _reading() -> Reading:
-    reading: Reading = known(host.get_fact(Interrupted), "what earlier runs began and did not end")
+    reading: Reading = require(host.get_fact(Interrupted), "what earlier runs began and did not end")
     return reading
 
 

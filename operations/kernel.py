@@ -9,7 +9,7 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.facts.kernel import KernelFeatures
-from gpunode.operations.failure import known, node_operation
+from gpunode.operations.failure import node_operation, require
 
 
 @node_operation
@@ -18,7 +18,7 @@ def loaded(modules: Sequence[str]) -> Iterator[Any]:
 
     + modules: among overlay, br_netfilter and ib_umad
     """
-    present = known(host.get_fact(KernelFeatures), "the kernel's features")
+    present = require(host.get_fact(KernelFeatures), "the kernel's features")
     missing = [module for module in modules if module not in present.present]
     if not missing:
         host.noop(f"loaded: {', '.join(modules)}")

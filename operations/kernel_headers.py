@@ -13,7 +13,7 @@ from pyinfra import host
 
 from gpunode.facts.boot import Boot
 from gpunode.operations.explained import explained_command
-from gpunode.operations.failure import known, node_operation
+from gpunode.operations.failure import node_operation, require
 from gpunode.operations.families.headers import BY_DNF, BY_ZYPPER
 from gpunode.operations.script import script_command
 
@@ -24,7 +24,7 @@ def installed(family: str) -> Iterator[Any]:
 
     + family: of the node's package manager: dnf or zypper
     """
-    kernel = known(host.get_fact(Boot), "what boots next").next_kernel
+    kernel = require(host.get_fact(Boot), "what boots next").next_kernel
     if kernel is None or kernel.headers:
         host.noop(f"the headers of kernel {kernel.release} are there" if kernel else "no kernel is known to boot next")
         return

@@ -12,7 +12,7 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base.decision import Decision
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.shell_file import script_file
 from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
@@ -26,16 +26,16 @@ from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.node.reboot import RECORD as REBOOTS
-from gpunode.operations.drain import emptied
+from gpunode.operations.cluster_labels import mig_at_work
+from gpunode.operations.drain import drain_before
 from gpunode.operations.driver import driver_state
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import UNREAD, digest_as_read
 from gpunode.operations.mig_in_cluster import followed, set_aside, unsettled
 from gpunode.operations.mig_transaction import TRANSACTION
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import script_command
-from gpunode.operations.taking_part import mig_at_work
 from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
@@ -48,7 +48,7 @@ _FORGET = script_file("mig_forget")
 
 @node_operation
 def layout(
-    asked: MigSettings,
+    settings: MigSettings,
     gpus: Sequence[PciGpu],
     allowed: str,
     timeout: int = 900,
@@ -65,11 +65,11 @@ def layout(
     + drain: how the node is emptied before anything is taken from its GPUs; None where it is not
     + node_of: the host's settings where it is a node of a cluster, whose device plugin would hold its GPUs
     """
-    nobody_asks = asked.config is None and not asked.config_from_label
+    nobody_asks = settings.config is None and not settings.config_from_label
     yield from settled(TRANSACTION, gives_up=nobody_asks, meanwhile=partial(unsettled, node_of))
     mig_at_work(False)
     boot = _boot()
-    desired = Desired(asked, tuple(gpus), Disturbance[allowed])
+    desired = Desired(settings, tuple(gpus), Disruption[allowed])
     if nobody_asks:
         for path in (UNIT, SCRIPT):
             keeps(path, None)
@@ -78,7 +78,7 @@ def layout(
         else:
             host.noop("MIG is no concern of gpunode's")
         return
-    if asked.config is None:
+    if settings.config is None:
         host.noop("the node has no label nvidia.com/mig.config: MIG is left as it is")
         return
     decision = _decided(desired)
@@ -117,12 +117,12 @@ def layout(
 def _decided(desired: Desired, done: str = "") -> Decision[MigChange]:
     """Decide by the node as it is now; done: what this run has done to its GPUs before."""
     executing = host.state is not None and host.state.is_executing
-    actual = Actual(known(host.get_fact(MigFact), "the state of MIG"), _boot(), driver_comes=not executing)
+    actual = Actual(require(host.get_fact(MigFact), "the state of MIG"), _boot(), driver_comes=not executing)
     decision = decide(desired, actual)
     # Asked only where it makes a difference.
     if decision.refusal is not None:
         decision = decide(desired, replace(actual, reboot_pending=driver_state().reboot_pending))
-    elif _change(decision) is not None and desired.allowed < Disturbance.reset:
+    elif _change(decision) is not None and desired.allowed < Disruption.reset:
         decision = decide(desired, replace(actual, containers=_containers()))
     if decision.refusal is None:
         return decision
@@ -159,13 +159,13 @@ def _carried_out(
     if change.said:
         host.log(change.said)
     if change.takes:
-        yield from emptied(drain, f"the GPUs are to be divided anew: {change.said}")
+        yield from drain_before(drain, f"the GPUs are to be divided anew: {change.said}")
     if change.goal:
         yield from set_aside(node_of, change.takes)
     yield from followed(transaction_command(
         TRANSACTION, target, goal=change.goal, rest=change.rest, layout=change.layout or "",
         stop_units=" ".join(desired.settings.stop_units), reset="yes" if change.resets else "",
-        boot="yes" if desired.allowed is Disturbance.reboot else "", unit_path=UNIT, script_path=SCRIPT,
+        boot="yes" if desired.allowed is Disruption.reboot else "", unit_path=UNIT, script_path=SCRIPT,
         record_path=RECORD,
         unit_read=digest_as_read(digests.get(UNIT)), script_read=digest_as_read(digests.get(SCRIPT)),
         record_read=digest_as_read(boot.record_digest) if boot.readable else UNREAD,
@@ -176,13 +176,13 @@ def _carried_out(
 
 
 def _boot() -> MigBoot:
-    boot: MigBoot = known(host.get_fact(MigBootFact), "what brings MIG back at a boot")
+    boot: MigBoot = require(host.get_fact(MigBootFact), "what brings MIG back at a boot")
     return boot
 
 
 def _containers() -> int:
-    containerd = known(host.get_fact(Containerd), "containerd's state")
-    docker = known(host.get_fact(Docker), "docker's state")
+    containerd = require(host.get_fact(Containerd), "containerd's state")
+    docker = require(host.get_fact(Docker), "docker's state")
     return int(containerd.shims + docker.containers)
 
 

@@ -2,7 +2,7 @@
 
 NVIDIA's plugin holds the GPUs that it offers, and so do the daemons beside it: nothing can be taken from a GPU while
 they are there. Their DaemonSets take a node by labels of gpunode's, which go for the change, and come back with all
-others at the end of the run (operations/device_plugin.py), or at once where it fails (operations/taking_part.py).
+others at the end of the run (operations/device_plugin.py), or at once where it fails (operations/cluster_labels.py).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pyinfra.connectors.util import CommandOutput
 
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.evict_daemonsets import DaemonSet, leaving, left, pods_on, taking
 from gpunode.kubernetes.device_plugin.others import asking
-from gpunode.kubernetes.device_plugin.set_aside import DaemonSet, leaving, left, pods_on, taking
 from gpunode.kubernetes.nodes.labels import LabelChange, before_mig
+from gpunode.operations.cluster_labels import is_taking_part, labels_changed, mig_at_work
 from gpunode.operations.control_plane import runner
 from gpunode.operations.device_plugin import told
 from gpunode.operations.explained import ExplainedCommand
 from gpunode.operations.phase import is_executing
-from gpunode.operations.taking_part import is_taking_part, labels_changed, mig_at_work
 from gpunode.operations.transaction import ENDED
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name

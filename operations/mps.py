@@ -12,7 +12,7 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.shell_file import script_file
 from gpunode.components.mps import Daemon, Mps
 from gpunode.components.mps.daemon import COMPUTE_MODES, FOLDER
@@ -21,8 +21,8 @@ from gpunode.components.mps.files import APPLY, actual_digests, desired_files
 from gpunode.facts.gpu import Gpus
 from gpunode.facts.mps import Mps as MpsFact
 from gpunode.kubernetes.drain.commands import Drain
-from gpunode.operations.drain import emptied
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.drain import drain_before
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import digest_as_read
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.runtime import to_carry_out
@@ -35,7 +35,7 @@ _CHANGE = Transaction("mps", script_file("mps_modes", "mps"))
 
 @node_operation
 def daemons(
-    desired: Sequence[Daemon], asked: MpsSettings, restart_allowed: bool, drain: Drain | None = None
+    desired: Sequence[Daemon], settings: MpsSettings, restart_allowed: bool, drain: Drain | None = None
 ) -> Iterator[Any]:
     """Keep exactly these MPS control daemons running, each with its settings; none: what gpunode set up goes.
 
@@ -45,7 +45,7 @@ def daemons(
     + drain: how the node is emptied before a daemon with clients is restarted or goes; None where it is not
     """
     yield from settled(_CHANGE)
-    state: Mps = known(host.get_fact(MpsFact), "the state of MPS")
+    state: Mps = require(host.get_fact(MpsFact), "the state of MPS")
     if desired and state.program is None:
         if host.state is not None and host.state.is_executing:
             raise OperationRefused(
@@ -54,10 +54,10 @@ def daemons(
             )
         yield StringCommand("true")  # a forecast: it comes with an operation before this one
         return
-    gpus: tuple[Gpu, ...] = known(host.get_fact(Gpus), "the GPUs").gpus if desired else ()
-    texts, digests = desired_files(desired, asked, state.program or ""), actual_digests(state)
-    allowed = Disturbance.restart if restart_allowed else Disturbance.nothing
-    decision = decide(Desired(tuple(desired), asked, allowed), state, gpus)
+    gpus: tuple[Gpu, ...] = require(host.get_fact(Gpus), "the GPUs").gpus if desired else ()
+    texts, digests = desired_files(desired, settings, state.program or ""), actual_digests(state)
+    allowed = Disruption.restart if restart_allowed else Disruption.nothing
+    decision = decide(Desired(tuple(desired), settings, allowed), state, gpus)
     if decision.refusal is None:
         keeps_all(texts, digests)
     said = f"MPS: {', '.join(daemon.unit for daemon in desired)} as asked" if desired else "no MPS of gpunode's"
@@ -70,8 +70,8 @@ def daemons(
     target = target_digest(*(f"{path}\0{text}" for path, text in sorted(texts.items())), *change.gone)
     refuse_failed(_CHANGE, target)
     if change.felt:
-        yield from emptied(drain, f"{', '.join(each.unit for each in change.felt)} is to be restarted or to go")
-    mode, touched = COMPUTE_MODES[asked.compute_mode], sorted({*change.written, *change.removed})
+        yield from drain_before(drain, f"{', '.join(each.unit for each in change.felt)} is to be restarted or to go")
+    mode, touched = COMPUTE_MODES[settings.compute_mode], sorted({*change.written, *change.removed})
     written = sorted(change.written.items())
     yield transaction_command(
         _CHANGE, target,

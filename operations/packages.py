@@ -31,11 +31,11 @@ def installed(
       transaction is refused before it is begun
     """
     manager = FAMILIES[family]
-    asked = sorted({*desired, *replaces})
-    present = manager.installed(asked)
+    names = sorted({*desired, *replaces})
+    present = manager.installed(names)
     if present.interrupted:
         yield from manager.finish()
-        present = manager.installed(asked)
+        present = manager.installed(names)
     if one_version:
         desired = present.together(desired)
     missing = present.missing(desired)

@@ -14,7 +14,7 @@ from gpunode.kubernetes.device_plugin.pod_security import asking, namespace_chan
 from gpunode.operations.control_plane import runner
 from gpunode.operations.device_plugin import told
 from gpunode.operations.failure import OperationRefused, node_operation
-from gpunode.operations.once import once_per_run
+from gpunode.operations.shared_once import once_per_run
 from gpunode.settings import Settings
 
 

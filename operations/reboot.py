@@ -26,9 +26,9 @@ from gpunode.facts.node import Node
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.node.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot, target
-from gpunode.operations.drain import emptied
+from gpunode.operations.drain import drain_before
 from gpunode.operations.driver import driver_state
-from gpunode.operations.failure import OperationRefused, fail, known, node_operation
+from gpunode.operations.failure import OperationRefused, fail, node_operation, require
 from gpunode.operations.script import script_command
 from gpunode.packages.families.wording import wording
 
@@ -61,7 +61,7 @@ def rebooted(
     if not allowed:
         host.noop(f"reboot pending: {difference}, and disruption.allow is not reboot")
         return
-    node = known(host.get_fact(Node), "the node's state")
+    node = require(host.get_fact(Node), "the node's state")
     yield from new_boot(target(driver), timeout, absent, drain)
     after = driver_state()
     if difference := _difference(after, parameters, absent):
@@ -81,15 +81,15 @@ def new_boot(purpose: str, timeout: int, absent: bool = False, drain: Drain | No
     + absent: no driver is to be loaded by it
     + drain: how the node is emptied first; None where it is not
     """
-    before = known(host.get_fact(RunningBootFact), "which boot is running")
-    node = known(host.get_fact(Node), "the node's state")
+    before = require(host.get_fact(RunningBootFact), "which boot is running")
+    node = require(host.get_fact(Node), "the node's state")
     reasons = obstacles(node, before, purpose, absent)
     connector = host.connector
     if not isinstance(connector, SSHConnector):
         reasons += ("it is not reached by SSH, so that nothing would wait for it. Remedy: reboot it by hand",)
     if reasons:
         raise OperationRefused("\n".join(f"not rebooted: {reason}" for reason in reasons))
-    yield from emptied(drain, "the node is to be rebooted")
+    yield from drain_before(drain, "the node is to be rebooted")
     yield script_command(_REBOOT, record=RECORD, attempt=before.attempt(purpose))
     yield FunctionCommand(_wait, [connector, before, timeout], {})
 
@@ -100,12 +100,12 @@ def _difference(driver: DriverState, parameters: Mapping[str, str], absent: bool
     decision = decide_removal(desired.allowed, driver) if absent else decide_loading(desired, driver)
     if (step := step_of(decision, Act.BOOT)) is None:
         return ""
-    actual, wanted = step.settles[0].actual, step.settles[0].desired
+    actual, to_be = step.settles[0].actual, step.settles[0].desired
     if absent:
         return f"{actual} is loaded, and the driver has been removed"
     if step.settles[0].what == Subject.PARAMETERS:
         return f"the module is loaded with {actual}, and /etc/modprobe.d says otherwise"
-    return f"{actual} is loaded and {wanted} is on disk"
+    return f"{actual} is loaded and {to_be} is on disk"
 
 
 def _wait(state: State, host: Host, connector: SSHConnector, before: RunningBoot, timeout: int) -> bool:

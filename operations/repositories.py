@@ -8,7 +8,7 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.facts.file import File
-from gpunode.operations.failure import known
+from gpunode.operations.failure import require
 from gpunode.operations.script import script_command
 from gpunode.packages.deb import AptRepository
 from gpunode.packages.keyring import PERMISSIONS
@@ -38,8 +38,8 @@ class Repositories:
         """
         key, source, stamp = self.paths(label)
         paths = (key, source, stamp, *(stamp.replace("refreshed", ending) for ending in self.ALSO))
-        there = [path for path in paths if known(host.get_fact(File, path=path), path).sha256 is not None]
-        if not there:
+        actual = [path for path in paths if require(host.get_fact(File, path=path), path).sha256 is not None]
+        if not actual:
             host.noop(f"the repository {label} is not trusted by gpunode")
             return
         yield script_command(f'{self.FORGET}\nrm -f "$@"', *paths, name=label, key=key)

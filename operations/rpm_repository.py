@@ -11,7 +11,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.facts.families.rpm import RpmRepository
 from gpunode.operations.apt_trust import commands
 from gpunode.operations.explained import explained_command
-from gpunode.operations.failure import OperationRefused, known
+from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.own_files import keeps
 from gpunode.operations.pinned_key import PINNED_KEY
 from gpunode.operations.repositories import Repositories, is_good
@@ -67,7 +67,7 @@ class RpmRepositories(Repositories):
         address, text = repository.address, repository.text
         keeps(source, text)
         fact = host.get_fact(self.fact, keyring=key, source=source, stamp=stamp, uri=address)
-        present = known(fact, f"the package repository {label}")
+        present = require(fact, f"the package repository {label}")
         try:
             strays = second_entries(address, present.others)
         except ValueError as error:

@@ -21,7 +21,7 @@ from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.driver_removal import refuse_more_than_the_driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.explained import explained_command
-from gpunode.operations.failure import known, node_operation
+from gpunode.operations.failure import node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange, Family
 from gpunode.operations.runfile_scripts import FETCH
 from gpunode.operations.script import script_command
@@ -52,7 +52,7 @@ def fetched(file: Runfile, proxies: Mapping[str, str], setting: str) -> Iterator
     + proxies: http_proxy, https_proxy and no_proxy
     + setting: the setting that holds the SHA-256
     """
-    if known(host.get_fact(FetchedRunfile, path=file.path), file.path).is_whole(file.sha256):
+    if require(host.get_fact(FetchedRunfile, path=file.path), file.path).is_whole(file.sha256):
         host.noop(f"{file.path} is there")
         return
     yield fetch_command(file, proxies, setting)
@@ -84,8 +84,8 @@ def installed(
     manager = FAMILIES[family]
     transaction = runfile_transaction(manager)
     yield from settled(transaction)
-    driver = known(host.get_fact(Driver), "the driver's state")
-    boot = known(host.get_fact(BootFact), "what boots next")
+    driver = require(host.get_fact(Driver), "the driver's state")
+    boot = require(host.get_fact(BootFact), "what boots next")
     # A module for a kernel that does not run yet waits for it; the running one may have none.
     waits = boot.next_kernel is not None and boot.next_release != boot.running
     for_next = boot.next_kernel.module_version if boot.next_kernel and waits else driver.module_version

@@ -21,7 +21,7 @@ from gpunode.base.decision import Change, Decision
 from gpunode.base.shell_file import script_file
 from gpunode.components.runtime import RuntimeChange
 from gpunode.kubernetes.drain.commands import Drain
-from gpunode.operations.drain import emptied
+from gpunode.operations.drain import drain_before
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
@@ -75,7 +75,7 @@ def changed(
         f"{file.path} {'-' if file.text is None else _base64(file.text)} {_as_read(read, file.path)}"
         for file in change.files
     )
-    yield from emptied(drain, f"{program.name} is to be restarted")
+    yield from drain_before(drain, f"{program.name} is to be restarted")
     yield transaction_command(
         own, target, program=program.name, unit=program.unit, plugin=program.plugin, notes=NOTES, loaded=loaded,
         needs=needs, files=files, staged=_base64(change.staged or ""), expected="\n".join(change.expected),

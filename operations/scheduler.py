@@ -19,7 +19,7 @@ from gpunode.facts.scheduler import Scheduler
 from gpunode.kubernetes.gpushare.configuration import FOLDER, Extender, SchedulerError
 from gpunode.kubernetes.gpushare.patch import is_untouched
 from gpunode.kubernetes.gpushare.state import SchedulerState, wanted
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import digest_as_read, digest_of_text
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
@@ -38,7 +38,7 @@ def extended(extender: Extender | None, manifest: str, version: str | None, time
     + timeout: seconds within which the new scheduler has to be well
     """
     yield from settled(_CHANGE)
-    state: SchedulerState = known(host.get_fact(Scheduler, manifest=manifest), "the scheduler")
+    state: SchedulerState = require(host.get_fact(Scheduler, manifest=manifest), "the scheduler")
     if state.manifest is None:
         if extender is None:
             host.noop("there is no scheduler here")

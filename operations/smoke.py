@@ -8,7 +8,7 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.facts.smoke import Smoke
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 
 
 @node_operation
@@ -23,7 +23,7 @@ def containers(reload: bool) -> Iterator[Any]:
     if host.state is None or not host.state.is_executing:
         host.noop("containers are started when the run is executed")
         return
-    reading = known(host.get_fact(Smoke, reload=reload), "what containers see")
+    reading = require(host.get_fact(Smoke, reload=reload), "what containers see")
     if reading.problems:
         raise OperationRefused("\n".join(f"smoke test: {problem}" for problem in reading.problems))
     if reading.reloaded is None:

@@ -9,7 +9,7 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.facts.sysctl import KubernetesSysctls
-from gpunode.operations.failure import known, node_operation
+from gpunode.operations.failure import node_operation, require
 
 
 @node_operation
@@ -18,7 +18,7 @@ def set_now(values: Mapping[str, str]) -> Iterator[Any]:
 
     + values: among those of gpunode.system.sysctl
     """
-    present = dict(known(host.get_fact(KubernetesSysctls), "the kernel's parameters").values)
+    present = dict(require(host.get_fact(KubernetesSysctls), "the kernel's parameters").values)
     wrong = {name: value for name, value in values.items() if present.get(name) != value}
     if not wrong:
         host.noop(f"set: {', '.join(values)}")

@@ -9,7 +9,7 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.facts.unit import Unit
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.system.unit import Unit as State
 from gpunode.system.unit import unmask
 
@@ -20,7 +20,7 @@ def at_boot(unit: str) -> Iterator[Any]:
 
     + unit: the unit's full name
     """
-    present = known(host.get_fact(Unit, unit=unit), unit)
+    present = require(host.get_fact(Unit, unit=unit), unit)
     if present.enabled:
         host.noop(f"{unit} is enabled")
         return
@@ -34,7 +34,7 @@ def running(unit: str) -> Iterator[Any]:
 
     + unit: the unit's full name, such as containerd.service
     """
-    present = known(host.get_fact(Unit, unit=unit), unit)
+    present = require(host.get_fact(Unit, unit=unit), unit)
     steps = []
     if not present.enabled:
         steps.append("enable")

@@ -25,7 +25,7 @@ from gpunode.components.toolkit.decide import (
 )
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.operations.driver import driver_state
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families.toolkit_hold import TOOLKIT_HOLDS
 from gpunode.operations.files import replace_command
 from gpunode.operations.script import script_command
@@ -37,7 +37,7 @@ _LINK = script_file("device_links")
 
 
 def _state() -> State:
-    state: State = known(host.get_fact(ContainerToolkit), "the container toolkit's state")
+    state: State = require(host.get_fact(ContainerToolkit), "the container toolkit's state")
     return state
 
 

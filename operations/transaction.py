@@ -23,7 +23,7 @@ from pyinfra.api import StringCommand
 from gpunode.base.shell_file import script_file
 from gpunode.facts.transaction import FOLDER, TransactionJournal
 from gpunode.operations.explained import explained_command
-from gpunode.operations.failure import OperationRefused, known
+from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.script import STANDARD_INPUT, command_with_input, script, script_command
 from gpunode.system.transaction import Journal
@@ -138,7 +138,7 @@ def refuse_failed(transaction: Transaction, target: str) -> None:
 
 
 def _journal(name: str) -> Journal:
-    journal: Journal = known(
+    journal: Journal = require(
         host.get_fact(TransactionJournal, transaction=name), f"the journal of the transaction {name}"
     )
     return journal

@@ -14,7 +14,7 @@ from gpunode.facts.node import Node
 from gpunode.fleet import hooks
 from gpunode.node import Node as State
 from gpunode.node.verdict import judge
-from gpunode.operations.failure import fail, known, node_operation
+from gpunode.operations.failure import fail, node_operation, require
 from gpunode.operations.own_files import kept
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
@@ -33,9 +33,9 @@ def verified(settings: Settings) -> Iterator[Any]:
     """
     # Before it is carried out, a run is judged as drift judges the node: by the record of the run before.
     files = kept() if is_executing() else None
-    node = known(host.get_fact(Node), "the node's state")
+    node = require(host.get_fact(Node), "the node's state")
     if is_executing() and _waited(settings, node):
-        node = known(host.get_fact(Node), "the node's state")
+        node = require(host.get_fact(Node), "the node's state")
     findings = judge(settings, node, files)
     bad = [item for item in findings if item.finding_class not in (FindingClass.OK, *_PENDING)]
     pending = [item for item in findings if item.finding_class in _PENDING]

@@ -36,7 +36,7 @@ from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.gpushare.objects import APP
 from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.control_plane import runner
-from gpunode.operations.failure import OperationRefused, known, node_operation
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
@@ -89,14 +89,14 @@ def verified(settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = F
 
     + settings: the host's settings
     + gpus: the host's GPUs on the bus
-    + with_gpushare: whether any host of the inventory has the way `gpushare`
+    + with_gpushare: whether any host of the inventory has the method `gpushare`
     """
     if not is_executing():
         host.noop("the cluster is looked at when the run is executed")
         return
-    mig: Mig = known(host.get_fact(MigFact), "MIG")
-    shared = settings.device_plugin.way == "gpushare"
-    by_smi: Gpus | None = known(host.get_fact(GpusFact), "GPUs") if shared else None
+    mig: Mig = require(host.get_fact(MigFact), "MIG")
+    shared = settings.device_plugin.method == "gpushare"
+    by_smi: Gpus | None = require(host.get_fact(GpusFact), "GPUs") if shared else None
     node = _Node(settings, gpus, mig, by_smi, with_gpushare, node_name(host.name, settings))
     findings = node.waited_for()
     bad = [item for item in findings if item.finding_class is not FindingClass.OK]
@@ -134,13 +134,13 @@ class _Node:
     @property
     def namespace(self) -> str:
         """Return the namespace of the plugin that the node has."""
-        by_chart = self.settings.device_plugin.way in BY_CHART
+        by_chart = self.settings.device_plugin.method in BY_CHART
         return self.plugin_namespace if by_chart else own_daemon_set(self.settings)[0]
 
     @property
     def is_shared(self) -> bool:
         """Say whether the node's GPUs are gpushare's."""
-        return self.settings.device_plugin.way == "gpushare"
+        return self.settings.device_plugin.method == "gpushare"
 
     def view(self) -> View:
         """Return a view that is a few seconds old at most."""

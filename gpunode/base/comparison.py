@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 
@@ -15,7 +15,7 @@ DRAIN_FIRST = "drain the node, or set disruption.allow = 'restart', and " + RUN
 
 
 def configuration(
-    component: str, files: str | None, reason: str | None = None, disturbs: Disturbance = Disturbance.nothing
+    component: str, files: str | None, reason: str | None = None, disruption: Disruption = Disruption.nothing
 ) -> Finding:
     """Return a finding about the configuration of a runtime.
 
@@ -28,13 +28,13 @@ def configuration(
         )  # fmt: skip
     return compared(
         component, Subject.CONFIGURATION, f"another text in {files}" if files else AS_ASKED, AS_ASKED, not files,
-        cause="they say otherwise, or elsewhere, than the settings ask", disturbs=disturbs,
+        cause="they say otherwise, or elsewhere, than the settings ask", disruption=disruption,
     )  # fmt: skip
 
 
 def compared(
     component: str, what: str, actual: object, desired: object, good: bool, remedy: str = RUN, cause: str | None = None,
-    disturbs: Disturbance = Disturbance.nothing,
+    disruption: Disruption = Disruption.nothing,
 ) -> Finding:  # fmt: skip
     """Return a finding that is good or drift; cause, remedy and what that one disturbs count for drift alone."""
     return Finding(
@@ -45,7 +45,7 @@ def compared(
         desired=str(desired),
         cause=None if good else cause,
         remedy=None if good else remedy,
-        disturbs=None if good else disturbs,
+        disruption=None if good else disruption,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 
 Change = TypeVar("Change")
@@ -17,17 +17,17 @@ class Step(Generic[Change]):
 
     action: in words, `start it`
     settles: the findings that are gone when it is done; the plan shows the two sides of the first
-    disturbs: what it costs the node
+    disruption: what it costs the node
     waits: why a run does not do it now; None where it does
     change: what the operation that carries it out is told; None where it decides by itself
     actual, desired: the two sides of a step that settles no finding: it comes with another step
     packages: what it installs, as far as settings and tables tell
-    felt: whether a workload feels what it disturbs: a node is drained for such a step alone
+    felt: whether a workload feels what it disruption: a node is drained for such a step alone
     """
 
     action: str
     settles: tuple[Finding, ...]
-    disturbs: Disturbance
+    disruption: Disruption
     waits: str | None = None
     change: Change | None = None
     actual: str | None = None
@@ -66,14 +66,14 @@ def marked(decision: Decision[Change]) -> Decision[Change]:
     return replace(decision, findings=tuple(map(mark, decision.findings)), steps=tuple(steps))
 
 
-def is_forbidden(disturbs: Disturbance, allowed: Disturbance, workloads: int) -> bool:
+def is_forbidden(disruption: Disruption, allowed: Disruption, workloads: int) -> bool:
     """Say whether a change waits: the settings do not allow what it disturbs, and somebody would feel it.
 
     A restart or a reset that no workload feels is done in any case; a boot is not.
 
     allowed: `disruption.allow`; workloads: how many containers, or clients of a daemon, run
     """
-    return disturbs > allowed and (disturbs > Disturbance.reset or workloads > 0)
+    return disruption > allowed and (disruption > Disruption.reset or workloads > 0)
 
 
 __all__ = ["Decision", "Step", "bad", "is_forbidden", "marked"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 
 
 class ExitCode(IntEnum):
@@ -70,7 +70,7 @@ class Finding:
     cause: str | None = None
     remedy: str | None = None
     source: str | None = None
-    disturbs: Disturbance | None = None
+    disruption: Disruption | None = None
     by_person: bool = False
 
     @property
@@ -89,7 +89,7 @@ class Finding:
             "cause": self.cause,
             "remedy": self.remedy,
             "source": self.source,
-            "disturbs": None if self.disturbs is None else self.disturbs.name,
+            "disruption": None if self.disruption is None else self.disruption.name,
         }
 
 

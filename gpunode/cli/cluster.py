@@ -25,21 +25,21 @@ def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
     # Late, because reading inventories imports pyinfra.
     from gpunode.cli.errors import told
     from gpunode.fleet.inventory import foreign_names, host_data
-    from gpunode.kubernetes.device_plugin.rollout import rollout
-    from gpunode.kubernetes.device_plugin.ways import to_json
+    from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
+    from gpunode.kubernetes.device_plugin.methods import to_json
     from gpunode.kubernetes.gpu_operator import operator
     from gpunode.settings import check_hosts
 
     with told():
         hosts = check_hosts(host_data(inventory), foreign_names())
-        actual = rollout(hosts)
+        actual = desired_cluster(hosts)
     by_helm: dict[str, Any] = {} if actual is None else actual.to_json()
     others = {} if values_alone else to_json(hosts)
     if not values_alone and (beside := operator(hosts)) is not None:
         others["gpu_operator"] = beside.to_json()
     if not by_helm and not others:
         desired = "'helm' or 'gpu-operator'" if values_alone else "'helm', 'manifest', 'gpu-operator' or 'gpushare'"
-        say(f"no host has kubernetes.enabled = True with device_plugin.way {desired}", err=True)
+        say(f"no host has kubernetes.enabled = True with device_plugin.method {desired}", err=True)
         sys.exit(ExitCode.NEGATIVE)
     labels = {**by_helm.get("labels", {}), **others.get("labels", {})}
     content: Any = by_helm["values"] if values_alone else {**by_helm, **others, "labels": labels}

@@ -132,8 +132,8 @@ def print_reports(reports: tuple[NodeReport, ...], show_all: bool) -> None:
         for item in bad:
             why = f"  {item.component}: {item.what}: {item.cause or item.finding_class}"
             remedy = f". Remedy: {item.remedy}" if item.remedy else ""
-            disturbs = f". Disturbs: {item.disturbs.name}" if item.disturbs is not None else ""
-            say(why + remedy + disturbs)
+            disruption = f". Disturbs: {item.disruption.name}" if item.disruption is not None else ""
+            say(why + remedy + disruption)
         for item in filter(lambda each: each.is_caution, report.findings):
             told = f"  caution: {item.component}: {item.what}: {item.actual}; {item.cause}. Remedy: {item.remedy}"
             say(told)

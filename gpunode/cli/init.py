@@ -31,9 +31,9 @@ def init(directory: Path) -> None:
     texts = {**_texts(), Path(".gitignore"): _IGNORED}
     written: list[Path] = []
     try:
-        there = sorted(str(path) for path in texts if (directory / path).exists() or (directory / path).is_symlink())
-        if there:
-            say(f"{directory} has {', '.join(there)} already; nothing was written. Name another directory", err=True)
+        actual = sorted(str(path) for path in texts if (directory / path).exists() or (directory / path).is_symlink())
+        if actual:
+            say(f"{directory} has {', '.join(actual)} already; nothing was written. Name another directory", err=True)
             sys.exit(ExitCode.INPUT_REFUSED)
         for path, text in texts.items():
             (directory / path).parent.mkdir(parents=True, exist_ok=True)

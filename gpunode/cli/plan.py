@@ -50,9 +50,10 @@ def _live(inventory: Path) -> Plans:
     with uncollected():
         from gpunode.fleet import nodes as fleet  # isort: skip
         from gpunode.facts.candidates import NodeWithCandidates
-        from gpunode.fleet.labelled import labelled
+        from gpunode.fleet.settings_from_labels import settings_from_labels
 
-    return {answer.name: _of(answer) for answer in labelled(inventory, fleet.read(inventory, NodeWithCandidates))}
+    answers = settings_from_labels(inventory, fleet.read(inventory, NodeWithCandidates))
+    return {answer.name: _of(answer) for answer in answers}
 
 
 def _of(answer: Answer[Node]) -> Plan | str:
@@ -110,7 +111,7 @@ def as_text(plans: Plans) -> str:
         if isinstance(found, str):
             lines.append(f"{name}: no answer: {found}")
             continue
-        lines.append(f"{name}: {found.verdict}" + (f", disturbs: {found.disturbs.name}" if found.steps else ""))
+        lines.append(f"{name}: {found.verdict}" + (f", disruption: {found.disruption.name}" if found.steps else ""))
         if found.drains:
             lines.append("  the node is drained before the first step that says so, and given back after the verdict")
         for refusal in found.refusals:
@@ -118,7 +119,7 @@ def as_text(plans: Plans) -> str:
             lines.append(f"    remedy: {refusal.remedy}")
             lines.append(f"    source: {refusal.source}")
         for number, step in enumerate(found.steps, 1):
-            effect = f"; disturbs: {step.disturbs.name}" if step.disturbs else ""
+            effect = f"; disruption: {step.disruption.name}" if step.disruption else ""
             drains = "; drains the node" if step.drains else ""
             pending = "; PENDING: a run does not do it now" if step.pending else ""
             now = f"now {step.actual or 'none'}, desired {step.desired}"

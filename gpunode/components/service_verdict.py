@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from gpunode.base.comparison import RUN
 from gpunode.base.decision import Step, bad
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.system.service import RESTARTING, ServiceState
 from gpunode.system.unit import unmask
@@ -81,4 +81,4 @@ def running_steps(runs: Finding, starts: Finding, waits: str | None = None) -> I
     """
     for item, action in ((runs, "start it"), (starts, "start it at boot")):
         if bad(item) and item.actual not in (RESTARTING, MASKED):
-            yield Step(action, (item,), item.disturbs or Disturbance.nothing, waits)
+            yield Step(action, (item,), item.disruption or Disruption.nothing, waits)

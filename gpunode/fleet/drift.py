@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 # Before anything of pyinfra's.
-from gpunode.base import fast_import as patched  # noqa: F401  # isort: skip
+from gpunode.base import fast_import  # noqa: F401  # isort: skip
 from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.base.reading import Unknown
 from gpunode.facts.node import Node as NodeFact
@@ -34,9 +34,9 @@ def inspect(
         return tuple(contained_report(answer) for answer in answers)
     # Late: what is in no cluster needs none of it.
     from gpunode.fleet.cordons import findings
-    from gpunode.fleet.labelled import labelled
+    from gpunode.fleet.settings_from_labels import settings_from_labels
 
-    answers = tuple(labelled(inventory_path, answers))
+    answers = tuple(settings_from_labels(inventory_path, answers))
     reports = tuple(contained_report(answer) for answer in answers)
     cordons = findings(inventory_path, {answer.name: answer.settings for answer in answers})
     reports = tuple(replace(each, findings=(*each.findings, *_of(cordons.get(each.name)))) for each in reports)

@@ -14,12 +14,8 @@ from gpunode.base.subject import Subject
 from gpunode.fleet.control_plane import reached
 from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.mig_state import mig_state
-from gpunode.kubernetes.device_plugin.pod_security import asking, namespace_change, namespaces, parse_labels
-from gpunode.kubernetes.device_plugin.rollout import CHART, Rollout, rollout
-from gpunode.kubernetes.device_plugin.verdict import judge_extender, judge_node
-from gpunode.kubernetes.device_plugin.view import View
-from gpunode.kubernetes.device_plugin.ways import (
+from gpunode.kubernetes.device_plugin.desired_cluster import CHART, DesiredCluster, desired_cluster
+from gpunode.kubernetes.device_plugin.methods import (
     by_operator,
     by_release,
     class_alone,
@@ -29,6 +25,10 @@ from gpunode.kubernetes.device_plugin.ways import (
     release_leaves,
     wanted_objects,
 )
+from gpunode.kubernetes.device_plugin.mig_state import mig_state
+from gpunode.kubernetes.device_plugin.pod_security import asking, namespace_change, namespaces, parse_labels
+from gpunode.kubernetes.device_plugin.verdict import judge_extender, judge_node
+from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.kubernetes.helm.change import ReleaseChange
 from gpunode.kubernetes.helm.program import HelmError
@@ -101,16 +101,16 @@ def _of_node(host: str, settings: Settings, node: Node, view: View) -> list[Find
 
 
 def _of_cluster(hosts: Mapping[str, Settings], cluster: Cluster, view: View) -> Iterator[Finding]:
-    asked, of_first = rollout(hosts), next(each for each in hosts.values() if each.kubernetes.enabled)
+    rollout, of_first = desired_cluster(hosts), next(each for each in hosts.values() if each.kubernetes.enabled)
     now = datetime.now(UTC)
     # As a run of the whole inventory would label them.
     relabelled = [node_name(host, settings) for host, settings in hosts.items() if settings.kubernetes.enabled]
-    if asked is not None:
+    if rollout is not None:
         in_use, is_known = labelled_for(view.nodes), bool(by_release(view.nodes))
-        yield _of_release(asked.plugin, cluster, lambda helm: helm.decide(asked.values, in_use, now, is_known)[2])
+        yield _of_release(rollout.plugin, cluster, lambda helm: helm.decide(rollout.values, in_use, now, is_known)[2])
     elif release_leaves(hosts, view.nodes, relabelled):
         yield _of_release(of_first.device_plugin, cluster, lambda helm: helm.decide_absence(CHART, now))
-    if (chosen := asked or class_alone(hosts)) is not None:
+    if (chosen := rollout or class_alone(hosts)) is not None:
         yield from _of_class(chosen, cluster)
     for name, setting in namespaces(hosts).items():
         yield _of_namespace(name, setting, cluster)
@@ -134,7 +134,7 @@ def _of_objects(desired: Sequence[Document], cluster: Cluster, view: View) -> Fi
     foreign = [f"{each} is somebody else's" for each in change.conflicts]
     left = [f"{each} is no longer asked for" for each in change.remove]
     reason = "; ".join([*foreign, *map(str, change.differences), *left][:_FEW])
-    remedy = f"take {change.conflicts[0]} away, or set device_plugin.way to 'none'" if foreign else RUN_CLUSTER
+    remedy = f"take {change.conflicts[0]} away, or set device_plugin.method to 'none'" if foreign else RUN_CLUSTER
     return compared(
         COMPONENT, Subject.OWN_OBJECTS, "others" if reason else "as asked", "as asked", not reason, remedy, reason
     )
@@ -150,7 +150,7 @@ def _of_release(
     return item
 
 
-def _of_class(desired: Rollout, cluster: Cluster) -> Iterator[Finding]:
+def _of_class(desired: DesiredCluster, cluster: Cluster) -> Iterator[Finding]:
     if desired.runtime_class is None:
         return
     try:

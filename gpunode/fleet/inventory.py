@@ -55,7 +55,7 @@ def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
     if (name.endswith(".py") or os.sep in name) and "@" not in name and not Path(name).is_file():
         raise InventoryError(f"{name}: there is no such inventory file")
     # pyinfra_cli patches the standard library for gevent on import; only what reads inventories needs to pay for that.
-    from gpunode.base import fast_import as patched  # noqa: F401  # isort: skip
+    from gpunode.base import fast_import  # noqa: F401  # isort: skip
     from pyinfra.api.state import State
     from pyinfra.context import ctx_state
     from pyinfra_cli import util

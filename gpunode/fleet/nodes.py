@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 # Before anything opens a socket.
-from gpunode.base import fast_import as patched  # noqa: F401  # isort: skip
+from gpunode.base import fast_import  # noqa: F401  # isort: skip
 import click
 from gevent import Timeout  # type: ignore[import-untyped]
 from pyinfra.api import Config, Host, State
@@ -43,8 +43,8 @@ class Answer(Generic[T]):
     """Hold one host's settings and what it answered; `reason` says why it was not reached, or not understood.
 
     `reading` is None where the host was not reached, and Unknown where its answer cannot be used. `refusal` is what the
-    cluster's label of it asks for and nobody can have (gpunode/fleet/labelled.py). `lasting`: no later attempt reaches
-    it, for what is wrong is on this side.
+    cluster's label of it asks for and nobody can have (gpunode/fleet/settings_from_labels.py). `lasting`: no later
+    attempt reaches it, for what is wrong is on this side.
     """
 
     name: str
@@ -151,8 +151,8 @@ def read_here(
     """Return a row for each of the named hosts, read by this process; a row says so where its inventory lacks one."""
     inventory = load_inventory(inventory_path)
     hosts = {host.name for host in inventory}
-    there = [name for name in names if name in hosts]
-    rows = _rows(inventory, fact, there, seconds, step) if there else []
+    actual = [name for name in names if name in hosts]
+    rows = _rows(inventory, fact, actual, seconds, step) if actual else []
     for name in names:
         if name not in hosts:
             rows.append((name, None, "the inventory had no such host when it was read once more", False))

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.settings.cluster.chart_values import merged
-from gpunode.settings.cluster.gpu_operator import WAY
+from gpunode.settings.cluster.gpu_operator import METHOD
 from gpunode.settings.model import Settings
 
 # The chart that a release must be of to be taken away.
@@ -25,8 +25,8 @@ def no_gpu_found(labels: Mapping[str, str]) -> str | None:
     """Return why the operator takes a node with these labels for one without GPUs; None where it finds them."""
     if any(labels.get(name) == "true" for name in _FOUND_BY):
         return None
-    there = sorted(name for name in labels if name.startswith(f"{_FEATURE}pci-") and "10de" in name)
-    found = f"there is {', '.join(there[:5])}" if there else "there is none of an NVIDIA device"
+    actual = sorted(name for name in labels if name.startswith(f"{_FEATURE}pci-") and "10de" in name)
+    found = f"there is {', '.join(actual[:5])}" if actual else "there is none of an NVIDIA device"
     return (
         "device_plugin.nfd is 'present', and the GPU Operator finds GPU nodes by one of "
         f"{', '.join(_FOUND_BY)}: {found}. "
@@ -38,7 +38,7 @@ def no_gpu_found(labels: Mapping[str, str]) -> str | None:
 def operator(hosts: Mapping[str, Settings]) -> AskedRelease | None:
     """Return the release that the cluster of these hosts is to get; None where none of them asks for the operator."""
     first = next(
-        (each for each in hosts.values() if each.kubernetes.enabled and each.device_plugin.way == WAY), None
+        (each for each in hosts.values() if each.kubernetes.enabled and each.device_plugin.method == METHOD), None
     )  # fmt: skip
     if first is None:
         return None

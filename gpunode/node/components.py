@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from gpunode.base.decision import Decision, is_forbidden, marked
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.components.containerd import decide as containerd
 from gpunode.components.containerd.editor import Runtimes
 from gpunode.components.cuda import decide as cuda
@@ -30,7 +30,7 @@ from gpunode.node.own_files import driver as driver_files
 from gpunode.node.own_files import holds, packaging
 from gpunode.node.own_files import repositories as repository_files
 from gpunode.node.own_files import toolkit as toolkit_files
-from gpunode.packages.driver_packages import on_system
+from gpunode.packages.driver_packages import resolve_for_os
 from gpunode.packages.repositories import decide as repositories
 from gpunode.settings import Settings
 from gpunode.system import exposed, interrupted
@@ -38,14 +38,14 @@ from gpunode.system.applied import OwnFile
 
 
 def _containerd(settings: Settings, node: Node) -> Decision[Any]:
-    asked, allowed = settings.containerd, Disturbance[settings.disruption.allow]
-    runtimes = Runtimes(asked.default_runtime, asked.systemd_cgroup, settings.toolkit.enabled, asked.cdi)
-    desired = containerd.Desired(runtimes, asked.placement, allowed, asked.version, asked.kubernetes_sysctls)
+    chosen, allowed = settings.containerd, Disruption[settings.disruption.allow]
+    runtimes = Runtimes(chosen.default_runtime, chosen.systemd_cgroup, settings.toolkit.enabled, chosen.cdi)
+    desired = containerd.Desired(runtimes, chosen.placement, allowed, chosen.version, chosen.kubernetes_sysctls)
     return containerd.decide(desired, node.containerd, node.sysctls)
 
 
 def _docker(settings: Settings, node: Node) -> Decision[Any]:
-    desired, allowed = settings.docker, Disturbance[settings.disruption.allow]
+    desired, allowed = settings.docker, Disruption[settings.disruption.allow]
     daemon = Daemon(desired.default_runtime, desired.systemd_cgroup, settings.toolkit.enabled, desired.cdi)
     return docker.decide(docker.Desired(daemon, allowed, desired.version), node.docker)
 
@@ -87,14 +87,14 @@ def _node(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _mps(settings: Settings, node: Node) -> Decision[Any]:
-    desired, allowed = settings.mps, Disturbance[settings.disruption.allow]
+    desired, allowed = settings.mps, Disruption[settings.disruption.allow]
     every = daemons(desired, range(len(node.pci.gpus))) if desired.enabled else ()
     return mps.decide(mps.Desired(every, desired, allowed), node.mps, node.gpus.gpus)
 
 
 def _mig(settings: Settings, node: Node) -> Decision[Any]:
     containers = node.containerd.shims + node.docker.containers
-    desired = mig.Desired(settings.mig, node.pci.gpus, Disturbance[settings.disruption.allow])
+    desired = mig.Desired(settings.mig, node.pci.gpus, Disruption[settings.disruption.allow])
     pending, comes = node.driver.reboot_pending, settings.driver.enabled
     return mig.decide(desired, mig.Actual(node.mig, node.mig_boot, containers, pending, driver_comes=comes))
 
@@ -167,7 +167,7 @@ def desired_files(settings: Settings, machine: Machine) -> dict[str, str | None]
     the packages that are there (what a hold says), and what belongs to a transaction of its own (MPS, MIG), is judged
     by its component.
     """
-    resolved = on_system(settings, machine.operating_system)
+    resolved = resolve_for_os(settings, machine.operating_system)
     every = (each for component in COMPONENTS for each in component.own_files)
     return {path: text for each in every for path, text in each.files(resolved, machine).items()}
 
@@ -180,8 +180,8 @@ def own_files(
 ) -> Decision[Any]:
     """Decide on gpunode's own files, behind all others, which tell of some of them already; as for `judge`."""
     told = [item for decision in decided.values() for item in decision.findings]
-    settings = on_system(desired, node.operating_system)
-    waits = is_forbidden(Disturbance.restart, Disturbance[settings.disruption.allow], node.containerd.shims)
+    settings = resolve_for_os(desired, node.operating_system)
+    waits = is_forbidden(Disruption.restart, Disruption[settings.disruption.allow], node.containerd.shims)
     places = tuple(
         files.Place(path, component.name, getattr(each, "TOLD", ()))
         for component in COMPONENTS
@@ -198,7 +198,7 @@ def own_files(
     steps = []
     for step in decision.steps:
         item = waiting.get(step.settles[0])
-        own = step if item is None else replace(step, settles=(item,), disturbs=Disturbance.restart, waits=reason)
+        own = step if item is None else replace(step, settles=(item,), disruption=Disruption.restart, waits=reason)
         steps.append(own)
     return Decision(tuple(waiting.get(item, item) for item in decision.findings), tuple(steps))
 

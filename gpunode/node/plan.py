@@ -12,13 +12,13 @@ from datetime import date
 from typing import Any
 
 from gpunode.base.decision import Decision, bad, is_forbidden
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.reading import Reading
 from gpunode.node import Node
 from gpunode.node.components import decisions, in_order
 from gpunode.node.preflight import Caution, Refusal, cautions, refusals
 from gpunode.node.verdict import judged
-from gpunode.packages.driver_packages import on_system
+from gpunode.packages.driver_packages import resolve_for_os
 from gpunode.settings import Settings
 
 SCHEMA = 2
@@ -38,14 +38,14 @@ class Step(Reading):
     action: str
     actual: str | None
     desired: str | None
-    disturbs: Disturbance
+    disruption: Disruption
     pending: bool = False
     packages: tuple[str, ...] = ()
     drains: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types; what it disturbs by name."""
-        return {**super().to_json(), "disturbs": self.disturbs.name}
+        return {**super().to_json(), "disruption": self.disruption.name}
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Plan(Reading):
         return "can be done" if self.steps else "nothing to do"
 
     @property
-    def disturbs(self) -> Disturbance:
-        """Return the gravest disturbance among the steps that will be done."""
-        return max((step.disturbs for step in self.steps if not step.pending), default=Disturbance.nothing)
+    def disruption(self) -> Disruption:
+        """Return the gravest disruption among the steps that will be done."""
+        return max((step.disruption for step in self.steps if not step.pending), default=Disruption.nothing)
 
     @property
     def drains(self) -> bool:
@@ -74,8 +74,8 @@ class Plan(Reading):
         return any(step.drains for step in self.steps)
 
     def to_json(self) -> dict[str, Any]:
-        """Return verdict and gravest disturbance beside the fields."""
-        return {"verdict": self.verdict, "disturbs": self.disturbs.name, **super().to_json()}
+        """Return verdict and gravest disruption beside the fields."""
+        return {"verdict": self.verdict, "disruption": self.disruption.name, **super().to_json()}
 
 
 def refused_plan(refusal: Refusal) -> Plan:
@@ -85,7 +85,7 @@ def refused_plan(refusal: Refusal) -> Plan:
 
 def plan(settings: Settings, node: Node, today: date | None = None) -> Plan:
     """Return the plan for one node; a refused node has no steps, for nothing will be done to it."""
-    settings = on_system(settings, node.operating_system)
+    settings = resolve_for_os(settings, node.operating_system)
     refused = refusals(settings, node.machine)
     told = cautions(settings, node.machine, today)
     return Plan(refused, told, () if refused else tuple(_steps(settings, node)))
@@ -103,18 +103,18 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
             for item in step.settles:
                 differences.pop((item.component, item.what), None)
             sides = (step.settles[0].actual, step.settles[0].desired) if step.settles else (step.actual, step.desired)
-            pending = step.waits is not None or _is_pending(settings, node, component, step.disturbs)
-            drains = settings.kubernetes.drains and step.disturbs > Disturbance.nothing and felt and not pending
-            yield Step(component, step.action, *sides, step.disturbs, pending, step.packages, drains)
+            pending = step.waits is not None or _is_pending(settings, node, component, step.disruption)
+            drains = settings.kubernetes.drains and step.disruption > Disruption.nothing and felt and not pending
+            yield Step(component, step.action, *sides, step.disruption, pending, step.packages, drains)
         # What no step of a run mends is a person's, so that a plan leaves out nothing that the verdict would find.
         judged_with = {component, *(item.component for item in own.findings)}
         for item in [item for item in differences.values() if item.component in judged_with]:
             del differences[item.component, item.what]
-            action, disturbs = item.remedy or item.cause or item.finding_class, item.disturbs or Disturbance.nothing
-            yield Step(item.component, f"{item.what}: {action}", item.actual, item.desired, disturbs, pending=True)
+            action, disruption = item.remedy or item.cause or item.finding_class, item.disruption or Disruption.nothing
+            yield Step(item.component, f"{item.what}: {action}", item.actual, item.desired, disruption, pending=True)
 
 
-def _is_pending(settings: Settings, node: Node, component: str, disturbs: Disturbance) -> bool:
+def _is_pending(settings: Settings, node: Node, component: str, disruption: Disruption) -> bool:
     """Say whether the settings do not allow now what packages disturb; other steps say themselves why they wait.
 
     What was cut off is undone before anything else, whatever is allowed.
@@ -124,4 +124,4 @@ def _is_pending(settings: Settings, node: Node, component: str, disturbs: Distur
     # docker's own containers may be kept by live-restore.
     of_docker = 0 if node.docker.live_restore else node.docker.containers
     workloads = of_docker if component == "docker" else node.containerd.shims
-    return is_forbidden(disturbs, Disturbance[settings.disruption.allow], workloads)
+    return is_forbidden(disruption, Disruption[settings.disruption.allow], workloads)

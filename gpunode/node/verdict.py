@@ -9,7 +9,7 @@ from gpunode.base.decision import Decision
 from gpunode.base.findings import Finding
 from gpunode.node import Node
 from gpunode.node.components import decisions, own_files
-from gpunode.packages.driver_packages import on_system
+from gpunode.packages.driver_packages import resolve_for_os
 from gpunode.settings import Settings
 from gpunode.system.applied import OwnFile
 
@@ -35,7 +35,7 @@ def judged(
     kept: the own files that the run under way keeps; None outside of one, where the node's record tells
     decided: component -> decision, where that was made already
     """
-    desired, settings = settings, on_system(settings, node.operating_system)
+    desired, settings = settings, resolve_for_os(settings, node.operating_system)
     decided = decisions(settings, node) if decided is None else decided
     findings = [item for decision in decided.values() for item in decision.findings]
     files = own_files(desired, node, decided, kept)

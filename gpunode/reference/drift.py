@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
 from gpunode.fleet.reports.document import document as json_document
 from gpunode.fleet.reports.document import schema
@@ -49,7 +49,7 @@ def example() -> tuple[NodeReport, ...]:
     stale = Finding(
         "driver", FindingClass.REBOOT_PENDING, "loaded module", "580.82.07", "580.95.05",
         cause="the module in memory is older than the one on disk", remedy="reboot the node",
-        disturbs=Disturbance.reboot,
+        disruption=Disruption.reboot,
     )  # fmt: skip
     return NodeReport("gpu-1", (good,)), NodeReport("gpu-2", (stale,))
 
@@ -65,7 +65,7 @@ def document() -> str:
         f"## Classes\n\n| class | meaning | exit code |\n|---|---|---|\n{classes}\n",
         f"The exit code of the command is that of the gravest class:\n\n| code | says |\n|---|---|\n{codes}\n",
         "## JSON\n\n`disturbs` is what healing costs the node: "
-        + ", ".join(f"`{level.name}`" for level in Disturbance)
+        + ", ".join(f"`{level.name}`" for level in Disruption)
         + ", or null where there is nothing to heal or nobody can say. A key that goes away or changes its meaning "
         "raises `schema`; a new key does not.\n",
         _fenced("json", json.dumps(json_document(example(), "0.1.0"), indent=2)),

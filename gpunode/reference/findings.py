@@ -32,8 +32,8 @@ _JUDGES = tuple(
 BY_A_PERSON = "for a person"
 # Function -> the names of its arguments, in order.
 _CALLS = {
-    "Finding": ("component", "finding_class", "what", "actual", "desired", "cause", "remedy", "source", "disturbs"),
-    "compared": ("component", "what", "actual", "desired", "good", "remedy", "cause", "disturbs"),
+    "Finding": ("component", "finding_class", "what", "actual", "desired", "cause", "remedy", "source", "disruption"),
+    "compared": ("component", "what", "actual", "desired", "good", "remedy", "cause", "disruption"),
     "_sick": ("what", "actual", "desired", "remedy", "address"),
 }
 _HEAD = """# Findings

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.cli.plan import Plans, as_json, as_text
 from gpunode.node import recorded
 from gpunode.node.plan import Plan, plan
@@ -44,7 +44,7 @@ gpunode plan --facts facts.json --settings settings.yaml --json   # for programs
 | 3 | settings or facts are wrong: nothing was decided |
 | 64 | wrong usage |
 
-What a step disturbs: `nothing` < `restart` (a service) < `reset` (a GPU) < `reboot` (the node). A step above
+What a step disruption: `nothing` < `restart` (a service) < `reset` (a GPU) < `reboot` (the node). A step above
 `disruption.allow` is *pending*: the run reports it and does not do it. A restart or a reset that no container would
 feel is always allowed.
 """
@@ -87,12 +87,12 @@ def plan_schema() -> dict[str, Any]:
     """Return the JSON schema of one host's plan, as `to_json` prints it."""
     schema = TypeAdapter(Plan).json_schema()
     for name, definition in schema.get("$defs", {}).items():
-        if name == Disturbance.__name__:
+        if name == Disruption.__name__:
             definition.clear()
-            definition.update({"type": "string", "enum": [level.name for level in Disturbance]})
+            definition.update({"type": "string", "enum": [level.name for level in Disruption]})
     schema["properties"] = {
         "verdict": {"type": "string", "enum": ["nothing to do", "can be done", "refused"]},
-        "disturbs": {"$ref": f"#/$defs/{Disturbance.__name__}"},
+        "disruption": {"$ref": f"#/$defs/{Disruption.__name__}"},
         **schema["properties"],
     }
     schema["required"] = list(schema["properties"])

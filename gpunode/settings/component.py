@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # What a node takes as one argument of a command is 128 KiB; no setting comes near.
@@ -20,6 +20,23 @@ class Component(BaseModel):
 
     # What the component is for; the generated documentation prints it above the table.
     summary: ClassVar[str]
+    # What a setting was called before -> what it is called now; the old name is taken for one release.
+    former: ClassVar[Mapping[str, str]] = {}
+    _by_former_name: tuple[str, ...] = PrivateAttr(())
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Return the settings of host data, of which some may have their former names; raises ValidationError."""
+        old = tuple(name for name, now in cls.former.items() if name in values and now not in values)
+        # The values as they are: strict validation knows a mapping only as a dict.
+        settings = cls.model_validate({cls.former[name] if name in old else name: values[name] for name in values})
+        settings._by_former_name = old
+        return settings
+
+    @property
+    def by_former_name(self) -> tuple[tuple[str, str], ...]:
+        """Return (former name, name) of each setting that host data gives by its former name."""
+        return tuple((name, self.former[name]) for name in self._by_former_name)
 
     def contradictions(self) -> list[tuple[str, str]]:
         """Return (field, what is wrong) of values that are each allowed but not together."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -66,13 +66,14 @@ class DevicePluginSettings(Component):
     """Say how NVIDIA's device plugin comes into the cluster, and with which options."""
 
     component: ClassVar[str] = "device_plugin"
+    former: ClassVar[Mapping[str, str]] = {"way": "method"}
     summary: ClassVar[str] = (
-        "NVIDIA's device plugin, by its helm chart or otherwise (`way`), where `kubernetes.enabled`. All nodes of a "
-        "run must have the same, but for `way`; what differs from node to node is `sharing`. No secrets belong in "
+        "NVIDIA's device plugin, by its helm chart or otherwise (`method`), where `kubernetes.enabled`. All nodes of a "
+        "run must have the same, but for `method`; what differs from node to node is `sharing`. No secrets belong in "
         "here: name a Kubernetes Secret instead. See docs/device-plugin.md."
     )
 
-    way: Literal["helm", "manifest", "gpu-operator", "gpushare", "none"] = Field(
+    method: Literal["helm", "manifest", "gpu-operator", "gpushare", "none"] = Field(
         "helm",
         description=(
             "How a node's GPUs get into the cluster: NVIDIA's device plugin by `helm`, or by a static `manifest` of "

@@ -23,13 +23,13 @@ from gpunode.settings.kubernetes import AbsolutePath, DnsLabel
 
 
 class GpuOperatorSettings(Component):
-    """Say which release of NVIDIA's GPU Operator comes into the cluster by the way `gpu-operator`."""
+    """Say which release of NVIDIA's GPU Operator comes into the cluster by the method `gpu-operator`."""
 
     component: ClassVar[str] = "gpu_operator"
     summary: ClassVar[str] = (
         "NVIDIA's GPU Operator beside nodes that gpunode prepared: its driver, container toolkit, device plugin and "
         "GPU feature discovery are off, for these are gpunode's (`driver`, `toolkit`, `device_plugin`). Counts where "
-        "`device_plugin.way` is `gpu-operator`; all nodes of a run must have the same. See docs/device-plugin.md."
+        "`device_plugin.method` is `gpu-operator`; all nodes of a run must have the same. See docs/device-plugin.md."
     )
 
     chart: ChartName = Field(

@@ -30,11 +30,11 @@ _HostName = Annotated[str, AfterValidator(matching(r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
 class GpushareSettings(Component):
-    """Say how Aliyun's gpushare comes into the cluster, where `device_plugin.way` is `gpushare`."""
+    """Say how Aliyun's gpushare comes into the cluster, where `device_plugin.method` is `gpushare`."""
 
     summary: ClassVar[str] = (
         "Aliyun's gpushare, by which pods ask for GPU memory (`aliyun.com/gpu-mem`): scheduler extender, device "
-        "plugin, and a kube-scheduler that asks the extender. Counts where `device_plugin.way` is `gpushare`; all "
+        "plugin, and a kube-scheduler that asks the extender. Counts where `device_plugin.method` is `gpushare`; all "
         "nodes of a run must have the same. See docs/device-plugin.md."
     )
 

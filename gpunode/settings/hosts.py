@@ -33,7 +33,7 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str]
 
 
 def _at_odds(settings: Mapping[str, Settings]) -> Iterator[Problem]:
-    """Return the hosts whose limit on parallel disturbance is not the first host's: it is one for the whole run."""
+    """Return the hosts whose limit on parallel disruption is not the first host's: it is one for the whole run."""
     limits = {host: found.disruption.max_parallel for host, found in settings.items()}
     first = next(iter(limits.items()), None)
     for host, limit in limits.items():

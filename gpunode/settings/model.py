@@ -158,8 +158,7 @@ def _component(name: str, model: type[Component], value: object) -> tuple[Compon
         if is_too_deep(item):
             return None, [Problem(_dotted(name, key), written(item), f"is nested deeper than {DEEPEST} levels")]
     try:
-        # The values as they are: strict validation knows a mapping only as a dict.
-        found = model.model_validate(dict(value))
+        found = model.of(value)
     except ValidationError as error:
         return None, [_problem(name, model, detail) for detail in error.errors(include_url=False)]
     problems = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gpunode.base import tables
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import Reading
@@ -195,5 +195,5 @@ def _sick(what: str, actual: str, desired: str, remedy: str | None, address: str
         actual=actual,
         desired=desired,
         remedy=_REMEDIES[remedy].format(address=address) if remedy else "run nvidia-smi on the node",
-        disturbs=Disturbance[remedy] if remedy in ("reset", "reboot") else None,
+        disruption=Disruption[remedy] if remedy in ("reset", "reboot") else None,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpunode.base.comparison import RUN, compared
 from gpunode.base.decision import Decision, Step, bad
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.probe_output import repeated
 from gpunode.base.reading import Reading
 from gpunode.base.subject import Subject
@@ -50,10 +50,10 @@ def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]
         "node", Subject.INTERRUPTED, names or "none", "none", not names,
         cause="a run was cut off in the middle of it: what it was changing may be half done; the next run puts back "
         "what was there before, and begins anew",
-        remedy=f"{RUN}; {BY_HAND}", disturbs=Disturbance.restart,
+        remedy=f"{RUN}; {BY_HAND}", disruption=Disruption.restart,
     )  # fmt: skip
     steps: list[Step[None]] = [
-        Step(f"put back what an earlier run began and did not end ({names})", (each,), Disturbance.restart)
+        Step(f"put back what an earlier run began and did not end ({names})", (each,), Disruption.restart)
         for each in bad(item)
     ]
     if not left:

@@ -16,7 +16,7 @@ from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSi
 from gpunode.node.own_files.holds import PREFERENCES, UNATTENDED
 from gpunode.operations.apt_shell import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRESH
 from gpunode.operations.explained import explained_command
-from gpunode.operations.failure import known
+from gpunode.operations.failure import require
 from gpunode.operations.families.family import DriverChange
 from gpunode.operations.files import write_command
 from gpunode.operations.keeping import digest_of_text
@@ -43,7 +43,7 @@ class _Apt:
     otherwise = "mend the repository"
 
     def state(self) -> State:
-        state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")
+        state: State = require(host.get_fact(DriverPackages), "the list of the driver's packages")
         return state
 
     def held_by(self, state: State) -> Mapping[str, str]:
@@ -57,7 +57,7 @@ class _Apt:
 
     def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
         fact = host.get_fact(DriverOffers, names=list(names), sources=change.sources)
-        offers: Offers = known(fact, "what the repositories offer")
+        offers: Offers = require(fact, "what the repositories offer")
         return offers
 
     def bound(self, change: DriverChange) -> DriverChange:
@@ -74,7 +74,7 @@ class _Apt:
         fact: Any = host.get_fact(
             DriverSimulation, arguments=arguments, pin=pin_text(change.upstream), sources=change.sources
         )
-        simulation: Simulation = known(fact, "what apt would do")
+        simulation: Simulation = require(fact, "what apt would do")
         return simulation
 
     def variables(self, change: DriverChange) -> dict[str, str]:
@@ -106,10 +106,10 @@ class _Apt:
                 yield write_command(path, text) if text is not None else script_command('rm -f "$path"', path=path)
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
-        found: InstalledPackages = known(
+        actual: InstalledPackages = require(
             host.get_fact(DebPackages, names=list(names)), "the list of installed packages"
         )
-        return found
+        return actual
 
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         # With a tilde: so do Debian's versions put a candidate before the release.

@@ -13,7 +13,7 @@ from gpunode.base.tables import driver_sources
 from gpunode.facts.driver_packages import DriverPackages
 from gpunode.facts.families.dnf import DRIVER_PACKAGES, SKIPPING, VERSIONS, DnfOffers, DnfSimulation
 from gpunode.facts.families.rpm import RpmPackages
-from gpunode.operations.failure import OperationRefused, known
+from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.families.family import DriverChange
 from gpunode.operations.families.rpm import INSTALL, TRANSACTION
 from gpunode.operations.files import replace_command
@@ -56,7 +56,7 @@ class _Dnf:
     otherwise = "mend the repository"
 
     def state(self) -> State:
-        state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")
+        state: State = require(host.get_fact(DriverPackages), "the list of the driver's packages")
         return state
 
     def held_by(self, state: State) -> Mapping[str, str]:
@@ -72,7 +72,7 @@ class _Dnf:
 
     def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
         fact = host.get_fact(DnfOffers, names=list(names), stream=change.stream)
-        offers: Offers = known(fact, "what the repositories offer")
+        offers: Offers = require(fact, "what the repositories offer")
         return offers
 
     def bound(self, change: DriverChange) -> DriverChange:
@@ -85,7 +85,7 @@ class _Dnf:
         fact = host.get_fact(
             DnfSimulation, coming=dict(change.coming), going=list(change.going), stream=change.stream, upstream=upstream
         )
-        simulation: Simulation = known(fact, "what dnf would do")
+        simulation: Simulation = require(fact, "what dnf would do")
         return simulation
 
     def variables(self, change: DriverChange) -> dict[str, str]:
@@ -106,10 +106,10 @@ class _Dnf:
             yield replace_command(LOCKLIST, text, state.locklist)
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
-        found: InstalledPackages = known(
+        actual: InstalledPackages = require(
             host.get_fact(RpmPackages, names=list(names)), "the list of installed packages"
         )
-        return found
+        return actual
 
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         desired = [argument.replace("-rc.", "~rc.") for argument in arguments]

@@ -19,7 +19,7 @@ from gpunode.facts.families.pacman import (
     PacmanPackages,
     PacmanSimulation,
 )
-from gpunode.operations.failure import OperationRefused, known
+from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.families.family import DriverChange
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.own_files import keeps
@@ -53,7 +53,7 @@ class _Pacman:
     )
 
     def state(self) -> State:
-        state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")
+        state: State = require(host.get_fact(DriverPackages), "the list of the driver's packages")
         return state
 
     def held_by(self, state: State) -> Mapping[str, str]:
@@ -68,7 +68,7 @@ class _Pacman:
         yield script_command(f"{LOCK}{_REFRESH}refresh")
 
     def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
-        offers: Offers = known(host.get_fact(PacmanOffers, names=list(names)), "what the repositories offer")
+        offers: Offers = require(host.get_fact(PacmanOffers, names=list(names)), "what the repositories offer")
         return offers
 
     def bound(self, change: DriverChange) -> DriverChange:
@@ -77,7 +77,7 @@ class _Pacman:
 
     def simulation(self, change: DriverChange) -> Simulation:
         fact = host.get_fact(PacmanSimulation, coming=dict(change.coming), going=list(change.going))
-        simulation: Simulation = known(fact, "what pacman would do")
+        simulation: Simulation = require(fact, "what pacman would do")
         return simulation
 
     def variables(self, change: DriverChange) -> dict[str, str]:
@@ -104,10 +104,10 @@ class _Pacman:
             yield script_command('rm -f "$path"', path=IGNORED)
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
-        found: InstalledPackages = known(
+        actual: InstalledPackages = require(
             host.get_fact(PacmanPackages, names=list(names)), "the list of installed packages"
         )
-        return found
+        return actual
 
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         return script_command(f"{_UNLOCKED}{_FILES}{_REFRESH}{_INSTALL}", *arguments, own=OWN, foreign=FOREIGN)

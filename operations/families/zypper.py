@@ -13,7 +13,7 @@ from gpunode.facts.driver_packages import DriverPackages
 from gpunode.facts.families.rpm import RpmPackages
 from gpunode.facts.families.zypper import DRIVER_PACKAGES, ZypperOffers, ZypperSimulation
 from gpunode.operations.explained import explained_command
-from gpunode.operations.failure import OperationRefused, known
+from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.families.family import DriverChange
 from gpunode.operations.families.rpm import INSTALL, TRANSACTION
 from gpunode.operations.families.zypper_shell import REFRESH, ZYPP
@@ -44,7 +44,7 @@ class _Zypper:
     otherwise = "mend the repository"
 
     def state(self) -> State:
-        state: State = known(host.get_fact(DriverPackages), "the list of the driver's packages")
+        state: State = require(host.get_fact(DriverPackages), "the list of the driver's packages")
         return state
 
     def held_by(self, state: State) -> Mapping[str, str]:
@@ -58,7 +58,7 @@ class _Zypper:
         yield explained_command(script_command(f'{ZYPP}{REFRESH}refresh "$1"', repository))
 
     def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
-        offers: Offers = known(host.get_fact(ZypperOffers, names=list(names)), "what the repositories offer")
+        offers: Offers = require(host.get_fact(ZypperOffers, names=list(names)), "what the repositories offer")
         return offers
 
     def bound(self, change: DriverChange) -> DriverChange:
@@ -85,12 +85,12 @@ class _Zypper:
         text, ours = locked(state.locks, state.ours, keep)
         # A name is ours before its lock is there, and no more after it is gone.
         steps = [(OURS, _lines({*state.ours, *ours})), (LOCKS, text), (OURS, _lines(ours))]
-        there = {OURS: _lines(state.ours), LOCKS: state.locks}
+        actual = {OURS: _lines(state.ours), LOCKS: state.locks}
         for path, desired in steps:
-            read = there[path]
+            read = actual[path]
             if read == desired:
                 continue
-            there[path] = desired
+            actual[path] = desired
             if not desired:
                 # As it was before the first lock: zypper makes the file itself.
                 yield script_command('rm -f "$path"', path=path)
@@ -100,10 +100,10 @@ class _Zypper:
                 yield replace_command(path, desired, read)
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
-        found: InstalledPackages = known(
+        actual: InstalledPackages = require(
             host.get_fact(RpmPackages, names=list(names)), "the list of installed packages"
         )
-        return found
+        return actual
 
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         desired = [argument.replace("-rc.", "~rc.") for argument in arguments]
@@ -117,7 +117,7 @@ class _Zypper:
 
 def _dry_run(change: DriverChange) -> Simulation:
     fact = host.get_fact(ZypperSimulation, coming=dict(change.coming), going=list(change.going))
-    simulation: Simulation = known(fact, "what zypper would do")
+    simulation: Simulation = require(fact, "what zypper would do")
     return simulation
 
 

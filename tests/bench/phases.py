@@ -27,7 +27,7 @@ def phase(name: str) -> Iterator[None]:
 def main(inventory: Path) -> None:
     """Do what the command does."""
     with phase("pyinfra's import"):
-        from gpunode.base import fast_import as patched  # noqa: F401
+        from gpunode.base import fast_import  # noqa: F401
     with phase("import of ours"):
         from gpunode.base.importing import uncollected
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpunode.kubernetes.device_plugin.rollout import rollout
+from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.settings import check_hosts
@@ -73,14 +73,14 @@ def settings_of(chart: Chart, choice: Choice, **more: Any) -> Settings:
 def plugin_release(choice: Choice, chart: Chart) -> tuple[Settings, AskedRelease]:
     """Return a node's settings, and the plugin's release that they ask for."""
     settings = settings_of(chart, choice)
-    found = rollout({"gpu-1": settings})
+    found = desired_cluster({"gpu-1": settings})
     assert found is not None
     return settings, found.release
 
 
 def operator_release(choice: Choice, chart: Chart) -> tuple[Settings, AskedRelease]:
     """Return a node's settings, and the operator's release that they ask for."""
-    settings = settings_of(chart, choice, device_plugin={"way": OPERATOR})
+    settings = settings_of(chart, choice, device_plugin={"method": OPERATOR})
     found = operator({"gpu-1": settings})
     assert found is not None
     return settings, found

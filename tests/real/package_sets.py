@@ -20,8 +20,8 @@ from gpunode.packages.driver_packages import (
     driver_source,
     gate,
     module_stream,
-    on_system,
     package_set,
+    resolve_for_os,
 )
 from gpunode.settings import Settings, settings_from
 from gpunode.system.boot import Boot, Kernel
@@ -112,7 +112,7 @@ def _settings(row: Distribution, source: str, flavour: str, rule: str | None) ->
     data = {"source": source, "flavour": flavour}
     if rule is not None:
         data |= {"branch": versions.branch_of(rule)} | ({"version": rule} if "." in rule else {})
-    return on_system(settings_from({"driver": data}), system(row, "x86_64"))
+    return resolve_for_os(settings_from({"driver": data}), system(row, "x86_64"))
 
 
 def _source(row: Distribution, asked: Settings) -> DriverSource:
@@ -201,7 +201,7 @@ def other_sets(row: Distribution, repository: str, manager: Manager) -> Iterator
     if own:
         yield Asked("CUDA", {"cuda": None})
     if repository == "cuda":
-        default = on_system(settings_from({}), system(row, "x86_64")).cuda.version
+        default = resolve_for_os(settings_from({}), system(row, "x86_64")).cuda.version
         named = {f"cuda-toolkit-{version.replace('.', '-')}": version for version in (default, *tables.cuda().versions)}
         there = manager.offers(*named)
         for name, version in named.items():

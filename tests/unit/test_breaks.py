@@ -142,13 +142,13 @@ BREAKS = [
     ),
     (
         "gpunode/components/containerd/decide.py",
-        "forbidden = is_forbidden(Disturbance.restart, desired.allowed, actual.shims)",
+        "forbidden = is_forbidden(Disruption.restart, desired.allowed, actual.shims)",
         "forbidden = False",
         "test_operations.py::test_containerd_is_left_alone_where_containers_run_and_a_restart_is_not_allowed",
     ),
     (
         "gpunode/components/containerd/decide.py",
-        "elif to_come is not None and is_forbidden(Disturbance.restart, desired.allowed, actual.shims):",
+        "elif to_come is not None and is_forbidden(Disruption.restart, desired.allowed, actual.shims):",
         "elif False:",
         "test_containerd_merged.py::"
         "test_what_takes_no_restart_is_written_under_running_containers_and_the_node_is_told_not_to_restart",
@@ -383,14 +383,14 @@ BREAKS = [
     ),
     (
         "gpunode/components/mps/decide.py",
-        "if is_forbidden(Disturbance.restart, desired.allowed, len(to_come.felt)):",
+        "if is_forbidden(Disruption.restart, desired.allowed, len(to_come.felt)):",
         "if False:",
         "test_mps_pending.py::test_what_waits_for_clients_is_pending_to_verdict_plan_and_rollout_as_to_the_run",
     ),
     (
         "gpunode/components/mps/decide.py",
-        "Disturbance.restart if by_unit else Disturbance.nothing",
-        "Disturbance.nothing",
+        "Disruption.restart if by_unit else Disruption.nothing",
+        "Disruption.nothing",
         "test_mps_pending.py::test_a_compute_mode_costs_a_restart_where_the_unit_sets_another_one_and_nothing_where_it_strayed",
     ),
 ]

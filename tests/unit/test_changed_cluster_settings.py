@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
+from gpunode.kubernetes.device_plugin.methods import extender, wanted_objects
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
-from gpunode.kubernetes.device_plugin.rollout import rollout
-from gpunode.kubernetes.device_plugin.ways import extender, wanted_objects
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.settings import Settings, component_models, settings_from
 from gpunode.settings.cluster import node_name
@@ -45,8 +45,8 @@ METHODS: Mapping[str, str] = {
     "gpushare.manifest": "a file of the control plane (scenario cluster)",
     "gpushare.scheduler": "whose the scheduler's file is (scenario cluster)",
 }
-_OPERATOR = {"device_plugin": {"way": "gpu-operator", "nfd": "chart"}}
-_SHARE = {"device_plugin": {"way": "gpushare"}}
+_OPERATOR = {"device_plugin": {"method": "gpu-operator", "nfd": "chart"}}
+_SHARE = {"device_plugin": {"method": "gpushare"}}
 _SLICED = {"sharing": {"strategy": "time-slicing", "replicas": 4}}
 _NONE = {"strategy": "none", "replicas": None}
 _DIGEST = f"sha256:{'a' * 64}"
@@ -61,9 +61,9 @@ BASES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 EXAMPLES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "kubernetes.enabled": ({"kubernetes": {"enabled": False}},),
     "kubernetes.node_name": ({"kubernetes": {"node_name": "other"}},),
-    "device_plugin.way": tuple(
-        {"device_plugin": {"way": way, "nfd": "chart" if way == "gpu-operator" else "none"}}
-        for way in others(component_models()["device_plugin"].model_fields["way"].annotation, "helm")
+    "device_plugin.method": tuple(
+        {"device_plugin": {"method": method, "nfd": "chart" if method == "gpu-operator" else "none"}}
+        for method in others(component_models()["device_plugin"].model_fields["method"].annotation, "helm")
     ),
     "device_plugin.gfd": ({"device_plugin": {"gfd": True, "nfd": "chart"}},),
     "device_plugin.chart": ({"device_plugin": {"chart": "other"}},),
@@ -110,7 +110,7 @@ def _merged(one: Any, two: Any) -> Any:
 def wanted(settings: Settings) -> str:
     """Return all that the cluster of one node is to get, as text."""
     hosts = {"gpu-1": settings}
-    release, beside, by = rollout(hosts), operator(hosts), extender(hosts)
+    release, beside, by = desired_cluster(hosts), operator(hosts), extender(hosts)
     return json.dumps(
         [
             None if release is None else release.to_json(),

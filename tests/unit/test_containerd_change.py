@@ -17,7 +17,7 @@ from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.containerd.change import change, placed
 from gpunode.components.containerd.drop_in import PATH, drop_in, is_imported, with_import, without_import
 from gpunode.components.containerd.editor import NVIDIA_RUNTIME, Runtimes, render
-from gpunode.components.containerd.shadow import shadows
+from gpunode.components.containerd.overrides import shadows
 from gpunode.components.containerd.state import Containerd, DropIn, Runtime, parse_containerd
 from tests.unit.test_containerd_editor import FOREIGN
 

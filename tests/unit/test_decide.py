@@ -12,7 +12,7 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import is_forbidden
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.components.containerd.state import DropIn
@@ -148,7 +148,7 @@ def test_of_docker_drift_plan_verdict_and_run_say_the_same(actual: Any, allow: s
 
 
 @pytest.mark.parametrize(
-    ("disturbs", "allowed", "workloads", "forbidden"),
+    ("costs", "allowed", "workloads", "forbidden"),
     [
         ("restart", "nothing", 0, False),
         ("restart", "nothing", 1, True),
@@ -159,8 +159,8 @@ def test_of_docker_drift_plan_verdict_and_run_say_the_same(actual: Any, allow: s
         ("nothing", "nothing", 9, False),
     ],
 )
-def test_what_nobody_feels_is_done_but_for_a_boot(disturbs: str, allowed: str, workloads: int, forbidden: bool) -> None:
-    assert is_forbidden(Disturbance[disturbs], Disturbance[allowed], workloads) is forbidden
+def test_what_nobody_feels_is_done_but_for_a_boot(costs: str, allowed: str, workloads: int, forbidden: bool) -> None:
+    assert is_forbidden(Disruption[costs], Disruption[allowed], workloads) is forbidden
 
 
 def test_a_file_that_is_right_beside_a_merged_configuration_that_is_not_is_a_person_s_to_mend() -> None:

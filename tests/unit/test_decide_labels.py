@@ -36,7 +36,7 @@ from gpunode.kubernetes.nodes.labels import (
     SERVED_BY,
     LabelChange,
 )
-from gpunode.operations import device_plugin, ways
+from gpunode.operations import device_plugin, methods
 from gpunode.settings import Settings, settings_from
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.simulated_host import Host
@@ -48,10 +48,10 @@ pytestmark = pytest.mark.pure
 OURS_EVER = (CONFIG, PRESENT, MPS_CAPABLE, MIG_CONFIG, MIG_STATE, SERVED_BY, GPUSHARE)
 _SHARED = {"strategy": "time-slicing", "replicas": 5}
 _SETTINGS: tuple[dict[str, Any], ...] = (
-    {"device_plugin": {"way": "none"}},
-    {"device_plugin": {"way": "manifest"}, "sharing": _SHARED},
-    {"device_plugin": {"way": "gpushare"}},
-    {"device_plugin": {"way": "gpu-operator", "nfd": "present"}},
+    {"device_plugin": {"method": "none"}},
+    {"device_plugin": {"method": "manifest"}, "sharing": _SHARED},
+    {"device_plugin": {"method": "gpushare"}},
+    {"device_plugin": {"method": "gpu-operator", "nfd": "present"}},
     {"sharing": {"strategy": "mps", "replicas": 4}},
     {"mig": {"config": "all-1g.10gb"}, "sharing": {"mig_strategy": "mixed"}},
     {"mig": {"config_from_label": True}},
@@ -131,9 +131,9 @@ def _drift(tmp_path: Path, data: dict[str, Any], labels: dict[str, str], ours: l
 
 @pytest.mark.starts_programs
 def test_drift_tells_of_labels_that_the_run_takes_off_a_node_that_is_gpunode_s_no_more(tmp_path: Path) -> None:
-    found = _drift(tmp_path, {"device_plugin": {"way": "none"}}, {PRESENT: "true", "team": "a"}, [PRESENT])
+    found = _drift(tmp_path, {"device_plugin": {"method": "none"}}, {PRESENT: "true", "team": "a"}, [PRESENT])
     assert {name: (item.actual, item.desired) for name, item in found.items()} == {f"label {PRESENT}": ("true", "none")}
-    assert _drift(tmp_path, {"device_plugin": {"way": "none"}}, {PRESENT: "true"}, []) == {}
+    assert _drift(tmp_path, {"device_plugin": {"method": "none"}}, {PRESENT: "true"}, []) == {}
 
 
 @pytest.mark.starts_programs
@@ -148,10 +148,10 @@ def test_a_plugin_that_takes_a_label_left_to_people_is_in_the_way(host: Host) ->
     node = ClusterNode("gpu-1", {MIG_CONFIG: "all-1g.10gb"}, f'["{MIG_CONFIG}"]', {}, False, True)
     other = Plugin("manifest", "theirs", "plugin", None, False, {"nodeSelector": {MIG_CONFIG: "all-1g.10gb"}})
     with (
-        patch.object(ways, "nodes", lambda _: {"gpu-1": node}),
-        patch.object(ways, "_plugins", lambda _: (other,)),
-        patch.object(ways, "relabelled", lambda _: frozenset()),
+        patch.object(methods, "nodes", lambda _: {"gpu-1": node}),
+        patch.object(methods, "_plugins", lambda _: (other,)),
+        patch.object(methods, "relabelled", lambda _: frozenset()),
     ):
-        (refusal,) = ways.alone._inner(settings=settings, everyone={"gpu-1": settings}, cluster_of=settings)
+        (refusal,) = methods.alone._inner(settings=settings, everyone={"gpu-1": settings}, cluster_of=settings)
         assert refusal.function(None, host) is False
     assert "DaemonSet theirs/plugin takes this node" in host.refusals[0]

@@ -112,8 +112,8 @@ def test_of_mig_drift_plan_verdict_and_run_say_the_same(
     assert settled <= {item.what for item in bad}
     assert decision.refusal is None or (bad and not decision.steps)
     steps = [step for step in plan(settings, node).steps if step.component == "mig"]
-    promised = [(step.action, step.waits is not None, step.disturbs) for step in decision.steps]
-    assert promised == [(step.action, step.pending, step.disturbs) for step in steps if ": mend" not in step.action]
+    promised = [(step.action, step.waits is not None, step.disruption) for step in decision.steps]
+    assert promised == [(step.action, step.pending, step.disruption) for step in steps if ": mend" not in step.action]
     assert not (decision.refusal and [step for step in steps if not step.pending])
     # One transaction brings all of it, or all of it waits.
     waits = {step.waits for step in decision.steps}
@@ -172,4 +172,4 @@ def test_what_the_run_refuses_is_told_to_a_person_before_it(file: str, actual: M
 def test_a_mode_that_a_reset_brings_is_promised_where_no_container_is_in_its_way(file: str) -> None:
     node = node_with(gpu(0, DISABLED, pending=ENABLED), boot=boot_of(RECORD))
     steps = [step for step in plan(_settings(file, "restart", "mixed"), node).steps if step.component == "mig"]
-    assert [(step.disturbs.name, step.pending) for step in steps] == [("reset", False)]
+    assert [(step.disruption.name, step.pending) for step in steps] == [("reset", False)]

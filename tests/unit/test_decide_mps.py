@@ -12,7 +12,7 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.components.mps import Mps, MpsDaemon, daemons
 from gpunode.components.mps.change import MpsChange
@@ -136,15 +136,16 @@ def test_of_mps_drift_plan_verdict_and_run_say_the_same(
     assert settled_by_steps <= {item.what for item in bad}
     assert decision.refusal is None or (bad and not decision.steps)
     steps = [step for step in plan(settings, node).steps if step.component == "mps"]
-    promised = [(step.action, step.waits is not None, step.disturbs) for step in decision.steps]
-    assert promised == [(step.action, step.pending, step.disturbs) for step in steps if step.action.find(": mend") < 0]
+    promised = [(step.action, step.waits is not None, step.disruption) for step in decision.steps]
+    planned = [step for step in steps if step.action.find(": mend") < 0]
+    assert promised == [(step.action, step.pending, step.disruption) for step in planned]
     assert not (decision.refusal and [step for step in steps if not step.pending])
     # One transaction brings all of it, or all of it waits.
     waits = {step.waits for step in decision.steps}
     assert len(waits) <= 1
     if waits not in (set(), {None}):
         assert {item.finding_class for item in bad} == {FindingClass.RESTART_PENDING}
-        assert left_out(NodeReport("gpu-1", tuple(bad)), everyone=False, allowed=Disturbance[allow])
+        assert left_out(NodeReport("gpu-1", tuple(bad)), everyone=False, allowed=Disruption[allow])
     if enabled and actual.program is None:
         assert all(step.change is None for step in decision.steps)
         return
@@ -177,7 +178,7 @@ def test_a_unit_of_another_gpunode_is_told_by_drift_and_waits_for_clients_as_in_
     (item,) = _bad(_settings("nothing", True, {}), node)
     assert (item.what, item.finding_class) == (f"file {UNITS[0]}", FindingClass.RESTART_PENDING)
     (item,) = _bad(_settings("restart", True, {}), node)
-    assert (item.finding_class, item.actual, str(item.disturbs.name if item.disturbs else "")) == (
+    assert (item.finding_class, item.actual, str(item.disruption.name if item.disruption else "")) == (
         FindingClass.DRIFT, "another text", "restart",
     )  # fmt: skip
     (step,) = plan(_settings("restart", True, {}), node).steps

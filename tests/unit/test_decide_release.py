@@ -21,7 +21,7 @@ from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.findings import FindingClass
 from gpunode.fleet import drift_cluster
-from gpunode.kubernetes.device_plugin.rollout import CHART, rollout
+from gpunode.kubernetes.device_plugin.desired_cluster import CHART, desired_cluster
 from gpunode.kubernetes.helm.change import ReleaseChange
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.release import MARK
@@ -136,7 +136,7 @@ def test_a_run_changes_the_release_where_drift_finds_it_otherwise_and_then_it_do
     simulated: LivingHelm, take_over: bool
 ) -> None:
     settings = _settings(take_over)
-    asked = rollout({"gpu-1": settings})
+    asked = desired_cluster({"gpu-1": settings})
     assert asked is not None
     decision = _session(settings, simulated).decide(asked.values, (), datetime.now(UTC))[2]
     changes = _agree(decision)
@@ -160,7 +160,7 @@ def test_a_run_changes_the_release_where_drift_finds_it_otherwise_and_then_it_do
 def test_a_release_that_no_node_needs_goes_once_or_is_a_person_s(simulated: LivingHelm) -> None:
     settings = _settings()
     moved = check_hosts(
-        {"gpu-1": {"kubernetes": {"enabled": True}, "device_plugin": {"way": "manifest", "namespace": "gpu"}}}
+        {"gpu-1": {"kubernetes": {"enabled": True}, "device_plugin": {"method": "manifest", "namespace": "gpu"}}}
     )
     decision = _session(settings, simulated).decide_absence(CHART, datetime.now(UTC))
     changes = _agree(decision)
@@ -176,19 +176,19 @@ def test_a_release_that_no_node_needs_goes_once_or_is_a_person_s(simulated: Livi
 
 
 @pytest.mark.starts_programs
-@pytest.mark.parametrize("way", ["helm", "gpu-operator"])
-def test_drift_tells_of_a_release_that_the_run_takes_away(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("method", ["helm", "gpu-operator"])
+def test_drift_tells_of_a_release_that_the_run_takes_away(tmp_path: Path, method: str) -> None:
     cluster = SimulatedCluster.of(tmp_path, "gpu-1")
     nodes = cluster.state()["nodes"]
-    labels = {CONFIG: "none"} | ({SERVED_BY: way} if way == "gpu-operator" else {})
+    labels = {CONFIG: "none"} | ({SERVED_BY: method} if method == "gpu-operator" else {})
     nodes["gpu-1"]["metadata"] |= {"labels": labels, "annotations": {OURS: json.dumps([*labels])}}
     manifest = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "all"}})
     cluster.write(nodes=nodes, revisions=[manifest], operator=[manifest], objects={"daemonsets.apps,pods": []})
-    settings = settings_from({"kubernetes": cluster.settings(), "device_plugin": {"way": "manifest"}})
+    settings = settings_from({"kubernetes": cluster.settings(), "device_plugin": {"method": "manifest"}})
     found = drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD})["gpu-1"]
     releases = {item.what: item for item in found if item.what.startswith("helm release")}
     names = ["helm release nvidia-device-plugin/nvdp"]
-    names += ["helm release gpu-operator/gpu-operator"] if way == "gpu-operator" else []
+    names += ["helm release gpu-operator/gpu-operator"] if method == "gpu-operator" else []
     assert [*releases] == names
     assert all((item.desired, item.finding_class) == ("none", FindingClass.DRIFT) for item in releases.values())
     assert cluster.called("helm uninstall") == 0

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpunode.base.reading import ParseError
 from gpunode.cli.cluster import cluster
-from gpunode.kubernetes.device_plugin.rollout import Rollout, rollout
+from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
 from gpunode.kubernetes.device_plugin.static_manifest import IMAGE, static_manifest
 from gpunode.kubernetes.nodes.configuration import configuration, with_entries_in_use
 from gpunode.kubernetes.nodes.labels import (
@@ -50,8 +50,8 @@ def _hosts(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {host: merged(everywhere, data) for host, data in document["hosts"].items()}
 
 
-def _rollout(hosts: dict[str, dict[str, Any]]) -> Rollout:
-    found = rollout(check_hosts(hosts))
+def _rollout(hosts: dict[str, dict[str, Any]]) -> DesiredCluster:
+    found = desired_cluster(check_hosts(hosts))
     assert found is not None
     return found
 
@@ -86,7 +86,7 @@ def test_mig_devices_may_be_offered_by_a_config_map_of_the_user_s_own() -> None:
     {"version": "0.17.1", "fail_on_init_error": True},
     {"version": "0.16.2"},
     # By no chart.
-    {"version": "0.16.2", "fail_on_init_error": False, "way": "manifest"},
+    {"version": "0.16.2", "fail_on_init_error": False, "method": "manifest"},
 ])  # fmt: skip
 def test_a_plugin_may_wait_for_gpus_wherever_the_chart_writes_that_as_text(
     plugin: dict[str, Any],
@@ -96,7 +96,7 @@ def test_a_plugin_may_wait_for_gpus_wherever_the_chart_writes_that_as_text(
 
 
 def test_no_node_in_a_cluster_is_no_rollout() -> None:
-    assert rollout(check_hosts({"gpu-1": {}, "gpu-2": {**NODE, "device_plugin": {"way": "none"}}})) is None
+    assert desired_cluster(check_hosts({"gpu-1": {}, "gpu-2": {**NODE, "device_plugin": {"method": "none"}}})) is None
 
 
 # By name: settings that cannot be had together -> where it is said, and what.
@@ -128,7 +128,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"device_plugin": {"version": "0.14.5"}}, "device_plugin.version", "is older than the 0.15.0",
     ),
     "a-plugin-without-chart": (
-        {"device_plugin": {"version": "0.11.0", "way": "manifest"}}, "device_plugin.version", "older than the 0.15.0",
+        {"device_plugin": {"version": "0.11.0", "method": "manifest"}}, "device_plugin.version", "than the 0.15.0",
     ),
     "a-value-that-the-chart-writes-without-quotes": (
         {"device_plugin": {"version": "0.17.0", "fail_on_init_error": False}},
@@ -203,11 +203,11 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
         "device_plugin.repository", "is in no repository",
     ),
     "an-operator-without-nfd": (
-        {"device_plugin": {"way": "gpu-operator"}}, "device_plugin.nfd", "by which it finds GPU nodes",
+        {"device_plugin": {"method": "gpu-operator"}}, "device_plugin.nfd", "by which it finds GPU nodes",
     ),
     "two-that-apply-mig-layouts": (
         {
-            "device_plugin": {"way": "gpu-operator", "nfd": "chart"}, "gpu_operator": {"mig_manager": True},
+            "device_plugin": {"method": "gpu-operator", "nfd": "chart"}, "gpu_operator": {"mig_manager": True},
             "mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"},
         },
         "gpu_operator.mig_manager", "by mig.config gpunode does",
@@ -236,7 +236,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "an-operator-of-an-old-kubernetes": (
         {
-            "device_plugin": {"way": "gpu-operator", "nfd": "present"},
+            "device_plugin": {"method": "gpu-operator", "nfd": "present"},
             "kubernetes": {"enabled": True, "version": "1.15"},
         },
         "kubernetes.version", "1.16",
@@ -311,8 +311,8 @@ def test_contradictory_settings_are_refused_by_name(name: str) -> None:
         {"device_plugin": {"version": "0.15.0"}, "sharing": {"strategy": "mps", "replicas": 2}},
         {"device_plugin": {"release": "nvidia-device-plugin", "values": {"fullnameOverride": "gpu" * 13}}},
         {"device_plugin": {"gfd": True, "nfd": "chart"}},
-        {"device_plugin": {"way": "none"}, "mps": {"enabled": True}},
-        {"device_plugin": {"way": "gpu-operator", "nfd": "chart"}, "gpu_operator": {"mig_manager": True}},
+        {"device_plugin": {"method": "none"}, "mps": {"enabled": True}},
+        {"device_plugin": {"method": "gpu-operator", "nfd": "chart"}, "gpu_operator": {"mig_manager": True}},
         {"gpu_operator": {"values": {"driver": {"enabled": False}, "daemonsets": {"labels": {"team": "a"}}}}},
     ],
 )
@@ -344,7 +344,7 @@ def test_nodes_of_a_cluster_must_have_the_same_plugin() -> None:
         ("gpu-2", "device_plugin.namespace"),
         ("gpu-2", "device_plugin.values"),
     ]
-    check_hosts({"a": NODE, "b": {**NODE, "device_plugin": {"way": "none"}}})
+    check_hosts({"a": NODE, "b": {**NODE, "device_plugin": {"method": "none"}}})
 
 
 def test_two_hosts_cannot_be_one_node() -> None:
@@ -594,7 +594,7 @@ def test_an_image_by_its_digest_goes_with_the_tag_which_is_all_that_the_chart_wr
     plugin: dict[str, Any], tag: str
 ) -> None:
     assert _rollout({"gpu-1": {**NODE, "device_plugin": plugin}}).values["image"] == {"tag": tag}
-    manifest = settings_from({**NODE, "device_plugin": {"way": "manifest", **plugin}}).device_plugin
+    manifest = settings_from({**NODE, "device_plugin": {"method": "manifest", **plugin}}).device_plugin
     objects = static_manifest(manifest, [SharingSettings.model_validate({})], False)
     (container,) = objects[-1]["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"{IMAGE}:{tag}"

@@ -88,7 +88,7 @@ def data(cluster: SimulatedCluster, name: str, **settings: Any) -> dict[str, Any
 
 
 def two(cluster: SimulatedCluster) -> dict[str, dict[str, Any]]:
-    """Return two nodes that share their GPUs in two ways."""
+    """Return two nodes that share their GPUs in two methods."""
     shared = {"strategy": "time-slicing", "replicas": 5, "rename": True}
     runc = {"default_runtime": "runc"}
     return {
@@ -177,12 +177,13 @@ def test_a_mig_configuration_that_people_label_stays_theirs_and_a_failed_node_s_
     assert json.loads(annotations["gpunode/labels"]) == [MIG_STATE]
 
 
-@pytest.mark.parametrize("way", ["helm", "manifest"])
+@pytest.mark.parametrize("method", ["helm", "manifest"])
 def test_the_plugin_of_each_way_that_offers_mig_devices_is_to_know_them(
-    cluster: SimulatedCluster, tmp_path: Path, way: str
+    cluster: SimulatedCluster, tmp_path: Path, method: str
 ) -> None:
-    sliced = {"mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}, "device_plugin": {"way": way}}
-    hosts = {"gpu-1": data(cluster, "gpu-1", **sliced), "gpu-2": data(cluster, "gpu-2", device_plugin={"way": way})}
+    plugin = {"device_plugin": {"method": method}}
+    sliced = {"mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}, **plugin}
+    hosts = {"gpu-1": data(cluster, "gpu-1", **sliced), "gpu-2": data(cluster, "gpu-2", **plugin)}
     names = [row["name"] for row in run(tmp_path, hosts, "--dry").actual["plan"]]
     assert names.count("Device plugin | Have the plugin know the node's MIG devices") == 1, names
 
@@ -238,7 +239,7 @@ def test_a_node_that_the_plugin_is_not_for_any_more_loses_our_labels_alone(
     state["nodes"]["gpu-1"]["metadata"]["labels"]["zone"] = "a"
     cluster.write(nodes=state["nodes"])
     hosts = two(cluster)
-    hosts["gpu-1"] = data(cluster, "gpu-1", device_plugin={"way": "none"})
+    hosts["gpu-1"] = data(cluster, "gpu-1", device_plugin={"method": "none"})
     assert run(tmp_path, hosts).code == 0
     assert cluster.labels("gpu-1") == {"zone": "a"}
     assert (
@@ -260,16 +261,16 @@ def test_a_node_feature_discovery_that_is_there_takes_no_node_from_the_plugin(
     assert cluster.labels("gpu-1")[PRESENT] == cluster.labels("gpu-2")[PRESENT] == "true"
 
 
-@pytest.mark.parametrize("way", ["helm", "manifest", "gpu-operator"])
+@pytest.mark.parametrize("method", ["helm", "manifest", "gpu-operator"])
 @pytest.mark.parametrize("there", [True, False])
 def test_the_namespaces_admit_pods_that_mount_folders_of_the_node(
-    cluster: SimulatedCluster, tmp_path: Path, way: str, there: bool
+    cluster: SimulatedCluster, tmp_path: Path, method: str, there: bool
 ) -> None:
     theirs = {"team": "gpu"}
-    names = ["nvidia-device-plugin", *(["gpu-operator"] if way == "gpu-operator" else [])]
+    names = ["nvidia-device-plugin", *(["gpu-operator"] if method == "gpu-operator" else [])]
     cluster.write(namespaces={name: theirs for name in names} if there else {})
-    nfd = {"nfd": "chart"} if way == "gpu-operator" else {}
-    asked = {"gpu-1": data(cluster, "gpu-1", device_plugin={"way": way, **nfd})}
+    nfd = {"nfd": "chart"} if method == "gpu-operator" else {}
+    asked = {"gpu-1": data(cluster, "gpu-1", device_plugin={"method": method, **nfd})}
     assert run(tmp_path, asked).code == 0
     wanted = {**(theirs if there else {}), **dict([ENFORCED])}
     assert cluster.state()["namespaces"] == dict.fromkeys(names, wanted)

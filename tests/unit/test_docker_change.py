@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.components.docker.change import change
 from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused, render
@@ -145,7 +145,7 @@ SETTINGS = settings_from({
 
 
 @pytest.mark.parametrize(
-    ("differs", "what", "disturbs"),
+    ("differs", "what", "disruption"),
     [
         ({"default_runtime": "runc"}, "default runtime", "nothing"),
         ({"runtimes": ()}, "runtime nvidia", "nothing"),
@@ -156,14 +156,14 @@ SETTINGS = settings_from({
     ],
 )
 def test_verdict_and_plan_name_what_docker_lacks_and_what_that_disturbs(
-    differs: dict[str, Any], what: str, disturbs: str
+    differs: dict[str, Any], what: str, disruption: str
 ) -> None:
     assert not [item for item in judge(SETTINGS, replace(GOOD, docker=RIGHT)) if item.finding_class != "ok"]
     node = replace(GOOD, docker=replace(RIGHT, **differs))
     (bad,) = [item for item in judge(SETTINGS, node) if item.finding_class is not FindingClass.OK]
     assert (bad.component, bad.what) == ("docker", what)
     (step,) = plan(SETTINGS, node).steps
-    assert (step.component, step.disturbs.name) == ("docker", disturbs)
+    assert (step.component, step.disruption.name) == ("docker", disruption)
 
 
 QUIET = settings_from({
@@ -191,12 +191,12 @@ def test_all_that_comes_with_a_restart_that_waits_is_pending_to_verdict_plan_and
     findings = judge(QUIET, node)
     bad = [item for item in findings if item.finding_class is not FindingClass.OK]
     assert len(bad) == len(differs)
-    assert {(item.finding_class, item.disturbs) for item in bad} == {
-        (FindingClass.RESTART_PENDING, Disturbance.restart)
+    assert {(item.finding_class, item.disruption) for item in bad} == {
+        (FindingClass.RESTART_PENDING, Disruption.restart)
     }
     (step,) = plan(QUIET, node).steps
-    assert step.pending and step.disturbs is Disturbance.restart
-    left = left_out(NodeReport("gpu-1", findings), everyone=False, allowed=Disturbance.nothing)
+    assert step.pending and step.disruption is Disruption.restart
+    left = left_out(NodeReport("gpu-1", findings), everyone=False, allowed=Disruption.nothing)
     assert left is not None and left.finding_class is FindingClass.RESTART_PENDING
 
 
@@ -216,7 +216,7 @@ def test_what_no_container_of_docker_s_feels_is_drift_that_the_run_mends(differs
     findings = judge(QUIET, node)
     assert {item.finding_class for item in findings} == {FindingClass.OK, FindingClass.DRIFT}
     assert not [step for step in plan(QUIET, node).steps if step.pending]
-    assert left_out(NodeReport("gpu-1", findings), everyone=False, allowed=Disturbance.nothing) is None
+    assert left_out(NodeReport("gpu-1", findings), everyone=False, allowed=Disruption.nothing) is None
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_gpus_are_drained_for_where_an_instance_goes_and_not_where_some_come(
         ContainerdFact: GOOD.containerd, DockerFact: Docker(None),
     }  # fmt: skip
     monkeypatch.setattr(mig, "driver_state", lambda: GOOD.driver)
-    layout = mig.layout._inner(asked=asked, gpus=(H100,), allowed="reset", drain=drain())
+    layout = mig.layout._inner(settings=asked, gpus=(H100,), allowed="reset", drain=drain())
     change = next(command for command in done(layout, host) if "name=mig" in command)
     assert "systemd-run" in change
     assert cluster.asked == (DRAINED if drains else [])
@@ -332,7 +332,7 @@ def test_a_second_node_is_drained_where_that_is_bounded_otherwise(
 
 def _returned(host: Host) -> list[str]:
     host.readings[RunningBootFact] = RunningBoot("boot", 1)
-    return done(operation.returned._inner(drain()), host)
+    return done(operation.uncordon._inner(drain()), host)
 
 
 def test_a_node_that_is_not_cordoned_costs_one_question_and_nothing_is_changed(host: Host, cluster: Cluster) -> None:
@@ -351,7 +351,7 @@ def test_the_cordon_of_an_earlier_run_is_lifted_by_one_that_has_nothing_to_chang
 
 def test_a_node_that_does_not_answer_or_whose_cluster_does_not_is_not_given_back(host: Host, cluster: Cluster) -> None:
     host.readings[RunningBootFact] = Unknown()
-    assert done(operation.returned._inner(drain()), host) == ["failed"] and cluster.asked == []
+    assert done(operation.uncordon._inner(drain()), host) == ["failed"] and cluster.asked == []
     cluster.silent = True
     assert _returned(host) == ["failed"]
 

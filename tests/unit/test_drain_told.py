@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.cli.plan import as_text
 from gpunode.fleet import cordons
@@ -88,7 +88,7 @@ def test_a_plan_says_before_which_steps_the_node_is_drained(enabled: bool, drain
     node = replace(GOOD, driver=replace(GOOD.driver, loaded_version="580.82.07"))
     found = plan(settings_from(asked), node)
     assert found.drains is drained
-    assert all(step.drains is (drained and step.disturbs > Disturbance.nothing) for step in found.steps)
+    assert all(step.drains is (drained and step.disruption > Disruption.nothing) for step in found.steps)
     assert ("; drains the node" in as_text({"gpu-1": found})) is drained
     waits = plan(settings_from({**asked, "disruption": {"allow": "restart"}}), node)
     assert any(step.pending for step in waits.steps) and not waits.drains

@@ -621,7 +621,7 @@ def test_a_fabric_manager_that_waits_for_the_boot_is_no_drift_beside_the_pending
 
 def test_the_plan_names_holds_and_services() -> None:
     node = replace(NODE, driver=replace(DRIVER, held=(), services=(Service("nvidia-fabricmanager", False, False),)))
-    assert [(step.action, step.disturbs.name) for step in plan(SETTINGS, node).steps] == [
+    assert [(step.action, step.disruption.name) for step in plan(SETTINGS, node).steps] == [
         ("hold the driver's packages", "nothing"), ("run nvidia-fabricmanager, now and at boot", "nothing"),
     ]  # fmt: skip
 

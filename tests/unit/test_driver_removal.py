@@ -108,7 +108,7 @@ def test_what_is_there_is_drift_and_pending_where_it_is_loaded_and_the_settings_
 def test_the_plan_says_what_goes_what_that_disturbs_and_what_waits() -> None:
     def steps(settings: dict[str, Any], driver: DriverState) -> list[tuple[str, str, bool]]:
         found = plan(settings_from(settings), replace(GOOD, driver=driver)).steps
-        return [(step.action, step.disturbs.name, step.pending) for step in found]
+        return [(step.action, step.disruption.name, step.pending) for step in found]
 
     idle = "remove the driver of the packages"
     boots = f"{idle}, and boot the node where its module is in use"

@@ -22,13 +22,13 @@ from gpunode.packages.driver_packages import (
     brings_kernels,
     chosen,
     gate,
-    goes_along,
     holds_kernels,
     leftovers,
-    moved_along,
     of_another_source,
-    on_system,
     package_set,
+    resolve_for_os,
+    retained_packages,
+    unversioned_packages,
 )
 from gpunode.packages.driver_packages import DriverPackages as State
 from gpunode.settings import SettingsError, settings_from
@@ -88,11 +88,11 @@ def test_built_modules_move_with_the_driver_and_stay_with_it() -> None:
     asked = settings(version="580.95.05").driver
     wanted = package_set(asked, UBUNTU_SOURCE, "open", (), GENERIC)
     module = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
-    assert goes_along(UBUNTU_SOURCE, wanted) == (module,)
+    assert unversioned_packages(UBUNTU_SOURCE, wanted) == (module,)
     names = [name for name, rule in wanted.items() if rule]
     offered = [(name, "580.95.05-0ubuntu1") for name in names] + [(module, "6.8.0-60.63+1"), (module, "6.8.0-60.63")]
     older = {**dict.fromkeys(names, "580.82.07-0ubuntu1"), module: "6.8.0-60.63"}
-    along = goes_along(UBUNTU_SOURCE, wanted)
+    along = unversioned_packages(UBUNTU_SOURCE, wanted)
     assert chosen(wanted, older, offered, along)[module] == "6.8.0-60.63+1"
     there = {**dict.fromkeys(names, "580.95.05-0ubuntu1"), module: "6.8.0-60.63"}
     assert chosen(wanted, there, offered, along)[module] == "6.8.0-60.63"
@@ -126,9 +126,9 @@ def test_what_was_told_to_go_may_go() -> None:
     ],
 )
 def test_a_branch_that_nobody_names_is_the_distribution_s(system: Any, asked: dict[str, Any], branch: str) -> None:
-    assert on_system(settings(**asked), system).driver.branch == branch
+    assert resolve_for_os(settings(**asked), system).driver.branch == branch
     other = settings_from({"driver": {"branch": "570"}})
-    assert on_system(other, system) is other, "what is asked for stays"
+    assert resolve_for_os(other, system) is other, "what is asked for stays"
 
 
 def test_kernels_are_held_where_modules_come_built() -> None:
@@ -177,7 +177,7 @@ def test_a_driver_of_another_source_is_known_by_its_packages() -> None:
 def test_a_library_of_another_source_comes_along_or_goes() -> None:
     others = {"libcuda1": "535.261.03-1", "nvidia-alternative": "535.261.03-1", "nvidia-support": "20220217+3"}
     offered = [("libcuda1", "595.58.03-1"), ("libcuda1", "580.95.05-1"), ("libcuda1", "580.82.07-1")]
-    assert moved_along(others, offered, "580.95.05") == {
+    assert retained_packages(others, offered, "580.95.05") == {
         "libcuda1": "580.95.05-1",
         "nvidia-alternative": None,
     }

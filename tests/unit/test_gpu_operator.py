@@ -1,4 +1,4 @@
-"""The way `gpu-operator`: the operator's release beside the plugin's own; helm and kubectl are SIMULATED in runs."""
+"""The method `gpu-operator`: the operator's release beside the plugin's own; helm and kubectl are SIMULATED in runs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import yaml
 from click.testing import CliRunner
 
 from gpunode.cli.cluster import cluster as command
+from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
+from gpunode.kubernetes.device_plugin.methods import by_release, operator_leaves, release_leaves
 from gpunode.kubernetes.device_plugin.others import in_the_way, parse_plugins
-from gpunode.kubernetes.device_plugin.rollout import rollout
-from gpunode.kubernetes.device_plugin.ways import by_release, operator_leaves, release_leaves
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, wanted_labels
 from gpunode.settings import check_hosts, settings_from
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin_deploy import data, run
-from tests.unit.test_other_ways import NODE, NVIDIA, OF_HELM, _daemon_set, _listed
+from tests.unit.test_other_methods import NODE, NVIDIA, OF_HELM, _daemon_set, _listed
 
 pytestmark = pytest.mark.pure
-PLUGIN: dict[str, Any] = {"way": "gpu-operator", "nfd": "chart"}
+PLUGIN: dict[str, Any] = {"method": "gpu-operator", "nfd": "chart"}
 OPERATED: dict[str, Any] = {**NODE, "device_plugin": PLUGIN}
 OF_POLICY = {"ownerReferences": [{"kind": "ClusterPolicy"}], "namespace": "gpu-operator"}
 ON_POLICY = {"namespace": "theirs", "ownerReferences": [{"kind": "ClusterPolicy"}]}
@@ -70,7 +70,7 @@ def test_the_plugin_s_own_chart_serves_its_nodes_and_brings_no_second_nfd() -> N
         ({"gpu-1": OPERATED}, False),
         ({"gpu-1": {**NODE, "device_plugin": {"nfd": "chart"}}}, True),
     ):
-        found = rollout(check_hosts(hosts))
+        found = desired_cluster(check_hosts(hosts))
         assert found is not None and found.values["nfd"] == {"enabled": of_plugin}
         assert (operator(check_hosts(hosts)) is None) is of_plugin
     # nvidia.com/gpu.present is the operator's to set.
@@ -108,11 +108,11 @@ def test_the_operator_leaves_only_where_gpunode_brought_it_and_no_other_node_is_
         ("nvidia-container-toolkit-daemonset", "toolkit.enabled"),
     ],
 )
-@pytest.mark.parametrize("way", ["helm", "gpu-operator"])
+@pytest.mark.parametrize("method", ["helm", "gpu-operator"])
 def test_an_operator_of_somebody_else_s_that_does_gpunode_s_work_is_refused_by_name(
-    way: str, name: str, value: str
+    method: str, name: str, value: str
 ) -> None:
-    settings = settings_from({**NODE, "device_plugin": {"way": way, "nfd": "present"}})
+    settings = settings_from({**NODE, "device_plugin": {"method": method, "nfd": "present"}})
     plugins = parse_plugins(
         _listed(_daemon_set(name, NVIDIA if "plugin" in name else "nvcr.io/x/y:1", None, **ON_POLICY))
     )
@@ -146,7 +146,7 @@ def test_what_gpunode_s_own_releases_run_is_in_nobody_s_way() -> None:
     plugins = parse_plugins(_listed(chart, by_hand))
     assert not list(in_the_way(settings, wanted_labels(settings), plugins))
     (told,) = in_the_way(settings_from(NODE), {}, plugins)
-    assert "way 'gpu-operator'" in told
+    assert "method 'gpu-operator'" in told
 
 
 @pytest.fixture
@@ -155,10 +155,10 @@ def cluster(tmp_path: Path) -> SimulatedCluster:
     return SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
 
 
-def _hosts(cluster: SimulatedCluster, *ways: str) -> dict[str, dict[str, Any]]:
+def _hosts(cluster: SimulatedCluster, *methods: str) -> dict[str, dict[str, Any]]:
     return {
-        f"gpu-{number}": data(cluster, f"gpu-{number}", device_plugin={**PLUGIN, "way": way})
-        for number, way in enumerate(ways, 1)
+        f"gpu-{number}": data(cluster, f"gpu-{number}", device_plugin={**PLUGIN, "method": method})
+        for number, method in enumerate(methods, 1)
     }
 
 

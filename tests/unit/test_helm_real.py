@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpunode.kubernetes.device_plugin.rollout import rollout
+from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
 from gpunode.kubernetes.helm.commands import Command, Commands
 from gpunode.kubernetes.helm.difference import differences
 from gpunode.kubernetes.helm.manifest import Identity, Object, objects
@@ -118,7 +118,7 @@ def test_every_reference_renders_alike_by_both(program: str) -> None:
 def test_an_image_by_its_digest_is_written_with_tag_and_digest(program: str) -> None:
     digest = "sha256:" + "0123456789abcdef" * 4
     plugin = {"image": "mirror.example.org:5000/nvidia/plugin", "image_digest": digest}
-    found = rollout(check_hosts({"gpu-1": {"kubernetes": {"enabled": True}, "device_plugin": plugin}}))
+    found = desired_cluster(check_hosts({"gpu-1": {"kubernetes": {"enabled": True}, "device_plugin": plugin}}))
     assert found is not None
     rendered = _rendered(program, dict(found.values))
     pods = [
@@ -148,7 +148,7 @@ def test_a_changed_comment_and_order_render_alike(program: str, tmp_path: Path) 
 def test_another_sharing_of_one_node_is_a_difference(program: str) -> None:
     def values(replicas: int) -> Any:
         sharing = {"strategy": "time-slicing", "replicas": replicas}
-        found = rollout(check_hosts({"gpu-1": {"kubernetes": {"enabled": True}, "sharing": sharing}}))
+        found = desired_cluster(check_hosts({"gpu-1": {"kubernetes": {"enabled": True}, "sharing": sharing}}))
         assert found is not None
         return dict(found.values)
 

@@ -35,7 +35,7 @@ from gpunode.kubernetes.nodes.labels import (
     labels_of_failed,
     wanted_labels,
 )
-from gpunode.operations import device_plugin, mig, mig_in_cluster, taking_part
+from gpunode.operations import cluster_labels, device_plugin, mig, mig_in_cluster
 from gpunode.operations.transaction import ENDED
 from gpunode.settings import Settings, settings_from
 from gpunode.system.transaction import Journal
@@ -49,8 +49,8 @@ NODE: dict[str, Any] = {
     "mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"},
 }  # fmt: skip
 ASKED = settings_from(NODE)
-MANIFEST = settings_from({**NODE, "device_plugin": {"way": "manifest"}})
-OPERATOR = settings_from({**NODE, "device_plugin": {"way": "gpu-operator", "nfd": "chart"}})
+MANIFEST = settings_from({**NODE, "device_plugin": {"method": "manifest"}})
+OPERATOR = settings_from({**NODE, "device_plugin": {"method": "gpu-operator", "nfd": "chart"}})
 CHART = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
     {"matchExpressions": [{"key": key, "operator": "In", "values": ["true"]}]}
     for key in ("feature.node.kubernetes.io/pci-10de.present", PRESENT)
@@ -132,15 +132,15 @@ class Ask:
         host.run_shell_command = self._executed  # type: ignore[attr-defined]
 
     def __call__(self, cluster: Cluster, there: MigGpu, settings: Settings = ASKED, part: bool = True) -> list[str]:
-        for module in (mig_in_cluster, taking_part):
+        for module in (mig_in_cluster, cluster_labels):
             self.patch.setattr(module, "runner", lambda _: cluster)
         self.host.readings |= {
             MigFact: Mig("ok", None, (there,)), MigBootFact: MigBoot(), ContainerdFact: GOOD.containerd,
             DockerFact: Docker(None),
         }  # fmt: skip
         if part:
-            taking_part.takes_part(settings, settings)
-        layout = mig.layout._inner(asked=settings.mig, gpus=(H100,), allowed="reset", node_of=settings)
+            cluster_labels.takes_part(settings, settings)
+        layout = mig.layout._inner(settings=settings.mig, gpus=(H100,), allowed="reset", node_of=settings)
         return list(self._done(layout))
 
     def _done(self, commands: Iterator[Any]) -> Iterator[str]:
@@ -236,7 +236,7 @@ def test_what_fails_behind_it_has_the_labels_come_back_at_once_and_the_state_say
 def test_what_fails_once_the_labels_are_there_says_nothing_of_mig(ask: Ask) -> None:
     cluster = Cluster(ASKED, PLUGIN)
     ask(cluster, gpu(0, DISABLED))
-    taking_part.labelled()
+    cluster_labels.labelled()
     before = dict(cluster.labels)
     ask.host.state.fail(ask.host)
     assert cluster.labels == before
@@ -289,7 +289,7 @@ def test_the_labels_come_back_where_the_nodes_were_asked_for_before_the_layout_c
     assert ask.label(cluster) == ["cluster"] and cluster.labels[PRESENT] == "true"
     # A node whose layout stays is asked for with all others.
     cluster.asked.clear()
-    taking_part.takes_part(ASKED, ASKED)
+    cluster_labels.takes_part(ASKED, ASKED)
     ask.label(cluster)
     assert "get nodes" not in cluster.asked
 
@@ -342,7 +342,7 @@ def test_a_run_that_sets_no_labels_takes_none_off(ask: Ask) -> None:
 def test_a_forecast_tells_which_pods_would_go_and_takes_none(ask: Ask) -> None:
     cluster = Cluster(ASKED, PLUGIN, MPS)
     ask.host.state.is_executing = False
-    for module in (mig_in_cluster, taking_part):
+    for module in (mig_in_cluster, cluster_labels):
         ask.patch.setattr(module, "runner", lambda _: cluster)
     next(mig_in_cluster.set_aside(ASKED, clears=True))
     assert ask.said == ["takes off node gpu-1 until the run ends: plugin/nvdp"]
@@ -369,8 +369,8 @@ def test_a_node_that_failed_gets_the_labels_back_that_a_change_had_taken_off_and
 
 def _fails_without_mig(ask: Ask, cluster: Cluster) -> None:
     whole = settings_from({"kubernetes": {"enabled": True}})
-    ask.patch.setattr(taking_part, "runner", lambda _: cluster)
-    taking_part.takes_part(whole, whole)
+    ask.patch.setattr(cluster_labels, "runner", lambda _: cluster)
+    cluster_labels.takes_part(whole, whole)
     ask.host.state.fail(ask.host)
 
 

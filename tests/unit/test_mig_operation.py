@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyinfra.api import StringCommand
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import Unknown
 from gpunode.components.docker.state import Docker
@@ -222,7 +222,7 @@ def test_instances_wait_for_the_boot_that_another_driver_waits_for(ask: Ask) -> 
     assert ask(mig=Mig("mismatch")) == [] and "mismatch" in ask.host.refusals[0]
     asked = settings_from({"mig": {"config": "mixed", "file": ask.file}})
     (found,) = judged(asked, replace(GOOD, mig=Mig("mismatch"), driver=newer))
-    assert (found.finding_class, found.disturbs) == (FindingClass.REBOOT_PENDING, Disturbance.reboot)
+    assert (found.finding_class, found.disruption) == (FindingClass.REBOOT_PENDING, Disruption.reboot)
     (found,) = judged(asked, replace(GOOD, mig=Mig("mismatch")))
     assert found.finding_class is FindingClass.DRIFT
 
@@ -261,7 +261,7 @@ def test_where_nobody_knows_the_places_the_mode_comes_first_and_the_instances_by
     monkeypatch.setattr("gpunode.components.mig.target.product_geometry", lambda _: None)
     ask.host.readings[MigFact] = Mig("ok", None, (gpu(0, DISABLED),))
     asked = settings_from({"mig": {"config": "mixed", "file": ask.file}}).mig
-    for _ in operation.layout._inner(asked=asked, gpus=(H100,), allowed="restart"):
+    for _ in operation.layout._inner(settings=asked, gpus=(H100,), allowed="restart"):
         pass
     assert seen == ["GPU-0 on", RECORD]
 

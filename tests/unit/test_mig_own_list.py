@@ -6,8 +6,8 @@ from gpunode.base.reading import ParseError
 from gpunode.components.mig.change import Change, Wanted, change
 from gpunode.components.mig.geometry import Geometry, product_geometry
 from gpunode.components.mig.goal import wanted_instances
-from gpunode.components.mig.own_list import own_geometry, parse_placements, parse_profiles
 from gpunode.components.mig.placement import Impossible, place
+from gpunode.components.mig.reported_profiles import own_geometry, parse_placements, parse_profiles
 
 pytestmark = pytest.mark.pure
 

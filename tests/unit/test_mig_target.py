@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.reading import ParseError
 from gpunode.components.mig.boot import NAME, MigBoot, parse_mig_boot
@@ -102,7 +102,7 @@ def test_a_gpu_without_mig_is_turned_on_and_divided_by_the_table(file: str) -> N
     assert first.record == "GPU-0 on 3g.40gb:4=3 2g.20gb:2=2 1g.10gb:0=1 1g.10gb:1=1"
     assert first.steps.startswith("turn MIG on, create 3g.40gb:4 2g.20gb:2")
     assert second.record == "GPU-1 off" and second.steps == "turn MIG off, destroy 1g.10gb:0"
-    assert first.disturbs is second.disturbs is Disturbance.reset
+    assert first.disruption is second.disruption is Disruption.reset
 
 
 def test_from_3g_2g_1g_1g_to_3g_2g_2g_the_record_keeps_the_places_of_the_3g_and_the_2g(file: str) -> None:
@@ -119,13 +119,13 @@ def test_what_is_asked_for_is_the_same_target_wherever_the_instances_stand(file:
 
 def test_what_only_comes_takes_nothing_from_anybody(file: str) -> None:
     (found,) = wanted(file, "mixed", gpu(0, ENABLED, "3g.40gb:4"))
-    assert found.disturbs is Disturbance.nothing and not found.is_reached
+    assert found.disruption is Disruption.nothing and not found.is_reached
 
 
 def test_a_pending_mode_is_taken_back(file: str) -> None:
     (found,) = wanted(file, "mixed", gpu(0, ENABLED, *MIXED, pending=DISABLED))
     assert not found.is_reached and found.steps.startswith("take back the pending MIG mode Disabled, keep")
-    assert found.disturbs is Disturbance.nothing
+    assert found.disruption is Disruption.nothing
 
 
 def test_the_gpus_own_list_counts_for_more_than_the_table(file: str) -> None:
@@ -241,10 +241,10 @@ def test_what_takes_from_containers_on_one_gpu_holds_back_the_others_for_they_co
     first, second = steps(file, node, **pair)
     assert second.action == "GPU 1: create 3g.40gb:4 2g.20gb:2" and first.pending and second.pending
     found = NodeReport("gpu-1", tuple(judged(settings_from(pair), node)))
-    assert left_out(found, everyone=False, allowed=Disturbance.restart) is not None, "no rollout takes the node for it"
+    assert left_out(found, everyone=False, allowed=Disruption.restart) is not None, "no rollout takes the node for it"
     allowed = steps(file, node, **pair, disruption={"allow": "reset"})
-    assert [(step.disturbs, step.pending) for step in allowed] == [
-        (Disturbance.reset, False), (Disturbance.nothing, False),
+    assert [(step.disruption, step.pending) for step in allowed] == [
+        (Disruption.reset, False), (Disruption.nothing, False),
     ]  # fmt: skip
     idle = verdicts(file, replace(node, containerd=GOOD.containerd), **pair)
     assert set(idle.values()) == {FindingClass.DRIFT}
@@ -265,12 +265,12 @@ def test_the_plan_says_what_goes_what_comes_and_what_stays(file: str) -> None:
     node = node_with(gpu(0, ENABLED, "3g.40gb:4", "2g.20gb:0"), boot=MigBoot(), shims=1)
     (first,) = steps(file, node)
     assert first.action == "GPU 0: create 1g.10gb:2 1g.10gb:3, keep 2g.20gb:0 3g.40gb:4"
-    assert first.disturbs is Disturbance.nothing and not first.pending
+    assert first.disruption is Disruption.nothing and not first.pending
     (last,) = steps(file, node_with(gpu(0, ENABLED, *MIXED), boot=MigBoot(), shims=1))
     assert last.action == "bring the MIG layout back at every boot" and not last.pending
     node = node_with(gpu(0, ENABLED, "3g.40gb:4", "2g.20gb:0", "2g.20gb:2"), boot=boot_of(RECORD), shims=1)
     first, *_ = steps(file, node)
-    assert "destroy 2g.20gb:" in first.action and first.disturbs is Disturbance.reset and first.pending
+    assert "destroy 2g.20gb:" in first.action and first.disruption is Disruption.reset and first.pending
     first, *_ = steps(file, node, disruption={"allow": "reset"})
     assert not first.pending
 

@@ -52,7 +52,7 @@ def test_another_parameter_is_a_reboot_pending_and_a_step_of_the_plan(allow: str
     assert (item.what, item.finding_class) == ("module parameters", FindingClass.REBOOT_PENDING)
     assert (item.actual, item.desired) == ("NVreg_EnableGpuFirmware=18", "NVreg_EnableGpuFirmware=0")
     (step,) = plan(settings, node).steps
-    assert (step.disturbs.name, step.pending) == ("reboot", allow != "reboot")
+    assert (step.disruption.name, step.pending) == ("reboot", allow != "reboot")
     assert "new parameters" in step.action
     right = replace(GOOD, driver=replace(GOOD.driver, parameters=(("EnableGpuFirmware", "0"),)))
     assert plan(settings, right).steps == ()

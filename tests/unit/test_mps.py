@@ -230,7 +230,7 @@ def run(host: Host, state: Mps, settings: MpsSettings, gpus: int = 1, allowed: b
     host.readings |= {MpsFact: state, GpusFact: Gpus("ok", 0, None, rows), TransactionJournal: journal}
     wanted = daemons(settings, range(gpus)) if settings.enabled else ()
     found = []
-    for command in operation.daemons._inner(desired=wanted, asked=settings, restart_allowed=allowed):
+    for command in operation.daemons._inner(desired=wanted, settings=settings, restart_allowed=allowed):
         stdin = getattr(command, "connector_arguments", {}).get("_stdin")
         found.append(base64.b64decode(stdin[0]).decode() if stdin else str(command))
     return found

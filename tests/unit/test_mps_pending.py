@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.components.mps import Mps
 from gpunode.components.mps.daemon import UNITS
@@ -45,7 +45,7 @@ def bad(settings: Settings, node: Node) -> list[Finding]:
 def left(settings: Settings, node: Node) -> FindingClass | None:
     """Return as what a rollout leaves a node out; None where it takes it."""
     report = NodeReport("gpu-1", judge(settings, node))
-    found = left_out(report, everyone=False, allowed=Disturbance[settings.disruption.allow])
+    found = left_out(report, everyone=False, allowed=Disruption[settings.disruption.allow])
     return None if found is None else found.finding_class
 
 
@@ -69,12 +69,12 @@ def test_what_waits_for_clients_is_pending_to_verdict_plan_and_rollout_as_to_the
     host.readings[NodeFact] = node
     assert commands(verified, host, settings=settings) == [] and not host.refusals
     found = bad(settings, node)
-    assert found and {(item.finding_class, item.disturbs) for item in found} == {
-        (FindingClass.RESTART_PENDING, Disturbance.restart)
+    assert found and {(item.finding_class, item.disruption) for item in found} == {
+        (FindingClass.RESTART_PENDING, Disruption.restart)
     }
     assert {item.cause for item in found} == {host.noops[0].removeprefix("restart pending: ")}
     steps = plan(settings, node).steps
-    assert steps and all(step.pending and step.disturbs is Disturbance.restart for step in steps)
+    assert steps and all(step.pending and step.disruption is Disruption.restart for step in steps)
     assert left(settings, node) is FindingClass.RESTART_PENDING
 
 
@@ -87,7 +87,7 @@ def test_what_no_client_of_mps_feels_is_done_and_waits_for_no_container(more: di
     assert {item.finding_class for item in bad(settings, node)} == {FindingClass.DRIFT}
     steps = plan(settings, node).steps
     assert steps and not [step for step in steps if step.pending]
-    assert max(step.disturbs for step in steps) is Disturbance.restart
+    assert max(step.disruption for step in steps) is Disruption.restart
     assert left(settings, node) is None
 
 
@@ -109,21 +109,21 @@ def test_a_compute_mode_costs_a_restart_where_the_unit_sets_another_one_and_noth
     there = settled(asked(), clients=2)
     strayed = on(settings_of("nothing"), there, compute_mode="Default")
     (item,) = bad(settings_of("nothing"), strayed)
-    assert (item.finding_class, item.disturbs) == (FindingClass.DRIFT, Disturbance.nothing)
+    assert (item.finding_class, item.disruption) == (FindingClass.DRIFT, Disruption.nothing)
     (step,) = plan(settings_of("nothing"), strayed).steps
     assert (step.action, step.pending) == ("set the compute mode of GPU 0", False)
     other = settings_of("restart", compute_mode="default")
     (item,) = bad(other, on(other, there))
-    assert (item.finding_class, item.actual, item.disturbs) == (
-        FindingClass.DRIFT, "Exclusive_Process", Disturbance.restart,
+    assert (item.finding_class, item.actual, item.disruption) == (
+        FindingClass.DRIFT, "Exclusive_Process", Disruption.restart,
     )  # fmt: skip
     (step,) = plan(other, on(other, there)).steps
     assert step.action == "set the compute mode of GPU 0, which takes a restart of the MPS daemon"
-    assert step.disturbs is Disturbance.restart and not step.pending
+    assert step.disruption is Disruption.restart and not step.pending
     # A GPU that was set to it by hand changes nothing of what its unit does, and the run writes that anew.
     by_hand = on(other, there, compute_mode="Default")
     (item,) = bad(other, by_hand)
-    assert (item.actual, item.disturbs) == ("Default, until the daemon starts again", Disturbance.restart)
+    assert (item.actual, item.disruption) == ("Default, until the daemon starts again", Disruption.restart)
     (script,) = run(host, there, other.mps, compute_mode="Default")
     assert "\nrestart=nvidia-mps.service\n" in script
 

@@ -20,7 +20,7 @@ from gpunode.lab.world.cuda import oldest_toolkit
 from gpunode.node.preflight import cautions, refusals
 from gpunode.operations import driver_packages
 from gpunode.packages.driver_packages import DriverPackages as State
-from gpunode.packages.driver_packages import Offers, Simulation, archive_components, on_system, package_set
+from gpunode.packages.driver_packages import Offers, Simulation, archive_components, package_set, resolve_for_os
 from gpunode.settings import settings_from
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_driver_sources import ARCHIVE, DEBIAN_SOURCE
@@ -127,15 +127,15 @@ def test_a_bare_node_is_accepted_with_what_its_repository_has(system: Any) -> No
 def test_what_the_settings_leave_out_is_the_distribution_s(
     system: Any, data: dict[str, Any], branch: str, cuda: str
 ) -> None:
-    found = on_system(settings_from(data), system)
+    found = resolve_for_os(settings_from(data), system)
     assert (found.driver.branch, found.cuda.version) == (branch, cuda)
-    assert on_system(found, system) is found
+    assert resolve_for_os(found, system) is found
 
 
 def test_a_driver_that_is_there_is_of_no_branch_that_anybody_asked_for() -> None:
     for source in ("present", "absent"):
         alone = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd", "docker")}
-        assert on_system(settings_from({"driver": {"source": source}, **alone}), TRIXIE).driver.branch is None
+        assert resolve_for_os(settings_from({"driver": {"source": source}, **alone}), TRIXIE).driver.branch is None
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_toolkit_older_than_ubuntu_26_04_s_repository_is_refused() -> None:
 def test_which_components_of_debian_s_archive_the_driver_needs(
     system: Any, driver: dict[str, Any], wanted: Any
 ) -> None:
-    assert archive_components(on_system(settings_from({"driver": driver}), system), system) == wanted
+    assert archive_components(resolve_for_os(settings_from({"driver": driver}), system), system) == wanted
 
 
 @pytest.mark.parametrize(("branch", "enabled"), [("550", True), ("580", False)])
@@ -233,7 +233,7 @@ TRIXIE_COMES = {
 
 
 def test_debian_13_s_nvidia_modprobe_is_of_no_other_branch(host: Host) -> None:
-    settings = on_system(settings_from({"driver": {"source": "distribution"}}), TRIXIE).driver
+    settings = resolve_for_os(settings_from({"driver": {"source": "distribution"}}), TRIXIE).driver
     wanted = package_set(settings, DEBIAN_SOURCE, "open", (), machine().boot)
     host.readings[DriverPackages] = State(())
     host.readings[AptArchiveFact] = ARCHIVE
@@ -251,7 +251,7 @@ def test_debian_13_s_nvidia_modprobe_is_of_no_other_branch(host: Host) -> None:
 
 
 def test_what_nvidia_s_repository_left_of_it_is_not_told_to_go(host: Host) -> None:
-    settings = on_system(settings_from({"driver": {"source": "distribution"}}), TRIXIE).driver
+    settings = resolve_for_os(settings_from({"driver": {"source": "distribution"}}), TRIXIE).driver
     wanted = package_set(settings, DEBIAN_SOURCE, "open", (), machine().boot)
     there = {"nvidia-open": "595.71.05-1", "libcuda1": "595.71.05-1", "nvidia-modprobe": "595.71.05-1"}
     host.readings[DriverPackages] = State(tuple(there.items()))

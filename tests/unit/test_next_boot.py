@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.driver.next_boot import next_boot as judged_next_boot
 from gpunode.node import Node
@@ -94,7 +94,7 @@ def test_an_initramfs_that_would_load_nouveau_is_drift_and_an_older_one_without_
     kernel = replace(KERNEL, initramfs_written=10.0, initramfs_nouveau=True)
     item = judged(replace(BOOT, kernels=(kernel,), blacklist_written=20.0))["next boot's initramfs"]
     assert (item.finding_class, item.actual) == (FindingClass.DRIFT, f"of {RELEASE} holds nouveau")
-    assert (item.remedy, item.disturbs) == ("run deploys/gpu_node.py again", Disturbance.nothing)
+    assert (item.remedy, item.disruption) == ("run deploys/gpu_node.py again", Disruption.nothing)
     without = replace(BOOT, kernels=(replace(kernel, initramfs_nouveau=False),), blacklist_written=20.0)
     assert judged(without)["next boot's initramfs"].finding_class is FindingClass.OK
 

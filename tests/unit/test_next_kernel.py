@@ -95,7 +95,7 @@ def test_the_verdict_is_a_pending_reboot_and_nothing_else() -> None:
 def test_the_plan_is_a_boot_that_is_done_where_it_is_allowed() -> None:
     node = replace(GOOD, driver=ABSENT.with_next_kernel(BOOT), boot=BOOT)
     (step,) = plan(SETTINGS, node).steps
-    assert (step.action, step.disturbs.name, step.pending) == ("boot the node into the new module", "reboot", True)
+    assert (step.action, step.disruption.name, step.pending) == ("boot the node into the new module", "reboot", True)
     allowed = settings_from({
         "driver": {"version": "580.95.05"}, "toolkit": {"version": "1.17.8"}, "disruption": {"allow": "reboot"},
     })  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.file import File
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.probe_output import checked
@@ -106,7 +106,7 @@ def test_a_file_that_is_gone_or_another_is_told_by_name_and_alone(
     assert told(node({path: file})) == [expected]
     (item,) = bad(judge(PROXIED, node({path: file})))
     assert (item.finding_class, item.cause) == (FindingClass.DRIFT, CHANGED)
-    assert (item.remedy, item.disturbs) == ("run deploys/gpu_node.py again", Disturbance.nothing)
+    assert (item.remedy, item.disruption) == ("run deploys/gpu_node.py again", Disruption.nothing)
 
 
 def test_a_mode_counts_where_a_run_keeps_it_and_only_there() -> None:
@@ -120,7 +120,7 @@ def test_a_mode_counts_where_a_run_keeps_it_and_only_there() -> None:
 
 def test_a_drop_in_of_a_daemon_s_unit_costs_the_restart_that_its_repair_brings() -> None:
     (item,) = bad(judge(PROXIED, node({PROXY: None})))
-    assert (item.component, item.disturbs) == ("containerd", Disturbance.restart)
+    assert (item.component, item.disruption) == ("containerd", Disruption.restart)
 
 
 def test_what_its_effect_tells_already_is_told_once() -> None:
@@ -223,16 +223,16 @@ def test_the_plan_writes_it_anew_or_takes_it_away() -> None:
     assert (step.component, step.action, step.pending) == ("driver", f"remove {PARAMETERS}", False)
 
 
-@pytest.mark.parametrize(("shims", "disturbs"), [(0, Disturbance.restart), (2, Disturbance.nothing)])
+@pytest.mark.parametrize(("shims", "disruption"), [(0, Disruption.restart), (2, Disruption.nothing)])
 def test_a_drop_in_of_containerd_s_is_written_though_the_restart_that_reads_it_waits(
-    shims: int, disturbs: Disturbance
+    shims: int, disruption: Disruption
 ) -> None:
     careful = settings_from(
         {**DATA, "proxy": {"http": "http://proxy.example:3128"}, "disruption": {"allow": "nothing"}}
     )
     busy = node({PROXY: None}, replace(GOOD, containerd=replace(GOOD.containerd, shims=shims)), careful)
     (step,) = plan(careful, busy).steps
-    assert (step.action, step.pending, step.disturbs) == (f"write {PROXY} anew", False, disturbs)
+    assert (step.action, step.pending, step.disruption) == (f"write {PROXY} anew", False, disruption)
 
 
 @pytest.fixture

@@ -33,8 +33,8 @@ from gpunode.packages.driver_packages import (
     gate,
     holds_kernels,
     leftovers,
-    on_system,
     package_set,
+    resolve_for_os,
 )
 from gpunode.packages.families import pacman
 from gpunode.packages.trust import trust_refusals
@@ -67,7 +67,7 @@ def boot(base: str, headers: bool = True) -> Boot:
     ],
 )  # fmt: skip
 def test_the_module_is_of_the_kernel_that_boots_next(base: str, flavour: str, module: str, built: bool) -> None:
-    settings = on_system(settings_from({"driver": {"branch": "580"}}), ARCH)
+    settings = resolve_for_os(settings_from({"driver": {"branch": "580"}}), ARCH)
     source = driver_source(settings, ARCH, boot(base))
     assert source is not None
     wanted = package_set(settings.driver, source, flavour, [], boot(base))
@@ -83,7 +83,7 @@ def test_without_a_kernel_of_its_own_the_running_one_tells() -> None:
 
 
 def test_what_is_of_another_flavour_or_built_by_dkms_goes_and_another_kernel_s_module_stays() -> None:
-    settings = on_system(settings_from({}), ARCH)
+    settings = resolve_for_os(settings_from({}), ARCH)
     prebuilt, by_dkms = (driver_source(settings, ARCH, boot(base)) for base in ("linux", "linux-zen"))
     assert prebuilt is not None
     assert by_dkms is not None
@@ -105,7 +105,7 @@ def test_what_is_of_another_flavour_or_built_by_dkms_goes_and_another_kernel_s_m
 
 
 def test_dkms_needs_the_headers_of_that_kernel_and_a_module_that_comes_built_needs_none() -> None:
-    settings = on_system(settings_from({"driver": {"branch": "580", "kernel_headers": "install"}}), ARCH)
+    settings = resolve_for_os(settings_from({"driver": {"branch": "580", "kernel_headers": "install"}}), ARCH)
     (refusal,) = boot_refusals(settings, ARCH, boot("linux-zen", headers=False))
     assert "install linux-zen-headers" in str(refusal)
     assert "kernel_headers" not in refusal.remedy
@@ -115,21 +115,21 @@ def test_dkms_needs_the_headers_of_that_kernel_and_a_module_that_comes_built_nee
 def test_what_is_not_said_comes_from_arch_itself_and_what_is_said_is_refused_where_there_is_no_such_repository() -> (
     None
 ):
-    unsaid = on_system(settings_from({}), ARCH)
+    unsaid = resolve_for_os(settings_from({}), ARCH)
     assert (unsaid.driver.source, unsaid.cuda.source) == ("distribution", "distribution")
     assert list(system_refusals(unsaid, ARCH)) == []
-    assert on_system(settings_from({}), DEBIAN).driver.source == "cuda-repository"
+    assert resolve_for_os(settings_from({}), DEBIAN).driver.source == "cuda-repository"
     said: dict[str, Any] = {
         "driver": {"source": "cuda-repository"}, "cuda": {"source": "cuda-repository"},
         "containerd": {"source": "docker-repository"}, "toolkit": {"channel": "experimental"},
     }  # fmt: skip
-    found = [str(item) for item in system_refusals(on_system(settings_from(said), ARCH), ARCH)]
+    found = [str(item) for item in system_refusals(resolve_for_os(settings_from(said), ARCH), ARCH)]
     assert len(found) == 4
     assert all("Arch Linux" in item for item in found)
     assert "set it to 'distribution'" in found[1]
     for source in ("distribution", "docker-repository"):
         asked = settings_from({"containerd": {"enabled": False}, "docker": {"enabled": True, "source": source}})
-        (refusal,) = system_refusals(on_system(asked, ARCH), ARCH)
+        (refusal,) = system_refusals(resolve_for_os(asked, ARCH), ARCH)
         assert (refusal.component, "docker-repository" in refusal.remedy) == ("docker", False)
     (refusal,) = system_refusals(settings_from({"cuda": {"source": "distribution"}}), DEBIAN)
     assert "set cuda.source = 'cuda-repository' or 'runfile'" in str(refusal)

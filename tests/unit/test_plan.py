@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.components.driver import DriverState, Service
 from gpunode.node import Node, recorded
@@ -36,12 +36,12 @@ BLACKWELL = replace(BARE, pci=PciGpus((PciGpu("0000:1a:00.0", "2901", "B200", "b
 
 
 def _steps(found: Plan) -> list[tuple[str, str, str]]:
-    return [(step.component, step.action, step.disturbs.name) for step in found.steps]
+    return [(step.component, step.action, step.disruption.name) for step in found.steps]
 
 
 def test_a_node_that_is_as_asked_has_nothing_to_do() -> None:
     found = plan(SETTINGS, GOOD)
-    assert (found.verdict, found.steps, found.disturbs) == ("nothing to do", (), Disturbance.nothing)
+    assert (found.verdict, found.steps, found.disruption) == ("nothing to do", (), Disruption.nothing)
 
 
 def test_a_bare_node_gets_every_component_in_order_and_nothing_is_disturbed() -> None:
@@ -52,7 +52,7 @@ def test_a_bare_node_gets_every_component_in_order_and_nothing_is_disturbed() ->
         "containerd", "containerd", "containerd", "containerd",
     ]  # fmt: skip
     assert ("driver", "install driver 580.95.05, open kernel module", "nothing") in _steps(found)
-    assert found.disturbs is Disturbance.nothing
+    assert found.disruption is Disruption.nothing
 
 
 def test_another_branch_takes_a_reboot_that_waits_until_the_settings_allow_it() -> None:
@@ -63,12 +63,12 @@ def test_another_branch_takes_a_reboot_that_waits_until_the_settings_allow_it() 
         ("driver", "hold the driver's packages", "nothing"),
         ("driver", "boot the node into the new module", "reboot"),
     ]
-    assert found.steps[2].pending and found.disturbs is Disturbance.nothing
+    assert found.steps[2].pending and found.disruption is Disruption.nothing
     allowed = settings_from({
         "driver": {"version": "595.58.03", "allow_branch_change": True}, "disruption": {"allow": "reboot"},
     })  # fmt: skip
     assert not plan(allowed, GOOD).steps[2].pending
-    assert plan(allowed, GOOD).disturbs is Disturbance.reboot
+    assert plan(allowed, GOOD).disruption is Disruption.reboot
 
 
 def test_a_driver_that_is_on_disk_and_not_loaded_yet_needs_the_boot_alone() -> None:
@@ -134,7 +134,7 @@ def test_an_unloaded_nvidia_uvm_is_loaded() -> None:
 def test_a_gpu_that_needs_a_reset_is_a_person_s_step_with_its_cost() -> None:
     sick = replace(GOOD, health=replace(GOOD.health, gpus=(GpuHealth("0000:1a:00.0", uncorrected_errors=2),)))
     (step,) = plan(SETTINGS, sick).steps
-    assert step.pending and step.disturbs is Disturbance.reset
+    assert step.pending and step.disruption is Disruption.reset
     assert "uncorrected ECC errors" in step.action and "nvidia-smi --gpu-reset -i 0000:1a:00.0" in step.action
 
 
@@ -185,8 +185,8 @@ def test_each_deviation_costs_as_much_in_the_plan_as_in_the_drift_report(part: s
     found = plan(SETTINGS, node)
     assert bad
     if not found.refusals:
-        graves = {item.disturbs or Disturbance.nothing for item in bad}
-        assert max(step.disturbs for step in found.steps) == max(graves)
+        graves = {item.disruption or Disruption.nothing for item in bad}
+        assert max(step.disruption for step in found.steps) == max(graves)
 
 
 @pytest.fixture
@@ -284,7 +284,7 @@ def test_the_command_decides_offline_and_its_exit_code_says(files: tuple[Path, P
     settings.write_text("toolkit: {version: 1.17.8}\ndriver: {version: '580.95.05'}\n")
     done = _command("--facts", two, "--settings", settings)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "gpu-2: can be done, disturbs: nothing" in done.stdout
+    assert "gpu-2: can be done, disruption: nothing" in done.stdout
     assert "install driver 580.95.05, open kernel module" in done.stdout
 
 

@@ -11,8 +11,9 @@ from gpunode.components.cuda import CudaToolkits
 from gpunode.components.driver import DriverState
 from gpunode.node.machine import Machine
 from gpunode.node.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
+from gpunode.node.preflight.anywhere import cautions_anywhere
 from gpunode.packages.apt_sources import AptSources
-from gpunode.settings import settings_from
+from gpunode.settings import SettingsError, settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.disk import Disk
 from gpunode.system.operating_system import OperatingSystem
@@ -185,6 +186,22 @@ def test_an_unknown_gpu_and_an_old_branch_are_cautions() -> None:
     assert "FFFE" in found[0].reason
     assert "end of life" in found[1].reason
     assert _cautioned({}) == ()
+
+
+def test_a_setting_by_its_former_name_is_taken_with_a_caution_that_names_the_new_one() -> None:
+    data = {"device_plugin": {"way": "manifest"}}
+    assert settings_from(data).device_plugin.method == "manifest"
+    (caution,) = [item for item in _cautioned(data) if item.component == "device_plugin"]
+    assert "device_plugin.way is called device_plugin.method now" in caution.reason
+    assert caution in cautions_anywhere(settings_from(data), TODAY)
+    now = {"device_plugin": {"method": "manifest"}}
+    assert settings_from(now).digest() == settings_from(data).digest()
+    assert not [item for item in _cautioned(now) if item.component == "device_plugin"]
+
+
+def test_both_names_of_a_setting_at_once_are_refused() -> None:
+    with pytest.raises(SettingsError, match=r"device_plugin\.way.*unknown setting"):
+        settings_from({"device_plugin": {"way": "manifest", "method": "helm"}})
 
 
 def test_cuda_without_any_driver_is_a_caution() -> None:

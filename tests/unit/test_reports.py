@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.cli.drift import write_reports
 from gpunode.fleet.reports import prometheus
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.pure
 OK = Finding("driver", FindingClass.OK, "loaded module", "580.95.05", "580.95.05")
 DRIFT = Finding(
     "containerd", FindingClass.DRIFT, "SystemdCgroup", "false", "true", "edited by hand", "run the deploy",
-    disturbs=Disturbance.restart,
+    disruption=Disruption.restart,
 )  # fmt: skip
 GONE = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", "timed out", "check the address")
 REPORTS = (NodeReport("gpu-1", (OK,)), NodeReport("gpu-2", (OK, DRIFT)), NodeReport("gpu-3", (GONE,)))
@@ -45,7 +45,7 @@ FINDINGS = st.builds(
     desired=st.none() | TEXT,
     cause=st.none() | TEXT,
     remedy=st.none() | TEXT,
-    disturbs=st.none() | st.sampled_from(Disturbance),
+    disruption=st.none() | st.sampled_from(Disruption),
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet.rollout.amount import AmountError, amount
 from gpunode.fleet.rollout.choice import CanaryError, canaries, sorted_out
@@ -217,18 +217,18 @@ def test_a_node_that_merely_waits_for_what_the_settings_do_not_allow_is_no_canar
     boots = report("boots", FindingClass.OK, FindingClass.REBOOT_PENDING)
     resets = NodeReport(
         "resets",
-        (Finding("mig", FindingClass.RESTART_PENDING, "MIG instances of GPU 0", "", "", disturbs=Disturbance.reset),),
+        (Finding("mig", FindingClass.RESTART_PENDING, "MIG instances of GPU 0", "", "", disruption=Disruption.reset),),
     )
     drifts = report("drifts", FindingClass.DRIFT, FindingClass.REBOOT_PENDING)
     reports = (boots, resets, drifts)
 
-    def taken(level: Disturbance, everyone: bool = False) -> tuple[str, ...]:
+    def taken(level: Disruption, everyone: bool = False) -> tuple[str, ...]:
         return sorted_out(reports, everyone, dict.fromkeys(("boots", "resets", "drifts"), level))[0]
 
-    assert taken(Disturbance.restart) == taken(Disturbance.restart, everyone=True) == ("drifts",)
-    assert taken(Disturbance.reset) == ("resets", "drifts")
-    assert taken(Disturbance.reboot) == ("boots", "resets", "drifts")
-    nodes, left = sorted_out(reports, False, {"boots": Disturbance.restart})
+    assert taken(Disruption.restart) == taken(Disruption.restart, everyone=True) == ("drifts",)
+    assert taken(Disruption.reset) == ("resets", "drifts")
+    assert taken(Disruption.reboot) == ("boots", "resets", "drifts")
+    nodes, left = sorted_out(reports, False, {"boots": Disruption.restart})
     assert left["boots"].finding_class is FindingClass.REBOOT_PENDING and nodes == ("resets", "drifts")
     assert "disruption.allow is restart" in left["boots"].reason
     with pytest.raises(CanaryError, match="boots cannot go first: reboot pending"):

@@ -17,8 +17,8 @@ from gpunode.packages.driver_packages import (
     chosen,
     further_groups,
     leftovers,
-    on_system,
     package_set,
+    resolve_for_os,
 )
 from gpunode.packages.families import rpm
 from gpunode.settings import settings_from
@@ -250,7 +250,7 @@ def test_rhel_10_gets_the_cuda_13_that_its_repository_was_seen_with_and_an_older
 ) -> None:
     system = OperatingSystem(row.id, f"{row.version}.1", None, (), row.name, "x86_64", "6.12.0", False)
     known: dict[str, Any] = {**NO_CONTAINERD, "repositories": {"cuda": {"key_fingerprint": "B" * 40}}}
-    found = on_system(settings_from(known), system)
+    found = resolve_for_os(settings_from(known), system)
     assert (found.driver.branch, found.cuda.version) == ("580", "13.3")
     assert refusals(settings_from(known), machine(system)) == ()
     (refusal,) = refusals(settings_from({**known, "cuda": {"version": "12.9"}}), machine(system))

@@ -62,7 +62,7 @@ def test_the_list_of_commands_needs_click_and_nothing_else_that_was_installed() 
         "gpunode.base",
         "gpunode.cli",
         "gpunode.base.findings",
-        "gpunode.base.disturbance",
+        "gpunode.base.disruption",
         "gpunode.base.terminal",
     }
 
@@ -121,7 +121,7 @@ def test_drift_loads_nothing_for_a_cluster_where_no_node_is_in_one_nor_a_display
     assert "rich" not in done.packages
     of_a_cluster = {
         "gpunode.fleet.cordons",
-        "gpunode.fleet.labelled",
+        "gpunode.fleet.settings_from_labels",
         "gpunode.fleet.control_plane",
         "gpunode.kubernetes.helm.session",
     }

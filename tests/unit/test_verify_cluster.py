@@ -207,7 +207,7 @@ def test_by_a_config_map_of_the_user_s_own_a_node_is_to_offer_anything_and_vecto
 
 def test_vectors_are_added_on_what_gpunode_s_own_configuration_promises(cluster: SimulatedCluster) -> None:
     assert resource_to_ask_for(_settings(cluster), TWO, None, None) == "nvidia.com/gpu.shared"
-    share = {"device_plugin": {"way": "gpushare"}, "gpushare": {"scheduler": "theirs"}, "sharing": {}}
+    share = {"device_plugin": {"method": "gpushare"}, "gpushare": {"scheduler": "theirs"}, "sharing": {}}
     gpus = Gpus("ok", 0, None, (replace(GPU, memory_mib=81559),))
     assert resource_to_ask_for(_settings(cluster, **share), TWO, gpus, None) == "aliyun.com/gpu-mem"
 
@@ -237,7 +237,9 @@ def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 
 
 @pytest.mark.parametrize(
-    ("way", "name"), [("helm", DAEMON_SET), ("manifest", "gpunode-device-plugin-mig-mixed")], ids=["helm", "manifest"]
+    ("method", "name"),
+    [("helm", DAEMON_SET), ("manifest", "gpunode-device-plugin-mig-mixed")],
+    ids=["helm", "manifest"],
 )
 @pytest.mark.parametrize(
     ("recorded_at", "began", "anew"),
@@ -249,14 +251,14 @@ def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     ids=["changed since", "began since", "nothing recorded"],
 )
 def test_the_plugin_begins_anew_where_the_mig_layout_changed_after_it_did(
-    cluster: SimulatedCluster, host: Host, recorded_at: int | None, began: str, anew: bool, way: str, name: str
+    cluster: SimulatedCluster, host: Host, recorded_at: int | None, began: str, anew: bool, method: str, name: str
 ) -> None:
     pods = [_pod(name, startTime=began), _pod(name, node="gpu-2", startTime="1970-01-01T00:00:01Z")]
     pods[1]["metadata"]["name"] = "of-another-node"
     cluster.write(objects={"daemonsets.apps,pods": [_set(), *pods]})
     host.readings[MigBootFact] = MigBoot(recorded_at=recorded_at)
     sliced = {"mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}}
-    asked = _settings(cluster, **sliced, device_plugin={"way": way})
+    asked = _settings(cluster, **sliced, device_plugin={"method": method})
     for command in device_plugin.current._inner(settings=asked):
         assert command.function(host.state, host, *command.args) is True
     left = {each["metadata"]["name"] for each in cluster.state()["objects"]["daemonsets.apps,pods"]}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon
@@ -46,7 +46,7 @@ def test_containerd_s_file_that_would_be_written_anew_is_a_difference_before_the
     assert told(SETTINGS, with_text(render("oom_score = -999\n", "1.6.20", Runtimes()))) == []
     (item,) = told(SETTINGS, with_text(render(None, "1.6.20", Runtimes(systemd_cgroup=False))))
     assert (item.what, item.actual) == ("configuration files", "another text in /etc/containerd/config.toml")
-    assert (item.finding_class, item.disturbs) == (FindingClass.DRIFT, Disturbance.restart)
+    assert (item.finding_class, item.disruption) == (FindingClass.DRIFT, Disruption.restart)
     (step,) = plan(SETTINGS, with_text(render(None, "1.6.20", Runtimes(systemd_cgroup=False)))).steps
     assert (step.action, step.pending) == ("write its configuration files", False)
 

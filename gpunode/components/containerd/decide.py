@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gpunode.base import versions
 from gpunode.base.comparison import RUN, by_hand, compared, configuration, pending
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.base.toml_edit import ConfigurationRefused
@@ -16,7 +16,7 @@ from gpunode.components.containerd.change import Placement, change, placed
 from gpunode.components.containerd.drop_in import PATH
 from gpunode.components.containerd.editor import Runtimes
 from gpunode.components.containerd.merged import restarts
-from gpunode.components.containerd.shadow import shadows, unexplained
+from gpunode.components.containerd.overrides import shadows, unexplained
 from gpunode.components.containerd.state import DEFAULT_TABLE, Containerd
 from gpunode.components.runtime import RuntimeChange
 from gpunode.components.service_verdict import RUNNING, boot_verdict, masked_refusal, running_steps, service_verdict
@@ -39,7 +39,7 @@ class Desired:
 
     runtimes: Runtimes
     placement: Placement = "auto"
-    allowed: Disturbance = Disturbance.restart
+    allowed: Disruption = Disruption.restart
     version: str | None = None
     sysctls: bool = False
 
@@ -67,7 +67,7 @@ def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> 
     """Return what is to be done about containerd; a daemon that runs has to be restarted to do otherwise."""
     found, rule = actual.version, desired.version
     good = found is not None and (rule is None or versions.in_branch(found, rule))
-    version = compared("containerd", Subject.VERSION, found, rule or "any version", good, disturbs=_restart(actual))
+    version = compared("containerd", Subject.VERSION, found, rule or "any version", good, disruption=_restart(actual))
     service, boots = service_verdict("containerd.service", actual), boot_verdict("containerd.service", actual)
     up = service.actual == RUNNING
     runs = compared("containerd", Subject.SERVICE, service.actual, RUNNING, up, service.remedy, service.cause)
@@ -78,11 +78,11 @@ def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> 
     own = (_configured if good and actual.config_text is not None else _forecast)(desired, actual)
     steps: list[Step[RuntimeChange]] = []
     if bad(version):
-        steps.append(Step("install containerd", (version,), version.disturbs or Disturbance.nothing))
+        steps.append(Step("install containerd", (version,), version.disruption or Disruption.nothing))
     if own.step is not None and own.step.settles:
         steps.append(own.step)
     if missing := bad(*kernel):
-        steps.append(Step("set what Kubernetes needs of the kernel", missing, Disturbance.nothing))
+        steps.append(Step("set what Kubernetes needs of the kernel", missing, Disruption.nothing))
     # Behind a change that is refused the run comes to nothing else.
     steps += running_steps(runs, starts, own.refusal)
     findings = (version, runs, starts, *own.answers, *kernel, *own.files, *own.plugin)
@@ -129,7 +129,7 @@ def _configured(desired: Desired, actual: Containerd) -> _Configured:
         return _Configured(answers, files, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
     if waits is not None:
         answers, files, plugin = (tuple(pending(item, waits) for item in group) for group in (answers, files, plugin))
-    elif to_come is not None and is_forbidden(Disturbance.restart, desired.allowed, actual.shims):
+    elif to_come is not None and is_forbidden(Disruption.restart, desired.allowed, actual.shims):
         # Without a restart, containers feel nothing of it.
         to_come = replace(to_come, act="nothing")
     step = _step(bad(*answers), bad(*files), bad(*plugin), actual, to_come)
@@ -138,7 +138,7 @@ def _configured(desired: Desired, actual: Containerd) -> _Configured:
 
 def _waits(desired: Desired, actual: Containerd) -> str | None:
     """Return why a restart waits; None where it does not."""
-    forbidden = is_forbidden(Disturbance.restart, desired.allowed, actual.shims)
+    forbidden = is_forbidden(Disruption.restart, desired.allowed, actual.shims)
     return f"{actual.shims} containers run and disruption.allow is nothing" if forbidden else None
 
 
@@ -150,7 +150,7 @@ def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
 def _plugin(actual: Containerd) -> Iterator[Finding]:
     if actual.active:
         found = actual.cri_plugin
-        yield compared("containerd", Subject.CRI_PLUGIN, found, "ok", found == "ok", disturbs=_restart(actual))
+        yield compared("containerd", Subject.CRI_PLUGIN, found, "ok", found == "ok", disruption=_restart(actual))
 
 
 def _to_come(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None, str | None]:
@@ -187,12 +187,12 @@ def _step(
     settled = (*answers, *files, *plugin)
     if not settled:
         # A file that nobody judges (it was not there) is written all the same.
-        return Step("write its configuration files", (), Disturbance.nothing, change=to_come) if to_come else None
+        return Step("write its configuration files", (), Disruption.nothing, change=to_come) if to_come else None
     if answers:
         action = "bring its runtimes to what is asked" + (" and restart it" if actual.active else "")
     else:
         action = "write its configuration files" if files else "restart it"
-    return Step(action, settled, settled[0].disturbs or Disturbance.nothing, change=to_come)
+    return Step(action, settled, settled[0].disruption or Disruption.nothing, change=to_come)
 
 
 def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, str]) -> Iterator[Finding]:
@@ -202,7 +202,7 @@ def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         "containerd", Subject.DEFAULT_RUNTIME, actual.default_runtime, runtimes.default,
         actual.default_runtime == runtimes.default,
         cause=by_drop_in.get(_DEFAULT) or otherwise,
-        disturbs=_restart(actual),
+        disruption=_restart(actual),
     )  # fmt: skip
     for name in ("runc", "nvidia") if runtimes.nvidia else ("runc",):
         runtime = actual.runtime(name)
@@ -210,17 +210,18 @@ def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         desired = str(runtimes.systemd_cgroup).lower()
         subject = Subject.SYSTEMD_CGROUP.of(name)
         cause = by_drop_in.get(_cgroup_of(name))
-        yield compared("containerd", subject, value, desired, value == desired, cause=cause, disturbs=_restart(actual))
+        good, disruption = value == desired, _restart(actual)
+        yield compared("containerd", subject, value, desired, good, cause=cause, disruption=disruption)
     if actual.stale:
         yield Finding(
             "containerd", FindingClass.RESTART_PENDING, Subject.RUNNING_CONFIGURATION,
             "older than its files", "the files'",
-            cause="a configuration file was written after containerd started", remedy=RUN, disturbs=_restart(actual),
+            cause="a configuration file was written after containerd started", remedy=RUN, disruption=_restart(actual),
         )  # fmt: skip
     if runtimes.cdi is not None:
         yield compared(
             "containerd", Subject.CDI, _switch(actual.enable_cdi), _switch(runtimes.cdi),
-            actual.enable_cdi is runtimes.cdi, cause=by_drop_in.get("enable_cdi"), disturbs=_restart(actual),
+            actual.enable_cdi is runtimes.cdi, cause=by_drop_in.get("enable_cdi"), disruption=_restart(actual),
         )  # fmt: skip
 
 
@@ -228,16 +229,16 @@ def _files(actual: Containerd, to_come: RuntimeChange | None, felt: bool) -> Fin
     """Judge whether a run would write its configuration anew, for all that the merged one says."""
     if to_come is None or not to_come.files:
         return configuration("containerd", None)
-    disturbs = _restart(actual) if felt else Disturbance.nothing
-    return configuration("containerd", ", ".join(file.path for file in to_come.files), disturbs=disturbs)
+    disruption = _restart(actual) if felt else Disruption.nothing
+    return configuration("containerd", ", ".join(file.path for file in to_come.files), disruption=disruption)
 
 
 def _cgroup_of(name: str) -> str:
     return f"containerd.runtimes.{name}.options.SystemdCgroup"
 
 
-def _restart(actual: Containerd) -> Disturbance:
-    return Disturbance.restart if actual.active else Disturbance.nothing
+def _restart(actual: Containerd) -> Disruption:
+    return Disruption.restart if actual.active else Disruption.nothing
 
 
 def _switch(value: bool | None) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpunode.base import versions
 from gpunode.base.comparison import RUN, by_hand, compared
 from gpunode.base.decision import Decision, Step, bad
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.components.cuda.state import ARCH_HOME, CudaToolkits
@@ -62,15 +62,15 @@ def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
 def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
     """Return what is to be done about the toolkit, the link and compiler that programs take, and the profile script."""
     present, version, nvcc = _present(desired, actual), desired.version, actual.nvcc_version
-    there = version in present
-    toolkit = [compared("cuda", Subject.CUDA_TOOLKIT, ", ".join(present) or None, version, there)]
-    if desired.source == "runfile" and there:
+    now = version in present
+    toolkit = [compared("cuda", Subject.CUDA_TOOLKIT, ", ".join(present) or None, version, now)]
+    if desired.source == "runfile" and now:
         release = dict(actual.releases).get(version)
         toolkit.append(compared("cuda", Subject.CUDA_RELEASE, release, desired.release, release == desired.release))
     link = _link(desired, actual)
     works = nvcc is not None and versions.in_branch(nvcc, version)
     # Whose package the manager holds for installed, a run does not install again.
-    lost = there and not bad(link) and not works and desired.source != "runfile"
+    lost = now and not bad(link) and not works and desired.source != "runfile"
     package = "cuda" if desired.source == "distribution" else f"cuda-nvcc-{version.replace('.', '-')}"
     again = f"install its package again: `{desired.again} {package}` on the node, or whichever has it"
     compiler = compared(
@@ -91,11 +91,11 @@ def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
         how = f" by its runfile ({desired.release})" if by_runfile else ""
         change = Install(desired.release or "") if by_runfile else None
         action = f"install CUDA toolkit {version}{how}"
-        steps.append(Step(action, (*missing, *brings), Disturbance.nothing, change=change))
+        steps.append(Step(action, (*missing, *brings), Disruption.nothing, change=change))
     if bad(link) and not brings:
         steps.append(_to_link(desired, bad(link, compiler)))
     if desired.profile and bad(script):
-        steps.append(Step("write the profile script", (script,), Disturbance.nothing))
+        steps.append(Step("write the profile script", (script,), Disruption.nothing))
     return Decision(findings, tuple(steps))
 
 
@@ -121,7 +121,7 @@ def _link(desired: Desired, actual: CudaToolkits) -> Finding:
 
 
 def _to_link(desired: Desired, settles: tuple[Finding, ...]) -> Step[Install | Link]:
-    return Step(f"point {LINK} at {desired.version}", settles, Disturbance.nothing, change=Link(desired.home))
+    return Step(f"point {LINK} at {desired.version}", settles, Disruption.nothing, change=Link(desired.home))
 
 
 def _refusal(desired: Desired, actual: CudaToolkits) -> str | None:

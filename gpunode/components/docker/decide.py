@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gpunode.base import versions
 from gpunode.base.comparison import by_hand, compared, configuration, pending
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.components.docker.change import act, change, effective, wanted
@@ -31,7 +31,7 @@ class Desired:
     """Hold what docker is to be, and what a change of it may disturb; version: itself or its branch, None: any."""
 
     daemon: Daemon
-    allowed: Disturbance = Disturbance.restart
+    allowed: Disruption = Disruption.restart
     version: str | None = None
 
 
@@ -39,7 +39,7 @@ def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
     """Return what is to be done about docker, by what its daemon answers."""
     found, rule = actual.daemon_version, desired.version
     good = found is not None and (rule is None or versions.in_branch(found, rule))
-    version = compared("docker", Subject.VERSION, found, rule or "any version", good, disturbs=_restart(actual))
+    version = compared("docker", Subject.VERSION, found, rule or "any version", good, disruption=_restart(actual))
     service, boots = service_verdict("docker.service", actual), boot_verdict("docker.service", actual)
     up = service.actual == RUNNING
     runs = compared("docker", Subject.SERVICE, service.actual, RUNNING, up, service.remedy, service.cause)
@@ -50,7 +50,7 @@ def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
     own = judged(desired, actual)
     steps: list[Step[RuntimeChange]] = []
     if bad(version):
-        steps.append(Step("install docker", (version,), version.disturbs or Disturbance.nothing))
+        steps.append(Step("install docker", (version,), version.disruption or Disruption.nothing))
     steps += [step for step in own.steps if step.settles]
     # Behind a change that is refused the run comes to nothing else.
     steps += running_steps(runs, starts, own.refusal)
@@ -87,7 +87,7 @@ def decide_configuration(desired: Desired, actual: Docker) -> Decision[RuntimeCh
 def _waits(desired: Desired, actual: Docker) -> str | None:
     """Return why all of it waits: one transaction brings it, and a restart that containers would feel is forbidden."""
     felt = 0 if actual.live_restore else actual.containers
-    if act(actual, desired.daemon) != "restart" or not is_forbidden(Disturbance.restart, desired.allowed, felt):
+    if act(actual, desired.daemon) != "restart" or not is_forbidden(Disruption.restart, desired.allowed, felt):
         return None
     return f"{actual.containers} containers run, live-restore is off and disruption.allow is nothing"
 
@@ -114,35 +114,33 @@ def _steps(
     if not settled:
         # A file that nobody judges (it was not there) is written all the same.
         if to_come is not None:
-            yield Step("write its configuration file", (), Disturbance.nothing, change=to_come)
+            yield Step("write its configuration file", (), Disruption.nothing, change=to_come)
         return
     action = "write its configuration file"
     if bad(*answers):
         restart = settled[0].what in (Subject.CGROUP_DRIVER, Subject.CDI)
         how = (" and restart it" if restart else " and have it read them") if actual.active else ""
         action = f"bring its runtimes to what is asked{how}"
-    yield Step(action, settled, settled[0].disturbs or Disturbance.nothing, change=to_come)
+    yield Step(action, settled, settled[0].disruption or Disruption.nothing, change=to_come)
 
 
 def _answers(daemon: Daemon, actual: Docker) -> tuple[Finding, ...]:
-    disturbs = _restart(actual) if act(actual, daemon) == "restart" else Disturbance.nothing
-    return tuple(_compared(daemon, actual, disturbs))
+    disruption = _restart(actual) if act(actual, daemon) == "restart" else Disruption.nothing
+    return tuple(_compared(daemon, actual, disruption))
 
 
-def _compared(daemon: Daemon, actual: Docker, disturbs: Disturbance) -> Iterator[Finding]:
+def _compared(daemon: Daemon, actual: Docker, disruption: Disruption) -> Iterator[Finding]:
     """Compare what the daemon says of itself with what is desired of its file."""
     said = effective(actual)
     for key, value in wanted(daemon).items():
-        yield compared("docker", _SUBJECTS[key], said[key], value, said[key] == value, disturbs=disturbs)
+        yield compared("docker", _SUBJECTS[key], said[key], value, said[key] == value, disruption=disruption)
     if daemon.cdi is not None and actual.cdi is not None:
-        switch = {True: "on", False: "off"}
-        yield compared(
-            "docker", Subject.CDI, switch[actual.cdi], switch[daemon.cdi], actual.cdi is daemon.cdi, disturbs=disturbs
-        )
+        switch, good = {True: "on", False: "off"}, actual.cdi is daemon.cdi
+        yield compared("docker", Subject.CDI, switch[actual.cdi], switch[daemon.cdi], good, disruption=disruption)
 
 
-def _restart(actual: Docker) -> Disturbance:
-    return Disturbance.restart if actual.active else Disturbance.nothing
+def _restart(actual: Docker) -> Disruption:
+    return Disruption.restart if actual.active else Disruption.nothing
 
 
 __all__ = ["Desired", "decide", "decide_configuration"]

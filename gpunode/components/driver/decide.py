@@ -9,7 +9,7 @@ from typing import Any
 from gpunode.base import tables, versions
 from gpunode.base.comparison import RUN, by_hand, compared
 from gpunode.base.decision import Decision, Step, bad
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.driver.loading import Loading, decide_loading, gpus
@@ -31,16 +31,16 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     What is on disk comes with the packages, or the runfile, and disturbs nobody: the loaded module stays until the
     node boots.
     """
-    asked, driver = desired.settings, actual.driver
-    if asked.removes:
+    settings, driver = desired.settings, actual.driver
+    if settings.removes:
         removal = decide_removal(desired.allowed, driver)
-        return replace(removal, findings=_judged(asked, removal.findings, removal.steps))
-    way, dkms = tuple(_installed_by(asked, driver)), tuple(_dkms(asked, driver))
+        return replace(removal, findings=_judged(settings, removal.findings, removal.steps))
+    way, dkms = tuple(_installed_by(settings, driver)), tuple(_dkms(settings, driver))
     module, flavour = tuple(_module(desired, actual)), tuple(_flavour(desired, driver))
     library = _library(desired, actual)
-    another = bad(*module, *flavour) if asked.installs else ()
+    another = bad(*module, *flavour) if settings.installs else ()
     answers = (gpus(len(actual.pci.gpus), actual.gpus),) if actual.has_gpu and not driver.reboot_pending else ()
-    coming = (*bad(*way), *another, *bad(library, *dkms)) if asked.installs else ()
+    coming = (*bad(*way), *another, *bad(library, *dkms)) if settings.installs else ()
     if not coming and driver.loaded_version is not None and desired.lacks(driver):
         # What a GPU does not answer by may be the package that is missing.
         coming = bad(*(item for item in answers if item.finding_class is FindingClass.DRIFT))
@@ -49,7 +49,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         what = Loading(desired.rule, desired.parameters, desired.allowed)
         loading = decide_loading(what, driver, actual.boot.running, another[0] if another else None)
     held = tuple(_held(desired, driver))
-    serving = tuple(services(asked, driver, actual.pci)) if actual.has_gpu else ()
+    serving = tuple(services(settings, driver, actual.pci)) if actual.has_gpu else ()
     boots = tuple(next_boot(actual.boot, driver, actual.system))
     if _brings_modules(desired):
         boots = tuple(replace(each, remedy=RUN) if each in bad(*_module_to_boot(boots)) else each for each in boots)
@@ -59,21 +59,21 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         *answers, *held, *serving, *boots,
     )  # fmt: skip
     steps: list[Step[Any]] = []
-    if asked.installs:
+    if settings.installs:
         steps += _coming(desired, actual, coming, bad(*serving), bad(*answers, *_module_to_boot(boots)))
         steps += fabric_steps(serving, with_packages=bool(coming))
-        steps += _hold(asked, held, bool(coming))
+        steps += _hold(settings, held, bool(coming))
     steps += nouveau_steps(actual.boot, boots)
-    if asked.installs:
+    if settings.installs:
         if coming and driver.module_version is None and actual.has_gpu:
             steps += fresh_steps(actual.pci)
         steps += service_steps(serving)
     # Without a module in memory, no GPU can answer.
     own = () if coming or driver.loaded_version is not None else bad(*answers)
     steps += (replace(step, settles=(*step.settles, *own)) for step in loading.steps)
-    if asked.installs and not coming:
+    if settings.installs and not coming:
         steps += _modules(desired, actual, bad(*_module_to_boot(boots)))
-    told = _judged(asked, findings, steps)
+    told = _judged(settings, findings, steps)
     return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
 
 
@@ -89,15 +89,15 @@ def _judged(desired: DriverSettings, findings: Iterable[Finding], steps: Iterabl
     return tuple(judged)
 
 
-def _installed_by(asked: DriverSettings, actual: DriverState) -> Iterator[Finding]:
+def _installed_by(settings: DriverSettings, actual: DriverState) -> Iterator[Finding]:
     """Judge by which way the driver came, where a runfile's is desired or there."""
-    if asked.source == "present" or (asked.source != "runfile" and not actual.runfile):
+    if settings.source == "present" or (settings.source != "runfile" and not actual.runfile):
         return
     ways = actual.ways
-    desired = "runfile" if asked.source == "runfile" else "packages"
+    desired = "runfile" if settings.source == "runfile" else "packages"
     yield compared(
         "driver", Subject.INSTALLED_BY, " and ".join(ways) or None, desired, ways == (desired,),
-        remedy=RUN if asked.migrate or not ways else f"set driver.migrate = True and {RUN}",
+        remedy=RUN if settings.migrate or not ways else f"set driver.migrate = True and {RUN}",
         cause="a runfile and packages overwrite each other's files" if len(ways) > 1 else None,
     )  # fmt: skip
 
@@ -131,33 +131,33 @@ def _no_gpu() -> Finding:
 
 def _flavour(desired: Desired, actual: DriverState) -> Iterator[Finding]:
     """Judge the flavour of the loaded module, or while a boot is pending, of the one on disk that it will load."""
-    asked = desired.settings
+    settings = desired.settings
     # Where any flavour will do and gpunode did not install it, the one that is there is right.
-    if asked.flavour == "auto" and asked.source == "present":
+    if settings.flavour == "auto" and settings.source == "present":
         return
     found = actual.module_flavour if actual.reboot_pending else actual.loaded_flavour or actual.module_flavour
     if found is not None:
-        disturbs = Disturbance.nothing if actual.loaded_version is None else Disturbance.reboot
+        disruption = Disruption.nothing if actual.loaded_version is None else Disruption.reboot
         good = found == desired.flavour
-        yield compared("driver", Subject.FLAVOUR, found, desired.flavour, good, disturbs=disturbs)
+        yield compared("driver", Subject.FLAVOUR, found, desired.flavour, good, disruption=disruption)
 
 
 def _library(desired: Desired, actual: Actual) -> Finding:
-    library, wanted = actual.driver.library_version, actual.driver.module_version
-    together = library is not None and library == wanted
+    library, to_be = actual.driver.library_version, actual.driver.module_version
+    together = library is not None and library == to_be
     if actual.is_image:
-        wanted = desired.rule
-        together = library is not None and wanted is not None and versions.in_branch(library, wanted)
+        to_be = desired.rule
+        together = library is not None and to_be is not None and versions.in_branch(library, to_be)
     cause = "an upgrade moved one package and not the other"
-    return compared("driver", Subject.LIBRARY, library, wanted, together, cause=cause)
+    return compared("driver", Subject.LIBRARY, library, to_be, together, cause=cause)
 
 
 def _held(desired: Desired, actual: DriverState) -> Iterator[Finding]:
     """Judge whether the package manager keeps the driver's packages as they are, where the settings ask for it."""
     if not desired.settings.installs or not desired.settings.hold:
         return
-    wanted = [*(name for name, _ in actual.packages), *(actual.kernels if desired.holds_kernels else ())]
-    loose = [name for name in wanted if name not in actual.held]
+    to_be = [*(name for name, _ in actual.packages), *(actual.kernels if desired.holds_kernels else ())]
+    loose = [name for name in to_be if name not in actual.held]
     yield compared(
         "driver", Subject.HELD, f"not {', '.join(loose)}" if loose else "all", "all", not loose,
         cause="the next upgrade of the system's packages would move the driver under the loaded module",
@@ -176,30 +176,30 @@ def _coming(
 
     serving: what the services lack; after: what is said of the driver that goes, and is no step beside the new one's
     """
-    asked, driver = desired.settings, actual.driver
-    by_runfile = asked.source == "runfile"
-    needed = ("gcc", "make", "dkms") if asked.dkms else ("gcc", "make")
+    settings, driver = desired.settings, actual.driver
+    by_runfile = settings.source == "runfile"
+    needed = ("gcc", "make", "dkms") if settings.dkms else ("gcc", "make")
     tools = ", ".join(tool for tool in needed if tool not in actual.boot.build_tools)
-    if by_runfile and coming and tools and asked.kernel_headers == "install":
-        yield Step(f"install {tools}", (), Disturbance.nothing, desired="what builds the module")
+    if by_runfile and coming and tools and settings.kernel_headers == "install":
+        yield Step(f"install {tools}", (), Disruption.nothing, desired="what builds the module")
     other_way = tuple(item for item in coming if item.what == Subject.INSTALLED_BY)
     if other_way and (driver.packages if by_runfile else driver.runfile):
         what = "packages" if by_runfile else "runfile"
-        yield Step(f"remove the driver of the {what}, kept for the way back", other_way, Disturbance.nothing)
+        yield Step(f"remove the driver of the {what}, kept for the way back", other_way, Disruption.nothing)
     if coming:
-        version = asked.version or f"{asked.branch} (its newest version)"
+        version = settings.version or f"{settings.branch} (its newest version)"
         action = "install driver" if driver.module_version is None else "change to driver"
         how = f" by its runfile, {desired.flavour}" if by_runfile else f", {desired.flavour}"
         managers = (item for item in serving if item.what in (Subject.FABRIC_MANAGER, Subject.SUBNET_MANAGER))
         names = desired.packages.items()
         yield Step(
             f"{action} {version}{how} kernel module", tuple(dict.fromkeys((*coming, *managers, *after))),
-            Disturbance.nothing,
+            Disruption.nothing,
             packages=tuple(sorted(name if rule is None else f"{name} {rule}" for name, rule in names)),
         )  # fmt: skip
     if headers := _headers(desired, actual):
         what = "headers of the kernel that boots next"
-        yield Step(f"install {headers}", (), Disturbance.nothing, actual="none", desired=what)
+        yield Step(f"install {headers}", (), Disruption.nothing, actual="none", desired=what)
 
 
 def _headers(desired: Desired, actual: Actual) -> str | None:
@@ -217,9 +217,9 @@ def _headers(desired: Desired, actual: Actual) -> str | None:
 def _hold(desired: DriverSettings, held: tuple[Finding, ...], comes: bool) -> Iterator[Step[Any]]:
     action = "hold the driver's packages"
     if loose := bad(*held):
-        yield Step(action, loose, Disturbance.nothing)
+        yield Step(action, loose, Disruption.nothing)
     elif held and comes and desired.source != "runfile":
-        yield Step(action, (), Disturbance.nothing, desired="all held")
+        yield Step(action, (), Disruption.nothing, desired="all held")
 
 
 def _brings_modules(desired: Desired) -> bool:
@@ -234,7 +234,7 @@ def _modules(desired: Desired, actual: Actual, lacking: tuple[Finding, ...]) -> 
         return
     packages = tuple(sorted(name for name in desired.packages if kernel.release in name))
     action = f"install the modules of kernel {kernel.release}" if source else f"build the module of {kernel.release}"
-    yield Step(action, lacking, Disturbance.nothing, packages=packages)
+    yield Step(action, lacking, Disruption.nothing, packages=packages)
 
 
 __all__ = ["decide"]

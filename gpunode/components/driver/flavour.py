@@ -73,7 +73,7 @@ def needs_open(generation: str | None) -> bool:
 def chosen_flavour(settings: Settings, gpus: Sequence[PciGpu], system: OperatingSystem) -> str:
     """Return `open` or `proprietary`: the setting, else what the GPUs need, else what there is of the driver.
 
-    Of both it is open, NVIDIA's recommendation. The settings are those of `on_system`.
+    Of both it is open, NVIDIA's recommendation. The settings are those of `resolve_for_os`.
     """
     if settings.driver.flavour != "auto":
         return settings.driver.flavour

@@ -9,7 +9,7 @@ from enum import StrEnum
 from gpunode.base import versions
 from gpunode.base.comparison import compared
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.driver.state import DriverState
@@ -30,7 +30,7 @@ class Loading:
 
     rule: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
-    allowed: Disturbance = Disturbance.reboot
+    allowed: Disruption = Disruption.reboot
 
 
 def decide_loading(
@@ -56,11 +56,11 @@ def step_of(decision: Decision[Act], act: Act) -> Step[Act] | None:
 
 
 def boot_step(
-    action: str, settles: tuple[Finding, ...], allowed: Disturbance, change: Act | None = Act.BOOT
+    action: str, settles: tuple[Finding, ...], allowed: Disruption, change: Act | None = Act.BOOT
 ) -> Step[Act]:
     """Return a step that boots the node, which waits where the settings do not allow that."""
-    waits = f"disruption.allow is {allowed.name}" if is_forbidden(Disturbance.reboot, allowed, 0) else None
-    return Step(action, settles, Disturbance.reboot, waits, change)
+    waits = f"disruption.allow is {allowed.name}" if is_forbidden(Disruption.reboot, allowed, 0) else None
+    return Step(action, settles, Disruption.reboot, waits, change)
 
 
 def gpus(on_bus: int, actual: Gpus) -> Finding:
@@ -78,7 +78,7 @@ def gpus(on_bus: int, actual: Gpus) -> Finding:
             "driver", FindingClass.ERROR, Subject.GPUS, actual.message or actual.status, f"{on_bus}",
             cause=causes.get(actual.status, f"nvidia-smi exits {actual.exit_code}"),
             remedy=remedies.get(actual.status, "run nvidia-smi on the node"),
-            disturbs=Disturbance.reboot if actual.status in remedies else None,
+            disruption=Disruption.reboot if actual.status in remedies else None,
         )  # fmt: skip
     good = actual.status == "ok" and answering == on_bus
     told = answering if actual.status == "ok" else f"{answering} ({actual.message or actual.status})"
@@ -93,13 +93,14 @@ def _loaded(desired: Loading, actual: DriverState, running: str) -> Finding:
             cause = f"kernel {running} runs, for which there is no module on disk"
         return Finding(
             "driver", FindingClass.REBOOT_PENDING, Subject.LOADED_MODULE, actual.runs, actual.to_come, cause=cause,
-            remedy="drain and reboot the node", disturbs=Disturbance.reboot,
+            remedy="drain and reboot the node", disruption=Disruption.reboot,
         )  # fmt: skip
     version, rule = actual.loaded_version, desired.rule
     good = version is not None and (rule is None or versions.in_branch(version, rule))
     # A module that is not loaded yet comes without a boot; one that is loaded goes by a boot alone.
-    disturbs = Disturbance.nothing if version is None else Disturbance.reboot
-    return compared("driver", Subject.LOADED_MODULE, version, rule or actual.module_version, good, disturbs=disturbs)
+    disruption = Disruption.nothing if version is None else Disruption.reboot
+    to_be = rule or actual.module_version
+    return compared("driver", Subject.LOADED_MODULE, version, to_be, good, disruption=disruption)
 
 
 def _parameters(desired: Loading, actual: DriverState) -> Iterator[Finding]:
@@ -111,7 +112,7 @@ def _parameters(desired: Loading, actual: DriverState) -> Iterator[Finding]:
         "driver", FindingClass.REBOOT_PENDING, Subject.PARAMETERS,
         ", ".join(others), ", ".join(f"{name}={desired.parameters[name]}" for name in names),
         cause="they were changed after the module was loaded",
-        remedy="drain and reboot the node", disturbs=Disturbance.reboot,
+        remedy="drain and reboot the node", disruption=Disruption.reboot,
     )  # fmt: skip
 
 
@@ -127,7 +128,7 @@ def _steps(
     coming: Finding | None,
 ) -> Iterator[Step[Act]]:  # fmt: skip
     if actual.loaded_version is None and not actual.nouveau_bound and not actual.waits_for_kernel:
-        yield Step("load the kernel module", (loaded, *parameters), Disturbance.nothing, change=Act.LOAD)
+        yield Step("load the kernel module", (loaded, *parameters), Disruption.nothing, change=Act.LOAD)
     elif coming or actual.reboot_pending:
         source = "from nouveau " if actual.loaded_version is None and actual.nouveau_bound else ""
         settles = (*bad(loaded, *((coming,) if coming else ())), *parameters, *uvm)
@@ -136,7 +137,7 @@ def _steps(
         yield boot_step(f"boot the node {source}into the new module", settles, desired.allowed, change)
     else:
         if uvm:
-            yield Step("load nvidia_uvm", uvm, Disturbance.nothing, change=Act.LOAD)
+            yield Step("load nvidia_uvm", uvm, Disruption.nothing, change=Act.LOAD)
         if parameters:
             action = "boot the node, so that the module is loaded with its new parameters"
             yield boot_step(action, parameters, desired.allowed)

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpunode.base.comparison import RUN, compared
 from gpunode.base.decision import Step, bad
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.components.driver.state import DriverState
@@ -46,7 +46,7 @@ def next_boot(boot: Boot, driver: DriverState, system: OperatingSystem) -> Itera
             # What DKMS built, DKMS signed.
             kernel.module_signer is not None and (boot.key_enrolled or boot.dkms_state("nvidia", release) is None),
             remedy="enrol a key and sign the module (`mokutil --import`, `dkms autoinstall`), or use signed packages",
-            cause="secure boot is on: the kernel will reject the module", disturbs=Disturbance.reboot,
+            cause="secure boot is on: the kernel will reject the module", disruption=Disruption.reboot,
         )  # fmt: skip
 
 
@@ -54,10 +54,10 @@ def nouveau_steps(boot: Boot, found: Iterable[Finding]) -> Iterator[Step[Any]]:
     """Yield what keeps nouveau out of the next boot; what cannot be looked into is a person's."""
     for item in bad(*found):
         if item.what == Subject.NOUVEAU:
-            yield Step("keep nouveau out, in effect at the next boot", (item,), Disturbance.nothing)
+            yield Step("keep nouveau out, in effect at the next boot", (item,), Disruption.nothing)
         elif item.what == Subject.INITRAMFS and boot.with_nouveau:
             action = "make the initial file systems anew without nouveau, in effect at the next boot"
-            yield Step(action, (item,), Disturbance.nothing)
+            yield Step(action, (item,), Disruption.nothing)
 
 
 def _nouveau(boot: Boot) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 from gpunode.base import versions
 from gpunode.base.comparison import compared
 from gpunode.base.decision import Step, bad
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.components.driver.state import DriverState
@@ -31,7 +31,7 @@ def services(desired: DriverSettings, actual: DriverState, pci: PciGpus) -> Iter
             "driver", Subject.FABRIC_MANAGER, ", ".join(managers) or None, actual.module_version,
             bool(managers) and all(versions.same(version, actual.module_version) for version in managers),
             cause="CUDA does not start (error 802) with a fabric manager of another version than the driver",
-            disturbs=Disturbance.restart,
+            disruption=Disruption.restart,
         )  # fmt: skip
         yield _service(actual, "nvidia-fabricmanager")
     if pci.switch_managers and actual.module_version is not None:
@@ -57,23 +57,23 @@ def fabric_steps(found: Iterable[Finding], with_packages: bool) -> Iterator[Step
     """
     for item in bad(*found):
         if (action := _STEPS.get(item.what)) and not (with_packages and item.what != Subject.UMAD):
-            yield Step(action, (item,), item.disturbs or Disturbance.nothing)
+            yield Step(action, (item,), item.disruption or Disruption.nothing)
 
 
 def fresh_steps(pci: PciGpus) -> Iterator[Step[Any]]:
     """Yield what comes behind the first driver of a node: what it needs is not judged before."""
     if pci.switch_managers and not pci.umad_loaded:
-        yield Step(_STEPS[Subject.UMAD], (), Disturbance.nothing, actual="none", desired="loaded")
+        yield Step(_STEPS[Subject.UMAD], (), Disruption.nothing, actual="none", desired="loaded")
     if pci.fabric:
         action = "run nvidia-fabricmanager, now and at boot"
-        yield Step(action, (), Disturbance.nothing, actual="not installed", desired=RUNS)
+        yield Step(action, (), Disruption.nothing, actual="not installed", desired=RUNS)
 
 
 def service_steps(found: Iterable[Finding]) -> Iterator[Step[Any]]:
     """Yield what has the services run."""
     for item in bad(*found):
         if name := Subject.SERVICE.named(item.what):
-            yield Step(f"run {name}, now and at boot", (item,), item.disturbs or Disturbance.nothing)
+            yield Step(f"run {name}, now and at boot", (item,), item.disruption or Disruption.nothing)
 
 
 def _service(actual: DriverState, name: str) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.tables import DriverSource
 from gpunode.components.driver.flavour import chosen_flavour
 from gpunode.components.driver.state import DriverState
@@ -34,7 +34,7 @@ class Desired:
     source: DriverSource | None = None
     packages: Mapping[str, str | None] = field(default_factory=dict)
     holds_kernels: bool = False
-    allowed: Disturbance = Disturbance.restart
+    allowed: Disruption = Disruption.restart
 
     @property
     def rule(self) -> str | None:
@@ -75,7 +75,7 @@ class Actual:
 
 
 def desired(settings: Settings, system: OperatingSystem, boot: Boot, pci: PciGpus) -> Desired:
-    """Return what the driver is to be on a machine; the settings are those of `on_system`."""
+    """Return what the driver is to be on a machine; the settings are those of `resolve_for_os`."""
     desired = settings.driver
     flavour, source = chosen_flavour(settings, pci.gpus, system), driver_source(settings, system, boot)
     further = further_groups(settings, pci.groups)
@@ -87,7 +87,7 @@ def desired(settings: Settings, system: OperatingSystem, boot: Boot, pci: PciGpu
         source=source,
         packages=package_set(desired, source, flavour, further, boot) if source is not None and rule else {},
         holds_kernels=holds_kernels(settings, system, boot),
-        allowed=Disturbance[settings.disruption.allow],
+        allowed=Disruption[settings.disruption.allow],
     )
 
 

@@ -114,8 +114,8 @@ class DriverState(Reading):
 
         What the module does not tell is not judged: a text that it prints nowhere, or one that is no longer asked for.
         """
-        there = dict(self.parameters)
-        told = ((name, there.get(name.removeprefix("NVreg_"))) for name in desired)
+        actual = dict(self.parameters)
+        told = ((name, actual.get(name.removeprefix("NVreg_"))) for name in desired)
         return tuple(f"{name}={value}" for name, value in told if value is not None and not _same(value, desired[name]))
 
     def with_next_kernel(self, boot: Boot) -> DriverState:

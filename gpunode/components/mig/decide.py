@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gpunode.base.comparison import AS_ASKED, RUN, by_hand, compared
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import NAME, MigBoot
@@ -29,7 +29,7 @@ class Desired:
 
     settings: MigSettings
     gpus: tuple[PciGpu, ...]
-    allowed: Disturbance = Disturbance.restart
+    allowed: Disruption = Disruption.restart
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
             return Decision(())
         item = compared("mig", Subject.SERVICE.of(NAME), "there", "none", False)
         action = "no longer bring a MIG layout back at boot; the instances stay"
-        return Decision((item,), (Step(action, (item,), Disturbance.nothing, change=MigChange()),))
+        return Decision((item,), (Step(action, (item,), Disruption.nothing, change=MigChange()),))
     try:
         every = targets(desired.settings, desired.gpus, actual.mig)
     except TargetError as error:
@@ -91,7 +91,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
         refusal = f"a GPU gives a name that is none: {layout[:200]!r}"
         return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
     ahead = [each for each in every if not each.is_reached]
-    cost = max((each.disturbs for each in ahead), default=Disturbance.nothing)
+    cost = max((each.disruption for each in ahead), default=Disruption.nothing)
     waits = None
     # What would take nothing by itself waits as well.
     if is_forbidden(cost, desired.allowed, actual.containers):
@@ -103,8 +103,8 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
         rest="\n".join(each.record for each in every if each not in ahead),
         goals=tuple(each.goal for each in every),
         said="; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in ahead),
-        takes=cost >= Disturbance.reset,
-        resets=desired.allowed >= Disturbance.reset or not actual.containers,
+        takes=cost >= Disruption.reset,
+        resets=desired.allowed >= Disruption.reset or not actual.containers,
         learns=any(each.learns for each in every),
         waits=any(each.waits for each in every),
     )
@@ -117,18 +117,18 @@ def _untold(desired: Desired, actual: Actual, reason: str) -> Decision[MigChange
     if actual.reboot_pending and actual.mig.status in DRIVERLESS:
         item = replace(
             item, finding_class=FindingClass.REBOOT_PENDING, cause="it is applied by the driver on disk",
-            remedy="boot the node, and run again", disturbs=Disturbance.reboot,
+            remedy="boot the node, and run again", disruption=Disruption.reboot,
         )  # fmt: skip
     elif actual.mig.status not in DRIVERLESS or not actual.driver_comes:
         return Decision((by_hand(item, reason),), (), reason)
-    cost = item.disturbs or Disturbance.nothing
+    cost = item.disruption or Disruption.nothing
     waits = item.cause if is_forbidden(cost, desired.allowed, actual.containers) else None
     action = f"divide the GPUs by MIG configuration {desired.settings.config}, once the driver runs"
     return Decision((item,), (Step(action, (item,), cost, waits),))
 
 
 def _steps(
-    ahead: Sequence[Target], findings: Sequence[Finding], waits: str | None, change: MigChange, allowed: Disturbance
+    ahead: Sequence[Target], findings: Sequence[Finding], waits: str | None, change: MigChange, allowed: Disruption
 ) -> Iterator[Step[MigChange]]:
     different = {item.what: item for item in bad(*findings)}
     every: list[Step[MigChange]] = []
@@ -137,12 +137,12 @@ def _steps(
         names = (Subject.MIG_INSTANCES.of(index), Subject.MIG_MODE.of(index))
         settles = tuple(different.pop(name) for name in names if name in different)
         # A mode that no reset brings comes with a boot, where that is allowed.
-        boots = target.waits and allowed is Disturbance.reboot
-        cost = Disturbance.reset if waits else Disturbance.reboot if boots else target.disturbs
+        boots = target.waits and allowed is Disruption.reboot
+        cost = Disruption.reset if waits else Disruption.reboot if boots else target.disruption
         every.append(Step(f"GPU {index}: {target.steps}", settles, cost, waits, change))
     rest = tuple(different.values())
     if rest and not every:
-        every.append(Step("bring the MIG layout back at every boot", rest, Disturbance.nothing, waits, change))
+        every.append(Step("bring the MIG layout back at every boot", rest, Disruption.nothing, waits, change))
     elif rest:
         # That comes along with any other change.
         every[0] = replace(every[0], settles=(*every[0].settles, *rest))
@@ -154,11 +154,11 @@ def _mode(target: Target) -> Finding:
     found = gpu.current if gpu.settled else f"{gpu.current}, {gpu.pending} after the next reset"
     good = (gpu.current, gpu.pending) == (target.mode, target.mode)
     what = Subject.MIG_MODE.of(str(gpu.index))
-    item = compared("mig", what, found, target.mode, good, disturbs=target.disturbs)
+    item = compared("mig", what, found, target.mode, good, disruption=target.disruption)
     if target.waits:
         return replace(
             item, finding_class=FindingClass.REBOOT_PENDING, cause="the mode waits for a reset of the GPU, or a boot",
-            remedy="boot the node, or run again while nothing uses the GPU", disturbs=Disturbance.reboot,
+            remedy="boot the node, or run again while nothing uses the GPU", disruption=Disruption.reboot,
         )  # fmt: skip
     return item
 
@@ -169,7 +169,7 @@ def _instances(target: Target) -> Finding:
     what = Subject.MIG_INSTANCES.of(str(target.gpu.index))
     good = target.change.is_nothing and not target.learns
     return compared(
-        "mig", what, actual or "none", desired or "none", good, cause=target.steps, disturbs=target.disturbs
+        "mig", what, actual or "none", desired or "none", good, cause=target.steps, disruption=target.disruption
     )
 
 
@@ -179,7 +179,7 @@ def _waiting(item: Finding, containers: int) -> Finding:
     return replace(
         item, finding_class=FindingClass.RESTART_PENDING,
         cause=f"{item.cause or 'instances or modes are to change'}, and {containers} containers run",
-        remedy="set disruption.allow to 'reset', or run when the node is drained", disturbs=Disturbance.reset,
+        remedy="set disruption.allow to 'reset', or run when the node is drained", disruption=Disruption.reset,
     )  # fmt: skip
 
 

@@ -39,8 +39,8 @@ def nearest(geometry: Geometry, desired: Counts, limit: int = 3) -> tuple[Counts
 
     def key(layout: Counts) -> tuple[int, int, int, int, Counts]:
         pairs = list(zip(layout, desired, strict=True))
-        lacking = sum(max(0, asked - actual) for actual, asked in pairs)
-        added = sum(max(0, actual - asked) for actual, asked in pairs)
+        lacking = sum(max(0, to_be - now) for now, to_be in pairs)
+        added = sum(max(0, now - to_be) for now, to_be in pairs)
         used = list(zip(geometry.spots, layout, strict=True))
         memory = sum(spot.size * count for spot, count in used)
         compute = sum(spot.profile.slices * count for spot, count in used)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import ParseError
-from gpunode.components.mig.own_list import parse_placements, parse_profile_rows
+from gpunode.components.mig.reported_profiles import parse_placements, parse_profile_rows
 from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu, OwnProfile
 from gpunode.system.smi import ANSWERED, STATUS, address, data, exit_code_of, parse_answer
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from gpunode.base.reading import Reading
 from gpunode.components.mig.geometry import Geometry
-from gpunode.components.mig.own_list import own_geometry
+from gpunode.components.mig.reported_profiles import own_geometry
 
 ENABLED, DISABLED = "Enabled", "Disabled"
 

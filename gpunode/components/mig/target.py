@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.reading import ParseError
 from gpunode.components.mig import record
 from gpunode.components.mig.change import Change, Instance, change
@@ -58,10 +58,10 @@ class Target:
         return self.gpu.current != self.mode == self.gpu.pending
 
     @property
-    def disturbs(self) -> Disturbance:
+    def disruption(self) -> Disruption:
         """Return what the way there costs: what takes nothing from anybody costs nothing."""
         takes = self.gpu.current != self.mode or self.change.destroyed
-        return Disturbance.reset if takes else Disturbance.nothing
+        return Disruption.reset if takes else Disruption.nothing
 
     @property
     def record(self) -> str:

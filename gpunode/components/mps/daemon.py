@@ -53,14 +53,14 @@ class Daemon:
         return f"{FOLDER}/{self.name}.settings"
 
 
-def daemons(asked: MpsSettings, gpus: Iterable[int]) -> tuple[Daemon, ...]:
+def daemons(desired: MpsSettings, gpus: Iterable[int]) -> tuple[Daemon, ...]:
     """Return the daemons of a node with GPUs of these indices."""
     indices = tuple(sorted(gpus))
-    if asked.daemons == "node":
-        limits = [(index, asked.limit_of(index)) for index in indices]
-        return (Daemon(NODE, indices, _controls(asked, limits)),)
+    if desired.daemons == "node":
+        limits = [(index, desired.limit_of(index)) for index in indices]
+        return (Daemon(NODE, indices, _controls(desired, limits)),)
     # A daemon that sees one GPU alone counts it as its first.
-    return tuple(Daemon(str(index), (index,), _controls(asked, [(0, asked.limit_of(index))])) for index in indices)
+    return tuple(Daemon(str(index), (index,), _controls(desired, [(0, desired.limit_of(index))])) for index in indices)
 
 
 def _controls(desired: MpsSettings, limits: Iterable[tuple[int, str | None]]) -> tuple[Control, ...]:

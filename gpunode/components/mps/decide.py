@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from gpunode.base.comparison import AS_ASKED, RUN, by_hand, compared
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.mps.change import MpsChange, change, counted, other_mode
@@ -26,7 +26,7 @@ class Desired:
 
     daemons: tuple[Daemon, ...]
     settings: MpsSettings
-    allowed: Disturbance = Disturbance.restart
+    allowed: Disruption = Disruption.restart
 
 
 def decide(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> Decision[MpsChange]:
@@ -43,14 +43,14 @@ def decide(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> Decision[MpsCh
     if (refusal := _refusal(desired, actual, gpus)) is not None:
         return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
     waits = None
-    if is_forbidden(Disturbance.restart, desired.allowed, len(to_come.felt)):
+    if is_forbidden(Disruption.restart, desired.allowed, len(to_come.felt)):
         waits = f"MPS clients run ({counted(to_come.felt)}) and disruption.allow is nothing"
         findings = tuple(waiting(item, waits) for item in findings)
     ready = None if desired.daemons and actual.program is None else to_come
     # What a file is to contain is in place before a daemon is told of it.
     differences = sorted(bad(*findings), key=lambda item: Subject.FILE.named(item.what) is None)
     steps = tuple(
-        Step(_action(item), (item,), item.disturbs or Disturbance.nothing, waits, ready, felt=bool(to_come.felt))
+        Step(_action(item), (item,), item.disruption or Disruption.nothing, waits, ready, felt=bool(to_come.felt))
         for item in differences
     )
     return Decision(findings, steps)
@@ -62,7 +62,7 @@ def waiting(item: Finding, waits: str) -> Finding:
         return item
     return replace(
         item, finding_class=FindingClass.RESTART_PENDING, cause=waits,
-        remedy="end its clients, or set disruption.allow = 'restart', and " + RUN, disturbs=Disturbance.restart,
+        remedy="end its clients, or set disruption.allow = 'restart', and " + RUN, disruption=Disruption.restart,
     )  # fmt: skip
 
 
@@ -71,16 +71,16 @@ def _findings(desired: Desired, actual: Mps, gpus: Sequence[Gpu], to_come: MpsCh
         yield from _daemon(daemon, actual.daemon(daemon.unit))
     for extra in actual.daemons:
         if extra.unit not in {daemon.unit for daemon in desired.daemons}:
-            yield compared("mps", Subject.SERVICE.of(extra.unit), "there", "none", False, disturbs=Disturbance.restart)
+            yield compared("mps", Subject.SERVICE.of(extra.unit), "there", "none", False, disruption=Disruption.restart)
     yield from _environment(desired, actual, to_come)
     # The unit sets the mode, and brings it back at each start: another unit is a restart.
     by_unit = other_mode(desired.settings, desired.daemons, actual)
-    disturbs = Disturbance.restart if by_unit else Disturbance.nothing
+    disruption = Disruption.restart if by_unit else Disruption.nothing
     for gpu in gpus if desired.daemons else ():
         mode, found = COMPUTE_MODES[desired.settings.compute_mode], gpu.compute_mode
         good = found == mode and not by_unit
         found = f"{mode}, until the daemon starts again" if found == mode and by_unit else found
-        yield compared("mps", Subject.COMPUTE_MODE.of(str(gpu.index)), found, mode, good, disturbs=disturbs)
+        yield compared("mps", Subject.COMPUTE_MODE.of(str(gpu.index)), found, mode, good, disruption=disruption)
 
 
 def _daemon(daemon: Daemon, actual: MpsDaemon | None) -> Iterator[Finding]:
@@ -88,8 +88,8 @@ def _daemon(daemon: Daemon, actual: MpsDaemon | None) -> Iterator[Finding]:
     state = "none" if actual is None else "answers" if answers else "does not answer" if actual.active else "stopped"
     cause = f"its log: {actual.last_error}" if actual is not None and actual.last_error else None
     # One that runs and does not answer may have clients.
-    disturbs = Disturbance.restart if actual is not None and actual.active else Disturbance.nothing
-    yield compared("mps", Subject.SERVICE.of(daemon.unit), state, "answers", answers, cause=cause, disturbs=disturbs)
+    costs = Disruption.restart if actual is not None and actual.active else Disruption.nothing
+    yield compared("mps", Subject.SERVICE.of(daemon.unit), state, "answers", answers, cause=cause, disruption=costs)
     if actual is None or not answers:
         return
     at_boot = "yes" if actual.enabled else "no"
@@ -98,7 +98,7 @@ def _daemon(daemon: Daemon, actual: MpsDaemon | None) -> Iterator[Finding]:
         yield Finding(
             "mps", FindingClass.RESTART_PENDING, Subject.RUNNING_CONFIGURATION.of(daemon.unit), "older than its unit",
             "the unit's", cause="the unit was written after the daemon started", remedy=RUN,
-            disturbs=Disturbance.restart,
+            disruption=Disruption.restart,
         )  # fmt: skip
     for item in daemon.controls:
         said = actual.reads(item.question)
@@ -117,8 +117,8 @@ def _environment(desired: Desired, actual: Mps, to_come: MpsChange) -> Iterator[
         good = text is not None and path not in to_come.written
         found = PIPE_DIRECTORY if good or text is None else "none" if digest is None else "another text"
         found = "somebody else's" if text is not None and path in actual.foreign else found
-        wanted = "none" if text is None else PIPE_DIRECTORY
-        yield compared("mps", Subject.MPS_ENVIRONMENT.of(path), found, wanted, good)
+        to_be = "none" if text is None else PIPE_DIRECTORY
+        yield compared("mps", Subject.MPS_ENVIRONMENT.of(path), found, to_be, good)
 
 
 def _files(desired: Desired, actual: Mps, to_come: MpsChange, told: Sequence[Finding]) -> Iterator[Finding]:
@@ -128,10 +128,10 @@ def _files(desired: Desired, actual: Mps, to_come: MpsChange, told: Sequence[Fin
         if path in PATHS or path in actual.foreign or _tells(path, desired, to_come, different):
             continue
         found = "none" if path not in digests else "another text" if path in to_come.written else "there"
-        wanted = AS_ASKED if path in to_come.written else "none"
-        disturbs = Disturbance.restart if path in UNITS and actual.daemons else Disturbance.nothing
+        to_be = AS_ASKED if path in to_come.written else "none"
+        disruption = Disruption.restart if path in UNITS and actual.daemons else Disruption.nothing
         cause = "it is not what the settings, or this gpunode, make of it"
-        yield compared("mps", Subject.FILE.of(path), found, wanted, False, cause=cause, disturbs=disturbs)
+        yield compared("mps", Subject.FILE.of(path), found, to_be, False, cause=cause, disruption=disruption)
 
 
 def _tells(path: str, desired: Desired, to_come: MpsChange, different: Sequence[Finding]) -> bool:
@@ -141,15 +141,15 @@ def _tells(path: str, desired: Desired, to_come: MpsChange, different: Sequence[
         # A daemon that runs is restarted for its unit, which has to be told as well.
         units = [each.unit for each in desired.daemons]
         starts = bool(units) and all(Subject.SERVICE.of(unit) in down for unit in units)
-        return any(item.disturbs for item in different) or (starts and path in to_come.written)
+        return any(item.disruption for item in different) or (starts and path in to_come.written)
     return bool(down) or (path != APPLY and any(Subject.MPS_SETTING.named(item.what) for item in different))
 
 
 def _foreign(desired: Desired, actual: Mps) -> Iterator[Finding]:
     for path in _of_others(desired, actual):
         if path not in PATHS:
-            wanted = AS_ASKED if path in desired_files(desired.daemons, desired.settings, "") else "none"
-            yield compared("mps", Subject.FILE.of(path), "somebody else's", wanted, False)
+            to_be = AS_ASKED if path in desired_files(desired.daemons, desired.settings, "") else "none"
+            yield compared("mps", Subject.FILE.of(path), "somebody else's", to_be, False)
 
 
 def _room(desired: Desired, gpus: Sequence[Gpu]) -> Iterator[Finding]:
@@ -191,7 +191,7 @@ def _action(item: Finding) -> str:
     if name := Subject.MPS_SETTING.named(what):
         return f"tell the MPS daemon of {name} {item.desired}"
     if index := Subject.COMPUTE_MODE.named(what):
-        restart = ", which takes a restart of the MPS daemon" if item.disturbs else ""
+        restart = ", which takes a restart of the MPS daemon" if item.disruption else ""
         return f"set the compute mode of GPU {index}{restart}"
     if Subject.RUNNING_CONFIGURATION.named(what):
         return "restart the MPS daemon"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpunode.base import versions
 from gpunode.base.comparison import by_hand, compared, configuration
 from gpunode.base.decision import Decision, Step, bad
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.components.podman.drop_in import NVIDIA, PATH
@@ -35,9 +35,9 @@ def decide(desired: Desired, actual: Podman, toolkit: str | None) -> Decision[No
     files = tuple(_files(desired, actual))
     steps: list[Step[None]] = []
     if bad(version) and not version.by_person:
-        steps.append(Step("install podman", (version,), Disturbance.nothing))
+        steps.append(Step("install podman", (version,), Disruption.nothing))
     if bad(*files) and not _in_the_way(desired, actual):
-        steps.append(Step(f"make {desired.default_runtime} its default runtime", bad(*files), Disturbance.nothing))
+        steps.append(Step(f"make {desired.default_runtime} its default runtime", bad(*files), Disruption.nothing))
     return Decision((version, *reads, *files), tuple(steps))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from gpunode.base import tables, versions
 from gpunode.base.comparison import RUN, by_hand, compared
 from gpunode.base.decision import Decision, Step, bad
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.base.toml_edit import ConfigurationRefused
@@ -106,12 +106,12 @@ def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState) -> D
     steps: list[Step[Change]] = []
     if coming and bad(*packages):
         version = f" {desired.version}" if desired.version else ""
-        steps.append(Step(f"install the NVIDIA container toolkit{version}", bad(*packages), Disturbance.nothing))
+        steps.append(Step(f"install the NVIDIA container toolkit{version}", bad(*packages), Disruption.nothing))
     if legacy and desired.migrate:
-        steps.append(Step(f"remove {legacy[0].actual}", legacy, Disturbance.nothing))
+        steps.append(Step(f"remove {legacy[0].actual}", legacy, Disruption.nothing))
     if bad(*held):
         action = "hold its packages" if desired.hold else "let go of its packages"
-        steps.append(Step(action, bad(*held), Disturbance.nothing))
+        steps.append(Step(action, bad(*held), Disruption.nothing))
     rest = (
         decide_configuration(desired.configuration, actual, coming),
         decide_specification(desired.cdi, actual, driver, desired.boots),
@@ -162,23 +162,23 @@ def _held(desired: Desired, actual: ContainerToolkit) -> tuple[Finding, ...]:
     return (compared("toolkit", Subject.TOOLKIT_HELD, found, "all", not loose and good),)
 
 
-def decide_configuration(asked: Asked, actual: ContainerToolkit, coming: bool) -> Decision[Change]:
+def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool) -> Decision[Change]:
     """Return what is to be done about config.toml, by which its operation goes.
 
     coming: whether another version of the toolkit comes first, of whose modes nothing is known
     """
-    if not asked:
+    if not settings:
         return Decision(())
     text = actual.config_text
     try:
-        items, new = differences(text, asked), render(text, asked)
+        items, new = differences(text, settings), render(text, settings)
     except ConfigurationRefused as error:
         remedy = f"mend {PATH} by hand, or move it away and {RUN}"
         item = compared(
             "toolkit", Subject.TOOLKIT_CONFIGURATION, "unreadable", "as asked", False, remedy, cause=str(error)
         )
         return Decision((item,), (), f"{PATH}: {error}; nothing was changed")
-    mode, first = first_version_of(asked)
+    mode, first = first_version_of(settings)
     unknown = bool(first and actual.version and not coming and not versions.at_least(actual.version, first))
     found = "; ".join(f"{item.key} {item.actual}" for item in items) or (f"mode {mode}" if unknown else "as asked")
     desired = "; ".join(f"{item.key} {item.desired}" for item in items) or "as asked"
@@ -192,7 +192,7 @@ def decide_configuration(asked: Asked, actual: ContainerToolkit, coming: bool) -
         return Decision((by_hand(item, refusal),), (), refusal)
     if new == (text or ""):
         return Decision((item,))
-    return Decision((item,), (Step("write config.toml", bad(item), Disturbance.nothing, change=Configuration(new)),))
+    return Decision((item,), (Step("write config.toml", bad(item), Disruption.nothing, change=Configuration(new)),))
 
 
 def decide_specification(
@@ -241,7 +241,7 @@ def decide_specification(
     if not bad(item):
         return Decision((item,))
     action = f"remove {', '.join(unasked)}" if unasked else "make the CDI specification anew"
-    return Decision((item,), (Step(action, (item,), Disturbance.nothing, waits, change),))
+    return Decision((item,), (Step(action, (item,), Disruption.nothing, waits, change),))
 
 
 def _made(actual: ContainerToolkit, loaded: str, going: tuple[str, ...]) -> tuple[Finding, Specification]:
@@ -291,4 +291,4 @@ def decide_links(actual: ContainerToolkit) -> Decision[Change]:
     )  # fmt: skip
     action = "link NVIDIA's devices in /dev/char, now and whenever the driver is loaded"
     change = Links(actual.unlinked) if actual.unlinked else None
-    return Decision((item,), (Step(action, (item,), Disturbance.nothing, change=change),) if lacking else ())
+    return Decision((item,), (Step(action, (item,), Disruption.nothing, change=change),) if lacking else ())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.fleet.host_data import data_of
 from gpunode.fleet.inventory import foreign_names, load_inventory
 from gpunode.settings import Settings, check_hosts
@@ -21,7 +21,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class Asked:
-    """Hold what a rollout needs of an inventory: its hosts' fingerprints, its groups, its bounds on disturbance.
+    """Hold what a rollout needs of an inventory: its hosts' fingerprints, its groups, its bounds on disruption.
 
     `allowed` is host -> disruption.allow.
     """
@@ -29,7 +29,7 @@ class Asked:
     hosts: dict[str, str]
     groups: frozenset[str]
     max_parallel: int
-    allowed: Mapping[str, Disturbance] = field(default_factory=dict)
+    allowed: Mapping[str, Disruption] = field(default_factory=dict)
 
 
 def asked(inventory: Path) -> Asked:
@@ -39,7 +39,7 @@ def asked(inventory: Path) -> Asked:
     settings = check_hosts(data, foreign_names())
     # One for all hosts of a run, which check_hosts sees to.
     bound = next(iter(settings.values())).disruption.max_parallel
-    allowed = {host: Disturbance[each.disruption.allow] for host, each in settings.items()}
+    allowed = {host: Disruption[each.disruption.allow] for host, each in settings.items()}
     return Asked(fingerprints(settings, data), frozenset(found.groups), bound, allowed)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.fleet.rollout.entries import LeftOut
 
@@ -16,7 +16,7 @@ class CanaryError(ValueError):
     """Say which canary cannot be one, and what to do."""
 
 
-def left_out(report: NodeReport, everyone: bool, allowed: Disturbance = Disturbance.reboot) -> LeftOut | None:
+def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruption.reboot) -> LeftOut | None:
     """Return why a node is not touched; None where it is to be brought to what is asked.
 
     everyone: take a node that is as asked, too. A node that no run can mend stays out in any case.
@@ -43,12 +43,12 @@ def _is_healed(item: Finding) -> bool:
     return item.finding_class in _HEALED_BY_A_RUN and not item.by_person
 
 
-def _waits(item: Finding, allowed: Disturbance) -> bool:
+def _waits(item: Finding, allowed: Disruption) -> bool:
     """Say whether a finding waits for what the settings do not allow: each run leaves it as it is."""
     if item.finding_class not in _PENDING:
         return False
-    boots = Disturbance.reboot if item.finding_class is FindingClass.REBOOT_PENDING else Disturbance.nothing
-    return max(item.disturbs or Disturbance.nothing, boots) > allowed
+    boots = Disruption.reboot if item.finding_class is FindingClass.REBOOT_PENDING else Disruption.nothing
+    return max(item.disruption or Disruption.nothing, boots) > allowed
 
 
 def _left(report: NodeReport, gravest: FindingClass) -> LeftOut:
@@ -86,14 +86,14 @@ def canaries(desired: str, nodes: Sequence[str], left: dict[str, LeftOut]) -> tu
 
 
 def sorted_out(
-    reports: Iterable[NodeReport], everyone: bool, allowed: Mapping[str, Disturbance] | None = None
+    reports: Iterable[NodeReport], everyone: bool, allowed: Mapping[str, Disruption] | None = None
 ) -> tuple[tuple[str, ...], dict[str, LeftOut]]:
     """Return the nodes that are taken, in the order of the inventory, and why each of the others is not.
 
     allowed: node -> disruption.allow; those that are not in it allow all
     """
     levels = allowed or {}
-    left = {report.name: left_out(report, everyone, levels.get(report.name, Disturbance.reboot)) for report in reports}
+    left = {report.name: left_out(report, everyone, levels.get(report.name, Disruption.reboot)) for report in reports}
     return (
         tuple(name for name, reason in left.items() if reason is None),
         {name: reason for name, reason in left.items() if reason is not None},

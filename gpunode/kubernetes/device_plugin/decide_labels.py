@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpunode.base.comparison import compared
 from gpunode.base.decision import Decision, Step, bad
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
@@ -48,7 +48,7 @@ def decide_labels(desired: DesiredLabels, actual: ClusterNode | None) -> Decisio
         return Decision(findings)
     theirs = {Subject.LABEL.of(name) for name in change.conflicts}
     settles = tuple(item for item in bad(*findings) if item.what not in theirs)
-    return Decision(findings, (Step(f"label node {desired.node}", settles, Disturbance.nothing, change=change),))
+    return Decision(findings, (Step(f"label node {desired.node}", settles, Disruption.nothing, change=change),))
 
 
 def _findings(desired: DesiredLabels, actual: ClusterNode, change: LabelChange) -> Iterator[Finding]:

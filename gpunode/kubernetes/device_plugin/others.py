@@ -1,4 +1,4 @@
-"""The device plugins of a cluster, whoever put them there: of which way, and which nodes they take.
+"""The device plugins of a cluster, whoever put them there: by which method, and which nodes they take.
 
 Two of them on one node fight for its GPUs: each hands out what the other has given away. So do gpunode and a GPU
 Operator that brings driver, container toolkit or MIG layouts itself.
@@ -13,7 +13,7 @@ from typing import Any
 
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
-from gpunode.kubernetes.objects.own_objects import WAY
+from gpunode.kubernetes.objects.own_objects import METHOD
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 from gpunode.settings.kubernetes import KubernetesSettings
@@ -35,13 +35,13 @@ _OF_OPERATOR = {
 
 @dataclass(frozen=True)
 class Plugin:
-    """Hold a device plugin's DaemonSet: its way, its name, the release it is of, whose it is, and where it goes.
+    """Hold a device plugin's DaemonSet: its method, its name, the release it is of, whose it is, and where it goes.
 
     `program` is another one where it is a GPU Operator's, and does work of gpunode's; `value` is what ends it there;
     `driver` is the NVIDIADriver that it was made of.
     """
 
-    way: str
+    method: str
     namespace: str
     name: str
     release: str | None
@@ -60,7 +60,7 @@ class Plugin:
         """Return the command that takes it away."""
         if self.release is not None:
             return f"helm -n {self.namespace} uninstall {self.release}"
-        if self.way == "gpu-operator":
+        if self.method == "gpu-operator":
             also = f", and `kubectl delete nvidiadriver {self.driver}` where that stays" if self.driver else ""
             return f"set {self.value} to false in its values{also}"
         return f"kubectl -n {self.namespace} delete daemonset {self.name}"
@@ -94,10 +94,10 @@ def _plugin(item: Mapping[str, Any]) -> Plugin | None:
         return None
     # By helm itself, whatever the chart's own labels are.
     release = (metadata.get("annotations") or {}).get("meta.helm.sh/release-name")
-    way = "gpushare" if "gpushare" in programs else "manifest" if release is None else "helm"
+    method = "gpushare" if "gpushare" in programs else "manifest" if release is None else "helm"
     if of_operator:
-        way, release = "gpu-operator", None
-    return Plugin(way, namespace, name, release, WAY in labels, pod)
+        method, release = "gpu-operator", None
+    return Plugin(method, namespace, name, release, METHOD in labels, pod)
 
 
 def _program(container: Mapping[str, Any]) -> str | None:
@@ -152,14 +152,14 @@ def in_the_way(
     """Yield every plugin that takes a node beside the one it is to have, with the remedy.
 
     + labels: that the node is going to have
-    + leaving: ways whose release or objects of gpunode's this run takes away
+    + leaving: methods whose release or objects of gpunode's this run takes away
     """
     plugin = settings.device_plugin
-    if not settings.kubernetes.enabled or plugin.way == "none":
+    if not settings.kubernetes.enabled or plugin.method == "none":
         return
-    ways = {plugin.way, "helm"} if plugin.way in BY_CHART else {plugin.way}
+    methods = {plugin.method, "helm"} if plugin.method in BY_CHART else {plugin.method}
     for each in plugins:
-        if (_is_own(each, settings) and each.way in ways | leaving) or not each.takes(labels):
+        if (_is_own(each, settings) and each.method in methods | leaving) or not each.takes(labels):
             continue
         if each.program != PLUGIN:
             if _is_gpunode_s(each.program, settings):
@@ -169,19 +169,19 @@ def in_the_way(
                 )
             continue
         yield (
-            f"DaemonSet {each.namespace}/{each.name} takes this node, a device plugin by the way {each.way!r}, and "
-            f"device_plugin.way is {plugin.way!r}: two plugins would give the same GPUs away. Take it away "
-            f"({each.removal}), keep it off the node, or set device_plugin.way to 'none'"
+            f"DaemonSet {each.namespace}/{each.name} takes this node, a device plugin by method {each.method!r}, and "
+            f"device_plugin.method is {plugin.method!r}: two plugins would give the same GPUs away. Take it away "
+            f"({each.removal}), keep it off the node, or set device_plugin.method to 'none'"
         )
 
 
 def _is_own(plugin: Plugin, settings: Settings) -> bool:
     """Say whether a plugin is one that gpunode brought, or whose release it keeps: that ends what is not asked for."""
     desired = settings.device_plugin
-    if plugin.way == "gpu-operator":
+    if plugin.method == "gpu-operator":
         return plugin.namespace == settings.gpu_operator.namespace
     return plugin.ours or (
-        plugin.way == "helm" and (plugin.release, plugin.namespace) == (desired.release, desired.namespace)
+        plugin.method == "helm" and (plugin.release, plugin.namespace) == (desired.release, desired.namespace)
     )  # fmt: skip
 
 

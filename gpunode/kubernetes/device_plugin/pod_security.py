@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.rollout import hosts_by
+from gpunode.kubernetes.device_plugin.desired_cluster import hosts_by
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
-from gpunode.settings.cluster.gpu_operator import WAY
+from gpunode.settings.cluster.gpu_operator import METHOD
 from gpunode.settings.kubernetes import KubernetesSettings
 
 # The plugin, its discovery and the operator's pods mount the node's folders, which `baseline` forbids.
@@ -35,7 +35,7 @@ def namespaces(hosts: Mapping[str, Settings]) -> dict[str, str]:
     found: dict[str, str] = {}
     for settings in hosts_by((*BY_CHART, "manifest"), hosts).values():
         found[settings.device_plugin.namespace] = "device_plugin.namespace"
-        if settings.device_plugin.way == WAY:
+        if settings.device_plugin.method == METHOD:
             found[settings.gpu_operator.namespace] = "gpu_operator.namespace"
     return {name: setting for name, setting in found.items() if name != _OF_THE_CLUSTER}
 

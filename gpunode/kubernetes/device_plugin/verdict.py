@@ -33,18 +33,18 @@ def judge_node(
 
     A host whose GPUs do not get into the cluster by gpunode has none, but for labels that a run takes off it.
 
-    + gpus: what nvidia-smi says of the node's GPUs; the way `gpushare` alone needs it
+    + gpus: what nvidia-smi says of the node's GPUs; the method `gpushare` alone needs it
     """
     if not settings.kubernetes.enabled:
         return ()
     node = view.nodes.get(name)
     labels = decide_labels(desired_labels(name, settings, state), node).findings
-    if node is None or settings.device_plugin.way == "none":
+    if node is None or settings.device_plugin.method == "none":
         return labels
     return (
         _ready(node),
         *labels,
-        *(_pods if settings.device_plugin.way in BY_CHART else _own_pods)(settings, node, view),
+        *(_pods if settings.device_plugin.method in BY_CHART else _own_pods)(settings, node, view),
         *_allocatable(settings, node, mig, gpus),
     )
 
@@ -52,7 +52,7 @@ def judge_node(
 def judge_extender(view: View) -> Finding:
     """Return whether gpushare's scheduler extender is there and runs: no pod that asks for GPU memory goes without."""
     what = Subject.DEPLOYMENT.of(f"{NAMESPACE}/{EXTENDER}")
-    found = next((each for each in view.deployments if (each.name, each.way) == (EXTENDER, "gpushare")), None)
+    found = next((each for each in view.deployments if (each.name, each.method) == (EXTENDER, "gpushare")), None)
     if found is None:
         return compared(COMPONENT, what, None, _THERE, False, RUN_CLUSTER)
     remedy = f"see `kubectl --namespace {NAMESPACE} describe deployment {EXTENDER}`: it runs on a control-plane node"
@@ -80,9 +80,9 @@ def _pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding
 
 def _own_pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
     namespace, name = own_daemon_set(settings)
-    if view.has_own(name, settings.device_plugin.way):
+    if view.has_own(name, settings.device_plugin.method):
         yield _pod(name, namespace, node, view)
-        if settings.device_plugin.way == "manifest":
+        if settings.device_plugin.method == "manifest":
             yield from _image(name, settings, node, view)
     else:
         yield compared(COMPONENT, Subject.DAEMON_SET.of(f"{namespace}/{name}"), None, _THERE, False, RUN_CLUSTER)
@@ -90,14 +90,14 @@ def _own_pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Fin
 
 def daemon_sets_of(settings: Settings, view: View) -> tuple[str, ...]:
     """Return the names of the DaemonSets that a node of these settings has its plugin's pods of."""
-    if settings.device_plugin.way in BY_CHART:
+    if settings.device_plugin.method in BY_CHART:
         return view.plugin_sets(settings.device_plugin.release)
     return (own_daemon_set(settings)[1],)
 
 
 def own_daemon_set(settings: Settings) -> tuple[str, str]:
     """Return namespace and name of the DaemonSet of gpunode's own that a node of these settings has its pod of."""
-    if settings.device_plugin.way == "gpushare":
+    if settings.device_plugin.method == "gpushare":
         return NAMESPACE, PLUGIN
     return settings.device_plugin.namespace, daemon_set_name(configuration(settings.sharing).name)
 
@@ -127,7 +127,7 @@ def resource_to_ask_for(settings: Settings, mig: Mig, gpus: Gpus | None, node: C
     desired, _ = _promise(settings, mig, gpus)
     if not desired:
         return None
-    return GPU_MEMORY if settings.device_plugin.way == "gpushare" else min(desired)
+    return GPU_MEMORY if settings.device_plugin.method == "gpushare" else min(desired)
 
 
 def _promise(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[dict[str, int] | None, str]:
@@ -135,7 +135,7 @@ def _promise(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[dict[str,
 
     Not for a ConfigMap of the user's own (device_plugin.config_name), which gpunode does not read.
     """
-    if settings.device_plugin.way == "gpushare":
+    if settings.device_plugin.method == "gpushare":
         status = "not asked" if gpus is None else gpus.status
         return (None if gpus is None else promised_memory(gpus, settings.gpushare.memory_unit)), status
     actual = offered(mig, settings.sharing.mig_strategy)

@@ -23,19 +23,19 @@ _NODE_FEATURE_DISCOVERY = "node-feature-discovery"
 
 @dataclass(frozen=True)
 class DaemonSet:
-    """Hold a DaemonSet: the release that it is of, and the way of which gpunode made it; None where it is neither's."""
+    """Hold a DaemonSet: the release that it is of, and gpunode's method; None where it is neither's."""
 
     name: str
     release: str | None
-    way: str | None = None
+    method: str | None = None
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Hold a Deployment: of which way gpunode made it (None: somebody else did), and whether all of it runs."""
+    """Hold a Deployment: by which method gpunode made it (None: somebody else did), and whether all of it runs."""
 
     name: str
-    way: str | None
+    method: str | None
     ready: bool
 
 
@@ -77,9 +77,9 @@ class View:
     pods: tuple[Pod, ...]
     deployments: tuple[Deployment, ...] = ()
 
-    def has_own(self, name: str, way: str) -> bool:
-        """Say whether there is a DaemonSet that gpunode made for a way."""
-        return any((each.name, each.way) == (name, way) for each in self.daemon_sets)
+    def has_own(self, name: str, method: str) -> bool:
+        """Say whether there is a DaemonSet that gpunode made for a method."""
+        return any((each.name, each.method) == (name, method) for each in self.daemon_sets)
 
     def plugin_sets(self, release: str) -> tuple[str, ...]:
         """Return the names of the release's own DaemonSets."""

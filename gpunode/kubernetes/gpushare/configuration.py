@@ -15,7 +15,7 @@ from gpunode.base.versions import VersionError, at_least
 
 RESOURCE = "aliyun.com/gpu-mem"
 FOLDER = "/etc/kubernetes/gpunode"
-_HEAD = "# Written by gpunode, and written over by it: what asks for it is device_plugin.way 'gpushare'.\n"
+_HEAD = "# Written by gpunode, and written over by it: what asks for it is device_plugin.method 'gpushare'.\n"
 _SWITCHES = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from gpunode.base.comparison import by_hand, compared
 from gpunode.base.decision import Decision, Step
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.subject import Subject
 from gpunode.kubernetes.helm.change import Reading, ReleaseChange, Wanted, change, removal
 from gpunode.kubernetes.helm.release import Release
@@ -45,7 +45,7 @@ def _decision(name: str, desired: str, found: ReleaseChange) -> Decision[Release
     # A recovery is carried out also where no run does what would have to come behind it.
     settles = () if found.refused is not None else (item,)
     action = f"{', then '.join(step.act for step in found.steps)} the release {name}"
-    return Decision((item,), (Step(action, settles, Disturbance.nothing, change=found),), found.refused)
+    return Decision((item,), (Step(action, settles, Disruption.nothing, change=found),), found.refused)
 
 
 __all__ = ["decide", "decide_absence"]

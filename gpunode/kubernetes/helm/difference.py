@@ -45,8 +45,8 @@ def drifted(desired: Mapping[Identity, Object], live: Mapping[Identity, Object])
 
     Servers fill in defaults and status, and others add labels, sidecars and fields: helm would not take them away.
     """
-    there = {identity: each for identity, each in live.items() if identity in desired}
-    return tuple(_all(desired, there, _said))
+    actual = {identity: each for identity, each in live.items() if identity in desired}
+    return tuple(_all(desired, actual, _said))
 
 
 def _all(desired: Mapping[Identity, Object], actual: Mapping[Identity, Object], compare: Any) -> Iterator[Difference]:

@@ -34,9 +34,9 @@ def wanted_labels(settings: Settings, mig_state: str | None = None) -> dict[str,
     """Return the labels that a node is to have by gpunode; `mig_state` is one of MIG_STATES, None if nobody knows."""
     if mig_state is not None and mig_state not in MIG_STATES:
         raise ValueError(f"{mig_state!r} is none of {', '.join(MIG_STATES)}")
-    if settings.device_plugin.way == "none" or not settings.kubernetes.enabled:
+    if settings.device_plugin.method == "none" or not settings.kubernetes.enabled:
         return {}
-    return _WAYS[settings.device_plugin.way](settings) | _of_mig(settings, mig_state)
+    return _METHODS[settings.device_plugin.method](settings) | _of_mig(settings, mig_state)
 
 
 def _of_mig(settings: Settings, state: str | None) -> dict[str, str]:
@@ -55,7 +55,7 @@ def _by_helm(settings: Settings) -> dict[str, str]:
         found[CONFIG] = settings.sharing.config
     # The chart's own node feature discovery names GPUs as the chart looks for them, a cluster's own may do so otherwise
     # (by class and vendor is its default); beside an operator the label is the operator's.
-    if plugin.nfd == "none" or (plugin.nfd == "present" and plugin.way == "helm"):
+    if plugin.nfd == "none" or (plugin.nfd == "present" and plugin.method == "helm"):
         found[PRESENT] = "true"
     # GPU feature discovery sets it itself, and would take ours away.
     if settings.sharing.strategy == "mps" and not plugin.gfd:
@@ -70,8 +70,8 @@ def labels_of_failed(settings: Settings, labels: Mapping[str, str], annotation: 
     of MIG had taken off comes back. Where MIG is asked for, its state says that it failed.
     """
     desired = wanted_labels(settings)
-    there = {**{name: desired.get(name, value) for name, value in SELECTING.items()}, **labels}
-    kept = {name: there[name] for name in owned(annotation) if name in there}
+    actual = {**{name: desired.get(name, value) for name, value in SELECTING.items()}, **labels}
+    kept = {name: actual[name] for name in owned(annotation) if name in actual}
     if not desired:
         return kept
     # By the settings of the inventory, where no label has been looked up.
@@ -80,8 +80,8 @@ def labels_of_failed(settings: Settings, labels: Mapping[str, str], annotation: 
     return kept | _of_mig(settings, "failed")
 
 
-# The chart's DaemonSets go where PRESENT is: a node of another way has it not.
-_WAYS: Mapping[str, Callable[[Settings], dict[str, str]]] = {
+# The chart's DaemonSets go where PRESENT is: a node of another method has it not.
+_METHODS: Mapping[str, Callable[[Settings], dict[str, str]]] = {
     "helm": _by_helm,
     "manifest": lambda settings: {CONFIG: configuration(settings.sharing).name, SERVED_BY: "manifest"},
     "gpu-operator": lambda settings: {**_by_helm(settings), SERVED_BY: "gpu-operator"},
@@ -126,8 +126,8 @@ def before_mig(settings: Settings, labels: Mapping[str, str], annotation: str | 
       annotation goes on naming them, so that whichever run is the next one sets them again
     """
     ours = owned(annotation)
-    there = sorted(name for name, value in SELECTING.items() if name in ours and labels.get(name) == value)
-    gone = tuple(there) if clears else ()
+    actual = sorted(name for name, value in SELECTING.items() if name in ours and labels.get(name) == value)
+    gone = tuple(actual) if clears else ()
     theirs = MIG_STATE in labels and MIG_STATE not in ours
     tells = bool(wanted_labels(settings)) and not theirs and labels.get(MIG_STATE) != "pending"
     names = sorted(ours | {MIG_STATE}) if tells else sorted(ours)

@@ -1,6 +1,6 @@
 """Objects in the cluster that are gpunode's own: by which labels they are known, what is to be done about them.
 
-They are what the ways without a helm release consist of. What is no longer asked for goes, but for what nodes that a
+They are what the methods without a helm release consist of. What is no longer asked for goes, but for what nodes that a
 run does not change are labelled for; what others made stays, and is refused in the place of one of ours.
 """
 
@@ -20,7 +20,7 @@ from gpunode.kubernetes.nodes.labels import CONFIG, GPUSHARE, SERVED_BY
 from gpunode.kubernetes.objects.runtime_class import MANAGED_BY
 from gpunode.settings.kubernetes import KubernetesSettings
 
-WAY = "gpunode/way"
+METHOD = "gpunode/way"
 DIGEST = "gpunode/digest"
 # What gpunode makes anywhere: none else is looked at, or removed. Workloads first, then what they live by.
 KINDS = (
@@ -28,7 +28,7 @@ KINDS = (
     "clusterrolebindings.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io", "serviceaccounts",
 )  # fmt: skip
 _WORKLOADS = ("DaemonSet", "Deployment")
-# The labels of the nodes that need a way's objects.
+# The labels of the nodes that need a method's objects.
 SELECTED_BY = {"manifest": {SERVED_BY: "manifest"}, "gpushare": {GPUSHARE: "true"}}
 Document = Mapping[str, Any]
 
@@ -55,11 +55,11 @@ class ObjectsChange:
         return not (self.apply or self.remove or self.unready)
 
 
-def marked(document: Document, way: str) -> dict[str, Any]:
+def marked(document: Document, method: str) -> dict[str, Any]:
     """Return an object with the labels by which it is gpunode's, and the digest of what it was made to say."""
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
     metadata = dict(document["metadata"])
-    metadata["labels"] = {**metadata.get("labels", {}), **dict([MANAGED_BY]), WAY: way}
+    metadata["labels"] = {**metadata.get("labels", {}), **dict([MANAGED_BY]), METHOD: method}
     # A field that is left out by a later gpunode is no difference of an object that others add to.
     metadata["annotations"] = {**metadata.get("annotations", {}), DIGEST: digest}
     return {**document, "metadata": metadata}
@@ -103,8 +103,8 @@ def objects_change(
 
 
 def _is_needed(content: Any, staying: Sequence[Mapping[str, str]]) -> bool:
-    """Say whether a node with such labels needs an object: a DaemonSet by what it selects, all else by its way."""
-    selected = SELECTED_BY.get(content["metadata"]["labels"][WAY], {})
+    """Say whether a node with such labels needs an object: a DaemonSet by what it selects, all else by its method."""
+    selected = SELECTED_BY.get(content["metadata"]["labels"][METHOD], {})
     if content.get("kind") == "DaemonSet":
         selected = _selector(content) or selected
     return any(selected.items() <= labels.items() for labels in staying)
@@ -129,10 +129,10 @@ def _with_entries_of(kept: Mapping[Identity, Any], desired: Document, ours: Mapp
 
 
 def way_of(content: Document) -> str | None:
-    """Return the way for which gpunode made an object; None where it did not."""
+    """Return the method for which gpunode made an object; None where it did not."""
     label, value = MANAGED_BY
     labels = content["metadata"].get("labels") or {}
-    return str(labels[WAY]) if labels.get(label) == value and WAY in labels else None
+    return str(labels[METHOD]) if labels.get(label) == value and METHOD in labels else None
 
 
 def _order(identity: Identity) -> tuple[int, Identity]:
@@ -190,7 +190,7 @@ def asking(kubernetes: KubernetesSettings, desired: Sequence[Document]) -> tuple
 
 def owning(kubernetes: KubernetesSettings) -> tuple[str, ...]:
     """Return the question for all objects that are gpunode's."""
-    ours = f"{'='.join(MANAGED_BY)},{WAY}"
+    ours = f"{'='.join(MANAGED_BY)},{METHOD}"
     return kubectl(
         kubernetes, "get", ",".join(KINDS), "--all-namespaces", "--selector", ours, "--output", "json"
     )  # fmt: skip

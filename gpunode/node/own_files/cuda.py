@@ -13,7 +13,7 @@ PATHS = (PROFILE, ARCH_PROFILE)
 
 
 def profile_path(settings: Settings) -> str:
-    """Return where the script stands; the settings are those of `on_system`."""
+    """Return where the script stands; the settings are those of `resolve_for_os`."""
     return ARCH_PROFILE if settings.cuda.source == "distribution" else PROFILE
 
 

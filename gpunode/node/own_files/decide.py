@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from gpunode.base.comparison import AS_ASKED, compared
 from gpunode.base.decision import Decision, Step, bad
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.node.own_files.repositories import PATHS as REPOSITORIES
@@ -31,13 +31,13 @@ _REPOSITORY = (Subject.KEY, Subject.KEYRING)
 class Place:
     """Say whose files are at a place, by how their paths begin.
 
-    told: subjects of the component whose finding tells already of such a file; disturbs: what writing it anew costs
+    told: subjects of the component whose finding tells already of such a file; disruption: what writing it anew costs
     """
 
     begins: str
     component: str
     told: tuple[Subject, ...] = ()
-    disturbs: Disturbance = Disturbance.nothing
+    disruption: Disruption = Disruption.nothing
 
 
 # The first that fits counts.
@@ -61,11 +61,11 @@ _PLACES = (
     Place("/etc/udev/rules.d/", "toolkit", (Subject.DEVICE_LINKS,)),
     Place("/etc/modules-load.d/", "containerd"),
     Place("/etc/sysctl.d/", "containerd"),
-    Place("/etc/systemd/system/containerd.service.d/", "containerd", disturbs=Disturbance.restart),
+    Place("/etc/systemd/system/containerd.service.d/", "containerd", disruption=Disruption.restart),
     Place("/etc/systemd/system/gpunode-containerd-", "containerd"),
     Place(
         "/etc/systemd/system/nvidia-mps", "mps", (Subject.SERVICE, Subject.AT_BOOT, Subject.RUNNING_CONFIGURATION),
-        Disturbance.restart,
+        Disruption.restart,
     ),
     Place("/etc/nvidia-mps/", "mps", (Subject.SERVICE, Subject.MPS_SETTING)),
     Place("/usr/local/lib/gpunode/nvidia-mps", "mps", (Subject.SERVICE,)),
@@ -110,8 +110,8 @@ def decide(desired: Desired, actual: Applied, told: Iterable[Finding]) -> Decisi
 def _step(desired: Desired, item: Finding) -> Step[None]:
     path = Subject.FILE.named(item.what)
     at_once = item.component == "containerd" and desired.restart_waits
-    disturbs = Disturbance.nothing if at_once else item.disturbs or Disturbance.nothing
-    return Step(f"remove {path}" if item.desired == "none" else f"write {path} anew", (item,), disturbs)
+    disruption = Disruption.nothing if at_once else item.disruption or Disruption.nothing
+    return Step(f"remove {path}" if item.desired == "none" else f"write {path} anew", (item,), disruption)
 
 
 def _findings(desired: Desired, actual: Applied, told: tuple[Finding, ...]) -> Iterator[Finding]:
@@ -120,30 +120,30 @@ def _findings(desired: Desired, actual: Applied, told: tuple[Finding, ...]) -> I
         # In a run the record is written after the verdict.
         recorded = {PATH: OwnFile(None, _MODE), **recorded}
     for path in dict.fromkeys((*recorded, *desired.files)):
-        there = present.get(path)
+        now = present.get(path)
         if kept is not None and path in recorded and path not in kept and path not in desired.files:
             continue  # This run wants no such file.
-        if there is None and PATH not in present and path not in recorded:
+        if now is None and PATH not in present and path not in recorded:
             continue
         place = next((each for each in (*_PLACES, *desired.places) if path.startswith(each.begins)), _ELSEWHERE)
         file = _desired(path, desired.files, recorded, kept)
         if file is None:
-            found, asked = (None, AS_ASKED) if there is None else ("there", "none")
-            if found is None:
+            shown, to_be = (None, AS_ASKED) if now is None else ("there", "none")
+            if shown is None:
                 continue
         else:
             as_asked = path in desired.files or (kept or {}).get(path) is not None
-            found, asked = _sides(file, there, AS_ASKED if as_asked else _AS_LEFT)
+            shown, to_be = _sides(file, now, AS_ASKED if as_asked else _AS_LEFT)
             if path == PATH and not actual.readable:
-                found = "unreadable"
-        if found is None or not any(_tells(place, path, item) for item in told):
+                shown = "unreadable"
+        if shown is None or not any(_tells(place, path, item) for item in told):
             # Seldom asked, and not for nothing.
             last = (actual.settings, actual.gpunode)
-            same = found is None or not actual.readable or last == (desired.settings.digest(), version("gpunode"))
-            as_left = same or _is_as_left(recorded.get(path), there)
+            same = shown is None or not actual.readable or last == (desired.settings.digest(), version("gpunode"))
+            as_left = same or _is_as_left(recorded.get(path), now)
             yield compared(
-                place.component, Subject.FILE.of(path), found or asked, asked, found is None,
-                cause=_CHANGED if same else _ASKED_SINCE if as_left else _OTHER_RUN, disturbs=place.disturbs,
+                place.component, Subject.FILE.of(path), shown or to_be, to_be, shown is None,
+                cause=_CHANGED if same else _ASKED_SINCE if as_left else _OTHER_RUN, disruption=place.disruption,
             )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpunode.base import tables
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.template import rendered
 from gpunode.components.driver.removal import removal_waits
 from gpunode.node.machine import Machine
@@ -32,7 +32,7 @@ def changes_source(settings: Settings, machine: Machine) -> bool:
 
 
 def files(settings: Settings, machine: Machine) -> dict[str, str | None]:
-    """Return the files of modules; the settings are those of `on_system`."""
+    """Return the files of modules; the settings are those of `resolve_for_os`."""
     desired, system = settings.driver, machine.operating_system
     if not desired.enabled:
         return {}
@@ -58,7 +58,7 @@ def files(settings: Settings, machine: Machine) -> dict[str, str | None]:
 
 
 def _removal_waits(settings: Settings, machine: Machine) -> bool:
-    return removal_waits(Disturbance[settings.disruption.allow], machine.driver)
+    return removal_waits(Disruption[settings.disruption.allow], machine.driver)
 
 
 def module_names(settings: Settings, machine: Machine) -> list[str]:

@@ -26,8 +26,9 @@ from gpunode.node.preflight import (
     runtimes,
     toolkit,
 )
+from gpunode.node.preflight.former_names import former_names
 from gpunode.packages import trust
-from gpunode.packages.driver_packages import on_system
+from gpunode.packages.driver_packages import resolve_for_os
 from gpunode.settings import Settings
 
 
@@ -35,7 +36,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     """Return every reason to refuse a node; none means that the run may go on. `today` is as of `cautions`."""
     system, gpus, actual = machine.operating_system, machine.pci.gpus, machine.driver
     row = tables.distribution(system.id, system.version_id)
-    settings = on_system(settings, system)
+    settings = resolve_for_os(settings, system)
     desired = wanted_driver(settings, gpus, actual, system)
     found = [*platform.system_refusals(settings, system), *platform.gpu_refusals(settings, machine)]
     found += trust.key_refusals(settings, system)
@@ -69,7 +70,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
 
 def cautions(settings: Settings, machine: Machine, today: date | None = None) -> tuple[Caution, ...]:
     """Return what a person should know though it is no reason to refuse; `today` is UTC's where it is not given."""
-    settings = on_system(settings, machine.operating_system)
+    settings = resolve_for_os(settings, machine.operating_system)
     desired = wanted_driver(settings, machine.pci.gpus, machine.driver, machine.operating_system)
     today = today or _today()
     return (
@@ -85,6 +86,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *toolkit.toolkit_cautions(settings, machine),
         *trust.trust_cautions(machine.apt_sources),
         *trust.proxy_cautions(settings, machine.apt_sources),
+        *former_names(settings),
     )
 
 

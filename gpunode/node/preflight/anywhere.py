@@ -10,7 +10,8 @@ from gpunode.base.tables.sources import Distribution
 from gpunode.base.verdicts import Caution, Refusal
 from gpunode.components.driver.flavour import WantedDriver, chosen_flavour, installed_by_gpunode
 from gpunode.node.preflight import cuda, driver, platform
-from gpunode.packages.driver_packages import on_system
+from gpunode.node.preflight.former_names import former_names
+from gpunode.packages.driver_packages import resolve_for_os
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
 
@@ -40,27 +41,28 @@ def refused_anywhere(settings: Settings) -> tuple[Refusal, ...]:
 def cautions_anywhere(settings: Settings, today: date) -> tuple[Caution, ...]:
     """Return what a person should know of the settings on every supported distribution."""
     by_system = [list(_cautions(settings, system, today)) for _, system in _systems()]
-    return tuple(item for item in by_system[0] if all(item in found for found in by_system))
+    everywhere = (item for item in by_system[0] if all(item in found for found in by_system))
+    return (*former_names(settings), *everywhere)
 
 
 def _refusals(settings: Settings, row: Distribution, system: OperatingSystem) -> Iterator[Refusal]:
-    asked = on_system(settings, system)
-    yield from platform.source_refusals(asked, row)
-    yield from cuda.offered_refusals(asked, system)
+    resolved = resolve_for_os(settings, system)
+    yield from platform.source_refusals(resolved, row)
+    yield from cuda.offered_refusals(resolved, system)
     # A driver that gpunode does not install is the node's.
-    if installed_by_gpunode(asked):
-        desired = _wanted(asked, system)
-        yield from driver.offered_branch_refusals(asked, system)
+    if installed_by_gpunode(resolved):
+        desired = _wanted(resolved, system)
+        yield from driver.offered_branch_refusals(resolved, system)
         yield from driver.minimum_refusals(desired)
-        yield from cuda.cuda_refusals(asked, (), desired)
+        yield from cuda.cuda_refusals(resolved, (), desired)
 
 
 def _cautions(settings: Settings, system: OperatingSystem, today: date) -> Iterator[Caution]:
-    asked = on_system(settings, system)
-    if installed_by_gpunode(asked):
-        desired = _wanted(asked, system)
-        yield from driver.end_of_life(asked, desired, today)
-        yield from cuda.cuda_cautions(asked, desired)
+    resolved = resolve_for_os(settings, system)
+    if installed_by_gpunode(resolved):
+        desired = _wanted(resolved, system)
+        yield from driver.end_of_life(resolved, desired, today)
+        yield from cuda.cuda_cautions(resolved, desired)
 
 
 def _wanted(settings: Settings, system: OperatingSystem) -> WantedDriver:

@@ -20,7 +20,7 @@ _REPOSITORY = "set driver.source = 'cuda-repository'"
 def archive_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     """Refuse what the archive is known not to have; what its lists do not tell yet is judged after their refresh.
 
-    The settings are those of `on_system`.
+    The settings are those of `resolve_for_os`.
     """
     desired, system = settings.driver, machine.operating_system
     if not desired.enabled or desired.source != "distribution":
@@ -61,18 +61,18 @@ def archive_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
 def archive_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
     """Tell of an open module that is known to be behind, where the node's lists do not say how it stands there.
 
-    The settings are those of `on_system`.
+    The settings are those of `resolve_for_os`.
     """
-    asked, system = settings.driver, machine.operating_system
+    chosen, system = settings.driver, machine.operating_system
     actual = tables.distribution(system.id, system.version_id)
-    source = driver_source(settings, system, machine.boot) if asked.source == "distribution" else None
-    if source is None or actual is None or actual.open_behind is None or asked.version is not None:
+    source = driver_source(settings, system, machine.boot) if chosen.source == "distribution" else None
+    if source is None or actual is None or actual.open_behind is None or chosen.version is not None:
         return
     module, rest = actual.open_behind.module, actual.open_behind.rest
     desired = _wanted(settings, source, machine)
     names = [name for name in source.packages["open"] if name in desired and name.endswith("-dkms")]
     told = {name for name, _ in machine.offers} | {name for name, _ in machine.driver.packages}
-    if names and versions.in_branch(module, asked.branch or "") and names[0] not in told:
+    if names and versions.in_branch(module, chosen.branch or "") and names[0] not in told:
         behind = ModuleBehind(names[0], module, rest)
         yield Caution("driver", behind.reason(source), "gpunode/data/distributions.yaml", _ways(behind, machine))
 

@@ -50,26 +50,26 @@ def cuda_refusals(settings: Settings, gpus: Sequence[PciGpu], desired: WantedDri
     """Refuse a CUDA toolkit that dropped a GPU of the node, or that needs a newer driver than there will be."""
     if not settings.cuda.enabled:
         return
-    asked, table = settings.cuda.version, tables.cuda()
-    dropped = table.dropped_generations(asked)
+    release, table = settings.cuda.version, tables.cuda()
+    dropped = table.dropped_generations(release)
     for gpu in gpus:
         if gpu.generation in dropped:
             yield Refusal(
                 "cuda",
-                f"CUDA {asked} no longer supports {named(gpu)} ({gpu.generation})",
+                f"CUDA {release} no longer supports {named(gpu)} ({gpu.generation})",
                 _DROPPED,
                 "ask for an older cuda.version",
             )
             break
-    minor = table.minor_driver(asked) if settings.cuda.compatibility == "minor" else None
-    minimum, source = (minor, _MINOR) if minor else (table.full_driver(asked), _FULL)
+    minor = table.minor_driver(release) if settings.cuda.compatibility == "minor" else None
+    minimum, source = (minor, _MINOR) if minor else (table.full_driver(release), _FULL)
     # Where gpunode installs no driver and none is there, nobody has said which one will be: a caution, not a refusal.
     if minimum is None or not desired.is_known:
         return
     if not desired.at_least(minimum):
         yield Refusal(
             "cuda",
-            f"CUDA {asked} needs driver {minimum} or newer (cuda.compatibility '{settings.cuda.compatibility}'), "
+            f"CUDA {release} needs driver {minimum} or newer (cuda.compatibility '{settings.cuda.compatibility}'), "
             f"and the driver is {desired}",
             source,
             f"set driver.branch to '{versions.branch_of(minimum)}' or newer, or ask for an older cuda.version",
@@ -92,14 +92,14 @@ def offered_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Re
 
 def cuda_cautions(settings: Settings, desired: WantedDriver) -> Iterator[Caution]:
     """Tell of a toolkit that came after the table, and that nobody knows of a driver that is not there yet."""
-    asked, table = settings.cuda.version, tables.cuda()
-    if settings.cuda.enabled and table.is_newer(asked):
+    release, table = settings.cuda.version, tables.cuda()
+    if settings.cuda.enabled and table.is_newer(release):
         yield Caution(
             "cuda",
-            f"CUDA {asked} is newer than {table.versions[0]}, the newest that gpunode's table knows: which driver all "
+            f"CUDA {release} is newer than {table.versions[0]}, the newest in gpunode's table: which driver all "
             "of its features need, and which GPUs it dropped, is not known",
             _FULL,
-            f"look at the release notes of CUDA {asked}, or use a newer gpunode",
+            f"look at the release notes of CUDA {release}, or use a newer gpunode",
         )
     if settings.cuda.enabled and not desired.is_known:
         yield Caution(

@@ -163,8 +163,8 @@ def _has_proprietary(driver: DriverState, desired: WantedDriver) -> bool:
 
 def _without_proprietary(settings: Settings, desired: WantedDriver, today: date) -> tuple[str, str, str] | None:
     """Return reason, source and remedy where the branch is beyond the last one with proprietary packages."""
-    last, asked = tables.drivers().last_proprietary, settings.driver
-    if not asked.enabled or asked.source != "cuda-repository" or desired.flavour != "proprietary":
+    last, chosen = tables.drivers().last_proprietary, settings.driver
+    if not chosen.enabled or chosen.source != "cuda-repository" or desired.flavour != "proprietary":
         return None
     if desired.branch is None or versions.parsed(desired.branch) <= versions.parsed(last):
         return None
@@ -186,8 +186,8 @@ def flavour_branch_refusals(settings: Settings, desired: WantedDriver, system: O
     if source is not None and first and desired.branch and versions.parsed(desired.branch) < versions.parsed(first):
         other = "proprietary" if desired.flavour == "open" else "open"
         # Where nobody asked for it, a GPU needs it.
-        asked = settings.driver.flavour != "auto"
-        way = f"driver.flavour = '{other}' where the GPUs take it, or " if asked else ""
+        chosen = settings.driver.flavour != "auto"
+        way = f"driver.flavour = '{other}' where the GPUs take it, or " if chosen else ""
         yield Refusal(
             "driver",
             f"{source.name} has packages with the {desired.flavour} kernel module from branch {first} on, and "

@@ -8,9 +8,9 @@ from gpunode.packages.driver_packages.choice import (
     Offers,
     chosen,
     come_along,
-    moved_along,
     parse_offers,
     pin_text,
+    retained_packages,
 )
 from gpunode.packages.driver_packages.installed import DriverPackages, parse_driver_packages
 from gpunode.packages.driver_packages.names import (
@@ -29,13 +29,13 @@ from gpunode.packages.driver_packages.sources import (
     archive_components,
     driver_source,
     further_groups,
-    goes_along,
     holds_kernels,
     leftovers,
     module_stream,
     of_another_source,
-    on_system,
     package_set,
+    resolve_for_os,
+    unversioned_packages,
 )
 
 __all__ = [
@@ -58,19 +58,19 @@ __all__ = [
     "driver_source",
     "further_groups",
     "gate",
-    "goes_along",
     "holds_kernels",
     "is_fabric_manager",
     "left_behind",
     "leftovers",
     "module_behind",
     "module_stream",
-    "moved_along",
     "of_another_source",
-    "on_system",
     "package_set",
     "parse_driver_packages",
     "parse_offers",
     "parse_simulation",
     "pin_text",
+    "resolve_for_os",
+    "retained_packages",
+    "unversioned_packages",
 ]

@@ -70,7 +70,7 @@ def chosen(
     return found
 
 
-def moved_along(
+def retained_packages(
     others: Mapping[str, str], available: Iterable[tuple[str, str]], upstream: str
 ) -> dict[str, str | None]:
     """Return what else is there of a driver from another source -> its version with the new one; None: it is to go.
@@ -95,7 +95,7 @@ def come_along(
     + clash: a package of another branch, which the new one does not have, would keep files that are the new one's, too:
       dpkg refuses them, where rpm knows by Obsoletes what takes their place
     """
-    along = moved_along(others, available, upstream)
+    along = retained_packages(others, available, upstream)
     if moved:
         return along
     return {
@@ -110,9 +110,9 @@ def _together(
     offered: Mapping[str, Sequence[str]],
 ) -> str:  # fmt: skip
     """Return the upstream version for all that have a rule; the rule itself where there is none to be found."""
-    there = [installed[name] for name in bound if name in installed and satisfies(installed[name], desired[name])]
-    if there:
-        return max((versions.upstream(item) for item in there), key=versions.parsed)
+    actual = [installed[name] for name in bound if name in installed and satisfies(installed[name], desired[name])]
+    if actual:
+        return max((versions.upstream(item) for item in actual), key=versions.parsed)
     common: set[str] | None = None
     for name in bound:
         fitting = {versions.upstream(item) for item in offered.get(name, []) if satisfies(item, desired[name])}

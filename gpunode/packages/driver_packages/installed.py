@@ -33,9 +33,9 @@ class DriverPackages(Reading):
 
     def missing(self, desired: Mapping[str, str | None]) -> tuple[str, ...]:
         """Return the names that are not there as asked; those that have a version must share one upstream version."""
-        there = dict(self.packages)
-        bad = [name for name, rule in desired.items() if name not in there or not satisfies(there[name], rule)]
-        together = {versions.upstream(there[name]) for name, rule in desired.items() if rule and name not in bad}
+        actual = dict(self.packages)
+        bad = [name for name, rule in desired.items() if name not in actual or not satisfies(actual[name], rule)]
+        together = {versions.upstream(actual[name]) for name, rule in desired.items() if rule and name not in bad}
         if len(together) > 1:
             bad += [name for name, rule in desired.items() if rule and name not in bad]
         return tuple(sorted(bad))

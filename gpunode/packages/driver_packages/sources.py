@@ -41,7 +41,7 @@ def driver_source(settings: Settings, system: OperatingSystem, boot: Boot | None
     return row.for_kernel(boot.next_base) if row is not None and boot is not None else row
 
 
-def on_system(settings: Settings, system: OperatingSystem) -> Settings:
+def resolve_for_os(settings: Settings, system: OperatingSystem) -> Settings:
     """Return the settings with what they leave to the distribution: driver branch, CUDA's version, and the sources."""
     found = tables.distribution(system.id, system.version_id)
     if found is not None and found.repository is None:
@@ -60,7 +60,7 @@ def on_system(settings: Settings, system: OperatingSystem) -> Settings:
 def archive_components(settings: Settings, system: OperatingSystem) -> tuple[str, tuple[str, ...]] | None:
     """Return (origin, components) of the distribution's own archive that the driver needs; None where it needs none.
 
-    The settings are those of `on_system`.
+    The settings are those of `resolve_for_os`.
     """
     source = driver_source(settings, system)
     if source is None:
@@ -91,7 +91,7 @@ def holds_kernels(settings: Settings, system: OperatingSystem, boot: Boot | None
 
 
 def package_set(
-    asked: DriverSettings,
+    settings: DriverSettings,
     source: DriverSource,
     flavour: str,
     further: Collection[str],
@@ -105,7 +105,7 @@ def package_set(
       install them and the next kernel has none; where modules come built, the next kernel's are. Those of kernels to
       come are not: their metapackage would bring the newest kernel's image, and nothing else of that kernel
     """
-    rule = asked.version or asked.branch or ""
+    rule = settings.version or settings.branch or ""
     values = _values(rule, source, flavour, boot)
     groups = ["always", flavour, *further]
     desired: dict[str, str | None] = {}
@@ -116,7 +116,7 @@ def package_set(
     for name in source.packages.get("kernel", {}):
         if boot.next_release:
             desired[_filled(name, {**values, "<kernel>": boot.next_release})] = None
-    if source.built_on_node and source.installs_headers and asked.kernel_headers == "install":
+    if source.built_on_node and source.installs_headers and settings.kernel_headers == "install":
         for kernel in boot.kernels:
             # Not those of the running kernel: archives drop the headers of older ones.
             if kernel.release == boot.next_release and not kernel.headers:
@@ -147,7 +147,7 @@ def further_groups(settings: Settings, machine: Iterable[str]) -> tuple[str, ...
     return (*machine, *(("mps",) if settings.mps.enabled else ()))
 
 
-def goes_along(source: DriverSource, desired: Iterable[str]) -> tuple[str, ...]:
+def unversioned_packages(source: DriverSource, desired: Iterable[str]) -> tuple[str, ...]:
     """Return the wanted packages that are numbered otherwise and yet of one version of the driver: built modules."""
     patterns = [_pattern(name) for name in source.packages.get("kernel", {})]
     return tuple(name for name in desired if any(pattern.fullmatch(name) for pattern in patterns))
@@ -173,10 +173,10 @@ def leftovers(
 
     + installed: name -> version; of names alone no version fits
     """
-    there = list(installed)
+    actual = list(installed)
     met = set(_metapackages_that_fit(source, desired, installed, rule)) if isinstance(installed, Mapping) else set()
     named = [name for row in _beside(source) for name in row.leaves]
-    if not _of_this_source(source, there):
+    if not _of_this_source(source, actual):
         named += [name for row in _beside(source) for name in row.leaves_with_source]
     flavours = [name for group in ("open", "proprietary") for name in source.packages.get(group, {})]
     named += flavours
@@ -190,7 +190,7 @@ def leftovers(
     going = set()
     for written, pattern in ((name, _pattern(name)) for name in named):
         kept = {match.groupdict().get("branch"): match for name in desired if (match := pattern.fullmatch(name))}
-        for name in there:
+        for name in actual:
             match = pattern.fullmatch(name)
             if match is None or name in desired or name in met:
                 continue
@@ -227,9 +227,9 @@ def of_another_source(source: DriverSource, installed: Iterable[str]) -> bool:
 
     What another one left beside a driver of this source (modules of Ubuntu's for a kernel, say) does not make it such.
     """
-    there = list(installed)
+    actual = list(installed)
     others = [_pattern(name) for row in _beside(source) if row != source for name in row.marks]
-    return not _of_this_source(source, there) and any(pattern.fullmatch(name) for name in there for pattern in others)
+    return not _of_this_source(source, actual) and any(pattern.fullmatch(name) for name in actual for pattern in others)
 
 
 def _of_this_source(source: DriverSource, installed: Collection[str]) -> bool:

@@ -88,7 +88,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
     """
     if not values(lines).get("status", "").isdecimal():
         raise ParseError("dnf gave no exit status")
-    there = dict(rpm.pairs(repeated(lines, "installed")))
+    actual = dict(rpm.pairs(repeated(lines, "installed")))
     comes: dict[str, tuple[str, str | None, str]] = {}
     goes: dict[str, tuple[str, str]] = {}
     replaced: list[str] = []
@@ -101,7 +101,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
             raise ParseError(f"not a row of dnf's table: {' '.join(words)[:120]!r}")
         name, version = words[0], rpm.without_epoch_zero(words[2])
         if section.startswith(_COMES):
-            comes[name] = (name, there.get(name), version)
+            comes[name] = (name, actual.get(name), version)
         elif section.startswith(_GOES):
             goes[name] = (name, version)
             if section.startswith(_REPLACED) and belongs(section.removeprefix(_REPLACED)):
@@ -111,7 +111,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
     silent = [
         name
         for name, version in rpm.pairs(repeated(lines, "asked"))
-        if version not in (there.get(name), *_to(comes, name))
+        if version not in (actual.get(name), *_to(comes, name))
     ]
     if silent and not errors:
         errors = [f"it says nothing of {', '.join(silent)}", *[line for line in said if line.strip()][-3:]]

@@ -126,10 +126,10 @@ def parse_simulation(lines: list[str]) -> Simulation:
     status = values(lines).get("status", "")
     if not status.isdecimal():
         raise ParseError("pacman gave no exit status")
-    there = dict(_pairs(repeated(lines, "installed")))
+    actual = dict(_pairs(repeated(lines, "installed")))
     comes = dict(_pairs(repeated(lines, "comes")))
     desired = dict(_pairs(repeated(lines, "asked")))
-    going = [name for name in repeated(lines, "going") if name in there]
+    going = [name for name in repeated(lines, "going") if name in actual]
     goes = dict.fromkeys(going) | dict.fromkeys(
         other for name, other in _words(repeated(lines, "conflict"), 2) if name in comes and other not in comes
     )
@@ -145,14 +145,14 @@ def parse_simulation(lines: list[str]) -> Simulation:
         # A library that is newer than the mirror's does no harm; a module is for one kernel.
         if name not in comes and (order == "-1" or brings_kernels(name))
     ]
-    behind += _along(comes, there, desired)
+    behind += _along(comes, actual, desired)
     return Simulation(
-        tuple((name, there.get(name), version) for name, version in comes.items() if there.get(name) != version),
-        tuple((name, there[name]) for name in goes if name in there),
+        tuple((name, actual.get(name), version) for name, version in comes.items() if actual.get(name) != version),
+        tuple((name, actual[name]) for name in goes if name in actual),
         tuple(errors),
         manager="pacman",
         trial="pacman -Sp",
-        refusal=partial_upgrade(behind, sorted({item.name for item in behind} | (desired.keys() & there.keys()))),
+        refusal=partial_upgrade(behind, sorted({item.name for item in behind} | (desired.keys() & actual.keys()))),
     )
 
 

@@ -146,7 +146,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
     Beside it stand `installed=NAME VERSION` lines and, for what was to come, `asked=NAME VERSION`.
     """
     code, stream = _code(lines), _stream(lines)
-    there = dict(rpm.pairs(repeated(lines, "installed")))
+    actual = dict(rpm.pairs(repeated(lines, "installed")))
     comes: dict[str, tuple[str, str | None, str]] = {}
     goes: dict[str, tuple[str, str]] = {}
     for group in (group for summary in stream.iter("install-summary") for group in summary):
@@ -157,12 +157,12 @@ def parse_simulation(lines: list[str]) -> Simulation:
             if group.tag == "to-remove":
                 goes[name] = (name, version)
             else:
-                comes[name] = (name, item.get("edition-old") or there.get(name), version)
+                comes[name] = (name, item.get("edition-old") or actual.get(name), version)
     errors = list(_problems(stream))
     silent = [
         name
         for name, version in rpm.pairs(repeated(lines, "asked"))
-        if version not in (there.get(name), comes[name][2] if name in comes else None)
+        if version not in (actual.get(name), comes[name][2] if name in comes else None)
     ]
     if silent and not errors:
         errors = [f"it says nothing of {', '.join(silent)}"]

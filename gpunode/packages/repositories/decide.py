@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gpunode.base import tables
 from gpunode.base.comparison import compared
 from gpunode.base.decision import Decision, Step, bad
-from gpunode.base.disturbance import Disturbance
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.packages.keyring import PERMISSIONS, Keyrings
@@ -40,10 +40,10 @@ def decide(desired: Mapping[str, str], actual: Keyrings) -> Decision[None]:
     """
     findings: list[Finding] = []
     steps: list[Step[None]] = []
-    for name, wanted in desired.items():
+    for name, to_be in desired.items():
         found = actual.of(name)
         both = [compared(
-            "repositories", Subject.KEY.of(name), ", ".join(found) or None, wanted, found == (wanted,),
+            "repositories", Subject.KEY.of(name), ", ".join(found) or None, to_be, found == (to_be,),
             cause="the keyring was replaced or holds another key" if found else "its key is not on the node",
         )]  # fmt: skip
         permissions = actual.permissions_of(name)
@@ -54,5 +54,5 @@ def decide(desired: Mapping[str, str], actual: Keyrings) -> Decision[None]:
             ))  # fmt: skip
         findings += both
         if differences := bad(*both):
-            steps.append(Step(f"trust the {name} repository by its pinned key", differences, Disturbance.nothing))
+            steps.append(Step(f"trust the {name} repository by its pinned key", differences, Disruption.nothing))
     return Decision(tuple(findings), tuple(steps))

@@ -1,10 +1,10 @@
-"""What settings come to in a cluster: a node's name there, its way, its runtime; and what cannot be had together."""
+"""What settings come to in a cluster: a node's name there, its method, its runtime; and what cannot be had together."""
 
 from __future__ import annotations
 
 from gpunode.settings.model import Settings
 
-# The ways by which the plugin is its own chart's; beside a GPU Operator it is so, too.
+# The methods by which the plugin is its own chart's; beside a GPU Operator it is so, too.
 BY_CHART = ("helm", "gpu-operator")
 
 

@@ -13,7 +13,7 @@ from gpunode.settings.problems import Problem, written
 _NODE_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 # What each node has for itself.
 _OWN: Mapping[str, Collection[str]] = {
-    "kubernetes": {"enabled", "node_name", "drain"}, "device_plugin": {"way"}, "gpu_operator": (), "gpushare": (),
+    "kubernetes": {"enabled", "node_name", "drain"}, "device_plugin": {"method"}, "gpu_operator": (), "gpushare": (),
 }  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def disagreements(hosts: Mapping[str, Settings]) -> Iterator[Problem]:
         if runner != LOCAL and runner not in hosts:
             message = "is no host of this inventory; name a control-plane host of it, or '@local'"
             yield Problem("kubernetes.run_on", written(runner), message, tuple(hosts)[:20], host)
-        if settings.device_plugin.way == "gpushare":
+        if settings.device_plugin.method == "gpushare":
             yield from _schedulers(host, settings, hosts)
         yield from _differences(host, settings, first, nodes[first])
 

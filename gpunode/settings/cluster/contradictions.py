@@ -7,7 +7,14 @@ from collections.abc import Iterator
 
 from gpunode.base import tables
 from gpunode.base.versions import at_least
-from gpunode.settings.cluster import BY_CHART, default_runtime, features, gpu_operator, needs_runtime_class, other_ways
+from gpunode.settings.cluster import (
+    BY_CHART,
+    default_runtime,
+    features,
+    gpu_operator,
+    needs_runtime_class,
+    other_methods,
+)
 from gpunode.settings.mig_parted.declaration import Declaration, selected
 from gpunode.settings.mig_parted.mistakes import DeclarationError
 from gpunode.settings.mig_parted.published import known_names, published
@@ -25,17 +32,17 @@ def contradictions(settings: Settings) -> Iterator[Problem]:
         return
     yield from _mps(settings)
     yield from _mig(settings)
-    way = settings.device_plugin.way
-    if way in ("manifest", "gpushare"):
-        yield from other_ways.contradictions(settings)
+    method = settings.device_plugin.method
+    if method in ("manifest", "gpushare"):
+        yield from other_methods.contradictions(settings)
         yield from _runtime(settings)
-    if way == gpu_operator.WAY:
+    if method == gpu_operator.METHOD:
         yield from gpu_operator.contradictions(settings)
-    if way in (*BY_CHART, "manifest"):
+    if method in (*BY_CHART, "manifest"):
         yield from _old_plugin(settings)
         yield from _old_kubernetes(settings)
         yield from _device_list(settings)
-    if way in BY_CHART:
+    if method in BY_CHART:
         yield from _runtime(settings)
         yield from _config(settings)
         yield from _unquoted(settings)
@@ -63,7 +70,7 @@ def _mps(settings: Settings) -> Iterator[Problem]:
             "MIG devices"
         )
         yield _problem("sharing.strategy", "mps", message)
-    if settings.mps.enabled and settings.device_plugin.way != "none":
+    if settings.mps.enabled and settings.device_plugin.method != "none":
         message = (
             "runs a control daemon on the host, and in a cluster the device plugin runs its own; leave mps out and set "
             "sharing.strategy to 'mps'"
@@ -73,15 +80,15 @@ def _mps(settings: Settings) -> Iterator[Problem]:
 
 def _mig(settings: Settings) -> Iterator[Problem]:
     sharing, name = settings.sharing, settings.mig.config
-    way = settings.device_plugin.way
-    if way == "none":
+    method = settings.device_plugin.method
+    if method == "none":
         return
     if name is not None and _LABEL_VALUE.fullmatch(name) is None:
         yield _problem("mig.config", name, "cannot be a label's value in a cluster: it must end in a letter or digit")
     if not _has_instances(settings):
         return
-    if way == "gpushare":
-        message = "makes MIG devices, of which gpushare knows nothing; leave it out, or set another device_plugin.way"
+    if method == "gpushare":
+        message = "makes MIG devices, which gpushare does not know; leave it out, or set another device_plugin.method"
         yield _problem("mig.config", name, message)
         return
     # A ConfigMap of the user's own says the strategy itself.
@@ -171,7 +178,7 @@ def _old_kubernetes(settings: Settings) -> Iterator[Problem]:
 
 
 def _device_list(settings: Settings) -> Iterator[Problem]:
-    """Yield where the way by which pods are told their GPUs is one that the node's container toolkit does not take."""
+    """Yield where the method by which pods are told their GPUs is one that the node's toolkit does not take."""
     plugin, toolkit, key = settings.device_plugin, settings.toolkit, "device_plugin.device_list_strategy"
     desired = plugin.device_list_strategy
     if not toolkit.enabled:

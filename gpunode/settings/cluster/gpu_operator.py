@@ -11,7 +11,7 @@ from gpunode.settings.cluster.features import of_kubernetes
 from gpunode.settings.model import Settings
 from gpunode.settings.problems import Problem, written
 
-WAY = "gpu-operator"
+METHOD = "gpu-operator"
 # Dotted value of the chart -> what stands for it; it may not be True.
 _OFF = {
     "driver.enabled": "driver, which gpunode brings: the operator's own would be a second one",
@@ -57,7 +57,7 @@ def contradictions(settings: Settings) -> Iterator[Problem]:
         yield _problem("gpu_operator.mig_manager", True, message)
     version, needs = settings.kubernetes.version, of_kubernetes()["gpu-operator"]
     if version is not None and not at_least(version, needs.minimum):
-        message = f"is older than the {needs.minimum} that device_plugin.way {WAY!r} needs ({needs.source})"
+        message = f"is older than the {needs.minimum} that device_plugin.method {METHOD!r} needs ({needs.source})"
         yield _problem("kubernetes.version", version, message)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyinfra.context import ctx_host
 
-from gpunode.kubernetes.device_plugin.rollout import Rollout, rollout
+from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
 from gpunode.kubernetes.helm.release import Revision, parse_history
 from gpunode.operations import helm
 from gpunode.settings import Settings, check_hosts
@@ -57,12 +57,12 @@ class KeptRelease:
     programs: Path
     namespace: str
 
-    def asked(self, timeout: int, plugin: dict[str, Any]) -> tuple[Rollout, Settings]:
+    def asked(self, timeout: int, plugin: dict[str, Any]) -> tuple[DesiredCluster, Settings]:
         """Return what the cluster is to get: a plugin that waits for GPUs, which these nodes need not have yet."""
         kubernetes = by(self.kubeconfig, self.programs, timeout)
         data = {"chart": str(CHART), "namespace": self.namespace, "fail_on_init_error": False, **plugin}
         found = check_hosts({"gpu-1": {"kubernetes": kubernetes, "device_plugin": data}})
-        asked = rollout(found)
+        asked = desired_cluster(found)
         assert asked is not None
         return asked, found["gpu-1"]
 

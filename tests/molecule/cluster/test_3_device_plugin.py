@@ -96,7 +96,7 @@ def test_hosts_that_limit_leaves_out_keep_their_configuration_and_labels(life: L
 
 
 def test_a_node_that_is_not_the_plugins_any_more_loses_its_labels_and_gets_them_again(life: Life) -> None:
-    run = _run(_inventory(life, device_plugin={"chart": str(CHART), "way": "none"}), ALONE)
+    run = _run(_inventory(life, device_plugin={"chart": str(CHART), "method": "none"}), ALONE)
     assert run.code == 0, run.printed[-2000:]
     assert _labels(life, "gpu-2") == {} and PRESENT in _labels(life, "gpu-1")
     run = _run(_inventory(life), ALONE)

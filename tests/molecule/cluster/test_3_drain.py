@@ -104,7 +104,7 @@ def _inventory(folder: Path, kubeconfig: Path, version: str, timeout: int = 10) 
             # What other tests left without a controller goes; budgets are respected all the same.
             "drain": {"timeout": timeout, "ready_timeout": 60, "force": True},
         },
-        "device_plugin": {"way": "none"},
+        "device_plugin": {"method": "none"},
     }  # fmt: skip
     return inventory_with(folder, {BLOCKED: asked, ADMINS: asked})
 

@@ -22,29 +22,29 @@ pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
 
 OPERATOR = CHECKOUT / "lab" / "charts" / "gpu-operator"
 KEPT = "Keep the release of the GPU Operator"
-WAY = "gpunode/way"
+METHOD = "gpunode/way"
 
 
 class Operated:
-    """Run the project's commands with one way on all nodes."""
+    """Run the project's commands with one method on all nodes."""
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
         self.folder, self.release = folder, KeptRelease(kubeconfig, programs(3), "gpu-operator")
         self.names = [node.name for node in lab_nodes.nodes(LAB)]
 
-    def inventory(self, way: str, **gpu_operator: Any) -> str:
+    def inventory(self, method: str, **gpu_operator: Any) -> str:
         data: dict[str, object] = {
             "kubernetes": by(self.release.kubeconfig, programs(3), 60),
             # There is no node feature discovery in a lab: a test's fixture labels the nodes as it does.
-            "device_plugin": {"way": way, "nfd": "present", "chart": str(CHART)},
+            "device_plugin": {"method": method, "nfd": "present", "chart": str(CHART)},
             "gpu_operator": {"chart": str(OPERATOR), **gpu_operator},
             # Whichever the tests before left there.
             "driver": {"source": "present"},
         }  # fmt: skip
         return inventory_with(self.folder, {name: data for name in self.names})
 
-    def run(self, way: str, **gpu_operator: Any) -> Run:
-        return command("pyinfra", "-y", "--json", self.inventory(way, **gpu_operator), "deploys/device_plugin.py")
+    def run(self, method: str, **gpu_operator: Any) -> Run:
+        return command("pyinfra", "-y", "--json", self.inventory(method, **gpu_operator), "deploys/device_plugin.py")
 
     def policy(self) -> dict[str, bool]:
         """Return which of its parts the operator is to bring; NVIDIA's chart has a ClusterPolicy for it."""
@@ -77,7 +77,7 @@ def test_the_operator_comes_with_its_driver_toolkit_and_plugin_off_beside_the_pl
     listed = operated.release.kubectl("get", "daemonset", "--all-namespaces", "--output", "name")
     assert "nvdp-nvidia-device-plugin" in listed
     for name in operated.names:
-        assert operated.labels(name)[WAY] == "gpu-operator"
+        assert operated.labels(name)[METHOD] == "gpu-operator"
 
 
 def test_the_second_run_of_the_operator_changes_nothing_and_drift_finds_nothing(operated: Operated) -> None:
@@ -117,6 +117,6 @@ def test_the_operator_goes_with_the_way_and_the_plugin_s_release_stays(operated:
     assert "nvdp-nvidia-device-plugin" in operated.release.kubectl(
         "get", "daemonset", "--all-namespaces", "--output", "name"
     )
-    assert all(WAY not in operated.labels(name) for name in operated.names)
+    assert all(METHOD not in operated.labels(name) for name in operated.names)
     again = operated.run("helm")
     assert (again.code, again.operations("success")) == (0, {}), again.printed[-3000:]

@@ -38,18 +38,18 @@ def host() -> Iterator[lab_nodes.Node]:
 
 
 class Ways:
-    """Run the deploy of the device plugin, with one way on all nodes."""
+    """Run the deploy of the device plugin, with one method on all nodes."""
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
         self.folder, self.cluster = folder, KeptRelease(kubeconfig, programs(3), NAMESPACE)
         self.names = [node.name for node in lab_nodes.nodes(LAB)]
 
-    def run(self, way: str, deploy: str = "deploys/device_plugin.py", **gpushare: Any) -> Run:
-        return command("pyinfra", "-y", "--json", self.inventory(way, **gpushare), deploy)
+    def run(self, method: str, deploy: str = "deploys/device_plugin.py", **gpushare: Any) -> Run:
+        return command("pyinfra", "-y", "--json", self.inventory(method, **gpushare), deploy)
 
-    def drift(self, way: str) -> dict[str, dict[str, str]]:
+    def drift(self, method: str) -> dict[str, dict[str, str]]:
         """Return node -> what drift says of the cluster that is not as asked, with its cause."""
-        run = command("gpunode", "drift", self.inventory(way), "--json")
+        run = command("gpunode", "drift", self.inventory(method), "--json")
         return {
             name: {
                 each["what"]: each["cause"]
@@ -59,10 +59,10 @@ class Ways:
             for name, every in run.findings.items()
         }
 
-    def inventory(self, way: str, **gpushare: Any) -> str:
+    def inventory(self, method: str, **gpushare: Any) -> str:
         data: dict[str, object] = {
             "kubernetes": by(self.cluster.kubeconfig, programs(3), 45),
-            "device_plugin": {"way": way, "chart": str(CHART)},
+            "device_plugin": {"method": method, "chart": str(CHART)},
             "gpushare": {"schedulers": [self.names[0]], **gpushare},
             # Whichever the tests before left there.
             "driver": {"source": "present"},
@@ -78,22 +78,22 @@ class Ways:
 
 
 @pytest.fixture
-def ways(kubeconfig: Path, tmp_path: Path) -> Ways:
+def methods(kubeconfig: Path, tmp_path: Path) -> Ways:
     return Ways(kubeconfig, tmp_path)
 
 
 def test_gpushare_takes_the_place_of_nvidia_s_plugin_and_the_scheduler_asks_its_extender(
-    ways: Ways, host: lab_nodes.Node
+    methods: Ways, host: lab_nodes.Node
 ) -> None:
-    assert ways.run("helm").code == 0
+    assert methods.run("helm").code == 0
     # Where the extender's pod may go: no node of a lab is labelled as one of the control plane.
-    ways.cluster.kubectl("label", "node", host.name, f"{CONTROL_PLANE}=", "--overwrite")
-    run = ways.run("gpushare")
+    methods.cluster.kubectl("label", "node", host.name, f"{CONTROL_PLANE}=", "--overwrite")
+    run = methods.run("gpushare")
     assert run.code == 0, run.printed[-3000:]
     assert {RELEASE, SCHEDULER} <= set(run.operations("success"))
-    for name in ways.names:
-        assert ways.labels(name)["gpushare"] == "true" and "nvidia.com/gpu.present" not in ways.labels(name)
-    assert "nvdp" not in ways.listed("daemonset") and "gpushare-device-plugin" in ways.listed("daemonset")
+    for name in methods.names:
+        assert methods.labels(name)["gpushare"] == "true" and "nvidia.com/gpu.present" not in methods.labels(name)
+    assert "nvdp" not in methods.listed("daemonset") and "gpushare-device-plugin" in methods.listed("daemonset")
     (line,) = command_lines(host)
     path = line.partition("--config=")[2].split(" ")[0]
     configuration = lab_nodes.run(host, f"cat {path}").stdout
@@ -102,77 +102,80 @@ def test_gpushare_takes_the_place_of_nvidia_s_plugin_and_the_scheduler_asks_its_
     assert lab_nodes.run(host, f"stat -c %a {MANIFEST}").stdout.strip() == "600"
 
 
-def test_the_second_run_of_gpushare_changes_nothing(ways: Ways, host: lab_nodes.Node) -> None:
+def test_the_second_run_of_gpushare_changes_nothing(methods: Ways, host: lab_nodes.Node) -> None:
     before = command_lines(host), manifest(host)
-    run = ways.run("gpushare")
+    run = methods.run("gpushare")
     assert (run.code, run.operations("success")) == (0, {}), run.printed[-3000:]
     assert (command_lines(host), manifest(host)) == before
 
 
 def test_verdict_and_drift_find_what_gpushare_promises_and_each_thing_that_is_otherwise(
-    ways: Ways, host: lab_nodes.Node
+    methods: Ways, host: lab_nodes.Node
 ) -> None:
-    run = ways.run("gpushare", VERDICT)
+    run = methods.run("gpushare", VERDICT)
     assert (run.code, run.operations("success")) == (0, {}), run.printed[-3000:]
-    assert ways.drift("gpushare") == {name: {} for name in ways.names}
-    allocatable = ways.cluster.live("node", host.name)["status"]["allocatable"]
+    assert methods.drift("gpushare") == {name: {} for name in methods.names}
+    allocatable = methods.cluster.live("node", host.name)["status"]["allocatable"]
     # Two H100, of 79 GiB each.
     assert (allocatable["aliyun.com/gpu-count"], allocatable["aliyun.com/gpu-mem"]) == ("2", "158")
-    ways.cluster.kubectl("label", "node", ways.names[1], "gpushare-")
+    methods.cluster.kubectl("label", "node", methods.names[1], "gpushare-")
     where = ("--namespace", "kube-system")
-    ways.cluster.kubectl("scale", "deployment", "gpushare-schd-extender", "--replicas", "0", *where)
-    found = ways.drift("gpushare")
-    assert "label gpushare" in found[ways.names[1]] and "label gpushare" not in found[host.name]
+    methods.cluster.kubectl("scale", "deployment", "gpushare-schd-extender", "--replicas", "0", *where)
+    found = methods.drift("gpushare")
+    assert "label gpushare" in found[methods.names[1]] and "label gpushare" not in found[host.name]
     assert "gpushare-schd-extender" in found[host.name]["gpunode's objects"]
-    run = ways.run("gpushare")
+    run = methods.run("gpushare")
     assert run.code == 0, run.printed[-3000:]
-    assert ways.run("gpushare", VERDICT).code == 0
+    assert methods.run("gpushare", VERDICT).code == 0
 
 
 def test_a_scheduler_that_does_not_take_its_configuration_is_put_back_and_not_tried_again(
-    ways: Ways, host: lab_nodes.Node
+    methods: Ways, host: lab_nodes.Node
 ) -> None:
     before = manifest(host)
     # The image is said to be newer than the program is: the file is then written in a version that it has not.
     newer = before.replace("kube-scheduler:v1.20.2", "kube-scheduler:v1.31.4")
     control_plane_node.mended(host, newer)
-    run = ways.run("gpushare")
+    run = methods.run("gpushare")
     assert run.code == 1 and 'no kind "KubeSchedulerConfiguration" is registered' in run.printed, run.printed[-3000:]
     assert manifest(host) == newer
     (line,) = command_lines(host)
     assert "--config=" in line
     assert lab_nodes.run(host, "curl -ksf https://127.0.0.1:10259/healthz").stdout == "ok"
-    again = ways.run("gpushare")
+    again = methods.run("gpushare")
     assert again.code == 1 and "this was tried before" in again.printed and manifest(host) == newer
     control_plane_node.mended(host, before)
 
 
-def test_nvidia_s_plugin_comes_back_and_the_scheduler_is_as_it_was(ways: Ways, host: lab_nodes.Node) -> None:
-    run = ways.run("helm")
+def test_nvidia_s_plugin_comes_back_and_the_scheduler_is_as_it_was(methods: Ways, host: lab_nodes.Node) -> None:
+    run = methods.run("helm")
     assert run.code == 0, run.printed[-3000:]
     assert manifest(host) == TEXT
     (line,) = command_lines(host)
     assert "--config=" not in line and lab_nodes.run(host, "ls /etc/kubernetes/gpunode").stdout == ""
-    assert "gpushare" not in ways.listed("daemonset") + ways.listed("deployment")
-    assert all("gpushare" not in ways.labels(name) for name in ways.names)
-    assert "nvdp" in ways.listed("daemonset")
+    assert "gpushare" not in methods.listed("daemonset") + methods.listed("deployment")
+    assert all("gpushare" not in methods.labels(name) for name in methods.names)
+    assert "nvdp" in methods.listed("daemonset")
 
 
-def test_a_static_manifest_takes_its_place_and_the_second_run_changes_nothing(ways: Ways, host: lab_nodes.Node) -> None:
-    run = ways.run("manifest")
+def test_a_static_manifest_takes_its_place_and_the_second_run_changes_nothing(
+    methods: Ways, host: lab_nodes.Node
+) -> None:
+    run = methods.run("manifest")
     assert run.code == 0, run.printed[-3000:]
-    assert "gpunode-device-plugin-none" in ways.listed("daemonset") and "nvdp" not in ways.listed("daemonset")
-    run = ways.run("manifest")
+    assert "gpunode-device-plugin-none" in methods.listed("daemonset") and "nvdp" not in methods.listed("daemonset")
+    run = methods.run("manifest")
     assert (run.code, run.operations("success")) == (0, {}), run.printed[-3000:]
-    assert ways.run("manifest", VERDICT).code == 0 and ways.drift("manifest") == {name: {} for name in ways.names}
-    ways.cluster.kubectl("delete", "daemonset", "gpunode-device-plugin-none")
-    found = ways.drift("manifest")[host.name]
+    assert methods.run("manifest", VERDICT).code == 0
+    assert methods.drift("manifest") == {name: {} for name in methods.names}
+    methods.cluster.kubectl("delete", "daemonset", "gpunode-device-plugin-none")
+    found = methods.drift("manifest")[host.name]
     assert f"DaemonSet {NAMESPACE}/gpunode-device-plugin-none" in found and "gpunode's objects" in found
-    assert ways.run("manifest").code == 0
-    assert ways.run("helm").code == 0 and "gpunode-device-plugin" not in ways.listed("daemonset")
+    assert methods.run("manifest").code == 0
+    assert methods.run("helm").code == 0 and "gpunode-device-plugin" not in methods.listed("daemonset")
 
 
-def test_a_plugin_of_somebody_else_s_on_a_node_is_refused_by_name(ways: Ways, host: lab_nodes.Node) -> None:
+def test_a_plugin_of_somebody_else_s_on_a_node_is_refused_by_name(methods: Ways, host: lab_nodes.Node) -> None:
     name, image = "nvidia-device-plugin-daemonset", "registry.invalid/nvidia/k8s-device-plugin:v0.20.0"
     pods = {"name": name}
     foreign = {
@@ -180,10 +183,10 @@ def test_a_plugin_of_somebody_else_s_on_a_node_is_refused_by_name(ways: Ways, ho
         "spec": {"selector": {"matchLabels": pods}, "template": {
             "metadata": {"labels": pods}, "spec": {"containers": [{"name": "a", "image": image}]}}},
     }  # fmt: skip
-    file = ways.folder / "foreign.json"
+    file = methods.folder / "foreign.json"
     file.write_text(json.dumps(foreign))
-    ways.cluster.kubectl("apply", "--filename", str(file))
-    run = ways.run("helm")
+    methods.cluster.kubectl("apply", "--filename", str(file))
+    run = methods.run("helm")
     assert run.code == 1 and f"kubectl -n {NAMESPACE} delete daemonset {name}" in run.printed, run.printed[-3000:]
-    ways.cluster.kubectl("delete", "daemonset", name)
-    assert ways.run("helm").code == 0
+    methods.cluster.kubectl("delete", "daemonset", name)
+    assert methods.run("helm").code == 0

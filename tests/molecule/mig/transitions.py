@@ -15,7 +15,7 @@ asked = settings_from(data_of(host).data).mig
 for name in host.loop(host.data.get("x_transitions")):
     mig.layout(
         name=f"Divide the GPUs by MIG configuration {name}",
-        asked=asked.model_copy(update={"config": name}),
+        settings=asked.model_copy(update={"config": name}),
         gpus=host.get_fact(PciGpus).gpus,
         allowed="restart",
     )

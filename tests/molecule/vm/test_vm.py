@@ -111,8 +111,8 @@ def test_nouveau_comes_with_the_initial_file_system_and_the_plan_says_what_is_to
     assert modules(machine) == {"nouveau"}
     assert image(machine) == {"nouveau.ko"}
     code, found = driver.plan(OLD)
-    assert (code, found["verdict"], found["disturbs"]) == (0, "can be done", "nothing")
-    told = {step["action"]: step["disturbs"] for step in found["steps"] if "next boot" in step["action"]}
+    assert (code, found["verdict"], found["disruption"]) == (0, "can be done", "nothing")
+    told = {step["action"]: step["disruption"] for step in found["steps"] if "next boot" in step["action"]}
     assert told == {
         "keep nouveau out, in effect at the next boot": "nothing",
         "make the initial file systems anew without nouveau, in effect at the next boot": "nothing",

@@ -1,11 +1,11 @@
-"""What a cluster gets by the ways without a helm release, from the settings of all hosts of an inventory."""
+"""What a cluster gets by the methods without a helm release, from the settings of all hosts of an inventory."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from gpunode.kubernetes.device_plugin.rollout import Rollout, hosts_by, nodes_of
+from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, hosts_by, nodes_of
 from gpunode.kubernetes.device_plugin.static_manifest import static_manifest
 from gpunode.kubernetes.gpushare.configuration import Extender
 from gpunode.kubernetes.gpushare.objects import gpushare_objects
@@ -21,13 +21,13 @@ from gpunode.settings.kubernetes import LOCAL
 WITH_OBJECTS = ("manifest", "gpushare")
 
 
-def nodes_by(way: str, hosts: Mapping[str, Settings]) -> dict[str, Settings]:
+def nodes_by(method: str, hosts: Mapping[str, Settings]) -> dict[str, Settings]:
     """Return the hosts that get their GPUs into the cluster in one way."""
-    return hosts_by((way,), hosts)
+    return hosts_by((method,), hosts)
 
 
 def members(hosts: Mapping[str, Settings]) -> dict[str, Settings]:
-    """Return the hosts whose GPUs get into the cluster by gpunode, in whichever way."""
+    """Return the hosts whose GPUs get into the cluster by gpunode, by whichever method."""
     return hosts_by((*BY_CHART, *WITH_OBJECTS), hosts)
 
 
@@ -63,14 +63,14 @@ def schedulers(hosts: Mapping[str, Settings]) -> tuple[str, ...]:
     return () if first.kubernetes.run_on == LOCAL else (first.kubernetes.run_on,)
 
 
-def class_alone(hosts: Mapping[str, Settings]) -> Rollout | None:
-    """Return what brings the RuntimeClass about where no release does and pods of the other ways choose it."""
-    nodes = [settings for way in WITH_OBJECTS for settings in nodes_by(way, hosts).values()]
+def class_alone(hosts: Mapping[str, Settings]) -> DesiredCluster | None:
+    """Return what brings the RuntimeClass about where no release does and pods of the other methods choose it."""
+    nodes = [settings for method in WITH_OBJECTS for settings in nodes_by(method, hosts).values()]
     if nodes_of(hosts) or not any(map(needs_runtime_class, nodes)):
         return None
     first = nodes[0]
     desired = runtime_class(first.kubernetes.version)
-    return Rollout(first.kubernetes, first.device_plugin, values={}, runtime_class=desired, labels={})
+    return DesiredCluster(first.kubernetes, first.device_plugin, values={}, runtime_class=desired, labels={})
 
 
 def release_leaves(
@@ -78,7 +78,7 @@ def release_leaves(
 ) -> bool:
     """Say whether the release of the device plugin is gpunode's, and no node needs it any more.
 
-    It is gpunode's where a host of the inventory that now has another way was labelled for it.
+    It is gpunode's where a host of the inventory that now has another method was labelled for it.
 
     + relabelled: names in the cluster of the nodes whose labels this run brings about; all others keep theirs
     """
@@ -117,23 +117,23 @@ def _way(node: ClusterNode) -> str | None:
 def leaving(
     hosts: Mapping[str, Settings], nodes: Mapping[str, ClusterNode], relabelled: Collection[str]
 ) -> frozenset[str]:
-    """Return the ways whose plugin of gpunode's goes in this run; `relabelled` as `release_leaves` has it."""
+    """Return the methods whose plugin of gpunode's goes in this run; `relabelled` as `release_leaves` has it."""
     staying = [node.labels.items() for name, node in nodes.items() if name not in relabelled]
-    needed = {way for way, labels in SELECTED_BY.items() if any(labels.items() <= each for each in staying)}
-    gone = {way for way in WITH_OBJECTS if way not in needed and not nodes_by(way, hosts)}
+    needed = {method for method, labels in SELECTED_BY.items() if any(labels.items() <= each for each in staying)}
+    gone = {method for method in WITH_OBJECTS if method not in needed and not nodes_by(method, hosts)}
     return frozenset(gone | ({"helm"} if release_leaves(hosts, nodes, relabelled) else set()))
 
 
 def to_json(hosts: Mapping[str, Settings]) -> dict[str, Any]:
-    """Return what the cluster gets by these ways as plain JSON types; nothing where no host has one."""
+    """Return what the cluster gets by these methods as plain JSON types; nothing where no host has one."""
     objects = wanted_objects(hosts)
     if not objects:
         return {}
     desired = extender(hosts)
     labels = {
         node_name(host, settings): wanted_labels(settings)
-        for way in WITH_OBJECTS
-        for host, settings in nodes_by(way, hosts).items()
+        for method in WITH_OBJECTS
+        for host, settings in nodes_by(method, hosts).items()
     }
     found: dict[str, Any] = {"objects": objects, "labels": labels}
     if desired is not None:

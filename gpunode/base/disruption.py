@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Disturbance(IntEnum):
-    """Order what a change disturbs: nothing, a service, a GPU, the whole node."""
+class Disruption(IntEnum):
+    """Order what a change disruption: nothing, a service, a GPU, the whole node."""
 
     nothing = 0
     restart = 1

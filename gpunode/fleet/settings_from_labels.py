@@ -19,7 +19,7 @@ from gpunode.settings import Settings
 T = TypeVar("T", bound=Reading)
 
 
-def labelled(inventory_path: Path, answers: tuple[Answer[T], ...]) -> tuple[Answer[T], ...]:
+def settings_from_labels(inventory_path: Path, answers: tuple[Answer[T], ...]) -> tuple[Answer[T], ...]:
     """Return the answers with settings that hold what the labels say; the cluster is asked once, where any asks.
 
     A host whose label cannot be had has a `refusal`; where the cluster does not answer, its reading is Unknown.

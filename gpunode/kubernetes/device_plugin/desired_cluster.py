@@ -22,7 +22,7 @@ CHART = "nvidia-device-plugin"
 
 
 @dataclass(frozen=True)
-class Rollout:
+class DesiredCluster:
     """Hold what a cluster is to get: the chart with its values, a RuntimeClass or none, and node's name -> labels."""
 
     kubernetes: KubernetesSettings
@@ -41,12 +41,12 @@ class Rollout:
         return {**self.release.to_json(), "runtime_class": self.runtime_class, "labels": self.labels}
 
 
-def hosts_by(ways: Collection[str], hosts: Mapping[str, Settings]) -> dict[str, Settings]:
-    """Return the hosts that get their GPUs into the cluster in one of these ways."""
+def hosts_by(methods: Collection[str], hosts: Mapping[str, Settings]) -> dict[str, Settings]:
+    """Return the hosts that get their GPUs into the cluster by one of these methods."""
     return {
         host: settings
         for host, settings in hosts.items()
-        if settings.kubernetes.enabled and settings.device_plugin.way in ways
+        if settings.kubernetes.enabled and settings.device_plugin.method in methods
     }
 
 
@@ -55,7 +55,9 @@ def nodes_of(hosts: Mapping[str, Settings]) -> dict[str, Settings]:
     return hosts_by(BY_CHART, hosts)
 
 
-def rollout(hosts: Mapping[str, Settings], mig_states: Mapping[str, str] | None = None) -> Rollout | None:
+def desired_cluster(
+    hosts: Mapping[str, Settings], mig_states: Mapping[str, str] | None = None
+) -> DesiredCluster | None:
     """Return what the cluster of these hosts is to get, None where none of them is a node of one.
 
     The settings have been judged: all nodes have the same, as far as they must. `mig_states` is host -> the state of
@@ -67,14 +69,14 @@ def rollout(hosts: Mapping[str, Settings], mig_states: Mapping[str, str] | None 
     first = next(iter(nodes.values()))
     by_class = any(map(needs_runtime_class, nodes.values()))
     states = mig_states or {}
-    return Rollout(
+    return DesiredCluster(
         kubernetes=first.kubernetes,
         plugin=first.device_plugin,
         values=chart_values(
             first.device_plugin,
             [settings.sharing for settings in nodes.values()],
             by_class,
-            beside_operator=any(settings.device_plugin.way == "gpu-operator" for settings in nodes.values()),
+            beside_operator=any(settings.device_plugin.method == "gpu-operator" for settings in nodes.values()),
         ),
         runtime_class=runtime_class(first.kubernetes.version) if by_class else None,
         labels={

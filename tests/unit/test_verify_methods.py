@@ -1,4 +1,4 @@
-"""Verdict and drift of the ways other than NVIDIA's chart alone: what they promise, and each deviation by its name."""
+"""Verdict and drift of the methods beside NVIDIA's chart alone: what they promise, and each deviation by its name."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
+from gpunode.kubernetes.device_plugin.methods import wanted_objects
 from gpunode.kubernetes.device_plugin.promise import promised_memory
 from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_extender, judge_node
-from gpunode.kubernetes.device_plugin.ways import wanted_objects
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY
 from gpunode.kubernetes.run_on import here
 from gpunode.operations import verify_cluster
@@ -32,15 +32,15 @@ SMI = Gpus("ok", 0, None, (replace(GPU, memory_mib=81559), replace(GPU, index=1,
 STATIC, SHARE = "gpunode-device-plugin-time-slicing-5-renamed", "gpushare-device-plugin"
 EXTENDER = "Deployment kube-system/gpushare-schd-extender"
 IN_PLUGIN_S, IN_GPUSHARE_S = "daemonsets.apps,pods", "daemonsets.apps,deployments.apps,pods"
-WAYS: dict[str, dict[str, Any]] = {
-    "manifest": {"device_plugin": {"way": "manifest"}, "sharing": SHARED},
-    "gpu-operator": {"device_plugin": {"way": "gpu-operator", "nfd": "present"}, "sharing": SHARED},
-    "gpushare": {"device_plugin": {"way": "gpushare"}, "gpushare": {"scheduler": "theirs"}},
+METHODS: dict[str, dict[str, Any]] = {
+    "manifest": {"device_plugin": {"method": "manifest"}, "sharing": SHARED},
+    "gpu-operator": {"device_plugin": {"method": "gpu-operator", "nfd": "present"}, "sharing": SHARED},
+    "gpushare": {"device_plugin": {"method": "gpushare"}, "gpushare": {"scheduler": "theirs"}},
 }
 
 
-def _own(kind: str, name: str, way: str, **status: int) -> dict[str, Any]:
-    labels = {"app.kubernetes.io/managed-by": "gpunode", "gpunode/way": way}
+def _own(kind: str, name: str, method: str, **status: int) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/managed-by": "gpunode", "gpunode/way": method}
     return {"kind": kind, "metadata": {"name": name, "labels": labels}, "spec": {"replicas": 1}, "status": status}
 
 
@@ -68,23 +68,23 @@ OFFERED = {
 }
 
 
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=METHODS)
+def method(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found
 
 
-def _cluster(folder: Path, way: str) -> SimulatedCluster:
+def _cluster(folder: Path, method: str) -> SimulatedCluster:
     made = SimulatedCluster.of(folder, "gpu-1")
-    _change(made, labels=LABELS[way], allocatable=OFFERED[way])
-    made.write(objects=THERE[way])
+    _change(made, labels=LABELS[method], allocatable=OFFERED[method])
+    made.write(objects=THERE[method])
     return made
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, way: str) -> SimulatedCluster:
-    """Return a cluster whose one node offers what its way promises."""
-    return _cluster(tmp_path, way)
+def cluster(tmp_path: Path, method: str) -> SimulatedCluster:
+    """Return a cluster whose one node offers what its method promises."""
+    return _cluster(tmp_path, method)
 
 
 def _change(cluster: SimulatedCluster, **node: Any) -> None:
@@ -96,31 +96,31 @@ def _change(cluster: SimulatedCluster, **node: Any) -> None:
     cluster.write(nodes=nodes)
 
 
-def _settings(cluster: SimulatedCluster, way: str) -> Settings:
-    return settings_from({"kubernetes": cluster.settings(timeout=60), **WAYS[way]})
+def _settings(cluster: SimulatedCluster, method: str) -> Settings:
+    return settings_from({"kubernetes": cluster.settings(timeout=60), **METHODS[method]})
 
 
-def _findings(cluster: SimulatedCluster, way: str, gpus: Gpus | None = SMI) -> tuple[Finding, ...]:
-    settings = _settings(cluster, way)
-    shared = way == "gpushare"
+def _findings(cluster: SimulatedCluster, method: str, gpus: Gpus | None = SMI) -> tuple[Finding, ...]:
+    settings = _settings(cluster, method)
+    shared = method == "gpushare"
     view = Cluster(settings.kubernetes, settings.proxy, here).view(settings.device_plugin.namespace, shared)
     findings = judge_node(settings, "gpu-1", None, TWO, view, gpus)
     return (*findings, judge_extender(view)) if shared else findings
 
 
-def test_a_node_that_offers_what_its_way_promises_is_as_asked(cluster: SimulatedCluster, way: str) -> None:
-    findings = _findings(cluster, way)
+def test_a_node_that_offers_what_its_way_promises_is_as_asked(cluster: SimulatedCluster, method: str) -> None:
+    findings = _findings(cluster, method)
     assert _bad(findings) == []
     subjects = {each.what for each in findings}
-    labels = LABELS[way].keys() - ({PRESENT} if way == "gpu-operator" else set())
-    resources = {name for name, count in OFFERED[way].items() if count != "0"}
+    labels = LABELS[method].keys() - ({PRESENT} if method == "gpu-operator" else set())
+    resources = {name for name, count in OFFERED[method].items() if count != "0"}
     assert {f"label {name}" for name in labels} | {f"allocatable {name}" for name in resources} <= subjects
     pods = {"manifest": STATIC, "gpu-operator": DAEMON_SET, "gpushare": SHARE}
-    assert f"pod of {pods[way]}" in subjects
+    assert f"pod of {pods[method]}" in subjects
 
 
 @pytest.mark.parametrize(
-    ("way", "objects", "bad", "waits"),
+    ("method", "objects", "bad", "waits"),
     [
         ("manifest", [], ("DaemonSet nvidia-device-plugin/" + STATIC, "none", "there"), False),
         # Somebody else's of the same name.
@@ -138,27 +138,27 @@ def test_a_node_that_offers_what_its_way_promises_is_as_asked(cluster: Simulated
     ],
 )  # fmt: skip
 def test_each_workload_that_is_missing_or_does_not_run_is_found_by_name(
-    tmp_path: Path, way: str, objects: list[Any], bad: tuple[str, str, str], waits: bool
+    tmp_path: Path, method: str, objects: list[Any], bad: tuple[str, str, str], waits: bool
 ) -> None:
-    cluster = _cluster(tmp_path, way)
-    cluster.write(objects={**THERE[way], IN_GPUSHARE_S if way == "gpushare" else IN_PLUGIN_S: objects})
-    findings = _findings(cluster, way)
+    cluster = _cluster(tmp_path, method)
+    cluster.write(objects={**THERE[method], IN_GPUSHARE_S if method == "gpushare" else IN_PLUGIN_S: objects})
+    findings = _findings(cluster, method)
     assert _bad(findings) == [bad]
     (wrong,) = (each for each in findings if each.finding_class is not FindingClass.OK)
     assert wrong.finding_class is FindingClass.DRIFT and wrong.remedy and comes_by_itself(wrong) is waits
 
 
 @pytest.mark.parametrize(
-    ("way", "label"), [("manifest", SERVED_BY), ("gpu-operator", SERVED_BY), ("gpushare", "gpushare")]
+    ("method", "label"), [("manifest", SERVED_BY), ("gpu-operator", SERVED_BY), ("gpushare", "gpushare")]
 )
-def test_a_node_that_lost_its_way_s_label_is_found(tmp_path: Path, way: str, label: str) -> None:
-    cluster = _cluster(tmp_path, way)
+def test_a_node_that_lost_its_way_s_label_is_found(tmp_path: Path, method: str, label: str) -> None:
+    cluster = _cluster(tmp_path, method)
     _change(cluster, without=[label])
-    assert _bad(_findings(cluster, way)) == [(f"label {label}", "none", LABELS[way][label])]
+    assert _bad(_findings(cluster, method)) == [(f"label {label}", "none", LABELS[method][label])]
 
 
 @pytest.mark.parametrize(
-    ("way", "name", "count", "wanted"),
+    ("method", "name", "count", "wanted"),
     [
         ("manifest", "nvidia.com/gpu.shared", "5", "10"),
         ("gpushare", "aliyun.com/gpu-mem", "79", "158"),
@@ -167,10 +167,10 @@ def test_a_node_that_lost_its_way_s_label_is_found(tmp_path: Path, way: str, lab
         ("gpushare", "nvidia.com/gpu", "2", "0"),
     ],
 )
-def test_what_a_node_offers_otherwise_is_found(tmp_path: Path, way: str, name: str, count: str, wanted: str) -> None:
-    cluster = _cluster(tmp_path, way)
+def test_what_a_node_offers_otherwise_is_found(tmp_path: Path, method: str, name: str, count: str, wanted: str) -> None:
+    cluster = _cluster(tmp_path, method)
     _change(cluster, allocatable={name: count})
-    assert _bad(_findings(cluster, way)) == [(f"allocatable {name}", count, wanted)]
+    assert _bad(_findings(cluster, method)) == [(f"allocatable {name}", count, wanted)]
 
 
 def test_gpushare_offers_the_memory_of_the_first_gpu_for_each_rounded_down() -> None:
@@ -188,32 +188,32 @@ def test_memory_that_nobody_knows_is_no_promise(tmp_path: Path, gpus: Gpus | Non
     assert ("allocatable", "unknown", "known") in _bad(_findings(cluster, "gpushare", gpus))
 
 
-def _drift(cluster: SimulatedCluster, *ways: str) -> list[list[Finding]]:
-    hosts = {f"gpu-{number}": _settings(cluster, way) for number, way in enumerate(ways, 1)}
+def _drift(cluster: SimulatedCluster, *methods: str) -> list[list[Finding]]:
+    hosts = {f"gpu-{number}": _settings(cluster, method) for number, method in enumerate(methods, 1)}
     nodes = dict.fromkeys(hosts, replace(GOOD, mig=TWO, gpus=SMI))
     return list(drift_cluster.findings(Path("none.py"), hosts, nodes).values())
 
 
-def _applied(cluster: SimulatedCluster, way: str) -> dict[str, Any]:
-    objects = wanted_objects({"gpu-1": _settings(cluster, way)})
+def _applied(cluster: SimulatedCluster, method: str) -> dict[str, Any]:
+    objects = wanted_objects({"gpu-1": _settings(cluster, method)})
     return {f"{each['kind'].lower()}/{each['metadata']['name']}": each for each in objects}
 
 
-@pytest.mark.parametrize("way", ["manifest", "gpushare"])
-def test_drift_finds_gpunode_s_objects_as_asked_or_what_was_changed_by_hand(tmp_path: Path, way: str) -> None:
-    cluster = _cluster(tmp_path, way)
-    own = _applied(cluster, way)
+@pytest.mark.parametrize("method", ["manifest", "gpushare"])
+def test_drift_finds_gpunode_s_objects_as_asked_or_what_was_changed_by_hand(tmp_path: Path, method: str) -> None:
+    cluster = _cluster(tmp_path, method)
+    own = _applied(cluster, method)
     cluster.write(own=own)
-    (found,) = _drift(cluster, way)
+    (found,) = _drift(cluster, method)
     assert _bad(found) == []
     name = next(each for each in own if each.startswith("daemonset/"))
     own[name]["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.invalid/other:1"
     cluster.write(own=own)
-    (found,) = _drift(cluster, way)
+    (found,) = _drift(cluster, method)
     (wrong,) = (each for each in found if each.finding_class is not FindingClass.OK)
     assert wrong.what == "gpunode's objects" and "image" in (wrong.cause or "") and wrong.remedy
     cluster.write(own={})
-    (found,) = _drift(cluster, way)
+    (found,) = _drift(cluster, method)
     assert [each.what for each in found if each.finding_class is not FindingClass.OK] == ["gpunode's objects"]
     assert cluster.called("kubectl apply") == 0
 
@@ -244,18 +244,18 @@ def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 def _verified(node: Host, settings: Settings) -> str:
-    shared = settings.device_plugin.way == "gpushare"
+    shared = settings.device_plugin.method == "gpushare"
     for command in verify_cluster.verified._inner(settings=settings, gpus=(), with_gpushare=shared):
         assert command.function(node.state, node) is False
     return "\n".join(node.refusals or node.noops)
 
 
-def test_the_verdict_is_good_where_all_is_as_asked(cluster: SimulatedCluster, way: str, node: Host) -> None:
-    assert "things are as asked in the cluster" in _verified(node, _settings(cluster, way)) and not node.refusals
+def test_the_verdict_is_good_where_all_is_as_asked(cluster: SimulatedCluster, method: str, node: Host) -> None:
+    assert "things are as asked in the cluster" in _verified(node, _settings(cluster, method)) and not node.refusals
 
 
-def test_the_verdict_fails_with_what_the_way_s_own_plugin_said(cluster: SimulatedCluster, way: str, node: Host) -> None:
-    _change(cluster, allocatable=dict.fromkeys(OFFERED[way], "0"))
-    said = _verified(node, _settings(cluster, way))
-    pod = {"manifest": STATIC, "gpu-operator": DAEMON_SET, "gpushare": SHARE}[way]
+def test_the_verdict_fails_with_what_the_plugin_said(cluster: SimulatedCluster, method: str, node: Host) -> None:
+    _change(cluster, allocatable=dict.fromkeys(OFFERED[method], "0"))
+    said = _verified(node, _settings(cluster, method))
+    pod = {"manifest": STATIC, "gpu-operator": DAEMON_SET, "gpushare": SHARE}[method]
     assert f"{pod}-x said: " in said and "allocatable" in said and "Remedy" in said

@@ -1,4 +1,4 @@
-"""The ways by which GPUs get into a cluster without a release: gpunode's own objects, and room made for them."""
+"""The methods by which GPUs get into a cluster without a release: gpunode's own objects, and room made for them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from gpunode.base.reading import ParseError
 from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import desired_labels
+from gpunode.kubernetes.device_plugin.methods import leaving
 from gpunode.kubernetes.device_plugin.others import Plugin, asking, in_the_way, parse_plugins
-from gpunode.kubernetes.device_plugin.ways import leaving
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.manifest import Identity
 from gpunode.kubernetes.objects import own_objects
 from gpunode.kubernetes.objects.own_objects import Document, ObjectsChange
+from gpunode.operations.cluster_labels import relabelled
 from gpunode.operations.control_plane import runner
 from gpunode.operations.device_plugin import nodes, told
 from gpunode.operations.failure import OperationRefused, node_operation
-from gpunode.operations.once import asked_once, once_per_run
-from gpunode.operations.taking_part import relabelled
+from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
-from gpunode.settings.cluster.gpu_operator import WAY
+from gpunode.settings.cluster.gpu_operator import METHOD
 
 
 def _cluster(cluster_of: Settings) -> Cluster:
@@ -61,7 +61,7 @@ def alone(settings: Settings, everyone: Mapping[str, Settings], cluster_of: Sett
     + everyone: host -> settings of the whole inventory
     + cluster_of: settings of a node of the cluster, which say where it is
     """
-    if not settings.kubernetes.enabled or settings.device_plugin.way == "none":
+    if not settings.kubernetes.enabled or settings.device_plugin.method == "none":
         host.noop("the node's device plugin is none of gpunode's")
         return
     cluster = _cluster(cluster_of)
@@ -73,7 +73,7 @@ def alone(settings: Settings, everyone: Mapping[str, Settings], cluster_of: Sett
     labels = desired_labels(node.name, settings).change(node).applied_to(node.labels)
     gone = leaving(everyone, actual, relabelled(everyone))
     found = [*in_the_way(settings, labels, _plugins(cluster), gone)]
-    if settings.device_plugin.way == WAY and settings.device_plugin.nfd == "present":
+    if settings.device_plugin.method == METHOD and settings.device_plugin.nfd == "present":
         found += [reason for reason in (gpu_operator.no_gpu_found(node.labels),) if reason is not None]
     if found:
         raise OperationRefused("\n".join([*found, f"nothing was changed for {node.name}"]))
@@ -116,8 +116,8 @@ def objects(desired: Sequence[Document], cluster_of: Settings, everyone: Mapping
     if change.conflicts:
         names = ", ".join(map(str, change.conflicts))
         raise OperationRefused(
-            f"{names}: there already, and somebody else's (no label {own_objects.WAY}); take it away, or set "
-            "device_plugin.way to 'none'. Nothing was changed in the cluster"
+            f"{names}: there already, and somebody else's (no label {own_objects.METHOD}); take it away, or set "
+            "device_plugin.method to 'none'. Nothing was changed in the cluster"
         )
     if change.kept:
         names = ", ".join(f"{each.kind} {each.name}" for each in change.kept[:5])

@@ -1,4 +1,4 @@
-"""The ways without NVIDIA's chart in a run: pyinfra itself on its @fake hosts, helm and kubectl SIMULATED."""
+"""The methods without NVIDIA's chart in a run: pyinfra itself on its @fake hosts, helm and kubectl SIMULATED."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from gpunode.cli.cluster import cluster as command
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin_deploy import CONFIG, PRESENT, data, run
-from tests.unit.test_other_ways import NVIDIA, OF_HELM, _daemon_set
+from tests.unit.test_other_methods import NVIDIA, OF_HELM, _daemon_set
 
 pytestmark = [pytest.mark.pure, pytest.mark.builds]
 THEIRS = {"scheduler": "theirs"}
@@ -25,11 +25,11 @@ def cluster(tmp_path: Path) -> SimulatedCluster:
     return SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
 
 
-def hosts(cluster: SimulatedCluster, *ways: str, **more: Any) -> dict[str, dict[str, Any]]:
-    """Return a host for each way."""
+def hosts(cluster: SimulatedCluster, *methods: str, **more: Any) -> dict[str, dict[str, Any]]:
+    """Return a host for each method."""
     return {
-        f"gpu-{number}": data(cluster, f"gpu-{number}", device_plugin={"way": way}, gpushare=THEIRS, **more)
-        for number, way in enumerate(ways, 1)
+        f"gpu-{number}": data(cluster, f"gpu-{number}", device_plugin={"method": method}, gpushare=THEIRS, **more)
+        for number, method in enumerate(methods, 1)
     }
 
 
@@ -38,15 +38,15 @@ def own(cluster: SimulatedCluster) -> set[str]:
     return set(cluster.state()["own"])
 
 
-@pytest.mark.parametrize("way", ["gpushare", "manifest"])
+@pytest.mark.parametrize("method", ["gpushare", "manifest"])
 def test_a_way_is_brought_about_once_and_the_second_run_changes_nothing(
-    cluster: SimulatedCluster, tmp_path: Path, way: str
+    cluster: SimulatedCluster, tmp_path: Path, method: str
 ) -> None:
-    asked = hosts(cluster, way, way)
+    asked = hosts(cluster, method, method)
     assert run(tmp_path, asked).code == 0
-    expected = {"gpushare": "true"} if way == "gpushare" else {CONFIG: "none", "gpunode/way": "manifest"}
+    expected = {"gpushare": "true"} if method == "gpushare" else {CONFIG: "none", "gpunode/way": "manifest"}
     assert cluster.labels("gpu-1") == cluster.labels("gpu-2") == expected
-    plugin = "gpushare-device-plugin" if way == "gpushare" else "gpunode-device-plugin-none"
+    plugin = "gpushare-device-plugin" if method == "gpushare" else "gpunode-device-plugin-none"
     assert f"daemonset/{plugin}" in own(cluster) and cluster.called("kubectl apply") == 1
     assert not cluster.state()["revisions"]
     second = run(tmp_path, asked)
@@ -139,7 +139,7 @@ def test_a_sharing_that_changes_node_by_node_leaves_the_other_nodes_their_config
 def test_the_objects_of_another_inventory_of_the_same_cluster_stay(cluster: SimulatedCluster, tmp_path: Path) -> None:
     run(tmp_path, hosts(cluster, "manifest"))
     there = own(cluster)
-    done = run(tmp_path, {"gpu-2": data(cluster, "gpu-2", device_plugin={"way": "none"})})
+    done = run(tmp_path, {"gpu-2": data(cluster, "gpu-2", device_plugin={"method": "none"})})
     assert done.code == 0 and own(cluster) == there and "labelled for it" in done.said
 
 
@@ -151,15 +151,15 @@ def test_a_release_that_nobody_was_labelled_for_by_gpunode_is_not_taken_away(
     assert cluster.state()["revisions"] == ["somebody's"] and cluster.called("helm") == 0
 
 
-@pytest.mark.parametrize("way", ["gpushare", "manifest", "helm"])
+@pytest.mark.parametrize("method", ["gpushare", "manifest", "helm"])
 def test_a_node_that_another_plugin_takes_is_refused_by_name_and_the_other_nodes_are_not(
-    cluster: SimulatedCluster, tmp_path: Path, way: str
+    cluster: SimulatedCluster, tmp_path: Path, method: str
 ) -> None:
     there = _daemon_set("nvidia-device-plugin-daemonset", NVIDIA, {"nodeSelector": {"team": "a"}})
     state = cluster.state()
     state["nodes"]["gpu-1"]["metadata"]["labels"]["team"] = "a"
     cluster.write(nodes=state["nodes"], objects={"daemonsets.apps": [there]})
-    done = run(tmp_path, hosts(cluster, way, way))
+    done = run(tmp_path, hosts(cluster, method, method))
     assert done.code == 1 and done.failed == ["gpu-1"]
     assert "delete daemonset nvidia-device-plugin-daemonset" in done.said
     assert "team" in cluster.labels("gpu-1") and len(cluster.labels("gpu-1")) == 1
@@ -208,7 +208,7 @@ def test_a_runtime_class_is_made_for_the_other_ways_too(cluster: SimulatedCluste
 
 def test_the_command_line_prints_what_the_other_ways_bring(tmp_path: Path) -> None:
     nodes = [
-        ("gpu-1", {"kubernetes": {"enabled": True}, "device_plugin": {"way": "gpushare"}, "gpushare": {
+        ("gpu-1", {"kubernetes": {"enabled": True}, "device_plugin": {"method": "gpushare"}, "gpushare": {
             "schedulers": ["cp-1"]}}),
         ("cp-1", {}),
     ]  # fmt: skip

@@ -18,23 +18,24 @@ _OF_THE_CHART = {
 
 
 def contradictions(settings: Settings) -> Iterator[Problem]:
-    """Yield what the ways `manifest` and `gpushare` cannot have."""
+    """Yield what the methods `manifest` and `gpushare` cannot have."""
     plugin, sharing = settings.device_plugin, settings.sharing
-    way = plugin.way
+    method = plugin.method
     for field, why in _OF_THE_CHART.items():
         if field in plugin.model_fields_set and getattr(plugin, field) != type(plugin).model_fields[field].get_default(
             call_default_factory=True
         ):
             value = getattr(plugin, field)
-            yield _problem(f"device_plugin.{field}", value, f"{why}, and device_plugin.way is {way!r}; leave it out")
+            message = f"{why}, and device_plugin.method is {method!r}; leave it out"
+            yield _problem(f"device_plugin.{field}", value, message)
     yield from _old_kubernetes(settings)
-    if way == "manifest":
+    if method == "manifest":
         if sharing.strategy == "mps":
-            message = "needs the control daemon that NVIDIA's chart brings; set device_plugin.way to 'helm'"
+            message = "needs the control daemon that NVIDIA's chart brings; set device_plugin.method to 'helm'"
             yield _problem("sharing.strategy", "mps", message)
         cdi = [each for each in plugin.strategies if each.startswith("cdi-")]
         if cdi:
-            message = f"by {cdi[0]!r} needs what NVIDIA's chart mounts; set device_plugin.way to 'helm'"
+            message = f"by {cdi[0]!r} needs what NVIDIA's chart mounts; set device_plugin.method to 'helm'"
             yield _problem("device_plugin.device_list_strategy", plugin.device_list_strategy, message)
     else:
         yield from _gpushare(settings)
@@ -43,31 +44,31 @@ def contradictions(settings: Settings) -> Iterator[Problem]:
 def _gpushare(settings: Settings) -> Iterator[Problem]:
     sharing, toolkit = settings.sharing, settings.toolkit
     if sharing.strategy != "none":
-        message = "is NVIDIA's device plugin's; by device_plugin.way 'gpushare' pods share by memory: leave sharing out"
+        message = "is NVIDIA's device plugin's; by method 'gpushare' pods share by memory: leave sharing out"
         yield _problem("sharing.strategy", sharing.strategy, message)
     if sharing.mig_strategy != "none":
-        message = "offers MIG devices, of which gpushare knows nothing; leave it out, or set another device_plugin.way"
+        message = "offers MIG devices, which gpushare does not know; leave it out, or set another device_plugin.method"
         yield _problem("sharing.mig_strategy", sharing.mig_strategy, message)
     if toolkit.enabled and toolkit.accept_nvidia_visible_devices_envvar_when_unprivileged is False:
         message = (
             "'gpushare' hands GPUs over by a variable, which "
             "toolkit.accept_nvidia_visible_devices_envvar_when_unprivileged = False (toolkit.preset 'shared') makes "
-            "the toolkit ignore; set another way, or that to True"
+            "the toolkit ignore; set another method, or that to True"
         )
-        yield _problem("device_plugin.way", "gpushare", message)
+        yield _problem("device_plugin.method", "gpushare", message)
 
 
 def _old_kubernetes(settings: Settings) -> Iterator[Problem]:
-    version, way = settings.kubernetes.version, settings.device_plugin.way
+    version, method = settings.kubernetes.version, settings.device_plugin.method
     if version is None:
         return
     needs = of_kubernetes()["server-side-apply"]
     minimum, source = needs.minimum, needs.source
-    if way == "gpushare" and settings.gpushare.scheduler == "patch":
+    if method == "gpushare" and settings.gpushare.scheduler == "patch":
         row = content("scheduler.yaml")["configuration"][0]
         minimum, source = row["since"], row["source"]
     if not at_least(version, minimum):
-        message = f"is older than the {minimum} that device_plugin.way {way!r} needs ({source})"
+        message = f"is older than the {minimum} that device_plugin.method {method!r} needs ({source})"
         yield _problem("kubernetes.version", version, message)
 
 

@@ -1,4 +1,4 @@
-"""The ways without NVIDIA's chart: what a cluster gets, what is refused, and which plugins are in each other's way."""
+"""The methods without NVIDIA's chart: what a cluster gets, what is refused, which plugins are in each other's way."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.reading import ParseError
+from gpunode.kubernetes.device_plugin.methods import extender, release_leaves, schedulers, wanted_objects
 from gpunode.kubernetes.device_plugin.others import in_the_way, parse_plugins
-from gpunode.kubernetes.device_plugin.ways import extender, release_leaves, schedulers, wanted_objects
 from gpunode.kubernetes.gpushare.configuration import Extender
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, label_change, wanted_labels
-from gpunode.kubernetes.objects.own_objects import DIGEST, WAY, is_ready, marked, objects_change
+from gpunode.kubernetes.objects.own_objects import DIGEST, METHOD, is_ready, marked, objects_change
 from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
 
 pytestmark = pytest.mark.pure
 NODE: dict[str, Any] = {"kubernetes": {"enabled": True}}
 GPUSHARE = {
-    **NODE, "device_plugin": {"way": "gpushare"}, "containerd": {"default_runtime": "nvidia"},
+    **NODE, "device_plugin": {"method": "gpushare"}, "containerd": {"default_runtime": "nvidia"},
     "gpushare": {"schedulers": ["gpu-1"]},
 }  # fmt: skip
 MANIFEST = {
-    **NODE, "device_plugin": {"way": "manifest"},
+    **NODE, "device_plugin": {"method": "manifest"},
     "sharing": {"strategy": "time-slicing", "replicas": 5, "rename": True},
 }  # fmt: skip
-SLICED = {**NODE, "device_plugin": {"way": "manifest"}, "mig": {"config": "all-balanced"}, "sharing": {
+SLICED = {**NODE, "device_plugin": {"method": "manifest"}, "mig": {"config": "all-balanced"}, "sharing": {
     "mig_strategy": "mixed"}}  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def _refused(data: dict[str, Any]) -> tuple[Problem, ...]:
         ({**GPUSHARE, "sharing": {"strategy": "time-slicing", "replicas": 2}}, "sharing.strategy", "share by memory"),
         ({**GPUSHARE, "mig": {"config": "all-balanced"}}, "mig.config", "gpushare knows nothing"),
         ({**GPUSHARE, "sharing": {"mig_strategy": "mixed"}}, "sharing.mig_strategy", "gpushare knows nothing"),
-        ({**GPUSHARE, "toolkit": {"preset": "shared"}}, "device_plugin.way", "makes the toolkit ignore"),
+        ({**GPUSHARE, "toolkit": {"preset": "shared"}}, "device_plugin.method", "makes the toolkit ignore"),
         ({**GPUSHARE, "kubernetes": {"enabled": True, "version": "1.18"}}, "kubernetes.version", "1.19"),
         ({**GPUSHARE, "gpushare": {}}, "gpushare.schedulers", "name the control-plane hosts"),
         ({**GPUSHARE, "gpushare": {"schedulers": ["cp"]}}, "gpushare.schedulers", "no host of this inventory"),
@@ -134,15 +134,15 @@ def _refused(data: dict[str, Any]) -> tuple[Problem, ...]:
             {**GPUSHARE, "gpushare": {"schedulers": ["gpu-1"], "scheduler": "theirs"}},
             "gpushare.schedulers", "leave one of the two out",
         ),
-        ({**GPUSHARE, "device_plugin": {"way": "gpushare", "values": {"a": 1}}}, "device_plugin.values", "the chart"),
+        ({**GPUSHARE, "device_plugin": {"method": "gpushare", "values": {"a": 1}}}, "device_plugin.values", "chart"),
         ({**GPUSHARE, "mps": {"enabled": True}}, "mps.enabled", "in a cluster"),
-        ({**MANIFEST, "sharing": {"strategy": "mps", "replicas": 4}}, "sharing.strategy", "set device_plugin.way"),
+        ({**MANIFEST, "sharing": {"strategy": "mps", "replicas": 4}}, "sharing.strategy", "set device_plugin.method"),
         (
-            {**MANIFEST, "device_plugin": {"way": "manifest", "device_list_strategy": "cdi-cri"}},
+            {**MANIFEST, "device_plugin": {"method": "manifest", "device_list_strategy": "cdi-cri"}},
             "device_plugin.device_list_strategy", "what NVIDIA's chart mounts",
         ),
         (
-            {**MANIFEST, "device_plugin": {"way": "manifest", "gfd": True, "nfd": "present"}},
+            {**MANIFEST, "device_plugin": {"method": "manifest", "gfd": True, "nfd": "present"}},
             "device_plugin.gfd", "brought by the chart",
         ),
         ({**MANIFEST, "toolkit": {"preset": "shared"}}, "device_plugin.device_list_strategy", "toolkit ignore"),
@@ -188,7 +188,7 @@ def test_a_field_that_is_no_longer_asked_for_is_a_change() -> None:
 def test_what_is_no_longer_asked_for_goes_workloads_first_and_what_is_another_s_stays() -> None:
     ours = list(_objects(**{"gpu-1": GPUSHARE}).values())
     foreign = json.loads(json.dumps(ours[0]))
-    foreign["metadata"]["labels"].pop(WAY)
+    foreign["metadata"]["labels"].pop(METHOD)
     foreign["metadata"]["name"] = "foreign"
     change = objects_change([], "", _listed(*ours, foreign))
     kinds = [each.kind for each in change.remove]
@@ -275,7 +275,7 @@ def test_device_plugins_are_known_by_what_runs_in_them() -> None:
             _daemon_set("h", NVIDIA, {"container": {"command": ["mps-control-daemon"]}}),
         )
     )
-    assert {each.name: each.way for each in found} == {
+    assert {each.name: each.method for each in found} == {
         "a": "manifest", "b": "helm", "d": "gpushare", "e": "gpu-operator", "f": "manifest",
     }  # fmt: skip
     with pytest.raises(ParseError, match="no list of DaemonSets"):
@@ -287,7 +287,7 @@ def test_a_plugin_that_takes_the_node_beside_its_own_is_told_with_the_remedy() -
     plugins = parse_plugins(_listed(_daemon_set("nvidia-device-plugin-daemonset", NVIDIA)))
     (told,) = in_the_way(settings, {"gpushare": "true"}, plugins)
     assert "kubectl -n kube-system delete daemonset nvidia-device-plugin-daemonset" in told
-    assert not list(in_the_way(settings_from({**NODE, "device_plugin": {"way": "none"}}), {}, plugins))
+    assert not list(in_the_way(settings_from({**NODE, "device_plugin": {"method": "none"}}), {}, plugins))
     # A static manifest beside the chart is two plugins as well.
     assert list(in_the_way(settings_from(NODE), {}, plugins))
 
