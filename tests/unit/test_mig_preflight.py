@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpunode.base import tables
 from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.settings import SettingsError, settings_from
 from tests.unit.test_preflight import TODAY, _gpu, machine
@@ -93,9 +94,33 @@ def test_what_cannot_be_judged_is_told_and_not_refused(file: Path) -> None:
     rtx = {"config": "rtx", "file": str(file)}
     assert _refused(rtx, (_gpu("2BB5"),)) == ()
     assert any("not verified" in reason for reason in _cautioned(rtx, (_gpu("2BB5"),)))
-    a10 = (_gpu("2236"),)
-    assert _refused({"config": "all-balanced"}, a10) == ()
-    assert any("in no table of products with MIG" in reason for reason in _cautioned({"config": "all-balanced"}, a10))
+    unheard_of = (replace(_gpu("2330"), device_id="FFFE"),)
+    assert _refused({"config": "all-balanced"}, unheard_of) == ()
+    told = _cautioned({"config": "all-balanced"}, unheard_of)
+    assert any("in no table of products with MIG" in reason for reason in told)
+
+
+@pytest.mark.parametrize("device", ["2236", "27B8", "26B9", "26B5", "1EB8", "1DB1", "2235"])
+def test_a_gpu_without_mig_is_refused_a_division_before_anything_is_installed(device: str, tmp_path: Path) -> None:
+    gpu, path = _gpu(device), tmp_path / "own.yaml"
+    (refusal,) = _refused({"config": "all-balanced"}, (gpu,))
+    assert f"{gpu.name} at {gpu.address} has no MIG" in refusal.reason and "mig.config" in refusal.remedy
+    path.write_text("version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 1}}]\n")
+    assert len(_refused({"config": "a", "file": str(path)}, (gpu,))) == 1
+    path.write_text("version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: false}]\n")
+    assert _refused({"config": "a", "file": str(path)}, (gpu,)) == ()
+    assert _refused({"config": "all-disabled"}, (gpu,)) == () and _cautioned({"config": "all-disabled"}, (gpu,)) == []
+
+
+def test_beside_a_gpu_with_mig_one_without_it_stays_as_it_is() -> None:
+    assert _refused({"config": "all-balanced"}, (_gpu("2330"), _gpu("27B8", "0000:1b:00.0"))) == ()
+
+
+def test_every_gpu_of_the_pci_table_has_mig_or_has_it_not_as_the_tables_say() -> None:
+    having = {device for row in tables.mig().products.values() for device in row.device_ids}
+    for device in (*having, *tables.mig().without_profiles):
+        known = tables.pci_device(device)
+        assert known is not None and not known.chip.startswith(tables.mig().chips_without), device
 
 
 def test_an_entry_for_one_board_is_for_that_board_and_no_other(file: Path) -> None:

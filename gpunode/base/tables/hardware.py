@@ -93,7 +93,8 @@ class Mig:
     `geometries` lack the name of a geometry that nobody verified. `instances_with` is attribute -> how many instances
     with it a GPU holds at most; `compute_starts` is slices of a GPU instance -> size of a compute instance in it ->
     where one may start.
-    `without_profiles` is device id -> name of GPUs with MIG of which no table of profiles was found.
+    `without_profiles` is device id -> name of GPUs with MIG of which no table of profiles was found, `chips_without`
+    what the codes of chips without MIG begin with.
     """
 
     products: Table[str, MigProduct]
@@ -101,3 +102,4 @@ class Mig:
     instances_with: Table[str, int]
     compute_starts: Table[int, Table[int, tuple[int, ...]]]
     without_profiles: Table[str, str]
+    chips_without: tuple[str, ...]

@@ -22,11 +22,12 @@ from gpunode.system.pci import PciGpu
 
 _MIG = "MIG user guide, deployment considerations (gpunode/data/minimums.yaml, mig_minimum_driver)"
 _GEOMETRY = "nvidia-smi mig -lgipp of such GPUs (gpunode/data/mig.yaml, geometries)"
+_SUPPORTED = "MIG user guide, supported GPUs (gpunode/data/mig.yaml, chips_without)"
 _PUBLISHED = "nvidia-mig-parted's published configurations (gpunode/data/mig.yaml, products)"
 
 
 def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[Refusal]:
-    """Refuse a MIG configuration that a GPU of the node has no place for, or that its driver is too old for."""
+    """Refuse a configuration that divides GPUs without MIG, has no place on one, or for which its driver is too old."""
     if settings.mig.config is None:
         return
     try:
@@ -36,7 +37,27 @@ def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], desired: WantedDriv
         yield Refusal("mig", f"{error.source}: {error.mistakes[0]}", str(settings.mig.file), "put the file right")
         return
     yield from _driver_refusals([item.gpu for item in chosen if item.entry and item.entry.mig_enabled], desired)
+    yield from _without_mig(settings, chosen)
     yield from _placement_refusals(settings, chosen)
+
+
+def _without_mig(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refusal]:
+    """Refuse to divide a GPU that cannot be; where another GPU of the node can be, one that no entry is for stays."""
+    lacking = [each for each in chosen if _has_no_mig(each.gpu)]
+    alone = len(lacking) == len(chosen) and settings.mig.config != "all-disabled"
+    for each in lacking:
+        if each.entry.mig_enabled if each.entry is not None else alone and settings.mig.file is None:
+            yield Refusal(
+                "mig",
+                f"{named(each.gpu)} has no MIG, and mig.config {settings.mig.config!r} is to divide it",
+                _SUPPORTED,
+                "leave mig.config out for this node; several pods share such a GPU by sharing.strategy",
+            )
+
+
+def _has_no_mig(gpu: PciGpu) -> bool:
+    known = tables.pci_device(gpu.device_id)
+    return known is not None and known.chip.startswith(tables.mig().chips_without)
 
 
 def _driver_refusals(gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[Refusal]:
@@ -125,6 +146,8 @@ def mig_cautions(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Caution
 def _not_judged(chosen: Chosen) -> str | None:
     """Return why nobody can say whether a GPU can hold what is asked of it; None where somebody can."""
     if chosen.product is None:
+        if _has_no_mig(chosen.gpu):
+            return None
         if chosen.gpu.device_id in tables.mig().without_profiles:
             return "it has MIG, and no table of its profiles was found"
         return "it is in no table of products with MIG"
