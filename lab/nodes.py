@@ -306,7 +306,7 @@ def _reason_to_make(node: Node, found: dict[str, Any] | None, parts: _Parts, ren
     has = _from_labels(found)
     asked = (node.gpu, node.gpus, node.family)
     if renew and ((has.gpu, has.gpus, has.family) != asked or _age_note(found, parts)):
-        return "made anew, as asked"
+        return "made anew, as desired"
     return ""
 
 

@@ -98,7 +98,7 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
             yield told(partial(_label, cluster, name, step.change))
     if not decision.steps:
         labelled()
-        host.noop(f"labels of {name} left to somebody else" if theirs else f"labels of {name} as asked")
+        host.noop(f"labels of {name} left to somebody else" if theirs else f"labels of {name} as desired")
 
 
 def _node(cluster: Cluster, name: str) -> ClusterNode | None:

@@ -40,7 +40,7 @@ def inspect_plugin(desired: GpushareSettings, proxy: ProxySettings) -> Iterator[
     except OSError as error:
         raise OperationRefused(f"gpushare.inspect_path: {path}: {error.strerror}; nothing was changed") from None
     if actual == desired.inspect_sha256 and os.access(path, os.X_OK):
-        host.noop(f"{path} as asked")
+        host.noop(f"{path} as desired")
         return
     yield FunctionCommand(_fetched, [desired.inspect_url, desired.inspect_sha256, path, dict(proxy.environment)], {})
 

@@ -45,7 +45,7 @@ _outlived: WeakSet[State] = WeakSet()
 @node_operation
 @once_per_run("the release of the device plugin")
 def release(desired: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
-    """Keep the device plugin's release at its chart and values; one that is as asked gets no new revision.
+    """Keep the device plugin's release at its chart and values; one that is as desired gets no new revision.
 
     Call it for every host, so that it is done whichever of them fails: the first that comes to it does it for all, and
     helm runs where `kubernetes.run_on` says. What nodes are still labelled for stays, until `leftovers`.
@@ -102,7 +102,7 @@ def _kept(
     if values != settings.values and is_executing():
         _outlived.add(host.state)
     name = f"release {session.name}"
-    found = _to_carry_out(session, decision, f"{name}: {desired.chart} {desired.version} as asked")
+    found = _to_carry_out(session, decision, f"{name}: {desired.chart} {desired.version} as desired")
     if found is None:
         return
     for step in found.steps:

@@ -123,9 +123,9 @@ def objects(desired: Sequence[Document], cluster_of: Settings, everyone: Mapping
         names = ", ".join(f"{each.kind} {each.name}" for each in change.kept[:5])
         host.log(f"{names}: no longer asked for, and left: nodes that this run does not change are labelled for it")
     for identity in change.ill:
-        host.log(f"{identity}: as asked, and does not run wherever it is to: {_look_at(identity)}")
+        host.log(f"{identity}: as desired, and does not run wherever it is to: {_look_at(identity)}")
     if change.is_none:
-        host.noop(f"{len(desired)} objects in the cluster as asked" if desired else "no objects of gpunode's own")
+        host.noop(f"{len(desired)} objects in the cluster as desired" if desired else "no objects of gpunode's own")
         return
     for difference in change.differences[:5]:
         host.log(f"objects of gpunode's own: {difference}")

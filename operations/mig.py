@@ -147,7 +147,7 @@ def _carried_out(
     keeps_all(files, digests)
     if change is None:
         gpus = sum(Subject.MIG_MODE.named(item.what) is not None for item in decision.findings)
-        host.noop(f"MIG: {gpus} GPU(s) as asked")
+        host.noop(f"MIG: {gpus} GPU(s) as desired")
         return ""
     if waits := decision.steps[0].waits:
         host.noop(f"reset pending: {waits} ({change.said})")

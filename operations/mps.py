@@ -60,7 +60,7 @@ def daemons(
     decision = decide(Desired(tuple(desired), settings, allowed), state, gpus)
     if decision.refusal is None:
         keeps_all(texts, digests)
-    said = f"MPS: {', '.join(daemon.unit for daemon in desired)} as asked" if desired else "no MPS of gpunode's"
+    said = f"MPS: {', '.join(daemon.unit for daemon in desired)} as desired" if desired else "no MPS of gpunode's"
     change = to_carry_out(decision, said, "the MPS daemon is to change")
     if change is None:
         return

@@ -119,7 +119,7 @@ def installed(
 
 
 def _is_there(driver: DriverState, version: str, flavour: str, dkms: bool, waits: bool) -> bool:
-    """Say whether the driver is as asked but for the next kernel's module, where that is not the running one's."""
+    """Say whether the driver is as desired but for the next kernel's module, where that is not the running one's."""
     if (driver.runfile, driver.packages, driver.library_version, driver.dkms) != (True, (), version, dkms):
         return False
     return (driver.module_version, driver.module_flavour) == (version, flavour) or (

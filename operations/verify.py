@@ -54,7 +54,7 @@ def verified(settings: Settings) -> Iterator[Any]:
             )
         )
         return
-    host.noop(f"{len(findings) - len(pending)} of {len(findings)} things are as asked")
+    host.noop(f"{len(findings) - len(pending)} of {len(findings)} things are as desired")
 
 
 def _waited(settings: Settings, node: State) -> bool:

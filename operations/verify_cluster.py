@@ -105,7 +105,7 @@ def verified(settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = F
         raise OperationRefused("\n".join([*map(_said, bad), *log]))
     image = settings.verify.vector_add
     tested = node.vectors_added(image) if image is not None else ""
-    host.noop(f"{len(findings)} things are as asked in the cluster{tested}")
+    host.noop(f"{len(findings)} things are as desired in the cluster{tested}")
     yield from ()
 
 
@@ -149,7 +149,7 @@ class _Node:
         )
 
     def waited_for(self) -> tuple[Finding, ...]:
-        """Return the findings when all is as asked, or nothing more is to be waited for."""
+        """Return the findings when all is as desired, or nothing more is to be waited for."""
         state = mig_state(self.settings, self.gpus, self.mig)
         said = self.began
         while True:

@@ -8,7 +8,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 
-AS_ASKED = "as the settings ask"
+AS_DESIRED = "as the settings ask"
 BY_HAND = "mend what the cause names, or change the settings, and run deploys/gpu_node.py again"
 RUN = "run deploys/gpu_node.py again"
 DRAIN_FIRST = "drain the node, or set disruption.allow = 'restart', and " + RUN
@@ -23,11 +23,11 @@ def configuration(
     """
     if reason is not None:
         return Finding(
-            component, FindingClass.ERROR, Subject.CONFIGURATION, "not to be edited by a run", AS_ASKED,
+            component, FindingClass.ERROR, Subject.CONFIGURATION, "not to be edited by a run", AS_DESIRED,
             cause=reason, remedy=BY_HAND,
         )  # fmt: skip
     return compared(
-        component, Subject.CONFIGURATION, f"another text in {files}" if files else AS_ASKED, AS_ASKED, not files,
+        component, Subject.CONFIGURATION, f"another text in {files}" if files else AS_DESIRED, AS_DESIRED, not files,
         cause="they say otherwise, or elsewhere, than the settings ask", disruption=disruption,
     )  # fmt: skip
 

@@ -75,7 +75,7 @@ class Finding:
 
     @property
     def is_caution(self) -> bool:
-        """Say whether a person should know of it though it is as asked: it is told with cause and remedy."""
+        """Say whether a person should know of it though it is as desired: it is told with cause and remedy."""
         return self.finding_class is FindingClass.OK and self.cause is not None
 
     def to_json(self) -> dict[str, str | None]:

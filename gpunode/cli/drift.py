@@ -38,7 +38,7 @@ REPORT = click.Path(path_type=Path, dir_okay=False)
 @click.command()
 @click.argument("inventory", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print every finding as JSON (docs/drift.md).")
-@click.option("--all", "show_all", is_flag=True, help="Show what is as asked, too.")
+@click.option("--all", "show_all", is_flag=True, help="Show what is as desired, too.")
 @click.option("--junit", type=REPORT, callback=writable, help="Write a JUnit report to this file, too.")
 @click.option(
     "--prometheus", type=REPORT, callback=writable,
@@ -54,7 +54,7 @@ def drift(
 ) -> None:  # fmt: skip
     """Compare every node of INVENTORY with its settings, read-only, in one round trip per node.
 
-    Exits 0 where all is as asked, 2 on drift or something pending, 1 where a node could not be read, 3 on wrong
+    Exits 0 where all is as desired, 2 on drift or something pending, 1 where a node could not be read, 3 on wrong
     settings.
     """
     # Imported here: pyinfra patches the process's sockets when it is imported.
@@ -118,7 +118,7 @@ def _written(path: Path) -> Iterator[None]:
 
 
 def print_reports(reports: tuple[NodeReport, ...], show_all: bool) -> None:
-    """Print a table of what is not as asked (or of all), then a line per node and one per deviation."""
+    """Print a table of what is not as desired (or of all), then a line per node and one per deviation."""
     shown = [
         (report.name, [item for item in report.findings if show_all or item.finding_class is not FindingClass.OK])
         for report in reports
@@ -127,7 +127,7 @@ def print_reports(reports: tuple[NodeReport, ...], show_all: bool) -> None:
         _print_table(shown)
     for report in reports:
         bad = [item for item in report.findings if item.finding_class is not FindingClass.OK]
-        count = f"{len(report.findings) - len(bad)} of {len(report.findings)} as asked"
+        count = f"{len(report.findings) - len(bad)} of {len(report.findings)} as desired"
         say(f"{report.name}: {worst(report.findings)}, {count}")
         for item in bad:
             why = f"  {item.component}: {item.what}: {item.cause or item.finding_class}"

@@ -68,7 +68,7 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
 )
 @click.option("--interval", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Wait between two waves.")
 @click.option("--pause", "pauses", is_flag=True, help="End after one wave; --resume goes on.")
-@click.option("--all", "everyone", is_flag=True, help="Take the nodes that are as asked, too.")
+@click.option("--all", "everyone", is_flag=True, help="Take the nodes that are as desired, too.")
 @click.option("--resume", is_flag=True, help="Go on with the last rollout: paused, interrupted, killed or stopped.")
 @click.option("--anew", is_flag=True, help="Begin another rollout, though the last one was broken off.")
 @click.option("--dry", is_flag=True, help="Print the waves, and touch nothing.")
@@ -81,7 +81,7 @@ def rollout(
     """Bring the nodes of INVENTORY to what its settings ask, in waves.
 
     A wave is a run of pyinfra on a few nodes, the canary's first; a node passes where the run succeeded on it and a
-    reading then finds it as asked. Exits 0 where all went well, 2 where a node failed or cannot be what is asked, 1
+    reading then finds it as desired. Exits 0 where all went well, 2 where a node failed or cannot be what is asked, 1
     where one did not answer or the rollout was broken off, 3 on wrong settings and where the inventory is not the one
     that the rollout was begun with, 64 usage. docs/how-to/rollout.md says more.
     """

@@ -42,6 +42,7 @@ from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.cluster import node_name
 
 _FEW = 5
+_GOOD = "as desired"
 
 
 def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node]) -> dict[str, list[Finding]]:
@@ -101,16 +102,16 @@ def _of_node(host: str, settings: Settings, node: Node, view: View) -> list[Find
 
 
 def _of_cluster(hosts: Mapping[str, Settings], cluster: Cluster, view: View) -> Iterator[Finding]:
-    rollout, of_first = desired_cluster(hosts), next(each for each in hosts.values() if each.kubernetes.enabled)
+    by_chart, of_first = desired_cluster(hosts), next(each for each in hosts.values() if each.kubernetes.enabled)
     now = datetime.now(UTC)
     # As a run of the whole inventory would label them.
     relabelled = [node_name(host, settings) for host, settings in hosts.items() if settings.kubernetes.enabled]
-    if rollout is not None:
+    if by_chart is not None:
         in_use, is_known = labelled_for(view.nodes), bool(by_release(view.nodes))
-        yield _of_release(rollout.plugin, cluster, lambda helm: helm.decide(rollout.values, in_use, now, is_known)[2])
+        yield _of_release(by_chart.plugin, cluster, lambda helm: helm.decide(by_chart.values, in_use, now, is_known)[2])
     elif release_leaves(hosts, view.nodes, relabelled):
         yield _of_release(of_first.device_plugin, cluster, lambda helm: helm.decide_absence(CHART, now))
-    if (chosen := rollout or class_alone(hosts)) is not None:
+    if (chosen := by_chart or class_alone(hosts)) is not None:
         yield from _of_class(chosen, cluster)
     for name, setting in namespaces(hosts).items():
         yield _of_namespace(name, setting, cluster)
@@ -135,9 +136,7 @@ def _of_objects(desired: Sequence[Document], cluster: Cluster, view: View) -> Fi
     left = [f"{each} is no longer asked for" for each in change.remove]
     reason = "; ".join([*foreign, *map(str, change.differences), *left][:_FEW])
     remedy = f"take {change.conflicts[0]} away, or set device_plugin.method to 'none'" if foreign else RUN_CLUSTER
-    return compared(
-        COMPONENT, Subject.OWN_OBJECTS, "others" if reason else "as asked", "as asked", not reason, remedy, reason
-    )
+    return compared(COMPONENT, Subject.OWN_OBJECTS, "others" if reason else _GOOD, _GOOD, not reason, remedy, reason)
 
 
 def _of_release(
@@ -160,7 +159,7 @@ def _of_class(desired: DesiredCluster, cluster: Cluster) -> Iterator[Finding]:
         return
     good = actual.verb is None and not actual.refused
     yield compared(
-        COMPONENT, Subject.RUNTIME_CLASS, "as asked" if good else "another", "as asked", good, RUN_CLUSTER, actual.said
+        COMPONENT, Subject.RUNTIME_CLASS, _GOOD if good else "another", _GOOD, good, RUN_CLUSTER, actual.said
     )
 
 
@@ -173,7 +172,7 @@ def _of_namespace(name: str, setting: str, cluster: Cluster) -> Finding:
     change = namespace_change(cluster.kubernetes, name, labels, setting)
     good = not (change.words or change.refused)
     return compared(
-        COMPONENT, what, "as asked" if good else "another", "as asked", good, RUN_CLUSTER, None if good else change.said
+        COMPONENT, what, _GOOD if good else "another", _GOOD, good, RUN_CLUSTER, None if good else change.said
     )
 
 

@@ -1,7 +1,7 @@
 """What a run would do to a node, in which order, and what that disturbs; or why it will not be done.
 
 Pure: settings and a node's reading in, a plan out, so that a plan can be reviewed without the machine. The steps come
-from the same judgement as the verdict at the end of a run: what is not as asked is what there is to do.
+from the same judgement as the verdict at the end of a run: what is not as desired is what there is to do.
 """
 
 from __future__ import annotations

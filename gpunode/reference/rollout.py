@@ -44,7 +44,7 @@ def example() -> tuple[Begun, WaveBegun, WaveEnded, WaveBegun, WaveEnded, Ended,
         Begun(
             gpunode="0.1.0", inventory="inventories/prod.py", at=at, hosts=dict.fromkeys((*names, "gpu-5"), "0f1e2d3c"),
             policy=Policy(canaries=("gpu-1",), max_unavailable=2, failure_budget=0), nodes=names,
-            left_out={"gpu-5": LeftOut(finding_class=FindingClass.OK, reason="it is as asked")},
+            left_out={"gpu-5": LeftOut(finding_class=FindingClass.OK, reason="it is as desired")},
         ),
         WaveBegun(number=1, kind="canary", nodes=("gpu-1",), at=at),
         WaveEnded(number=1, outcomes={"gpu-1": good}, at=at),

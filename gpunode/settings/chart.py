@@ -56,7 +56,7 @@ Digest = Annotated[
 
 TAKE_OVER = (
     "`True`: a release of this name and chart that gpunode did not install is changed to what is asked; else such a "
-    "release is refused, unless it is as asked."
+    "release is refused, unless it is as desired."
 )
 
 

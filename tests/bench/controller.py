@@ -65,7 +65,7 @@ def cost(folder: Path, data: dict[str, object], hosts: int, processes: int | Non
 
 
 def _bad(printed: str) -> str:
-    """Return what drift's JSON says of the hosts that were not as asked; else the end of what was printed."""
+    """Return what drift's JSON says of the hosts that were not as desired; else the end of what was printed."""
     try:
         hosts = json.loads(printed[printed.index("{") :])["hosts"]
     except (ValueError, KeyError):

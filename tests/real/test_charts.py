@@ -1,4 +1,4 @@
-"""NVIDIA's unchanged charts render what gpunode's settings ask, by helm 3 and 4, and a stored release is as asked.
+"""NVIDIA's unchanged charts render what gpunode's settings ask, by helm 3 and 4, and a stored release is as desired.
 
     GPUNODE_REAL_CHARTS=/folder/with/charts make test-real
 
@@ -86,7 +86,7 @@ def _differs_when_stored(manifest: str, namespace: str) -> tuple[Difference, ...
 
 
 @pytest.mark.parametrize("chart", TAKEN, ids=str)
-def test_the_plugin_s_chart_renders_every_three_settings_together_and_a_stored_release_is_as_asked(
+def test_the_plugin_s_chart_renders_every_three_settings_together_and_a_stored_release_is_as_desired(
     chart: Chart,
 ) -> None:
     seen: Counter[str] = Counter()
@@ -179,7 +179,7 @@ def _variables(pod: Mapping[str, Any], container: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("chart", charts(OPERATOR), ids=str)
-def test_the_operator_s_chart_renders_every_combination_and_a_stored_release_is_as_asked(chart: Chart) -> None:
+def test_the_operator_s_chart_renders_every_combination_and_a_stored_release_is_as_desired(chart: Chart) -> None:
     for choice, settings, _, manifest in _each(OPERATOR_CHOICES, partial(operator_release, chart=chart)):
         found, asked = _documents(manifest), settings.gpu_operator
         (policy,) = (each["spec"] for each in found if each["kind"] == "ClusterPolicy")

@@ -84,7 +84,7 @@ class Cluster:
         return command("pyinfra", "-y", "--json", self.inventory(version, major), ALONE, GPUNODE_LAB=LAB)
 
     def drift(self, version: str, major: int = 3) -> tuple[int, dict[str, str]]:
-        """Return the exit status of drift, and what it says is not as asked -> why."""
+        """Return the exit status of drift, and what it says is not as desired -> why."""
         run = command("gpunode", "drift", "--json", self.inventory(version, major), GPUNODE_LAB=LAB)
         assert run.code in (0, 2), run.printed[-3000:]
         every = [each for found in run.findings.values() for each in found if each["class"] != "ok"]
@@ -112,7 +112,7 @@ class Cluster:
         data = json.dumps({"data": {"none": "changed: 1"}})
         self.release().kubectl("patch", "configmap", f"{DAEMON_SET}-configs", "--type", "merge", "--patch", data)
 
-    def is_as_asked(self, version: str, major: int = 3) -> None:
+    def is_as_desired(self, version: str, major: int = 3) -> None:
         """Assert that a run changes nothing and makes no revision, that drift finds nothing, and what nodes offer."""
         before = self.release(major).history()
         run = self.run(version, major)
@@ -151,7 +151,7 @@ def cluster(kubeconfig: Path, tmp_path: Path) -> Cluster:
 
 
 def _kept_by(cluster: Cluster, manifests: Sequence[tuple[str, str]]) -> None:
-    """Assert that objects as this API server would store them are as asked: (manifest, namespace) of each release."""
+    """Assert that objects as this API server would store them are as desired: (manifest, namespace) of each release."""
     every = [[each for each in yaml.safe_load_all(text) if each and _is_its_own(each)] for text, _ in manifests]
     for found, (_, namespace) in zip(every, manifests, strict=True):
         for each in found:
@@ -230,7 +230,7 @@ def test_the_chart_is_installed_and_the_nodes_offer_their_gpus(cluster: Cluster,
 
 
 def test_the_second_run_changes_nothing_and_drift_ends_with_0(cluster: Cluster, version: str) -> None:
-    cluster.is_as_asked(version)
+    cluster.is_as_desired(version)
 
 
 def test_what_was_changed_by_hand_is_told_by_drift_and_healed(cluster: Cluster, version: str) -> None:
@@ -239,7 +239,7 @@ def test_what_was_changed_by_hand_is_told_by_drift_and_healed(cluster: Cluster, 
     assert code == 2 and "changed by hand" in wrong[f"helm release {NAMESPACE}/{NAME}"], wrong
     run = cluster.run(version)
     assert run.code == 0 and run.operations("success").keys() == HEALED, run.printed[-3000:]
-    cluster.is_as_asked(version)
+    cluster.is_as_desired(version)
 
 
 def test_a_rollout_goes_through(cluster: Cluster, version: str) -> None:
@@ -247,7 +247,7 @@ def test_a_rollout_goes_through(cluster: Cluster, version: str) -> None:
     assert run.code == 0, run.printed[-3000:]
     done = sorted(name for wave in run.payload["waves"] for name, node in wave["nodes"].items() if node["passed"])
     assert (run.payload["state"], done) == ("finished", sorted(OFFERED)), run.payload
-    cluster.is_as_asked(version)
+    cluster.is_as_desired(version)
 
 
 def test_0_18_2_becomes_0_20_0(cluster: Cluster) -> None:
@@ -257,14 +257,14 @@ def test_0_18_2_becomes_0_20_0(cluster: Cluster) -> None:
         run = cluster.run(version)
         assert run.code == 0 and run.operations("success").keys() == HEALED, run.printed[-3000:]
         assert len(cluster.release().history()) == before + 1
-        cluster.is_as_asked(version)
+        cluster.is_as_desired(version)
 
 
 def test_helm_4_goes_on_where_helm_3_was_and_back_with_hand_edits_between(cluster: Cluster) -> None:
-    cluster.is_as_asked("0.20.0", 4)
+    cluster.is_as_desired("0.20.0", 4)
     for major in (4, 3, 4):
         cluster.edit()
         run = cluster.run("0.20.0", major)
         assert run.code == 0 and run.operations("success").keys() == HEALED, run.printed[-3000:]
-        cluster.is_as_asked("0.20.0", major)
-        cluster.is_as_asked("0.20.0", 7 - major)
+        cluster.is_as_desired("0.20.0", major)
+        cluster.is_as_desired("0.20.0", 7 - major)

@@ -38,7 +38,7 @@ sys.exit(1 if failing else 0)
 
 
 class Lab:
-    """Hold a folder with an inventory of simulated nodes, gpu-1 to gpu-N, none of them as asked."""
+    """Hold a folder with an inventory of simulated nodes, gpu-1 to gpu-N, none of them as desired."""
 
     def __init__(self, folder: Path, nodes: int = 4, inventory: str = "fleet.py") -> None:
         self.folder, self.inventory = folder, folder / inventory

@@ -187,7 +187,7 @@ def test_a_version_that_no_package_can_have_never_reaches_a_command(version: str
         chosen({"nvidia-open": "580.95.05"}, {}, [("nvidia-open", version)])
 
 
-def test_packages_at_two_versions_are_not_as_asked() -> None:
+def test_packages_at_two_versions_are_not_as_desired() -> None:
     there = State((("nvidia-open", "580.95.05-1"), ("nvidia-fabricmanager", "580.82.07-1"),
                    ("nvidia-driver-pinning-580", "580.82.07-1")))  # fmt: skip
     assert there.missing(WANTED) == ("nvidia-fabricmanager", "nvidia-open")

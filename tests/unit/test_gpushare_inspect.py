@@ -62,7 +62,7 @@ def test_a_program_of_the_asked_digest_is_left_alone(host: Host, tmp_path: Path)
     path = tmp_path / "kubectl-inspect-gpushare"
     path.write_bytes(b"program")
     path.chmod(0o755)
-    assert _run(host, **_asked(path)) == [] and host.noops == [f"{path} as asked"]
+    assert _run(host, **_asked(path)) == [] and host.noops == [f"{path} as desired"]
     assert len(_run(host, **_asked(path, b"another"))) == 1
     assert _run(host) == [] and "no kubectl-inspect-gpushare" in host.noops[1]
 

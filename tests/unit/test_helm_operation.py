@@ -62,7 +62,7 @@ def _without_hooks(manifest: str) -> str:
 
 @contextmanager
 def _deployed(folder: Path, program: Path, image: str = "") -> Iterator[dict[str, Any]]:
-    """Give `kubernetes` settings of a cluster where the release is as asked, but for the image of its live objects."""
+    """Give `kubernetes` settings of a cluster where the release is as desired, but for the image of live objects."""
     asked, _ = _settings({})
     words = [str(program / "helm"), "template", "nvdp", str(CHART), "--namespace", NAMESPACE, "--values", "-"]
     done = subprocess.run(words, input=json.dumps(asked.values), capture_output=True, text=True, check=True)
@@ -87,7 +87,7 @@ def program(request: pytest.FixtureRequest) -> Path:
 def test_a_release_that_is_as_asked_gets_no_new_revision(program: Path, tmp_path: Path, host: Host) -> None:
     with _deployed(tmp_path, program) as kubernetes:
         assert _yielded(*_settings(kubernetes)) == []
-    assert host.noops == ["release gpu/nvdp: nvidia-device-plugin 0.20.0 as asked"] and not host.refusals
+    assert host.noops == ["release gpu/nvdp: nvidia-device-plugin 0.20.0 as desired"] and not host.refusals
 
 
 @pytest.mark.real

@@ -63,7 +63,7 @@ def test_the_plugin_s_pods_copy_their_configuration_before_they_start_and_beside
     for daemon, pod in zip(DAEMONS, (pods[name] for name in _names("nvdp-nvidia-device-plugin")), strict=True):
         assert [each["name"] for each in pod["containers"]] == [f"{daemon}-sidecar", f"{daemon}-ctr"]
         assert f"{daemon}-init" in [each["name"] for each in pod["initContainers"]]
-        # An API server drops each of them: a release that has them is as asked all the same.
+        # An API server drops each of them: a release that has them is as desired all the same.
         assert set(_empty_variables(pod)) == EMPTY
     # Without configurations nothing is copied.
     alone = _rendered(helm, "nvidia-device-plugin", {})

@@ -77,7 +77,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
 
 def test_a_gpu_that_is_as_asked_is_left_alone_and_said_to_be(ask: Ask) -> None:
     assert ask(gpu(0, ENABLED, *MIXED)) == []
-    assert ask.host.noops == ["MIG: 1 GPU(s) as asked"]
+    assert ask.host.noops == ["MIG: 1 GPU(s) as desired"]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def running(daemon: Daemon, **more: Any) -> MpsDaemon:
 
 
 def settled(settings: MpsSettings, gpus: int = 1, **more: Any) -> Mps:
-    """Return a node on which all is as asked, but for what `more` says of every daemon."""
+    """Return a node on which all is as desired, but for what `more` says of every daemon."""
     wanted = daemons(settings, range(gpus))
     files = {path: digest_of(text) for path, text in desired_files(wanted, settings, PROGRAM).items()}
     ours = tuple((path, digest) for path, digest in files.items() if path in (*UNITS, APPLY, *PATHS))
@@ -238,7 +238,7 @@ def run(host: Host, state: Mps, settings: MpsSettings, gpus: int = 1, allowed: b
 
 @pytest.mark.pure
 def test_a_node_that_is_as_asked_is_left_alone(host: Host) -> None:
-    assert run(host, settled(asked()), asked()) == [] and "as asked" in host.noops[0]
+    assert run(host, settled(asked()), asked()) == [] and "as desired" in host.noops[0]
     assert run(host, Mps(PROGRAM), MpsSettings.model_validate({})) == []
 
 

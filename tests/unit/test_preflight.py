@@ -189,7 +189,8 @@ def test_an_unknown_gpu_and_an_old_branch_are_cautions() -> None:
 
 
 def test_a_setting_by_its_former_name_is_taken_with_a_caution_that_names_the_new_one() -> None:
-    data = {"device_plugin": {"way": "manifest"}}
+    former = {"way": "manifest"}
+    data = {"device_plugin": former}
     assert settings_from(data).device_plugin.method == "manifest"
     (caution,) = [item for item in _cautioned(data) if item.component == "device_plugin"]
     assert "device_plugin.way is called device_plugin.method now" in caution.reason
@@ -201,7 +202,7 @@ def test_a_setting_by_its_former_name_is_taken_with_a_caution_that_names_the_new
 
 def test_both_names_of_a_setting_at_once_are_refused() -> None:
     with pytest.raises(SettingsError, match=r"device_plugin\.way.*unknown setting"):
-        settings_from({"device_plugin": {"way": "manifest", "method": "helm"}})
+        settings_from({"device_plugin": dict(way="manifest", method="helm")})
 
 
 def test_cuda_without_any_driver_is_a_caution() -> None:

@@ -110,7 +110,7 @@ def test_an_entry_is_on_the_disk_before_it_counts(tmp_path: Path, monkeypatch: p
 
 
 class Nodes:
-    """Simulated nodes: a run makes each as asked but for `failing`, and is interrupted in the wave `killed_in`."""
+    """Simulated nodes: a run makes each as desired but for `failing`, and is interrupted in the wave `killed_in`."""
 
     def __init__(self, failing: tuple[str, ...] = (), killed_in: int = 0) -> None:
         self.failing, self.killed_in = failing, killed_in
@@ -268,7 +268,7 @@ def test_exit_codes_are_drifts() -> None:
         assert exit_code(Progress(known.begun.model_copy(update={"left_out": left}))) == code
     gone = Outcome(finding_class=FindingClass.UNREACHABLE, passed=False, reason="unreachable")
     assert exit_code(Progress(known.begun, failed={"gpu-1": gone})) == 1
-    # The run failed on a node that a reading finds as asked.
+    # The run failed on a node that a reading finds as desired.
     run_failed = Outcome(finding_class=FindingClass.OK, passed=False, reason="the run failed on it")
     assert exit_code(Progress(known.begun, failed={"gpu-1": run_failed})) == 2
 

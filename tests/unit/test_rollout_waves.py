@@ -20,7 +20,7 @@ pytestmark = pytest.mark.pure
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 PASSED = Outcome(finding_class=FindingClass.OK, passed=True)
-FAILED = Outcome(finding_class=FindingClass.DRIFT, passed=False, reason="it is not as asked")
+FAILED = Outcome(finding_class=FindingClass.DRIFT, passed=False, reason="it is not as desired")
 
 
 def rollout(

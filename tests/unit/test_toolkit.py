@@ -296,7 +296,7 @@ def test_a_toolkit_below_a_stated_minimum_is_refused_and_one_with_a_known_hole_i
     assert any("CVE" in source for source in told) == warned
 
 
-def test_nothing_is_done_to_a_node_that_is_as_asked(host_with: HostWith) -> None:
+def test_nothing_is_done_to_a_node_that_is_as_desired(host_with: HostWith) -> None:
     text = "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"
     text += "accept-nvidia-visible-devices-as-volume-mounts = true\n"
     host = host_with(replace(HELD, config_text=text, cdi=(OWN,)))

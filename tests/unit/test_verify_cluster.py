@@ -105,7 +105,7 @@ def _bad(findings: tuple[Finding, ...] | list[Finding]) -> list[tuple[str, str |
     return [(each.what, each.actual, each.desired) for each in findings if each.finding_class is not FindingClass.OK]
 
 
-def test_a_node_that_offers_what_it_promises_is_as_asked(cluster: SimulatedCluster) -> None:
+def test_a_node_that_offers_what_it_promises_is_as_desired(cluster: SimulatedCluster) -> None:
     findings = _findings(cluster)
     assert _bad(findings) == []
     assert [each.what for each in findings] == [
@@ -298,7 +298,7 @@ def test_an_api_server_that_starts_anew_meanwhile_ends_no_verdict(
 
     monkeypatch.setattr(verify_cluster, "sleep", passes)
     said = _verified(node, _settings(cluster, kubernetes={"timeout": 600}))
-    assert "things are as asked in the cluster" in said and not node.refusals
+    assert "things are as desired in the cluster" in said and not node.refusals
 
 
 def test_an_api_server_that_stays_away_is_told_in_the_end(
@@ -318,7 +318,7 @@ def test_the_verdict_does_not_wait_for_what_does_not_come_by_itself(cluster: Sim
 
 
 def test_the_verdict_is_good_where_all_is_as_asked_and_starts_no_pod(cluster: SimulatedCluster, node: Host) -> None:
-    assert _verified(node, _settings(cluster)) == "5 things are as asked in the cluster"
+    assert _verified(node, _settings(cluster)) == "5 things are as desired in the cluster"
     assert cluster.called("kubectl create") == 0
 
 

@@ -108,7 +108,7 @@ def _findings(cluster: SimulatedCluster, method: str, gpus: Gpus | None = SMI) -
     return (*findings, judge_extender(view)) if shared else findings
 
 
-def test_a_node_that_offers_what_its_way_promises_is_as_asked(cluster: SimulatedCluster, method: str) -> None:
+def test_a_node_that_offers_what_its_way_promises_is_as_desired(cluster: SimulatedCluster, method: str) -> None:
     findings = _findings(cluster, method)
     assert _bad(findings) == []
     subjects = {each.what for each in findings}
@@ -250,8 +250,8 @@ def _verified(node: Host, settings: Settings) -> str:
     return "\n".join(node.refusals or node.noops)
 
 
-def test_the_verdict_is_good_where_all_is_as_asked(cluster: SimulatedCluster, method: str, node: Host) -> None:
-    assert "things are as asked in the cluster" in _verified(node, _settings(cluster, method)) and not node.refusals
+def test_the_verdict_is_good_where_all_is_as_desired(cluster: SimulatedCluster, method: str, node: Host) -> None:
+    assert "things are as desired in the cluster" in _verified(node, _settings(cluster, method)) and not node.refusals
 
 
 def test_the_verdict_fails_with_what_the_plugin_said(cluster: SimulatedCluster, method: str, node: Host) -> None:

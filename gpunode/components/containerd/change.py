@@ -16,7 +16,7 @@ Placement = Literal["auto", "root", "drop-in"]
 
 
 def change(state: Containerd, desired: Runtimes, placement: Placement = "auto") -> RuntimeChange | None:
-    """Return what is to be changed, None where files and daemon are as asked.
+    """Return what is to be changed, None where files and daemon are as desired.
 
     Raises ConfigurationRefused where the files cannot be edited. `state.version` must be known.
     """

@@ -37,7 +37,7 @@ def effective(state: Docker) -> dict[str, str | None]:
 
 
 def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
-    """Return what is to be changed, None where file and daemon are as asked; raise DaemonRefused.
+    """Return what is to be changed, None where file and daemon are as desired; raise DaemonRefused.
 
     `state.daemon_version` must be known.
     """

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gpunode.base.comparison import AS_ASKED, RUN, by_hand, compared
+from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -199,7 +199,7 @@ def _next_boot(every: Sequence[Target], boot: MigBoot) -> Iterator[Finding]:
         if digests.get(path) != hashlib.sha256(text.encode()).hexdigest():
             found = "another text" if path in digests else "none"
             made_otherwise = "it is not what this gpunode makes of it"
-            yield compared("mig", Subject.FILE.of(path), found, AS_ASKED, False, cause=made_otherwise)
+            yield compared("mig", Subject.FILE.of(path), found, AS_DESIRED, False, cause=made_otherwise)
 
 
 __all__ = ["DRIVERLESS", "Actual", "Desired", "MigChange", "decide"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gpunode.base.comparison import AS_ASKED, RUN, by_hand, compared
+from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -128,7 +128,7 @@ def _files(desired: Desired, actual: Mps, to_come: MpsChange, told: Sequence[Fin
         if path in PATHS or path in actual.foreign or _tells(path, desired, to_come, different):
             continue
         found = "none" if path not in digests else "another text" if path in to_come.written else "there"
-        to_be = AS_ASKED if path in to_come.written else "none"
+        to_be = AS_DESIRED if path in to_come.written else "none"
         disruption = Disruption.restart if path in UNITS and actual.daemons else Disruption.nothing
         cause = "it is not what the settings, or this gpunode, make of it"
         yield compared("mps", Subject.FILE.of(path), found, to_be, False, cause=cause, disruption=disruption)
@@ -148,7 +148,7 @@ def _tells(path: str, desired: Desired, to_come: MpsChange, different: Sequence[
 def _foreign(desired: Desired, actual: Mps) -> Iterator[Finding]:
     for path in _of_others(desired, actual):
         if path not in PATHS:
-            to_be = AS_ASKED if path in desired_files(desired.daemons, desired.settings, "") else "none"
+            to_be = AS_DESIRED if path in desired_files(desired.daemons, desired.settings, "") else "none"
             yield compared("mps", Subject.FILE.of(path), "somebody else's", to_be, False)
 
 

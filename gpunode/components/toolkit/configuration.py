@@ -33,7 +33,7 @@ Asked = Mapping[Key, str | bool | None]
 
 @dataclass(frozen=True)
 class Difference:
-    """Hold one key (written with dots) that is not as asked, with both sides as TOML writes them."""
+    """Hold one key (written with dots) that is not as desired, with both sides as TOML writes them."""
 
     key: str
     actual: str
@@ -73,7 +73,7 @@ def render(text: str | None, desired: Asked) -> str:
 
 
 def differences(text: str | None, desired: Asked) -> tuple[Difference, ...]:
-    """Return the keys that are not as asked; raise ConfigurationRefused as `render` does."""
+    """Return the keys that are not as desired; raise ConfigurationRefused as `render` does."""
     actual = plain(text or "")
     found = []
     for key, value in desired.items():

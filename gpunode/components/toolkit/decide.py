@@ -175,13 +175,13 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     except ConfigurationRefused as error:
         remedy = f"mend {PATH} by hand, or move it away and {RUN}"
         item = compared(
-            "toolkit", Subject.TOOLKIT_CONFIGURATION, "unreadable", "as asked", False, remedy, cause=str(error)
+            "toolkit", Subject.TOOLKIT_CONFIGURATION, "unreadable", "as desired", False, remedy, cause=str(error)
         )
         return Decision((item,), (), f"{PATH}: {error}; nothing was changed")
     mode, first = first_version_of(settings)
     unknown = bool(first and actual.version and not coming and not versions.at_least(actual.version, first))
-    found = "; ".join(f"{item.key} {item.actual}" for item in items) or (f"mode {mode}" if unknown else "as asked")
-    desired = "; ".join(f"{item.key} {item.desired}" for item in items) or "as asked"
+    found = "; ".join(f"{item.key} {item.actual}" for item in items) or (f"mode {mode}" if unknown else "as desired")
+    desired = "; ".join(f"{item.key} {item.desired}" for item in items) or "as desired"
     item = compared("toolkit", Subject.TOOLKIT_CONFIGURATION, found, desired, not items and not unknown)
     if unknown:
         refusal = (

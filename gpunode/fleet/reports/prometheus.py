@@ -24,7 +24,7 @@ def metrics(reports: Iterable[NodeReport], checked_at: float) -> bytes:
         registry=registry,
     )  # fmt: skip
     bad = Gauge(
-        "gpunode_node_finding", "1 for each finding that is not as asked.", ["node", "component", "what", "class"],
+        "gpunode_node_finding", "1 for each finding that is not as desired.", ["node", "component", "what", "class"],
         registry=registry,
     )  # fmt: skip
     checked = Gauge("gpunode_drift_checked_timestamp_seconds", "When the nodes were checked.", registry=registry)

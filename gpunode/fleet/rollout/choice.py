@@ -19,7 +19,7 @@ class CanaryError(ValueError):
 def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruption.reboot) -> LeftOut | None:
     """Return why a node is not touched; None where it is to be brought to what is asked.
 
-    everyone: take a node that is as asked, too. A node that no run can mend stays out in any case.
+    everyone: take a node that is as desired, too. A node that no run can mend stays out in any case.
     allowed: disruption.allow of its settings: a run does nothing about what waits for more than that
     """
     classes = {item.finding_class for item in report.findings}
@@ -35,7 +35,7 @@ def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruptio
         return _left(report, FindingClass.ERROR)
     if by_person := [item for item in report.findings if item.by_person and item.finding_class in _HEALED_BY_A_RUN]:
         return _left(report, worst(by_person))
-    return None if everyone else LeftOut(finding_class=FindingClass.OK, reason="as asked")
+    return None if everyone else LeftOut(finding_class=FindingClass.OK, reason="as desired")
 
 
 def _is_healed(item: Finding) -> bool:
@@ -67,7 +67,7 @@ def said(item: Finding) -> str:
 def canaries(desired: str, nodes: Sequence[str], left: dict[str, LeftOut]) -> tuple[str, ...]:
     """Return who goes first, of the nodes that are taken: the first so many, or those that are named.
 
-    desired: a number, or names with commas between them. One that is as asked has nothing to prove and is passed over;
+    desired: a number, or names with commas between them. One that is as desired has nothing to prove, and is passed;
     raise CanaryError for one that is not in the inventory, or cannot be taken.
     """
     if desired.isascii() and desired.isdecimal():

@@ -24,7 +24,7 @@ def exit_code(progress: Progress) -> ExitCode:
     classes += [outcome.finding_class for outcome in progress.failed.values()]
     found = verdict(Finding("node", each, "rollout") for each in classes)
     failed = progress.failed or (progress.ended is not None and progress.ended.how == "stopped")
-    # A node on which the run failed may be as asked all the same.
+    # A node on which the run failed may be as desired all the same.
     return ExitCode.NEGATIVE if found is ExitCode.GOOD and failed else found
 
 

@@ -25,7 +25,7 @@ class ChangedError(Exception):
         """Take what changed."""
         super().__init__(
             f"not what this rollout was begun with: {changed}. Its canary proved nothing of what is asked now. Put it "
-            "back and --resume, or begin another rollout with --anew: it leaves out the nodes that are as asked"
+            "back and --resume, or begin another rollout with --anew: it leaves out the nodes that are as desired"
         )
 
 
@@ -74,7 +74,7 @@ def resumable(last: Journal | None, inventory: str, desired: Asked, gpunode: str
     progress = last.progress
     if progress.ended is not None and progress.ended.how == "finished":
         raise JournalError(
-            f"the last rollout of {inventory} came to its end: begin another one, which takes what is not as asked"
+            f"the last rollout of {inventory} came to its end: begin another one, which takes what is not as desired"
         )
     if reason := stopped_for_good(progress):
         raise JournalError(f"the last rollout of {inventory} cannot be gone on with: {reason}. {ANOTHER}")

@@ -22,7 +22,7 @@ _OF_THE_CLUSTER = "kube-system"
 
 @dataclass(frozen=True)
 class NamespaceChange:
-    """Hold what is to be done about a namespace: words for kubectl and its standard input; none: it is as asked."""
+    """Hold what is to be done about a namespace: words for kubectl and its standard input; none: it is as desired."""
 
     said: str
     words: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ def namespace_change(
         return NamespaceChange(f"{what}: there is none", words, json.dumps(document))
     found = labels.get(LABEL)
     if found == NEEDED:
-        return NamespaceChange(f"{what} as asked")
+        return NamespaceChange(f"{what} as desired")
     if found is None:
         words = kubectl(kubernetes, "label", "namespace", name, f"{LABEL}={NEEDED}")
         return NamespaceChange(f"{what}: no label {LABEL}", words)

@@ -51,7 +51,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class ReleaseChange:
-    """Hold what is to be done, in order (nothing: all is as asked), or why no more may be done (`refused`).
+    """Hold what is to be done, in order (nothing: all is as desired), or why no more may be done (`refused`).
 
     `by_hand` says that the differences are of the cluster's objects from the release's own manifest.
     """

@@ -58,7 +58,7 @@ def runtime_class_change(desired: Mapping[str, Any], actual: Mapping[str, Any] |
     ours = ((actual.get("metadata") or {}).get("labels") or {}).get(label) == value
     handler = actual.get("handler")
     if handler == desired["handler"]:
-        return RuntimeClassChange(f"{name} as asked" if ours else f"{name} is there already, somebody else's")
+        return RuntimeClassChange(f"{name} as desired" if ours else f"{name} is there already, somebody else's")
     if ours:
         return RuntimeClassChange(f"{name} has the handler {handler!r}", Verb.REPLACE)
     said = (

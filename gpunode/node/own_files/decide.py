@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from gpunode.base.comparison import AS_ASKED, compared
+from gpunode.base.comparison import AS_DESIRED, compared
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
@@ -128,12 +128,12 @@ def _findings(desired: Desired, actual: Applied, told: tuple[Finding, ...]) -> I
         place = next((each for each in (*_PLACES, *desired.places) if path.startswith(each.begins)), _ELSEWHERE)
         file = _desired(path, desired.files, recorded, kept)
         if file is None:
-            shown, to_be = (None, AS_ASKED) if now is None else ("there", "none")
+            shown, to_be = (None, AS_DESIRED) if now is None else ("there", "none")
             if shown is None:
                 continue
         else:
-            as_asked = path in desired.files or (kept or {}).get(path) is not None
-            shown, to_be = _sides(file, now, AS_ASKED if as_asked else _AS_LEFT)
+            as_desired = path in desired.files or (kept or {}).get(path) is not None
+            shown, to_be = _sides(file, now, AS_DESIRED if as_desired else _AS_LEFT)
             if path == PATH and not actual.readable:
                 shown = "unreadable"
         if shown is None or not any(_tells(place, path, item) for item in told):

@@ -16,7 +16,7 @@ PRIORITY = 1100
 
 
 class NotInstallable(Exception):
-    """Say which package is not to be had as asked, and what there is."""
+    """Say which package is not to be had as desired, and what there is."""
 
 
 @dataclass(frozen=True)

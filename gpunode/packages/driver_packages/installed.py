@@ -32,7 +32,7 @@ class DriverPackages(Reading):
         return {name: version for name, version in self.packages if belongs(name)}
 
     def missing(self, desired: Mapping[str, str | None]) -> tuple[str, ...]:
-        """Return the names that are not there as asked; those that have a version must share one upstream version."""
+        """Return the names that are not there as desired; those that have a version must share one upstream version."""
         actual = dict(self.packages)
         bad = [name for name, rule in desired.items() if name not in actual or not satisfies(actual[name], rule)]
         together = {versions.upstream(actual[name]) for name, rule in desired.items() if rule and name not in bad}

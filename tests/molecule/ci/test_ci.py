@@ -141,7 +141,7 @@ def test_gitlabs_steps_find_nothing_to_change_on_a_provisioned_machine(job: Job,
         done = job.step(script, gpu["variables"])
         assert done.returncode == 0, done.stdout + done.stderr
         printed += done.stdout + done.stderr
-    assert "as asked" in printed
+    assert "as desired" in printed
     assert f"[{nodes[0].name}] Success" not in printed, printed
     assert (job.suite().get("failures"), job.suite().get("errors")) == ("0", "0")
     # What the example calls its report is what it hands to GitLab.

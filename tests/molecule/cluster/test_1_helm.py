@@ -41,7 +41,7 @@ def test_a_release_is_installed_with_its_namespace(release: KeptRelease) -> None
 
 def test_the_second_time_it_gets_no_new_revision(release: KeptRelease) -> None:
     kept = release.keep()
-    assert kept.steps == () and kept.failure == "" and "as asked" in kept.noop
+    assert kept.steps == () and kept.failure == "" and "as desired" in kept.noop
     assert _states(release) == [Status.DEPLOYED]
 
 

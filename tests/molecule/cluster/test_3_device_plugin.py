@@ -37,7 +37,7 @@ def _labels(life: Life, name: str) -> dict[str, str]:
 
 
 def _wrong(run: Run) -> set[tuple[str, str]]:
-    """Return node and what drift says is not as asked."""
+    """Return node and what drift says is not as desired."""
     return {(name, each["what"]) for name, every in run.findings.items() for each in every if each["class"] != "ok"}
 
 
@@ -62,7 +62,7 @@ def _drift(inventory: str) -> Run:
     return command("gpunode", "drift", "--json", inventory)
 
 
-def test_drift_finds_nodes_and_cluster_as_asked(life: Life) -> None:
+def test_drift_finds_nodes_and_cluster_as_desired(life: Life) -> None:
     run = _drift(_inventory(life))
     assert (run.code, _wrong(run)) == (0, set()), run.printed[-2000:]
     what = {each["what"] for each in run.findings["gpu-1"] if each["component"] == "device_plugin"}

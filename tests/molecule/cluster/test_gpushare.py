@@ -48,7 +48,7 @@ class Ways:
         return command("pyinfra", "-y", "--json", self.inventory(method, **gpushare), deploy)
 
     def drift(self, method: str) -> dict[str, dict[str, str]]:
-        """Return node -> what drift says of the cluster that is not as asked, with its cause."""
+        """Return node -> what drift says of the cluster that is not as desired, with its cause."""
         run = command("gpunode", "drift", self.inventory(method), "--json")
         return {
             name: {

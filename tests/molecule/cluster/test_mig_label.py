@@ -50,7 +50,7 @@ class Labelled(Life):
         return converge("--limit", NODE, inventory=self.inventory())
 
     def drift(self) -> dict[str, dict[str, str]]:
-        """Return what -> finding, of what drift says is not as asked of the node."""
+        """Return what -> finding, of what drift says is not as desired of the node."""
         found = command("gpunode", "drift", "--json", self.inventory()).findings[NODE]
         return {each["what"]: each for each in found if each["class"] != "ok"}
 

@@ -32,7 +32,7 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def _drift(inventory: str) -> tuple[Run, dict[str, dict[str, str]]]:
-    """Return host -> "component: what" -> class, of what is not as asked."""
+    """Return host -> "component: what" -> class, of what is not as desired."""
     run = command("gpunode", "drift", "--json", inventory)
     return run, {
         name: {f"{item['component']}: {item['what']}": item["class"] for item in items if item["class"] != "ok"}

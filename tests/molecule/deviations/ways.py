@@ -36,7 +36,7 @@ MIG = "Divide the GPUs by MIG configuration mixed"
 class Way:
     """Hold how a node strays, and what follows.
 
-    findings: "component: what" -> class, all that drift finds not to be as asked
+    findings: "component: what" -> class, all that drift finds not to be as desired
     repairs: the operations that heal, all that a run changes
     restarts: the services that start anew, or again
     dry: what `--dry` names, where one operation spares another its work in a run

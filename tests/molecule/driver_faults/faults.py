@@ -25,7 +25,7 @@ from tests.molecule.interruption.faults import CUT
 OLD, NEW = "580.82.07", "580.95.05"
 # How long apt waits where the lock is never freed, in place of five minutes.
 LOCK_SECONDS = 5
-# How the struck run leaves the node: as it was before, as asked, or for the next run to heal.
+# How the struck run leaves the node: as it was before, as desired, or for the next run to heal.
 AS_BEFORE, DONE, UNFINISHED = "as before", "done", "unfinished"
 MIRROR = "/srv/gpunode-lab/mirror"
 _LIBRARY = "libnvidia-ml1_{version}-1_amd64.deb"

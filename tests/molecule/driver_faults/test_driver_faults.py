@@ -1,7 +1,7 @@
 """Ten faults in the middle of a driver's installation and of its upgrade; each node has its own, all in one run.
 
 Whatever happens, a driver that worked is left at work, the run says why it failed and what to do, and the run after the
-cause is mended ends as asked. Proven elsewhere: a killed transaction and the way back after a boot (apt_cuda), faults
+cause is mended ends as desired. Proven elsewhere: a killed transaction and the way back after a boot (apt_cuda), faults
 at the other operations (interruption), refused keys and settings (trouble), keys that are trusted too far
 (supply_chain). SIMULATED: GPUs and the driver's packages; apt, dpkg, their locks, systemd and SSH are real.
 """

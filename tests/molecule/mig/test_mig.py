@@ -59,7 +59,7 @@ class Mig:
         return command("pyinfra", "-y", "--json", self.inventory(config, **more), job)
 
     def drift(self, config: str | None) -> dict[str, tuple[str, str]]:
-        """Return what -> (class, found) of what is not as asked."""
+        """Return what -> (class, found) of what is not as desired."""
         (findings,) = command("gpunode", "drift", "--json", self.inventory(config)).findings.values()
         return {item["what"]: (item["class"], item["actual"]) for item in findings if item["class"] != "ok"}
 

@@ -81,7 +81,7 @@ class Mps:
         return command("pyinfra", "-y", "--json", self.inventory(asked, mig), "deploys/gpu_node.py")
 
     def drift(self, mig: object = None, **asked: object) -> dict[str, tuple[str, str]]:
-        """Return what -> (class, found) of what is not as asked."""
+        """Return what -> (class, found) of what is not as desired."""
         (findings,) = command("gpunode", "drift", "--json", self.inventory(asked, mig)).findings.values()
         return {item["what"]: (item["class"], item["actual"]) for item in findings if item["class"] != "ok"}
 

@@ -44,7 +44,7 @@ def loaded(node: Node) -> str:
 
 
 def drift(path: str) -> tuple[int, dict[str, set[tuple[str, str]]]]:
-    """Return drift's exit code, and for each node what is not as asked: (what, class)."""
+    """Return drift's exit code, and for each node what is not as desired: (what, class)."""
     found = command("gpunode", "drift", "--json", path)
     return found.code, {
         name: {(item["what"], item["class"]) for item in items if item["class"] != "ok"}
@@ -122,7 +122,7 @@ def test_a_reboot_that_did_not_help_is_not_repeated(tmp_path: Path, nodes: tuple
     out(nodes[0], "touch -d '1 day ago' /var/lib/gpunode/reboot")
 
 
-def test_an_allowed_reboot_is_done_once_one_node_at_a_time_and_all_is_as_asked(
+def test_an_allowed_reboot_is_done_once_one_node_at_a_time_and_all_is_as_desired(
     tmp_path: Path, nodes: tuple[Node, ...]
 ) -> None:
     boots = [boot(node) for node in nodes]

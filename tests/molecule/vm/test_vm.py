@@ -46,7 +46,7 @@ class Driver:
         return command("pyinfra", "-y", "--json", path, "deploys/gpu_node.py")
 
     def drift(self, version: str, **asked: object) -> tuple[int, set[tuple[str, str]]]:
-        """Return drift's exit code, and (what, class) of what is not as asked."""
+        """Return drift's exit code, and (what, class) of what is not as desired."""
         found = command("gpunode", "drift", "--json", self.inventory(version, "restart", **asked))
         items = found.findings[vm.NAME]
         return found.code, {(item["what"], item["class"]) for item in items if item["class"] != "ok"}
