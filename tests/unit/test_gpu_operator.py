@@ -51,6 +51,16 @@ def test_its_other_parts_are_on_or_off_by_settings() -> None:
     assert _values(device_plugin={**PLUGIN, "nfd": "present"})["nfd"] == {"enabled": False}
 
 
+def test_the_operator_s_mig_manager_pauses_gpunode_s_plugin_and_has_it_begin_anew_by_its_own_label() -> None:
+    own = {**PLUGIN, "values": {"nodeSelector": {"rack": "a"}}}
+    operated = {**OPERATED, "device_plugin": own}
+    managed = desired_cluster(check_hosts({"gpu-1": {**operated, "gpu_operator": {"mig_manager": True}}}))
+    assert managed is not None
+    assert managed.values["nodeSelector"] == {"rack": "a", "nvidia.com/gpu.deploy.device-plugin": "true"}
+    alone = desired_cluster(check_hosts({"gpu-1": operated}))
+    assert alone is not None and alone.values["nodeSelector"] == {"rack": "a"}
+
+
 def test_images_by_digest_are_written_as_the_chart_and_the_operator_read_them() -> None:
     digest = "sha256:" + "0123456789abcdef" * 4
     names = ("operator", "validator", "dcgm", "dcgmExporter", "migManager")

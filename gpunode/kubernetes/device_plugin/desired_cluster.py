@@ -13,12 +13,18 @@ from gpunode.kubernetes.objects.runtime_class import NAME, runtime_class
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
 from gpunode.settings.cluster.chart_values import merged
+from gpunode.settings.cluster.gpu_operator import METHOD
 from gpunode.settings.device_plugin import DevicePluginSettings
+from gpunode.settings.gpu_operator import GpuOperatorSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.sharing import SharingSettings
 
 # The chart that a release must be of to be taken away.
 CHART = "nvidia-device-plugin"
+# The operator gives every GPU node this label, and its MIG manager takes it away while it divides the node's GPUs: what
+# is selected by it leaves before, and begins anew with the new devices. It waits for its own plugin alone.
+# source: NVIDIA/mig-parted, deployments/container/reconfigure-mig.sh; NVIDIA/gpu-operator, controllers/state_manager.go
+PAUSED_BY = "nvidia.com/gpu.deploy.device-plugin"
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ def desired_cluster(
             first.device_plugin,
             [settings.sharing for settings in nodes.values()],
             by_class,
-            beside_operator=any(settings.device_plugin.method == "gpu-operator" for settings in nodes.values()),
+            next((each.gpu_operator for each in nodes.values() if each.device_plugin.method == METHOD), None),
         ),
         runtime_class=runtime_class(first.kubernetes.version) if by_class else None,
         labels={
@@ -86,9 +92,15 @@ def desired_cluster(
 
 
 def chart_values(
-    plugin: DevicePluginSettings, sharings: list[SharingSettings], by_class: bool, beside_operator: bool = False
+    plugin: DevicePluginSettings,
+    sharings: list[SharingSettings],
+    by_class: bool,
+    operator: GpuOperatorSettings | None = None,
 ) -> dict[str, Any]:
-    """Return the chart's values: a person's own, and over them what settings stand for."""
+    """Return the chart's values: a person's own, and over them what settings stand for.
+
+    operator: the GPU Operator beside the plugin; None where there is none
+    """
     ours: dict[str, Any] = {"config": _config(plugin, sharings)}
     for name, value in (
         ("deviceListStrategy", plugin.device_list_strategy),
@@ -106,7 +118,9 @@ def chart_values(
         ours["image"] = {name: value for name, value in image.items() if value is not None}
     ours["gfd"] = {"enabled": plugin.gfd}
     # Without it the chart would bring node feature discovery along with gfd; an operator's chart brings its own.
-    ours["nfd"] = {"enabled": plugin.nfd == "chart" and not beside_operator}
+    ours["nfd"] = {"enabled": plugin.nfd == "chart" and operator is None}
+    if operator is not None and operator.mig_manager:
+        ours["nodeSelector"] = {PAUSED_BY: "true"}
     return merged(plugin.values, ours)
 
 
