@@ -21,7 +21,9 @@ _PACKAGES = {
 # What a package manager and systemd keep for themselves, gpunode's own records, and what any run leaves.
 _OWN = (
     "/proc /sys /run /dev /tmp /srv /root /home /var/log /var/cache /var/lib/gpunode /var/lib/dpkg /var/lib/rpm "
-    "/var/lib/pacman /var/lib/dnf /var/lib/zypp /var/lib/apt /var/lib/systemd /var/lib/private /var/lib/YaST2"
+    "/var/lib/pacman /var/lib/dnf /var/lib/zypp /var/lib/apt /var/lib/systemd /var/lib/private /var/lib/YaST2 "
+    # Debian keeps copies of what dpkg knows there, by a timer at midnight.
+    "/var/backups"
 )
 _FILES = (
     "set --; for each in " + _OWN + '; do set -- "$@" -path "$each" -prune -o; done; '

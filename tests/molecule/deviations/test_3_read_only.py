@@ -15,10 +15,12 @@ STRAYING = (
     "cuda: no profile script", "repositories: a key gone", "driver: nvidia_uvm alone not loaded",
 )  # fmt: skip
 # Every file and folder that outlives a boot, with its size, owner, mode and both its times; what every login writes
-# (logs, the lab's own among them) apart, and the lab's mirror, which is this machine's and other labs' as well.
+# (logs, the lab's own among them) apart, and the lab's mirror, which is this machine's and other labs' as well; apart,
+# too, what Debian's timers do at midnight.
 FILES = (
     "find / -xdev \\( -path /srv/gpunode-lab/mirror "
-    "-o -path /run -o -path /var/log -o -path /tmp -o -path /proc -o -path /sys -o -path /dev \\) "
+    "-o -path /run -o -path /var/log -o -path /tmp -o -path /proc -o -path /sys -o -path /dev "
+    "-o -path /var/backups -o -path /var/lib/systemd/timers \\) "
     "-prune -o -printf '%p %y %s %U:%G %m %T@ %C@ %l\\n' | LC_ALL=C sort"
 )
 # The MPS control daemon notes in its log's pipe what it was asked.
