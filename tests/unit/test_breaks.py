@@ -130,7 +130,7 @@ BREAKS = [
     ),
     (
         "gpunode/packages/repositories/decide.py",
-        "found == (wanted,)",
+        "found == (to_be,)",
         "wanted in found",
         "test_verify.py::test_a_key_that_is_not_the_pinned_one_is_named",
     ),

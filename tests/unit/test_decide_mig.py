@@ -129,7 +129,7 @@ def test_of_mig_drift_plan_verdict_and_run_say_the_same(
     patch.setattr(operation, "driver_state", lambda: driver)
     patch.setattr(operation, "new_boot", lambda *_, **__: ())
     with ctx_host.use(host):
-        given_commands = commands(operation.layout, host, asked=settings.mig, gpus=node.pci.gpus, allowed=allow)
+        given_commands = commands(operation.layout, host, settings=settings.mig, gpus=node.pci.gpus, allowed=allow)
     patch.undo()
     assert all(step.change is change for step in decision.steps)
     if decision.steps and change is None and not newer:

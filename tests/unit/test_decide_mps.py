@@ -153,7 +153,7 @@ def test_of_mps_drift_plan_verdict_and_run_say_the_same(
     every = daemons(settings.mps, range(2)) if enabled else ()
     with ctx_host.use(host):
         given_commands = commands(
-            operation.daemons, host, desired=every, asked=settings.mps, restart_allowed=allow != "nothing"
+            operation.daemons, host, desired=every, settings=settings.mps, restart_allowed=allow != "nothing"
         )
     assert host.refusals == ([decision.refusal] if decision.refusal else [])
     assert (given_commands != []) == (waits == {None})

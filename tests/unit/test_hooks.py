@@ -416,11 +416,11 @@ from pyinfra import host
 from gpunode.facts.file import File
 from gpunode.fleet import hooks
 from gpunode.operations.announcement import announcing
-from gpunode.operations.failure import known, node_operation
+from gpunode.operations.failure import require, node_operation
 
 @node_operation
 def append(path, size):
-    reading = known(host.get_fact(File, path=path), path)
+    reading = require(host.get_fact(File, path=path), path)
     import hashlib
     if reading.sha256 == hashlib.sha256(b"x" * size).hexdigest():
         host.noop("as it should be")

@@ -67,7 +67,7 @@ class Ask:
         self.patched.setattr("gpunode.operations.transaction.host", self.host)
         self.patched.setattr(operation, "driver_state", lambda: readings.get("driver", GOOD.driver))
         asked = settings_from({"mig": data}).mig.model_copy(update={"config_from_label": by_label})
-        return commands(operation.layout, self.host, asked=asked, gpus=(H100,), allowed=allowed)
+        return commands(operation.layout, self.host, settings=asked, gpus=(H100,), allowed=allowed)
 
 
 @pytest.fixture

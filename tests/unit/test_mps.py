@@ -296,7 +296,7 @@ def test_a_unit_of_somebody_else_is_neither_written_over_nor_taken_away(host: Ho
     theirs = Mps(PROGRAM, foreign=(UNITS[0],))
     assert run(host, theirs, MpsSettings.model_validate({})) == []
     host.readings |= {MpsFact: theirs}
-    wanted = {"desired": daemons(asked(), [0]), "asked": asked(), "restart_allowed": True}
+    wanted = {"desired": daemons(asked(), [0]), "settings": asked(), "restart_allowed": True}
     assert commands(operation.daemons, host, **wanted) == [] and UNITS[0] in host.refusals[0]
 
 
@@ -506,7 +506,7 @@ def test_clients_beyond_a_gpu_s_real_memory_and_a_missing_program_are_refused(ho
         TransactionJournal: Journal(None, None, None, False),
     }  # fmt: skip
     full = asked(memory_limit="10G", clients=8)
-    wanted = {"desired": daemons(full, [0]), "asked": full, "restart_allowed": True}
+    wanted = {"desired": daemons(full, [0]), "settings": full, "restart_allowed": True}
     assert commands(operation.daemons, host, **wanted) == [] and "GPU 0 has 81559 MiB" in host.refusals[0]
     host.readings[MpsFact] = Mps()
     assert commands(operation.daemons, host, **wanted) == [] and "nvidia-cuda-mps in Debian" in host.refusals[1]
@@ -603,7 +603,7 @@ def test_the_variable_comes_without_a_restart_and_goes_with_the_setting_or_the_d
 def test_a_variable_that_somebody_else_sets_is_left_alone_where_nobody_asks_for_it(host: Host) -> None:
     theirs = replace(settled(asked()), foreign=(PROFILE,))
     assert run(host, theirs, asked()) == [] and not host.refusals
-    wanted = {"desired": daemons(FOUND, [0]), "asked": FOUND, "restart_allowed": True}
+    wanted = {"desired": daemons(FOUND, [0]), "settings": FOUND, "restart_allowed": True}
     host.readings |= {MpsFact: theirs}
     assert commands(operation.daemons, host, **wanted) == [] and PROFILE in host.refusals[0]
 

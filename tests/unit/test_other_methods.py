@@ -120,8 +120,8 @@ def _refused(data: dict[str, Any]) -> tuple[Problem, ...]:
     ("data", "key", "says"),
     [
         ({**GPUSHARE, "sharing": {"strategy": "time-slicing", "replicas": 2}}, "sharing.strategy", "share by memory"),
-        ({**GPUSHARE, "mig": {"config": "all-balanced"}}, "mig.config", "gpushare knows nothing"),
-        ({**GPUSHARE, "sharing": {"mig_strategy": "mixed"}}, "sharing.mig_strategy", "gpushare knows nothing"),
+        ({**GPUSHARE, "mig": {"config": "all-balanced"}}, "mig.config", "gpushare does not know"),
+        ({**GPUSHARE, "sharing": {"mig_strategy": "mixed"}}, "sharing.mig_strategy", "gpushare does not know"),
         ({**GPUSHARE, "toolkit": {"preset": "shared"}}, "device_plugin.method", "makes the toolkit ignore"),
         ({**GPUSHARE, "kubernetes": {"enabled": True, "version": "1.18"}}, "kubernetes.version", "1.19"),
         ({**GPUSHARE, "gpushare": {}}, "gpushare.schedulers", "name the control-plane hosts"),

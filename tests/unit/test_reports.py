@@ -92,7 +92,7 @@ def test_junit_has_a_suite_per_node_and_tells_failures_from_errors(tmp_path: Pat
         and failure.get("type") == "drift"
         and failure.get("message") == "actual false, desired true"
     )
-    assert failure.text == "cause: edited by hand\nremedy: run the deploy\ndisturbs: restart"
+    assert failure.text == "cause: edited by hand\nremedy: run the deploy\ndisruption: restart"
 
 
 @given(st.lists(FINDINGS, max_size=4))
