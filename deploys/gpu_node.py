@@ -2,6 +2,7 @@
 
 from gpunode.deploys.component import announce, settings
 from gpunode.deploys.containerd import containerd
+from gpunode.deploys.crio import crio
 from gpunode.deploys.cuda import cuda
 from gpunode.deploys.device_plugin import device_plugin
 from gpunode.deploys.docker import docker
@@ -22,7 +23,20 @@ from gpunode.deploys.verify_cluster import verify_cluster
 if preflight():
     # What they are all going to ask the node, so that one round trip answers it.
     announce(
-        packaging, driver, reboot, cuda, mps, mig, toolkit, containerd, docker, podman, interrupted, verify, uncordon
+        packaging,
+        driver,
+        reboot,
+        cuda,
+        mps,
+        mig,
+        toolkit,
+        containerd,
+        docker,
+        podman,
+        crio,
+        interrupted,
+        verify,
+        uncordon,
     )
     packaging()
     driver()
@@ -40,6 +54,7 @@ if preflight():
     containerd()
     docker()
     podman()
+    crio()
     # Of components that are switched off by now: the others have done it themselves.
     interrupted()
     verify()

@@ -9,7 +9,7 @@ from gpunode.system.exposed import Exposed as Reading
 
 
 class Exposed(NodeFact[Reading]):
-    """Read which files of containerd, docker, the toolkit, CDI and systemd others than root may write."""
+    """Read which files of containerd, docker, CRI-O, the toolkit, CDI and systemd others than root may write."""
 
     probe = shell_text("system/exposed", FILES=" ".join(FILES))
     parse = staticmethod(parse_exposed)

@@ -13,6 +13,7 @@ from gpunode.facts.apt_sources import AptSources
 from gpunode.facts.base import NodeFact
 from gpunode.facts.boot import Boot
 from gpunode.facts.containerd import Containerd
+from gpunode.facts.crio import Crio
 from gpunode.facts.cuda import CudaToolkits
 from gpunode.facts.disk import Disk
 from gpunode.facts.docker import Docker
@@ -46,6 +47,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "containerd": Containerd,
     "docker": Docker,
     "podman": Podman,
+    "crio": Crio,
     "kubelet": Kubelet,
     "keyrings": Keyrings,
     "boot": Boot,

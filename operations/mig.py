@@ -21,6 +21,7 @@ from gpunode.components.mig.files import desired_files
 from gpunode.components.mig.state import Mig
 from gpunode.components.toolkit.cdi import CDI_MARK, OWN_SPECIFICATION
 from gpunode.facts.containerd import Containerd
+from gpunode.facts.crio import Crio
 from gpunode.facts.docker import Docker
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
@@ -183,7 +184,8 @@ def _boot() -> MigBoot:
 def _containers() -> int:
     containerd = require(host.get_fact(Containerd), "containerd's state")
     docker = require(host.get_fact(Docker), "docker's state")
-    return int(containerd.shims + docker.containers)
+    crio = require(host.get_fact(Crio), "CRI-O's state")
+    return int(containerd.shims + docker.containers + crio.containers)
 
 
 def _encoded(text: str) -> str:

@@ -5,7 +5,7 @@ in place, the daemon is restarted or told to read them where what it runs by dif
 waited for. Where any of that fails, the old files come back, and the daemon with them.
 
 What is a runtime's own stands in a `Program`: containerd's in operations/containerd.py, docker's in
-operations/docker.py. CRI-O would be another, beside them.
+operations/docker.py, CRI-O's in operations/crio.py.
 """
 
 from __future__ import annotations

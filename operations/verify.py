@@ -64,6 +64,7 @@ def _waited(settings: Settings, node: State) -> bool:
         for name, desired, reading in (
             ("containerd", settings.containerd.enabled, node.containerd),
             ("docker", settings.docker.enabled, node.docker),
+            ("crio", settings.crio.enabled, node.crio),
         )
         if desired
     }

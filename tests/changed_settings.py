@@ -21,6 +21,7 @@ _SUM = "a" * 64
 _STAYS = "what is there stays; nothing of it is judged any more"
 _RUNFILE = "where the .run file is: its SHA-256 is pinned, and what is installed is judged by its version"
 _KEY = "where the key is: its fingerprint is pinned, and is what counts"
+_CRIO = "counts where there is a CRI-O, which the lab's nodes have not (scenario crio, tests/unit/test_crio.py)"
 METHODS: Mapping[str, str] = {
     "driver.enabled": _STAYS,
     "cuda.enabled": _STAYS,
@@ -50,6 +51,11 @@ METHODS: Mapping[str, str] = {
     "repositories.docker.key_url": _KEY,
     "repositories.docker.url": "counts where Docker's repository is taken (scenario docker)",
     "repositories.docker.key_fingerprint": "counts where Docker's repository is taken (scenario docker)",
+    "crio.enabled": _CRIO,
+    "crio.source": "the one that there is",
+    "crio.version": _CRIO,
+    "crio.default_runtime": _CRIO,
+    "crio.systemd_cgroup": _CRIO,
     "mps.clients": "what preflight refuses by; no daemon is told of it",
     "disruption.allow": "what a run may disturb",
     "disruption.max_parallel": "how many nodes at once",

@@ -1,6 +1,6 @@
 """The change of a container runtime's configuration as data, whichever runtime it is; who carries it out is a node.
 
-Another runtime with a daemon (CRI-O) is one more module beside containerd and docker that returns these.
+A runtime with a daemon is one more module, beside those of containerd, docker and CRI-O, that returns these.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gpunode.base.reading import Reading
 from gpunode.components.containerd.state import Containerd
+from gpunode.components.crio.state import Crio
 from gpunode.components.cuda import CudaToolkits
 from gpunode.components.docker.state import Docker
 from gpunode.components.driver import DriverState
@@ -58,6 +59,7 @@ class Node(Reading):
     exposed: Exposed = field(default_factory=Exposed)
     interrupted: Interrupted = field(default_factory=Interrupted)
     podman: Podman = field(default_factory=Podman)
+    crio: Crio = field(default_factory=Crio)
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
 
@@ -76,4 +78,5 @@ class Node(Reading):
             self.candidates,
             self.offers,
             self.runtime_packages,
+            self.crio,
         )

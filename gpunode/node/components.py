@@ -10,6 +10,8 @@ from gpunode.base.decision import Decision, is_forbidden, marked
 from gpunode.base.disruption import Disruption
 from gpunode.components.containerd import decide as containerd
 from gpunode.components.containerd.editor import Runtimes
+from gpunode.components.crio import decide as crio
+from gpunode.components.crio.drop_in import Runtimes as CrioRuntimes
 from gpunode.components.cuda import decide as cuda
 from gpunode.components.docker import decide as docker
 from gpunode.components.docker.editor import Daemon
@@ -73,6 +75,12 @@ def _podman(settings: Settings, node: Node) -> Decision[Any]:
     return podman.decide(to_be, node.podman, node.toolkit.version)
 
 
+def _crio(settings: Settings, node: Node) -> Decision[Any]:
+    desired, allowed = settings.crio, Disruption[settings.disruption.allow]
+    runtimes = CrioRuntimes(desired.default_runtime, desired.systemd_cgroup, settings.toolkit.enabled)
+    return crio.decide(crio.Desired(runtimes, allowed, desired.version), node.crio)
+
+
 def _node(settings: Settings, node: Node) -> Decision[Any]:
     """Decide on what is no component's: files that others may write, and changes that were cut off."""
     driver = settings.driver
@@ -80,6 +88,7 @@ def _node(settings: Settings, node: Node) -> Decision[Any]:
         "driver": driver.enabled and (driver.removes or driver.source != "present"),
         "initramfs": driver.enabled and not driver.removes,
         "cuda": settings.cuda.enabled, "containerd": settings.containerd.enabled, "docker": settings.docker.enabled,
+        "crio": settings.crio.enabled,
         "mig": node.machine.has_gpu,
     }  # fmt: skip
     left = interrupted.decide(node.interrupted, [name for name, comes in desired.items() if not comes])
@@ -93,7 +102,7 @@ def _mps(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _mig(settings: Settings, node: Node) -> Decision[Any]:
-    containers = node.containerd.shims + node.docker.containers
+    containers = node.containerd.shims + node.docker.containers + node.crio.containers
     desired = mig.Desired(settings.mig, node.pci.gpus, Disruption[settings.disruption.allow])
     pending, comes = node.driver.reboot_pending, settings.driver.enabled
     return mig.decide(desired, mig.Actual(node.mig, node.mig_boot, containers, pending, driver_comes=comes))
@@ -134,6 +143,7 @@ COMPONENTS = (
     Component("containerd", _containerd, (containerd_files,)),
     Component("docker", _docker),
     Component("podman", _podman, (podman_files,)),
+    Component("crio", _crio),
     Component("node", _node),
 )
 # Every path that may be in `desired_files`: a node is asked of these, whatever its record says.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpunode.base.reading import Reading
+from gpunode.components.crio.state import Crio
 from gpunode.components.cuda import CudaToolkits
 from gpunode.components.driver import DriverState
 from gpunode.components.runtime_packages import RuntimePackages
@@ -16,13 +17,14 @@ from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.pci import PciGpus
 
 _NO_RUNTIMES = RuntimePackages()
+_NO_CRIO = Crio()
 _NO_TOOLKIT = ContainerToolkit((), None, None)
 
 
 @dataclass(frozen=True)
 class Machine(Reading):
     """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources,
-    container toolkit, packages of container runtimes.
+    container toolkit, packages of container runtimes, CRI-O.
 
     `candidates` are (package, the version that would be installed) and `offers` (package, a version that the
     distribution's archive has), where somebody asked for them.
@@ -39,6 +41,7 @@ class Machine(Reading):
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
     runtime_packages: RuntimePackages = _NO_RUNTIMES
+    crio: Crio = _NO_CRIO
 
     @property
     def has_gpu(self) -> bool:

@@ -172,6 +172,8 @@ def judge(node: Node) -> Requirements:
     default_runtime: Answer = node.containerd.default_runtime
     if default_runtime is None and node.containerd.version is not None:
         default_runtime = Unknown("containerd did not say its default runtime")
+    elif default_runtime is None and node.crio.version is not None:
+        default_runtime = node.crio.default_runtime or Unknown("CRI-O did not say its default runtime")
     return Requirements(
         judge_versions(
             driver=driver.loaded_version or driver.module_version,

@@ -22,6 +22,7 @@ _JUDGES = tuple(
         "fleet/drift.py", "system/health.py", "kubernetes/drain/judgement.py", "fleet/drift_cluster.py",
         "components/driver/decide.py", "components/cuda/decide.py", "components/toolkit/decide.py",
         "components/containerd/decide.py", "components/docker/decide.py", "components/podman/decide.py",
+        "components/crio/decide.py",
         "components/mps/decide.py", "components/mig/decide.py", "packages/repositories/decide.py",
         "node/own_files/decide.py", "system/exposed.py", "system/interrupted.py",
         *(f"components/driver/{topic}.py" for topic in ("loading", "services", "next_boot", "removal")),

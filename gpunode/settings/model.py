@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gpunode.settings import without_driver
 from gpunode.settings.component import Component
 from gpunode.settings.containerd import ContainerdSettings
+from gpunode.settings.crio import CrioSettings
 from gpunode.settings.cuda import CudaSettings
 from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.disruption import DisruptionSettings
@@ -63,6 +64,7 @@ class Settings(BaseModel):
     containerd: ContainerdSettings = Field(default_factory=lambda: ContainerdSettings.model_validate({}))
     docker: DockerSettings = Field(default_factory=lambda: DockerSettings.model_validate({}))
     podman: PodmanSettings = Field(default_factory=lambda: PodmanSettings.model_validate({}))
+    crio: CrioSettings = Field(default_factory=lambda: CrioSettings.model_validate({}))
     mig: MigSettings = Field(default_factory=lambda: MigSettings.model_validate({}))
     mps: MpsSettings = Field(default_factory=lambda: MpsSettings.model_validate({}))
     kubernetes: KubernetesSettings = Field(default_factory=lambda: KubernetesSettings.model_validate({}))

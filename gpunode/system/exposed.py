@@ -15,11 +15,12 @@ from gpunode.base.subject import Subject
 FILES = (
     "/etc/containerd", "/etc/containerd/*.toml", "/etc/containerd/*/*.toml",
     "/etc/docker", "/etc/docker/daemon.json",
+    "/etc/crio", "/etc/crio/crio.conf", "/etc/crio/crio.conf.d", "/etc/crio/crio.conf.d/*",
     "/etc/nvidia-container-runtime", "/etc/nvidia-container-runtime/*.toml",
     "/etc/nvidia-container-toolkit", "/etc/nvidia-container-toolkit/*",
     "/etc/cdi", "/etc/cdi/*", "/var/run/cdi", "/var/run/cdi/*",
     "/etc/systemd/system", "/etc/systemd/system/containerd.service.d/*", "/etc/systemd/system/docker.service.d/*",
-    "/etc/systemd/system/kubelet.service.d/*",
+    "/etc/systemd/system/kubelet.service.d/*", "/etc/systemd/system/crio.service.d/*",
     "/etc/modprobe.d", "/etc/modprobe.d/*", "/etc/modules-load.d/*",
     "/var/lib/gpunode", "/var/lib/gpunode/transactions",
 )  # fmt: skip

@@ -1,5 +1,6 @@
 # Functions; they print nothing but errors. What a transaction keeps of the files that it changes, and how they come
-# back. They take $checkpoint, its folder, placing.sh, and $hidden, where a name beside a file has to begin with a dot.
+# back. They take $checkpoint, its folder, placing.sh, $hidden, where a name beside a file has to begin with a dot, and
+# $aside, the folder of such names where it is not the file's own: on the same file system, and only of one file's.
 #
 # keep_file FILE READ [REAL] keeps a file before anything changes, and fails where it is no more what was read: READ is
 # its SHA-256, `none` where it was absent or empty, or `unread`. REAL is the file that is changed, where FILE leads.
@@ -14,7 +15,8 @@
 
 # shellcheck disable=SC2154  # $checkpoint is the transaction's.
 beside_file() (
-  if [ -n "${hidden:-}" ]; then printf '%s' "${1%/*}/.${1##*/}.gpunode-$2"; else printf '%s' "$1.gpunode-$2"; fi
+  dot=; [ -z "${hidden:-}" ] || dot=.
+  printf '%s' "${aside:-${1%/*}}/$dot${1##*/}.gpunode-$2"
 )
 is_there() { [ -e "$1" ] || [ -L "$1" ]; }
 is_same() {

@@ -1,6 +1,6 @@
-# The transaction of a container runtime's configuration, one for all of them: containerd.sh and docker.sh have what is
-# a runtime's own (operations/runtime.py says which functions). It takes $program, $unit, $plugin, $config, $files
-# (lines PATH BASE64|- READ), $staged, $expected, $loaded, $act, $needs, $notes and $proc.
+# The transaction of a container runtime's configuration, one for all of them: containerd.sh, docker.sh and crio.sh have
+# what is a runtime's own (operations/runtime.py says which functions). It takes $program, $unit, $plugin, $config,
+# $files (lines PATH BASE64|- READ), $staged, $expected, $loaded, $act, $needs, $notes and $proc.
 
 # shellcheck disable=SC2154  # set by whoever sends it
 

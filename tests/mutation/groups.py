@@ -53,7 +53,7 @@ _OF_FOLDER = {
     "__init__": "", "anywhere": "check", "archive": "apt_archive", "boot": "kernel_headers next_boot next_kernel",
     "cuda": "distribution newer_releases", "device_plugin": "device_plugin", "disk": "", "driver": "distribution",
     "mig": "mig_preflight", "mps": "mps", "platform": "distribution", "runfile": "runfile",
-    "runtimes": "runtime_packages", "toolkit": "toolkit",
+    "runtimes": "runtime_packages crio", "toolkit": "toolkit",
 }  # fmt: skip
 _PREFLIGHT = {
     **{f"{_FOLDER}/{name}": tests for name, tests in _OF_FOLDER.items()},

@@ -382,6 +382,30 @@ BREAKS = [
         "the_run",
     ),
     (
+        "gpunode/components/crio/decide.py",
+        "_waits(desired, actual) if actual.active and bad(*answers) else None",
+        "None",
+        "test_crio.py::test_a_restart_waits_where_containers_run_and_nothing_is_allowed",
+    ),
+    (
+        "gpunode/components/crio/change.py",
+        "if found != value:",
+        "if not found:",
+        "test_crio.py::test_what_no_drop_in_mends_is_refused_with_the_file",
+    ),
+    (
+        "gpunode/components/crio/drop_in.py",
+        'filled(table_in(runtimes, "nvidia"), beside.like())',
+        "pass",
+        "test_crio.py::test_the_new_runtime_takes_over_where_conmon_is_and_what_the_file_says_otherwise_stays",
+    ),
+    (
+        "templates/scripts/keeping.sh",
+        "${aside:-${1%/*}}",
+        "${1%/*}",
+        "test_crio_transaction.py::test_what_somebody_wrote_meanwhile_is_kept_where_crio_does_not_read_it",
+    ),
+    (
         "gpunode/components/mps/decide.py",
         "if is_forbidden(Disruption.restart, desired.allowed, len(to_come.felt)):",
         "if False:",

@@ -18,6 +18,7 @@ from gpunode.components.mig.boot import UNIT, MigBoot
 from gpunode.components.mig.decide import MigChange
 from gpunode.components.mig.state import DISABLED, ENABLED, Mig
 from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.mig import Mig as MigFact
@@ -123,7 +124,7 @@ def test_of_mig_drift_plan_verdict_and_run_say_the_same(
         assert {item.finding_class for item in bad} <= {FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING}
     host = Host({
         MigFact: actual, MigBootFact: boot, ContainerdFact: node.containerd, DockerFact: node.docker,
-        DriverFact: driver, TransactionJournal: Journal(None, None, None, False),
+        CrioFact: node.crio, DriverFact: driver, TransactionJournal: Journal(None, None, None, False),
     })  # fmt: skip
     patch = pytest.MonkeyPatch()
     patch.setattr(operation, "driver_state", lambda: driver)

@@ -11,10 +11,12 @@ import pytest
 from pyinfra.api import FunctionCommand
 
 from gpunode.base.reading import Unknown
+from gpunode.components.crio.state import Crio
 from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import ENABLED, Mig
 from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
@@ -174,7 +176,7 @@ def test_gpus_are_drained_for_where_an_instance_goes_and_not_where_some_come(
     asked = settings_from({"mig": {"config": "mixed", "file": str(tmp_path / "mig.yaml")}}).mig
     host.readings |= {
         MigFact: Mig("ok", None, (gpu(0, ENABLED, *there),)), MigBootFact: MigBoot(),
-        ContainerdFact: GOOD.containerd, DockerFact: Docker(None),
+        ContainerdFact: GOOD.containerd, DockerFact: Docker(None), CrioFact: Crio(),
     }  # fmt: skip
     monkeypatch.setattr(mig, "driver_state", lambda: GOOD.driver)
     layout = mig.layout._inner(settings=asked, gpus=(H100,), allowed="reset", drain=drain())

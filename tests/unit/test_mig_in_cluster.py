@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
+from gpunode.components.crio.state import Crio
 from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import DISABLED, ENABLED, Mig, MigGpu
 from gpunode.components.mig.target import TargetError
 from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
@@ -137,6 +139,7 @@ class Ask:
         self.host.readings |= {
             MigFact: Mig("ok", None, (there,)), MigBootFact: MigBoot(), ContainerdFact: GOOD.containerd,
             DockerFact: Docker(None),
+            CrioFact: Crio(),
         }  # fmt: skip
         if part:
             cluster_labels.takes_part(settings, settings)

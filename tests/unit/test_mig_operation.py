@@ -16,11 +16,13 @@ from pyinfra.api import StringCommand
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import Unknown
+from gpunode.components.crio.state import Crio
 from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import SCRIPT, UNIT, MigBoot, parse_mig_boot
 from gpunode.components.mig.files import desired_files
 from gpunode.components.mig.state import DISABLED, ENABLED, Mig, MigGpu
 from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
@@ -60,6 +62,7 @@ class Ask:
                 MigBootFact: boot,
                 ContainerdFact: replace(GOOD.containerd, shims=shims),
                 DockerFact: Docker(None),
+                CrioFact: Crio(),
             },
             state=SimpleNamespace(is_executing=executing),
         )

@@ -62,6 +62,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += mps.mps_refusals(settings, gpus)
     found += device_plugin.device_plugin_refusals(settings, gpus)
     found += runtimes.runtime_refusals(settings, machine)
+    found += runtimes.crio_refusals(settings, machine)
     found += toolkit.toolkit_refusals(settings, machine)
     found += boot.boot_refusals(settings, system, machine.boot, dict(actual.packages))
     found += disk.disk_refusals(settings, machine.disk, actual, machine.cuda.versions)

@@ -6,12 +6,20 @@ from collections.abc import Iterator
 
 from gpunode.base import tables
 from gpunode.base.verdicts import Refusal
+from gpunode.components.crio.decide import INSTALL
 from gpunode.components.runtime_packages import containerd_packages, docker_packages, removed_for, told_source, way_out
 from gpunode.node.machine import Machine
 from gpunode.packages.families.wording import wording
 from gpunode.settings import Settings
 
 _RELATIONS = "Conflicts of containerd.io, docker-ce and docker.io (gpunode/data/runtimes.yaml), and what is installed"
+
+
+def crio_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
+    """Refuse a node without the CRI-O that is to be configured: gpunode installs none."""
+    if settings.crio.enabled and machine.crio.version is None:
+        reason = "there is no CRI-O on this node, and crio.source 'present' is the only one"
+        yield Refusal("crio", reason, "the unit crio.service, and the PATH, of this node", INSTALL)
 
 
 def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
@@ -37,4 +45,4 @@ def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
             )
 
 
-__all__ = ["runtime_refusals"]
+__all__ = ["crio_refusals", "runtime_refusals"]

@@ -17,10 +17,12 @@ def default_runtime(settings: Settings) -> str | None:
     """Return the runtime of pods that choose none, by the settings; None where gpunode has no say in it."""
     if settings.containerd.enabled:
         return settings.containerd.default_runtime
+    if settings.crio.enabled:
+        return settings.crio.default_runtime
     return settings.docker.default_runtime if settings.docker.enabled else None
 
 
 def needs_runtime_class(settings: Settings) -> bool:
     """Say whether, for this node, the plugin's pods have to choose the runtime by a RuntimeClass."""
     desired = settings.device_plugin.runtime_class
-    return desired == "nvidia" or (desired == "auto" and default_runtime(settings) == "runc")
+    return desired == "nvidia" or (desired == "auto" and default_runtime(settings) in ("crun", "runc"))

@@ -215,10 +215,12 @@ def _device_list(settings: Settings) -> Iterator[Problem]:
 
 def _runtime(settings: Settings) -> Iterator[Problem]:
     desired = settings.device_plugin.runtime_class
-    if desired == "none" and default_runtime(settings) == "runc":
+    default = default_runtime(settings)
+    if desired == "none" and default in ("crun", "runc"):
+        of = "containerd" if settings.containerd.enabled else "crio" if settings.crio.enabled else "docker"
         message = (
-            "leaves the plugin's pods to runc, the node's default runtime, by which they see no driver; set 'auto', or "
-            "containerd.default_runtime to 'nvidia'"
+            f"leaves the plugin's pods to {default}, the node's default runtime, by which they see no driver; set "
+            f"'auto', or {of}.default_runtime to 'nvidia'"
         )
         yield _problem("device_plugin.runtime_class", desired, message)
     if desired == "nvidia" and not settings.toolkit.enabled:

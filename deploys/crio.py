@@ -1,0 +1,30 @@
+"""CRI-O with the nvidia runtime."""
+
+from gpunode.deploys.component import component, drain, settings
+from gpunode.deploys.drain import uncordon
+from gpunode.operations import crio as runtime
+from gpunode.operations import systemd
+
+
+@component("CRI-O", own_files=True)
+def crio() -> None:
+    """Give a CRI-O that is there the nvidia runtime, and restart it only if what runs is not what is asked."""
+    desired = settings().crio
+    if not desired.enabled:
+        return
+    runtime.configuration(
+        name=f"Configure CRI-O: default runtime {desired.default_runtime}",
+        default_runtime=desired.default_runtime,
+        systemd_cgroup=desired.systemd_cgroup,
+        nvidia=settings().toolkit.enabled,
+        restart_allowed=settings().disruption.allow != "nothing",
+        drain=drain(),
+        _parallel=settings().disruption.max_parallel,
+    )
+    systemd.running(name="Run CRI-O, now and at boot", unit="crio.service")
+
+
+# pyinfra runs the file by itself, where gpu_node.py and `deploys.crio.crio` import it.
+if not __name__.endswith("deploys.crio"):
+    crio()
+    uncordon()
