@@ -51,6 +51,12 @@ def test_its_other_parts_are_on_or_off_by_settings() -> None:
     assert _values(device_plugin={**PLUGIN, "nfd": "present"})["nfd"] == {"enabled": False}
 
 
+def test_the_mig_manager_s_own_file_of_layouts_is_named_beside_the_settings() -> None:
+    own = {"config": {"name": "custom-mig-parted-config"}}
+    found = _values(gpu_operator={"mig_manager": True, "values": {"migManager": own}})
+    assert found["migManager"] == {"enabled": True, **own}
+
+
 def test_the_operator_s_mig_manager_pauses_gpunode_s_plugin_and_has_it_begin_anew_by_its_own_label() -> None:
     own = {**PLUGIN, "values": {"nodeSelector": {"rack": "a"}}}
     operated = {**OPERATED, "device_plugin": own}
