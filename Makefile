@@ -28,7 +28,7 @@ help:
 	@echo "make test-hardware  on a machine with a GPU: gpunode's facts beside nvidia-smi's, CUDA, MPS; writes docs/hardware.md"
 	@echo "make lint       ruff, mypy, and shellcheck"
 	@echo "make audit      look for known vulnerabilities in uv.lock; says so where it could not"
-	@echo "make docs       generate the reference pages and the table of docs/support.md"
+	@echo "make docs       generate the reference pages, docs/coverage.md and the table of docs/support.md"
 
 setup: .venv/.complete
 
@@ -67,6 +67,7 @@ audit: setup
 docs: setup
 	@.venv/bin/python -m gpunode.reference
 	@.venv/bin/python -m tests.support
+	@.venv/bin/python -m tests.coverage
 
 test-fast: setup
 	@$(CACHED) .venv/bin/python -m tests.fast
