@@ -47,6 +47,7 @@ LEVELS = {
 }
 _KEYS = {"says", "of", "verdict", "settings", "facts", "tests", "why"}
 _BASE = "NodeFact"
+_REALITY = frozenset({"pure", "real", "simulated"})
 
 
 class CoverageError(ValueError):
@@ -154,49 +155,41 @@ def words(name: str) -> str:
     return re.sub(r"_s(?=_|$)", "'s", text).replace("_", " ").strip()
 
 
-@dataclass(frozen=True)
-class _Module:
-    """Hold a file of tests: its docstring, its marks, and of each test its marks and its docstring."""
-
-    says: str
-    marks: frozenset[str]
-    tests: Mapping[str, tuple[frozenset[str], str]]
-
-
 @cache
-def _module(path: Path) -> _Module:
+def _tests(path: Path) -> Mapping[str, tuple[frozenset[str], str]]:
+    """Return of each test of a file its marks, its file's where it has none of reality, and both docstrings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    marks = frozenset[str]()
+    of_file = frozenset[str]()
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(getattr(each, "id", None) == "pytestmark" for each in node.targets):
-            marks = _marks(node.value)
-    tests = {
-        node.name: (frozenset().union(*map(_marks, node.decorator_list)), ast.get_docstring(node) or "")
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-    }
-    return _Module(ast.get_docstring(tree) or "", marks, tests)
+            of_file = _marks(node.value)
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            own = frozenset[str]().union(*map(_marks, node.decorator_list))
+            marks = (own & _REALITY or of_file & _REALITY) | (own | of_file) - _REALITY
+            found[node.name] = marks, f"{ast.get_docstring(tree)} {ast.get_docstring(node)}"
+    return found
 
 
 def _marks(node: ast.expr) -> frozenset[str]:
-    """Return the marks of reality that an expression names (pytest.mark.real)."""
-    names = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
-    return frozenset(names & {"pure", "real", "simulated"})
+    """Return the marks that an expression names (pytest.mark.real, only_slow) of those that count here."""
+    names = {getattr(each, "attr", getattr(each, "id", "")).removeprefix("only_") for each in ast.walk(node)}
+    return frozenset(names & (_REALITY | {"slow"}))
 
 
 def _shown(where: str, test: str) -> Shown:
     file, _, name = test.partition("::")
     path = TESTS.parent / file
-    if not file.startswith("tests/") or not path.is_file() or name not in _module(path).tests:
+    if not file.startswith("tests/") or not path.is_file() or name not in _tests(path):
         raise CoverageError(f"{where}: there is no test {test!r}")
     below = file.removeprefix("tests/")
-    if below.startswith("molecule/"):
-        return Shown(words(name), below, *_of_scenario(path, name))
-    module = _module(path)
-    own, says = module.tests[name]
-    # What not everybody has is not in `make test`.
-    beside = "only by `make test-real`" if below.startswith("real/") else ""
-    return Shown(words(name), below, level(own or module.marks, module.says + says), beside)
+    marks, says = _tests(path)[name]
+    real, notes = _of_scenario(path, name) if below.startswith("molecule/") else (level(marks, says), [])
+    # What `make test` does not run.
+    if only := "test-real" if below.startswith("real/") else "test-slow" if "slow" in marks else "":
+        notes = [*notes, f"by `make {only}` alone"]
+    return Shown(words(name), below, real, "; ".join(notes))
 
 
 def level(marks: frozenset[str], says: str) -> str:
@@ -211,18 +204,16 @@ def _scenarios() -> tuple[support.Shown, ...]:
     return tuple(support.shown())
 
 
-def _of_scenario(path: Path, name: str) -> tuple[str, str]:
+def _of_scenario(path: Path, name: str) -> tuple[str, list[str]]:
     """Return how real a scenario's test is by its shows.yml, else by its file; and what shows.yml notes beside it."""
     of_scenario = [row for row in _scenarios() if row.scenario == path.parent.name]
     rows = [row for row in of_scenario if row.test == name]
-    module = _module(path)
-    own, says = module.tests[name]
     simulated = any(row.level == "simulated" for row in rows or of_scenario)
     if not rows:
-        marks = own or module.marks
-        simulated = simulated or "simulated" in marks or "SIMULATED" in module.says + says
-    beside = [row.note for row in rows if row.note]
-    return ("SIMULATED" if simulated else "real program") + " on a lab node", "; ".join(dict.fromkeys(beside))
+        marks, says = _tests(path)[name]
+        simulated = simulated or "simulated" in marks or "SIMULATED" in says
+    notes = list(dict.fromkeys(row.note for row in rows if row.note))
+    return ("SIMULATED" if simulated else "real program") + " on a lab node", notes
 
 
 def document() -> str:

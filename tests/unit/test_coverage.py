@@ -114,3 +114,16 @@ def test_how_real_a_scenario_s_test_is_comes_from_its_shows_yml(tmp_path: Path) 
         "SIMULATED on a lab node",
         "",
     )
+
+
+def test_what_make_test_does_not_run_is_told(tmp_path: Path) -> None:
+    tests = {
+        "tests/real/test_repositories.py::test_everything_that_gpunode_asks_for_resolves": "by `make test-real` alone",
+        "tests/molecule/pacman/test_2_driver.py::test_a_pacman_that_is_at_work_is_waited_for": (
+            "by `make test-slow` alone"
+        ),
+        "tests/unit/test_breaks.py::test_a_break_is_caught_by_its_test": "by `make test-slow` alone",
+        TEST: "",
+    }
+    (statement,) = coverage.statements(written(tmp_path, {**ROW, "tests": list(tests)}))
+    assert [each.beside for each in statement.shown] == list(tests.values())
