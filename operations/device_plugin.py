@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
-from gpunode.base.decision import bad
+from gpunode.base.decision import Decision, bad
 from gpunode.base.reading import ParseError
 from gpunode.components.mig.boot import MigBoot
 from gpunode.facts.mig import Mig
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import LabelChange
+from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.cluster_labels import are_labels_changed, labelled
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation, require
@@ -30,13 +32,12 @@ from gpunode.settings.cluster import node_name
 from gpunode.settings.proxy import ProxySettings
 from gpunode.system.pci import PciGpu
 
+T = TypeVar("T")
+
 
 def nodes(cluster: Cluster, name: str = "the cluster's nodes") -> dict[str, ClusterNode]:
     """Return the cluster's nodes, asked for once in a phase of the run."""
-    try:
-        return asked_once(name, cluster.nodes)
-    except (ClusterError, ParseError) as error:
-        raise OperationRefused(f"{name}: {error}") from None
+    return answered(name, partial(asked_once, name, cluster.nodes))
 
 
 @node_operation
@@ -46,7 +47,7 @@ def runtime_class(desired_cluster: DesiredCluster, proxy: ProxySettings) -> Iter
 
     One of somebody else's is left alone. None is removed: pods of others may have chosen it by then.
 
-    + rollout: what the cluster is to get
+    + desired_cluster: what the cluster is to get
     + proxy: by which kubectl reaches the cluster
     """
     desired = desired_cluster.runtime_class
@@ -54,17 +55,13 @@ def runtime_class(desired_cluster: DesiredCluster, proxy: ProxySettings) -> Iter
         host.noop("no RuntimeClass is needed")
         return
     cluster = Cluster(desired_cluster.kubernetes, proxy, runner(desired_cluster.kubernetes))
-    try:
-        change = cluster.runtime_class_change(desired)
-    except (ClusterError, ParseError) as error:
-        raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
-    if change.refused:
-        raise OperationRefused(change.said)
-    if change.verb is None:
-        host.noop(change.said)
-        return
-    host.log(f"{change.said}: {change.verb}")
-    yield told(partial(cluster.change_runtime_class, change.verb, desired))
+    decision = decided(partial(cluster.decide_runtime_class, desired))
+    for step in decision.steps:
+        if step.change is not None:
+            host.log(f"{step.settles[0].cause}: {step.change}")
+            yield told(partial(cluster.change_runtime_class, step.change, desired))
+    if not decision.steps:
+        host.noop(f"RuntimeClass {NAME} {decision.findings[0].actual}")
 
 
 @node_operation
@@ -105,10 +102,7 @@ def _node(cluster: Cluster, name: str) -> ClusterNode | None:
     """Return a node as it is now: with `--serial` another host may have asked for all before this one's MIG changed."""
     if not are_labels_changed():
         return nodes(cluster).get(name)
-    try:
-        return cluster.node(name)
-    except (ClusterError, ParseError) as error:
-        raise OperationRefused(f"node {name}: {error}") from None
+    return answered(f"node {name}", partial(cluster.node, name))
 
 
 def _label(cluster: Cluster, name: str, change: LabelChange) -> None:
@@ -125,17 +119,33 @@ def current(settings: Settings) -> Iterator[Any]:
     boot: MigBoot = require(host.get_fact(MigBootFact), "what brings MIG back at a boot")
     cluster = Cluster(settings.kubernetes, settings.proxy, runner(settings.kubernetes))
     plugin, name = settings.device_plugin, node_name(host.name, settings)
-    try:
-        view = asked_once("the plugin's pods", lambda: cluster.view(plugin.namespace))
-    except (ClusterError, ParseError) as error:
-        raise OperationRefused(str(error)) from None
-    stale = view.stale_plugins(daemon_sets_of(settings, view), name, boot.recorded_at or 0)
-    if not stale:
+    what = "the plugin's pods"
+    view = answered(what, partial(asked_once, what, partial(cluster.view, plugin.namespace)))
+    decision = decide_current(settings, name, daemon_sets_of(settings, view), view, boot)
+    for step in decision.steps:
+        host.log(f"{step.settles[0].actual} began before the MIG layout changed: to begin anew")
+        yield told(partial(cluster.remove_pods, plugin.namespace, step.change or ()))
+    if not decision.steps:
         host.noop(f"the plugin's pods on {name} know its MIG devices")
-        return
-    names = [pod.name for pod in stale]
-    host.log(f"{', '.join(names)} began before the MIG layout changed: to begin anew")
-    yield told(partial(cluster.remove_pods, plugin.namespace, names))
+
+
+def answered(what: str, ask: Callable[[], T]) -> T:
+    """Return what the cluster answers; raise OperationRefused, by what was asked, where it does not."""
+    try:
+        return ask()
+    except (ClusterError, ParseError) as error:
+        raise OperationRefused(f"{what}: {error}") from None
+
+
+def decided(decide: Callable[[], Decision[T]]) -> Decision[T]:
+    """Return what is to be done in the cluster; raise OperationRefused where nobody can say, or nothing may be done."""
+    try:
+        decision = decide()
+    except (ClusterError, ParseError) as error:
+        raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
+    if decision.refusal is not None:
+        raise OperationRefused(f"{decision.refusal}\nnothing was changed in the cluster")
+    return decision
 
 
 def told(change: Callable[[], Any]) -> FunctionCommand:

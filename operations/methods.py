@@ -8,12 +8,9 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.base.reading import ParseError
-from gpunode.kubernetes import gpu_operator
+from gpunode.kubernetes.components import decide_alone, decide_right
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.decide_labels import desired_labels
 from gpunode.kubernetes.device_plugin.methods import leaving
-from gpunode.kubernetes.device_plugin.others import Plugin, asking, in_the_way, parse_plugins
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.manifest import Identity
@@ -21,12 +18,11 @@ from gpunode.kubernetes.objects import own_objects
 from gpunode.kubernetes.objects.own_objects import Document, ObjectsChange
 from gpunode.operations.cluster_labels import relabelled
 from gpunode.operations.control_plane import runner
-from gpunode.operations.device_plugin import nodes, told
+from gpunode.operations.device_plugin import answered, decided, nodes, told
 from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
-from gpunode.settings.cluster.gpu_operator import METHOD
 
 
 def _cluster(cluster_of: Settings) -> Cluster:
@@ -40,16 +36,10 @@ def right_cluster(everyone: Mapping[str, Settings], cluster_of: Settings) -> Ite
     + everyone: host -> settings of the whole inventory
     + cluster_of: settings of a node of the cluster, which say where it is
     """
-    actual = nodes(_cluster(cluster_of))
-    desired = [node_name(name, settings) for name, settings in everyone.items() if settings.kubernetes.enabled]
-    if not any(name in actual for name in desired):
-        few = ", ".join(desired[:5]) + (" …" if len(desired) > 5 else "")
-        raise OperationRefused(
-            f"the cluster has none of the inventory's nodes ({few}): set kubernetes.kubeconfig and kubernetes.context "
-            "to the cluster that is meant, kubernetes.node_name to a node's name there, or let it join\n"
-            "nothing was changed in the cluster"
-        )
-    host.noop("the cluster has nodes of the inventory")
+    decision = decide_right(everyone, nodes(_cluster(cluster_of)))
+    if decision.refusal is not None:
+        raise OperationRefused(f"{decision.refusal}\nnothing was changed in the cluster")
+    host.noop(f"the cluster {decision.findings[0].actual}")
     yield from ()
 
 
@@ -70,27 +60,13 @@ def alone(settings: Settings, everyone: Mapping[str, Settings], cluster_of: Sett
     if node is None:
         host.noop("no node of the cluster yet")
         return
-    labels = desired_labels(node.name, settings).change(node).applied_to(node.labels)
-    gone = leaving(everyone, actual, relabelled(everyone))
-    found = [*in_the_way(settings, labels, _plugins(cluster), gone)]
-    if settings.device_plugin.method == METHOD and settings.device_plugin.nfd == "present":
-        found += [reason for reason in (gpu_operator.no_gpu_found(node.labels),) if reason is not None]
-    if found:
-        raise OperationRefused("\n".join([*found, f"nothing was changed for {node.name}"]))
+    what = "the cluster's device plugins"
+    plugins = answered(what, partial(asked_once, what, cluster.plugins))
+    decision = decide_alone(settings, node, plugins, leaving(everyone, actual, relabelled(everyone)))
+    if decision.refusal is not None:
+        raise OperationRefused(f"{decision.refusal}\nnothing was changed for {node.name}")
     host.noop("no other device plugin takes the node")
     yield from ()
-
-
-def _plugins(cluster: Cluster) -> tuple[Plugin, ...]:
-    what = "the cluster's device plugins"
-    try:
-        return asked_once(what, partial(_asked, cluster))
-    except (ClusterError, ParseError) as error:
-        raise OperationRefused(f"{what}: {error}") from None
-
-
-def _asked(cluster: Cluster) -> tuple[Plugin, ...]:
-    return parse_plugins(cluster.told("kubectl get daemonsets", asking(cluster.kubernetes)))
 
 
 @node_operation
@@ -105,26 +81,12 @@ def objects(desired: Sequence[Document], cluster_of: Settings, everyone: Mapping
     + everyone: host -> settings of the whole inventory
     """
     cluster, kubernetes = _cluster(cluster_of), cluster_of.kubernetes
-    try:
-        changed = relabelled(everyone)
-        known_nodes = nodes(cluster)
-        staying = [node.labels for name, node in known_nodes.items() if name not in changed]
-        not_ready = [node.labels for node in known_nodes.values() if not node.ready]
-        change = cluster.objects_change(desired, staying, not_ready)
-    except (ClusterError, ParseError) as error:
-        raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
-    if change.conflicts:
-        names = ", ".join(map(str, change.conflicts))
-        raise OperationRefused(
-            f"{names}: there already, and somebody else's (no label {own_objects.METHOD}); take it away, or set "
-            "device_plugin.method to 'none'. Nothing was changed in the cluster"
-        )
-    if change.kept:
-        names = ", ".join(f"{each.kind} {each.name}" for each in change.kept[:5])
-        host.log(f"{names}: no longer asked for, and left: nodes that this run does not change are labelled for it")
-    for identity in change.ill:
-        host.log(f"{identity}: as desired, and does not run wherever it is to: {_look_at(identity)}")
-    if change.is_none:
+    decision = decided(partial(cluster.decide_objects, desired, nodes(cluster), relabelled(everyone)))
+    for item in decision.findings:
+        if item.is_caution:
+            host.log(": ".join(filter(None, (item.what, item.cause, item.remedy))))
+    change = next((step.change for step in decision.steps), None)
+    if change is None:
         host.noop(f"{len(desired)} objects in the cluster as desired" if desired else "no objects of gpunode's own")
         return
     for difference in change.differences[:5]:
@@ -154,12 +116,9 @@ def _ready(cluster: Cluster, identity: Identity) -> None:
         _long(cluster, f"{identity}", own_objects.waiting(cluster.kubernetes, identity, seconds))
     except ClusterError as error:
         raise ClusterError(
-            f"{error}\nit does not run within {seconds} s (kubernetes.timeout) wherever it is to: {_look_at(identity)}"
+            f"{error}\nit does not run within {seconds} s (kubernetes.timeout) wherever it is to: "
+            f"{own_objects.look_at(identity)}"
         ) from None
-
-
-def _look_at(identity: Identity) -> str:
-    return f"look at `kubectl -n {identity.namespace} describe {identity.kind.lower()} {identity.name}`"
 
 
 def _long(cluster: Cluster, what: str, words: tuple[str, ...]) -> None:

@@ -8,12 +8,10 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.pod_security import asking, namespace_change, parse_labels
+from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.operations.control_plane import runner
-from gpunode.operations.device_plugin import told
-from gpunode.operations.failure import OperationRefused, node_operation
+from gpunode.operations.device_plugin import decided, told
+from gpunode.operations.failure import node_operation
 from gpunode.operations.shared_once import once_per_run
 from gpunode.settings import Settings
 
@@ -28,20 +26,10 @@ def admitted(namespaces: Mapping[str, str], cluster_of: Settings) -> Iterator[An
     """
     kubernetes = cluster_of.kubernetes
     cluster = Cluster(kubernetes, cluster_of.proxy, runner(kubernetes))
-    try:
-        labels = {
-            name: parse_labels(cluster.told(f"kubectl get namespace {name}", asking(kubernetes, name)))
-            for name in namespaces
-        }
-    except (ClusterError, ParseError) as error:
-        raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
-    changes = [namespace_change(kubernetes, name, labels[name], setting) for name, setting in namespaces.items()]
-    if refused := [change.said for change in changes if change.refused]:
-        raise OperationRefused("\n".join([*refused, "nothing was changed in the cluster"]))
-    if not any(change.words for change in changes):
-        host.noop("; ".join(change.said for change in changes) or "no namespace of gpunode's")
-        return
-    for change in changes:
-        if change.words:
-            host.log(f"{change.said}: to admit pods that mount folders of the node")
-            yield told(partial(cluster.told, f"kubectl {change.said}", change.words, change.stdin))
+    decision = decided(partial(cluster.decide_namespaces, namespaces))
+    for step in decision.steps:
+        if step.change is not None:
+            host.log(f"{step.settles[0].cause}: to admit pods that mount folders of the node")
+            yield told(partial(cluster.told, f"kubectl {step.action}", *step.change))
+    if not decision.steps:
+        host.noop("; ".join(f"{item.what} as desired" for item in decision.findings) or "no namespace of gpunode's")

@@ -8,7 +8,6 @@ manifest comes back, and the old scheduler is waited for.
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,9 +15,9 @@ from pyinfra import host
 
 from gpunode.base.shell_file import script_file
 from gpunode.facts.scheduler import Scheduler
-from gpunode.kubernetes.gpushare.configuration import FOLDER, Extender, SchedulerError
-from gpunode.kubernetes.gpushare.patch import is_untouched
-from gpunode.kubernetes.gpushare.state import SchedulerState, wanted
+from gpunode.kubernetes.gpushare.configuration import FOLDER, Extender
+from gpunode.kubernetes.gpushare.decide import DesiredScheduler, decide
+from gpunode.kubernetes.gpushare.state import SchedulerState
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import digest_as_read, digest_of_text
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
@@ -39,40 +38,23 @@ def extended(extender: Extender | None, manifest: str, version: str | None, time
     """
     yield from settled(_CHANGE)
     state: SchedulerState = require(host.get_fact(Scheduler, manifest=manifest), "the scheduler")
-    if state.manifest is None:
-        if extender is None:
-            host.noop("there is no scheduler here")
-            return
-        raise OperationRefused(
-            f"gpushare: {manifest} is not there: this is no control-plane host whose scheduler is a static pod; set "
-            "gpushare.schedulers or gpushare.manifest, or gpushare.scheduler to 'theirs'"
-        )
-    if extender is None and is_untouched(state.manifest):
-        # A cluster that never had gpushare may have a scheduler of any kind.
-        host.noop("the scheduler asks no extender of gpunode's")
+    decision = decide(DesiredScheduler(extender, manifest, version), state)
+    if decision.refusal is not None:
+        raise OperationRefused(f"{decision.refusal}; nothing was changed on this host")
+    change = next((step.change for step in decision.steps), None)
+    if change is None:
+        said = f"the scheduler {decision.findings[0].actual}"
+        host.noop("there is no scheduler here" if state.manifest is None else said)
         return
-    try:
-        desired = wanted(state.manifest, extender, version)
-    except SchedulerError as error:
-        raise OperationRefused(f"gpushare: {manifest}: {error}\nnothing was changed on this host") from None
-    path, text = (desired.configuration.path, desired.configuration.text) if desired.configuration else ("", "")
-    written = not path or state.configurations.get(path) == _sha256(text)
-    # The old one runs on for a moment after the manifest has changed; a plain one is told by its manifest alone.
-    if desired.manifest == state.manifest and written and (not path or state.runs_by(path)):
-        host.noop("the scheduler asks the extender" if path else "the scheduler asks no extender of gpunode's")
-        return
-    target = target_digest(desired.manifest, text)
+    path, text = (change.configuration.path, change.configuration.text) if change.configuration else ("", "")
+    target = target_digest(change.manifest, text)
     refuse_failed(_CHANGE, target)
     yield transaction_command(
         _CHANGE, target, manifest=manifest, own=FOLDER, path=path, option=f"--config={path}" if path else "",
-        text=_base64(text), written=_base64(desired.manifest), manifest_read=digest_of_text(state.manifest),
-        path_read=digest_as_read(state.configurations.get(path)), health=desired.health, timeout=str(timeout),
+        text=_base64(text), written=_base64(change.manifest), manifest_read=digest_of_text(state.manifest),
+        path_read=digest_as_read(state.configurations.get(path)), health=change.health, timeout=str(timeout),
         proc="/proc", logs="/var/log/pods",
     )  # fmt: skip
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _base64(text: str) -> str:

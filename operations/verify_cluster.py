@@ -18,9 +18,11 @@ from pyinfra.api import State
 
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
+from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
@@ -97,7 +99,8 @@ def verified(settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = F
     mig: Mig = require(host.get_fact(MigFact), "MIG")
     shared = settings.device_plugin.method == "gpushare"
     by_smi: Gpus | None = require(host.get_fact(GpusFact), "GPUs") if shared else None
-    node = _Node(settings, gpus, mig, by_smi, with_gpushare, node_name(host.name, settings))
+    boot: MigBoot = MigBoot() if settings.mig.config is None else require(host.get_fact(MigBootFact), "MIG at a boot")
+    node = _Node(settings, gpus, mig, boot, by_smi, with_gpushare, node_name(host.name, settings))
     findings = node.waited_for()
     bad = [item for item in findings if item.finding_class is not FindingClass.OK]
     if bad:
@@ -116,6 +119,7 @@ class _Node:
     settings: Settings
     gpus: Sequence[PciGpu]
     mig: Mig
+    boot: MigBoot
     by_smi: Gpus | None
     with_gpushare: bool
     name: str
@@ -154,7 +158,7 @@ class _Node:
         said = self.began
         while True:
             view = self.view()
-            findings = judge_node(self.settings, self.name, state, self.mig, view, self.by_smi)
+            findings = judge_node(self.settings, self.name, state, self.mig, view, self.by_smi, self.boot)
             if self.is_shared:
                 findings = (*findings, judge_extender(view))
             bad = [item for item in findings if item.finding_class is not FindingClass.OK]

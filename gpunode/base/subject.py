@@ -78,6 +78,10 @@ class Subject(StrEnum):
     CLUSTER = "cluster"
     RUNTIME_CLASS = "RuntimeClass"
     NAMESPACE = "namespace"
+    SECOND_PLUGIN = "second device plugin"
+    GPU_LABELS = "GPU labels of node feature discovery"
+    STALE_PODS = "pods that know former MIG devices"
+    SCHEDULER = "kube-scheduler"
 
     def of(self, name: str) -> str:
         """Return the name of one of several: `SystemdCgroup of runc`."""

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpunode.base.comparison import BY_HAND, compared
+from gpunode.base.decision import Decision
+from gpunode.base.subject import Subject
 from gpunode.kubernetes.helm.asked import AskedRelease
+from gpunode.kubernetes.nodes.component import COMPONENT
 from gpunode.settings.cluster.chart_values import merged
 from gpunode.settings.cluster.gpu_operator import METHOD
 from gpunode.settings.model import Settings
@@ -21,18 +25,20 @@ _FOUND_BY = tuple(f"{_FEATURE}pci-{device}.present" for device in ("10de", "0302
 _TAGGED_AS_THE_CHART = ("operator", "validator")
 
 
-def no_gpu_found(labels: Mapping[str, str]) -> str | None:
-    """Return why the operator takes a node with these labels for one without GPUs; None where it finds them."""
-    if any(labels.get(name) == "true" for name in _FOUND_BY):
-        return None
-    actual = sorted(name for name in labels if name.startswith(f"{_FEATURE}pci-") and "10de" in name)
-    found = f"there is {', '.join(actual[:5])}" if actual else "there is none of an NVIDIA device"
-    return (
-        "device_plugin.nfd is 'present', and the GPU Operator finds GPU nodes by one of "
-        f"{', '.join(_FOUND_BY)}: {found}. "
+def decide_found(settings: Settings, labels: Mapping[str, str]) -> Decision[None]:
+    """Return whether the operator takes a node with these labels for one with GPUs; others than gpunode label it so."""
+    if settings.device_plugin.method != METHOD or settings.device_plugin.nfd != "present":
+        return Decision(())
+    desired, good = ", ".join(_FOUND_BY), any(labels.get(name) == "true" for name in _FOUND_BY)
+    there = ", ".join(sorted(name for name in labels if name.startswith(f"{_FEATURE}pci-") and "10de" in name)[:5])
+    reason = (
+        f"device_plugin.nfd is 'present', and the GPU Operator finds GPU nodes by one of {desired}: there is "
+        f"{there or 'none of an NVIDIA device'}. "
         "Have the cluster's node feature discovery label by vendor, or by class and vendor (its worker's "
         "sources.pci.deviceLabelFields), or set device_plugin.nfd to 'chart'"
     )
+    item = compared(COMPONENT, Subject.GPU_LABELS, there or None, f"one of {desired}", good, BY_HAND, reason)
+    return Decision((item,), (), None if good else reason)
 
 
 def operator(hosts: Mapping[str, Settings]) -> AskedRelease | None:

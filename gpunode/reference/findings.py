@@ -19,7 +19,7 @@ _GPUNODE = Path(__file__).resolve().parent.parent
 _JUDGES = tuple(
     _GPUNODE / path
     for path in (
-        "fleet/drift.py", "system/health.py", "kubernetes/drain/judgement.py", "fleet/drift_cluster.py",
+        "fleet/drift.py", "system/health.py", "kubernetes/drain/judgement.py", "kubernetes/components.py",
         "components/driver/decide.py", "components/cuda/decide.py", "components/toolkit/decide.py",
         "components/containerd/decide.py", "components/docker/decide.py", "components/podman/decide.py",
         "components/crio/decide.py",
@@ -27,7 +27,10 @@ _JUDGES = tuple(
         "node/own_files/decide.py", "system/exposed.py", "system/interrupted.py",
         *(f"components/driver/{topic}.py" for topic in ("loading", "services", "next_boot", "removal")),
         "kubernetes/helm/decide.py", "kubernetes/device_plugin/verdict.py",
-        "kubernetes/device_plugin/decide_labels.py", "base/comparison.py",
+        "kubernetes/device_plugin/decide_labels.py", "kubernetes/device_plugin/decide_current.py",
+        "kubernetes/device_plugin/others.py", "kubernetes/device_plugin/pod_security.py", "kubernetes/gpu_operator.py",
+        "kubernetes/objects/runtime_class.py", "kubernetes/objects/decide.py", "kubernetes/gpushare/decide.py",
+        "base/comparison.py",
     )
 )  # fmt: skip
 BY_A_PERSON = "for a person"
@@ -138,7 +141,7 @@ def rows(path: Path) -> Iterator[Row]:
                 remedies = _one_of(names["_REMEDIES"], given["remedy"], names).replace("{address}", "…")
                 said["remedy"] = remedies if said["remedy"] else "run nvidia-smi on the node"
                 said["what"] += " of …" if _text(given["address"], names) else ""
-            if kind == FindingClass.OK:
+            if kind == FindingClass.OK or said.get("good") == "True":
                 continue
             remedy = said.get("remedy", RUN if call.func.id == "compared" else "")
             component = "any component" if said["component"] == "…" else said["component"]

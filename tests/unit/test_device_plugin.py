@@ -27,7 +27,7 @@ from gpunode.kubernetes.nodes.labels import (
     labels_of_failed,
     wanted_labels,
 )
-from gpunode.kubernetes.objects.runtime_class import parse_runtime_class, runtime_class, runtime_class_change, written
+from gpunode.kubernetes.objects.runtime_class import decide, parse_runtime_class, runtime_class, written
 from gpunode.node.preflight import refusals
 from gpunode.reference import settings as reference
 from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
@@ -462,17 +462,16 @@ def test_a_new_cluster_has_the_stable_runtime_class() -> None:
 
 def test_a_runtime_class_is_made_where_there_is_none_and_made_anew_where_ours_has_another_handler() -> None:
     wanted = runtime_class()
-    assert runtime_class_change(wanted, None).verb == "create"
-    assert runtime_class_change(wanted, wanted).verb is None
-    assert runtime_class_change(wanted, {**wanted, "handler": "other"}).verb == "replace"
+    for actual, verb in ((None, "create"), (wanted, None), ({**wanted, "handler": "other"}, "replace")):
+        assert [step.change for step in decide(wanted, actual).steps] == ([verb] if verb else [])
 
 
 def test_a_runtime_class_of_somebody_else_s_does_with_our_handler_and_is_refused_with_another() -> None:
     theirs = {"metadata": {"name": "nvidia", "labels": None}, "handler": "nvidia"}
-    change = runtime_class_change(runtime_class(), theirs)
-    assert (change.verb, change.refused) == (None, False) and "somebody else's" in change.said
-    change = runtime_class_change(runtime_class(), {**theirs, "handler": "other"})
-    assert (change.verb, change.refused) == (None, True)
+    found = decide(runtime_class(), theirs)
+    assert not found.steps and found.refusal is None and "somebody else's" in str(found.findings[0].actual)
+    found = decide(runtime_class(), {**theirs, "handler": "other"})
+    assert not found.steps and found.refusal is not None and found.findings[0].by_person
 
 
 @pytest.mark.parametrize(

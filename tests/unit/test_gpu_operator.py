@@ -13,14 +13,14 @@ from click.testing import CliRunner
 from gpunode.cli.cluster import cluster as command
 from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
 from gpunode.kubernetes.device_plugin.methods import by_release, operator_leaves, release_leaves
-from gpunode.kubernetes.device_plugin.others import in_the_way, parse_plugins
+from gpunode.kubernetes.device_plugin.others import parse_plugins
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, wanted_labels
 from gpunode.settings import check_hosts, settings_from
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin_deploy import data, run
-from tests.unit.test_other_methods import NODE, NVIDIA, OF_HELM, _daemon_set, _listed
+from tests.unit.test_other_methods import NODE, NVIDIA, OF_HELM, _daemon_set, _listed, in_the_way
 
 pytestmark = pytest.mark.pure
 PLUGIN: dict[str, Any] = {"method": "gpu-operator", "nfd": "chart"}

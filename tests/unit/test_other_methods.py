@@ -10,14 +10,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpunode.base.decision import bad
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.methods import extender, release_leaves, schedulers, wanted_objects
-from gpunode.kubernetes.device_plugin.others import in_the_way, parse_plugins
+from gpunode.kubernetes.device_plugin.others import Plugin, decide, parse_plugins
 from gpunode.kubernetes.gpushare.configuration import Extender
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, label_change, wanted_labels
 from gpunode.kubernetes.objects.own_objects import DIGEST, METHOD, is_ready, marked, objects_change
-from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
+from gpunode.settings import Problem, Settings, SettingsError, check_hosts, settings_from
 
 pytestmark = pytest.mark.pure
 NODE: dict[str, Any] = {"kubernetes": {"enabled": True}}
@@ -248,6 +249,14 @@ def test_a_workload_as_asked_is_waited_for_only_while_an_update_comes_to_nodes_t
     labels = wanted_labels(settings_from(MANIFEST))
     change = objects_change(wanted, _listed(*live), _listed(*live[1:]), not_ready=[labels] * down)
     assert (len(change.unready), len(change.ill), change.is_none) == (int(waits), int(not waits), not waits)
+
+
+def in_the_way(settings: Settings, labels: dict[str, str], plugins: tuple[Plugin, ...], **leaving: Any) -> list[str]:
+    """Return why plugins may not take a node beside its own: a run is refused by it, drift tells of each."""
+    decision = decide(settings, labels, plugins, **leaving)
+    told = [str(item.cause) for item in bad(*decision.findings)]
+    assert (decision.refusal or "") == "\n".join(told) and not decision.steps
+    return told
 
 
 def _daemon_set(name: str, image: str, pod: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:

@@ -228,7 +228,9 @@ def test_drift_tells_of_the_extender_and_the_objects_with_the_first_node_alone(t
 
 
 def test_drift_tells_of_the_operator_s_release_beside_the_plugin_s(tmp_path: Path) -> None:
-    (found,) = _drift(_cluster(tmp_path, "gpu-operator"), "gpu-operator")
+    cluster = _cluster(tmp_path, "gpu-operator")
+    _change(cluster, labels={"feature.node.kubernetes.io/pci-10de.present": "true"})
+    (found,) = _drift(cluster, "gpu-operator")
     wrong = {each.what: each.cause for each in found if each.finding_class is not FindingClass.OK}
     assert wrong.keys() == {"helm release nvidia-device-plugin/nvdp", "helm release gpu-operator/gpu-operator"}
 

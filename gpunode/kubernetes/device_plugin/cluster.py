@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError, Unknown
+from gpunode.kubernetes.device_plugin import others, pod_security
+from gpunode.kubernetes.device_plugin.others import Plugin, parse_plugins
 from gpunode.kubernetes.device_plugin.view import View, asking, asking_gpushare, parse_objects
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.errors import explained
@@ -14,8 +17,9 @@ from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl, label_patch, listing, parse_nodes
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.kubernetes.objects import own_objects, runtime_class
+from gpunode.kubernetes.objects.decide import decide as decide_objects
 from gpunode.kubernetes.objects.own_objects import Document, ObjectsChange
-from gpunode.kubernetes.objects.runtime_class import RuntimeClassChange, Verb
+from gpunode.kubernetes.objects.runtime_class import Verb
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.proxy import ProxySettings
 
@@ -54,22 +58,37 @@ class Cluster:
         """Set and remove a node's labels."""
         self.told(f"kubectl patch node {name}", label_patch(self.kubernetes, name, change))
 
-    def runtime_class_change(self, desired: Mapping[str, Any]) -> RuntimeClassChange:
+    def decide_runtime_class(self, desired: Mapping[str, Any]) -> Decision[Verb]:
         """Return what is to be done about the RuntimeClass."""
         answer = self.told("kubectl get runtimeclasses", runtime_class.asking(self.kubernetes))
-        return runtime_class.runtime_class_change(desired, runtime_class.parse_runtime_class(answer))
+        return runtime_class.decide(desired, runtime_class.parse_runtime_class(answer))
 
-    def objects_change(
-        self,
-        desired: Sequence[Document],
-        staying: Sequence[Mapping[str, str]] = (),
-        not_ready: Sequence[Mapping[str, str]] = (),
-    ) -> ObjectsChange:
-        """Return what is to be done about gpunode's own objects, by two questions; as own_objects.objects_change."""
+    def decide_namespaces(self, desired: Mapping[str, str]) -> Decision[pod_security.Told]:
+        """Return what is to be done about namespaces, by a question for each; `desired` as pod_security.decide's."""
+        actual = {
+            name: self.told(f"kubectl get namespace {name}", pod_security.asking(self.kubernetes, name))
+            for name in desired
+        }
+        labels = {name: pod_security.parse_labels(text) for name, text in actual.items()}
+        return pod_security.decide(self.kubernetes, desired, labels)
+
+    def decide_objects(
+        self, desired: Sequence[Document], nodes: Mapping[str, ClusterNode], relabelled: Collection[str]
+    ) -> Decision[ObjectsChange]:
+        """Return what is to be done about gpunode's own objects, by two questions.
+
+        + nodes: all of the cluster; relabelled: the names of those whose labels a run brings about
+        """
         words, stdin = own_objects.asking(self.kubernetes, desired)
         actual = self.told("kubectl get", words, stdin) if desired else ""
         ours = self.told("kubectl get", own_objects.owning(self.kubernetes))
-        return own_objects.objects_change(desired, actual, ours, staying, not_ready)
+        staying = [node.labels for name, node in nodes.items() if name not in relabelled]
+        not_ready = [node.labels for node in nodes.values() if not node.ready]
+        return decide_objects(desired, actual, ours, staying, not_ready)
+
+    def plugins(self) -> tuple[Plugin, ...]:
+        """Return the cluster's device plugins, whoever put them there."""
+        return parse_plugins(self.told("kubectl get daemonsets", others.asking(self.kubernetes)))
 
     def change_runtime_class(self, verb: Verb, desired: Mapping[str, Any]) -> None:
         """Make the RuntimeClass, or make it anew, in the API version that the cluster has."""

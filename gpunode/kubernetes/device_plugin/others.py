@@ -7,12 +7,16 @@ Operator that brings driver, container toolkit or MIG layouts itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpunode.base.comparison import BY_HAND, compared
+from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
+from gpunode.base.subject import Subject
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.kubernetes.nodes.component import COMPONENT
 from gpunode.kubernetes.objects.own_objects import METHOD
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
@@ -146,33 +150,43 @@ def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return True
 
 
-def in_the_way(
-    settings: Settings, labels: Mapping[str, str], plugins: tuple[Plugin, ...], leaving: frozenset[str] = frozenset()
-) -> Iterator[str]:
-    """Yield every plugin that takes a node beside the one it is to have, with the remedy.
+def decide(
+    settings: Settings, labels: Mapping[str, str], plugins: Sequence[Plugin], leaving: frozenset[str] = frozenset()
+) -> Decision[None]:
+    """Return which plugins take a node beside the one that it is to have; they are people's to take away.
 
     + labels: that the node is going to have
     + leaving: methods whose release or objects of gpunode's this run takes away
     """
     plugin = settings.device_plugin
     if not settings.kubernetes.enabled or plugin.method == "none":
-        return
+        return Decision(())
     methods = {plugin.method, "helm"} if plugin.method in BY_CHART else {plugin.method}
-    for each in plugins:
-        if (_is_own(each, settings) and each.method in methods | leaving) or not each.takes(labels):
-            continue
-        if each.program != PLUGIN:
-            if _is_gpunode_s(each.program, settings):
-                yield (
-                    f"DaemonSet {each.namespace}/{each.name} of a GPU Operator takes this node, and brings a "
-                    f"{each.program}, which is gpunode's here: {each.removal}, or leave that out of the node's settings"
-                )
-            continue
-        yield (
-            f"DaemonSet {each.namespace}/{each.name} takes this node, a device plugin by method {each.method!r}, and "
-            f"device_plugin.method is {plugin.method!r}: two plugins would give the same GPUs away. Take it away "
-            f"({each.removal}), keep it off the node, or set device_plugin.method to 'none'"
+    found = [
+        compared(COMPONENT, Subject.SECOND_PLUGIN, f"{each.namespace}/{each.name}", "none", False, BY_HAND, reason)
+        for each in plugins
+        if not (_is_own(each, settings) and each.method in methods | leaving) and each.takes(labels)
+        if (reason := _reason(each, settings)) is not None
+    ]
+    if not found:
+        return Decision((compared(COMPONENT, Subject.SECOND_PLUGIN, "none", "none", True),))
+    return Decision(tuple(found), (), "\n".join(str(item.cause) for item in found))
+
+
+def _reason(plugin: Plugin, settings: Settings) -> str | None:
+    """Return why a plugin that takes a node may not; None where what it brings is not gpunode's there."""
+    if plugin.program == PLUGIN:
+        return (
+            f"DaemonSet {plugin.namespace}/{plugin.name} takes this node, a device plugin by method {plugin.method!r}, "
+            f"and device_plugin.method is {settings.device_plugin.method!r}: two plugins would give the same GPUs "
+            f"away. Take it away ({plugin.removal}), keep it off the node, or set device_plugin.method to 'none'"
         )
+    if not _is_gpunode_s(plugin.program, settings):
+        return None
+    return (
+        f"DaemonSet {plugin.namespace}/{plugin.name} of a GPU Operator takes this node, and brings a {plugin.program}, "
+        f"which is gpunode's here: {plugin.removal}, or leave that out of the node's settings"
+    )
 
 
 def _is_own(plugin: Plugin, settings: Settings) -> bool:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from gpunode.base.comparison import by_hand, compared
+from gpunode.base.decision import Decision, Step
+from gpunode.base.disruption import Disruption
 from gpunode.base.reading import ParseError
+from gpunode.base.subject import Subject
 from gpunode.kubernetes.device_plugin.desired_cluster import hosts_by
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 from gpunode.settings.cluster.gpu_operator import METHOD
@@ -18,16 +22,8 @@ from gpunode.settings.kubernetes import KubernetesSettings
 LABEL, NEEDED = "pod-security.kubernetes.io/enforce", "privileged"
 # Its pods are the cluster's own; who enforces Pod Security there has seen to it.
 _OF_THE_CLUSTER = "kube-system"
-
-
-@dataclass(frozen=True)
-class NamespaceChange:
-    """Hold what is to be done about a namespace: words for kubectl and its standard input; none: it is as desired."""
-
-    said: str
-    words: tuple[str, ...] = ()
-    stdin: str | None = None
-    refused: bool = False
+# Words for kubectl, and its standard input.
+Told = tuple[tuple[str, ...], str | None]
 
 
 def namespaces(hosts: Mapping[str, Settings]) -> dict[str, str]:
@@ -55,23 +51,38 @@ def parse_labels(text: str) -> Mapping[str, str] | None:
         raise ParseError("kubectl's answer is no Namespace") from None
 
 
-def namespace_change(
-    kubernetes: KubernetesSettings, name: str, labels: Mapping[str, str] | None, setting: str
-) -> NamespaceChange:
-    """Return what has a namespace admit pods that mount folders of the node; somebody's other will is refused."""
-    what = f"namespace {name}"
-    if labels is None:
-        document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {LABEL: NEEDED}}}
-        words = kubectl(kubernetes, "create", "--filename", "-")
-        return NamespaceChange(f"{what}: there is none", words, json.dumps(document))
-    found = labels.get(LABEL)
-    if found == NEEDED:
-        return NamespaceChange(f"{what} as desired")
-    if found is None:
-        words = kubectl(kubernetes, "label", "namespace", name, f"{LABEL}={NEEDED}")
-        return NamespaceChange(f"{what}: no label {LABEL}", words)
-    said = (
-        f"{what} enforces {found[:40]!r} of Pod Security ({LABEL}), and pods that mount folders of the node need "
-        f"{NEEDED!r}: set that label, or set {setting} to another namespace"
-    )
-    return NamespaceChange(said, refused=True)
+def decide(
+    kubernetes: KubernetesSettings, desired: Mapping[str, str], actual: Mapping[str, Mapping[str, str] | None]
+) -> Decision[Told]:
+    """Return what has namespaces admit pods that mount folders of the node; somebody's other will is refused.
+
+    desired: namespace -> the setting that chooses it; actual: namespace -> its labels, None where there is none
+    """
+    found = [_of_one(kubernetes, name, setting, actual[name]) for name, setting in desired.items()]
+    refusal = "\n".join(each.refusal for each in found if each.refusal is not None)
+    # Where one is refused, a run changes none.
+    steps = () if refusal else tuple(step for each in found for step in each.steps)
+    return Decision(tuple(item for each in found for item in each.findings), steps, refusal or None)
+
+
+def _of_one(
+    kubernetes: KubernetesSettings, name: str, setting: str, labels: Mapping[str, str] | None
+) -> Decision[Told]:
+    what = Subject.NAMESPACE.of(name)
+    value = None if labels is None else labels.get(LABEL)
+    cause = f"{what}: there is none" if labels is None else f"{what}: no label {LABEL}"
+    good = value == NEEDED
+    item = compared(COMPONENT, what, "as desired" if good else "another", "as desired", good, RUN_CLUSTER, cause)
+    if good:
+        return Decision((item,))
+    if value is not None:
+        refusal = (
+            f"{what} enforces {value[:40]!r} of Pod Security ({LABEL}), and pods that mount folders of the node need "
+            f"{NEEDED!r}: set that label, or set {setting} to another namespace"
+        )
+        return Decision((by_hand(item, refusal),), (), refusal)
+    document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {LABEL: NEEDED}}}
+    made: Told = (kubectl(kubernetes, "create", "--filename", "-"), json.dumps(document))
+    label: Told = (kubectl(kubernetes, "label", "namespace", name, f"{LABEL}={NEEDED}"), None)
+    action, change = (f"create {what}", made) if labels is None else (f"label {what}", label)
+    return Decision((item,), (Step(action, (item,), Disruption.nothing, change=change),))

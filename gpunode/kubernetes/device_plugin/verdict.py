@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode.base.comparison import compared
+from gpunode.base.decision import marked
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
+from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
+from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.kubernetes.device_plugin.mig_state import offered
 from gpunode.kubernetes.device_plugin.promise import gpus_of, missing, promised, promised_memory
@@ -27,23 +30,31 @@ _THERE = "there"
 
 
 def judge_node(
-    settings: Settings, name: str, state: str | None, mig: Mig, view: View, gpus: Gpus | None = None
+    settings: Settings,
+    name: str,
+    state: str | None,
+    mig: Mig,
+    view: View,
+    gpus: Gpus | None = None,
+    boot: MigBoot | None = None,
 ) -> tuple[Finding, ...]:
     """Return one finding per thing that the cluster is to have of a node; `state` is its MIG configuration's.
 
     A host whose GPUs do not get into the cluster by gpunode has none, but for labels that a run takes off it.
 
     + gpus: what nvidia-smi says of the node's GPUs; the method `gpushare` alone needs it
+    + boot: what brings the node's MIG layout back; needed where one is asked for
     """
     if not settings.kubernetes.enabled:
         return ()
     node = view.nodes.get(name)
-    labels = decide_labels(desired_labels(name, settings, state), node).findings
+    labels = marked(decide_labels(desired_labels(name, settings, state), node)).findings
     if node is None or settings.device_plugin.method == "none":
         return labels
     return (
         _ready(node),
         *labels,
+        *marked(decide_current(settings, name, daemon_sets_of(settings, view), view, boot or MigBoot())).findings,
         *(_pods if settings.device_plugin.method in BY_CHART else _own_pods)(settings, node, view),
         *_allocatable(settings, node, mig, gpus),
     )

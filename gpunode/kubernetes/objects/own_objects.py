@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from gpunode.base.reading import ParseError
@@ -154,28 +155,27 @@ def _unready(actual: str, target: Mapping[Identity, Any]) -> Iterator[tuple[Iden
 
 def _is_rolled_out(workload: Document, not_ready: Sequence[Mapping[str, str]]) -> bool:
     """Say whether an update has come to all nodes that it can come to; what it runs there is the verdict's matter."""
-    status, generation = workload.get("status") or {}, (workload.get("metadata") or {}).get("generation", 0)
-    if status.get("observedGeneration", 0) < generation:
-        return False
-    if workload.get("kind") == "Deployment":
-        return bool(status.get("updatedReplicas", 0) >= (workload.get("spec") or {}).get("replicas", 1))
     selected = _selector(workload).items()
-    down = sum(selected <= labels.items() for labels in not_ready)
-    return bool(status.get("updatedNumberScheduled", 0) >= status.get("desiredNumberScheduled", 0) - down)
+    down = 0 if workload.get("kind") == "Deployment" else sum(selected <= labels.items() for labels in not_ready)
+    desired, updated, _ = _counts(workload)
+    return updated >= desired - down
 
 
 def is_ready(workload: Document) -> bool:
     """Say whether a DaemonSet or Deployment, as the API server has it, runs what it is to run wherever it is to."""
+    desired, updated, available = _counts(workload)
+    return min(updated, available) >= desired
+
+
+def _counts(workload: Document) -> tuple[float, int, int]:
+    """Return how many pods are desired, have its newest form, and run; more than any where nobody looked at it yet."""
     status, generation = workload.get("status") or {}, (workload.get("metadata") or {}).get("generation", 0)
-    if status.get("observedGeneration", 0) < generation:
-        return False
     if workload.get("kind") == "Deployment":
-        desired = (workload.get("spec") or {}).get("replicas", 1)
-        counts = (status.get("updatedReplicas", 0), status.get("availableReplicas", 0))
+        desired, names = (workload.get("spec") or {}).get("replicas", 1), ("updatedReplicas", "availableReplicas")
     else:
-        desired = status.get("desiredNumberScheduled", 0)
-        counts = (status.get("updatedNumberScheduled", 0), status.get("numberAvailable", 0))
-    return all(count >= desired for count in counts)
+        desired, names = status.get("desiredNumberScheduled", 0), ("updatedNumberScheduled", "numberAvailable")
+    updated, available = (status.get(name, 0) for name in names)
+    return (inf if status.get("observedGeneration", 0) < generation else desired), updated, available
 
 
 def _text(documents: Sequence[Document]) -> str:
@@ -216,6 +216,11 @@ def waiting(kubernetes: KubernetesSettings, identity: Identity, seconds: int) ->
     return kubectl(
         kubernetes, "rollout", "status", what, "--namespace", identity.namespace, "--timeout", f"{seconds}s"
     )  # fmt: skip
+
+
+def look_at(identity: Identity) -> str:
+    """Return where a person sees why a workload does not run."""
+    return f"look at `kubectl -n {identity.namespace} describe {identity.kind.lower()} {identity.name}`"
 
 
 def workloads(desired: Sequence[Document]) -> tuple[Identity, ...]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from gpunode.base.comparison import by_hand, compared
+from gpunode.base.decision import Decision, Step
+from gpunode.base.disruption import Disruption
 from gpunode.base.reading import ParseError
+from gpunode.base.subject import Subject
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
 from gpunode.settings.cluster.features import of_kubernetes
 from gpunode.settings.kubernetes import KubernetesSettings
 
 NAME = "nvidia"
+_OBJECT = f"RuntimeClass {NAME}"
 # Ours carries it; one without it is somebody else's, and stays.
 MANAGED_BY = ("app.kubernetes.io/managed-by", "gpunode")
 
@@ -36,36 +41,29 @@ class Verb(StrEnum):
     REPLACE = "replace"
 
 
-@dataclass(frozen=True)
-class RuntimeClassChange:
-    """Hold what is to be done about the RuntimeClass, and what is said of it; or why it may not be (`refused`)."""
-
-    said: str
-    verb: Verb | None = None
-    refused: bool = False
-
-
-def runtime_class_change(desired: Mapping[str, Any], actual: Mapping[str, Any] | None) -> RuntimeClassChange:
-    """Return what brings the RuntimeClass about; `actual` is the cluster's, None where it has none of that name.
+def decide(desired: Mapping[str, Any], actual: Mapping[str, Any] | None) -> Decision[Verb]:
+    """Return what is to be done about the RuntimeClass; `actual` is the cluster's, None where it has none of that name.
 
     One of somebody else's does as well where it names the same handler, and is his where it names another one. What
     others added to ours (a scheduling rule, say) stays.
     """
-    name = f"RuntimeClass {NAME}"
-    if actual is None:
-        return RuntimeClassChange(f"{name}: there is none", Verb.CREATE)
     label, value = MANAGED_BY
-    ours = ((actual.get("metadata") or {}).get("labels") or {}).get(label) == value
-    handler = actual.get("handler")
-    if handler == desired["handler"]:
-        return RuntimeClassChange(f"{name} as desired" if ours else f"{name} is there already, somebody else's")
+    handler = None if actual is None else actual.get("handler")
+    ours = actual is None or ((actual.get("metadata") or {}).get("labels") or {}).get(label) == value
+    good = actual is not None and handler == desired["handler"]
+    said = "another" if not good else "as desired" if ours else "is there already, somebody else's"
+    cause = f"{_OBJECT}: there is none" if actual is None else f"{_OBJECT} has the handler {handler!r}"
+    item = compared(COMPONENT, Subject.RUNTIME_CLASS, said, "as desired", good, RUN_CLUSTER, cause)
+    if good:
+        return Decision((item,))
     if ours:
-        return RuntimeClassChange(f"{name} has the handler {handler!r}", Verb.REPLACE)
-    said = (
-        f"{name} is somebody else's, and has the handler {str(handler)[:80]!r} in the place of {desired['handler']!r}: "
-        "remove it, or set device_plugin.runtime_class to 'none'"
+        verb = Verb.CREATE if actual is None else Verb.REPLACE
+        return Decision((item,), (Step(f"{verb} the {_OBJECT}", (item,), Disruption.nothing, change=verb),))
+    refusal = (
+        f"{_OBJECT} is somebody else's, and has the handler {str(handler)[:80]!r} in the place of "
+        f"{desired['handler']!r}: remove it, or set device_plugin.runtime_class to 'none'"
     )
-    return RuntimeClassChange(said, refused=True)
+    return Decision((by_hand(item, refusal),), (), refusal)
 
 
 def asking(kubernetes: KubernetesSettings) -> tuple[str, ...]:

@@ -1,0 +1,158 @@
+"""What a cluster gets: for each component, what is to be done about it. Drift is a loop over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from gpunode.base.comparison import BY_HAND, compared
+from gpunode.base.decision import Decision, marked
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.reading import ParseError
+from gpunode.base.subject import Subject
+from gpunode.kubernetes import gpu_operator
+from gpunode.kubernetes.device_plugin import others
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.decide_labels import desired_labels
+from gpunode.kubernetes.device_plugin.desired_cluster import CHART, desired_cluster
+from gpunode.kubernetes.device_plugin.methods import (
+    by_operator,
+    by_release,
+    class_alone,
+    nodes_by,
+    operator_leaves,
+    release_leaves,
+    wanted_objects,
+)
+from gpunode.kubernetes.device_plugin.others import Plugin
+from gpunode.kubernetes.device_plugin.pod_security import namespaces
+from gpunode.kubernetes.device_plugin.verdict import judge_extender
+from gpunode.kubernetes.device_plugin.view import View
+from gpunode.kubernetes.helm.program import HelmError
+from gpunode.kubernetes.helm.session import Session
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
+from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.settings import Settings
+from gpunode.settings.chart import ReleaseSettings
+from gpunode.settings.cluster import node_name
+
+# What is decided on, by its name, and how: nothing is asked before.
+Deciding = Iterator[tuple[str, Callable[[], Decision[Any]]]]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Hold what decisions on a whole cluster are made from.
+
+    hosts: settings of the whole inventory
+    relabelled: names in the cluster of the nodes whose labels a run brings about
+    """
+
+    hosts: Mapping[str, Settings]
+    cluster: Cluster
+    view: View
+    relabelled: Collection[str]
+
+    @property
+    def first(self) -> Settings:
+        """Return the settings of a node of the cluster."""
+        return next(each for each in self.hosts.values() if each.kubernetes.enabled)
+
+    def release(self, settings: ReleaseSettings, decide: Callable[[Session], Decision[Any]]) -> Deciding:
+        """Yield what is to be done about a release."""
+        cluster = self.cluster
+        name = Subject.RELEASE.of(f"{settings.namespace}/{settings.release}")
+        yield name, lambda: decide(Session.begun(cluster.kubernetes, settings, cluster.proxy, cluster.run))
+
+
+def _namespaces(whole: Whole) -> Deciding:
+    if spaces := namespaces(whole.hosts):
+        yield Subject.NAMESPACE.of(", ".join(spaces)), lambda: whole.cluster.decide_namespaces(spaces)
+
+
+def _operator(whole: Whole) -> Deciding:
+    nodes, now = whole.view.nodes, datetime.now(UTC)
+    if (desired := gpu_operator.operator(whole.hosts)) is not None:
+        is_known = bool(by_operator(nodes))
+        yield from whole.release(desired.settings, lambda helm: helm.decide(desired.values, (), now, is_known)[2])
+    elif operator_leaves(whole.hosts, nodes, whole.relabelled):
+        chart = gpu_operator.CHART
+        yield from whole.release(whole.first.gpu_operator, lambda helm: helm.decide_absence(chart, now))
+
+
+def _runtime_class(whole: Whole) -> Deciding:
+    chosen = desired_cluster(whole.hosts) or class_alone(whole.hosts)
+    if chosen is not None and (desired := chosen.runtime_class) is not None:
+        yield Subject.RUNTIME_CLASS, lambda: whole.cluster.decide_runtime_class(desired)
+
+
+def _release(whole: Whole) -> Deciding:
+    nodes, now = whole.view.nodes, datetime.now(UTC)
+    if (desired := desired_cluster(whole.hosts)) is not None:
+        in_use, is_known = labelled_for(nodes), bool(by_release(nodes))
+        yield from whole.release(desired.plugin, lambda helm: helm.decide(desired.values, in_use, now, is_known)[2])
+    elif release_leaves(whole.hosts, nodes, whole.relabelled):
+        yield from whole.release(whole.first.device_plugin, lambda helm: helm.decide_absence(CHART, now))
+
+
+def _objects(whole: Whole) -> Deciding:
+    desired, nodes = wanted_objects(whole.hosts), whole.view.nodes
+    yield Subject.OWN_OBJECTS, lambda: whole.cluster.decide_objects(desired, nodes, whole.relabelled)
+
+
+def _extender(whole: Whole) -> Deciding:
+    if nodes_by("gpushare", whole.hosts):
+        yield Subject.DEPLOYMENT, lambda: Decision((judge_extender(whole.view),))
+
+
+# In the order in which drift tells of them; the scheduler is a host's, and labels and pods are a node's.
+COMPONENTS = (_release, _runtime_class, _namespaces, _operator, _objects, _extender)
+
+
+def findings(whole: Whole) -> Iterator[Finding]:
+    """Yield what is found of all that the cluster has one of; what cannot be decided on is an error of its own."""
+    right = marked(decide_right(whole.hosts, whole.view.nodes))
+    yield from right.findings
+    for what, decide in (each for component in COMPONENTS for each in component(whole)):
+        try:
+            decision = decide()
+            # A run refuses all of it in another cluster.
+            yield from marked(decision if right.refusal is None else replace(decision, steps=())).findings
+        except (ClusterError, HelmError, ParseError) as error:
+            yield unknown(what, str(error))
+
+
+def decide_right(hosts: Mapping[str, Settings], nodes: Collection[str]) -> Decision[None]:
+    """Return whether a cluster of these nodes is the one that is meant: a kubeconfig may name another one."""
+    desired = [node_name(name, settings) for name, settings in hosts.items() if settings.kubernetes.enabled]
+    good, few = any(name in nodes for name in desired), ", ".join(desired[:5]) + (" …" if len(desired) > 5 else "")
+    reason = (
+        f"the cluster has none of the inventory's nodes ({few}): set kubernetes.kubeconfig and kubernetes.context to "
+        "the cluster that is meant, kubernetes.node_name to a node's name there, or let it join"
+    )
+    said = "has nodes of the inventory"
+    item = compared(COMPONENT, Subject.CLUSTER, said if good else "another one", said, good, BY_HAND, reason)
+    return Decision((item,), (), None if good else reason)
+
+
+def decide_alone(
+    settings: Settings, node: ClusterNode, plugins: tuple[Plugin, ...], leaving: frozenset[str]
+) -> Decision[None]:
+    """Return whether a node has its own plugin alone, and one that finds its GPUs; arguments as of `others.decide`."""
+    labels = desired_labels(node.name, settings).change(node).applied_to(node.labels)
+    decided = (others.decide(settings, labels, plugins, leaving), gpu_operator.decide_found(settings, node.labels))
+    refusal = "\n".join(each.refusal for each in decided if each.refusal is not None)
+    return Decision(tuple(item for each in decided for item in each.findings), (), refusal or None)
+
+
+def unknown(what: str, words: str) -> Finding:
+    """Return the finding that nothing is known; the last line of the words is the remedy, where there are several."""
+    cause, _, remedy = words.partition("\n")
+    return Finding(
+        COMPONENT, FindingClass.ERROR, what, "unknown", "known", cause, remedy or "look at kubernetes.kubeconfig"
+    )
+
+
+__all__ = ["COMPONENTS", "Whole", "decide_alone", "decide_right", "findings", "unknown"]

@@ -1,0 +1,69 @@
+"""What is to be done about a control-plane host's kube-scheduler: whether it asks gpushare's extender."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from gpunode.base.comparison import BY_HAND, compared
+from gpunode.base.decision import Decision, Step
+from gpunode.base.disruption import Disruption
+from gpunode.base.subject import Subject
+from gpunode.kubernetes.gpushare.configuration import Extender, SchedulerError
+from gpunode.kubernetes.gpushare.patch import is_untouched
+from gpunode.kubernetes.gpushare.state import SchedulerChange, SchedulerState, wanted
+from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+
+
+@dataclass(frozen=True)
+class DesiredScheduler:
+    """Hold what a scheduler is to ask (None: no extender of gpunode's), where its manifest is, the cluster's version.
+
+    `version` is for a manifest whose image says none.
+    """
+
+    extender: Extender | None
+    manifest: str
+    version: str | None
+
+
+def decide(desired: DesiredScheduler, actual: SchedulerState) -> Decision[SchedulerChange]:
+    """Return what is to be done about the scheduler; a cluster that never had gpushare may have one of any kind."""
+    to_be = "asks no extender of gpunode's" if desired.extender is None else "asks the extender"
+    good = compared(COMPONENT, Subject.SCHEDULER, to_be, to_be, True)
+    if desired.extender is None and (actual.manifest is None or is_untouched(actual.manifest)):
+        return Decision((good,))
+    try:
+        change = _change(desired, actual.manifest)
+    except SchedulerError as error:
+        refusal = f"gpushare: {desired.manifest}: {error}"
+        item = compared(COMPONENT, Subject.SCHEDULER, "not to be changed by a run", to_be, False, BY_HAND, refusal)
+        return Decision((item,), (), refusal)
+    cause = _differs(change, actual)
+    if cause is None:
+        return Decision((good,))
+    item = compared(COMPONENT, Subject.SCHEDULER, "another", to_be, False, RUN_CLUSTER, cause)
+    return Decision((item,), (Step("write its manifest", (item,), Disruption.nothing, change=change),))
+
+
+def _change(desired: DesiredScheduler, manifest: str | None) -> SchedulerChange:
+    if manifest is None:
+        raise SchedulerError(
+            "it is not there: this is no control-plane host whose scheduler is a static pod; set gpushare.schedulers "
+            "or gpushare.manifest, or gpushare.scheduler to 'theirs'"
+        )
+    return wanted(manifest, desired.extender, desired.version)
+
+
+def _differs(change: SchedulerChange, actual: SchedulerState) -> str | None:
+    """Return in what the host is another; the old one runs on for a moment after the manifest has changed."""
+    made = change.configuration
+    if change.manifest != actual.manifest:
+        return "the manifest says otherwise"
+    if made is not None and actual.configurations.get(made.path) != hashlib.sha256(made.text.encode()).hexdigest():
+        return f"{made.path} says otherwise"
+    # A plain one is told by its manifest alone.
+    return f"no scheduler runs by {made.path}" if made is not None and not actual.runs_by(made.path) else None
+
+
+__all__ = ["DesiredScheduler", "decide"]

@@ -1,0 +1,465 @@
+"""What a cluster has one of is decided once: drift finds what a run changes, and what no run changes is a person's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyinfra.context import ctx_host
+
+from gpunode.base.decision import Decision, bad, marked
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.subject import Subject
+from gpunode.components.mig.boot import MigBoot
+from gpunode.fleet import drift_cluster
+from gpunode.fleet.nodes import Answer
+from gpunode.kubernetes import gpu_operator
+from gpunode.kubernetes.device_plugin import others, pod_security
+from gpunode.kubernetes.device_plugin.cluster import Cluster
+from gpunode.kubernetes.device_plugin.decide_current import decide_current
+from gpunode.kubernetes.device_plugin.methods import class_alone, wanted_objects
+from gpunode.kubernetes.device_plugin.others import Plugin
+from gpunode.kubernetes.device_plugin.view import Pod, View
+from gpunode.kubernetes.gpushare.configuration import FOLDER, Extender
+from gpunode.kubernetes.gpushare.decide import DesiredScheduler
+from gpunode.kubernetes.gpushare.decide import decide as decide_scheduler
+from gpunode.kubernetes.gpushare.state import SchedulerState, wanted
+from gpunode.kubernetes.helm.commands import Command
+from gpunode.kubernetes.helm.session import Output
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, parse_nodes
+from gpunode.kubernetes.nodes.labels import CONFIG, OURS, PRESENT, SERVED_BY
+from gpunode.kubernetes.objects import runtime_class
+from gpunode.kubernetes.objects.own_objects import METHOD
+from gpunode.operations import device_plugin, methods
+from gpunode.operations import pod_security as namespaces_of_run
+from gpunode.settings import Settings, check_hosts, settings_from
+from tests.unit.simulated_cluster import node
+from tests.unit.simulated_host import Host
+from tests.unit.test_scheduler_manifest import KUBEADM
+from tests.unit.test_verify import GOOD
+
+pytestmark = pytest.mark.pure
+
+SPACE = "nvidia-device-plugin"
+_SHARED = {"strategy": "time-slicing", "replicas": 5}
+_BY_CLASS = {"containerd": {"default_runtime": "runc"}}
+_METHODS: tuple[dict[str, Any], ...] = (
+    {"device_plugin": {"method": "none"}},
+    {"device_plugin": {"method": "manifest"}},
+    {"device_plugin": {"method": "manifest"}, "sharing": _SHARED, **_BY_CLASS},
+    {"device_plugin": {"method": "gpushare"}, "gpushare": {"scheduler": "theirs"}, **_BY_CLASS},
+)
+
+
+def _settings(data: dict[str, Any]) -> Settings:
+    return check_hosts({"gpu-1": {"kubernetes": {"enabled": True}, **data}})["gpu-1"]
+
+
+def _different(decision: Decision[Any]) -> tuple[Finding, ...]:
+    """Return the differences, after a look at the decision: each is a step's, or a person's to mend."""
+    decision = marked(decision)
+    different = bad(*decision.findings)
+    settled = [item for step in decision.steps for item in step.settles]
+    assert all(item in different for item in settled)
+    assert all(item in settled or item.by_person for item in different)
+    assert not (decision.refusal and decision.steps) and bool(decision.refusal) == any(i.by_person for i in different)
+    return different
+
+
+def _named(document: dict[str, Any]) -> str:
+    return f"{document['kind'].lower()}/{document['metadata']['name']}"
+
+
+def _documents(text: str | None) -> list[dict[str, Any]]:
+    return [json.loads(each) for each in (text or "").split("\n---\n")]
+
+
+@dataclass
+class Kubectl:
+    """SIMULATED: a cluster in memory that kubectl tells of, and changes at once."""
+
+    runtime_class: dict[str, Any] | None = None
+    namespaces: dict[str, dict[str, str]] = field(default_factory=dict)
+    own: dict[str, dict[str, Any]] = field(default_factory=dict)
+    nodes: dict[str, Any] = field(default_factory=lambda: {"gpu-1": node("gpu-1")})
+    changes: int = 0
+
+    def __call__(self, command: Command) -> Output:
+        """Carry a command out."""
+        words = command.words[1:]
+        found = self._told(words, command.stdin)
+        self.changes += words[0] not in ("get", "api-versions", "rollout")
+        return Output(0, found if isinstance(found, str) else json.dumps(found), "")
+
+    def _told(self, words: tuple[str, ...], text: str | None) -> Any:
+        match words[:2]:
+            case ("get", "nodes"):
+                return {"items": list(self.nodes.values())}
+            case ("get", "runtimeclasses.node.k8s.io"):
+                return self.runtime_class or ""
+            case ("get", "namespace"):
+                return {"metadata": {"labels": self.namespaces[words[2]]}} if words[2] in self.namespaces else ""
+            case ("get", "--filename"):
+                desired = map(_named, _documents(text))
+                return {"kind": "List", "items": [self.own[name] for name in desired if name in self.own]}
+            case ("get", "daemonsets.apps,pods" | "daemonsets.apps"):
+                return {"items": []}
+            case ("get", _):
+                return {
+                    "kind": "List",
+                    "items": [each for each in self.own.values() if METHOD in each["metadata"].get("labels", {})],
+                }
+            case ("label", _):
+                self.namespaces[words[2]] |= dict([words[3].split("=")])
+            case ("delete", kind):
+                del self.own[f"{kind.partition('.')[0]}/{words[2]}"]
+            case ("apply", _):
+                ready = {"status": {"updatedReplicas": 1, "availableReplicas": 1}}
+                self.own |= {_named(each): {**each, **ready} for each in _documents(text)}
+            case ("create" | "replace", _):
+                (made,) = _documents(text)
+                if made["kind"] == "Namespace":
+                    self.namespaces[made["metadata"]["name"]] = made["metadata"]["labels"]
+                else:
+                    self.runtime_class = made
+        return ""
+
+
+@contextmanager
+def _run_on(kubectl: Kubectl) -> Iterator[Host]:
+    """Give a host whose operations are of this cluster, all of whose nodes the run labels."""
+    host, nodes = Host({}), parse_nodes(json.dumps({"items": list(kubectl.nodes.values())}))
+    with (
+        ctx_host.use(host),
+        patch.object(device_plugin, "runner", lambda _: kubectl),
+        patch.object(namespaces_of_run, "runner", lambda _: kubectl),
+        patch.object(methods, "runner", lambda _: kubectl),
+        patch.object(methods, "nodes", lambda _: nodes),
+        patch.object(methods, "relabelled", lambda _: frozenset(nodes)),
+    ):
+        yield host
+
+
+def _drift(kubectl: Kubectl, settings: Settings) -> dict[str, Finding]:
+    """Return what drift finds otherwise, by what it is about."""
+
+    @contextmanager
+    def reached(*_: Any) -> Iterator[Kubectl]:
+        yield kubectl
+
+    with patch.object(drift_cluster, "reached", reached):
+        found = drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD})["gpu-1"]
+    return {item.what: item for item in bad(*found)}
+
+
+def _agree(kubectl: Kubectl, settings: Settings, what: str, operation: Any, **arguments: Any) -> None:
+    """Find that a run changes once what drift tells of, and refuses what drift calls a person's."""
+    before = _drift(kubectl, settings).get(what)
+    assert kubectl.changes == 0
+    with _run_on(kubectl) as host:
+        done = [each.function(host.state, host, *each.args) for each in operation._inner(**arguments)]
+    assert all(done) == (before is None or not before.by_person)
+    assert bool(kubectl.changes) == (before is not None and not before.by_person)
+    assert bool(host.noops) == (before is None)
+    after = _drift(kubectl, settings).get(what)
+    assert after == (before if before is not None and before.by_person else None)
+
+
+_HANDLERS = st.sampled_from(["nvidia", "runc", None])
+_CLASSES = st.one_of(
+    st.none(),
+    st.builds(
+        lambda labels, handler: {"kind": "RuntimeClass", "metadata": {"labels": labels}, "handler": handler},
+        st.sampled_from([None, {}, dict([runtime_class.MANAGED_BY]), {"team": "a"}]),
+        _HANDLERS,
+    ),
+)
+
+
+@given(actual=_CLASSES)
+def test_a_run_makes_the_runtime_class_that_drift_finds_otherwise_and_refuses_somebody_else_s(
+    actual: dict[str, Any] | None,
+) -> None:
+    desired = runtime_class.runtime_class()
+    decision = runtime_class.decide(desired, actual)
+    assert bool(_different(decision)) == (actual is None or actual["handler"] != "nvidia")
+    if decision.steps:
+        assert not _different(runtime_class.decide(desired, desired))
+    settings = _settings(_METHODS[2])
+    chosen = class_alone({"gpu-1": settings})
+    arguments = {"desired_cluster": chosen, "proxy": settings.proxy}
+    _agree(Kubectl(actual), settings, Subject.RUNTIME_CLASS, device_plugin.runtime_class, **arguments)
+
+
+_LEVELS = st.sampled_from([None, {}, {"team": "a"}, *({pod_security.LABEL: x} for x in ("privileged", "baseline"))])
+
+
+@given(first=_LEVELS, second=_LEVELS)
+def test_a_run_labels_the_namespaces_that_drift_finds_otherwise_or_none_where_one_is_somebody_else_s(
+    first: dict[str, str] | None, second: dict[str, str] | None
+) -> None:
+    actual = {name: dict(labels) for name, labels in (("a", first), ("b", second)) if labels is not None}
+    kubernetes, desired = _settings({}).kubernetes, {"a": "device_plugin.namespace", "b": "gpu_operator.namespace"}
+    there = {name: actual.get(name) for name in desired}
+    decision = pod_security.decide(kubernetes, desired, there)
+    assert len(_different(decision)) == sum(
+        (each or {}).get(pod_security.LABEL) != "privileged" for each in (first, second)
+    )
+    kubectl = Kubectl(namespaces=actual)
+    for step in decision.steps:
+        assert step.change is not None
+        kubectl(Command(*step.change[:1], {}, 1, stdin=step.change[1]))
+    if decision.refusal is None:
+        after = {name: kubectl.namespaces[name] for name in desired}
+        assert not _different(pod_security.decide(kubernetes, desired, after))
+        # What others labelled it for stays.
+        assert all(labels.items() <= after[name].items() for name, labels in there.items() if labels)
+
+
+@given(labels=_LEVELS)
+def test_drift_and_run_agree_on_a_namespace(labels: dict[str, str] | None) -> None:
+    settings = _settings(_METHODS[1])
+    kubectl = Kubectl(namespaces={} if labels is None else {SPACE: dict(labels)})
+    arguments = {"namespaces": {SPACE: "device_plugin.namespace"}, "cluster_of": settings}
+    _agree(kubectl, settings, Subject.NAMESPACE.of(SPACE), namespaces_of_run.admitted, **arguments)
+
+
+def _changed_by_hand(document: dict[str, Any], how: str) -> dict[str, Any]:
+    changed: dict[str, Any] = json.loads(json.dumps(document))
+    if how == "somebody else's":
+        changed["metadata"].pop("labels", None)
+    if how == "edited" and document["kind"] in ("DaemonSet", "Deployment"):
+        changed["spec"]["template"]["spec"]["priorityClassName"] = "other"
+    if how == "added to":
+        changed["metadata"]["uid"] = "1"
+    return {**changed, "status": {"updatedReplicas": 1, "availableReplicas": 1}}
+
+
+@given(
+    desired=st.sampled_from(_METHODS),
+    before=st.lists(st.sampled_from(_METHODS), max_size=2),
+    hands=st.lists(
+        st.sampled_from(["", "", "added to", "edited", "gone", "somebody else's"]), min_size=40, max_size=40
+    ),
+    labels=st.sampled_from([{}, {SERVED_BY: "manifest", CONFIG: "none"}, {"gpushare": "true"}]),
+)
+def test_a_run_brings_about_the_objects_that_drift_finds_otherwise_and_takes_away_what_is_left(
+    desired: dict[str, Any], before: list[dict[str, Any]], hands: list[str], labels: dict[str, str]
+) -> None:
+    settings = _settings(desired)
+    made = [each for method in before for each in wanted_objects({"gpu-1": _settings(method)})]
+    there = {_named(each): _changed_by_hand(each, how) for each, how in zip(made, hands, strict=False) if how != "gone"}
+    kubectl = Kubectl(own=there)
+    # Of another inventory: what it needs is kept.
+    kubectl.nodes["gpu-2"] = {**node("gpu-2"), "metadata": {"name": "gpu-2", "labels": labels}}
+    documents, nodes = (
+        wanted_objects({"gpu-1": settings}),
+        parse_nodes(json.dumps({"items": [*kubectl.nodes.values()]})),
+    )
+    cluster = Cluster(settings.kubernetes, settings.proxy, kubectl)
+    decision = cluster.decide_objects(documents, nodes, {"gpu-1"})
+    different = _different(decision)
+    assert set(different) == {item for what, item in _drift(kubectl, settings).items() if what == Subject.OWN_OBJECTS}
+    own = dict(kubectl.own)
+    with _run_on(kubectl) as host, patch.object(methods, "relabelled", lambda _: frozenset({"gpu-1"})):
+        done = [each.function(host.state, host, *each.args) for each in methods.objects._inner(documents, settings, {})]
+    assert all(done) == (decision.refusal is None) and bool(host.noops) == (not decision.steps and all(done))
+    if decision.refusal is not None:
+        assert kubectl.own == own and "somebody else's" in host.refusals[0]
+        return
+    after = cluster.decide_objects(documents, nodes, {"gpu-1"})
+    assert not _different(after) and not after.steps and bool(kubectl.changes) == bool(different)
+    # Nothing of anybody else's went.
+    assert all(name in kubectl.own for name, each in own.items() if METHOD not in each["metadata"].get("labels", {}))
+
+
+def test_drift_of_nodes_whose_way_has_changed_tells_of_no_objects_that_others_still_need() -> None:
+    # The gate of a rollout looks at the nodes of a wave, while the others still have their former method.
+    former, settings = _settings(_METHODS[1]), _settings({"device_plugin": {"method": "none"}})
+    own = {_named(each): each for each in wanted_objects({"gpu-1": former})}
+    waiting = {"name": "gpu-2", "labels": {SERVED_BY: "manifest", CONFIG: "none"}}
+    kubectl = Kubectl(own=own, nodes={"gpu-1": node("gpu-1"), "gpu-2": {**node("gpu-2"), "metadata": waiting}})
+    assert _drift(kubectl, settings) == {}
+    del kubectl.nodes["gpu-2"]
+    assert [*_drift(kubectl, settings)] == [Subject.OWN_OBJECTS]
+
+
+def test_the_gate_finds_no_release_that_is_to_go_while_nodes_of_later_waves_are_labelled_for_it() -> None:
+    hosts = check_hosts({f"gpu-{each}": {"kubernetes": {"enabled": True}, **_METHODS[1]} for each in (1, 2)})
+    waiting = {"name": "gpu-2", "labels": {PRESENT: "true"}, "annotations": {OURS: json.dumps([PRESENT])}}
+    kubectl = Kubectl(nodes={"gpu-1": node("gpu-1"), "gpu-2": {**node("gpu-2"), "metadata": waiting}})
+
+    @contextmanager
+    def reached(*_: Any) -> Iterator[Kubectl]:
+        yield kubectl
+
+    with patch.object(drift_cluster, "reached", reached):
+        found = drift_cluster.findings(Path("none.py"), hosts, {"gpu-1": GOOD})["gpu-1"]
+        assert not [item.what for item in found if item.what.startswith(Subject.RELEASE)]
+        found = drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(hosts, GOOD))["gpu-1"]
+        assert [item.what for item in found if item.what.startswith(Subject.RELEASE)]
+
+
+EXTENDERS = st.sampled_from([None, Extender("http://a:1"), Extender("http://b:2", ignorable=True)])
+
+
+@st.composite
+def _schedulers(draw: st.DrawFn) -> SchedulerState:
+    """Return a host whose scheduler was changed once, and may have been changed by others since."""
+    change = wanted(KUBEADM, draw(EXTENDERS), None)
+    made = change.configuration
+    unmarked = change.manifest.replace("  # gpunode gpushare", "")
+    manifest = draw(st.sampled_from([None, KUBEADM, change.manifest, change.manifest, unmarked, "no: [manifest"]))
+    digest = hashlib.sha256(made.text.encode()).hexdigest() if made else ""
+    files = draw(st.sampled_from([{}, {made.path: digest}, {made.path: "other"}])) if made else {}
+    by = draw(st.sampled_from(["", f"--config={made.path}"])) if made else ""
+    return SchedulerState(manifest, files, (("kube-scheduler", by),))
+
+
+@given(extender=EXTENDERS, actual=_schedulers())
+def test_a_scheduler_is_changed_once_or_is_a_person_s_and_one_without_gpunode_s_lines_is_nobody_s(
+    extender: Extender | None, actual: SchedulerState
+) -> None:
+    desired = DesiredScheduler(extender, "/etc/m.yaml", None)
+    decision = decide_scheduler(desired, actual)
+    different = _different(decision)
+    if extender is None and (actual.manifest is None or FOLDER not in actual.manifest):
+        assert not different
+    for step in decision.steps:
+        assert step.change is not None
+        made = step.change.configuration
+        digests = {made.path: hashlib.sha256(made.text.encode()).hexdigest()} if made else {}
+        words = ("kube-scheduler", f"--config={made.path}") if made else ("kube-scheduler",)
+        after = SchedulerState(step.change.manifest, digests, (words,))
+        assert not _different(decide_scheduler(desired, after))
+
+
+def test_drift_reads_the_scheduler_of_a_host_that_is_judged_and_tells_of_one_that_asks_no_extender() -> None:
+    shared = {"device_plugin": {"method": "gpushare"}, "gpushare": {"schedulers": ["cp-1"]}}
+    hosts = check_hosts({"gpu-1": {"kubernetes": {"enabled": True}, **shared}, "cp-1": {}})
+    reading = SchedulerState(KUBEADM, {}, (("kube-scheduler",),))
+
+    def found(answer: Any, *judged: str) -> dict[str, list[Finding]]:
+        asked: list[Any] = []
+
+        def read(_: Path, fact: Any, only: list[str]) -> tuple[Answer[Any], ...]:
+            asked.append(str(fact().command()))
+            return tuple(Answer(name, hosts[name], answer, "no connection") for name in only)
+
+        with patch.object(drift_cluster, "read", read):
+            told = drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(judged, GOOD))
+        assert all("/etc/kubernetes/manifests/kube-scheduler.yaml" in each for each in asked)
+        return told
+
+    (item,) = found(reading, "cp-1")["cp-1"]
+    assert (item.what, item.actual, item.desired) == ("kube-scheduler", "another", "asks the extender")
+    assert item.finding_class is FindingClass.DRIFT and not item.by_person
+    (item,) = found(None, "cp-1")["cp-1"]
+    assert item.finding_class is FindingClass.ERROR and item.cause == "no connection"
+    # A run of other hosts changes no scheduler.
+    assert found(reading) == {}
+
+
+_PODS = st.sampled_from([{}, {"nodeSelector": {PRESENT: "true"}}, {"nodeSelector": {"team": "a"}}])
+_PLUGINS = st.builds(
+    Plugin,
+    method=st.sampled_from(["helm", "manifest", "gpushare", "gpu-operator"]),
+    namespace=st.sampled_from([SPACE, "kube-system", "gpu-operator"]),
+    name=st.sampled_from(["a", "b"]),
+    release=st.sampled_from([None, "nvdp"]),
+    ours=st.booleans(),
+    pod=_PODS,
+    program=st.sampled_from([others.PLUGIN, "driver", "MIG manager"]),
+)
+
+
+@given(
+    data=st.sampled_from([*_METHODS, {}, {"device_plugin": {"method": "gpu-operator", "nfd": "present"}}]),
+    plugins=st.lists(_PLUGINS, max_size=3),
+    labels=st.dictionaries(st.sampled_from([PRESENT, "feature.node.kubernetes.io/pci-10de.present"]), st.just("true")),
+)
+def test_a_second_plugin_is_a_person_s_to_take_away_and_the_only_one_is_good(
+    data: dict[str, Any], plugins: list[Plugin], labels: dict[str, str]
+) -> None:
+    settings = _settings(data)
+    alone = others.decide(settings, labels, plugins)
+    different = _different(alone)
+    assert not alone.steps and len(different) <= sum(each.takes(labels) for each in plugins)
+    assert bool(alone.findings) == (settings.device_plugin.method != "none")
+    taken = _different(gpu_operator.decide_found(settings, labels))
+    assert bool(taken) == (settings.device_plugin.method == "gpu-operator" and len(labels.keys() - {PRESENT}) == 0)
+
+
+@given(
+    config=st.sampled_from([None, "all-1g.10gb"]),
+    recorded=st.sampled_from([None, 5, 50]),
+    starts=st.lists(st.sampled_from([None, 1.0, 5.0, 49.0, 51.0]), max_size=3),
+)
+def test_pods_that_began_before_the_mig_layout_changed_begin_anew_once(
+    config: str | None, recorded: int | None, starts: list[float | None]
+) -> None:
+    sliced = {"mig": {"config": config}, "sharing": {"mig_strategy": "mixed"}} if config else {}
+    settings = settings_from({"kubernetes": {"enabled": True}, **sliced})
+    names = [f"set-{number}" for number in range(len(starts))]
+    pods = tuple(
+        Pod(f"{name}-x", {}, name, "gpu-1", True, "Running", None, begun)
+        for name, begun in zip(names, starts, strict=True)
+    )
+    view, boot = View({}, (), pods), MigBoot(recorded_at=recorded)
+    decision = decide_current(settings, "gpu-1", tuple(names), view, boot)
+    different = _different(decision)
+    stale = [each.name for each in pods if config and recorded and each.started and each.started <= recorded]
+    assert bool(different) == bool(stale) and [*decision.findings] == [*decision.findings[: config is not None]]
+    for step in decision.steps:
+        assert [*(step.change or ())] == stale
+        after = replace(view, pods=tuple(each for each in pods if each.name not in stale))
+        assert not _different(decide_current(settings, "gpu-1", tuple(names), after, boot))
+
+
+def test_a_node_that_the_cluster_lacks_has_no_second_plugin() -> None:
+    kubectl = Kubectl(nodes={"gpu-9": node("gpu-9")})
+    found = _drift(kubectl, _settings(_METHODS[1]))
+    assert Subject.SECOND_PLUGIN not in found and found[Subject.CLUSTER_NODE].by_person
+
+
+def test_what_is_found_in_another_cluster_is_behind_a_person_s_work() -> None:
+    kubectl = Kubectl(nodes={"gpu-9": node("gpu-9")})
+    found = _drift(kubectl, _settings(_METHODS[2]))
+    assert {Subject.CLUSTER, Subject.OWN_OBJECTS, Subject.RUNTIME_CLASS, Subject.CLUSTER_NODE} <= found.keys()
+    assert all(item.by_person for item in found.values()) and "kubernetes.context" in (
+        found[Subject.CLUSTER].cause or ""
+    )
+
+
+def test_a_label_of_somebody_else_s_is_told_as_a_person_s() -> None:
+    theirs = {**node("gpu-1"), "metadata": {"name": "gpu-1", "labels": {SERVED_BY: "theirs"}}}
+    found = _drift(Kubectl(nodes={"gpu-1": theirs}), _settings(_METHODS[1]))
+    assert found[Subject.LABEL.of(SERVED_BY)].by_person and not found[Subject.LABEL.of(CONFIG)].by_person
+
+
+def test_drift_tells_of_a_second_plugin_that_the_run_refuses() -> None:
+    other = Plugin("helm", "theirs", "plugin", "theirs", False, {})
+    with patch.object(drift_cluster, "_plugins", lambda _: (other,)):
+        found = _drift(Kubectl(), _settings(_METHODS[1]))[Subject.SECOND_PLUGIN]
+    assert found.by_person and "DaemonSet theirs/plugin takes this node" in (found.cause or "")
+    with patch.object(drift_cluster, "_plugins", lambda _: "kubectl get daemonsets: Forbidden"):
+        found = _drift(Kubectl(), _settings(_METHODS[1]))[Subject.SECOND_PLUGIN]
+    assert found.finding_class is FindingClass.ERROR and found.cause == "kubectl get daemonsets: Forbidden"
+    labelled, settings = ClusterNode("gpu-1", {}, None, {}, False, True), _settings(_METHODS[1])
+    with (
+        _run_on(Kubectl()) as host,
+        patch.object(methods, "asked_once", lambda *_: (other,)),
+        patch.object(methods, "nodes", lambda _: {"gpu-1": labelled}),
+    ):
+        (refusal,) = methods.alone._inner(settings=settings, everyone={"gpu-1": settings}, cluster_of=settings)
+        assert refusal.function(None, host) is False
+    assert "DaemonSet theirs/plugin takes this node" in host.refusals[0]
