@@ -1,7 +1,8 @@
 """podman, whose containers get GPUs by CDI."""
 
+from gpunode.components.podman.decide import desired_of, lacks
 from gpunode.components.podman.drop_in import PATH
-from gpunode.deploys.component import component, distribution, own_file, settings
+from gpunode.deploys.component import component, distribution, node, own_file, settings
 from gpunode.operations import packages
 
 
@@ -11,11 +12,12 @@ def podman() -> None:
     desired = settings().podman
     if not desired.enabled:
         return
+    program = lacks(desired_of(settings()), node().podman)
     if desired.source == "distribution":
         packages.installed(
             name="Install podman of the distribution",
             family=distribution().family,
-            desired={"podman": desired.version},
+            desired={"podman": desired.version, **dict.fromkeys(filter(None, [program]))},
             instead="set podman.source = 'present' to leave what is there",
         )
     own_file(PATH, keep="Set podman's default runtime", remove="Leave podman its own default runtime")

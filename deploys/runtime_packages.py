@@ -1,9 +1,11 @@
 """A container runtime's packages, whichever runtime it is."""
 
+from functools import partial
+
 from gpunode.components.runtime_packages import way_out
-from gpunode.deploys.component import distribution
+from gpunode.deploys.component import distribution, settings
 from gpunode.deploys.repositories import trust
-from gpunode.operations import packages
+from gpunode.operations import containerd, docker, packages
 from gpunode.settings import ContainerdSettings, DockerSettings
 
 
@@ -14,6 +16,7 @@ def installed(runtime: str, desired: ContainerdSettings | DockerSettings, names:
     """
     if desired.source == "present":
         return
+    wait = {"containerd": containerd.packages_wait, "docker": docker.packages_wait}[runtime]
     by_docker = desired.source == "docker-repository"
     if by_docker:
         trust("docker")
@@ -23,4 +26,5 @@ def installed(runtime: str, desired: ContainerdSettings | DockerSettings, names:
         desired=dict.fromkeys(names, desired.version),
         repository="docker" if by_docker else "",
         instead=way_out(runtime, desired.source, distribution()),
+        waits=partial(wait, desired.version, settings().disruption.allow != "nothing"),
     )

@@ -27,8 +27,13 @@ def root(report: Report, gpu: str, gpus: int) -> Path:
     """Return a folder with the files of a node with these GPUs after `deploys/gpu_node.py` with the lab's settings.
 
     Where the cache has none of this code, a lab of its own is brought up for it, converged and copied. Raises LabError
-    where the run fails.
+    where the run fails, and where gpunode is installed: a checkout's files alone say what a run makes of a node.
     """
+    if not (CHECKOUT / "pyproject.toml").is_file():
+        raise LabError(
+            f"a converged node is made by the deploys of a checkout of gpunode, and {CHECKOUT} is none: leave "
+            "--converged out and run deploys/gpu_node.py yourself, or use the gpunode of a checkout (`make setup`)"
+        )
     folder = cache_dir() / "converged"
     wanted = folder / _digest(nodes.made_from(report), gpu, gpus)
     with locked(folder / "lock"):

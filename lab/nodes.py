@@ -24,7 +24,7 @@ from gpunode.lab.podman import attempt, inspect_containers, podman
 from gpunode.lab.preconditions import check_preconditions, make_room
 from gpunode.lab.repository import RepositoryError, build_mirror
 from gpunode.lab.signing import SigningError
-from gpunode.lab.state import CHECKOUT, lab_folder, lab_name, labs_folder, read_json, write_json
+from gpunode.lab.state import lab_folder, lab_name, labs_folder, labs_owner, read_json, write_json
 
 Report = Callable[[str], None]
 
@@ -249,9 +249,9 @@ def _check_owner(lab: str) -> None:
     # Two checkouts may have labs of the same name, yet podman's names are one space.
     for container in inspect_containers(f"label=gpunode.lab={lab}"):
         owner = container["Config"]["Labels"].get("gpunode.checkout", "")
-        if owner != str(CHECKOUT):
+        if owner != labs_owner():
             raise LabError(
-                f"lab {lab} is up from another checkout, {owner}: take it down there with `gpunode lab down`, "
+                f"lab {lab} is up from another folder, {owner}: take it down there with `gpunode lab down`, "
                 "or choose another name with --lab or GPUNODE_LAB"
             )
 
@@ -339,7 +339,7 @@ def _make(node: Node, parts: _Parts) -> None:
         "build": parts.build,
         "mirror": str(parts.mirror),
         "key": parts.key_fingerprint,
-        "checkout": str(CHECKOUT),
+        "checkout": labs_owner(),
     }
     podman(
         *("run", "--detach", "--name", node.container, "--hostname", node.name),

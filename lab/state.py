@@ -37,6 +37,11 @@ def labs_folder() -> Path:
     return (Path.cwd() if _IS_INSTALLED else CHECKOUT) / ".lab"
 
 
+def labs_owner() -> str:
+    """Return whose labs these are: the checkout, or the working folder; one environment may serve several of those."""
+    return str(labs_folder().parent)
+
+
 def lab_folder(lab: str) -> Path:
     """Return the folder of one lab; it exists only while the lab is up."""
     return labs_folder() / lab

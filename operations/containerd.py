@@ -11,7 +11,7 @@ from pyinfra.api import StringCommand
 from gpunode.base.disruption import Disruption
 from gpunode.base.shell_file import script_file
 from gpunode.components.containerd.change import Placement
-from gpunode.components.containerd.decide import Desired, decide_configuration
+from gpunode.components.containerd.decide import Desired, decide_configuration, decide_version
 from gpunode.components.containerd.drop_in import PATH as DROP_IN
 from gpunode.components.containerd.editor import NVIDIA_RUNTIME, Runtimes
 from gpunode.components.containerd.merged import restarts, runs_by
@@ -67,6 +67,16 @@ def configuration(
     )  # fmt: skip
 
 
+def packages_wait(version: str | None, restart_allowed: bool) -> str | None:
+    """Return why containerd's packages are not upgraded now, by the node as it is; None where nothing is in their way.
+
+    + version: itself or its branch, None: any; restart_allowed: whether containers may feel a restart
+    """
+    state = require(host.get_fact(Containerd), "containerd's state")
+    allowed = Disruption.restart if restart_allowed else Disruption.nothing
+    return decide_version(Desired(Runtimes(), allowed=allowed, version=version), state)[1]
+
+
 def _missing(state: State) -> str:
     if state.binary:
         return (
@@ -76,4 +86,4 @@ def _missing(state: State) -> str:
     return "containerd is not installed; set containerd.source or install it"
 
 
-__all__ = ["PROGRAM", "configuration"]
+__all__ = ["PROGRAM", "configuration", "packages_wait"]

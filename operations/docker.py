@@ -10,7 +10,7 @@ from pyinfra.api import StringCommand
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.shell_file import script_file
-from gpunode.components.docker.decide import Desired, decide_configuration
+from gpunode.components.docker.decide import Desired, decide_configuration, decide_version
 from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon
 from gpunode.components.docker.state import Docker as State
 from gpunode.facts.docker import Docker
@@ -77,6 +77,16 @@ def _told(state: State, act: str) -> str:
     return f"docker is restarted under {state.containers} running containers: {kept}"
 
 
+def packages_wait(version: str | None, restart_allowed: bool) -> str | None:
+    """Return why docker's packages are not upgraded now, by the node as it is; None where nothing is in their way.
+
+    + version: itself or its branch, None: any; restart_allowed: whether containers may feel a restart
+    """
+    state = require(host.get_fact(Docker), "docker's state")
+    allowed = Disruption.restart if restart_allowed else Disruption.nothing
+    return decide_version(Desired(Daemon(), allowed=allowed, version=version), state)[1]
+
+
 def _missing(state: State) -> str:
     if state.binary:
         return (
@@ -86,4 +96,4 @@ def _missing(state: State) -> str:
     return "docker is not installed; set docker.source or install it"
 
 
-__all__ = ["PROGRAM", "configuration"]
+__all__ = ["PROGRAM", "configuration", "packages_wait"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from pyinfra import host
@@ -19,6 +19,7 @@ def installed(
     repository: str = "",
     replaces: Collection[str] = (),
     instead: str = "",
+    waits: Callable[[], str | None] | None = None,
 ) -> Iterator[Any]:
     """Install packages at the versions asked for, in one transaction, and check that this is what came.
 
@@ -29,6 +30,7 @@ def installed(
     + replaces: packages that are removed in the same transaction
     + instead: how the settings ask for something that removes no other package: what is not told to go stays, and the
       transaction is refused before it is begun
+    + waits: what tells by the node as it is why packages that are there stay as they are for now; None: nothing does
     """
     manager = FAMILIES[family]
     names = sorted({*desired, *replaces})
@@ -42,6 +44,10 @@ def installed(
     going = [name for name, _ in present.installed if name in replaces]
     if not missing and not going:
         host.noop(f"installed: {', '.join(f'{name} {version}' for name, version in present.installed)}")
+        return
+    if waits is not None and (reason := waits()) is not None:
+        host.noop(f"restart pending: {reason}")
+        host.log(f"restart pending: {', '.join(missing)} would be upgraded, but {reason}")
         return
     for name, rule in missing.items():
         if rule is not None and not rule.strip():

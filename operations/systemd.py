@@ -8,10 +8,10 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
+from gpunode.components.service_verdict import masked_refusal
 from gpunode.facts.unit import Unit
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.system.unit import Unit as State
-from gpunode.system.unit import unmask
 
 
 @node_operation
@@ -52,7 +52,4 @@ def running(unit: str) -> Iterator[Any]:
 
 def _refuse_masked(unit: str, present: State) -> None:
     if present.masked:
-        raise OperationRefused(
-            f"{unit} is masked: somebody forbade that it is started; nothing was changed. Undo that by {unmask(unit)}, "
-            "and run again"
-        )
+        raise OperationRefused(masked_refusal(unit))

@@ -53,7 +53,14 @@ def pending(item: Finding, reason: str) -> Finding:
     """Return drift that waits for a restart that the settings do not allow as pending: it was not forgotten."""
     if item.finding_class is not FindingClass.DRIFT:
         return item
-    return replace(item, finding_class=FindingClass.RESTART_PENDING, cause=reason, remedy=DRAIN_FIRST)
+    # Also of a daemon that is down: its containers may run on, and would feel how it starts.
+    return replace(
+        item,
+        finding_class=FindingClass.RESTART_PENDING,
+        cause=reason,
+        remedy=DRAIN_FIRST,
+        disruption=Disruption.restart,
+    )
 
 
 def by_hand(item: Finding, cause: str) -> Finding:

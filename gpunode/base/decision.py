@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from gpunode.base.comparison import by_hand
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 
@@ -40,8 +42,8 @@ class Step(Generic[Change]):
 class Decision(Generic[Change]):
     """Hold every comparison that was made, the good ones too, and the steps that remove the differences, in order.
 
-    refusal: why a run carries out no change, and what a person is to do first; None where nothing is in its way.
-    A difference that no step settles is a person's to mend.
+    refusal: why a run stops here, behind the steps that do not wait, and what a person is to do first; None where
+    nothing is in its way. A difference that no step settles is a person's to mend.
     """
 
     findings: tuple[Finding, ...]
@@ -66,6 +68,26 @@ def marked(decision: Decision[Change]) -> Decision[Change]:
     return replace(decision, findings=tuple(map(mark, decision.findings)), steps=tuple(steps))
 
 
+def behind(
+    decision: Decision[Change], reason: str, late: Callable[[Step[Any]], bool] = lambda step: True
+) -> Decision[Change]:
+    """Return the decision where a run stops before its steps: they wait, and what they settle is a person's.
+
+    reason: where the run stops, and why; late: which steps come behind that
+    """
+    steps = [step for step in decision.steps if step.waits is None and late(step)]
+    told = {
+        item: by_hand(item, "; ".join(filter(None, (item.cause, reason)))) for step in steps for item in step.settles
+    }
+
+    def waiting(step: Step[Change]) -> Step[Change]:
+        settles = tuple(told.get(item, item) for item in step.settles)
+        return replace(step, settles=settles, waits=reason if step in steps else step.waits)
+
+    findings = tuple(told.get(item, item) for item in decision.findings)
+    return replace(decision, findings=findings, steps=tuple(map(waiting, decision.steps)))
+
+
 def is_forbidden(disruption: Disruption, allowed: Disruption, workloads: int) -> bool:
     """Say whether a change waits: the settings do not allow what it disturbs, and somebody would feel it.
 
@@ -76,4 +98,4 @@ def is_forbidden(disruption: Disruption, allowed: Disruption, workloads: int) ->
     return disruption > allowed and (disruption > Disruption.reset or workloads > 0)
 
 
-__all__ = ["Decision", "Step", "bad", "is_forbidden", "marked"]
+__all__ = ["Decision", "Step", "bad", "behind", "is_forbidden", "marked"]

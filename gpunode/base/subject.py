@@ -50,6 +50,7 @@ class Subject(StrEnum):
     STARTS_AT_BOOT = "starts at boot"
     RUNNING_CONFIGURATION = "running configuration"
     DEFAULT_RUNTIME = "default runtime"
+    RUNTIME_PROGRAM = "program of runtime"
     CONFIGURATION = "configuration files"
     SYSTEMD_CGROUP = "SystemdCgroup of"
     CRI_PLUGIN = "CRI plugin"

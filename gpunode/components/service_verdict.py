@@ -72,6 +72,11 @@ def masked_refusal(unit: str) -> str:
     )
 
 
+def refused_start(unit: str, runs: Finding, starts: Finding) -> str | None:
+    """Return why a run stops where it is to have a unit run; None where nobody masked it."""
+    return masked_refusal(unit) if MASKED in (runs.actual, starts.actual) else None
+
+
 def running_steps(runs: Finding, starts: Finding, waits: str | None = None) -> Iterator[Step[Any]]:
     """Yield the steps that have a service run now and at boot.
 

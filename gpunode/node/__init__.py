@@ -78,5 +78,6 @@ class Node(Reading):
             self.candidates,
             self.offers,
             self.runtime_packages,
+            self.podman,
             self.crio,
         )

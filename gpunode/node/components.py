@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from gpunode.base.decision import Decision, is_forbidden, marked
+from gpunode.base.decision import Decision, Step, behind, is_forbidden, marked
 from gpunode.base.disruption import Disruption
+from gpunode.base.subject import Subject
 from gpunode.components.containerd import decide as containerd
 from gpunode.components.containerd.editor import Runtimes
 from gpunode.components.crio import decide as crio
@@ -70,9 +71,7 @@ def _repositories(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _podman(settings: Settings, node: Node) -> Decision[Any]:
-    desired = settings.podman
-    to_be = podman.Desired(desired.version, desired.default_runtime, desired.source != "present")
-    return podman.decide(to_be, node.podman, node.toolkit.version)
+    return podman.decide(podman.desired_of(settings), node.podman, node.toolkit.version)
 
 
 def _crio(settings: Settings, node: Node) -> Decision[Any]:
@@ -123,12 +122,14 @@ class Component:
 
     decide: what is to be done about it, by settings resolved for the node's system
     own_files: what knows its files
+    files_first: whether a run writes these before it comes to what it may refuse
     is_always_judged: also where it is switched off: what gpunode set up of it goes then
     """
 
     name: str
     decide: Callable[[Settings, Node], Decision[Any]]
     own_files: tuple[Files, ...] = ()
+    files_first: bool = False
     is_always_judged: bool = False
 
 
@@ -140,12 +141,13 @@ COMPONENTS = (
     Component("mig", _mig, is_always_judged=True),
     Component("mps", _mps, is_always_judged=True),
     Component("toolkit", _toolkit, (toolkit_files,)),
-    Component("containerd", _containerd, (containerd_files,)),
+    Component("containerd", _containerd, (containerd_files,), files_first=True),
     Component("docker", _docker),
     Component("podman", _podman, (podman_files,)),
     Component("crio", _crio),
     Component("node", _node),
 )
+_BY_NAME = {component.name: component for component in COMPONENTS}
 # Every path that may be in `desired_files`: a node is asked of these, whatever its record says.
 PATHS = tuple(path for component in COMPONENTS for files_of in component.own_files for path in files_of.PATHS)
 
@@ -161,13 +163,38 @@ def in_order(settings: Settings) -> tuple[str, ...]:
 
 
 def decisions(settings: Settings, node: Node) -> dict[str, Decision[Any]]:
-    """Return component -> decision, in order, of each that is enabled; settings resolved for the node's system."""
-    every = {component.name: component for component in COMPONENTS}
-    return {
-        name: marked(every[name].decide(settings, node))
-        for name in in_order(settings)
-        if every[name].is_always_judged or getattr(getattr(settings, name, None), "enabled", True)
-    }
+    """Return component -> decision, in order, of each that is enabled; settings resolved for the node's system.
+
+    A run stops at the first that is refused, and comes to no component behind it.
+    """
+    decided: dict[str, Decision[Any]] = {}
+    for name in in_order(settings):
+        if _BY_NAME[name].is_always_judged or getattr(getattr(settings, name, None), "enabled", True):
+            own, stop = _BY_NAME[name].decide(settings, node), _stop(decided)
+            decided[name] = marked(own if stop is None or name == "node" else behind(own, stop[1]))
+    return decided
+
+
+def _stop(decided: Mapping[str, Decision[Any]]) -> tuple[str, str] | None:
+    """Return the component at which a run stops, and why, in a sentence; None where it comes to all of them."""
+    for name, decision in decided.items():
+        if decision.refusal is not None:
+            reason = decision.refusal.partition(". ")[0].removesuffix("; nothing was changed")
+            return name, f"a run stops at {name} before it comes to this: {reason}"
+    return None
+
+
+def _is_late(settings: Settings, stop: str) -> Callable[[Step[Any]], bool]:
+    """Return what says of a step of own files whether it comes behind the component at which a run stops."""
+    names, component = in_order(settings), _BY_NAME[stop]
+    later = names[names.index(stop) + 1 :]
+    own = () if component.files_first else [path for each in component.own_files for path in each.PATHS]
+
+    def late(step: Step[Any]) -> bool:
+        (item,) = step.settles
+        return item.component in later or Subject.FILE.named(item.what) in own
+
+    return late
 
 
 def desired_files(settings: Settings, machine: Machine) -> dict[str, str | None]:
@@ -200,11 +227,15 @@ def own_files(
     )
     to_be = files.Desired(desired_files(desired, node.machine), desired, kept, waits, places)
     decision = files.decide(to_be, node.applied, told)
+    if (stop := _stop(decided)) is not None:
+        decision = behind(decision, stop[1], _is_late(settings, stop[0]))
     # MPS is one transaction: while a restart waits, all of it does.
     reason = next((step.waits for step in decided["mps"].steps), None)
     if reason is None:
         return decision
-    waiting = {item: mps.waiting(item, reason) for item in decision.findings if item.component == "mps"}
+    waiting = {
+        item: mps.waiting(item, reason) for item in decision.findings if item.component == "mps" and not item.by_person
+    }
     steps = []
     for step in decision.steps:
         item = waiting.get(step.settles[0])

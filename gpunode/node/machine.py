@@ -8,6 +8,7 @@ from gpunode.base.reading import Reading
 from gpunode.components.crio.state import Crio
 from gpunode.components.cuda import CudaToolkits
 from gpunode.components.driver import DriverState
+from gpunode.components.podman.state import Podman
 from gpunode.components.runtime_packages import RuntimePackages
 from gpunode.components.toolkit import ContainerToolkit
 from gpunode.packages.apt_sources import AptSources
@@ -16,6 +17,7 @@ from gpunode.system.disk import Disk
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.pci import PciGpus
 
+_NO_PODMAN = Podman()
 _NO_RUNTIMES = RuntimePackages()
 _NO_CRIO = Crio()
 _NO_TOOLKIT = ContainerToolkit((), None, None)
@@ -24,7 +26,7 @@ _NO_TOOLKIT = ContainerToolkit((), None, None)
 @dataclass(frozen=True)
 class Machine(Reading):
     """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources,
-    container toolkit, packages of container runtimes, CRI-O.
+    container toolkit, packages of container runtimes, podman, CRI-O.
 
     `candidates` are (package, the version that would be installed) and `offers` (package, a version that the
     distribution's archive has), where somebody asked for them.
@@ -41,6 +43,7 @@ class Machine(Reading):
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
     runtime_packages: RuntimePackages = _NO_RUNTIMES
+    podman: Podman = _NO_PODMAN
     crio: Crio = _NO_CRIO
 
     @property

@@ -14,7 +14,9 @@ class DisruptionSettings(Component):
 
     summary: ClassVar[str] = (
         "How much a run may disturb a node. What needs more than is allowed is not done but reported as pending; "
-        "a node without workloads (its first provisioning) is exempt."
+        "a node without workloads (its first provisioning) is exempt. Workloads are the containers of containerd and "
+        "docker and the clients of MPS; podman's containers are none: no restart ends them, but the reset of a GPU "
+        "that they use fails and is undone, and a boot ends them like all others."
     )
 
     allow: Literal["nothing", "restart", "reset", "reboot"] = Field(

@@ -14,12 +14,25 @@ from gpunode.settings.component import Component, UpstreamVersion
 
 
 @dataclass(frozen=True)
+class Archive(Row):
+    """Hold which podman a distribution's own archive has; empty: it has none."""
+
+    id: str
+    version: str
+    podman: str
+
+
+@dataclass(frozen=True)
 class Known(Row):
-    """Hold which podman reads what: the first with CDI, and the first that reads what a toolkit writes from one on."""
+    """Hold which podman reads what: the first with CDI, and the first that reads what a toolkit writes from one on.
+
+    `archives` are those of which that is known.
+    """
 
     first_with_cdi: str
     first_with_gids: str
     first_toolkit_with_gids: str
+    archives: tuple[Archive, ...]
 
 
 known = table(Known, "podman.yaml")
@@ -44,7 +57,8 @@ class PodmanSettings(Component):
         None,
         description=(
             "Runtime of containers that name none, in containers.conf.d/50-gpunode.conf; with `nvidia`, containers get "
-            "GPUs by NVIDIA_VISIBLE_DEVICES, too. Not given: gpunode writes no such file."
+            "GPUs by NVIDIA_VISIBLE_DEVICES, too. Where crun or runc is not there, its package is installed (not with "
+            "`source: present`, which is refused). Not given: gpunode writes no such file."
         ),
     )
 

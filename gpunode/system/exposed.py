@@ -11,7 +11,8 @@ from gpunode.base.reading import ParseError, Reading
 from gpunode.base.subject import Subject
 
 # Configuration of what runs as root, and the folders that it is read from. gpunode's own files are judged by
-# themselves (gpunode/system/applied.py), keyrings as well.
+# themselves (gpunode/system/applied.py), keyrings as well; those of MPS and MIG are here, whose transactions go by
+# what a file says alone, and leave its mode as it is.
 FILES = (
     "/etc/containerd", "/etc/containerd/*.toml", "/etc/containerd/*/*.toml",
     "/etc/docker", "/etc/docker/daemon.json",
@@ -23,6 +24,9 @@ FILES = (
     "/etc/systemd/system/kubelet.service.d/*", "/etc/systemd/system/crio.service.d/*",
     "/etc/modprobe.d", "/etc/modprobe.d/*", "/etc/modules-load.d/*",
     "/var/lib/gpunode", "/var/lib/gpunode/transactions",
+    "/etc/nvidia-mps", "/etc/nvidia-mps/*", "/usr/local/lib/gpunode", "/usr/local/lib/gpunode/*",
+    "/etc/systemd/system/nvidia-mps*", "/etc/systemd/system/gpunode-mig*", "/var/lib/gpunode/mig",
+    "/var/lib/gpunode/mig/*", "/etc/profile.d/gpunode-mps*", "/etc/environment.d/*gpunode*",
 )  # fmt: skip
 
 

@@ -14,8 +14,11 @@ from gpunode.node.verdict import judge
 from gpunode.settings import Settings
 
 
-def assert_whole(decision: Decision[Any]) -> None:
-    """Every difference is a step's, or says what a person is to do; what a step settles is a difference, once."""
+def assert_whole(decision: Decision[Any], before: tuple[str, ...] = ()) -> None:
+    """Every difference is a step's, or says what a person is to do; what a step settles is a difference, once.
+
+    before: how the actions begin that a run does before it comes to what it may refuse
+    """
     differences = bad(*decision.findings)
     settled = [item for step in decision.steps for item in step.settles]
     assert len(settled) == len(set(settled)) and set(settled) <= set(differences)
@@ -23,7 +26,9 @@ def assert_whole(decision: Decision[Any]) -> None:
         assert item in settled or item.remedy not in (RUN, None), item
     # Behind a refusal a run comes to nothing, so that nothing is promised; and no such node is as desired.
     if decision.refusal is not None:
-        assert differences and all(step.waits is not None for step in decision.steps)
+        done = [step for step in decision.steps if step.waits is None]
+        assert differences and all(step.action.startswith(before) for step in done)
+        assert list(decision.steps[: len(done)]) == done
 
 
 def assert_planned(component: str, settings: Settings, node: Node) -> None:

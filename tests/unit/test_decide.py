@@ -11,25 +11,33 @@ from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
 from gpunode.base.comparison import BY_HAND
-from gpunode.base.decision import is_forbidden
+from gpunode.base.decision import bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.components.containerd.state import DropIn
+from gpunode.components.cuda.decide import desired_of as cuda_desired
 from gpunode.components.docker.editor import Daemon
 from gpunode.components.docker.editor import render as render_docker
+from gpunode.components.podman.state import Podman
+from gpunode.components.toolkit.configuration import asked_of
 from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.facts.cuda import CudaToolkits as CudaFact
 from gpunode.facts.docker import Docker as DockerFact
+from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
 from gpunode.facts.transaction import TransactionJournal
+from gpunode.facts.unit import Unit as UnitFact
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node
-from gpunode.node.components import decisions
+from gpunode.node.components import decisions, desired_files, in_order
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
-from gpunode.operations import containerd, docker
+from gpunode.operations import containerd, cuda, docker, systemd, toolkit
 from gpunode.settings import settings_from
 from gpunode.system.applied import Applied, OwnFile, PresentFile
 from gpunode.system.transaction import Journal
+from gpunode.system.unit import Unit
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_docker_change import RIGHT
 from tests.unit.test_verify import DATA, GOOD
@@ -88,13 +96,14 @@ ALLOW = st.sampled_from(["nothing", "restart", "reboot"])
 BRANCH = {"containerd": "1.6", "docker": "26.1"}
 
 
-def settings(allow: str, cdi: bool | None) -> Any:
-    asked = {name: {"enabled": True, "cdi": cdi, "version": branch} for name, branch in BRANCH.items()}
+def settings(allow: str, cdi: bool | None, component: str) -> Any:
+    # No other runtime may be refused before it.
+    asked = {name: {"enabled": name == component, "cdi": cdi, "version": branch} for name, branch in BRANCH.items()}
     return settings_from({**DATA, **asked, "disruption": {"allow": allow}})
 
 
 def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: Any, fact: type, actual: Any) -> None:
-    asked = settings(allow, cdi)
+    asked = settings(allow, cdi, component)
     decision = decisions(asked, node)[component]
     bad = [item for item in judge(asked, node) if item.component == component and item.finding_class != "ok"]
     settled = {item.what for step in decision.steps for item in step.settles}
@@ -104,10 +113,9 @@ def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: 
         assert item.what in settled or told_to_a_person, item
     assert settled <= {item.what for item in bad}
     steps = [step for step in plan(asked, node).steps if step.component == component]
-    # Of packages the plan itself says whether they wait: which restart they bring is theirs.
     install = f"install {component}"
-    assert [(step.action, step.waits is not None) for step in decision.steps if step.action != install] == [
-        (step.action, step.pending) for step in steps if ": " not in step.action and step.action != install
+    assert [(step.action, step.waits is not None) for step in decision.steps] == [
+        (step.action, step.pending) for step in steps if ": " not in step.action
     ]
     # Behind a refusal a run comes to nothing, so that nothing is promised; and no such node is as desired.
     if decision.refusal is not None:
@@ -116,7 +124,12 @@ def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: 
     change = next((step for step in decision.steps if step.action not in (install, *_STARTS)), None)
     if change is not None and change.waits is not None:
         assert {item.what for item in change.settles} <= waiting
-    if "version" in settled or actual.config_text is None:
+    held = [step.waits for step in decision.steps if step.action == install]
+    waits = {"containerd": containerd.packages_wait, "docker": docker.packages_wait}[component]
+    with ctx_host.use(Host({fact: actual})):
+        assert held in ([], [waits(BRANCH[component], allow != "nothing")])
+    gone = (actual.daemon_version if component == "docker" else actual.version) is None
+    if held == [None] or gone or actual.config_text is None:
         # A run decides by what it finds when the packages have come.
         return
     # What waits is told as pending by the run, too; what no run mends is refused by it.
@@ -126,11 +139,22 @@ def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: 
             operation, host, default_runtime="nvidia", systemd_cgroup=True, nvidia=True, cdi=cdi,
             restart_allowed=allow != "nothing",
         )  # fmt: skip
-    assert host.refusals == ([decision.refusal] if decision.refusal else [])
+    starting, refused = _started(f"{component}.service", actual) if not host.refusals else ([], host.refusals)
+    assert refused == ([decision.refusal] if decision.refusal else [])
+    assert (starting != []) == any(step.action in _STARTS[1:] and step.waits is None for step in decision.steps)
     promised = change is not None and change.change is not None and change.waits is None
     assert (given_commands != []) == promised
     if change is not None and change.waits is not None and change.change is not None:
         assert host.noops == [f"restart pending: {change.waits}"]
+
+
+def _started(unit: str, actual: Any) -> tuple[list[str], list[str]]:
+    """Return the commands by which a run has the unit run, and what it refuses."""
+    active = "activating" if actual.service.restarting else "active" if actual.active else "inactive"
+    file = "enabled" if actual.enabled else "disabled"
+    host = Host({UnitFact: Unit("masked" if actual.masked else "loaded", active, "", file)})
+    with ctx_host.use(host):
+        return commands(systemd.running, host, unit=unit), host.refusals
 
 
 _STARTS = ("set what Kubernetes needs of the kernel", "start it", "start it at boot")
@@ -145,6 +169,82 @@ def test_of_containerd_drift_plan_verdict_and_run_say_the_same(actual: Any, allo
 @given(actual=DOCKER, allow=ALLOW, cdi=st.sampled_from([None, True, False]))
 def test_of_docker_drift_plan_verdict_and_run_say_the_same(actual: Any, allow: str, cdi: bool | None) -> None:
     _agree("docker", replace(GOOD, docker=actual), allow, cdi, docker.configuration, DockerFact, actual)
+
+
+STOPPED = st.fixed_dictionaries({
+    "toolkit": st.builds(
+        lambda **changes: replace(GOOD.toolkit, **changes),
+        config_text=st.sampled_from([None, "= nonsense", 'nvidia-container-runtime.mode = "jit-cdi"\n']),
+        cdi_refresh=st.sampled_from([None, "masked"]), unlinked=st.sampled_from([(), ("/dev/nvidia0",)]),
+        packages=st.sampled_from([GOOD.toolkit.packages, ()]),
+    ),
+    "cuda": st.sampled_from([
+        GOOD.cuda, GOOD.cuda, replace(GOOD.cuda, default_path="/usr/local/cuda"), replace(GOOD.cuda, profile=False),
+    ]),
+    "containerd": CONTAINERD,
+        "docker": DOCKER.map(lambda each: each if each.active else replace(each, containers=0)),
+        "podman": st.sampled_from([Podman("5.4.2"), Podman()]),
+    "keyrings": st.sampled_from([GOOD.keyrings, replace(GOOD.keyrings, keys=())]),
+    "applied": st.sampled_from([GOOD.applied, Applied(True, None, None, (), tuple(
+        (path, PresentFile("644 root:root", "b" * 64)) for path in desired_files(settings_from(DATA), GOOD.machine)
+    ))]),
+})  # fmt: skip
+
+
+def _refuses(component: str, node: Node, own: Any) -> list[str]:
+    """Return what the operations of a component refuse, by which order a run comes to them."""
+    host = Host({
+        ToolkitFact: node.toolkit, DriverFact: node.driver, CudaFact: node.cuda, ContainerdFact: node.containerd,
+        DockerFact: node.docker, TransactionJournal: Journal(None, None, None, False),
+    })  # fmt: skip
+    runtime = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "cdi": own.containerd.cdi}
+    runtime["restart_allowed"] = own.disruption.allow != "nothing"
+    every: dict[str, list[tuple[Any, dict[str, Any]]]] = {
+        "cuda": [(cuda.none_half_installed, {"desired": cuda_desired(own, node.operating_system)})],
+        "toolkit": [
+            (toolkit.configuration, {"desired": asked_of(own.toolkit)}), (toolkit.specification, {"generate": True}),
+        ],
+        "containerd": [(containerd.configuration, runtime)], "docker": [(docker.configuration, runtime)],
+    }  # fmt: skip
+    with ctx_host.use(host):
+        for operation, arguments in every.get(component, ()):
+            commands(operation, host, **arguments)
+    return host.refusals
+
+
+@given(there=STOPPED, allow=ALLOW)
+def test_behind_what_a_run_refuses_nothing_is_promised_of_any_component(there: dict[str, Any], allow: str) -> None:
+    node = replace(GOOD, **there)
+    own = settings_from({
+        **DATA, "toolkit": {"version": "1.17.8", "cdi": "generate", "preset": "shared"},
+        **{name: {"enabled": True} for name in ("containerd", "docker", "podman")}, "disruption": {"allow": allow},
+    })  # fmt: skip
+    decided, planned = decisions(own, node), plan(own, node)
+    assert not planned.refusals
+    order = in_order(own)
+    ready = {name: getattr(decided[name], "steps", ()) for name in ("toolkit", "containerd", "docker")}
+    for index, name in enumerate(order):
+        # What packages are still to bring is decided when they have come.
+        coming = any(step.action.startswith("install") for step in ready.get(name, ()))
+        coming = coming or (name in BRANCH and there[name].config_text is None)
+        refused = [] if coming else _refuses(name, node, own)
+        if not refused:
+            continue
+        assert decided[name].refusal in refused
+        behind = order[index + 1 :]
+        steps = [step for step in planned.steps if step.component in behind and step.component != "node"]
+        assert all(step.pending for step in steps)
+        # Drift calls a person, and a rollout takes the node for what comes before that alone.
+        told = bad(*judge(own, node))
+        left = [item for item in told if item.component in behind and item.component != "node"]
+        assert all(
+            item.by_person or item.finding_class is FindingClass.ERROR or (item.disruption or 0) > Disruption[allow]
+            for item in left
+        )
+        report = NodeReport("gpu-1", tuple(item for item in told if item.component != "node"))
+        done = any(not step.pending for step in planned.steps if step.component != "node")
+        assert (left_out(report, everyone=False, allowed=Disruption[allow]) is None) <= done
+        return
 
 
 @pytest.mark.parametrize(
@@ -243,8 +343,24 @@ def test_a_rollout_leaves_out_a_node_whose_differences_are_all_a_person_s() -> N
 def test_a_pending_difference_that_is_a_person_s_leaves_its_node_out_of_a_rollout() -> None:
     # Its daemon runs by older files than there are, and the file that is there no run can edit.
     stale = replace(GOOD.containerd, configured_at=99.0, config_text="[[[ not toml")
-    node, asked = replace(GOOD, containerd=stale), settings("restart", None)
+    node, asked = replace(GOOD, containerd=stale), settings("restart", None, "containerd")
     report = NodeReport("gpu-1", tuple(item for item in judge(asked, node) if item.component == "containerd"))
     assert {item.finding_class for item in report.findings} & {FindingClass.RESTART_PENDING}
     told = left_out(report, everyone=False)
     assert told is not None and told.finding_class is not FindingClass.OK
+
+
+def test_a_run_that_stops_at_the_toolkit_promises_nothing_of_containerd_and_of_its_files() -> None:
+    asked = settings_from({**DATA, "toolkit": {"preset": "shared"}})
+    path = "/etc/modules-load.d/gpunode-containers.conf"
+    left = Applied(
+        True, None, None, ((path, OwnFile("a" * 64, "644")),), ((path, PresentFile("666 root:root", "b" * 64)),)
+    )
+    there = replace(GOOD.containerd, config_text=_TEXTS[1], default_runtime="runc")
+    node = replace(GOOD, containerd=there, applied=left, toolkit=replace(GOOD.toolkit, config_text="= nonsense"))
+    found = {item.what: item for item in bad(*judge(asked, node)) if item.component == "containerd"}
+    reason = "a run stops at toolkit before it comes to this: /etc/nvidia-container-runtime/config.toml"
+    assert found and all(item.by_person and reason in str(item.cause) for item in found.values())
+    assert f"file {path}" in found
+    assert all(step.pending for step in plan(asked, node).steps)
+    assert left_out(NodeReport("gpu-1", tuple(found.values())), everyone=False) is not None

@@ -14,7 +14,9 @@ import pytest
 from pyinfra.context import ctx_host
 
 from gpunode.base import tables
+from gpunode.base.probe import shell_text
 from gpunode.base.reading import ParseError
+from gpunode.components.toolkit.state import parse_toolkit
 from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
 from gpunode.facts.families import by_manager
 from gpunode.facts.families.dnf import DRIVER_PACKAGES, DnfRepository, DnfSimulation
@@ -44,6 +46,7 @@ from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.transaction import Journal
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_preflight import machine
+from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure
 
@@ -652,6 +655,45 @@ def test_without_the_plugin_a_hold_is_refused_with_the_remedy_and_no_hold_needs_
     host.refusals.clear()
     assert commands(driver_packages.held, host, family="dnf", hold=False, kernel=False) == []
     assert host.refusals == []
+
+
+@pytest.mark.parametrize(
+    ("driver", "toolkit", "off", "named"),
+    [
+        (True, True, True, "driver.hold and toolkit.hold"),
+        (False, True, True, "toolkit.hold"),
+        (False, False, True, None),
+        (True, True, False, None),
+    ],
+)
+def test_a_hold_by_a_plugin_that_is_switched_off_is_refused_before_the_node_is_touched(
+    driver: bool, toolkit: bool, off: bool, named: str | None
+) -> None:
+    asked = settings_from({"driver": {"version": "580.95.05", "hold": driver}, "toolkit": {"hold": toolkit}})
+    system = replace(GOOD.operating_system, id="rocky", version_id="9.5")
+    node = replace(GOOD, operating_system=system, toolkit=replace(GOOD.toolkit, locking_off=off))
+    found = [item for item in refusals(asked, node.machine) if "versionlock" in item.reason]
+    assert [item.reason.startswith(f"{named} is asked for") for item in found] == ([True] if named else [])
+    assert all("set enabled = 1 there, or " in item.remedy for item in found)
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize(("enabled", "said"), [("0", "off"), ("1", "yes"), (None, None)])
+def test_the_toolkit_s_probe_tells_a_plugin_that_is_off_from_one_that_is_not_there(
+    tmp_path: Path, enabled: str | None, said: str | None
+) -> None:
+    folder, etc = tmp_path / "usr/lib/python3.9/site-packages/dnf-plugins", tmp_path / "etc/dnf/plugins"
+    folder.mkdir(parents=True)
+    etc.mkdir(parents=True)
+    if enabled is not None:
+        (folder / "versionlock.py").touch()
+        (etc / "versionlock.conf").write_text(f"[main]\nenabled = {enabled}\n")
+    probe, _, _ = str(shell_text("components/toolkit/state")).partition("set -f; IFS=$NL\nfor line in $PACKAGES")
+    text = f"{DRIVER_PACKAGES}\n{probe}"
+    text = text.replace("/usr/lib", f"{tmp_path}/usr/lib").replace("/etc/dnf", f"{tmp_path}/etc/dnf")
+    done = subprocess.run(["sh", "-c", f"MANAGER=dnf\n{text}"], capture_output=True, text=True, check=True)
+    assert parse_toolkit(done.stdout.splitlines()).locking_off == (said == "off")
+    assert done.stdout == (f"locking={said}\n" if said else "")
 
 
 @pytest.mark.starts_programs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ import pytest
 from gpunode.base.findings import FindingClass
 from gpunode.base.probe import shell_text
 from gpunode.base.reading import ParseError
+from gpunode.components.mig.boot import RECORD, SCRIPT, UNIT
+from gpunode.components.mps.daemon import UNITS
+from gpunode.components.mps.environment import ENVIRONMENT, PROFILE
+from gpunode.components.mps.files import APPLY
 from gpunode.node.verdict import judge
 from gpunode.settings import settings_from
 from gpunode.system.exposed import FILES, Exposed, ExposedFile, decide, parse_exposed
@@ -73,6 +78,15 @@ def test_of_a_link_its_target_counts_and_the_folder_that_this_stands_in(tmp_path
 def test_patterns_that_fit_nothing_tell_nothing() -> None:
     assert asked(Path("/absent/*.toml"), Path("/absent")) == ()
     assert all(pattern.startswith("/") and " " not in pattern for pattern in FILES)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*UNITS, APPLY, PROFILE, ENVIRONMENT, "/etc/nvidia-mps/node", UNIT, SCRIPT, RECORD, str(Path(RECORD).parent)],
+)
+def test_a_file_of_mps_or_mig_that_others_may_write_is_a_person_s_to_look_at(path: str) -> None:
+    # Their transactions compare texts alone: no run would tell of the mode.
+    assert any(fnmatch(path, pattern) for pattern in FILES)
 
 
 @pytest.mark.parametrize("line", ["exposed=666", "exposed=rw 0 0 /etc/a", "exposed=666 0 0 a", "exposed=666 root 0 /a"])

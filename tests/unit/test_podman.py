@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.findings import FindingClass
-from gpunode.components.podman.decide import Desired, decide
+from gpunode.components.podman.decide import Desired, decide, desired_of, lacks
 from gpunode.components.podman.drop_in import NVIDIA, PATH
 from gpunode.components.podman.state import Podman, parse_podman
 from gpunode.node.components import desired_files
 from gpunode.node.plan import plan
+from gpunode.node.preflight import cautions, refusals
 from gpunode.node.verdict import judge
 from gpunode.settings import SettingsError, settings_from
 from tests.unit.test_verify import DATA, GOOD
@@ -68,6 +69,7 @@ def test_a_file_of_any_text_is_read_or_named_as_unreadable(text: str) -> None:
         runtimes=st.sampled_from([(), (("nvidia", (NVIDIA,)),), (("nvidia", ("/opt/other",)),)]),
         runtimes_in=st.sampled_from([(), (("nvidia", OF_PACKAGE),), (("nvidia", PATH),), (("nvidia", OTHER),)]),
         unreadable=st.sampled_from([(), (f"{OTHER}: Invalid value",)]),
+        programs=st.sampled_from([(), ("crun",), ("runc",)]),
     ),
     toolkit=st.sampled_from([None, "1.17.8", "1.19.1"]),
     version=st.sampled_from([None, "4.3", "5.4"]),
@@ -77,7 +79,7 @@ def test_a_file_of_any_text_is_read_or_named_as_unreadable(text: str) -> None:
 def test_every_difference_is_a_step_s_or_a_person_s_and_the_steps_remove_the_rest(
     actual: Podman, toolkit: str | None, version: str | None, runtime: str | None, installs: bool
 ) -> None:
-    desired = Desired(version, runtime, installs)
+    desired = Desired(version, runtime, installs, runtime if runtime == "crun" else None)
     decision = decide(desired, actual, toolkit)
     bad = {item.what: item for item in decision.findings if item.finding_class is not FindingClass.OK}
     settled = {item.what for step in decision.steps for item in step.settles}
@@ -88,6 +90,8 @@ def test_every_difference_is_a_step_s_or_a_person_s_and_the_steps_remove_the_res
     for step in decision.steps:
         if step.action == "install podman":
             after = replace(after, version={None: "4.3.1", "4.3": "4.3.1", "5.4": "5.4.2"}[version])
+        elif step.action == "install crun":
+            after = replace(after, programs=("crun",))
         else:
             # What another file says later stays as it is.
             nvidia = after.runtimes if dict(after.runtimes_in).get("nvidia") == OTHER else (("nvidia", (NVIDIA,)),)
@@ -154,3 +158,75 @@ def test_what_the_distribution_s_file_names_is_overruled_by_the_drop_in() -> Non
 def test_podman_without_a_specification_is_refused(data: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         settings_from({**DATA, **data})
+
+
+@pytest.mark.parametrize(
+    ("system", "asked", "there", "refused", "told"),
+    [
+        (("ubuntu", "22.04"), {}, None, "podman 3.4.4 of Ubuntu 22.04's archive knows no CDI", None),
+        (("ubuntu", "22.04"), {"version": "4.9"}, None, None, "has podman 3.4.4, and 4.9 is asked for"),
+        (("ubuntu", "22.04"), {}, "4.9.3", None, None),
+        (("ubuntu", "22.04"), {"source": "present"}, "3.4.4", "podman 3.4.4 knows no CDI", None),
+        (("amzn", "2023"), {}, None, "Amazon Linux 2023 has no package podman", None),
+        (("amzn", "2023"), {"version": "5.4"}, None, None, "has no podman, and 5.4 is asked for"),
+        (("amzn", "2023"), {"source": "present"}, "5.4.2", None, None),
+        (("ubuntu", "24.04"), {"toolkit": "1.19.1"}, None, "cannot read CDI specifications of toolkit 1.19.1", None),
+        (("ubuntu", "24.04"), {"toolkit": "1.18.2"}, None, None, None),
+        (("ubuntu", "24.04"), {"toolkit": None}, None, None, "and the newest toolkit is to come"),
+        (("ubuntu", "24.04"), {"toolkit": "1.19.1", "version": "5.1"}, None, None, "5.1 is asked for"),
+        (("ubuntu", "24.04"), {"toolkit": "1.19.1", "version": "5.0"}, None, "cannot read", "5.0 is asked for"),
+        (("debian", "13"), {"toolkit": "1.19.1"}, None, None, None),
+        (("rocky", "9"), {"toolkit": "1.19.1"}, None, None, None),
+    ],
+)
+def test_a_podman_that_would_hand_in_no_gpu_is_refused_before_the_node_is_touched(
+    system: tuple[str, str], asked: dict[str, Any], there: str | None, refused: str | None, told: str | None
+) -> None:
+    asked = dict(asked)
+    toolkit = asked.pop("toolkit", "1.17.8")
+    data = {**ASKED, "toolkit": {"cdi": "generate", **({"version": toolkit} if toolkit else {})}}
+    own = settings_from({**data, "podman": {"enabled": True, **asked}})
+    os = replace(GOOD.operating_system, id=system[0], version_id=system[1])
+    no_toolkit = replace(GOOD.toolkit, packages=(), version=None)
+    node = replace(GOOD, operating_system=os, podman=Podman(there), toolkit=no_toolkit).machine
+    for found, expected in ((refusals(own, node), refused), (cautions(own, node), told)):
+        every = [item for item in found if item.component == "podman"]
+        assert [expected in item.reason and item.source != "" and item.remedy != "" for item in every if expected] == (
+            [True] if expected else []
+        )
+        assert bool(every) == bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("asked", "others", "actual", "package"),
+    [
+        ({"default_runtime": "crun"}, False, replace(THERE, programs=("runc",)), "crun"),
+        ({"default_runtime": "crun"}, False, Podman(), "crun"),
+        ({"default_runtime": "crun"}, False, replace(THERE, programs=("crun",)), None),
+        ({"default_runtime": "crun"}, False, replace(THERE, runtimes=(("crun", ("/opt/crun",)),)), None),
+        ({"default_runtime": "runc"}, False, THERE, "runc"),
+        ({"default_runtime": "runc"}, True, THERE, None),
+        ({"default_runtime": "nvidia"}, False, THERE, None),
+        ({}, False, THERE, None),
+    ],
+)
+def test_the_program_of_the_default_runtime_is_installed_where_it_is_missing(
+    asked: dict[str, Any], others: bool, actual: Podman, package: str | None
+) -> None:
+    own = settings_from({**ASKED, "podman": {"enabled": True, **asked}, "containerd": {"enabled": others}})
+    assert lacks(desired_of(own), actual) == package
+    steps = [step.action for step in decide(desired_of(own), actual, "1.17.8").steps]
+    assert (f"install {package}" in steps) == (package is not None)
+    # Where podman is somebody else's, so is that; said before its file breaks every container.
+    theirs = settings_from({
+        **ASKED, "podman": {"enabled": True, "source": "present", **asked}, "containerd": {"enabled": others},
+    })  # fmt: skip
+    told = [item.reason for item in refusals(theirs, replace(GOOD, podman=actual).machine)]
+    assert [f"and the node has no {package}" in text for text in told] == ([True] if package else [])
+    findings = decide(desired_of(theirs), actual, "1.17.8").findings
+    assert package is None or any(item.by_person and str(package) in item.what for item in findings)
+
+
+def test_the_probe_tells_of_runtimes_that_are_there() -> None:
+    assert parse_podman(["program=crun", *lines("4.3.1")]) == replace(THERE, programs=("crun",))
+    assert parse_podman(["program=runc"]) == Podman(programs=("runc",))

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyinfra.api import StringCommand
+from pyinfra.context import ctx_host
 
 from gpunode.base import tables
 from gpunode.deploys import docker as docker_deploy
 from gpunode.deploys import runtime_packages
-from gpunode.settings import DockerSettings
+from gpunode.facts.containerd import Containerd
+from gpunode.operations import packages
+from gpunode.packages.installed_packages import InstalledPackages
+from gpunode.settings import ContainerdSettings, DockerSettings
+from tests.unit.simulated_host import Host, commands
+from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure
 
@@ -35,7 +43,8 @@ def test_docker_comes_by_the_packages_of_its_source_whose_repository_is_trusted_
     settings = SimpleNamespace(
         docker=asked, toolkit=SimpleNamespace(enabled=True), disruption=SimpleNamespace(allow="restart", max_parallel=1)
     )
-    monkeypatch.setattr(docker_deploy, "settings", lambda: settings)
+    for module in (docker_deploy, runtime_packages):
+        monkeypatch.setattr(module, "settings", lambda: settings)
     monkeypatch.setattr(docker_deploy, "drain", lambda: None)
     for module in (docker_deploy, runtime_packages):
         monkeypatch.setattr(module, "distribution", lambda: tables.distribution(*system))
@@ -47,3 +56,35 @@ def test_docker_comes_by_the_packages_of_its_source_whose_repository_is_trusted_
     found = [call for call in calls if isinstance(call, dict)]
     assert [call for call in calls if isinstance(call, str)] == (["docker"] if repository else [])
     assert [(call["desired"], call["repository"]) for call in found] == [(wanted, repository)][: wanted is not None]
+
+
+@pytest.mark.parametrize(
+    ("there", "allow", "containers", "upgraded"),
+    [
+        ("1.6.20", "nothing", 2, False),
+        ("1.6.20", "nothing", 0, True),
+        ("1.6.20", "restart", 2, True),
+        (None, "nothing", 2, True),
+    ],
+)
+def test_a_runtime_s_packages_are_not_upgraded_where_containers_would_feel_it_and_nothing_is_allowed(
+    there: str | None, allow: str, containers: int, upgraded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[dict[str, Any]] = []
+    operation = packages.installed
+    asked = ContainerdSettings.model_construct(enabled=True, source="distribution", version="1.7")
+    allowed = SimpleNamespace(disruption=SimpleNamespace(allow=allow))
+    monkeypatch.setattr(runtime_packages, "settings", lambda: allowed)
+    monkeypatch.setattr(runtime_packages, "distribution", lambda: tables.distribution("debian", "12"))
+    monkeypatch.setattr("gpunode.operations.packages.installed", lambda **said: calls.append(said))
+    runtime_packages.installed(runtime="containerd", desired=asked, names=("containerd",))
+    (arguments,) = calls
+    packages_there = InstalledPackages((("containerd", f"{there}-1"),) if there else ())
+    manager = SimpleNamespace(installed=lambda _: packages_there, install=lambda names, *_: StringCommand(*names))
+    state = replace(GOOD.containerd, version=there, active=there is not None, shims=containers)
+    host = Host({Containerd: state})
+    monkeypatch.setattr(packages, "FAMILIES", {"apt": manager})
+    with ctx_host.use(host):
+        given = commands(operation, host, **{key: arguments[key] for key in arguments if key != "name"})
+    assert given == (["containerd=1.7"] if upgraded else [])
+    assert host.noops == ([] if upgraded else ["restart pending: 2 containers run and disruption.allow is nothing"])

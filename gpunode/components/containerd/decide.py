@@ -19,7 +19,14 @@ from gpunode.components.containerd.merged import restarts
 from gpunode.components.containerd.overrides import shadows, unexplained
 from gpunode.components.containerd.state import DEFAULT_TABLE, Containerd
 from gpunode.components.runtime import RuntimeChange
-from gpunode.components.service_verdict import RUNNING, boot_verdict, masked_refusal, running_steps, service_verdict
+from gpunode.components.service_verdict import (
+    RUNNING,
+    boot_verdict,
+    masked_refusal,
+    refused_start,
+    running_steps,
+    service_verdict,
+)
 from gpunode.system.sysctl import KUBERNETES, KubernetesSysctls
 
 _DEFAULT = "containerd.default_runtime_name"
@@ -65,9 +72,8 @@ class _Configured:
 
 def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> Decision[RuntimeChange]:
     """Return what is to be done about containerd; a daemon that runs has to be restarted to do otherwise."""
-    found, rule = actual.version, desired.version
-    good = found is not None and (rule is None or versions.in_branch(found, rule))
-    version = compared("containerd", Subject.VERSION, found, rule or "any version", good, disruption=_restart(actual))
+    version, held = decide_version(desired, actual)
+    good = not bad(version) or (held is not None and actual.version is not None)
     service, boots = service_verdict("containerd.service", actual), boot_verdict("containerd.service", actual)
     up = service.actual == RUNNING
     runs = compared("containerd", Subject.SERVICE, service.actual, RUNNING, up, service.remedy, service.cause)
@@ -78,15 +84,27 @@ def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> 
     own = (_configured if good and actual.config_text is not None else _forecast)(desired, actual)
     steps: list[Step[RuntimeChange]] = []
     if bad(version):
-        steps.append(Step("install containerd", (version,), version.disruption or Disruption.nothing))
+        steps.append(Step("install containerd", (version,), version.disruption or Disruption.nothing, held))
+    refusal = own.refusal or refused_start("containerd.service", runs, starts)
+    if refusal is not None and own.step is not None and own.step.waits is None:
+        own = own.by_hand(refusal, ())
     if own.step is not None and own.step.settles:
         steps.append(own.step)
     if missing := bad(*kernel):
         steps.append(Step("set what Kubernetes needs of the kernel", missing, Disruption.nothing))
     # Behind a change that is refused the run comes to nothing else.
-    steps += running_steps(runs, starts, own.refusal)
+    steps += running_steps(runs, starts, refusal)
     findings = (version, runs, starts, *own.answers, *kernel, *own.files, *own.plugin)
-    return Decision(findings, tuple(steps), own.refusal)
+    return Decision(findings, tuple(steps), refusal)
+
+
+def decide_version(desired: Desired, actual: Containerd) -> tuple[Finding, str | None]:
+    """Judge the version, and return why its packages wait: where they are upgraded, they restart the daemon."""
+    found, rule = actual.version, desired.version
+    good = found is not None and (rule is None or versions.in_branch(found, rule))
+    version = compared("containerd", Subject.VERSION, found, rule or "any version", good, disruption=_restart(actual))
+    waits = _waits(desired, actual) if version.disruption else None
+    return (version if waits is None else pending(version, waits)), waits
 
 
 def decide_configuration(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
@@ -102,6 +120,9 @@ def _forecast(desired: Desired, actual: Containerd) -> _Configured:
     if waits is not None:
         answers, plugin = (tuple(pending(item, waits) for item in group) for group in (answers, plugin))
     step = _step(bad(*answers), (), bad(*plugin), actual, None)
+    if actual.masked and step is not None and waits is None:
+        refusal = masked_refusal("containerd.service")
+        return _Configured(answers, (), plugin, None, refusal).by_hand(refusal, ())
     return _Configured(answers, (), plugin, step and replace(step, waits=waits), None)
 
 
@@ -252,4 +273,4 @@ def _sysctls(actual: KubernetesSysctls) -> Iterator[Finding]:
         yield compared("containerd", Subject.SYSCTL.of(name), found, desired, found == desired)
 
 
-__all__ = ["Desired", "decide", "decide_configuration"]
+__all__ = ["Desired", "decide", "decide_configuration", "decide_version"]

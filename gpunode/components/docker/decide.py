@@ -15,7 +15,14 @@ from gpunode.components.docker.change import act, change, effective, wanted
 from gpunode.components.docker.editor import Daemon, DaemonRefused
 from gpunode.components.docker.state import Docker
 from gpunode.components.runtime import RuntimeChange
-from gpunode.components.service_verdict import RUNNING, boot_verdict, masked_refusal, running_steps, service_verdict
+from gpunode.components.service_verdict import (
+    RUNNING,
+    boot_verdict,
+    masked_refusal,
+    refused_start,
+    running_steps,
+    service_verdict,
+)
 
 _SUBJECTS = {
     "DefaultRuntime": Subject.DEFAULT_RUNTIME,
@@ -37,9 +44,8 @@ class Desired:
 
 def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
     """Return what is to be done about docker, by what its daemon answers."""
-    found, rule = actual.daemon_version, desired.version
-    good = found is not None and (rule is None or versions.in_branch(found, rule))
-    version = compared("docker", Subject.VERSION, found, rule or "any version", good, disruption=_restart(actual))
+    version, held = decide_version(desired, actual)
+    good = not bad(version) or (held is not None and actual.daemon_version is not None)
     service, boots = service_verdict("docker.service", actual), boot_verdict("docker.service", actual)
     up = service.actual == RUNNING
     runs = compared("docker", Subject.SERVICE, service.actual, RUNNING, up, service.remedy, service.cause)
@@ -50,16 +56,31 @@ def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
     own = judged(desired, actual)
     steps: list[Step[RuntimeChange]] = []
     if bad(version):
-        steps.append(Step("install docker", (version,), version.disruption or Disruption.nothing))
-    steps += [step for step in own.steps if step.settles]
+        steps.append(Step("install docker", (version,), version.disruption or Disruption.nothing, held))
+    refusal = own.refusal or refused_start("docker.service", runs, starts)
+    if refusal is not None and any(step.waits is None for step in own.steps):
+        own = Decision(tuple(by_hand(item, refusal) for item in own.findings), (), refusal)
     # Behind a change that is refused the run comes to nothing else.
-    steps += running_steps(runs, starts, own.refusal)
-    return Decision((version, runs, starts, *own.findings), tuple(steps), own.refusal)
+    steps += [step for step in own.steps if step.settles]
+    steps += running_steps(runs, starts, refusal)
+    return Decision((version, runs, starts, *own.findings), tuple(steps), refusal)
+
+
+def decide_version(desired: Desired, actual: Docker) -> tuple[Finding, str | None]:
+    """Judge the version, and return why its packages wait: where they are upgraded, they restart the daemon."""
+    found, rule = actual.daemon_version, desired.version
+    good = found is not None and (rule is None or versions.in_branch(found, rule))
+    version = compared("docker", Subject.VERSION, found, rule or "any version", good, disruption=_restart(actual))
+    waits = _waits(desired, actual) if version.disruption else None
+    return (version if waits is None else pending(version, waits)), waits
 
 
 def _forecast(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
     """Decide by what the daemon says alone; what becomes of its file is told when that is known."""
-    answers, waits = _answers(desired.daemon, actual), _waits(desired, actual)
+    answers, waits = _answers(desired.daemon, actual), _all_waits(desired, actual)
+    if actual.masked and waits is None and bad(*answers):
+        refusal = masked_refusal("docker.service")
+        return Decision(tuple(by_hand(item, refusal) for item in answers), (), refusal)
     if waits is not None:
         answers = tuple(pending(item, waits) for item in answers)
     return Decision(answers, tuple(replace(step, waits=waits) for step in _steps(answers, (), actual, None)))
@@ -67,7 +88,7 @@ def _forecast(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
 
 def decide_configuration(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
     """Return what is to be done about the configuration of an installed docker, by which its operation goes."""
-    answers, waits = _answers(desired.daemon, actual), _waits(desired, actual)
+    answers, waits = _answers(desired.daemon, actual), _all_waits(desired, actual)
     to_come, refusal = _to_come(desired.daemon, actual)
     if to_come is not None and actual.masked and waits is None and refusal is None:
         refusal = masked_refusal("docker.service")
@@ -85,11 +106,19 @@ def decide_configuration(desired: Desired, actual: Docker) -> Decision[RuntimeCh
 
 
 def _waits(desired: Desired, actual: Docker) -> str | None:
-    """Return why all of it waits: one transaction brings it, and a restart that containers would feel is forbidden."""
+    """Return why a restart waits; None where it does not."""
     felt = 0 if actual.live_restore else actual.containers
-    if act(actual, desired.daemon) != "restart" or not is_forbidden(Disruption.restart, desired.allowed, felt):
-        return None
-    return f"{actual.containers} containers run, live-restore is off and disruption.allow is nothing"
+    forbidden = is_forbidden(Disruption.restart, desired.allowed, felt)
+    return (
+        f"{actual.containers} containers run, live-restore is off and disruption.allow is nothing"
+        if forbidden
+        else None
+    )
+
+
+def _all_waits(desired: Desired, actual: Docker) -> str | None:
+    """Return why the configuration waits: one transaction brings all of it; None where it needs no restart."""
+    return _waits(desired, actual) if act(actual, desired.daemon) == "restart" else None
 
 
 def _to_come(daemon: Daemon, actual: Docker) -> tuple[RuntimeChange | None, str | None]:
@@ -143,4 +172,4 @@ def _restart(actual: Docker) -> Disruption:
     return Disruption.restart if actual.active else Disruption.nothing
 
 
-__all__ = ["Desired", "decide", "decide_configuration"]
+__all__ = ["Desired", "decide", "decide_configuration", "decide_version"]

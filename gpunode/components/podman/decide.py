@@ -13,16 +13,39 @@ from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.components.podman.drop_in import NVIDIA, PATH
 from gpunode.components.podman.state import Podman
+from gpunode.settings import Settings
 from gpunode.settings.podman import known
+
+# Those whose program is no other component's.
+_PROGRAMS = ("crun", "runc")
 
 
 @dataclass(frozen=True)
 class Desired:
-    """Hold what podman is to be; version and default_runtime: None: any. `installs`: whether a run brings it."""
+    """Hold what podman is to be; version and default_runtime: None: any. `installs`: whether a run brings it.
+
+    program: what the default runtime is run by, where no other component brings that; None where one does
+    """
 
     version: str | None = None
     default_runtime: str | None = None
     installs: bool = True
+    program: str | None = None
+
+
+def desired_of(settings: Settings) -> Desired:
+    """Return what the settings desire."""
+    asked, others = settings.podman, settings.containerd.enabled or settings.docker.enabled
+    runtime = asked.default_runtime
+    # containerd and docker bring runc, and Docker's containerd.io conflicts with the package of that name.
+    program = None if runtime not in _PROGRAMS or (runtime == "runc" and others) else runtime
+    return Desired(asked.version, runtime, asked.source != "present", program)
+
+
+def lacks(desired: Desired, actual: Podman) -> str | None:
+    """Return the program that the default runtime lacks, which is its package's name, too; None where it is there."""
+    name = desired.program
+    return None if name is None or name in actual.programs or actual.paths(name) else name
 
 
 def decide(desired: Desired, actual: Podman, toolkit: str | None) -> Decision[None]:
@@ -33,12 +56,15 @@ def decide(desired: Desired, actual: Podman, toolkit: str | None) -> Decision[No
     version = _version(desired, actual)
     reads = tuple(_reads(actual, toolkit))
     files = tuple(_files(desired, actual))
+    program = tuple(_program(desired, actual))
     steps: list[Step[None]] = []
     if bad(version) and not version.by_person:
         steps.append(Step("install podman", (version,), Disruption.nothing))
+    if bad(*program) and desired.installs:
+        steps.append(Step(f"install {desired.program}", bad(*program), Disruption.nothing))
     if bad(*files) and not _in_the_way(desired, actual):
         steps.append(Step(f"make {desired.default_runtime} its default runtime", bad(*files), Disruption.nothing))
-    return Decision((version, *reads, *files), tuple(steps))
+    return Decision((version, *reads, *program, *files), tuple(steps))
 
 
 def _version(desired: Desired, actual: Podman) -> Finding:
@@ -67,6 +93,17 @@ def _reads(actual: Podman, toolkit: str | None) -> Iterator[Finding]:
         f"podman {actual.version} cannot read CDI specifications of toolkit {row.first_toolkit_with_gids} and newer "
         f"(additionalGids): set toolkit.version = '1.18.2', or have podman {row.first_with_gids} or newer",
     )
+
+
+def _program(desired: Desired, actual: Podman) -> Iterator[Finding]:
+    """Judge whether the default runtime's program is there: without it, no container of podman's starts."""
+    if desired.program is None:
+        return
+    missing = lacks(desired, actual)
+    what = Subject.RUNTIME_PROGRAM.of(desired.program)
+    cause = f"podman starts no container without {desired.program}"
+    item = compared("podman", what, None if missing else "there", "there", not missing, cause=cause)
+    yield item if desired.installs else by_hand(item, f"{cause}, and podman.source is 'present': install it")
 
 
 def _in_the_way(desired: Desired, actual: Podman) -> str | None:
@@ -100,4 +137,4 @@ def _files(desired: Desired, actual: Podman) -> Iterator[Finding]:
     yield by_hand(item, reason) if reason else item
 
 
-__all__ = ["Desired", "decide"]
+__all__ = ["Desired", "decide", "desired_of", "lacks"]

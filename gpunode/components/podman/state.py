@@ -20,7 +20,7 @@ class Podman(Reading):
     `version` is None where it is not there. `default_runtime` is what its files name, merged as containers.conf(5)
     says, None where none does: then podman takes crun or runc; `said_in` is the file with the last word. `runtimes`
     are (name, paths) of [engine.runtimes], `runtimes_in` (name, the file that says so last); `unreadable` are
-    `PATH: why` of files that are no TOML.
+    `PATH: why` of files that are no TOML. `programs` are those of crun and runc that are on the PATH.
     """
 
     version: str | None = None
@@ -29,6 +29,7 @@ class Podman(Reading):
     runtimes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     runtimes_in: tuple[tuple[str, str], ...] = ()
     unreadable: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
 
     def paths(self, runtime: str) -> tuple[str, ...]:
         """Return where podman looks for a runtime, as far as its files say."""
@@ -54,7 +55,8 @@ def parse_podman(lines: list[str]) -> Podman:
             runtimes_in |= dict.fromkeys(_runtimes(engine.get("runtimes")), path)
     version = program_version(values(lines).get("podman"))
     every, where = tuple(sorted(runtimes.items())), tuple(sorted(runtimes_in.items()))
-    return Podman(version, default, said_in, every, where, tuple(unreadable))
+    programs = tuple(repeated(lines, "program"))
+    return Podman(version, default, said_in, every, where, tuple(unreadable), programs)
 
 
 def _files(lines: list[str]) -> Iterator[tuple[str, str]]:

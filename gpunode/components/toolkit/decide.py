@@ -123,7 +123,7 @@ def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState) -> D
         refusal = refusal or each.refusal
         steps += [replace(step, waits=refusal or step.waits) for step in each.steps]
     findings = (*packages, *legacy, *held, *(item for each in rest for item in each.findings))
-    return Decision(findings, tuple(steps))
+    return Decision(findings, tuple(steps), refusal)
 
 
 def _packages(desired: Desired, actual: ContainerToolkit, coming: bool) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ class ContainerToolkit(Reading):
     unit that renews one starts (systemd's UnitFileState), None without such a unit, where it passes over the driver,
     and where a newer toolkit has left it behind; `cdi_output` is where that unit writes. `unlinked` are device nodes
     without a link in /dev/char, `link_rule` says whether our udev rule makes these links. `names` are those of the
-    packages that belong together.
+    packages that belong together. `locking_off`: dnf's plugin versionlock is there, and somebody has switched it off.
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -70,6 +70,7 @@ class ContainerToolkit(Reading):
     unlinked: tuple[str, ...] = ()
     link_rule: bool = False
     names: tuple[str, ...] = PACKAGES
+    locking_off: bool = False
 
     @property
     def package_versions(self) -> tuple[str, ...]:
@@ -123,6 +124,7 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
         runtime_path=found.get("runtime"),
         held=tuple(sorted(repeated(lines, "held"))),
         hold_text=decoded(found, "hold_text") or ("" if found.get("locking") == "yes" else None),
+        locking_off=found.get("locking") == "off",
         config_text=decoded(found, "config"),
         cdi=tuple(_specification(line) for line in repeated(lines, "cdi")),
         cdi_drafts=tuple(repeated(lines, "draft")),

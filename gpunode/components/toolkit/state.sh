@@ -15,6 +15,10 @@ case "$MANAGER" in
     if locking; then
       echo locking=yes
       if [ -s "$LOCKLIST" ]; then locked=yes; echo "hold_text=$(base64 -w0 "$LOCKLIST")"; fi
+    else
+      for plugin in /usr/lib/python3*/*-packages/dnf-plugins/versionlock.py; do
+        [ ! -f "$plugin" ] || echo locking=off
+      done
     fi;;
   pacman) echo names=arch;;
 esac

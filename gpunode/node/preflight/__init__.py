@@ -22,6 +22,7 @@ from gpunode.node.preflight import (
     mig,
     mps,
     platform,
+    podman,
     runfile,
     runtimes,
     toolkit,
@@ -62,8 +63,10 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += mps.mps_refusals(settings, gpus)
     found += device_plugin.device_plugin_refusals(settings, gpus)
     found += runtimes.runtime_refusals(settings, machine)
+    found += podman.podman_refusals(settings, machine)
     found += runtimes.crio_refusals(settings, machine)
     found += toolkit.toolkit_refusals(settings, machine)
+    found += toolkit.lock_refusals(settings, machine)
     found += boot.boot_refusals(settings, system, machine.boot, dict(actual.packages))
     found += disk.disk_refusals(settings, machine.disk, actual, machine.cuda.versions)
     return tuple(found)
@@ -84,6 +87,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *mig.mig_cautions(settings, machine.pci.gpus),
         *mps.mps_cautions(settings),
         *boot.boot_cautions(settings, machine.operating_system, machine.boot),
+        *podman.podman_cautions(settings, machine),
         *toolkit.toolkit_cautions(settings, machine),
         *trust.trust_cautions(machine.apt_sources),
         *trust.proxy_cautions(settings, machine.apt_sources),

@@ -48,6 +48,27 @@ def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     yield from _below_minimum(settings, machine, "minimum")
 
 
+def lock_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
+    """Refuse a hold by dnf where somebody switched off what keeps it; its package comes first where it is not there."""
+    holding = [
+        name
+        for name, holds in (
+            ("driver", settings.driver.enabled and settings.driver.installs and settings.driver.hold),
+            ("toolkit", settings.toolkit.enabled and settings.toolkit.hold),
+        )
+        if holds and machine.toolkit.locking_off
+    ]
+    if holding:
+        named = " and ".join(f"{name}.hold" for name in holding)
+        yield Refusal(
+            holding[0],
+            f"{named} is asked for, and the package manager's plugin versionlock, which alone keeps packages as they "
+            "are, is switched off on the node",
+            "/etc/dnf/plugins/versionlock.conf",
+            f"set enabled = 1 there, or {' and '.join(f'{name}.hold = False' for name in holding)}",
+        )
+
+
 def toolkit_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
     """Tell of a version with a known hole, and of a preset that the device plugin has to agree with."""
     desired = settings.toolkit

@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from gpunode.cli.lab import lab
-from gpunode.lab import converged, nodes
+from gpunode.lab import converged, nodes, state
+from gpunode.lab.errors import LabError
 
 pytestmark = pytest.mark.pure
 
@@ -22,7 +23,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     checkout = tmp_path / "checkout"
     for room in converged._ROOMS:
         (checkout / room).mkdir(parents=True)
-    for name in (*converged._FILES, "gpunode/tables.py"):
+    for name in (*converged._FILES, "gpunode/tables.py", "pyproject.toml"):
         (checkout / name).write_text(name)
     found: list[Path] = []
 
@@ -55,6 +56,15 @@ def test_it_is_made_once_for_one_code_and_kind_of_gpu(made: list[Path], tmp_path
     assert len(made) == 1
     converged.root(ignored, "t4", 2)
     assert len(made) == 2
+
+
+def test_where_gpunode_is_installed_it_is_refused_in_a_line_with_a_way_out(made: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "checkout" / "pyproject.toml").unlink()
+    said = CliRunner().invoke(lab, ["up", "--converged"])
+    assert said.exit_code == 1 and said.output.startswith(
+        "Error: a converged node is made by the deploys of a checkout"
+    )
+    assert "leave --converged out" in said.output and said.output.count("\n") == 1 and made == []
 
 
 def changed(path: str, text: str) -> Callable[[Path], Any]:
@@ -93,3 +103,14 @@ def test_one_that_nobody_asked_for_in_a_day_goes_unless_a_node_stands_on_it(
 def test_the_command_refuses_it_for_another_package_manager() -> None:
     found = CliRunner().invoke(lab, ["up", "--converged", "--family", "dnf"])
     assert found.exit_code == 2 and "--converged copies a node whose package manager is apt, not dnf" in found.output
+
+
+def test_labs_of_an_installed_gpunode_are_the_working_folder_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = {"Config": {"Labels": {"gpunode.checkout": "/home/other"}}}
+    monkeypatch.setattr(nodes, "inspect_containers", lambda _: [labels])
+    monkeypatch.setattr(state, "_IS_INSTALLED", True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LabError, match="is up from another folder, /home/other: take it down there"):
+        nodes._check_owner("default")
+    labels["Config"]["Labels"]["gpunode.checkout"] = str(tmp_path)
+    nodes._check_owner("default")
