@@ -66,7 +66,7 @@ class DevicePluginSettings(Component):
     """Say how NVIDIA's device plugin comes into the cluster, and with which options."""
 
     component: ClassVar[str] = "device_plugin"
-    former: ClassVar[Mapping[str, str]] = {"method": "method"}
+    former: ClassVar[Mapping[str, str]] = {"way": "method"}
     summary: ClassVar[str] = (
         "NVIDIA's device plugin, by its helm chart or otherwise (`method`), where `kubernetes.enabled`. All nodes of a "
         "run must have the same, but for `method`; what differs from node to node is `sharing`. No secrets belong in "
