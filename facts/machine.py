@@ -8,7 +8,7 @@ from gpunode.facts.node import PARTS, parse_parts
 from gpunode.node.machine import Machine as Reading
 
 _NAMES = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit", "runtime_packages")
-_PARTS = {name: PARTS[name] for name in (*_NAMES, "podman", "crio")}
+_PARTS = {name: PARTS[name] for name in (*_NAMES, "podman", "crio", "kubelet")}
 
 
 def _parse(lines: list[str]) -> Reading:

@@ -8,13 +8,12 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from gpunode.base.terminal import say
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _Folder = click.Path(exists=True, file_okay=False, path_type=Path)
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -24,14 +23,8 @@ def lab() -> None:
     """Throwaway nodes on this machine: real systemd, SSH and packages; the GPUs are SIMULATED."""
 
 
-def _lab_option(command: _Command) -> _Command:
-    return click.option("--lab", "lab_asked", metavar="NAME", help="Which lab; else $GPUNODE_LAB, else default.")(
-        command
-    )
-
-
-def _readable_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn the lab's own errors, and those of the file system, into a message and exit code 1."""
+def _of_a_lab(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command say which lab; turn the lab's own errors, and the file system's, into a message and exit code 1."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
@@ -43,7 +36,9 @@ def _readable_errors(command: Callable[..., None]) -> Callable[..., None]:
             # Its exit code is 1, gpunode's word for an error.
             raise click.ClickException(str(error)) from error
 
-    return wrapped
+    return click.option("--lab", "lab_asked", metavar="NAME", help="Which lab; else $GPUNODE_LAB, else default.")(
+        wrapped
+    )
 
 
 def _reporter() -> Callable[[str], None]:
@@ -67,8 +62,7 @@ def _reporter() -> Callable[[str], None]:
 @click.option("--cluster", is_flag=True, help="A real Kubernetes control plane, too; kubelets and pods are SIMULATED.")
 @click.option("--cluster-programs", metavar="DIR", type=_Folder, help="Its four programs, instead of building them.")
 @click.option("--kubeconfig", metavar="FILE", type=_File, help="A cluster that there is, instead of one of its own.")
-@_lab_option
-@_readable_errors
+@_of_a_lab
 def up(
     count: int, gpu: str, gpus: int, family: str, converged: bool, recreate: bool, cluster: bool,
     cluster_programs: Path | None, kubeconfig: Path | None, lab_asked: str | None,
@@ -96,8 +90,7 @@ def up(
 
 @lab.command("list")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list instead of a table.")
-@_lab_option
-@_readable_errors
+@_of_a_lab
 def list_nodes(as_json: bool, lab_asked: str | None) -> None:
     """List the lab's nodes."""
     from gpunode.lab import nodes
@@ -110,18 +103,8 @@ def list_nodes(as_json: bool, lab_asked: str | None) -> None:
     states = nodes.states(name) if every and os.geteuid() == 0 else dict.fromkeys((node.name for node in every), "?")
     if machine.is_running(name):
         states[machine.NAME] = "running"
-    rows = [
-        {
-            "name": node.name,
-            "address": node.address,
-            "gpus": node.gpus,
-            "gpu": node.gpu,
-            "family": node.family,
-            "state": states.get(node.name, "gone"),
-            "container": node.container,
-        }
-        for node in every
-    ]
+    told = ("name", "address", "gpus", "gpu", "family", "container")
+    rows = [{name: getattr(node, name) for name in told} | {"state": states.get(node.name, "gone")} for node in every]
     if as_json:
         say(json.dumps(rows, indent=2))
     elif not rows:
@@ -134,11 +117,10 @@ def list_nodes(as_json: bool, lab_asked: str | None) -> None:
 
 
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@_lab_option
 @click.option("--user", default="root", show_default=True, help="root, or operator (sudo without password).")
 @click.argument("node")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@_readable_errors
+@_of_a_lab
 def ssh(node: str, command: tuple[str, ...], user: str, lab_asked: str | None) -> None:
     """Enter NODE over SSH, or run COMMAND there; the exit code is the command's."""
     from gpunode.lab import access, nodes
@@ -151,8 +133,7 @@ def ssh(node: str, command: tuple[str, ...], user: str, lab_asked: str | None) -
 
 
 @lab.command()
-@_lab_option
-@_readable_errors
+@_of_a_lab
 def down(lab_asked: str | None) -> None:
     """Remove the lab's nodes and cluster, or its virtual machine, and their keys; fine if there is none."""
     from gpunode.lab import nodes
@@ -172,8 +153,7 @@ def vm() -> None:
 
 
 @vm.command("up")
-@_lab_option
-@_readable_errors
+@_of_a_lab
 def vm_up(lab_asked: str | None) -> None:
     """Bring a virtual machine up as a lab of its own; `gpunode lab down` ends it."""
     from gpunode.lab.state import lab_name

@@ -50,7 +50,7 @@ def _live(inventory: Path) -> Plans:
     with uncollected():
         from gpunode.fleet import nodes as fleet  # isort: skip
         from gpunode.facts.candidates import NodeWithCandidates
-        from gpunode.fleet.settings_from_labels import settings_from_labels
+        from gpunode.fleet.cluster import settings_from_labels
 
     answers = settings_from_labels(inventory, fleet.read(inventory, NodeWithCandidates))
     return {answer.name: _of(answer) for answer in answers}

@@ -22,9 +22,8 @@ from gpunode.fleet.rollout.amount import Amount, AmountError, amount
 
 if TYPE_CHECKING:
     from gpunode.base.findings import NodeReport
-    from gpunode.fleet.rollout.asked import Asked
     from gpunode.fleet.rollout.journal import Journal
-    from gpunode.fleet.rollout.opening import Request
+    from gpunode.fleet.rollout.opening import Asked, Request
     from gpunode.fleet.rollout.progress import Progress
 
 # What a rollout is begun with stands in its journal.
@@ -148,11 +147,9 @@ def _broken_off(inventory: Path) -> Iterator[None]:
 
 
 def _planned(inventory: Path, request: Request | None, tell: Tell) -> Progress:
-    from gpunode.fleet.rollout.asked import asked
-    from gpunode.fleet.rollout.clock import now
     from gpunode.fleet.rollout.conduct import wave_line
-    from gpunode.fleet.rollout.entries import Resumed
-    from gpunode.fleet.rollout.opening import begun, resumable
+    from gpunode.fleet.rollout.entries import Resumed, now
+    from gpunode.fleet.rollout.opening import asked, begun, resumable
     from gpunode.fleet.rollout.place import latest, place
     from gpunode.fleet.rollout.progress import Progress, waves_to_come
 
@@ -175,8 +172,8 @@ def _carried_out(
 ) -> tuple[Progress, Path]:
     from gpunode.fleet.drift import inspect
     from gpunode.fleet.inventory import foreign_names, host_data
-    from gpunode.fleet.rollout.asked import asked, difference
     from gpunode.fleet.rollout.conduct import Hands, conduct
+    from gpunode.fleet.rollout.opening import asked, difference
     from gpunode.fleet.rollout.place import controller_lock, place
     from gpunode.fleet.rollout.wave_run import WaveRunner, program
     from gpunode.settings import check_hosts
@@ -203,8 +200,7 @@ def _carried_out(
 
 def _journal(inventory: Path, request: Request | None, anew: bool, found: Asked, folder: Path) -> Journal:
     """Return the journal of the rollout that is resumed, or of one that begins now."""
-    from gpunode.fleet.rollout.clock import now
-    from gpunode.fleet.rollout.entries import Resumed
+    from gpunode.fleet.rollout.entries import Resumed, now
     from gpunode.fleet.rollout.opening import begun, refuse_beside, resumable
     from gpunode.fleet.rollout.place import begin, latest
 

@@ -33,12 +33,11 @@ def inspect(
     if not any(answer.settings.kubernetes.enabled for answer in answers):
         return tuple(contained_report(answer) for answer in answers)
     # Late: what is in no cluster needs none of it.
-    from gpunode.fleet.cordons import findings
-    from gpunode.fleet.settings_from_labels import settings_from_labels
+    from gpunode.fleet.cluster import held_back, settings_from_labels
 
     answers = tuple(settings_from_labels(inventory_path, answers))
     reports = tuple(contained_report(answer) for answer in answers)
-    cordons = findings(inventory_path, {answer.name: answer.settings for answer in answers})
+    cordons = held_back(inventory_path, {answer.name: answer.settings for answer in answers})
     reports = tuple(replace(each, findings=(*each.findings, *_of(cordons.get(each.name)))) for each in reports)
     return with_cluster(inventory_path, answers, reports)
 

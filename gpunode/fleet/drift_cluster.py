@@ -11,7 +11,7 @@ from gpunode.base.probe import Probe
 from gpunode.base.reading import ParseError
 from gpunode.base.subject import Subject
 from gpunode.facts.scheduler import Scheduler
-from gpunode.fleet.control_plane import reached
+from gpunode.fleet.cluster import reached
 from gpunode.fleet.nodes import read
 from gpunode.kubernetes.components import Whole, decide_alone, unknown
 from gpunode.kubernetes.components import findings as findings_of_cluster

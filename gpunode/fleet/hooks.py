@@ -24,11 +24,13 @@ import resource
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial, wraps
+from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import pyinfra
 from pyinfra import logger
 from pyinfra.api import arguments, connectors
 from pyinfra.api import state as pyinfra_state
@@ -37,6 +39,7 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
+from pyinfra.api.util import PYINFRA_INSTALL_DIR
 from pyinfra.connectors import local, ssh
 from pyinfra.connectors import util as connectors_util
 from pyinfra.connectors.local import LocalConnector
@@ -47,7 +50,6 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 from gpunode.base.probe import Probe
 from gpunode.base.terminal import logged
 from gpunode.fleet.access import connection
-from gpunode.fleet.call_order import operation_order
 from gpunode.fleet.snapshot import Announced, Changes, Snapshot
 
 _MARK = "_gpunode_hook"
@@ -100,10 +102,10 @@ def install() -> None:
     _wrap(Host, "run_shell_command", _snapshot)
     for owner, name in ((Host, "put_file"), (Host, "rsync"), (Host, "disconnect"), (FunctionCommand, "execute")):
         _wrap(owner, name, _changing)
-    _wrap(arguments, "all_global_arguments", lambda function: cache(function))
-    _wrap(connectors, "entry_points", lambda function: cache(function))
+    _replace(arguments, "all_global_arguments", lambda function: cache(function))
+    _replace(connectors, "entry_points", lambda function: cache(function))
     # The name pyinfra.api.operation is the decorator, not the module. A partial adds no frame to the stack.
-    _wrap(sys.modules["pyinfra.api.operation"], "get_operation_order_from_stack", lambda _: partial(operation_order))
+    _replace(sys.modules["pyinfra.api.operation"], "get_operation_order_from_stack", lambda _: partial(operation_order))
 
 
 def are_installed() -> bool:
@@ -128,12 +130,37 @@ def seconds_of_changes(state: State) -> float:
     return time.monotonic() - _begun[state] if state in _begun else 0.0
 
 
-def _wrap(owner: Any, name: str, make: Callable[[Method], Method], mark: str = "") -> None:
+def _replace(owner: Any, name: str, make: Callable[[Method], Method], mark: str = "") -> None:
     method = getattr(owner, name)
     if not hasattr(method, _MARK + mark):
         hooked = wraps(method)(make(method))
         setattr(hooked, _MARK + mark, True)
         setattr(owner, name, hooked)
+
+
+def _wrap(owner: Any, name: str, hook: Method, mark: str = "") -> None:
+    """Have a hook called in a method's place: with the method, and with what that is given."""
+    _replace(owner, name, lambda method: lambda *args, **kwargs: hook(method, *args, **kwargs), mark)
+
+
+def operation_order(state: State) -> list[int]:
+    """Return what pyinfra's get_operation_order_from_stack returns: line numbers from the deploy file inwards.
+
+    pyinfra 3.10 walks the stack with `inspect.stack()`, which looks for the source of every frame (cpython issue
+    92041): it is the greater part of the controller's work per operation and host. The numbers are in the frames.
+    """
+    frames: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    frames.reverse()
+    if file := state.current_deploy_filename:
+        # Where the file is nowhere on the stack, pyinfra's own loop ends at its own frame, which it leaves out.
+        frames = frames[next((at for at, each in enumerate(frames) if each.f_code.co_filename == file), len(frames)) :]
+    numbers = [state.current_op_file_number] if pyinfra.is_cli else []
+    install = str(PYINFRA_INSTALL_DIR)
+    return numbers + [each.f_lineno for each in frames if not each.f_code.co_filename.startswith(install)]
 
 
 def _record_cleaned(record: logging.LogRecord) -> bool:
@@ -142,87 +169,69 @@ def _record_cleaned(record: logging.LogRecord) -> bool:
     return True
 
 
-def _cleaned(echo: Method) -> Method:
-    def echo_cleaned(message: Any = None, *args: Any, **kwargs: Any) -> None:
-        echo(logged(message) if isinstance(message, str) else message, *args, **kwargs)
-
-    return echo_cleaned
+def _cleaned(echo: Method, message: Any = None, *args: Any, **kwargs: Any) -> None:
+    echo(logged(message) if isinstance(message, str) else message, *args, **kwargs)
 
 
-def _without_delay(connect: Method) -> Method:
-    def connect_without_delay(self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
-        result = connect(self, *args, **kwargs)
-        transport = self.client.get_transport() if self.client else None
-        # A ProxyJump's channel is no socket; it has no such option and needs none.
-        if transport is not None and isinstance(transport.sock, socket.socket):
-            transport.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in _TCP_OPTIONS.items():
-                # Some are Linux's alone.
-                if hasattr(socket, name):
-                    transport.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        return result
-
-    return connect_without_delay
+def _without_delay(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
+    result = connect(self, *args, **kwargs)
+    transport = self.client.get_transport() if self.client else None
+    # A ProxyJump's channel is no socket; it has no such option and needs none.
+    if transport is not None and isinstance(transport.sock, socket.socket):
+        transport.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _TCP_OPTIONS.items():
+            # Some are Linux's alone.
+            if hasattr(socket, name):
+                transport.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return result
 
 
-def _patient(connect: Method) -> Method:
-    def connect_patiently(self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return connect(self, *args, **kwargs)
-        except ConnectError as error:
-            if _NOT_AGREED not in str(error):
-                raise
-            # Of many hosts at once, the last wait for processor time; by now most of the others are through.
-            if self.client is not None:
-                self.client.close()
-            return connect(self, *args, **kwargs)
-
-    return connect_patiently
-
-
-def _contained(connect: Method) -> Method:
-    def connect_contained(self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return connect(self, *args, **kwargs)
-        except ConnectError as error:
-            # A socket's error names no file; that of a key that may not be read does.
-            cause = error.__context__
-            if isinstance(cause, OSError) and cause.filename is not None:
-                raise Unconnectable(str(error)) from error
+def _patient(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return connect(self, *args, **kwargs)
+    except ConnectError as error:
+        if _NOT_AGREED not in str(error):
             raise
-        except PyinfraError as error:
+        # Of many hosts at once, the last wait for processor time; by now most of the others are through.
+        if self.client is not None:
+            self.client.close()
+        return connect(self, *args, **kwargs)
+
+
+def _contained(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return connect(self, *args, **kwargs)
+    except ConnectError as error:
+        # A socket's error names no file; that of a key that may not be read does.
+        cause = error.__context__
+        if isinstance(cause, OSError) and cause.filename is not None:
             raise Unconnectable(str(error)) from error
-        except ValueError as error:
-            # Of a key file that is no text, a certificate that is none, or a port that is no number.
-            used = f"ssh_key {self.data['ssh_key']}, ssh_port {self.data['ssh_port']}"
-            raise Unconnectable(f"Unusable connection data: {error} ({used})") from error
-
-    return connect_contained
-
-
-def _validated(init: Method) -> Method:
-    def init_validated(self: State, inventory: Inventory, *args: Any, **kwargs: Any) -> Any:
-        from gpunode.fleet.inventory import validate_state
-        from gpunode.settings import SettingsError
-
-        result = init(self, inventory, *args, **kwargs)
-        _begun[self] = time.monotonic()
-        try:
-            validate_state(inventory)
-        except SettingsError as error:
-            raise SettingsRefused(str(error)) from None
-        return result
-
-    return init_validated
+        raise
+    except PyinfraError as error:
+        raise Unconnectable(str(error)) from error
+    except ValueError as error:
+        # Of a key file that is no text, a certificate that is none, or a port that is no number.
+        used = f"ssh_key {self.data['ssh_key']}, ssh_port {self.data['ssh_port']}"
+        raise Unconnectable(f"Unusable connection data: {error} ({used})") from error
 
 
-def _parallel(init: Method) -> Method:
-    def init_parallel(self: State, inventory: Inventory, config: Any, *args: Any, **kwargs: Any) -> Any:
-        if config is not None and not config.PARALLEL:
-            config.PARALLEL = min(len(inventory), _hosts_within_open_files(len(inventory)))
-        return init(self, inventory, config, *args, **kwargs)
+def _validated(init: Method, self: State, inventory: Inventory, *args: Any, **kwargs: Any) -> Any:
+    from gpunode.fleet.inventory import validate_state
+    from gpunode.settings import SettingsError
 
-    return init_parallel
+    result = init(self, inventory, *args, **kwargs)
+    _begun[self] = time.monotonic()
+    try:
+        validate_state(inventory)
+    except SettingsError as error:
+        raise SettingsRefused(str(error)) from None
+    return result
+
+
+def _parallel(init: Method, self: State, inventory: Inventory, config: Any, *args: Any, **kwargs: Any) -> Any:
+    if config is not None and not config.PARALLEL:
+        config.PARALLEL = min(len(inventory), _hosts_within_open_files(len(inventory)))
+    return init(self, inventory, config, *args, **kwargs)
 
 
 def _hosts_within_open_files(hosts: int) -> int:
@@ -239,45 +248,33 @@ def _hosts_within_open_files(hosts: int) -> int:
     return pyinfra_state.MAX_PARALLEL
 
 
-def _changing(method: Method) -> Method:
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        with _changes.change():
-            return method(*args, **kwargs)
-
-    return counted
+def _changing(method: Method, *args: Any, **kwargs: Any) -> Any:
+    with _changes.change():
+        return method(*args, **kwargs)
 
 
-def _snapshot(run_shell_command: Method) -> Method:
-    change = _changing(run_shell_command)
-
-    def run(self: Host, command: Any, *args: Any, **kwargs: Any) -> tuple[bool, CommandOutput]:
-        if not isinstance(command, Probe):
-            return change(self, command, *args, **kwargs)  # type: ignore[no-any-return]
-        known = snapshot(self)
-        if known.announcing:
-            known.announce(command)
-            raise Announced
-        return known.read(
-            command,
-            stage="execute" if self.state is not None and self.state.is_executing else "prepare",
-            across=self.state is not None and is_unattended(self.state),
-            # How it is printed makes no difference to what is read.
-            arguments=repr(sorted((key, value) for key, value in kwargs.items() if not key.startswith("print_"))),
-            run=lambda text: run_shell_command(self, text, *args, **kwargs),
-            lines_of=_printed,
-            answer_of=_output,
-        )
-
-    return run
+def _snapshot(run_shell_command: Method, self: Host, command: Any, *args: Any, **kwargs: Any) -> Any:
+    if not isinstance(command, Probe):
+        return _changing(run_shell_command, self, command, *args, **kwargs)
+    known = snapshot(self)
+    if known.announcing:
+        known.announce(command)
+        raise Announced
+    return known.read(
+        command,
+        stage="execute" if self.state is not None and self.state.is_executing else "prepare",
+        across=self.state is not None and is_unattended(self.state),
+        # How it is printed makes no difference to what is read.
+        arguments=repr(sorted((key, value) for key, value in kwargs.items() if not key.startswith("print_"))),
+        run=lambda text: run_shell_command(self, text, *args, **kwargs),
+        lines_of=lambda output: output.stdout_lines,
+        answer_of=_output,
+    )
 
 
 def is_unattended(state: State) -> bool:
     """Say whether a run shows no plan that somebody may think over before it is carried out (`pyinfra -y`)."""
     return not state.should_check_for_changes()
-
-
-def _printed(output: CommandOutput) -> Sequence[str]:
-    return output.stdout_lines
 
 
 def _output(lines: list[str]) -> CommandOutput:

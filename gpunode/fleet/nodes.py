@@ -43,8 +43,8 @@ class Answer(Generic[T]):
     """Hold one host's settings and what it answered; `reason` says why it was not reached, or not understood.
 
     `reading` is None where the host was not reached, and Unknown where its answer cannot be used. `refusal` is what the
-    cluster's label of it asks for and nobody can have (gpunode/fleet/settings_from_labels.py). `lasting`: no later
-    attempt reaches it, for what is wrong is on this side.
+    cluster's label of it asks for and nobody can have (gpunode/fleet/cluster.py). `lasting`: no later attempt reaches
+    it, for what is wrong is on this side.
     """
 
     name: str

@@ -210,10 +210,7 @@ def desired_files(settings: Settings, machine: Machine) -> dict[str, str | None]
 
 
 def own_files(
-    desired: Settings,
-    node: Node,
-    decided: Mapping[str, Decision[Any]],
-    kept: Mapping[str, OwnFile] | None = None,
+    desired: Settings, node: Node, decided: Mapping[str, Decision[Any]], kept: Mapping[str, OwnFile] | None = None
 ) -> Decision[Any]:
     """Decide on gpunode's own files, behind all others, which tell of some of them already; as for `judge`."""
     told = [item for decision in decided.values() for item in decision.findings]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpunode.base.reading import Reading
 from gpunode.components.crio.state import Crio
@@ -14,19 +14,15 @@ from gpunode.components.toolkit import ContainerToolkit
 from gpunode.packages.apt_sources import AptSources
 from gpunode.system.boot import Boot
 from gpunode.system.disk import Disk
+from gpunode.system.kubelet import Kubelet
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.pci import PciGpus
-
-_NO_PODMAN = Podman()
-_NO_RUNTIMES = RuntimePackages()
-_NO_CRIO = Crio()
-_NO_TOOLKIT = ContainerToolkit((), None, None)
 
 
 @dataclass(frozen=True)
 class Machine(Reading):
     """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources,
-    container toolkit, packages of container runtimes, podman, CRI-O.
+    container toolkit, packages of container runtimes, podman, CRI-O, the kubelet.
 
     `candidates` are (package, the version that would be installed) and `offers` (package, a version that the
     distribution's archive has), where somebody asked for them.
@@ -39,12 +35,13 @@ class Machine(Reading):
     boot: Boot
     disk: Disk
     apt_sources: AptSources
-    toolkit: ContainerToolkit = _NO_TOOLKIT
+    toolkit: ContainerToolkit = field(default_factory=lambda: ContainerToolkit((), None, None))
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
-    runtime_packages: RuntimePackages = _NO_RUNTIMES
-    podman: Podman = _NO_PODMAN
-    crio: Crio = _NO_CRIO
+    runtime_packages: RuntimePackages = field(default_factory=RuntimePackages)
+    podman: Podman = field(default_factory=Podman)
+    crio: Crio = field(default_factory=Crio)
+    kubelet: Kubelet = field(default_factory=lambda: Kubelet(None))
 
     @property
     def has_gpu(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -71,8 +71,8 @@ def _compared(found: str, row: Minimum) -> tuple[Status, str | None]:
         return Status.UNKNOWN, str(error)
 
 
-def _judged(row: Minimum, answers: dict[str, Answer], tegra: bool | Unknown) -> tuple[Status, str | None]:
-    found = answers[row.component]
+def _judged(row: Minimum, answers: Mapping[str, Answer], tegra: bool | Unknown) -> tuple[Status, str | None]:
+    found = answers.get(row.component)
     if row.when == "tegra":
         if isinstance(tegra, Unknown):
             return Status.UNKNOWN, tegra.reason
@@ -83,7 +83,7 @@ def _judged(row: Minimum, answers: dict[str, Answer], tegra: bool | Unknown) -> 
     alternative = answers.get(row.alternative_to or "")
     if row.component == "nvidia-docker2" and isinstance(alternative, str):
         return Status.NOT_APPLICABLE, f"{row.alternative_to} is installed instead"
-    if row.component == "nvidia-container-toolkit" and found is None and isinstance(answers["nvidia-docker2"], str):
+    if row.component == "nvidia-container-toolkit" and found is None and isinstance(answers.get("nvidia-docker2"), str):
         return Status.NOT_APPLICABLE, "nvidia-docker2 is installed instead"
     if found is None and row.component in _ABSENT:
         return Status.NOT_APPLICABLE, _ABSENT[row.component]
@@ -96,10 +96,10 @@ def _judged(row: Minimum, answers: dict[str, Answer], tegra: bool | Unknown) -> 
     return status, reason
 
 
-def _stated(answers: dict[str, Answer], tegra: bool | Unknown) -> Iterator[Requirement]:
+def _stated(answers: Mapping[str, Answer], tegra: bool | Unknown) -> Iterator[Requirement]:
     for row in tables.minimums():
         status, reason = _judged(row, answers, tegra)
-        found = answers[row.component]
+        found = answers.get(row.component)
         yield Requirement(
             component=row.component,
             status=status,
@@ -168,55 +168,35 @@ def judge(node: Node) -> Requirements:
 
     The device plugin and RuntimeClass objects live in the cluster, where a node's own reading does not reach.
     """
-    driver, docker = node.driver, node.docker.version
+    driver = node.driver
     default_runtime: Answer = node.containerd.default_runtime
     if default_runtime is None and node.containerd.version is not None:
         default_runtime = Unknown("containerd did not say its default runtime")
     elif default_runtime is None and node.crio.version is not None:
         default_runtime = node.crio.default_runtime or Unknown("CRI-O did not say its default runtime")
-    return Requirements(
-        judge_versions(
-            driver=driver.loaded_version or driver.module_version,
-            toolkit=node.toolkit.version,
-            docker2=node.toolkit.nvidia_docker2_version,
-            kubelet=node.kubelet.version,
-            docker=docker,
-            default_runtime=default_runtime,
-            tegra=node.operating_system.tegra,
-            cuda_versions=node.cuda.versions,
-            gpu_products=tuple(gpu.name or "" for gpu in node.pci.gpus),
-        )
-    )
+    answers: dict[str, Answer] = {
+        "driver": driver.loaded_version or driver.module_version,
+        "nvidia-container-toolkit": node.toolkit.version,
+        "nvidia-docker2": node.toolkit.nvidia_docker2_version,
+        "kubernetes": node.kubelet.version,
+        "docker": node.docker.version,
+        "default-runtime": default_runtime,
+    }
+    products = tuple(gpu.name or "" for gpu in node.pci.gpus)
+    return Requirements(judge_versions(answers, node.operating_system.tegra, node.cuda.versions, products))
 
 
 def judge_versions(
-    *,
-    driver: Answer,
-    toolkit: Answer,
-    docker2: Answer,
-    kubelet: Answer,
-    docker: Answer,
-    default_runtime: Answer,
-    device_plugin: Answer = None,
-    runtime_class: Answer = None,
+    answers: Mapping[str, Answer],
     tegra: bool | Unknown = False,
     cuda_versions: Iterable[str] | Unknown = (),
     gpu_products: Iterable[str] | Unknown = (),
 ) -> tuple[Requirement, ...]:
     """Return every requirement of minimums.yaml and cuda.yaml, judged.
 
-    Versions are strings (a package's suffix does no harm), None where the thing is absent, Unknown where the node gave
-    no answer. `default_runtime` is the container runtime's effective default, `runtime_class` the RuntimeClass that
-    pods may choose instead, `cuda_versions` the installed toolkits, `gpu_products` the GPUs' names.
+    answers: component, as minimums.yaml names it -> its version (a package's suffix does no harm), None (or left out)
+    where the thing is absent, Unknown where the node gave no answer. Of `default-runtime` it is the container runtime's
+    effective default, of `runtime-class` the RuntimeClass that pods may choose instead
     """
-    answers: dict[str, Answer] = {
-        "driver": driver,
-        "nvidia-container-toolkit": toolkit,
-        "nvidia-docker2": docker2,
-        "kubernetes": kubelet,
-        "docker": docker,
-        "default-runtime": default_runtime,
-        "device-plugin": device_plugin,
-        "runtime-class": runtime_class,
-    }
+    driver = answers.get("driver")
     return (*_stated(answers, tegra), *_cuda(driver, cuda_versions), *_mig(driver, gpu_products))

@@ -1,1 +1,6 @@
 """The reference pages of docs/, generated from what the code itself says: `python -m gpunode.reference`."""
+
+
+def fenced(kind: str, text: str) -> str:
+    """Return a text as a block of code."""
+    return f"```{kind}\n{text.rstrip()}\n```\n"

@@ -9,6 +9,7 @@ from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, v
 from gpunode.fleet.reports.document import document as json_document
 from gpunode.fleet.reports.document import schema
 from gpunode.fleet.reports.prometheus import metrics
+from gpunode.reference import fenced
 
 _MEANINGS = {
     FindingClass.OK: "It is as the settings say.",
@@ -68,14 +69,10 @@ def document() -> str:
         + ", ".join(f"`{level.name}`" for level in Disruption)
         + ", or null where there is nothing to heal or nobody can say. A key that goes away or changes its meaning "
         "raises `schema`; a new key does not.\n",
-        _fenced("json", json.dumps(json_document(example(), "0.1.0"), indent=2)),
+        fenced("json", json.dumps(json_document(example(), "0.1.0"), indent=2)),
         "The schema:\n",
-        _fenced("json", json.dumps(schema(), indent=2)),
+        fenced("json", json.dumps(schema(), indent=2)),
         "## Prometheus\n",
-        _fenced("text", metrics(example(), 1_768_435_200).decode()),
+        fenced("text", metrics(example(), 1_768_435_200).decode()),
     ]
     return "\n".join(parts)
-
-
-def _fenced(kind: str, text: str) -> str:
-    return f"```{kind}\n{text.rstrip()}\n```\n"

@@ -13,6 +13,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.cli.plan import Plans, as_json, as_text
 from gpunode.node import recorded
 from gpunode.node.plan import Plan, plan
+from gpunode.reference import fenced
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "docs" / "examples" / "plan"
 # A plan's cautions depend on the day: branches end.
@@ -72,10 +73,6 @@ component, for one host.
 """
 
 
-def _code(language: str, text: str) -> str:
-    return f"```{language}\n{text.rstrip()}\n```\n"
-
-
 def example() -> Plans:
     """Return the plans of docs/examples/plan."""
     hosts = recorded.read_facts(EXAMPLE / "facts.json")
@@ -106,9 +103,9 @@ def document() -> str:
         _HEAD, "## An example of each verdict\n",
         "[facts.json](examples/plan/facts.json) holds what three machines are, and why a fourth gave no answer. "
         "By these settings, "
-        "[settings.yaml](examples/plan/settings.yaml):\n", _code("yaml", settings),
+        "[settings.yaml](examples/plan/settings.yaml):\n", fenced("yaml", settings),
         "`gpunode plan --facts docs/examples/plan/facts.json --settings docs/examples/plan/settings.yaml` says:\n",
-        _code("text", as_text(example())), _FACTS, _SETTINGS, _JSON,
+        fenced("text", as_text(example())), _FACTS, _SETTINGS, _JSON,
     ])  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from gpunode.fleet.rollout.entries import (
     journal_schema,
 )
 from gpunode.fleet.rollout.progress import Progress
+from gpunode.reference import fenced
 
 _HEAD = """# Rollout: result and journal
 
@@ -66,17 +67,13 @@ def document() -> str:
         _HEAD,
         "## `gpunode rollout --json`\n\nA key that goes away or changes its meaning raises `schema`; a new key does "
         "not.\n",
-        _fenced("json", json.dumps(result(progress, _FOLDER), indent=2)),
+        fenced("json", json.dumps(result(progress, _FOLDER), indent=2)),
         "The schema:\n",
-        _fenced("json", json.dumps(schema(), indent=2)),
+        fenced("json", json.dumps(schema(), indent=2)),
         "## The journal\n\nOne JSON object a line. `format` is raised when a journal of an earlier gpunode can no "
         "longer be gone on with. Each host stands with a fingerprint of its address and settings.\n",
-        _fenced("json", lines),
+        fenced("json", lines),
         "The schema of a line:\n",
-        _fenced("json", json.dumps(journal_schema(), indent=2)),
+        fenced("json", json.dumps(journal_schema(), indent=2)),
     ]
     return "\n".join(parts)
-
-
-def _fenced(kind: str, text: str) -> str:
-    return f"```{kind}\n{text.rstrip()}\n```\n"

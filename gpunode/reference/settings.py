@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import textwrap
 import types
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from gpunode.fleet.host_data import REPLACE
 from gpunode.settings import OWN_DATA_PREFIX, Component, component_models
@@ -50,25 +53,32 @@ def kind(annotation: Any) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    if field.default_factory is dict:
-        return "`{}`"
-    if field.default is PydanticUndefined:
+    if field.is_required():
         return "required"
-    if field.default == ():
-        return "`[]`"
-    return (
-        "`None`"
-        if field.default is None
-        else f"`{json.dumps(field.default)}`".replace("true", "True").replace("false", "False")
-    )
+    text = json.dumps(field.get_default(call_default_factory=True))
+    return f"`{ {'null': 'None', 'true': 'True', 'false': 'False'}.get(text, text) }`"
+
+
+def described(model: type[Component]) -> dict[str, str]:
+    """Return setting -> the text below it in its model's source; what a model says itself before what it inherits."""
+    found: dict[str, str] = {}
+    for each in model.mro()[: model.mro().index(Component)]:
+        (source,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        for field, below in pairwise(getattr(source, "body", ())):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found.setdefault(name, " ".join(text.split()))
+    return found
 
 
 def _rows(model: type[Component], prefix: str) -> Iterator[str]:
-    for name, field in model.model_fields.items():
+    effects = described(model)
+    for name in sorted(model.model_fields, key=lambda each: each not in model.__annotations__):
+        field = model.model_fields[name]
         if isinstance(field.annotation, type) and issubclass(field.annotation, Component):
             yield from _rows(field.annotation, f"{prefix}{name}.")
             continue
-        cells = (f"`{prefix}{name}`", kind(field.annotation), _default(field), field.description or "")
+        cells = (f"`{prefix}{name}`", kind(field.annotation), _default(field), effects[name])
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -77,5 +87,6 @@ def document() -> str:
     parts = [_HEAD]
     for name, model in component_models().items():
         rows = "\n".join(_rows(model, ""))
-        parts.append(f"## {name}\n\n{model.summary}\n\n| name | type | default | effect |\n|---|---|---|---|\n{rows}\n")
+        what = " ".join((model.__doc__ or "").split())
+        parts.append(f"## {name}\n\n{what}\n\n| name | type | default | effect |\n|---|---|---|---|\n{rows}\n")
     return "\n".join(parts)

@@ -1,16 +1,15 @@
 """Settings of a GPU node: one validated model per component, and one message for all mistakes of all hosts."""
 
 from gpunode.settings.component import Component
-from gpunode.settings.containerd import ContainerdSettings
 from gpunode.settings.cuda import CudaSettings
-from gpunode.settings.disruption import DisruptionSettings
-from gpunode.settings.docker import DockerSettings
 from gpunode.settings.driver import DriverSettings
 from gpunode.settings.hosts import check_hosts
 from gpunode.settings.model import OWN_DATA_PREFIX, Settings, component_models, settings_from
 from gpunode.settings.problems import Problem, SettingsError
 from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.repositories import RepositoriesSettings, Repository
+from gpunode.settings.run import DisruptionSettings
+from gpunode.settings.runtimes import ContainerdSettings, DockerSettings
 from gpunode.settings.toolkit import ToolkitSettings
 
 __all__ = [

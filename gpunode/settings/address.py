@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+
+from pydantic import AfterValidator
 
 from gpunode.settings.component import matching
 
@@ -16,7 +17,7 @@ _URL = rf"(https?://({_HOST})|file://)(/([A-Za-z0-9._~%+@:=,/{{}}-]|\$\(ARCH\)|\
 is_address = matching(_URL, "an http://, https:// or file:// address without user, query, blanks or quotes")
 
 
-def holding_only(*placeholders: str) -> Callable[[str], str]:
+def holding_only(*placeholders: str) -> AfterValidator:
     """Return a validator for an address whose placeholders are among those named."""
 
     def validate(url: str) -> str:
@@ -26,7 +27,7 @@ def holding_only(*placeholders: str) -> Callable[[str], str]:
             raise ValueError(f"may hold only the placeholders {', '.join('{' + name + '}' for name in placeholders)}")
         return url
 
-    return validate
+    return AfterValidator(validate)
 
 
 def filled(url: str, **placeholders: str) -> str:

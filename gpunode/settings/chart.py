@@ -4,101 +4,45 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
-from gpunode.settings.component import matching
+from gpunode.settings.component import Component, matching
+from gpunode.settings.kubernetes import AbsolutePath, DnsLabel
 
 _DEEPEST = 24
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-_HOST = r"[A-Za-z0-9.-]+(:\d{1,5})?"
-_PATH = r"(/[A-Za-z0-9._~+-]+)*"
+HOST = r"[A-Za-z0-9.-]+(:\d{1,5})?"
+PATH = r"(/[A-Za-z0-9._~+-]+)*"
 _NAME = r"[a-z0-9][a-z0-9.-]*"
 _NUMBERS = r"\d{1,4}\.\d{1,4}\.\d{1,4}(-[0-9A-Za-z.-]{1,30})?"
 
 # As a label's value and as a release, a revision's secret is named after it: helm takes 53 at most.
-ReleaseName = Annotated[
-    str, AfterValidator(matching(r"[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?", "a release's name: 53 characters at most"))
-]
-ChartVersion = Annotated[
-    str, AfterValidator(matching(_NUMBERS, "an exact chart version such as '0.20.0', and no range"))
-]
+ReleaseName = Annotated[str, matching(r"[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?", "a release's name: 53 characters at most")]
+ChartVersion = Annotated[str, matching(_NUMBERS, "an exact chart version such as '0.20.0', and no range")]
 # Some charts are numbered as their programs are tagged.
-TaggedVersion = Annotated[
-    str, AfterValidator(matching(rf"v?{_NUMBERS}", "an exact chart version such as 'v25.3.4', and no range"))
-]
+TaggedVersion = Annotated[str, matching(rf"v?{_NUMBERS}", "an exact chart version such as 'v25.3.4', and no range")]
 ChartName = Annotated[
     str,
-    AfterValidator(
-        matching(
-            rf"{_NAME}|oci://{_HOST}{_PATH}|\.{{0,2}}/[A-Za-z0-9._~+@:=,/-]+",
-            "a chart's name in the repository, 'oci://HOST/PATH', or a path that begins with '/' or './'",
-        )
+    matching(
+        rf"{_NAME}|oci://{HOST}{PATH}|\.{{0,2}}/[A-Za-z0-9._~+@:=,/-]+",
+        "a chart's name in the repository, 'oci://HOST/PATH', or a path that begins with '/' or './'",
     ),
 ]
 Repository = Annotated[
-    str, AfterValidator(matching(rf"https?://{_HOST}{_PATH}/?", "an http:// or https:// address without user or query"))
+    str, matching(rf"https?://{HOST}{PATH}/?", "an http:// or https:// address without user or query")
 ]
 
 # A tag may be moved to another image, a digest is the image's own.
 Digest = Annotated[
     str,
-    AfterValidator(
-        matching(
-            r"sha256:[0-9a-f]{64}",
-            "an image's digest: 'sha256:' and 64 hexadecimal digits in lower case, as registries name it "
-            "(`skopeo inspect docker://IMAGE:TAG`, or `docker buildx imagetools inspect IMAGE:TAG`)",
-        )
+    matching(
+        r"sha256:[0-9a-f]{64}",
+        "an image's digest: 'sha256:' and 64 hexadecimal digits in lower case, as registries name it "
+        "(`skopeo inspect docker://IMAGE:TAG`, or `docker buildx imagetools inspect IMAGE:TAG`)",
     ),
 ]
-
-
-TAKE_OVER = (
-    "`True`: a release of this name and chart that gpunode did not install is changed to what is asked; else such a "
-    "release is refused, unless it is as desired."
-)
-
-
-class ReleaseSettings(Protocol):
-    """Name what a component's settings say of its release; `component` is by which name people set them."""
-
-    @property
-    def component(self) -> str: ...
-    @property
-    def chart(self) -> str: ...
-    @property
-    def repository(self) -> str: ...
-    @property
-    def ca_file(self) -> str | None: ...
-    @property
-    def version(self) -> str: ...
-    @property
-    def release(self) -> str: ...
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def values(self) -> dict[str, Any]: ...
-    @property
-    def take_over(self) -> bool: ...
-    @property
-    def is_local_chart(self) -> bool: ...
-    @property
-    def model_fields_set(self) -> set[str]: ...
-
-
-def is_path(chart: str) -> bool:
-    """Say whether a chart is a file or directory on the machine where helm runs."""
-    return chart.startswith(("/", "."))
-
-
-def needs_no_repository(desired: ReleaseSettings) -> Iterator[tuple[str, str]]:
-    """Yield (field, what is wrong) where a repository is set for a chart that is in none."""
-    if "repository" in desired.model_fields_set and re.fullmatch(_NAME, desired.chart) is None:
-        yield (
-            "repository",
-            f"says nothing: {desired.component}.chart {desired.chart!r} is in no repository; leave one out",
-        )
 
 
 def _plain(value: Any) -> Any:
@@ -130,3 +74,40 @@ def _look_into(value: Any, depth: int) -> None:
 
 
 ChartValues = Annotated[dict[str, Any], AfterValidator(_plain)]
+
+
+class ReleaseSettings(Component):
+    """A release of a chart."""
+
+    component: ClassVar[str]
+
+    chart: ChartName
+    """The chart: its name in `repository`, `oci://HOST/PATH`, or a path on the machine where helm runs (a directory or
+    a .tgz)."""
+    repository: Repository
+    """Address of the chart repository, or of a mirror; for a `chart` by name alone."""
+    ca_file: AbsolutePath | None = None
+    """File with the certificates that a repository or registry is checked by."""
+    version: str
+    """Exact version of the chart."""
+    release: str
+    """Name of the release."""
+    take_over: bool = False
+    """`True`: a release of this name and chart that gpunode did not install is changed to what is asked; else such a
+    release is refused, unless it is as desired."""
+    namespace: DnsLabel
+    """Its namespace, created if need be."""
+    values: ChartValues = Field(default_factory=dict, max_length=100)
+    """Other values of the chart, as they are. helm replaces lists (`tolerations`) as a whole. What a setting stands for
+    is refused here."""
+
+    @property
+    def is_local_chart(self) -> bool:
+        """Say whether the chart is a file or directory on the machine where helm runs."""
+        return self.chart.startswith(("/", "."))
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield where a repository is set for a chart that is in none."""
+        if "repository" in self.model_fields_set and re.fullmatch(_NAME, self.chart) is None:
+            message = f"says nothing: {self.component}.chart {self.chart!r} is in no repository; leave one out"
+            yield "repository", message

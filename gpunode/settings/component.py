@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr
@@ -14,7 +14,10 @@ LONGEST = 1024
 
 
 class Component(BaseModel):
-    """Hold one component's settings: frozen, nothing unknown, nothing coerced."""
+    """Hold one component's settings: frozen, nothing unknown, nothing coerced.
+
+    docs/settings.md has a component's docstring, and the text below each of its settings.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=False)
 
@@ -38,13 +41,13 @@ class Component(BaseModel):
         """Return (former name, name) of each setting that host data gives by its former name."""
         return tuple((name, self.former[name]) for name in self._by_former_name)
 
-    def contradictions(self) -> list[tuple[str, str]]:
-        """Return (field, what is wrong) of values that are each allowed but not together."""
-        return []
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield (field, what is wrong) of values that are each allowed but not together."""
+        yield from ()
 
-    def beside(self, others: Mapping[str, Component]) -> list[tuple[str, str]]:
-        """Return (field, what is wrong) of values that cannot stand beside what another component has."""
-        return []
+    def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
+        """Yield (field, what is wrong) of values that cannot stand beside what another component has."""
+        yield from ()
 
 
 def plain(text: str) -> str:
@@ -60,7 +63,7 @@ def plain(text: str) -> str:
     return text
 
 
-def matching(pattern: str, desired: str) -> Callable[[str], str]:
+def matching(pattern: str, desired: str) -> AfterValidator:
     """Return a validator for text that as a whole matches `pattern`; `desired` says the format in words."""
     compiled = re.compile(pattern, re.ASCII)
 
@@ -69,25 +72,18 @@ def matching(pattern: str, desired: str) -> Callable[[str], str]:
             raise ValueError(f"must be {desired}")
         return text
 
-    return validate
+    return AfterValidator(validate)
 
 
-DriverVersion = Annotated[
-    str, AfterValidator(matching(r"\d{3}\.\d{2,3}(\.\d{2})?", "an exact upstream version such as '580.95.05'"))
-]
+DriverVersion = Annotated[str, matching(r"\d{3}\.\d{2,3}(\.\d{2})?", "an exact upstream version such as '580.95.05'")]
 Sha256 = Annotated[
-    str,
-    AfterValidator(matching(r"[0-9a-f]{64}", "a SHA-256: 64 hexadecimal digits, lower case, as sha256sum prints it")),
+    str, matching(r"[0-9a-f]{64}", "a SHA-256: 64 hexadecimal digits, lower case, as sha256sum prints it")
 ]
-DriverBranch = Annotated[str, AfterValidator(matching(r"\d{3}", "a driver branch such as '580'"))]
-CudaVersion = Annotated[str, AfterValidator(matching(r"\d{1,2}\.\d{1,2}", "major.minor such as '12.9'"))]
-CudaRelease = Annotated[
-    str, AfterValidator(matching(r"\d{1,2}\.\d{1,2}\.\d{1,2}", "major.minor.patch such as '12.9.1'"))
-]
-ToolkitVersion = Annotated[
-    str, AfterValidator(matching(r"\d+\.\d+\.\d+(-rc\.\d+)?", "a version such as '1.17.8' or '1.18.0-rc.1'"))
-]
+DriverBranch = Annotated[str, matching(r"\d{3}", "a driver branch such as '580'")]
+CudaVersion = Annotated[str, matching(r"\d{1,2}\.\d{1,2}", "major.minor such as '12.9'")]
+CudaRelease = Annotated[str, matching(r"\d{1,2}\.\d{1,2}\.\d{1,2}", "major.minor.patch such as '12.9.1'")]
+ToolkitVersion = Annotated[str, matching(r"\d+\.\d+\.\d+(-rc\.\d+)?", "a version such as '1.17.8' or '1.18.0-rc.1'")]
 # Without a package's epoch and revision, which distributions choose: 1.6.20 fits 1.6.20~ds1-1+deb12u1.
 UpstreamVersion = Annotated[
-    str, AfterValidator(matching(r"\d+(\.\d+)+", "an upstream version such as '1.7.24', without a package's revision"))
+    str, matching(r"\d+(\.\d+)+", "an upstream version such as '1.7.24', without a package's revision")
 ]

@@ -5,41 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator
 
-from gpunode.settings.chart import (
-    TAKE_OVER,
-    ChartName,
-    ChartValues,
-    ChartVersion,
-    Digest,
-    Repository,
-    is_path,
-    needs_no_repository,
-)
-from gpunode.settings.component import Component, matching
+from gpunode.settings.chart import HOST, PATH, ChartName, ChartVersion, Digest, ReleaseSettings, Repository
+from gpunode.settings.component import matching
 from gpunode.settings.kubernetes import AbsolutePath, DnsLabel
 
 STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
-_HOST = r"[A-Za-z0-9.-]+(:\d{1,5})?"
-_PATH = r"(/[A-Za-z0-9._~+-]+)*"
 
-_Image = Annotated[
-    str, AfterValidator(matching(rf"{_HOST}{_PATH}", "an image's name such as 'registry/nvidia/plugin'"))
-]
+_Image = Annotated[str, matching(rf"{HOST}{PATH}", "an image's name such as 'registry/nvidia/plugin'")]
 # A DaemonSet is named RELEASE-nvidia-device-plugin-gpu-feature-discovery, and cut at 63 characters.
 _NAMED, _OF_A_NAME = "nvidia-device-plugin", 41
 _Release = Annotated[
     str,
-    AfterValidator(
-        matching(
-            r"[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?",
-            "a release's name: lower-case letters, digits and '-' inside, 20 characters at most, since the chart cuts "
-            "its DaemonSets' names at 63",
-        )
+    matching(
+        r"[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?",
+        "a release's name: lower-case letters, digits and '-' inside, 20 characters at most, since the chart cuts "
+        "its DaemonSets' names at 63",
     ),
 ]
-_Tag = Annotated[str, AfterValidator(matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "an image's tag"))]
+_Tag = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "an image's tag")]
 
 
 def _no_list(value: Any) -> Any:
@@ -62,105 +47,56 @@ def _strategies(text: str) -> str:
     return text
 
 
-class DevicePluginSettings(Component):
-    """Say how NVIDIA's device plugin comes into the cluster, and with which options."""
+class DevicePluginSettings(ReleaseSettings):
+    """NVIDIA's device plugin, by its helm chart or otherwise (`method`), where `kubernetes.enabled`. All nodes of a run
+    must have the same, but for `method`; what differs from node to node is `sharing`. No secrets belong in here: name a
+    Kubernetes Secret instead. See docs/device-plugin.md."""
 
     component: ClassVar[str] = "device_plugin"
-    former: ClassVar[Mapping[str, str]] = {"way": "method"}
-    summary: ClassVar[str] = (
-        "NVIDIA's device plugin, by its helm chart or otherwise (`method`), where `kubernetes.enabled`. All nodes of a "
-        "run must have the same, but for `method`; what differs from node to node is `sharing`. No secrets belong in "
-        "here: name a Kubernetes Secret instead. See docs/device-plugin.md."
-    )
 
-    method: Literal["helm", "manifest", "gpu-operator", "gpushare", "none"] = Field(
-        "helm",
-        description=(
-            "How a node's GPUs get into the cluster: NVIDIA's device plugin by `helm`, or by a static `manifest` of "
-            "gpunode's; by `helm` beside NVIDIA's `gpu-operator` (component `gpu_operator`); Aliyun's `gpushare`; "
-            "`none`: not by gpunode."
-        ),
-    )
-    chart: ChartName = Field(
-        "nvidia-device-plugin",
-        description=(
-            "The chart: its name in `repository`, `oci://HOST/PATH`, or a path on the machine where helm runs (a "
-            "directory or a .tgz)."
-        ),
-    )
-    repository: Repository = Field(
-        "https://nvidia.github.io/k8s-device-plugin",
-        description="Address of the chart repository, or of a mirror; for a `chart` by name alone.",
-    )
-    ca_file: AbsolutePath | None = Field(
-        None, description="File with the certificates that a repository or registry is checked by."
-    )
-    version: ChartVersion = Field("0.20.0", description="Exact version of the chart.")
-    release: _Release = Field("nvdp", description="Name of the release, of 20 characters at most.")
-    take_over: bool = Field(False, description=TAKE_OVER)
-    namespace: DnsLabel = Field(
-        "nvidia-device-plugin", description="Its namespace, created if need be; `default` is refused."
-    )
-    image: _Image | None = Field(None, description="Image without tag, from a mirror, say; not given: the chart's.")
-    image_tag: _Tag | None = Field(None, description="Tag of the image; not given: the chart's.")
-    image_digest: Digest | None = Field(
-        None,
-        description=(
-            "Digest of the image, `sha256:…`: nodes run that and nothing else, wherever the tag points, and the "
-            "verdict compares it with what the pods say. With another `version` or `image_tag` goes another digest. "
-            "By `helm`, `gpu-operator` and `manifest`."
-        ),
-    )
-    config_name: DnsLabel | None = Field(
-        None,
-        description=(
-            "Name of a ConfigMap of your own with the plugin's configurations; nodes choose by `sharing.config`. Not "
-            "given: the configurations are made from the nodes' `sharing`."
-        ),
-    )
-    device_list_strategy: Annotated[str, BeforeValidator(_no_list), AfterValidator(_strategies)] | None = Field(
-        None,
-        description=(
-            "How a container is told its GPUs: `envvar` (the plugin's default), `volume-mounts`, `cdi-annotations`, "
-            "`cdi-cri`, or several joined by commas. Must agree with the container toolkit's settings."
-        ),
-    )
-    device_id_strategy: Literal["uuid", "index"] | None = Field(
-        None, description="GPUs by UUID (the plugin's default) or by index."
-    )
-    fail_on_init_error: bool | None = Field(
-        None, description="`False`: a plugin that finds no GPU waits, and does not end (the plugin's default is true)."
-    )
-    pass_device_specs: bool | None = Field(
-        None, description="`True`: needed with the kubelet's static CPU manager; the plugin runs privileged then."
-    )
-    driver_root: AbsolutePath | None = Field(
-        None, description="Root of the driver's installation, where it is not `/` (nvidiaDriverRoot)."
-    )
-    gfd: bool = Field(False, description="GPU feature discovery: labels with product, memory, MIG of each node.")
-    nfd: Literal["chart", "present", "none"] = Field(
-        "none",
-        description=(
-            "Node feature discovery: of the `chart` (the GPU Operator's where there is one), `present` in the cluster "
-            "already, or `none`. gpunode labels GPU nodes itself (nvidia.com/gpu.present) with the last, and with "
-            "`present` unless there is an operator. `gfd` and the GPU Operator need one of the first two."
-        ),
-    )
-    runtime_class: Literal["auto", "nvidia", "none"] = Field(
-        "auto",
-        description=(
-            "The RuntimeClass `nvidia`, created by gpunode and used by the plugin's pods: `auto` where a node's "
-            "default runtime is runc."
-        ),
-    )
-    values: ChartValues = Field(
-        default_factory=dict,
-        max_length=100,
-        description=(
-            "Other values of the chart, as they are. helm replaces lists (`tolerations`) as a whole. What a setting "
-            "stands for is refused here."
-        ),
-    )
+    former: ClassVar[Mapping[str, str]] = {"way": "method"}
+
+    method: Literal["helm", "manifest", "gpu-operator", "gpushare", "none"] = "helm"
+    """How a node's GPUs get into the cluster: NVIDIA's device plugin by `helm`, or by a static `manifest` of gpunode's;
+    by `helm` beside NVIDIA's `gpu-operator` (component `gpu_operator`); Aliyun's `gpushare`; `none`: not by gpunode."""
+    chart: ChartName = "nvidia-device-plugin"
+    repository: Repository = "https://nvidia.github.io/k8s-device-plugin"
+    version: ChartVersion = "0.20.0"
+    release: _Release = "nvdp"
+    """Name of the release, of 20 characters at most."""
+    namespace: DnsLabel = "nvidia-device-plugin"
+    """Its namespace, created if need be; `default` is refused."""
+    image: _Image | None = None
+    """Image without tag, from a mirror, say; not given: the chart's."""
+    image_tag: _Tag | None = None
+    """Tag of the image; not given: the chart's."""
+    image_digest: Digest | None = None
+    """Digest of the image, `sha256:…`: nodes run that and nothing else, wherever the tag points, and the verdict
+    compares it with what the pods say. With another `version` or `image_tag` goes another digest. By `helm`,
+    `gpu-operator` and `manifest`."""
+    config_name: DnsLabel | None = None
+    """Name of a ConfigMap of your own with the plugin's configurations; nodes choose by `sharing.config`. Not given:
+    the configurations are made from the nodes' `sharing`."""
+    device_list_strategy: Annotated[str, BeforeValidator(_no_list), AfterValidator(_strategies)] | None = None
+    """How a container is told its GPUs: `envvar` (the plugin's default), `volume-mounts`, `cdi-annotations`, `cdi-cri`,
+    or several joined by commas. Must agree with the container toolkit's settings."""
+    device_id_strategy: Literal["uuid", "index"] | None = None
+    """GPUs by UUID (the plugin's default) or by index."""
+    fail_on_init_error: bool | None = None
+    """`False`: a plugin that finds no GPU waits, and does not end (the plugin's default is true)."""
+    pass_device_specs: bool | None = None
+    """`True`: needed with the kubelet's static CPU manager; the plugin runs privileged then."""
+    driver_root: AbsolutePath | None = None
+    """Root of the driver's installation, where it is not `/` (nvidiaDriverRoot)."""
+    gfd: bool = False
+    """GPU feature discovery: labels with product, memory, MIG of each node."""
+    nfd: Literal["chart", "present", "none"] = "none"
+    """Node feature discovery: of the `chart` (the GPU Operator's where there is one), `present` in the cluster already,
+    or `none`. gpunode labels GPU nodes itself (nvidia.com/gpu.present) with the last, and with `present` unless there
+    is an operator. `gfd` and the GPU Operator need one of the first two."""
+    runtime_class: Literal["auto", "nvidia", "none"] = "auto"
+    """The RuntimeClass `nvidia`, created by gpunode and used by the plugin's pods: `auto` where a node's default
+    runtime is runc."""
 
     @property
     def strategies(self) -> tuple[str, ...]:
@@ -178,21 +114,13 @@ class DevicePluginSettings(Component):
             return self.image_tag
         return f"{self.image_tag or f'v{self.version}'}@{self.image_digest}"
 
-    @property
-    def is_local_chart(self) -> bool:
-        """Say whether the chart is a file or directory on the machine where helm runs."""
-        return is_path(self.chart)
-
-    def contradictions(self) -> list[tuple[str, str]]:
-        """Return what cannot be asked for together, or not in a chart's values."""
-        return list(self._contradictions())
-
-    def _contradictions(self) -> Iterator[tuple[str, str]]:
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield what cannot be asked for together, or not in a chart's values."""
         from gpunode.settings.cluster.chart_values import wrong_values
 
         if self.namespace == "default":
             yield "namespace", "is refused by the chart: give the plugin a namespace of its own"
-        yield from needs_no_repository(self)
+        yield from super().contradictions()
         if self.gfd and self.nfd == "none":
             yield "gfd", "writes its labels by node feature discovery; set device_plugin.nfd to 'chart' or 'present'"
         yield from wrong_values(self.values)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from gpunode.base import tables, versions
 from gpunode.settings.address import holding_only, is_address
@@ -14,137 +14,73 @@ from gpunode.settings.component import Component, DriverBranch, DriverVersion, S
 DEFAULT_BRANCH = "580"
 
 _Parameter = Annotated[
-    str, AfterValidator(matching(r"NVreg_[A-Za-z0-9_]{1,60}", "a parameter of the module such as 'NVreg_EnableMSI'"))
+    str, matching(r"NVreg_[A-Za-z0-9_]{1,60}", "a parameter of the module such as 'NVreg_EnableMSI'")
 ]
-_Value = Annotated[
-    str, AfterValidator(matching(r"[A-Za-z0-9_./:;=,-]{1,200}", "a value in quotes, such as '1', without spaces"))
-]
+_Value = Annotated[str, matching(r"[A-Za-z0-9_./:;=,-]{1,200}", "a value in quotes, such as '1', without spaces")]
 # Each becomes a line of a file that travels as one argument of a command (128 KiB).
 ModuleParameters = Annotated[dict[_Parameter, _Value], Field(max_length=64)]
 
-RunfileUrl = Annotated[str, AfterValidator(is_address), AfterValidator(holding_only("version", "architecture"))]
+RunfileUrl = Annotated[str, is_address, holding_only("version", "architecture")]
 
 
 class DriverSettings(Component):
-    """Say which NVIDIA driver a node shall have."""
+    """The NVIDIA driver: kernel module, user-space libraries, nvidia-smi."""
 
-    summary: ClassVar[str] = "The NVIDIA driver: kernel module, user-space libraries, nvidia-smi."
-
-    enabled: bool = Field(True, description="false: gpunode leaves the driver alone, and does not judge it either.")
-    source: Literal["cuda-repository", "distribution", "runfile", "present", "absent"] = Field(
-        "cuda-repository",
-        description=(
-            "Where it comes from: NVIDIA's CUDA repository; the `distribution`'s own archive (Debian: DKMS packages of "
-            "contrib and non-free; on Debian 12 the open module is refused where the security archive has the rest of "
-            "the driver at a newer version; Ubuntu: headless server packages and modules signed by Canonical; Arch: "
-            "modules for linux and linux-lts, DKMS for other kernels, and the default there, since NVIDIA has no "
-            "repository for it), by the mirror that the node uses; NVIDIA's own installer (`runfile`: "
-            "NVIDIA-Linux-x86_64-VERSION.run); `present`: already there, only verified; or `absent`: whatever driver "
-            "is there is removed, with all that gpunode set up for it (docs/how-to/remove-the-driver.md)."
-        ),
-    )
-    flavour: Literal["auto", "open", "proprietary"] = Field(
-        "auto",
-        description=(
-            "Kernel module; `auto` takes what the GPU generation needs, and open where both would do and the driver "
-            "comes with it: NVIDIA's repositories for Debian and Ubuntu have it from branch 560 on."
-        ),
-    )
-    branch: DriverBranch | None = Field(
-        None,
-        description=(
-            f"Driver branch; its newest version in the repository is installed. Not given: the branch of `version`, "
-            f"else {DEFAULT_BRANCH}, which NVIDIA's repositories for Debian 13 and Ubuntu 26.04 do not have (there: "
-            "595), or what the archive has, where a `distribution` has one branch (Debian 12: 535, Debian 13: 550); "
-            "with `source: present` and no `version`, any."
-        ),
-    )
-    version: DriverVersion | None = Field(
-        None, description="Exact upstream version, such as `580.178.04`; installed, held, and verified."
-    )
-    runfile_url: RunfileUrl = Field(
-        tables.driver_runfile().url,
-        description=(
-            "With `source: runfile`: where the installer is; {version} and {architecture} (x86_64 or aarch64) are "
-            "filled in. A mirror, say."
-        ),
-    )
-    runfile_sha256: Sha256 | None = Field(
-        None,
-        description=(
-            "With `source: runfile`, where it is required: the installer's SHA-256, checked before each time that it "
-            "is run. Every version and every architecture has its own."
-        ),
-    )
-    dkms: bool = Field(
-        True,
-        description=(
-            "With `source: runfile`: register the module with DKMS, which builds it for each new kernel; with `False` "
-            "a new kernel has no driver until the next run."
-        ),
-    )
-    migrate: bool = Field(
-        False,
-        description=(
-            "Whether a driver of packages may be replaced by the runfile's, and the other way round; the two are never "
-            "mixed. What was there is removed first, and put back if the other one does not work."
-        ),
-    )
-    kernel_headers: Literal["require", "install"] = Field(
-        "require",
-        description=(
-            "Headers of the kernels for which the module is built: `require` refuses a node whose next kernel lacks "
-            "them, `install` installs them first. With `source: runfile` likewise gcc, make and dkms."
-        ),
-    )
-    without_gpu: Literal["refuse", "install"] = Field(
-        "refuse",
-        description=(
-            "A node without an NVIDIA GPU on its PCI bus: `refuse` it before anything is touched, or `install` the "
-            "driver all the same (an image for GPU machines, say); the verdict is then *no GPU*, which is no success."
-        ),
-    )
-    allow_branch_change: bool = Field(
-        False, description="Whether a node that has a driver of one branch may be moved to another one."
-    )
-    hold: bool = Field(
-        True,
-        description=(
-            "Keep the driver's packages at what is installed: apt-mark hold, apt preferences, and unattended-upgrades "
-            "told to keep off; dnf's versionlock; pacman's IgnorePkg. All of that is removed again with `False`. Where "
-            "gpunode installs packages: no package manager moves a runfile's driver."
-        ),
-    )
-    hold_kernel: bool = Field(
-        False,
-        description=(
-            "With `hold`: hold the packages that bring new kernels, and their headers, as well. Always so where "
-            "modules come built per kernel (Ubuntu's archive, Arch's linux and linux-lts): a new kernel would come "
-            "without one."
-        ),
-    )
-    rollback: Literal["required", "best-effort"] = Field(
-        "required",
-        description=(
-            "Before the driver is changed or removed its installed packages (or its .run file) are saved on the node: "
-            "`required` changes nothing where one of them is not to be had any more, `best-effort` goes on without a "
-            "way back."
-        ),
-    )
-    persistenced: bool = Field(
-        True,
-        description=(
-            "Run nvidia-persistenced where its unit is installed; `False` leaves the unit as it is. "
-            "Ubuntu's own packages run it without persistence mode."
-        ),
-    )
-    module_parameters: ModuleParameters = Field(
-        default_factory=dict,
-        description=(
-            "Parameters of the kernel module, such as `{'NVreg_EnableGpuFirmware': '0'}`; written to /etc/modprobe.d, "
-            "and in effect when the module is loaded next (a reboot, where it is loaded)."
-        ),
-    )
+    enabled: bool = True
+    """false: gpunode leaves the driver alone, and does not judge it either."""
+    source: Literal["cuda-repository", "distribution", "runfile", "present", "absent"] = "cuda-repository"
+    """Where it comes from: NVIDIA's CUDA repository; the `distribution`'s own archive (Debian: DKMS packages of contrib
+    and non-free; on Debian 12 the open module is refused where the security archive has the rest of the driver at a
+    newer version; Ubuntu: headless server packages and modules signed by Canonical; Arch: modules for linux and
+    linux-lts, DKMS for other kernels, and the default there, since NVIDIA has no repository for it), by the mirror that
+    the node uses; NVIDIA's own installer (`runfile`: NVIDIA-Linux-x86_64-VERSION.run); `present`: already there, only
+    verified; or `absent`: whatever driver is there is removed, with all that gpunode set up for it
+    (docs/how-to/remove-the-driver.md)."""
+    flavour: Literal["auto", "open", "proprietary"] = "auto"
+    """Kernel module; `auto` takes what the GPU generation needs, and open where both would do and the driver comes with
+    it: NVIDIA's repositories for Debian and Ubuntu have it from branch 560 on."""
+    branch: DriverBranch | None = None
+    """Driver branch; its newest version in the repository is installed. Not given: the branch of `version`, else 580,
+    which NVIDIA's repositories for Debian 13 and Ubuntu 26.04 do not have (there: 595), or what the archive has, where
+    a `distribution` has one branch (Debian 12: 535, Debian 13: 550); with `source: present` and no `version`, any."""
+    version: DriverVersion | None = None
+    """Exact upstream version, such as `580.178.04`; installed, held, and verified."""
+    runfile_url: RunfileUrl = tables.driver_runfile().url
+    """With `source: runfile`: where the installer is; {version} and {architecture} (x86_64 or aarch64) are filled in. A
+    mirror, say."""
+    runfile_sha256: Sha256 | None = None
+    """With `source: runfile`, where it is required: the installer's SHA-256, checked before each time that it is run.
+    Every version and every architecture has its own."""
+    dkms: bool = True
+    """With `source: runfile`: register the module with DKMS, which builds it for each new kernel; with `False` a new
+    kernel has no driver until the next run."""
+    migrate: bool = False
+    """Whether a driver of packages may be replaced by the runfile's, and the other way round; the two are never mixed.
+    What was there is removed first, and put back if the other one does not work."""
+    kernel_headers: Literal["require", "install"] = "require"
+    """Headers of the kernels for which the module is built: `require` refuses a node whose next kernel lacks them,
+    `install` installs them first. With `source: runfile` likewise gcc, make and dkms."""
+    without_gpu: Literal["refuse", "install"] = "refuse"
+    """A node without an NVIDIA GPU on its PCI bus: `refuse` it before anything is touched, or `install` the driver all
+    the same (an image for GPU machines, say); the verdict is then *no GPU*, which is no success."""
+    allow_branch_change: bool = False
+    """Whether a node that has a driver of one branch may be moved to another one."""
+    hold: bool = True
+    """Keep the driver's packages at what is installed: apt-mark hold, apt preferences, and unattended-upgrades told to
+    keep off; dnf's versionlock; pacman's IgnorePkg. All of that is removed again with `False`. Where gpunode installs
+    packages: no package manager moves a runfile's driver."""
+    hold_kernel: bool = False
+    """With `hold`: hold the packages that bring new kernels, and their headers, as well. Always so where modules come
+    built per kernel (Ubuntu's archive, Arch's linux and linux-lts): a new kernel would come without one."""
+    rollback: Literal["required", "best-effort"] = "required"
+    """Before the driver is changed or removed its installed packages (or its .run file) are saved on the node:
+    `required` changes nothing where one of them is not to be had any more, `best-effort` goes on without a way back."""
+    persistenced: bool = True
+    """Run nvidia-persistenced where its unit is installed; `False` leaves the unit as it is. Ubuntu's own packages run
+    it without persistence mode."""
+    module_parameters: ModuleParameters = Field(default_factory=dict)
+    """Parameters of the kernel module, such as `{'NVreg_EnableGpuFirmware': '0'}`; written to /etc/modprobe.d, and in
+    effect when the module is loaded next (a reboot, where it is loaded)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -169,16 +105,12 @@ class DriverSettings(Component):
         """Say whether gpunode takes the driver away."""
         return self.enabled and self.source == "absent"
 
-    def contradictions(self) -> list[tuple[str, str]]:
-        """Return a version outside of its branch, and what a runfile needs to be told."""
-        found = []
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield a version outside of its branch, and what a runfile needs to be told."""
         if self.version and self.branch and not versions.in_branch(self.version, self.branch):
-            found.append(("version", f"is not in driver.branch {self.branch!r}; leave one of the two out"))
+            yield "version", f"is not in driver.branch {self.branch!r}; leave one of the two out"
         if self.enabled and self.source == "runfile":
             if self.version is None:
-                found.append(("version", "is needed with driver.source 'runfile': each version is a file of its own"))
+                yield "version", "is needed with driver.source 'runfile': each version is a file of its own"
             if self.runfile_sha256 is None:
-                found.append(
-                    ("runfile_sha256", "is needed with driver.source 'runfile': what NVIDIA or `sha256sum` says of it")
-                )
-        return found
+                yield "runfile_sha256", "is needed with driver.source 'runfile': what NVIDIA or `sha256sum` says of it"

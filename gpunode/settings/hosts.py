@@ -1,13 +1,22 @@
-"""Validate the settings of all hosts at once."""
+"""Validate the settings of all hosts at once: each by itself, and what a run and a cluster have one of."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gpunode.settings.cluster import node_name
+from gpunode.settings.kubernetes import LOCAL
 from gpunode.settings.model import Settings, settings_from
-from gpunode.settings.problems import Problem, SettingsError
+from gpunode.settings.problems import Problem, SettingsError, written
+
+_NODE_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
+# What each node has for itself.
+_OWN: Mapping[str, Collection[str]] = {
+    "kubernetes": {"enabled", "node_name", "drain"}, "device_plugin": {"way"}, "gpu_operator": (), "gpushare": (),
+}  # fmt: skip
 
 
 def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str] = ()) -> dict[str, Settings]:
@@ -23,10 +32,7 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str]
         except SettingsError as error:
             problems += (replace(problem, host=host) for problem in error.problems)
     problems += _at_odds(found)
-    if any(settings.kubernetes.enabled for settings in found.values()):
-        from gpunode.settings.cluster.agreement import disagreements
-
-        problems += disagreements(found)
+    problems += _disagreements(found)
     if problems:
         raise SettingsError(problems)
     return found
@@ -40,3 +46,51 @@ def _at_odds(settings: Mapping[str, Settings]) -> Iterator[Problem]:
         if first is not None and limit != first[1]:
             message = f"must be one number for all hosts of a run; {first[0]} has {first[1]}"
             yield Problem("disruption.max_parallel", str(limit), message, host=host)
+
+
+def _disagreements(hosts: Mapping[str, Settings]) -> Iterator[Problem]:
+    """Yield every setting in which a node of a cluster differs from the first one, and names that are none or twice."""
+    nodes = {host: settings for host, settings in hosts.items() if settings.kubernetes.enabled}
+    first = next(iter(nodes), None)
+    if first is None:
+        return
+    names: dict[str, str] = {}
+    for host, settings in nodes.items():
+        name = node_name(host, settings)
+        if name in names:
+            message = f"is the name of {names[name]}, too; a cluster has one node of each name"
+            yield Problem("kubernetes.node_name", written(name), message, host=host)
+        elif _NODE_NAME.fullmatch(name) is None:
+            message = "is missing: the host's name in the inventory is none that a node can have"
+            yield Problem("kubernetes.node_name", written(name), message, host=host)
+        names.setdefault(name, host)
+        runner = settings.kubernetes.run_on
+        if runner != LOCAL and runner not in hosts:
+            message = "is no host of this inventory; name a control-plane host of it, or '@local'"
+            yield Problem("kubernetes.run_on", written(runner), message, tuple(hosts)[:20], host)
+        if settings.device_plugin.method == "gpushare":
+            yield from _schedulers(host, settings, hosts)
+        yield from _differences(host, settings, first, nodes[first])
+
+
+def _differences(host: str, settings: Settings, first: str, model: Settings) -> Iterator[Problem]:
+    for component, own in _OWN.items():
+        here, actual = getattr(settings, component), getattr(model, component)
+        for field in type(here).model_fields:
+            if field not in own and getattr(here, field) != getattr(actual, field):
+                message = f"must be the same for all nodes of a cluster; {first} has {written(getattr(actual, field))}"
+                yield Problem(f"{component}.{field}", written(getattr(here, field)), message, host=host)
+
+
+def _schedulers(host: str, settings: Settings, hosts: Mapping[str, Settings]) -> Iterator[Problem]:
+    desired = settings.gpushare.schedulers
+    if settings.gpushare.scheduler == "patch" and not desired and settings.kubernetes.run_on == LOCAL:
+        message = (
+            "is missing: name the control-plane hosts, whose kube-scheduler is to ask the extender, or set "
+            "gpushare.scheduler to 'theirs'"
+        )
+        yield Problem("gpushare.schedulers", written(desired), message, host=host)
+    for name in desired:
+        if name not in hosts:
+            message = f"has {written(name)} in it, which is no host of this inventory"
+            yield Problem("gpushare.schedulers", written(desired), message, tuple(hosts)[:20], host)

@@ -1,89 +1,88 @@
-"""Settings of the Kubernetes cluster that a node belongs to."""
+"""Settings of the Kubernetes cluster that a node belongs to, and of how a node is drained there."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from collections.abc import Iterator
+from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from gpunode.settings.component import Component, matching
-from gpunode.settings.drain import DrainSettings
 
 LOCAL = "@local"
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-DnsLabel = Annotated[str, AfterValidator(matching(_LABEL, "lower-case letters, digits and '-' inside, 63 at most"))]
+DnsLabel = Annotated[str, matching(_LABEL, "lower-case letters, digits and '-' inside, 63 at most")]
 NodeName = Annotated[
-    str, AfterValidator(matching(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", "a node's name such as 'gpu-1.example.org'"))
+    str, matching(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", "a node's name such as 'gpu-1.example.org'")
 ]
 # Of a program or file on the machine where helm runs; a tilde would reach it unexpanded.
-ProgramPath = Annotated[
-    str, AfterValidator(matching(r"/?[A-Za-z0-9._+-]+(/[A-Za-z0-9._+-]+)*", "a program's name, or its path"))
-]
-AbsolutePath = Annotated[
-    str, AfterValidator(matching(r"/([A-Za-z0-9._+@:=,-]+/?)*", "an absolute path, without spaces"))
-]
-_Runner = Annotated[
-    str, AfterValidator(matching(r"@local|[A-Za-z0-9][A-Za-z0-9._-]*", "'@local', or a host's name in the inventory"))
-]
-_Version = Annotated[
-    str, AfterValidator(matching(r"\d{1,2}\.\d{1,3}(\.\d{1,3})?", "a version such as '1.31' or '1.31.4'"))
-]
-_Context = Annotated[
-    str,
-    AfterValidator(matching(r"[A-Za-z0-9][A-Za-z0-9._@:/-]{0,252}", "a context's name such as 'admin@cluster'")),
-]
+ProgramPath = Annotated[str, matching(r"/?[A-Za-z0-9._+-]+(/[A-Za-z0-9._+-]+)*", "a program's name, or its path")]
+AbsolutePath = Annotated[str, matching(r"/([A-Za-z0-9._+@:=,-]+/?)*", "an absolute path, without spaces")]
+_Runner = Annotated[str, matching(r"@local|[A-Za-z0-9][A-Za-z0-9._-]*", "'@local', or a host's name in the inventory")]
+_Version = Annotated[str, matching(r"\d{1,2}\.\d{1,3}(\.\d{1,3})?", "a version such as '1.31' or '1.31.4'")]
+_Context = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._@:/-]{0,252}", "a context's name such as 'admin@cluster'")]
+
+
+class DrainSettings(Component):
+    """How a node of a cluster is emptied before a step that its pods would feel (docs/how-to/drain.md)."""
+
+    enabled: bool = True
+    """false: the cluster is not told, and pods feel what `disruption.allow` lets happen."""
+    timeout: int = Field(600, ge=5, le=86400)
+    """Seconds within which the node must be empty; then it is *drain blocked*, and left as it is."""
+    grace: int | None = Field(None, ge=0, le=86400)
+    """Seconds that each pod has to end in; not given: what the pod itself says."""
+    delete_emptydir_data: bool = False
+    """true: pods with emptyDir volumes are evicted, too, and what is in these is lost."""
+    force: bool = False
+    """true: pods that no controller makes anew elsewhere are evicted, too, and are gone for good."""
+    ready_timeout: int = Field(300, ge=5, le=7200)
+    """Seconds within which the node must be Ready in the cluster before it takes pods again."""
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Refuse a grace that no drain could await, and pods given up where none is asked to leave."""
+        if self.grace is not None and self.grace >= self.timeout:
+            yield "grace", f"is no shorter than timeout, {self.timeout} s: the drain would end before the pods"
+        for name in ("force", "delete_emptydir_data"):
+            if getattr(self, name) and not self.enabled:
+                yield name, "has no meaning with enabled = False: no pod is evicted"
 
 
 class KubernetesSettings(Component):
-    """Say of which cluster a node is a part, and how that cluster is reached."""
+    """The Kubernetes cluster that a node belongs to. But for `enabled`, `node_name` and `drain` all nodes of a run must
+    have the same. What the cluster gets is shown by `gpunode cluster`, and brought there at the end of a run
+    (docs/device-plugin.md); a node is emptied before it is disturbed (docs/how-to/drain.md)."""
 
-    summary: ClassVar[str] = (
-        "The Kubernetes cluster that a node belongs to. But for `enabled`, `node_name` and `drain` all nodes of a run "
-        "must have the same. What the cluster gets is shown by `gpunode cluster`, and brought there at the end of a "
-        "run (docs/device-plugin.md); a node is emptied before it is disturbed (docs/how-to/drain.md)."
-    )
-
-    enabled: bool = Field(False, description="true: the host is a node of a Kubernetes cluster.")
-    node_name: NodeName | None = Field(
-        None, description="Its name in the cluster; not given: the host's name in the inventory, in lower case."
-    )
-    run_on: _Runner = Field(
-        LOCAL,
-        description="Where helm and kubectl run: `@local`, or a host of the inventory (a control-plane host, by SSH).",
-    )
-    kubeconfig: AbsolutePath | None = Field(
-        None, description="Path of the kubeconfig there; not given: what helm and kubectl find by themselves."
-    )
-    context: _Context | None = Field(None, description="Context of the kubeconfig; not given: its current one.")
-    version: _Version | None = Field(
-        None,
-        description=(
-            "The cluster's version, such as `1.31`: what it cannot have is then refused before it is contacted, and "
-            "another one that is found later is an error. Not given: as found."
-        ),
-    )
-    helm: ProgramPath = Field("helm", description="The program helm (3.8 or newer, or 4), as a name or a path.")
-    kubectl: ProgramPath = Field("kubectl", description="The program kubectl, as a name or a path.")
-    timeout: int = Field(
-        300,
-        ge=10,
-        le=7200,
-        description=(
-            "Seconds within which a release must be ready, or it is rolled back. helm 4 waits for custom resources "
-            "too: with a GPU Operator until its ClusterPolicy is ready, which takes minutes on new nodes."
-        ),
-    )
-    history: int = Field(10, ge=2, le=256, description="How many revisions of a release the cluster keeps.")
-    drain: DrainSettings = Field(
-        default_factory=lambda: DrainSettings.model_validate({}),
-        description="How the node is emptied before it is disturbed.",
-    )
+    enabled: bool = False
+    """true: the host is a node of a Kubernetes cluster."""
+    node_name: NodeName | None = None
+    """Its name in the cluster; not given: the host's name in the inventory, in lower case."""
+    run_on: _Runner = LOCAL
+    """Where helm and kubectl run: `@local`, or a host of the inventory (a control-plane host, by SSH)."""
+    kubeconfig: AbsolutePath | None = None
+    """Path of the kubeconfig there; not given: what helm and kubectl find by themselves."""
+    context: _Context | None = None
+    """Context of the kubeconfig; not given: its current one."""
+    version: _Version | None = None
+    """The cluster's version, such as `1.31`: what it cannot have is then refused before it is contacted, and another
+    one that is found later is an error. Not given: as found."""
+    helm: ProgramPath = "helm"
+    """The program helm (3.8 or newer, or 4), as a name or a path."""
+    kubectl: ProgramPath = "kubectl"
+    """The program kubectl, as a name or a path."""
+    timeout: int = Field(300, ge=10, le=7200)
+    """Seconds within which a release must be ready, or it is rolled back. helm 4 waits for custom resources too: with a
+    GPU Operator until its ClusterPolicy is ready, which takes minutes on new nodes."""
+    history: int = Field(10, ge=2, le=256)
+    """How many revisions of a release the cluster keeps."""
+    drain: DrainSettings = Field(default_factory=lambda: DrainSettings.model_validate({}))
+    """How the node is emptied before it is disturbed."""
 
     @property
     def drains(self) -> bool:
         """Say whether the node is emptied before it is disturbed."""
         return self.enabled and self.drain.enabled
 
-    def contradictions(self) -> list[tuple[str, str]]:
+    def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse what its drain refuses."""
-        return [(f"drain.{field}", message) for field, message in self.drain.contradictions()]
+        return ((f"drain.{field}", message) for field, message in self.drain.contradictions())

@@ -6,9 +6,9 @@ import stat
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from gpunode.settings.component import Component, matching
 
@@ -16,67 +16,42 @@ if TYPE_CHECKING:
     from gpunode.settings.mig_parted.declaration import Declaration
 
 MigConfigName = Annotated[
-    str,
-    AfterValidator(matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "a configuration's name such as 'all-1g.10gb'")),
+    str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "a configuration's name such as 'all-1g.10gb'")
 ]
 DeclarationFile = Annotated[
-    str, AfterValidator(matching(r"[A-Za-z0-9_./][A-Za-z0-9_./~+@:=,-]*", "the path of a file, without spaces"))
+    str, matching(r"[A-Za-z0-9_./][A-Za-z0-9_./~+@:=,-]*", "the path of a file, without spaces")
 ]
 
 
 UnitName = Annotated[
-    str,
-    AfterValidator(matching(r"[A-Za-z0-9][A-Za-z0-9:_.@-]{0,200}\.service", "a service such as 'nvidia-dcgm.service'")),
+    str, matching(r"[A-Za-z0-9][A-Za-z0-9:_.@-]{0,200}\.service", "a service such as 'nvidia-dcgm.service'")
 ]
 
 
 class MigSettings(Component):
-    """Say which MIG layout a node's GPUs shall have."""
+    """Multi-Instance GPU: the layout of a node's GPUs, reached by the smallest change, put back where that fails, and
+    brought back at every boot (docs/mig.md)."""
 
-    summary: ClassVar[str] = (
-        "Multi-Instance GPU: the layout of a node's GPUs, reached by the smallest change, put back where that fails, "
-        "and brought back at every boot (docs/mig.md)."
-    )
+    config: MigConfigName | None = None
+    """Name of a MIG configuration: of `file`, else one that NVIDIA publishes for the node's GPUs, such as
+    `all-balanced`. Not given: the GPUs are left as they are, and nothing brings a layout back at a boot."""
+    file: DeclarationFile | None = None
+    """MIG declaration in the format of nvidia-mig-parted, on the machine where gpunode runs; a relative path counts
+    from where it is run."""
 
-    config: MigConfigName | None = Field(
-        None,
-        description=(
-            "Name of a MIG configuration: of `file`, else one that NVIDIA publishes for the node's GPUs, such as "
-            "`all-balanced`. Not given: the GPUs are left as they are, and nothing brings a layout back at a boot."
-        ),
-    )
-    file: DeclarationFile | None = Field(
-        None,
-        description=(
-            "MIG declaration in the format of nvidia-mig-parted, on the machine where gpunode runs; a relative path "
-            "counts from where it is run."
-        ),
-    )
-
-    config_from_label: bool = Field(
-        False,
-        description=(
-            "true: each node's configuration is what its label `nvidia.com/mig.config` names, which people set in the "
-            "cluster; it is looked up once in a run, by kubectl, and a node without that label is left as it is. Needs "
-            "`kubernetes.enabled`, and `config` left out."
-        ),
-    )
+    config_from_label: bool = False
+    """true: each node's configuration is what its label `nvidia.com/mig.config` names, which people set in the cluster;
+    it is looked up once in a run, by kubectl, and a node without that label is left as it is. Needs
+    `kubernetes.enabled`, and `config` left out."""
 
     stop_units: tuple[UnitName, ...] = Field(
-        ("nvidia-persistenced.service", "nvidia-dcgm.service"),
-        max_length=64,
-        strict=False,
-        description=(
-            "Services that may be stopped where they hold a GPU whose mode or instances are to change; they are always "
-            "started again. Whoever else holds it is named, and the GPU is left as it is."
-        ),
+        ("nvidia-persistenced.service", "nvidia-dcgm.service"), max_length=64, strict=False
     )
+    """Services that may be stopped where they hold a GPU whose mode or instances are to change; they are always started
+    again. Whoever else holds it is named, and the GPU is left as it is."""
 
-    def contradictions(self) -> list[tuple[str, str]]:
-        """Return what is wrong with the declaration, and a configuration that there is not."""
-        return list(self._contradictions())
-
-    def _contradictions(self) -> Iterator[tuple[str, str]]:
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong with the declaration, and a configuration that there is not."""
         # Late: what has no MIG needs none of it.
         from gpunode.settings.mig_parted.declaration import selected
         from gpunode.settings.mig_parted.mistakes import DeclarationError, word

@@ -10,14 +10,10 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gpunode.settings import without_driver
 from gpunode.settings.component import Component
-from gpunode.settings.containerd import ContainerdSettings
 from gpunode.settings.crio import CrioSettings
 from gpunode.settings.cuda import CudaSettings
 from gpunode.settings.device_plugin import DevicePluginSettings
-from gpunode.settings.disruption import DisruptionSettings
-from gpunode.settings.docker import DockerSettings
 from gpunode.settings.driver import DriverSettings
 from gpunode.settings.gpu_operator import GpuOperatorSettings
 from gpunode.settings.gpushare import GpushareSettings
@@ -25,24 +21,21 @@ from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.mig import MigSettings
 from gpunode.settings.mps import MpsSettings
 from gpunode.settings.podman import PodmanSettings
-from gpunode.settings.problems import (
-    DEEPEST,
-    SECRET,
-    Problem,
-    SettingsError,
-    is_secret,
-    is_too_deep,
-    nearest,
-    written,
-)  # fmt: skip
+from gpunode.settings.problems import DEEPEST, SECRET, Problem, SettingsError, is_secret, is_too_deep, nearest, written
 from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.repositories import RepositoriesSettings
+from gpunode.settings.run import DisruptionSettings, VerifySettings
+from gpunode.settings.runtimes import ContainerdSettings, DockerSettings
 from gpunode.settings.sharing import SharingSettings
 from gpunode.settings.toolkit import ToolkitSettings
-from gpunode.settings.verify import VerifySettings
 
 OWN_DATA_PREFIX = "x_"
 _LONGEST_KEY = 120
+_NEED_THE_DRIVER = (
+    *((name, "enabled") for name in ("cuda", "toolkit", "mps")),
+    ("mig", "config"),
+    ("mig", "config_from_label"),
+)
 _EXPECTED = {
     "string_type": "a string",
     "bool_type": "True or False",
@@ -173,28 +166,14 @@ def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
     for name, part in parts.items():
         for key, message in part.beside(parts):
             yield Problem(f"{name}.{key}", written(getattr(part, key)), message)
-    containerd, toolkit = parts.get("containerd"), parts.get("toolkit")
-    if (
-        isinstance(containerd, ContainerdSettings)
-        and isinstance(toolkit, ToolkitSettings)
-        and containerd.enabled
-        and containerd.default_runtime == "nvidia"
-        and not toolkit.enabled
-    ):
-        message = "needs the nvidia runtime, which toolkit.enabled = False leaves out; use 'runc' or enable the toolkit"
-        yield Problem("containerd.default_runtime", written(containerd.default_runtime), message)
-
-    docker = parts.get("docker")
-    if not isinstance(docker, DockerSettings) or not docker.enabled:
+    driver = parts.get("driver")
+    if not isinstance(driver, DriverSettings) or not driver.removes:
         return
-    if isinstance(toolkit, ToolkitSettings) and docker.default_runtime == "nvidia" and not toolkit.enabled:
-        message = "needs the nvidia runtime, which toolkit.enabled = False leaves out; use 'runc' or enable the toolkit"
-        yield Problem("docker.default_runtime", written(docker.default_runtime), message)
-    if isinstance(containerd, ContainerdSettings) and containerd.enabled:
-        sources = {docker.source, containerd.source} - {"present"}
-        if len(sources) > 1:
-            message = f"cannot stand beside containerd.source {containerd.source!r}: each brings its own containerd"
-            yield Problem("docker.source", written(docker.source), message)
+    for name, key in _NEED_THE_DRIVER:
+        if value := getattr(parts.get(name), key, None):
+            out = f"set {name}.enabled = False (what is there of it stays)" if key == "enabled" else "leave it out"
+            message = f"needs the driver, which driver.source = 'absent' removes; {out}, or keep the driver"
+            yield Problem(f"{name}.{key}", written(value), message)
 
 
 def _unknown_names(data: Mapping[str, Any], foreign: Collection[str]) -> Iterator[Problem]:
@@ -224,7 +203,7 @@ def settings_from(data: Mapping[str, Any], foreign: Collection[str] | None = Non
         problems += wrong
         if found is not None:
             parts[name] = found
-    problems += [*_between(parts), *without_driver.contradictions(parts)]
+    problems += _between(parts)
     if problems:
         raise SettingsError(problems)
     found_all = Settings.model_validate(parts)

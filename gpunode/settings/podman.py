@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
-
-from pydantic import Field
 
 from gpunode.base import versions
 from gpunode.base.tables.reading import Row, table
 from gpunode.settings.component import Component, UpstreamVersion
+from gpunode.settings.runtimes import Runtime
 
 
 @dataclass(frozen=True)
@@ -38,44 +37,37 @@ class Known(Row):
 known = table(Known, "podman.yaml")
 
 
-class PodmanSettings(Component):
-    """Say how podman shall run containers on a node."""
+class PodmanSettings(Runtime):
+    """Podman, whose containers get GPUs by CDI: `podman run --device nvidia.com/gpu=all`. It has no daemon, so that
+    nothing is restarted, and its containers do not count for disruption.allow."""
 
-    summary: ClassVar[str] = (
-        "Podman, whose containers get GPUs by CDI: `podman run --device nvidia.com/gpu=all`. It has no daemon, so that "
-        "nothing is restarted, and its containers do not count for disruption.allow."
-    )
+    component: ClassVar[str] = "podman"
 
-    enabled: bool = Field(False, description="true: gpunode installs and configures podman.")
-    source: Literal["distribution", "present"] = Field(
-        "distribution", description="The distribution's package, or `present`: already there, only configured."
-    )
-    version: UpstreamVersion | None = Field(
-        None, description="Upstream version; not given: the distribution's. Not with `source: present`."
-    )
-    default_runtime: Literal["nvidia", "runc", "crun"] | None = Field(
-        None,
-        description=(
-            "Runtime of containers that name none, in containers.conf.d/50-gpunode.conf; with `nvidia`, containers get "
-            "GPUs by NVIDIA_VISIBLE_DEVICES, too. Where crun or runc is not there, its package is installed (not with "
-            "`source: present`, which is refused). Not given: gpunode writes no such file."
-        ),
-    )
+    enabled: bool = False
+    """true: gpunode installs and configures podman."""
+    source: Literal["distribution", "present"] = "distribution"
+    """The distribution's package, or `present`: already there, only configured."""
+    version: UpstreamVersion | None = None
+    """Upstream version; not given: the distribution's. Not with `source: present`."""
+    default_runtime: Literal["nvidia", "runc", "crun"] | None = None
+    """Runtime of containers that name none, in containers.conf.d/50-gpunode.conf; with `nvidia`, containers get GPUs by
+    NVIDIA_VISIBLE_DEVICES, too. Where crun or runc is not there, its package is installed (not with `source: present`,
+    which is refused). Not given: gpunode writes no such file."""
 
-    def contradictions(self) -> list[tuple[str, str]]:
-        """Return a version of a package that gpunode does not install."""
-        if self.source == "present" and self.version is not None:
-            return [("version", "cannot be asked for with podman.source 'present'; leave one of the two out")]
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield a version of a package that gpunode does not install, or that knows no CDI."""
+        yield from super().contradictions()
         first = known().first_with_cdi
-        if self.version is not None and not versions.at_least(self.version, versions.major_minor(first)):
-            return [("version", f"knows no CDI, by which containers get GPUs; {first} is the first that does")]
-        return []
+        old = self.version is not None and not versions.at_least(self.version, versions.major_minor(first))
+        if old and self.source != "present":
+            yield "version", f"knows no CDI, by which containers get GPUs; {first} is the first that does"
 
-    def beside(self, others: Mapping[str, Component]) -> list[tuple[str, str]]:
-        """Return what podman lacks: a CDI specification, without which it has no way to a GPU."""
+    def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
+        """Yield what podman lacks: a CDI specification, without which it has no way to a GPU."""
         toolkit = others.get("toolkit")
-        if self.enabled and toolkit is not None and not getattr(toolkit, "enabled", False):
-            return [("enabled", "needs the NVIDIA container toolkit, which toolkit.enabled = False leaves out")]
-        if self.enabled and toolkit is not None and getattr(toolkit, "cdi", None) != "generate":
-            return [("enabled", "needs a CDI specification; set toolkit.cdi = 'generate' with it")]
-        return []
+        if not self.enabled or toolkit is None:
+            return
+        if not getattr(toolkit, "enabled", False):
+            yield "enabled", "needs the NVIDIA container toolkit, which toolkit.enabled = False leaves out"
+        elif getattr(toolkit, "cdi", None) != "generate":
+            yield "enabled", "needs a CDI specification; set toolkit.cdi = 'generate' with it"

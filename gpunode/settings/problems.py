@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from gpunode.base.reading import Reading
+
 _LONGEST_VALUE = 120
 # Each is written by a character at least.
 _MOST_SHOWN = 2 * _LONGEST_VALUE
@@ -18,7 +20,7 @@ _SECRET_NAME = re.compile(r"pass(w|phrase|$)|pwd|secret|token|credential|auth|us
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(Reading):
     """Hold one mistake: dotted key, the value as written, what is wrong, what is allowed, and the host if known."""
 
     key: str
@@ -32,16 +34,6 @@ class Problem:
         where = f"{self.host}: " if self.host else ""
         allowed = f"; allowed: {', '.join(self.allowed)}" if self.allowed else ""
         return f"{where}{self.key} = {self.value}: {self.message}{allowed}"
-
-    def to_json(self) -> dict[str, object]:
-        """Return the fields as plain JSON types."""
-        return {
-            "host": self.host,
-            "key": self.key,
-            "value": self.value,
-            "message": self.message,
-            "allowed": list(self.allowed),
-        }
 
 
 class SettingsError(ValueError):

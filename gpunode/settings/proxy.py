@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -28,17 +28,13 @@ def _without_credentials(url: str) -> str:
 
 
 ProxyUrl = Annotated[
-    str,
-    AfterValidator(_without_credentials),
-    AfterValidator(matching(_PROXY, "an address such as 'http://proxy.example.org:3128'")),
+    str, AfterValidator(_without_credentials), matching(_PROXY, "an address such as 'http://proxy.example.org:3128'")
 ]
 NoProxy = Annotated[
     str,
-    AfterValidator(
-        matching(
-            rf"\*|(\*?\.)?{_NAME}(:\d{{1,5}})?|{_NAME}/\d{{1,2}}|{_IPV6}(/\d{{1,3}})?|\[{_IPV6}\](:\d{{1,5}})?",
-            "a host name, a domain such as '.example.org', an address or a network",
-        )
+    matching(
+        rf"\*|(\*?\.)?{_NAME}(:\d{{1,5}})?|{_NAME}/\d{{1,2}}|{_IPV6}(/\d{{1,3}})?|\[{_IPV6}\](:\d{{1,5}})?",
+        "a host name, a domain such as '.example.org', an address or a network",
     ),
 ]
 
@@ -49,17 +45,14 @@ def _listed(value: Any) -> Any:
 
 
 class ProxySettings(Component):
-    """Say through which proxy a node reaches the outside."""
+    """The proxy for apt, for downloads and for containerd's unit (image pulls)."""
 
-    summary: ClassVar[str] = "The proxy for apt, for downloads and for containerd's unit (image pulls)."
-
-    http: ProxyUrl | None = Field(None, description="Proxy for http://, without user and password (docs/security.md).")
-    https: ProxyUrl | None = Field(
-        None, description="Proxy for https://; not given: none, `http` is not taken instead."
-    )
-    no_proxy: Annotated[tuple[NoProxy, ...], BeforeValidator(_listed)] = Field(
-        (), max_length=_MOST, description="List of names, domains, addresses and networks that are reached directly."
-    )
+    http: ProxyUrl | None = None
+    """Proxy for http://, without user and password (docs/security.md)."""
+    https: ProxyUrl | None = None
+    """Proxy for https://; not given: none, `http` is not taken instead."""
+    no_proxy: Annotated[tuple[NoProxy, ...], BeforeValidator(_listed)] = Field((), max_length=_MOST)
+    """List of names, domains, addresses and networks that are reached directly."""
 
     @property
     def environment(self) -> dict[str, str]:

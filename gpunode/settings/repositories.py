@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
@@ -23,22 +23,19 @@ def _fingerprint(text: str) -> str:
     return compact
 
 
-Url = Annotated[str, AfterValidator(is_address), AfterValidator(holding_only(*PLACEHOLDERS))]
+Url = Annotated[str, is_address, holding_only(*PLACEHOLDERS)]
 Fingerprint = Annotated[str, AfterValidator(_fingerprint)]
 
 
 class Repository(Component):
-    """Say where a package repository is, and which key signs it."""
+    """A package repository and its key."""
 
-    summary: ClassVar[str] = "A package repository and its key."
-
-    url: Url = Field(
-        description="Address of the repository; {distribution}, {architecture}, {channel}, {os_id} are filled in."
-    )
-    key_url: Url = Field(description="Address of the public key that signs the repository.")
-    key_fingerprint: Fingerprint = Field(
-        description="Full fingerprint of that key; a key with another one is refused and nothing is installed."
-    )
+    url: Url
+    """Address of the repository; {distribution}, {architecture}, {channel}, {os_id} are filled in."""
+    key_url: Url
+    """Address of the public key that signs the repository."""
+    key_fingerprint: Fingerprint
+    """Full fingerprint of that key; a key with another one is refused and nothing is installed."""
 
     def at(self, **placeholders: str) -> Repository:
         """Return the repository with `{distribution}`, `{architecture}`, `{channel}` and `{os_id}` filled in.
@@ -49,63 +46,47 @@ class Repository(Component):
         return self.model_copy(update=addresses)
 
 
-def _public(name: str) -> dict[str, str]:
-    row = tables.repositories()[name]
-    return {"url": row.url, "key_url": row.key_url, "key_fingerprint": row.key_fingerprint}
+_PUBLIC = tables.repositories()
 
 
 class CudaRepository(Repository):
-    """Say where NVIDIA's CUDA repository (driver and CUDA packages) or its mirror is."""
+    """NVIDIA's CUDA repository (driver and CUDA packages), or its mirror."""
 
-    url: Url = Field(_public("cuda")["url"], description=Repository.model_fields["url"].description)
-    key_url: Url = Field(_public("cuda")["key_url"], description=Repository.model_fields["key_url"].description)
-    key_fingerprint: Fingerprint = Field(
-        _public("cuda")["key_fingerprint"], description=Repository.model_fields["key_fingerprint"].description
-    )
+    url: Url = _PUBLIC["cuda"].url
+    key_url: Url = _PUBLIC["cuda"].key_url
+    key_fingerprint: Fingerprint = _PUBLIC["cuda"].key_fingerprint
 
 
 class ToolkitRepository(Repository):
-    """Say where the container toolkit's repository or its mirror is."""
+    """The container toolkit's repository, or its mirror."""
 
-    url: Url = Field(_public("toolkit")["url"], description=Repository.model_fields["url"].description)
-    key_url: Url = Field(_public("toolkit")["key_url"], description=Repository.model_fields["key_url"].description)
-    key_fingerprint: Fingerprint = Field(
-        _public("toolkit")["key_fingerprint"], description=Repository.model_fields["key_fingerprint"].description
-    )
+    url: Url = _PUBLIC["toolkit"].url
+    key_url: Url = _PUBLIC["toolkit"].key_url
+    key_fingerprint: Fingerprint = _PUBLIC["toolkit"].key_fingerprint
 
 
 class DockerRepository(Repository):
-    """Say where Docker's repository (containerd.io) or its mirror is."""
+    """Docker's repository (containerd.io), or its mirror."""
 
-    url: Url = Field(_public("docker")["url"], description=Repository.model_fields["url"].description)
-    key_url: Url = Field(_public("docker")["key_url"], description=Repository.model_fields["key_url"].description)
-    key_fingerprint: Fingerprint = Field(
-        _public("docker")["key_fingerprint"], description=Repository.model_fields["key_fingerprint"].description
-    )
+    url: Url = _PUBLIC["docker"].url
+    key_url: Url = _PUBLIC["docker"].key_url
+    key_fingerprint: Fingerprint = _PUBLIC["docker"].key_fingerprint
 
 
 class RepositoriesSettings(Component):
-    """Say where packages come from."""
+    """Where packages come from. A mirror is set by `url` alone; the key stays pinned by its fingerprint.
+    `{distribution}` is debian12, ubuntu2204, …; `{architecture}` x86_64 or sbsa; `{channel}` toolkit.channel; `{os_id}`
+    debian, ubuntu or rhel; `$(ARCH)` is left to apt, `$basearch` and `$releasever` to dnf and zypper. The defaults
+    shown are apt's; on RHEL, its kin and SUSE those of the rpm repositories take their place, and Debian 13 and Ubuntu
+    26.04 have keys of their own for NVIDIA's. Arch has none of them: everything comes from its own repositories, by the
+    node's mirrorlist and keyring."""
 
-    summary: ClassVar[str] = (
-        "Where packages come from. A mirror is set by `url` alone; the key stays pinned by its fingerprint. "
-        "`{distribution}` is debian12, ubuntu2204, …; `{architecture}` x86_64 or sbsa; `{channel}` toolkit.channel; "
-        "`{os_id}` debian, ubuntu or rhel; `$(ARCH)` is left to apt, `$basearch` and `$releasever` to dnf and zypper. "
-        "The defaults shown are apt's; on RHEL, its kin and SUSE those of the rpm repositories take their place, and "
-        "Debian 13 and Ubuntu 26.04 have keys of their own for NVIDIA's. Arch "
-        "has none of them: everything comes from its own repositories, by the node's mirrorlist and keyring."
-    )
-
-    cuda: CudaRepository = Field(
-        default_factory=lambda: CudaRepository.model_validate({}), description="NVIDIA's CUDA repository."
-    )
-    toolkit: ToolkitRepository = Field(
-        default_factory=lambda: ToolkitRepository.model_validate({}), description="The container toolkit's repository."
-    )
-    docker: DockerRepository = Field(
-        default_factory=lambda: DockerRepository.model_validate({}),
-        description="Docker's repository, for `containerd.source: docker-repository`.",
-    )
+    cuda: CudaRepository = Field(default_factory=lambda: CudaRepository.model_validate({}))
+    """NVIDIA's CUDA repository."""
+    toolkit: ToolkitRepository = Field(default_factory=lambda: ToolkitRepository.model_validate({}))
+    """The container toolkit's repository."""
+    docker: DockerRepository = Field(default_factory=lambda: DockerRepository.model_validate({}))
+    """Docker's repository, for `containerd.source: docker-repository`."""
 
     def on(self, name: str, family: str, unverified_key: str | None = None, folder: str | None = None) -> Repository:
         """Return the repository `cuda`, `toolkit` or `docker` for a family of distributions.

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -111,7 +112,7 @@ def output(stdout: str = "", stderr: str = "") -> CommandOutput:
 
 def test_a_failure_to_run_anything_ends_with_its_explanation_and_a_success_does_not() -> None:
     answers = [(False, output(stderr="sudo: a password is required")), (True, output("sudo: a password is required"))]
-    run = connection.explained(lambda self: answers.pop(0))
+    run = partial(connection.explained, lambda self: answers.pop(0))
     failed, said = run(None)
     assert not failed and said.stderr_lines[0] == "sudo: a password is required"
     assert "none was given. Remedy: " in said.stderr_lines[1]
@@ -128,8 +129,8 @@ def test_a_connection_whose_shell_refused_a_command_gets_it_again_and_all_others
         sent.append(command)
         return output(login_shell.MARK) if command.startswith(login_shell.GUARD) else output("done")
 
-    execute = connection.exec_command(exec_command)
-    run = connection.any_login_shell(lambda self, command: (True, execute(self.client, command)))
+    execute = partial(connection.exec_command, exec_command)
+    run = partial(connection.any_login_shell, lambda self, command: (True, execute(self.client, command)))
     odd, other = SimpleNamespace(client=Client()), SimpleNamespace(client=Client())
     assert run(odd, "id")[1].stdout_lines == ["done"]
     assert run(odd, "ls")[1].stdout_lines == ["done"]
@@ -145,7 +146,7 @@ def test_nobody_is_asked_for_a_password_where_there_is_no_terminal(monkeypatch: 
         asked.append("asked")
         return run()
 
-    execute = connection.asks_on_a_terminal(with_sudo_retry)
+    execute = partial(connection.asks_on_a_terminal, with_sudo_retry)
     monkeypatch.setattr(connection, "_has_terminal", lambda: False)
     assert execute(None, {}, lambda: (1, "as sudo said it")) == (1, "as sudo said it")
     assert not asked

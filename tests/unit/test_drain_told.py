@@ -14,7 +14,7 @@ import pytest
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.cli.plan import as_text
-from gpunode.fleet import cordons
+from gpunode.fleet import cluster
 from gpunode.fleet.rollout import wave_run
 from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.judgement import judged
@@ -64,21 +64,21 @@ def test_drift_asks_the_cluster_once_for_all_nodes_and_not_at_all_without_a_drai
         asked.append(command)
         return Output(0, json.dumps({"items": [each.node for each in clusters]}), "")
 
-    monkeypatch.setattr(cordons, "reached", lambda *_: nullcontext(here))
-    found = cordons.findings(Path("x"), _inventory())
+    monkeypatch.setattr(cluster, "reached", lambda *_: nullcontext(here))
+    found = cluster.held_back(Path("x"), _inventory())
     assert {name: item.finding_class for name, item in found.items()} == {
         "gpu-1": FindingClass.OK, "gpu-2": FindingClass.DRIFT,
     }  # fmt: skip
     assert len(asked) == 1
-    assert cordons.findings(Path("x"), _inventory(drain={"enabled": False})) == {} and len(asked) == 1
+    assert cluster.held_back(Path("x"), _inventory(drain={"enabled": False})) == {} and len(asked) == 1
 
 
 @pytest.mark.parametrize("answer", [Output(1, "", "refused"), Output(0, "<html>", "")])
 def test_drift_says_that_it_does_not_know_where_the_cluster_does_not_answer(
     answer: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cordons, "reached", lambda *_: nullcontext(lambda _: answer))
-    found = cordons.findings(Path("x"), _inventory())
+    monkeypatch.setattr(cluster, "reached", lambda *_: nullcontext(lambda _: answer))
+    found = cluster.held_back(Path("x"), _inventory())
     assert {item.finding_class for item in found.values()} == {FindingClass.ERROR} and len(found) == 3
 
 

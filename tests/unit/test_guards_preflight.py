@@ -19,7 +19,6 @@ from gpunode.components.driver.flavour import (
     wanted_driver,
 )
 from gpunode.node.preflight import Caution, Refusal, cautions, refusals
-from gpunode.node.preflight.device_plugin import device_plugin_refusals
 from gpunode.node.preflight.disk import disk_refusals
 from gpunode.node.preflight.driver import (
     branch_change_refusals,
@@ -31,6 +30,7 @@ from gpunode.node.preflight.driver import (
     proprietary_cautions,
     proprietary_refusals,
 )
+from gpunode.node.preflight.mps import device_plugin_refusals
 from gpunode.packages.apt_sources import AptSources
 from gpunode.packages.trust import key_refusals, proxy_cautions, trust_cautions, trust_refusals, uses_repository
 from gpunode.settings import settings_from

@@ -31,7 +31,7 @@ from gpunode.facts.kernel import KernelFeatures
 from gpunode.facts.node import PARTS
 from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.smoke import Smoke
-from gpunode.fleet import call_order, hooks
+from gpunode.fleet import hooks
 from gpunode.fleet.snapshot import Changes
 from gpunode.operations import files
 from gpunode.operations.announcement import announcing, is_announcing
@@ -338,7 +338,7 @@ def test_hosts_at_once_stay_within_the_limit_of_open_files(monkeypatch: pytest.M
 def _place(state: Any, depth: int) -> tuple[list[int], list[int]]:
     if depth:
         return _place(state, depth - 1)
-    return pyinfra_util.get_operation_order_from_stack(state), call_order.operation_order(state)
+    return pyinfra_util.get_operation_order_from_stack(state), hooks.operation_order(state)
 
 
 @pytest.mark.parametrize("filename", [None, __file__, "not-on-the-stack.py"])

@@ -6,6 +6,7 @@ import base64
 import os
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,13 @@ from hypothesis import strategies as st
 
 from gpunode.base.probe_output import checked
 from gpunode.base.reading import ParseError
+from gpunode.components.runtime_packages import RuntimePackages
 from gpunode.facts.kubelet import Kubelet as Fact
+from gpunode.node.preflight import refusals
 from gpunode.node.preflight.kubelet import kubelet_cautions, kubelet_refusals
 from gpunode.settings import settings_from
 from gpunode.system.kubelet import Kubelet, KubeletConfiguration, parse_kubelet
+from tests.unit.test_preflight import machine
 
 pytestmark = pytest.mark.pure
 
@@ -126,11 +130,14 @@ def test_a_cgroup_driver_that_differs_from_the_runtime_s_is_refused(
     said: str, settings: dict[str, object], versions: tuple[str, str | None], refused: bool
 ) -> None:
     kubelet = _read("--config=/etc/0", files=(f"cgroupDriver: {said}",), version=f"v{versions[0]}")
-    found = list(kubelet_refusals(settings_from(settings), kubelet, versions[1]))
+    packages = RuntimePackages((("containerd.io", f"{versions[1]}-1~debian.12~bookworm"),) if versions[1] else ())
+    node = replace(machine(), kubelet=kubelet, runtime_packages=packages)
+    found = list(kubelet_refusals(settings_from(settings), node))
     assert len(found) == refused
     for refusal in found:
         assert "/etc/0" in refusal.remedy and said in refusal.reason
-    assert not list(kubelet_refusals(settings_from(settings), Kubelet(versions[0]), versions[1]))
+    assert [item in refusals(settings_from(settings), node) for item in found] == [True] * len(found)
+    assert not list(kubelet_refusals(settings_from(settings), replace(node, kubelet=Kubelet(versions[0]))))
 
 
 @pytest.mark.parametrize(("policy", "passes_on", "told"), [("static", None, 1), ("static", True, 0), ("none", None, 0)])

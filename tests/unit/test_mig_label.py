@@ -14,16 +14,16 @@ import pytest
 from pyinfra.context import ctx_host
 
 import gpunode.deploys.component
-import gpunode.fleet.control_plane
+import gpunode.fleet.cluster
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import Unknown
 from gpunode.cli.plan import _of
 from gpunode.components.mig.boot import MigBoot
 from gpunode.facts.machine import Machine as MachineFact
+from gpunode.fleet.cluster import settings_from_labels
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.hooks import snapshot
 from gpunode.fleet.nodes import Answer
-from gpunode.fleet.settings_from_labels import settings_from_labels
 from gpunode.fleet.snapshot import Announced
 from gpunode.kubernetes.mig_label import by_label
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
@@ -274,7 +274,7 @@ def test_the_cluster_is_asked_by_its_control_plane_host_where_that_runs_kubectl(
     inventory = tmp_path / "inventory.py"
     inventory.write_text('nodes = ["@local"]\n')
     # pyinfra's own connector to this machine stands for a control-plane host: it is one of the inventory then.
-    monkeypatch.setattr(gpunode.fleet.control_plane, "LOCAL", "elsewhere")
+    monkeypatch.setattr(gpunode.fleet.cluster, "LOCAL", "elsewhere")
     (found,) = settings_from_labels(inventory, (Answer("gpu-1", settings_from(kubectl.data()), GOOD, None),))
     assert found.settings.mig.config == "all-balanced" and kubectl.asked == [ASKED]
 

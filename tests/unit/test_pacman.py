@@ -21,7 +21,7 @@ from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
 from gpunode.facts.families.pacman import DRIVER_PACKAGES, LOCK, NEEDS, PacmanSimulation
 from gpunode.node.preflight.boot import boot_refusals
 from gpunode.node.preflight.platform import system_refusals
-from gpunode.node.preflight.toolkit import toolkit_refusals
+from gpunode.node.preflight.runtimes import toolkit_refusals
 from gpunode.operations import driver_packages
 from gpunode.operations.families import PACMAN
 from gpunode.packages.apt_sources import AptSources, parse_apt_sources

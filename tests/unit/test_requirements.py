@@ -38,10 +38,15 @@ GOOD: dict[str, Any] = {
     "tegra": False,
     "cuda_versions": ("12.9",),
 }
+# What minimums.yaml names otherwise, and what is no component's version.
+NAMES = {"toolkit": "nvidia-container-toolkit", "docker2": "nvidia-docker2", "kubelet": "kubernetes"}
+BESIDE = {"tegra", "cuda_versions", "gpu_products"}
 
 
 def _judged(**changes: Any) -> tuple[Requirement, ...]:
-    return judge_versions(**{**GOOD, **changes})
+    given = {**GOOD, **changes}
+    answers = {NAMES.get(name, name.replace("_", "-")): given.pop(name) for name in set(given) - BESIDE}
+    return judge_versions(answers, **given)
 
 
 def _one(found: tuple[Requirement, ...], component: str, needed_by: str | None, wanted: str = "") -> Requirement:

@@ -15,14 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode.base.findings import FindingClass, NodeReport
-from gpunode.fleet.rollout.asked import Asked, difference, fingerprints
 from gpunode.fleet.rollout.choice import sorted_out
 from gpunode.fleet.rollout.conduct import Hands, conduct
 from gpunode.fleet.rollout.document import exit_code
 from gpunode.fleet.rollout.entries import Ended, Outcome, Resumed, WaveBegun, WaveEnded, journal_schema
 from gpunode.fleet.rollout.gate import RunResult
 from gpunode.fleet.rollout.journal import Journal, JournalError
-from gpunode.fleet.rollout.opening import ChangedError, refuse_beside, resumable
+from gpunode.fleet.rollout.opening import Asked, ChangedError, difference, fingerprints, refuse_beside, resumable
 from gpunode.fleet.rollout.place import LockedError, begin, controller_lock, latest, place, run_lock
 from gpunode.fleet.rollout.progress import Progress, Wave
 from gpunode.settings import settings_from

@@ -183,8 +183,8 @@ def test_whatever_is_written_is_taken_or_refused_in_words(data: dict[str, Any]) 
 
 def test_every_setting_is_described() -> None:
     for name, model in component_models().items():
-        for field_name, field in model.model_fields.items():
-            assert field.description, f"{name}.{field_name}"
+        assert not set(model.model_fields) - set(reference.described(model)), name
+        assert all(reference.described(model).values()), name
 
 
 def test_the_document_names_every_setting_once() -> None:

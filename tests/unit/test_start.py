@@ -119,13 +119,11 @@ def test_drift_loads_nothing_for_a_cluster_where_no_node_is_in_one_nor_a_display
     assert done.status == 1 and json.loads(done.out)["hosts"], done.err
     assert {"gpunode.fleet.nodes", "gpunode.node.verdict", "pyinfra.api.facts"} <= done.modules
     assert "rich" not in done.packages
-    of_a_cluster = {
-        "gpunode.fleet.cordons",
-        "gpunode.fleet.settings_from_labels",
-        "gpunode.fleet.control_plane",
+    assert not done.modules & {
+        "gpunode.fleet.cluster",
+        "gpunode.fleet.drift_cluster",
         "gpunode.kubernetes.helm.session",
     }
-    assert not done.modules & of_a_cluster
 
 
 _COUNTING = """

@@ -266,7 +266,7 @@ def test_a_node_with_nvidia_docker2_is_refused_unless_it_may_be_migrated() -> No
 def test_a_package_manager_that_cannot_do_it_is_said_beforehand(
     toolkit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpunode.node.preflight.toolkit._HOLDING", ("dnf",))
+    monkeypatch.setattr("gpunode.node.preflight.runtimes._HOLDING", ("dnf",))
     reasons = [
         item.reason for item in refusals(settings_from({"toolkit": toolkit}), replace(GOOD, toolkit=LEGACY).machine)
     ]

@@ -38,49 +38,33 @@ class Askpass(str):
         return shell_text("fleet/access/askpass", FOLDER=folder, VARIABLE=variable)
 
 
-def exec_command(method: Method) -> Method:
-    """Have a connection's commands guarded, or written for any shell once it is known to need that."""
-
-    def exec_for_any_shell(self: SSHClient, command: str, *args: Any, **kwargs: Any) -> Any:
-        form = login_shell.neutral if self in _foreign else login_shell.guarded
-        return method(self, form(command), *args, **kwargs)
-
-    return exec_for_any_shell
+def exec_command(method: Method, self: SSHClient, command: str, *args: Any, **kwargs: Any) -> Any:
+    """Run a connection's command guarded, or written for any shell once it is known to need that."""
+    form = login_shell.neutral if self in _foreign else login_shell.guarded
+    return method(self, form(command), *args, **kwargs)
 
 
-def any_login_shell(run_shell_command: Method) -> Method:
-    """Have a command that the login shell refused run again, in words that it reads."""
-
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        succeeded, output = run_shell_command(self, *args, **kwargs)
-        if self.client in _foreign or not login_shell.refused(output.stdout_lines, output.stderr_lines):
-            return succeeded, output
-        _foreign.add(self.client)
-        return run_shell_command(self, *args, **kwargs)
-
-    return run
+def any_login_shell(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run a command; one that the login shell refused again, in words that it reads."""
+    succeeded, output = run_shell_command(self, *args, **kwargs)
+    if self.client in _foreign or not login_shell.refused(output.stdout_lines, output.stderr_lines):
+        return succeeded, output
+    _foreign.add(self.client)
+    return run_shell_command(self, *args, **kwargs)
 
 
-def explained(run_shell_command: Method) -> Method:
-    """Have a failure to run anything end with its cause and remedy, in the output, where pyinfra prints it."""
-
-    def run(self: Any, *args: Any, **kwargs: Any) -> tuple[bool, CommandOutput]:
-        succeeded, output = run_shell_command(self, *args, **kwargs)
-        found = None if succeeded else errors.explained(output.output_lines)
-        if found is None:
-            return succeeded, output
-        return False, CommandOutput([*output, OutputLine("stderr", errors.sentence(found))])
-
-    return run
+def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -> tuple[bool, CommandOutput]:
+    """Run a command; where none runs, its output ends with cause and remedy, where pyinfra prints it."""
+    succeeded, output = run_shell_command(self, *args, **kwargs)
+    found = None if succeeded else errors.explained(output.output_lines)
+    if found is None:
+        return succeeded, output
+    return False, CommandOutput([*output, OutputLine("stderr", errors.sentence(found))])
 
 
-def asks_on_a_terminal(with_sudo_retry: Method) -> Method:
+def asks_on_a_terminal(with_sudo_retry: Method, host: Any, arguments: Any, execute: Callable[[], Any]) -> Any:
     """Have sudo's password asked for only where somebody can answer."""
-
-    def execute(host: Any, arguments: Any, execute_command: Callable[[], Any]) -> Any:
-        return with_sudo_retry(host, arguments, execute_command) if _has_terminal() else execute_command()
-
-    return execute
+    return with_sudo_retry(host, arguments, execute) if _has_terminal() else execute()
 
 
 def ask_nobody() -> None:

@@ -126,21 +126,19 @@ def _of_json(path: Path, output: str | None) -> list[dict[str, Any]]:
         where = str(path)
     if isinstance(content, str):
         content = [content]
-    if isinstance(content, dict):
-        entries = [
-            ({"address": entry} if isinstance(entry, str) else entry, {"name": name}, f"{where}.{name}")
-            for name, entry in content.items()
-        ]
-    elif isinstance(content, list):
-        entries = [
-            ({"address": entry} if isinstance(entry, str) else entry, {}, f"{where}[{number}]")
-            for number, entry in enumerate(content)
-        ]
-    else:
+    if not isinstance(content, dict | list):
         raise MachinesError(f"{where}: must be an address, a list of machines, or a mapping of name to machine")
-    if not entries:
+    if not content:
         raise MachinesError(f"{where}: holds no machine")
-    return [_checked(entry, more, place) for entry, more, place in entries]
+    pairs = content.items() if (named := isinstance(content, dict)) else enumerate(content)
+    return [
+        _checked(
+            {"address": entry} if isinstance(entry, str) else entry,
+            {"name": str(key)} if named else {},
+            f"{where}.{key}" if named else f"{where}[{key}]",
+        )
+        for key, entry in pairs
+    ]
 
 
 def _checked(entry: Any, more: dict[str, str], where: str) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from gpunode.base.findings import NodeReport
 from gpunode.fleet.rollout import gate
-from gpunode.fleet.rollout.clock import now
-from gpunode.fleet.rollout.entries import Ended, Outcome, WaveBegun, WaveEnded
+from gpunode.fleet.rollout.entries import Ended, Outcome, WaveBegun, WaveEnded, now
 from gpunode.fleet.rollout.gate import ClusterView, RunResult
 from gpunode.fleet.rollout.journal import Journal
 from gpunode.fleet.rollout.opening import ChangedError

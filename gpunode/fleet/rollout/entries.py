@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -95,6 +95,11 @@ class Resumed(_Part):
 
 Entry = Annotated[Begun | WaveBegun | WaveEnded | Ended | Resumed, Field(discriminator="entry")]
 _ENTRY: TypeAdapter[Begun | WaveBegun | WaveEnded | Ended | Resumed] = TypeAdapter(Entry)
+
+
+def now() -> datetime:
+    """Return the time of an entry: in UTC, in whole seconds."""
+    return datetime.now(UTC).replace(microsecond=0)
 
 
 def read_entry(line: bytes) -> Begun | WaveBegun | WaveEnded | Ended | Resumed:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base.reading import ParseError
+from gpunode.kubernetes.nodes.cordon import told
 
 _MIRROR = "kubernetes.io/config.mirror"
 _FINISHED = ("Succeeded", "Failed")
@@ -73,22 +72,12 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 def parse_pods(text: str) -> tuple[Pod, ...]:
     """Parse a list of Pods; raise ParseError."""
-    try:
-        return tuple(map(_pod, json.loads(text)["items"]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ParseError(f"kubectl's answer is no list of Pods: {type(error).__name__}") from None
+    return told(text, "list of Pods", lambda found: tuple(map(_pod, found["items"])))
 
 
 def parse_budgets(text: str) -> tuple[Budget, ...]:
     """Parse a list of PodDisruptionBudgets, of policy/v1 or v1beta1; raise ParseError."""
-    try:
-        found = tuple(map(_budget, json.loads(text)["items"]))
-        for each in found:
-            for expression in (each.selector or {}).get("matchExpressions") or []:
-                _holds(expression, {})
-        return found
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ParseError(f"kubectl's answer is no list of disruption budgets: {type(error).__name__}") from None
+    return told(text, "list of disruption budgets", lambda found: tuple(map(_budget, found["items"])))
 
 
 def _pod(item: Mapping[str, Any]) -> Pod:
@@ -108,6 +97,8 @@ def _pod(item: Mapping[str, Any]) -> Pod:
 
 def _budget(item: Mapping[str, Any]) -> Budget:
     metadata, selector = item["metadata"], (item.get("spec") or {}).get("selector")
+    for expression in (selector or {}).get("matchExpressions") or []:
+        _holds(expression, {})
     return Budget(
         namespace=str(metadata["namespace"]),
         name=str(metadata["name"]),

@@ -154,10 +154,11 @@ class Session:
             raise DrainError(self._refused(output.err))
         return True
 
-    def _told(self, command: Command) -> None:
+    def _told(self, command: Command) -> str:
         output = self.run(command)
         if output.status != 0:
             raise DrainError(self._refused(output.err))
+        return output.out
 
     def _blocked(self, note: Note, words: str) -> str:
         """Note what stands in the way, and return it for people."""
@@ -174,11 +175,8 @@ class Session:
 
     def leaving(self) -> tuple[Pod, ...]:
         """Return the pods that a drain would evict."""
-        output = self.run(self.commands.pods())
-        if output.status != 0:
-            raise DrainError(self._refused(output.err))
         try:
-            return tuple(pod for pod in parse_pods(output.out) if not pod.stays)
+            return tuple(pod for pod in parse_pods(self._told(self.commands.pods())) if not pod.stays)
         except ParseError as error:
             raise DrainError(f"node {self.node}: {error}") from None
 

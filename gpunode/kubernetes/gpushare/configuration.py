@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import yaml
 
+from gpunode.base import tables
 from gpunode.base.versions import VersionError, at_least
 
 RESOURCE = "aliyun.com/gpu-mem"
@@ -46,10 +46,7 @@ class Configuration:
 @cache
 def table() -> Mapping[str, Any]:
     """Return scheduler.yaml."""
-    content: Mapping[str, Any] = yaml.safe_load(
-        resources.files("gpunode.data").joinpath("scheduler.yaml").read_text(encoding="utf-8")
-    )
-    return content
+    return tables.content("scheduler.yaml")
 
 
 def api_version(scheduler: str) -> str:

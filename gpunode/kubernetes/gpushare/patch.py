@@ -17,6 +17,7 @@ from gpunode.kubernetes.gpushare.manifest import BY_HAND, PROGRAM, container_of,
 
 _MARK = "  # gpunode gpushare"
 _VOLUME = "gpunode-scheduler-configuration"
+_OTHERWISE = f"the manifest of kube-scheduler is written in a way that gpunode cannot change; {BY_HAND}"
 _ITEM = re.compile(r"( *)- +$")
 
 
@@ -35,9 +36,7 @@ def patched(text: str, path: str) -> str:
         )
     made = _insert(clean, path)
     if _plain(read(made)) != _plain(_expected(document, path)):
-        raise SchedulerError(
-            f"the manifest of kube-scheduler is written in a way that gpunode cannot change; {BY_HAND}"
-        )
+        raise SchedulerError(_OTHERWISE)
     return made
 
 
@@ -131,9 +130,7 @@ def _to_list(lines: list[str], mapping: yaml.Node | None, key: str, item: list[s
     if key_node is not None:
         raise SchedulerError(f"{key} in the manifest of kube-scheduler is an empty list; take it out, or {BY_HAND}")
     if not isinstance(mapping, yaml.MappingNode) or mapping.flow_style:
-        raise SchedulerError(
-            f"the manifest of kube-scheduler is written in a way that gpunode cannot change; {BY_HAND}"
-        )
+        raise SchedulerError(_OTHERWISE)
     # Below a value that takes one line: the name of the container, or the last word of the pod's own.
     anchor = next((pair for pair in mapping.value if _takes_one_line(pair)), None)
     if anchor is None:
@@ -150,9 +147,7 @@ def _takes_one_line(pair: tuple[yaml.Node, yaml.Node]) -> bool:
 def _indent(lines: list[str], item: yaml.Node) -> str:
     match = _ITEM.match(lines[item.start_mark.line][: item.start_mark.column])
     if match is None:
-        raise SchedulerError(
-            f"the manifest of kube-scheduler is written in a way that gpunode cannot change; {BY_HAND}"
-        )
+        raise SchedulerError(_OTHERWISE)
     return match[1]
 
 

@@ -53,15 +53,15 @@ class Commands:
         """Return the question whether there is the release, in whatever state."""
         # Without --all, helm 3 leaves out what is pending; helm 4 shows all, and has no such option.
         every = ("--all",) if self.helm.major == 3 else ()
-        return self._asked("list", *every, "--filter", f"^{self.asked.release}$", "--output", "json")
+        return self._command(("list", *every, "--filter", f"^{self.asked.release}$", "--output", "json"))
 
     def history(self) -> Command:
         """Return the question for the release's revisions."""
-        return self._asked("history", self.asked.release, "--output", "json")
+        return self._command(("history", self.asked.release, "--output", "json"))
 
     def manifest(self, revision: int) -> Command:
         """Return the question for a revision's manifest, which may hold secrets."""
-        return self._asked("get", "manifest", self.asked.release, "--revision", str(revision))
+        return self._command(("get", "manifest", self.asked.release, "--revision", str(revision)))
 
     def live(self, manifest: str) -> Command:
         """Return the question for the objects of a manifest as the API server has them; kubectl's, not helm's."""
@@ -141,9 +141,6 @@ class Commands:
         if desired.ca_file is not None:
             found += ["--ca-file", desired.ca_file]
         return tuple(found)
-
-    def _asked(self, *words: str) -> Command:
-        return self._command(words)
 
     def _command(
         self,

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import yaml
 
+from gpunode.base import tables
 from gpunode.base.reading import ParseError
 
 _HOOK = "helm.sh/hook"
@@ -57,9 +57,7 @@ class Object:
 
 @cache
 def _table() -> Mapping[str, Any]:
-    text = resources.files("gpunode.data").joinpath("kubernetes.yaml").read_text(encoding="utf-8")
-    content: Mapping[str, Any] = yaml.safe_load(text)
-    return content
+    return tables.content("kubernetes.yaml")
 
 
 def objects(manifest: str, namespace: str) -> dict[Identity, Object]:

@@ -112,7 +112,7 @@ class StoredRevision:
 
 def parse_history(text: str) -> Release:
     """Parse `helm history NAME -o json`; raise ParseError."""
-    found = _json(text, list)
+    found = _listed(text)
     if not found:
         raise ParseError("helm tells of a release without revisions")
     revisions = tuple(sorted((_revision(item) for item in found), key=lambda revision: revision.number))
@@ -126,7 +126,7 @@ def parse_list(text: str, name: str, namespace: str) -> Status | None:
 
     Raise ParseError. Asked first, since `helm history` fails alike where there is no release and where it cannot ask.
     """
-    for item in _json(text, list):
+    for item in _listed(text):
         if not isinstance(item, dict):
             raise ParseError(f"no release: {str(item)[:80]!r}")
         if (item.get("name"), item.get("namespace")) == (name, namespace):
@@ -134,14 +134,14 @@ def parse_list(text: str, name: str, namespace: str) -> Status | None:
     return None
 
 
-def _json(text: str, kind: type[Any]) -> Any:
+def _listed(text: str) -> list[Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         # What it is may be a secret: it is not repeated.
         raise ParseError("helm's answer is no JSON") from None
-    if not isinstance(found, kind):
-        raise ParseError(f"helm's answer is no {'list' if kind is list else 'mapping'}")
+    if not isinstance(found, list):
+        raise ParseError("helm's answer is no list")
     return found
 
 

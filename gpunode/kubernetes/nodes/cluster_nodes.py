@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base.reading import ParseError
-from gpunode.kubernetes.nodes.cordon import ANNOTATION, MANAGER, Note, parse_note
+from gpunode.kubernetes.nodes.cordon import ANNOTATION, MANAGER, Note, parse_note, told
 from gpunode.kubernetes.nodes.labels import CONFIG, OURS, LabelChange
 from gpunode.settings.kubernetes import KubernetesSettings
 
@@ -50,11 +49,7 @@ def kubectl(kubernetes: KubernetesSettings, *words: str) -> tuple[str, ...]:
 
 def parse_nodes(text: str) -> dict[str, ClusterNode]:
     """Parse `kubectl get nodes -o json`: name -> node; raise ParseError."""
-    try:
-        items = json.loads(text)["items"]
-        return {node.name: node for node in map(_node, items)}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ParseError(f"kubectl's answer is no list of nodes: {type(error).__name__}") from None
+    return told(text, "list of nodes", lambda found: {node.name: node for node in map(_node, found["items"])})
 
 
 def _node(item: Mapping[str, Any]) -> ClusterNode:

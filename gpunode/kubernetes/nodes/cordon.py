@@ -8,11 +8,13 @@ cordon and set one of his own has his own.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from gpunode.base.reading import ParseError
+
+T = TypeVar("T")
 
 ANNOTATION = "gpunode/drain"
 # Under this name the API server knows what gpunode's requests have set.
@@ -77,20 +79,22 @@ class Cordon:
         return self.ready and self.boot_id in ("", boot_id)
 
 
+def told(text: str, what: str, read: Callable[[Any], T]) -> T:
+    """Return what `read` makes of the JSON that kubectl printed; raise ParseError where it is no such thing."""
+    try:
+        return read(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ParseError(f"kubectl's answer is no {what}: {type(error).__name__}") from None
+
+
 def parse_cordon(text: str) -> Cordon:
     """Parse a Node as the API server has it; raise ParseError."""
-    try:
-        return _cordon(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ParseError(f"kubectl's answer is no Node: {type(error).__name__}") from None
+    return told(text, "Node", _cordon)
 
 
 def parse_cordons(text: str) -> dict[str, Cordon]:
     """Parse a list of Nodes: name -> cordon; raise ParseError."""
-    try:
-        return {node.name: node for node in map(_cordon, json.loads(text)["items"])}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ParseError(f"kubectl's answer is no list of Nodes: {type(error).__name__}") from None
+    return told(text, "list of Nodes", lambda found: {node.name: node for node in map(_cordon, found["items"])})
 
 
 def _cordon(node: Mapping[str, Any]) -> Cordon:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 
 from gpunode.base.comparison import AS_DESIRED, compared
@@ -12,6 +13,7 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
+from gpunode.base.tables import content
 from gpunode.node.own_files.repositories import PATHS as REPOSITORIES
 from gpunode.settings import Settings
 from gpunode.system.applied import OWNED, PATH, Applied, OwnFile, PresentFile
@@ -40,39 +42,21 @@ class Place:
     disruption: Disruption = Disruption.nothing
 
 
-# The first that fits counts.
-_PLACES = (
-    Place("/etc/modprobe.d/gpunode-nouveau.", "driver", (Subject.NOUVEAU, Subject.INITRAMFS)),
-    Place("/etc/modprobe.d/", "driver"),
-    Place("/etc/dracut.conf.d/", "driver", (Subject.INITRAMFS,)),
-    Place("/etc/modules-load.d/gpunode-nvlink.", "driver", (Subject.UMAD,)),
-    Place("/etc/apt/preferences.d/gpunode-driver", "driver", (Subject.HELD,)),
-    Place("/etc/apt/apt.conf.d/52gpunode-driver", "driver", (Subject.HELD,)),
-    Place("/etc/pacman.d/gpunode.", "driver", (Subject.HELD,)),
-    Place("/etc/apt/sources.list.d/gpunode-distribution.", "driver"),
-    Place("/etc/apt/sources.list.d/", "repositories", _REPOSITORY),
-    Place("/etc/yum.repos.d/", "repositories", _REPOSITORY),
-    Place("/etc/zypp/repos.d/", "repositories", _REPOSITORY),
-    Place("/etc/apt/apt.conf.d/", "repositories"),
-    Place("/etc/profile.d/gpunode-mps.", "mps", (Subject.MPS_ENVIRONMENT,)),
-    Place("/etc/environment.d/", "mps", (Subject.MPS_ENVIRONMENT,)),
-    Place("/etc/profile.d/", "cuda", (Subject.CUDA_PROFILE,)),
-    Place("/etc/apt/preferences.d/gpunode-toolkit", "toolkit", (Subject.TOOLKIT_HELD,)),
-    Place("/etc/udev/rules.d/", "toolkit", (Subject.DEVICE_LINKS,)),
-    Place("/etc/modules-load.d/", "containerd"),
-    Place("/etc/sysctl.d/", "containerd"),
-    Place("/etc/systemd/system/containerd.service.d/", "containerd", disruption=Disruption.restart),
-    Place("/etc/systemd/system/gpunode-containerd-", "containerd"),
-    Place(
-        "/etc/systemd/system/nvidia-mps", "mps", (Subject.SERVICE, Subject.AT_BOOT, Subject.RUNNING_CONFIGURATION),
-        Disruption.restart,
-    ),
-    Place("/etc/nvidia-mps/", "mps", (Subject.SERVICE, Subject.MPS_SETTING)),
-    Place("/usr/local/lib/gpunode/nvidia-mps", "mps", (Subject.SERVICE,)),
-    Place("/etc/systemd/system/gpunode-mig-", "mig", (Subject.SERVICE, Subject.AT_BOOT)),
-    Place("/usr/local/lib/gpunode/mig-", "mig", (Subject.SERVICE,)),
-)  # fmt: skip
 _ELSEWHERE = Place("/", "node")
+
+
+@cache
+def _places() -> tuple[Place, ...]:
+    """Return the places of own_files.yaml."""
+    return tuple(
+        Place(
+            row["begins"],
+            row["component"],
+            tuple(Subject[name] for name in row.get("told", ())),
+            Disruption[row.get("disruption", "nothing")],
+        )
+        for row in content("own_files.yaml")["places"]
+    )
 
 
 @dataclass(frozen=True)
@@ -125,7 +109,7 @@ def _findings(desired: Desired, actual: Applied, told: tuple[Finding, ...]) -> I
             continue  # This run wants no such file.
         if now is None and PATH not in present and path not in recorded:
             continue
-        place = next((each for each in (*_PLACES, *desired.places) if path.startswith(each.begins)), _ELSEWHERE)
+        place = next((each for each in (*_places(), *desired.places) if path.startswith(each.begins)), _ELSEWHERE)
         file = _desired(path, desired.files, recorded, kept)
         if file is None:
             shown, to_be = (None, AS_DESIRED) if now is None else ("there", "none")
@@ -180,7 +164,7 @@ def _sides(desired: OwnFile, present: PresentFile | None, said: str) -> tuple[st
 def _tells(place: Place, path: str, item: Finding) -> bool:
     """Say whether a bad finding is about this file's effect."""
     label = path.rpartition("/gpunode-")[2].partition(".")[0]
-    names = [each.of(label) for each in place.told] if place.told is _REPOSITORY else place.told
+    names = [each.of(label) for each in place.told] if place.told == _REPOSITORY else place.told
     return item.component == place.component and any(
         item.what == name or item.what.startswith(f"{name} ") for name in names
     )

@@ -12,21 +12,7 @@ from gpunode.base.verdicts import Caution, Refusal
 from gpunode.components.driver import flavour
 from gpunode.components.driver.flavour import chosen_flavour, wanted_driver
 from gpunode.node.machine import Machine
-from gpunode.node.preflight import (
-    archive,
-    boot,
-    cuda,
-    device_plugin,
-    disk,
-    driver,
-    mig,
-    mps,
-    platform,
-    podman,
-    runfile,
-    runtimes,
-    toolkit,
-)
+from gpunode.node.preflight import boot, cuda, disk, driver, kubelet, mig, mps, platform, podman, runfile, runtimes
 from gpunode.node.preflight.former_names import former_names
 from gpunode.packages import trust
 from gpunode.packages.driver_packages import resolve_for_os
@@ -55,18 +41,19 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += trust.trust_refusals(machine.apt_sources)
     found += driver.branch_change_refusals(settings, actual)
     found += driver.candidate_refusals(settings, system, dict(machine.candidates))
-    found += archive.archive_refusals(settings, machine)
+    found += driver.archive_refusals(settings, machine)
     found += cuda.cuda_refusals(settings, gpus, desired)
     found += cuda.offered_refusals(settings, system)
     found += cuda.mixing_refusals(settings, system, machine.cuda)
     found += mig.mig_refusals(settings, gpus, desired)
     found += mps.mps_refusals(settings, gpus)
-    found += device_plugin.device_plugin_refusals(settings, gpus)
+    found += mps.device_plugin_refusals(settings, gpus)
     found += runtimes.runtime_refusals(settings, machine)
     found += podman.podman_refusals(settings, machine)
     found += runtimes.crio_refusals(settings, machine)
-    found += toolkit.toolkit_refusals(settings, machine)
-    found += toolkit.lock_refusals(settings, machine)
+    found += runtimes.toolkit_refusals(settings, machine)
+    found += runtimes.lock_refusals(settings, machine)
+    found += kubelet.kubelet_refusals(settings, machine)
     found += boot.boot_refusals(settings, system, machine.boot, dict(actual.packages))
     found += disk.disk_refusals(settings, machine.disk, actual, machine.cuda.versions)
     return tuple(found)
@@ -82,13 +69,14 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *flavour.unknown_gpus(machine.pci.gpus),
         *driver.end_of_life(settings, desired, today),
         *driver.proprietary_cautions(settings, desired, machine.driver, today),
-        *archive.archive_cautions(settings, machine),
+        *driver.archive_cautions(settings, machine),
         *cuda.cuda_cautions(settings, desired),
         *mig.mig_cautions(settings, machine.pci.gpus),
         *mps.mps_cautions(settings),
         *boot.boot_cautions(settings, machine.operating_system, machine.boot),
         *podman.podman_cautions(settings, machine),
-        *toolkit.toolkit_cautions(settings, machine),
+        *runtimes.toolkit_cautions(settings, machine),
+        *kubelet.kubelet_cautions(settings, machine.kubelet),
         *trust.trust_cautions(machine.apt_sources),
         *trust.proxy_cautions(settings, machine.apt_sources),
         *former_names(settings),

@@ -6,19 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, Refusal
+from gpunode.node.preflight.words import caution, refusal
 from gpunode.packages.driver_packages import driver_source, of_another_source
 from gpunode.packages.families.wording import headers_package
 from gpunode.settings import Settings
 from gpunode.system.boot import Boot
 from gpunode.system.operating_system import OperatingSystem
-
-_INSTALL_GUIDE = "NVIDIA driver installation guide, pre-installation actions (kernel headers)"
-_ENROL = (
-    "enrol the key that DKMS signs with (Debian: /var/lib/dkms/mok.pub, made when DKMS first builds a module; Ubuntu: "
-    "/var/lib/shim-signed/mok/MOK.der, made by `update-secureboot-policy --new-key`): `mokutil --import KEY`, which "
-    "asks for a password, reboot, choose `Enroll MOK` at the console and give it; or switch secure boot off in the "
-    "firmware"
-)
 
 
 def without_enrolment(system: OperatingSystem) -> str:
@@ -64,33 +57,25 @@ def boot_refusals(
         and not (can_install and settings.driver.kernel_headers == "install")
     ):
         by_us = ", or set driver.kernel_headers = 'install'" if can_install else ""
-        yield Refusal(
-            "next boot",
-            f"kernel {kernel.release} boots next (says {_decided(boot)}) and its headers are not there: no NVIDIA "
-            "module can be built for it",
-            f"/lib/modules/{kernel.release}/build; {_INSTALL_GUIDE}",
-            f"install {headers_package(system, kernel)}{by_us}",
+        yield refusal(
+            "boot-no-headers",
+            kernel=kernel,
+            decided=_decided(boot),
+            headers=headers_package(system, kernel),
+            by_us=by_us,
         )
     if not boot.secure_boot:
         return
     # What the runfile builds without DKMS is judged there (preflight/runfile.py).
     signs = settings.driver.source != "runfile" or settings.driver.dkms
     if builds and signs and not boot.key_enrolled:
-        yield Refusal(
-            "next boot",
-            "secure boot is on, and the module that DKMS builds will be signed by a key that the firmware does not "
-            "know: the kernel will reject it",
-            "/sys/firmware/efi/efivars/SecureBoot-*, mokutil --test-key",
-            without_enrolment(system) + _ENROL,
-        )
+        yield refusal("boot-key-not-enrolled", instead=without_enrolment(system))
     # What gpunode installs without building it comes signed by the distribution.
     elif settings.driver.source == "present" and kernel.module_version is not None and kernel.module_signer is None:
-        yield Refusal(
-            "next boot",
-            f"secure boot is on, and the nvidia module of kernel {kernel.release} is not signed: the kernel will "
-            "reject it",
-            f"modinfo -k {kernel.release} -F signer nvidia",
-            (without_enrolment(system) or "install the distribution's signed module packages, or ") + _ENROL,
+        yield refusal(
+            "boot-module-unsigned",
+            kernel=kernel,
+            instead=without_enrolment(system) or "install the distribution's signed module packages, or ",
         )
 
 
@@ -100,22 +85,10 @@ def boot_cautions(settings: Settings, system: OperatingSystem, boot: Boot) -> It
     if kernel is None or not built_on_node(settings, system, boot):
         return
     if kernel.compiler and boot.compiler and kernel.compiler != boot.compiler:
-        yield Caution(
-            "next boot",
-            f"gcc on the node is version {boot.compiler}, kernel {kernel.release} was built by {kernel.compiler}: the "
-            "module may not build",
-            f"/boot/config-{kernel.release} (CONFIG_CC_VERSION_TEXT), gcc -dumpversion",
-            f"install gcc {kernel.compiler}",
-        )
+        yield caution("boot-other-compiler", boot=boot, kernel=kernel)
     running = next((item for item in boot.kernels if item.release == boot.running), None)
     if boot.running != kernel.release and (running is None or not running.headers):
-        yield Caution(
-            "next boot",
-            f"kernel {boot.running} runs, {kernel.release} boots next, and only for the latter a module can be built: "
-            "the driver will load after a reboot",
-            f"/lib/modules/{boot.running}/build",
-            "reboot first, or accept that the node is reported reboot pending",
-        )
+        yield caution("boot-reboots-first", boot=boot, kernel=kernel)
 
 
 def _decided(boot: Boot) -> str:

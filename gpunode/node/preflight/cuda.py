@@ -8,6 +8,7 @@ from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, Refusal
 from gpunode.components.cuda import CudaToolkits
 from gpunode.components.driver.flavour import WantedDriver, named
+from gpunode.node.preflight.words import caution, refusal
 from gpunode.packages.families.wording import wording
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
@@ -15,7 +16,6 @@ from gpunode.system.pci import PciGpu
 
 _MINOR = "CUDA compatibility guide (gpunode/data/cuda.yaml, minor_version_compatibility)"
 _FULL = "CUDA release notes (gpunode/data/cuda.yaml, toolkit_driver)"
-_DROPPED = "CUDA release notes (gpunode/data/cuda.yaml, dropped)"
 
 
 def mixing_refusals(settings: Settings, system: OperatingSystem, actual: CudaToolkits) -> Iterator[Refusal]:
@@ -29,21 +29,14 @@ def mixing_refusals(settings: Settings, system: OperatingSystem, actual: CudaToo
         return
     folder, by_runfile = f"/usr/local/cuda-{desired.version}", desired.version in actual.by_runfile
     if desired.source == "runfile" and not by_runfile:
-        yield Refusal(
-            "cuda",
-            f"{folder} is there and no runfile installed it: packages and a runfile would be mixed in it",
-            f"{folder}/bin/cuda-uninstaller is absent",
-            f"remove its packages (`{wording(system).remove} cuda-toolkit-{desired.version.replace('.', '-')}` and "
-            "what "
-            "came with them), or set cuda.source = 'cuda-repository'",
+        yield refusal(
+            "cuda-packages-there",
+            folder=folder,
+            remove=wording(system).remove,
+            version=desired.version.replace(".", "-"),
         )
     if desired.source == "cuda-repository" and by_runfile:
-        yield Refusal(
-            "cuda",
-            f"{folder} was installed by a runfile, and packages would be mixed with it",
-            f"{folder}/bin/cuda-uninstaller",
-            f"remove it (`{folder}/bin/cuda-uninstaller`), or set cuda.source = 'runfile'",
-        )
+        yield refusal("cuda-runfile-there", folder=folder)
 
 
 def cuda_refusals(settings: Settings, gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[Refusal]:
@@ -54,12 +47,7 @@ def cuda_refusals(settings: Settings, gpus: Sequence[PciGpu], desired: WantedDri
     dropped = table.dropped_generations(release)
     for gpu in gpus:
         if gpu.generation in dropped:
-            yield Refusal(
-                "cuda",
-                f"CUDA {release} no longer supports {named(gpu)} ({gpu.generation})",
-                _DROPPED,
-                "ask for an older cuda.version",
-            )
+            yield refusal("cuda-dropped-gpu", asked=release, named=named(gpu), gpu=gpu)
             break
     minor = table.minor_driver(release) if settings.cuda.compatibility == "minor" else None
     minimum, source = (minor, _MINOR) if minor else (table.full_driver(release), _FULL)
@@ -67,12 +55,14 @@ def cuda_refusals(settings: Settings, gpus: Sequence[PciGpu], desired: WantedDri
     if minimum is None or not desired.is_known:
         return
     if not desired.at_least(minimum):
-        yield Refusal(
-            "cuda",
-            f"CUDA {release} needs driver {minimum} or newer (cuda.compatibility '{settings.cuda.compatibility}'), "
-            f"and the driver is {desired}",
-            source,
-            f"set driver.branch to '{versions.branch_of(minimum)}' or newer, or ask for an older cuda.version",
+        yield refusal(
+            "cuda-driver-too-old",
+            asked=release,
+            minimum=minimum,
+            settings=settings,
+            desired=desired,
+            source=source,
+            branch=versions.branch_of(minimum),
         )
 
 
@@ -82,29 +72,13 @@ def offered_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Re
     if not desired.enabled or desired.source != "cuda-repository" or actual is None or actual.oldest_cuda is None:
         return
     if not versions.at_least(desired.version, actual.oldest_cuda):
-        yield Refusal(
-            "cuda",
-            f"NVIDIA's repository for {actual.name} has no CUDA {desired.version}: its oldest is {actual.oldest_cuda}",
-            "gpunode/data/distributions.yaml (oldest_cuda)",
-            f"set cuda.version to '{actual.oldest_cuda}' or newer, or cuda.source = 'runfile'",
-        )
+        yield refusal("cuda-not-offered", actual=actual, desired=desired)
 
 
 def cuda_cautions(settings: Settings, desired: WantedDriver) -> Iterator[Caution]:
     """Tell of a toolkit that came after the table, and that nobody knows of a driver that is not there yet."""
     release, table = settings.cuda.version, tables.cuda()
     if settings.cuda.enabled and table.is_newer(release):
-        yield Caution(
-            "cuda",
-            f"CUDA {release} is newer than {table.versions[0]}, the newest in gpunode's table: which driver all "
-            "of its features need, and which GPUs it dropped, is not known",
-            _FULL,
-            f"look at the release notes of CUDA {release}, or use a newer gpunode",
-        )
+        yield caution("cuda-newer-than-table", asked=release, newest=table.versions[0])
     if settings.cuda.enabled and not desired.is_known:
-        yield Caution(
-            "cuda",
-            f"whether the driver is new enough for CUDA {settings.cuda.version} cannot be said: there is none yet",
-            _MINOR,
-            "install the driver, or set driver.enabled = True",
-        )
+        yield caution("cuda-driver-unknown", settings=settings)

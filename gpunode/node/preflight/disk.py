@@ -9,6 +9,7 @@ from gpunode.base import tables
 from gpunode.base.verdicts import Refusal
 from gpunode.components.driver import DriverState
 from gpunode.components.driver.flavour import installed_by_gpunode
+from gpunode.node.preflight.words import refusal
 from gpunode.settings import Settings
 from gpunode.system.disk import Disk
 
@@ -35,10 +36,11 @@ def disk_refusals(
     for mount, size in needed.items():
         free = min(free for _, name, free in disk.free if name == mount)
         if free < size:
-            yield Refusal(
-                "disk",
-                f"{mount} has {free / _GIB:.1f} GiB free, and {size / _GIB:.1f} GiB are needed "
-                f"({', '.join(what[mount])})",
-                "df; gpunode/data/disk.yaml",
-                f"free {(size - free) / _GIB:.1f} GiB on {mount}, or leave a component out (cuda.enabled = False)",
+            yield refusal(
+                "disk-full",
+                mount=mount,
+                free=free / _GIB,
+                needed=size / _GIB,
+                what=", ".join(what[mount]),
+                lacking=(size - free) / _GIB,
             )

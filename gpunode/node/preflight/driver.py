@@ -1,4 +1,4 @@
-"""Is the driver that the settings ask for one that this node can have, from where they say?"""
+"""Is the driver that the settings ask for one that this node can have, from where they say, an archive among them?"""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from datetime import date
 
 from gpunode.base import tables, versions
 from gpunode.base.tables.driver_versions import Branch
+from gpunode.base.tables.sources import DriverSource
 from gpunode.base.verdicts import Caution, Refusal
 from gpunode.components.driver import DriverState
-from gpunode.components.driver.flavour import WantedDriver, installed_by_gpunode
-from gpunode.packages.driver_packages import driver_branch, driver_source
+from gpunode.components.driver.flavour import WantedDriver, chosen_flavour, installed_by_gpunode, needs_open
+from gpunode.node.machine import Machine
+from gpunode.node.preflight.words import caution, refusal
+from gpunode.packages.driver_packages import ModuleBehind, driver_branch, driver_source, module_behind, package_set
 from gpunode.packages.families.wording import wording
+from gpunode.packages.installed_packages import satisfies
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
 
-_READ_BACK = "/sys/module/nvidia and modinfo nvidia"
 # What NVIDIA calls its packages that carry a branch in their name.
 _NAMED_BY_BRANCH = ("nvidia-open", "cuda-drivers")
-_LIFE_CYCLE = "NVIDIA driver life-cycle page (gpunode/data/drivers.yaml, branches)"
 
 
 def present_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusal]:
@@ -29,22 +31,11 @@ def present_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusa
         return
     version = driver.loaded_version or driver.module_version
     if version is None:
-        yield Refusal(
-            "driver",
-            "driver.source is 'present', but the node has no NVIDIA driver",
-            _READ_BACK,
-            "install it by its own way, or set driver.source = 'cuda-repository'",
-        )
+        yield refusal("driver-not-there")
     elif (desired.version and not versions.same(version, desired.version)) or (
         desired.branch and not versions.in_branch(version, desired.branch)
     ):
-        yield Refusal(
-            "driver",
-            f"driver.source is 'present', and {version} is there, not "
-            f"{desired.version or 'branch ' + str(desired.branch)}",
-            _READ_BACK,
-            "ask for the one that is there, or set driver.source = 'cuda-repository'",
-        )
+        yield refusal("driver-another-there", version=version, asked=desired.version or "branch " + str(desired.branch))
 
 
 def offered_branch_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusal]:
@@ -56,12 +47,7 @@ def offered_branch_refusals(settings: Settings, system: OperatingSystem) -> Iter
     # What came after the table was written is the repository's to say.
     if actual and desired.branch not in actual and versions.parsed(desired.branch) < versions.parsed(actual[-1]):
         own = f", or driver.source = 'distribution' (branch {found.own_branch})" if found.own_branch else ""
-        yield Refusal(
-            "driver",
-            f"NVIDIA's repository for {found.name} has no driver branch {desired.branch}, only {', '.join(actual)}",
-            "gpunode/data/distributions.yaml (driver_branches)",
-            f"set driver.branch to one of these{own}, or take that branch by driver.source = 'runfile'",
-        )
+        yield refusal("driver-branch-not-offered", found=found, desired=desired, actual=", ".join(actual), own=own)
 
 
 def branch_change_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusal]:
@@ -71,12 +57,7 @@ def branch_change_refusals(settings: Settings, driver: DriverState) -> Iterator[
     if not installed_by_gpunode(settings) or desired.branch is None or actual is None or desired.allow_branch_change:
         return
     if not versions.in_branch(actual, desired.branch):
-        yield Refusal(
-            "driver",
-            f"the node has driver {actual}, and branch {desired.branch} is another one",
-            _READ_BACK,
-            f"set driver.allow_branch_change = True for this change, or driver.branch = '{versions.branch_of(actual)}'",
-        )
+        yield refusal("driver-branch-change", actual=actual, desired=desired, branch=versions.branch_of(actual))
 
 
 def candidate_refusals(settings: Settings, system: OperatingSystem, candidates: Mapping[str, str]) -> Iterator[Refusal]:
@@ -91,13 +72,13 @@ def candidate_refusals(settings: Settings, system: OperatingSystem, candidates: 
         except versions.VersionError:
             continue
         if moved:
-            yield Refusal(
-                "driver",
-                f"package {name} comes at {version}, which is not of branch {desired.branch}: it is a transitional "
-                "package, or the repository no longer has that branch",
-                f"{wording(system).offered} {name} on the node",
-                f"set driver.branch = '{versions.branch_of(version)}' (see driver.allow_branch_change), or use a "
-                "repository that still has the branch",
+            yield refusal(
+                "driver-transitional-package",
+                name=name,
+                version=version,
+                desired=desired,
+                offered=wording(system).offered,
+                branch=versions.branch_of(version),
             )
 
 
@@ -107,12 +88,7 @@ def minimum_refusals(desired: WantedDriver) -> Iterator[Refusal]:
         return
     for row in tables.minimums():
         if row.component == "driver" and row.minimum and row.kind == "minimum" and not desired.at_least(row.minimum):
-            yield Refusal(
-                "driver",
-                f"driver {desired} is older than {row.minimum}, which {row.needed_by} needs",
-                f"{row.source} (gpunode/data/minimums.yaml)",
-                f"set driver.branch to '{versions.branch_of(row.minimum)}' or newer",
-            )
+            yield refusal("driver-below-minimum", desired=desired, row=row, branch=versions.branch_of(row.minimum))
 
 
 def end_of_life(settings: Settings, desired: WantedDriver, today: date) -> Iterator[Caution]:
@@ -127,12 +103,7 @@ def end_of_life(settings: Settings, desired: WantedDriver, today: date) -> Itera
     told = f"driver branch {desired.branch} {state}"
     if known is not None and known.end_of_life == "unknown":
         told = f"NVIDIA's page does not say how long driver branch {desired.branch} is maintained"
-    yield Caution(
-        "driver",
-        told,
-        _LIFE_CYCLE,
-        f"consider a branch that is maintained: {', '.join(_maintained(today)) or 'see the page'}",
-    )
+    yield caution("driver-end-of-life", told=told, maintained=", ".join(_maintained(today)) or "see the page")
 
 
 def proprietary_refusals(
@@ -188,13 +159,7 @@ def flavour_branch_refusals(settings: Settings, desired: WantedDriver, system: O
         # Where nobody asked for it, a GPU needs it.
         chosen = settings.driver.flavour != "auto"
         way = f"driver.flavour = '{other}' where the GPUs take it, or " if chosen else ""
-        yield Refusal(
-            "driver",
-            f"{source.name} has packages with the {desired.flavour} kernel module from branch {first} on, and "
-            f"{desired} is asked for",
-            "gpunode/data/driver_packages.yaml (flavour_since)",
-            f"set {way}driver.branch to {first} or newer",
-        )
+        yield refusal("driver-flavour-not-packaged", source=source, desired=desired, first=first, way=way)
 
 
 def _is_maintained(branch: Branch, today: date) -> bool:
@@ -204,3 +169,82 @@ def _is_maintained(branch: Branch, today: date) -> bool:
 def _maintained(today: date) -> Sequence[str]:
     branches = tables.drivers().branches.items()
     return [name for name, branch in branches if branch.kind != "new-feature" and _is_maintained(branch, today)]
+
+
+_REPOSITORY = "set driver.source = 'cuda-repository'"
+
+
+def archive_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
+    """Refuse what the archive is known not to have; what its lists do not tell yet is judged after their refresh.
+
+    The settings are those of `resolve_for_os`.
+    """
+    desired, system = settings.driver, machine.operating_system
+    if not desired.enabled or desired.source != "distribution":
+        return
+    source = driver_source(settings, system, machine.boot)
+    if source is None:
+        yield refusal("archive-unknown", system=system)
+        return
+    elsewhere = _REPOSITORY
+    if tables.driver_source("cuda-repository", system.id) is None:
+        elsewhere = (
+            "take another distribution for such a node, or set driver.source = 'present' and install both yourself"
+        )
+    origins = machine.apt_sources.origins
+    if origins and source.origin not in origins:
+        yield refusal("archive-not-read", source=source, origins=", ".join(origins))
+    lacks = [group for group in machine.pci.fabric if group not in source.packages]
+    if lacks:
+        what = "fabric manager" if "nvswitch" in lacks else "NVLink subnet manager (nvlsm)"
+        yield refusal("archive-without-fabric", source=source, what=what, elsewhere=elsewhere)
+    yield from _not_offered(settings, machine)
+    behind = module_behind(source, _wanted(settings, source, machine), machine.offers)
+    if behind is not None and behind.package not in dict(machine.driver.packages):
+        yield refusal("archive-module-behind", reason=behind.reason(source), behind=behind, ways=_ways(behind, machine))
+
+
+def archive_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
+    """Tell of an open module that is known to be behind, where the node's lists do not say how it stands there.
+
+    The settings are those of `resolve_for_os`.
+    """
+    asked, system = settings.driver, machine.operating_system
+    actual = tables.distribution(system.id, system.version_id)
+    source = driver_source(settings, system, machine.boot) if asked.source == "distribution" else None
+    if source is None or actual is None or actual.open_behind is None or asked.version is not None:
+        return
+    module, rest = actual.open_behind.module, actual.open_behind.rest
+    desired = _wanted(settings, source, machine)
+    names = [name for name in source.packages["open"] if name in desired and name.endswith("-dkms")]
+    told = {name for name, _ in machine.offers} | {name for name, _ in machine.driver.packages}
+    if names and versions.in_branch(module, asked.branch or "") and names[0] not in told:
+        behind = ModuleBehind(names[0], module, rest)
+        yield caution("archive-may-be-behind", reason=behind.reason(source), ways=_ways(behind, machine))
+
+
+def _ways(behind: ModuleBehind, machine: Machine) -> str:
+    return behind.remedy(any(needs_open(gpu.generation) for gpu in machine.pci.gpus))
+
+
+def _wanted(settings: Settings, source: DriverSource, machine: Machine) -> dict[str, str | None]:
+    flavour = chosen_flavour(settings, machine.pci.gpus, machine.operating_system)
+    return package_set(settings.driver, source, flavour, machine.pci.fabric, machine.boot)
+
+
+def _not_offered(settings: Settings, machine: Machine) -> Iterator[Refusal]:
+    """Refuse a package of which the lists know versions, and none that is asked for."""
+    desired, source = settings.driver, driver_source(settings, machine.operating_system, machine.boot)
+    if source is None:
+        return
+    for name, rule in _wanted(settings, source, machine).items():
+        offered = [version for offer, version in machine.offers if offer == name]
+        if rule and offered and not any(satisfies(version, rule) for version in offered):
+            yield refusal(
+                "archive-not-offered",
+                source=source,
+                name=name,
+                offered=", ".join(offered),
+                asked=desired.version or f"branch {rule}",
+            )
+            return

@@ -13,17 +13,13 @@ from gpunode.components.mig.choice import chosen as of_gpus
 from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.goal import Verdict, judge, nearest_layouts
 from gpunode.components.mig.placement import text
+from gpunode.node.preflight.words import caution, refusal
 from gpunode.node.requirements import mig_product
 from gpunode.settings import Settings
 from gpunode.settings.mig_parted.declaration import Declaration
 from gpunode.settings.mig_parted.mistakes import DeclarationError
 from gpunode.settings.mig_parted.published import published
 from gpunode.system.pci import PciGpu
-
-_MIG = "MIG user guide, deployment considerations (gpunode/data/minimums.yaml, mig_minimum_driver)"
-_GEOMETRY = "nvidia-smi mig -lgipp of such GPUs (gpunode/data/mig.yaml, geometries)"
-_SUPPORTED = "MIG user guide, supported GPUs (gpunode/data/mig.yaml, chips_without)"
-_PUBLISHED = "nvidia-mig-parted's published configurations (gpunode/data/mig.yaml, products)"
 
 
 def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[Refusal]:
@@ -34,7 +30,7 @@ def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], desired: WantedDriv
         chosen = tuple(of_gpus(settings.mig, gpus))
     except DeclarationError as error:
         # It was read when the settings were validated, and has changed since.
-        yield Refusal("mig", f"{error.source}: {error.mistakes[0]}", str(settings.mig.file), "put the file right")
+        yield refusal("mig-file-wrong", error=error, mistake=error.mistakes[0], file=str(settings.mig.file))
         return
     yield from _driver_refusals([item.gpu for item in chosen if item.entry and item.entry.mig_enabled], desired)
     yield from _without_mig(settings, chosen)
@@ -47,12 +43,7 @@ def _without_mig(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refus
     alone = len(lacking) == len(chosen) and settings.mig.config != "all-disabled"
     for each in lacking:
         if each.entry.mig_enabled if each.entry is not None else alone and settings.mig.file is None:
-            yield Refusal(
-                "mig",
-                f"{named(each.gpu)} has no MIG, and mig.config {settings.mig.config!r} is to divide it",
-                _SUPPORTED,
-                "leave mig.config out for this node; several pods share such a GPU by sharing.strategy",
-            )
+            yield refusal("mig-has-none", named=named(each.gpu), config=repr(settings.mig.config))
 
 
 def _has_no_mig(gpu: PciGpu) -> bool:
@@ -71,11 +62,12 @@ def _driver_refusals(gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[
         seen.add(product)
         minimum = tables.mig_minimum_driver()[product]
         if not desired.at_least(minimum):
-            yield Refusal(
-                "mig",
-                f"MIG on {named(gpu)} needs driver {minimum} or newer, and the driver is {desired}",
-                _MIG,
-                f"set driver.branch to '{versions.branch_of(minimum)}' or newer, or leave mig.config out",
+            yield refusal(
+                "mig-driver-too-old",
+                named=named(gpu),
+                minimum=minimum,
+                desired=desired,
+                branch=versions.branch_of(minimum),
             )
 
 
@@ -87,23 +79,20 @@ def _placement_refusals(settings: Settings, chosen: Sequence[Chosen]) -> Iterato
             continue
         seen.add(desired)
         if each.entry is None and settings.mig.file is None:
-            yield Refusal(
-                "mig",
-                f"mig.config {settings.mig.config!r} is not published for {named(each.gpu)} ({each.product})",
-                _PUBLISHED,
-                f"set mig.config to one of {', '.join(published(each.product).configs)}, or name a file by mig.file",
+            yield refusal(
+                "mig-not-published",
+                settings=settings,
+                named=named(each.gpu),
+                each=each,
+                configs=", ".join(published(each.product).configs),
             )
         elif each.entry is not None and each.entry.mig_enabled:
             devices = each.entry.mig_devices or {}
             judged = judge(each.product, devices)
             if judged.verdict is Verdict.NOT_PLACED:
                 nearest = "; ".join(text(layout) for layout in nearest_layouts(each.product, devices))
-                yield Refusal(
-                    "mig",
-                    f"mig.config {settings.mig.config!r} has no place on {named(each.gpu)} ({each.product}, GPU "
-                    f"{each.index}): {judged.reason}",
-                    _GEOMETRY,
-                    f"ask for a layout that fits, the nearest are: {nearest}",
+                yield refusal(
+                    "mig-no-place", settings=settings, named=named(each.gpu), each=each, judged=judged, nearest=nearest
                 )
 
 
@@ -111,12 +100,7 @@ def mig_cautions(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Caution
     """Tell what of a MIG configuration could not be judged, or is odd in it."""
     if settings.mig.config is None:
         if settings.mig.config_from_label:
-            yield Caution(
-                "mig",
-                "mig.config_from_label is True, and no label nvidia.com/mig.config of this node is known",
-                "kubectl get nodes",
-                "MIG is left as it is; label the node with a configuration's name",
-            )
+            yield caution("mig-no-label")
         return
     try:
         chosen = tuple(of_gpus(settings.mig, gpus))
@@ -125,20 +109,9 @@ def mig_cautions(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Caution
         return
     for each in chosen:
         if each.entry is None and declaration is not None:
-            yield Caution(
-                "mig",
-                f"no entry of mig.config {settings.mig.config!r} is for {named(each.gpu)} (GPU {each.index})",
-                declaration.source,
-                "it is left as it is; add an entry if it shall be anything else",
-            )
+            yield caution("mig-no-entry", settings=settings, named=named(each.gpu), each=each, declaration=declaration)
         elif reason := _not_judged(each):
-            yield Caution(
-                "mig",
-                f"{named(each.gpu)} (GPU {each.index}) is not judged against mig.config "
-                f"{settings.mig.config!r}: {reason}",
-                "gpunode/data/mig.yaml",
-                "look at what `nvidia-smi mig -lgipp` says there, once MIG is on",
-            )
+            yield caution("mig-not-judged", named=named(each.gpu), each=each, settings=settings, reason=reason)
     if declaration is not None:
         yield from _declared(settings, declaration, len(gpus))
 
@@ -163,14 +136,10 @@ def _declared(settings: Settings, declaration: Declaration, count: int) -> Itera
     name = settings.mig.config or ""
     configs = {name: declaration.configs[name]}
     for oddity in cautions_of(Declaration(declaration.source, configs, declaration.doubled)):
-        yield Caution("mig", f"{declaration.source}: {oddity}", declaration.source, "put it right, or leave it out")
+        yield caution("mig-oddity", declaration=declaration, oddity=oddity)
     for entry in configs[name]:
         beyond = sorted({index for index in entry.devices or () if index >= count})
         if beyond:
-            yield Caution(
-                "mig",
-                f"{declaration.source}: {entry.path}.devices names GPU {', '.join(map(str, beyond[:8]))}, and the node "
-                f"has {count}",
-                declaration.source,
-                "nothing is done for a GPU that is not there",
+            yield caution(
+                "mig-beyond", declaration=declaration, entry=entry, beyond=", ".join(map(str, beyond[:8])), count=count
             )

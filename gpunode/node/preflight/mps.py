@@ -1,4 +1,4 @@
-"""Can the GPUs serve the MPS clients that are asked for?"""
+"""Can the GPUs serve the MPS clients that are asked for, of the host's daemons or of the device plugin's?"""
 
 from __future__ import annotations
 
@@ -10,15 +10,30 @@ from gpunode.components.driver.flavour import named
 from gpunode.components.mig.choice import chosen
 from gpunode.components.mps.environment import VARIABLE
 from gpunode.components.mps.memory import without_room
+from gpunode.node.preflight.words import caution, refusal
 from gpunode.settings import Settings
+from gpunode.settings.cluster.features import mps_clients_before_turing
 from gpunode.settings.mig_parted.mistakes import DeclarationError
 from gpunode.settings.mps import MOST_CLIENTS
 from gpunode.system.pci import PciGpu
 
-_SOURCE = "NVIDIA's Multi-Process Service documentation, limitations; nvidia-cuda-mps-control(1)"
 # Compute capability 7.0 is Volta's.
 _BEFORE_VOLTA = frozenset({"fermi", "kepler", "maxwell", "pascal"})
 _MOST_BEFORE_VOLTA = 16
+# Of 7.5 Turing's.
+_BEFORE_TURING = _BEFORE_VOLTA | {"volta"}
+
+
+def device_plugin_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Refusal]:
+    """Refuse more MPS replicas than the plugin grants an old GPU: its pods would not start."""
+    sharing = settings.sharing
+    if not settings.kubernetes.enabled or sharing.strategy != "mps":
+        return
+    most, source = mps_clients_before_turing()
+    desired = max(sharing.replicated.values(), default=0)
+    old = next((gpu for gpu in gpus if gpu.generation in _BEFORE_TURING), None)
+    if old is not None and desired > most:
+        yield refusal("plugin-too-many-mps", desired=desired, named=named(old), most=most, source=source)
 
 
 def mps_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Refusal]:
@@ -27,13 +42,7 @@ def mps_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Refusal
     if not desired.enabled:
         return
     if _divided(settings, gpus):
-        yield Refusal(
-            "mps",
-            f"mig.config {settings.mig.config!r} divides GPUs, and the MPS daemons serve whole ones: a client would "
-            "find none, and under Kubernetes the two exclude each other",
-            _SOURCE,
-            "leave mps.enabled or mig.config out, or set mig.config to 'all-disabled'",
-        )
+        yield refusal("mps-beside-mig", settings=settings)
     for gpu in gpus:
         if gpu.generation in _BEFORE_VOLTA:
             yield from _old(settings, gpu)
@@ -41,13 +50,10 @@ def mps_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Refusal
     memory = {index: _memory(gpu) for index, gpu in enumerate(gpus)}
     beyond = [index for index in sorted(map(int, desired.memory_limits)) if index >= len(gpus)]
     if beyond:
-        yield Refusal(
-            "mps", f"mps.memory_limits names GPU {', '.join(map(str, beyond))}, and the node has {len(gpus)}",
-            "the PCI bus", "take it out, or mend the host's data",
-        )  # fmt: skip
+        yield refusal("mps-beyond", beyond=", ".join(map(str, beyond)), count=len(gpus))
     if reason := without_room(desired, memory):
         what, _, remedy = reason.partition(": ")
-        yield Refusal("mps", what, "the GPU's name in pci.ids", remedy)
+        yield refusal("mps-no-room", what=what, remedy=remedy)
 
 
 def mps_cautions(settings: Settings) -> Iterator[Caution]:
@@ -57,13 +63,7 @@ def mps_cautions(settings: Settings) -> Iterator[Caution]:
         remedy = f"set {VARIABLE}={where} for each program"
         if settings.mps.daemons == "node":
             remedy += ", or mps.environment = True, which sets it for login shells and users' services"
-        yield Caution(
-            "mps",
-            f"a program without {VARIABLE} does not find the MPS daemon and passes it by: it takes a GPU as if there "
-            "were no daemon, or is refused it",
-            _SOURCE,
-            remedy,
-        )
+        yield caution("mps-passed-by", variable=VARIABLE, remedy=remedy)
 
 
 def _divided(settings: Settings, gpus: Sequence[PciGpu]) -> bool:
@@ -79,22 +79,12 @@ def _divided(settings: Settings, gpus: Sequence[PciGpu]) -> bool:
 def _old(settings: Settings, gpu: PciGpu) -> Iterator[Refusal]:
     desired = settings.mps
     if desired.clients is not None and desired.clients > _MOST_BEFORE_VOLTA:
-        yield Refusal(
-            "mps",
-            f"mps.clients is {desired.clients}, and {named(gpu)}, which is older than Volta, serves "
-            f"{_MOST_BEFORE_VOLTA} "
-            f"(newer ones {MOST_CLIENTS})",
-            _SOURCE,
-            f"set mps.clients to {_MOST_BEFORE_VOLTA} or less",
+        yield refusal(
+            "mps-too-many-for-old", desired=desired, named=named(gpu), most=_MOST_BEFORE_VOLTA, newer=MOST_CLIENTS
         )
     limits = desired.memory_limit is not None or desired.memory_limits or float(desired.active_thread_percentage) != 100
     if limits:
-        yield Refusal(
-            "mps",
-            f"{named(gpu)} is older than Volta, and has no limits of threads and memory for MPS clients",
-            _SOURCE,
-            "leave mps.active_thread_percentage, mps.memory_limit and mps.memory_limits out",
-        )
+        yield refusal("mps-no-limits-on-old", named=named(gpu))
 
 
 def _memory(gpu: PciGpu) -> int | None:

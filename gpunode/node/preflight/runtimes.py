@@ -1,25 +1,78 @@
-"""May a container runtime's packages come, or would others have to go for them?"""
+"""May the container toolkit and the runtimes come that are asked for, and what is there go for them?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpunode.base import tables
-from gpunode.base.verdicts import Refusal
+from gpunode.base import tables, versions
+from gpunode.base.verdicts import Caution, Refusal
 from gpunode.components.crio.decide import INSTALL
 from gpunode.components.runtime_packages import containerd_packages, docker_packages, removed_for, told_source, way_out
 from gpunode.node.machine import Machine
+from gpunode.node.preflight.words import caution, refusal
 from gpunode.packages.families.wording import wording
 from gpunode.settings import Settings
 
-_RELATIONS = "Conflicts of containerd.io, docker-ce and docker.io (gpunode/data/runtimes.yaml), and what is installed"
+# The families whose packages of the toolkit gpunode can hold, and replace others by, in one transaction.
+_HOLDING = ("apt", "dnf")
+
+
+def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
+    """Refuse to put the toolkit beside nvidia-docker2 unasked, a version below a minimum, a hold that nobody keeps."""
+    desired, system = settings.toolkit, machine.operating_system
+    if not desired.enabled:
+        return
+    actual = tables.distribution(system.id, system.version_id)
+    family = actual.family if actual else None
+    legacy = ", ".join(f"{name} {version}" for name, version in machine.toolkit.legacy.items())
+    if legacy and not desired.migrate:
+        yield refusal("toolkit-legacy", legacy=legacy)
+    elif legacy and family not in _HOLDING:
+        yield refusal("toolkit-legacy-stays", legacy=legacy, family=family)
+    if desired.hold and family is not None and family not in _HOLDING:
+        yield refusal("toolkit-not-held", family=family)
+    yield from _below_minimum(settings, machine, "minimum")
+
+
+def toolkit_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
+    """Tell of a version with a known hole, and of a preset that the device plugin has to agree with."""
+    desired = settings.toolkit
+    if not desired.enabled:
+        return
+    for item in _below_minimum(settings, machine, "security"):
+        yield Caution(item.component, item.reason, item.source, item.remedy)
+    by_variable = desired.accept_nvidia_visible_devices_envvar_when_unprivileged is not False
+    if not by_variable and not desired.accept_nvidia_visible_devices_as_volume_mounts and desired.cdi == "off":
+        yield caution("toolkit-no-way-in")
+
+
+def _below_minimum(settings: Settings, machine: Machine, kind: str) -> Iterator[Refusal]:
+    """Yield the highest minimum of a kind that the version asked for does not reach."""
+    desired = settings.toolkit.version
+    rows = [
+        row for row in tables.minimums()
+        if row.component == "nvidia-container-toolkit" and row.kind == kind and row.minimum
+        and (row.when != "tegra" or machine.operating_system.tegra)
+    ]  # fmt: skip
+    missed = [row for row in rows if desired and not versions.at_least(desired, row.minimum or "")]
+    for row in sorted(missed, key=lambda row: versions.parsed(row.minimum or ""))[-1:]:
+        yield refusal("toolkit-below-minimum", desired=desired, needed_by=row.needed_by or row.kind, row=row)
+
+
+def lock_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
+    """Refuse a hold by dnf where somebody switched off what keeps it; its package comes first where it is not there."""
+    driver, toolkit = settings.driver, settings.toolkit
+    holds = {"driver": driver.enabled and driver.installs and driver.hold, "toolkit": toolkit.enabled and toolkit.hold}
+    holding = [name for name, held in holds.items() if held and machine.toolkit.locking_off]
+    if holding:
+        loose = " and ".join(f"{name}.hold = False" for name in holding)
+        yield refusal("hold-without-lock", first=holding[0], named=loose.replace(" = False", ""), loose=loose)
 
 
 def crio_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     """Refuse a node without the CRI-O that is to be configured: gpunode installs none."""
     if settings.crio.enabled and machine.crio.version is None:
-        reason = "there is no CRI-O on this node, and crio.source 'present' is the only one"
-        yield Refusal("crio", reason, "the unit crio.service, and the PATH, of this node", INSTALL)
+        yield refusal("crio-absent", install=INSTALL)
 
 
 def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
@@ -35,14 +88,14 @@ def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         lost = removed_for(names, installed, system.family) if desired.enabled else ()
         if lost:
             words = wording(machine.operating_system)
-            yield Refusal(
-                runtime,
-                f"{' and '.join(names)} of {told_source(desired.source)} would remove {', '.join(lost)}, which "
-                f"{'is' if len(lost) == 1 else 'are'} installed and which nobody asked to remove",
-                _RELATIONS,
-                f"{way_out(runtime, desired.source, system)}; or remove yourself what is to go (`{words.remove} "
-                f"{' '.join(lost)}`), and run again",
+            yield refusal(
+                "runtime-removes",
+                runtime=runtime,
+                names=" and ".join(names),
+                origin=told_source(desired.source),
+                lost=", ".join(lost),
+                are="is" if len(lost) == 1 else "are",
+                way_out=way_out(runtime, desired.source, system),
+                words=words,
+                to_remove=" ".join(lost),
             )
-
-
-__all__ = ["crio_refusals", "runtime_refusals"]

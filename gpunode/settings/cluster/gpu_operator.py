@@ -1,15 +1,11 @@
-"""What cannot be had together with NVIDIA's GPU Operator, and what of its chart settings stand for."""
+"""Values of the GPU Operator's chart that a person sets by `gpu_operator.values`: which settings stand for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpunode.base.versions import at_least
 from gpunode.settings.cluster.chart_values import found_in, said_by_settings
-from gpunode.settings.cluster.features import of_kubernetes
-from gpunode.settings.model import Settings
-from gpunode.settings.problems import Problem, written
 
 METHOD = "gpu-operator"
 # Dotted value of the chart -> what stands for it; it may not be True.
@@ -41,25 +37,3 @@ def wrong_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     off = {name: setting for name, setting in _OFF.items() if found_in(values, name) is not False}
     on = {name: setting for name, setting in _ON.items() if found_in(values, name) is not True}
     yield from said_by_settings(values, {**off, **on, **_SETTINGS})
-
-
-def contradictions(settings: Settings) -> Iterator[Problem]:
-    """Yield what a node cannot have together with the operator."""
-    if settings.device_plugin.nfd == "none":
-        message = (
-            "leaves the operator without the labels by which it finds GPU nodes, and it would take "
-            "nvidia.com/gpu.present from them; set 'chart', or 'present' where the cluster has node feature discovery"
-        )
-        yield _problem("device_plugin.nfd", "none", message)
-    if settings.gpu_operator.mig_manager and (settings.mig.config is not None or settings.mig.config_from_label):
-        key = "mig.config_from_label" if settings.mig.config_from_label else "mig.config"
-        message = f"has the operator apply MIG layouts, and by {key} gpunode does; leave one of them out"
-        yield _problem("gpu_operator.mig_manager", True, message)
-    version, needs = settings.kubernetes.version, of_kubernetes()["gpu-operator"]
-    if version is not None and not at_least(version, needs.minimum):
-        message = f"is older than the {needs.minimum} that device_plugin.method {METHOD!r} needs ({needs.source})"
-        yield _problem("kubernetes.version", version, message)
-
-
-def _problem(key: str, value: object, message: str) -> Problem:
-    return Problem(key, written(value), message)

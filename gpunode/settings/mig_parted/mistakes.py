@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpunode.base.reading import Reading
+
 _LONGEST = 80
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -32,7 +34,7 @@ class KeyPath:
 
 
 @dataclass(frozen=True)
-class Mistake:
+class Mistake(Reading):
     """Hold one mistake or oddity: where, the value as read, what about it, and what is allowed."""
 
     path: str
@@ -45,10 +47,6 @@ class Mistake:
         value = "" if self.value is None else f" = {self.value}"
         allowed = f"; allowed: {', '.join(map(word, self.allowed))}" if self.allowed else ""
         return f"{self.path}{value}: {self.message}{allowed}"
-
-    def to_json(self) -> dict[str, object]:
-        """Return the fields as plain JSON types."""
-        return {"path": self.path, "value": self.value, "message": self.message, "allowed": list(self.allowed)}
 
 
 class DeclarationError(Exception):

@@ -1,0 +1,95 @@
+"""What whoever reads an inventory's nodes, and changes none, asks of their cluster: where `kubernetes.run_on` says.
+
+Operations ask by operations/control_plane.py, within their run; this drives pyinfra as gpunode.fleet.nodes does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from gpunode.base.findings import Finding
+from gpunode.base.reading import ParseError, Reading, Unknown
+from gpunode.base.verdicts import Refusal
+from gpunode.fleet.inventory import load_inventory
+from gpunode.fleet.nodes import Answer, connected
+from gpunode.kubernetes.device_plugin.cluster import Cluster, nodes_or_unknown
+from gpunode.kubernetes.drain.commands import Drain, drain_of
+from gpunode.kubernetes.drain.judgement import judged, unknown
+from gpunode.kubernetes.helm.session import Run
+from gpunode.kubernetes.mig_label import asks, by_label
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.cordon import Cordon, parse_cordons
+from gpunode.kubernetes.run_on import here, over_ssh
+from gpunode.settings import Settings
+from gpunode.settings.cluster import node_name
+from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
+
+T = TypeVar("T", bound=Reading)
+
+
+@contextmanager
+def reached(inventory: Path, kubernetes: KubernetesSettings) -> Iterator[Run]:
+    """Give what runs helm and kubectl on this machine, or on a host of the inventory that is connected to meanwhile."""
+    if kubernetes.run_on == LOCAL:
+        yield here
+        return
+    hosts = load_inventory(inventory)
+    with connected(hosts, [kubernetes.run_on]):
+        actual = hosts.get_host(kubernetes.run_on)
+        yield lambda command: over_ssh(kubernetes.run_on, actual, command)
+
+
+def held_back(inventory: Path, hosts: Mapping[str, Settings]) -> dict[str, Finding]:
+    """Return a finding for each of the hosts that is a node of the cluster and is drained; ask nothing without one."""
+    drains = {host: drain for host, settings in hosts.items() if (drain := drain_of(host, settings))}
+    if not drains:
+        return {}
+    # One inventory has one cluster; what else would be refused.
+    found = _asked(inventory, next(iter(drains.values())))
+    if isinstance(found, str):
+        return {host: unknown(found) for host in drains}
+    cordons = {host: found.get(node_name(host, hosts[host])) for host in drains}
+    return {host: judged(cordon) for host, cordon in cordons.items() if cordon is not None}
+
+
+def _asked(inventory: Path, drain: Drain) -> Mapping[str, Cordon] | str:
+    """Return what the cluster says, or why it does not."""
+    with reached(inventory, drain.commands.kubernetes) as run:
+        output = run(drain.commands.every_node())
+    if output.status != 0:
+        return f"kubectl: {' '.join(output.err.split())[-300:]}"
+    try:
+        return parse_cordons(output.out)
+    except ParseError as error:
+        return str(error)
+
+
+def settings_from_labels(inventory_path: Path, answers: tuple[Answer[T], ...]) -> tuple[Answer[T], ...]:
+    """Return the answers with settings that hold what the labels say; the cluster is asked once, where any asks.
+
+    A host whose label cannot be had has a `refusal`; where the cluster does not answer, its reading is Unknown.
+    """
+    asking = next((answer.settings for answer in answers if asks(answer.settings)), None)
+    return answers if asking is None else tuple(_labelled(answers, _nodes(inventory_path, asking)))
+
+
+def _labelled(answers: tuple[Answer[T], ...], nodes: Mapping[str, ClusterNode] | Unknown) -> Iterator[Answer[T]]:
+    for answer in answers:
+        found = by_label(answer.name, answer.settings, nodes)
+        if isinstance(found, Refusal):
+            yield replace(answer, refusal=found)
+        elif not isinstance(found, Unknown):
+            yield replace(answer, settings=found)
+        elif answer.reading is None:
+            yield answer
+        else:
+            yield replace(answer, reading=found, reason=found.reason)
+
+
+def _nodes(inventory: Path, desired: Settings) -> Mapping[str, ClusterNode] | Unknown:
+    with reached(inventory, desired.kubernetes) as run:
+        return nodes_or_unknown(Cluster(desired.kubernetes, desired.proxy, run))

@@ -1,0 +1,44 @@
+"""Settings of a run: how much it may disturb a node that has workloads, and what its verdict looks at."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gpunode.settings.component import Component, matching
+
+ImageName = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9.-]+(:\d{1,5})?(/[A-Za-z0-9._~+-]+)*"
+        r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}|@sha256:[0-9a-f]{64})",
+        "an image with tag or digest, such as 'registry/cuda-sample:vectoradd-cuda12.5.0'",
+    ),
+]
+
+
+class VerifySettings(Component):
+    """The verdict at the end of a run."""
+
+    smoke: bool = False
+    """Start containers on the node, one that asks for its GPUs and one that does not, look at what they see, also after
+    `systemctl daemon-reload`, and remove them. No image is fetched. deploys/smoke.py does that alone."""
+    vector_add: ImageName | None = None
+    """Image with tag of a pod that adds vectors on one GPU, such as
+    `nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0`. Where `kubernetes.enabled`, one is started on each node at
+    the end of a run, must end with `PASSED`, and is removed. Not given: none is started."""
+
+
+class DisruptionSettings(Component):
+    """How much a run may disturb a node. What needs more than is allowed is not done but reported as pending; a node
+    without workloads (its first provisioning) is exempt. Workloads are the containers of containerd and docker and the
+    clients of MPS; podman's containers are none: no restart ends them, but the reset of a GPU that they use fails and
+    is undone, and a boot ends them like all others."""
+
+    allow: Literal["nothing", "restart", "reset", "reboot"] = "restart"
+    """The gravest allowed: nothing < restart (a service) < reset (a GPU) < reboot (the node)."""
+    max_parallel: int = Field(1, ge=1)
+    """How many nodes may be disturbed at the same time."""
+    reboot_timeout: int = Field(900, ge=10, le=7200)
+    """Seconds within which a rebooted node must answer from its new boot, or it failed."""
