@@ -89,5 +89,3 @@ def repository(
 
 
 no_repository = node_operation(REPOSITORIES.no_repository)
-
-__all__ = ["no_repository", "repository"]

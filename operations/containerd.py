@@ -84,6 +84,3 @@ def _missing(state: State) -> str:
             "package again, or mend the unit"
         )
     return "containerd is not installed; set containerd.source or install it"
-
-
-__all__ = ["PROGRAM", "configuration", "packages_wait"]

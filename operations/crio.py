@@ -57,6 +57,3 @@ def configuration(
         # CRI-O reads every file in that folder, a new one and a lost one, too.
         aside=state.folder.rpartition("/")[0],
     )
-
-
-__all__ = ["PROGRAM", "configuration"]

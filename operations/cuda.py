@@ -88,6 +88,3 @@ def _own(kind: type[Change], decision: Decision[Install | Link]) -> Change | Non
     if decision.refusal is not None:
         raise OperationRefused(decision.refusal)
     return next((step.change for step in decision.steps if isinstance(step.change, kind)), None)
-
-
-__all__ = ["CUDA", "installed", "linked", "none_half_installed"]

@@ -21,5 +21,3 @@ dnf -q -y --disablerepo='*' --enablerepo="gpunode-$name" makecache --refresh || 
 REPOSITORIES = _Repositories()
 repository = node_operation(REPOSITORIES.repository)
 no_repository = node_operation(REPOSITORIES.no_repository)
-
-__all__ = ["no_repository", "repository"]

@@ -94,6 +94,3 @@ def _missing(state: State) -> str:
             "again, or mend the unit"
         )
     return "docker is not installed; set docker.source or install it"
-
-
-__all__ = ["PROGRAM", "configuration", "packages_wait"]

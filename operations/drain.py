@@ -155,6 +155,3 @@ def _give_back(state: State, host: Host, session: Session, boot_id: str) -> bool
     _run(state).sessions.pop(host.name, None)
     host.log(f"node {session.node} takes pods again" if lifted else f"the cordon of {session.node} is not gpunode's")
     return True
-
-
-__all__ = ["drain_before", "uncordon"]

@@ -181,6 +181,3 @@ def held(family: str, hold: bool, kernel: bool) -> Iterator[Any]:
     if commands and FAMILIES[family].holding:
         # A driver that does not load after the boot is undone, and these files with it.
         yield noted_command(DRIVER.name, FAMILIES[family].holding)
-
-
-__all__ = ["held", "installed"]

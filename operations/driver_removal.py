@@ -77,6 +77,3 @@ def refuse_more_than_the_driver(going: Sequence[str], simulation: Simulation) ->
             f"driver: its packages cannot be removed alone: {what}; nothing was changed. Look at what needs "
             f"{', '.join(going[:3])} on the node, and remove it yourself if it is to go"
         )
-
-
-__all__ = ["refuse_more_than_the_driver", "removal_transaction", "removed"]

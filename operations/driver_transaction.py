@@ -62,6 +62,3 @@ def emptied_for_driver(drain: Drain | None, upstream: str | None) -> Iterator[An
     if loaded is not None and not f"{loaded}.".startswith(f"{upstream}."):
         to_come = f"driver {upstream} is to take the place of {loaded}" if upstream else f"driver {loaded} is to go"
         yield from drain_before(drain, to_come)
-
-
-__all__ = ["DRIVER", "driver_transaction", "driver_variables", "emptied_for_driver"]

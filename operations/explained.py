@@ -61,6 +61,3 @@ def _causes(output: CommandOutput) -> list[str]:
     lines = [line.line for line in output]
     undoing = next((number for number, line in enumerate(lines) if UNDOING in line), len(lines))
     return lines[:undoing]
-
-
-__all__ = ["KEPT", "UNDOING", "ExplainedCommand", "explained_command"]

@@ -40,6 +40,3 @@ def ended() -> Iterator[Any]:
 def _reading() -> Reading:
     reading: Reading = require(host.get_fact(Interrupted), "what earlier runs began and did not end")
     return reading
-
-
-__all__ = ["ended"]

@@ -43,6 +43,3 @@ def noted_command(transaction: str, paths: Iterable[str]) -> StringCommand:
     Else it would take them for somebody else's, and keep them.
     """
     return script_command(_NOTE, *paths, checkpoint=f"{FOLDER}/{transaction}")
-
-
-__all__ = ["ABSENT", "KEEPING", "UNREAD", "digest_as_read", "digest_of_text", "noted_command"]

@@ -30,6 +30,3 @@ def installed(family: str) -> Iterator[Any]:
         return
     text = BY_DNF if family == "dnf" else BY_ZYPPER
     yield explained_command(script_command(text, release=kernel.release))
-
-
-__all__ = ["installed"]

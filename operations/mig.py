@@ -190,6 +190,3 @@ def _containers() -> int:
 
 def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
-
-
-__all__ = ["layout"]

@@ -101,6 +101,3 @@ def followed(command: StringCommand) -> Iterator[StringCommand]:
     mig_at_work(True)
     yield _Followed(*command.bits, _separator=command.separator, **command.connector_arguments)
     mig_at_work(False)
-
-
-__all__ = ["followed", "set_aside", "unsettled"]

@@ -7,5 +7,3 @@ from gpunode.components.mig.files import FUNCTIONS
 from gpunode.operations.transaction import Transaction
 
 TRANSACTION = Transaction("mig", f"{FUNCTIONS}\n{script_file('mig')}")
-
-__all__ = ["TRANSACTION"]

@@ -86,6 +86,3 @@ def daemons(
 
 def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
-
-
-__all__ = ["daemons"]

@@ -60,6 +60,3 @@ def installed(
         if name in missing or rule is not None
     ]
     yield manager.install([*coming, *(f"{name}-" for name in going)], repository, instead)
-
-
-__all__ = ["installed"]

@@ -6,5 +6,3 @@ from gpunode.base.shell_file import script_file
 from gpunode.packages.keyring import PRIMARY_KEYS
 
 PINNED_KEY = f"{PRIMARY_KEYS}{script_file('pinned_key')}"
-
-__all__ = ["PINNED_KEY"]

@@ -54,6 +54,3 @@ def is_good(present: AptRepository, key_fingerprint: str, text: str) -> bool:
         and present.digest is not None
         and present.digest == present.refreshed
     )
-
-
-__all__ = ["Repositories", "is_good"]

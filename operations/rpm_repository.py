@@ -87,6 +87,3 @@ class RpmRepositories(Repositories):
                 )
             )  # fmt: skip
         yield from commands(strays)
-
-
-__all__ = ["RpmRepositories"]

@@ -132,6 +132,3 @@ def _built_with(boot: Boot, driver: DriverState) -> str:
     kernel = boot.next_kernel
     headers = kernel is not None and kernel.headers
     return repr((boot.running, boot.next_release, headers, boot.compiler, boot.build_tools, driver.nouveau_bound))
-
-
-__all__ = ["fetch_command", "fetched", "installed", "runfile_transaction"]

@@ -12,5 +12,3 @@ FETCH = script_file("runfile_fetch")
 _CASES = "".join(f"*{shlex.quote(pattern)}*) advice={shlex.quote(cause)};;\n" for pattern, cause in CAUSES)
 INSTALLER = f'advise() {{ case "$1" in\n{_CASES}esac; }}\n{script_file("runfile_installer")}'
 RUNFILE = INSTALLER + script_file("runfile")
-
-__all__ = ["FETCH", "INSTALLER", "RUNFILE"]

@@ -142,9 +142,3 @@ def _journal(name: str) -> Journal:
         host.get_fact(TransactionJournal, transaction=name), f"the journal of the transaction {name}"
     )
     return journal
-
-
-__all__ = [
-    "ENDED", "Transaction", "refuse_failed", "settled", "settled_by_name", "target_digest", "transaction_command",
-    "transaction_text",
-]  # fmt: skip

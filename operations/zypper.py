@@ -23,5 +23,3 @@ class _Repositories(RpmRepositories):
 REPOSITORIES = _Repositories()
 repository = node_operation(REPOSITORIES.repository)
 no_repository = node_operation(REPOSITORIES.no_repository)
-
-__all__ = ["no_repository", "repository"]

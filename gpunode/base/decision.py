@@ -96,6 +96,3 @@ def is_forbidden(disruption: Disruption, allowed: Disruption, workloads: int) ->
     allowed: `disruption.allow`; workloads: how many containers, or clients of a daemon, run
     """
     return disruption > allowed and (disruption > Disruption.reset or workloads > 0)
-
-
-__all__ = ["Decision", "Step", "bad", "behind", "is_forbidden", "marked"]

@@ -164,22 +164,3 @@ def parse_fetched(lines: list[str]) -> FetchedRunfile:
     """Parse the probe of facts.runfile.FetchedRunfile."""
     found = values(lines)
     return FetchedRunfile(found.get("present") == "yes", found.get("sha256"))
-
-
-__all__ = [
-    "CAUSES",
-    "CUDA_LOG",
-    "DRIVER_LOG",
-    "FOLDER",
-    "FetchedRunfile",
-    "Runfile",
-    "build_packages",
-    "cuda_runfile",
-    "driver_file_name",
-    "driver_runfile",
-    "install_arguments",
-    "knows",
-    "parse_fetched",
-    "uninstall_arguments",
-    "way_back",
-]

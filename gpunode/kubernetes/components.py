@@ -153,6 +153,3 @@ def unknown(what: str, words: str) -> Finding:
     return Finding(
         COMPONENT, FindingClass.ERROR, what, "unknown", "known", cause, remedy or "look at kubernetes.kubeconfig"
     )
-
-
-__all__ = ["COMPONENTS", "Whole", "decide_alone", "decide_right", "findings", "unknown"]

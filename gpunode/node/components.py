@@ -239,6 +239,3 @@ def own_files(
         own = step if item is None else replace(step, settles=(item,), disruption=Disruption.restart, waits=reason)
         steps.append(own)
     return Decision(tuple(waiting.get(item, item) for item in decision.findings), tuple(steps))
-
-
-__all__ = ["COMPONENTS", "PATHS", "Component", "decisions", "desired_files", "in_order", "own_files"]

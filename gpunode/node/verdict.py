@@ -40,6 +40,3 @@ def judged(
     findings = [item for decision in decided.values() for item in decision.findings]
     files = own_files(desired, node, decided, kept)
     return (*findings, *files.findings), files
-
-
-__all__ = ["judge", "judged"]

@@ -19,5 +19,3 @@ BY_ZYPPER = f"""{ZYPP}{ZYPPER_REFRESH}
 add() {{ refresh ""; zypp install --no-recommends --oldpackage "$1=$2"; }}
 upgrade="zypper update"
 {_INSTALL}"""
-
-__all__ = ["BY_DNF", "BY_ZYPPER"]

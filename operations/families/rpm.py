@@ -6,5 +6,3 @@ from gpunode.base.shell_file import script_file
 
 TRANSACTION = script_file("rpm", "rpm_driver")
 INSTALL = script_file("rpm", "refuse_removal", "rpm_install")
-
-__all__ = ["INSTALL", "TRANSACTION"]

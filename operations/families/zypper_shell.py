@@ -8,5 +8,3 @@ from gpunode.facts.families.zypper import WAITS
 ZYPP = WAITS + script_file("zypper")
 READ = script_file("zypper_read")
 REFRESH = READ + script_file("zypper_refresh")
-
-__all__ = ["READ", "REFRESH", "ZYPP"]

@@ -271,6 +271,3 @@ def _sysctls(actual: KubernetesSysctls) -> Iterator[Finding]:
     for name, desired in KUBERNETES.items():
         found = present.get(name)
         yield compared("containerd", Subject.SYSCTL.of(name), found, desired, found == desired)
-
-
-__all__ = ["Desired", "decide", "decide_configuration", "decide_version"]

@@ -124,6 +124,3 @@ def _steps(
         restart = " and restart it" if actual.active else ""
         action = f"bring its runtimes to what is asked{restart}" if bad(*answers) else "write its configuration file"
         yield Step(action, settled, settled[0].disruption or Disruption.nothing, change=to_come)
-
-
-__all__ = ["INSTALL", "Desired", "decide", "decide_configuration"]

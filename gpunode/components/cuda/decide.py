@@ -135,6 +135,3 @@ def _refusal(desired: Desired, actual: CudaToolkits) -> str | None:
             f"(`{folder}/bin/cuda-uninstaller`), or set cuda.source = 'runfile'"
         )
     return None
-
-
-__all__ = ["Desired", "Install", "Link", "decide", "decide_link", "desired_of"]

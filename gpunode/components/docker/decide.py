@@ -170,6 +170,3 @@ def _compared(daemon: Daemon, actual: Docker, disruption: Disruption) -> Iterato
 
 def _restart(actual: Docker) -> Disruption:
     return Disruption.restart if actual.active else Disruption.nothing
-
-
-__all__ = ["Desired", "decide", "decide_configuration", "decide_version"]

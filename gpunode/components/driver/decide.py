@@ -235,6 +235,3 @@ def _modules(desired: Desired, actual: Actual, lacking: tuple[Finding, ...]) -> 
     packages = tuple(sorted(name for name in desired.packages if kernel.release in name))
     action = f"install the modules of kernel {kernel.release}" if source else f"build the module of {kernel.release}"
     yield Step(action, lacking, Disruption.nothing, packages=packages)
-
-
-__all__ = ["decide"]

@@ -141,6 +141,3 @@ def _steps(
         if parameters:
             action = "boot the node, so that the module is loaded with its new parameters"
             yield boot_step(action, parameters, desired.allowed)
-
-
-__all__ = ["Act", "Loading", "boot_step", "decide_loading", "gpus", "step_of"]

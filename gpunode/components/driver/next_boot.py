@@ -85,6 +85,3 @@ def _nouveau(boot: Boot) -> Iterator[Finding]:
         )  # fmt: skip
         return
     yield compared("driver", Subject.INITRAMFS, found, "does not load nouveau", good, cause=cause)
-
-
-__all__ = ["next_boot", "nouveau_steps"]

@@ -52,6 +52,3 @@ def _installed(allowed: Disruption, actual: DriverState) -> Finding:
         )  # fmt: skip
     disruption = Disruption.nothing if actual.loaded_version is None else Disruption.reboot
     return compared("driver", Subject.INSTALLED_BY, ways, "none", good=False, disruption=disruption)
-
-
-__all__ = ["decide_removal", "removal_waits"]

@@ -85,6 +85,3 @@ def _service(actual: DriverState, name: str) -> Finding:
     # It needs the module that is on disk: what it lacks comes with the boot.
     waits = actual.reboot_pending and service is not None and service.enabled
     return compared("driver", Subject.SERVICE.of(name), found, RUNS, found == RUNS or waits)
-
-
-__all__ = ["RUNS", "fabric_steps", "fresh_steps", "service_steps", "services"]

@@ -89,6 +89,3 @@ def desired(settings: Settings, system: OperatingSystem, boot: Boot, pci: PciGpu
         holds_kernels=holds_kernels(settings, system, boot),
         allowed=Disruption[settings.disruption.allow],
     )
-
-
-__all__ = ["Actual", "Desired", "desired"]

@@ -41,6 +41,3 @@ def _in_order(slices: int, left: tuple[int, ...], taken: int) -> tuple[int, ...]
 
 def _starts(slices: int) -> Mapping[int, Sequence[int]]:
     return tables.mig().compute_starts.get(slices, {slices: (0,)})
-
-
-__all__ = ["in_order", "sizes_in"]

@@ -200,6 +200,3 @@ def _next_boot(every: Sequence[Target], boot: MigBoot) -> Iterator[Finding]:
             found = "another text" if path in digests else "none"
             made_otherwise = "it is not what this gpunode makes of it"
             yield compared("mig", Subject.FILE.of(path), found, AS_DESIRED, False, cause=made_otherwise)
-
-
-__all__ = ["DRIVERLESS", "Actual", "Desired", "MigChange", "decide"]

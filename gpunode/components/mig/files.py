@@ -24,6 +24,3 @@ def desired_files() -> Mapping[str, str]:
     )
     unit = rendered("gpunode-mig-layout.service", script=SCRIPT, record=RECORD)
     return MappingProxyType({UNIT: unit, SCRIPT: script})
-
-
-__all__ = ["FUNCTIONS", "desired_files"]

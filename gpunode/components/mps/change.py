@@ -92,6 +92,3 @@ def _well(daemon: MpsDaemon | None) -> bool:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-__all__ = ["MpsChange", "change", "counted", "other_mode"]

@@ -198,6 +198,3 @@ def _action(item: Finding) -> str:
     if Subject.MPS_ENVIRONMENT.named(what):
         return f"{'no longer ' if item.desired == 'none' else ''}set {what}"
     return f"set {what}"
-
-
-__all__ = ["Desired", "decide", "waiting"]

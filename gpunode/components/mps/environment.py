@@ -23,6 +23,3 @@ def environment_files(desired: MpsSettings) -> dict[str, str]:
         PROFILE: f'{_HEAD}\nexport {VARIABLE}="{value}"\n',
         ENVIRONMENT: f"{_HEAD}\n{VARIABLE}={value}\n",
     }
-
-
-__all__ = ["ENVIRONMENT", "PATHS", "PIPE_DIRECTORY", "PROFILE", "VARIABLE", "environment_files"]

@@ -30,6 +30,3 @@ def desired_files(daemons: Sequence[Daemon], settings: MpsSettings, program: str
 def actual_digests(actual: Mps) -> dict[str, str]:
     """Return path -> SHA-256 of what is there of the daemons' files."""
     return dict(actual.files) | {each.settings_path: each.settings for each in actual.daemons if each.settings}
-
-
-__all__ = ["APPLY", "actual_digests", "desired_files"]

@@ -135,6 +135,3 @@ def _files(desired: Desired, actual: Podman) -> Iterator[Finding]:
     )
     item = compared("podman", Subject.DEFAULT_RUNTIME, actual.default_runtime, desired.default_runtime, good)
     yield by_hand(item, reason) if reason else item
-
-
-__all__ = ["Desired", "decide", "desired_of", "lacks"]

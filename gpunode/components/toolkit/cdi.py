@@ -2,5 +2,3 @@
 
 OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
 CDI_MARK = "# Written by gpunode with nvidia-ctk; changes are overwritten. toolkit.cdi = 'off' removes this file."
-
-__all__ = ["CDI_MARK", "OWN_SPECIFICATION"]

@@ -29,6 +29,3 @@ def decide_current(
     if not names:
         return Decision((item,))
     return Decision((item,), (Step(f"begin {said} anew", (item,), Disruption.nothing, change=names),))
-
-
-__all__ = ["decide_current"]

@@ -65,6 +65,3 @@ def _findings(desired: DesiredLabels, actual: ClusterNode, change: LabelChange) 
             COMPONENT, Subject.ANNOTATION.of(OURS), actual.ours, change.ours or "none", False, RUN_CLUSTER,
             "it names the labels that are gpunode's, and those are other ones",
         )  # fmt: skip
-
-
-__all__ = ["DesiredLabels", "decide_labels", "desired_labels"]

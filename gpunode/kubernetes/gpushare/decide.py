@@ -64,6 +64,3 @@ def _differs(change: SchedulerChange, actual: SchedulerState) -> str | None:
         return f"{made.path} says otherwise"
     # A plain one is told by its manifest alone.
     return f"no scheduler runs by {made.path}" if made is not None and not actual.runs_by(made.path) else None
-
-
-__all__ = ["DesiredScheduler", "decide"]

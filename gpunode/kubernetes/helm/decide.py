@@ -46,6 +46,3 @@ def _decision(name: str, desired: str, found: ReleaseChange) -> Decision[Release
     settles = () if found.refused is not None else (item,)
     action = f"{', then '.join(step.act for step in found.steps)} the release {name}"
     return Decision((item,), (Step(action, settles, Disruption.nothing, change=found),), found.refused)
-
-
-__all__ = ["decide", "decide_absence"]

@@ -60,6 +60,3 @@ def _cautions(change: ObjectsChange) -> Iterator[Finding]:
     for each in change.ill:
         cause = "as desired, and does not run wherever it is to"
         yield Finding(COMPONENT, FindingClass.OK, str(each), "as desired", "as desired", cause, look_at(each))
-
-
-__all__ = ["decide"]

@@ -90,6 +90,3 @@ def _name(machine: Machine) -> str:
     system = machine.operating_system
     row = tables.distribution(system.id, system.version_id)
     return row.name if row else system.name
-
-
-__all__ = ["podman_cautions", "podman_refusals"]

@@ -76,6 +76,3 @@ def _by_version(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     changes = driver.module_version is None or not versions.same(driver.module_version, version)
     if changes and driver.loaded_version is not None and not runfile.knows(version, "running_driver"):
         yield refusal("runfile-while-loaded", version=version, driver=driver)
-
-
-__all__ = ["runfile_refusals"]

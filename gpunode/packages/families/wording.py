@@ -82,6 +82,3 @@ def headers_package(system: OperatingSystem, kernel: Kernel) -> str:
     row = next((row for row in tables.driver_sources() if system.id in row.systems), None)
     named = row.for_kernel(kernel.base).headers if row else "the headers of <kernel>"
     return named.replace("<kernel>", kernel.release)
-
-
-__all__ = ["Wording", "headers_package", "wording"]

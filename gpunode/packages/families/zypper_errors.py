@@ -37,6 +37,3 @@ def explained(lines: Iterable[str]) -> tuple[Explanation, ...]:
     remedy = zypper_exits().get(codes[-1], _UNNAMED).remedy
     remedy = remedy or "see zypper's own words above, and /var/log/zypper.log on the node"
     return (Explanation(f"zypper failed: {meaning(codes[-1])}", remedy),)
-
-
-__all__ = ["GOOD", "explained", "meaning"]
