@@ -22,7 +22,7 @@ WITH_OBJECTS = ("manifest", "gpushare")
 
 
 def nodes_by(method: str, hosts: Mapping[str, Settings]) -> dict[str, Settings]:
-    """Return the hosts that get their GPUs into the cluster in one way."""
+    """Return the hosts that get their GPUs into the cluster by one method."""
     return hosts_by((method,), hosts)
 
 
