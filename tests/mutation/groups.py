@@ -50,10 +50,10 @@ _PARTS = ("", "_unit", "_run", "_undo", "_give_up", "_wait")
 # Beside tests/unit/test_preflight.py.
 _FOLDER = "gpunode/node/preflight"
 _OF_FOLDER = {
-    "__init__": "", "anywhere": "check", "archive": "apt_archive", "boot": "kernel_headers next_boot next_kernel",
-    "cuda": "distribution newer_releases", "device_plugin": "device_plugin", "disk": "", "driver": "distribution",
-    "mig": "mig_preflight", "mps": "mps", "platform": "distribution", "runfile": "runfile",
-    "runtimes": "runtime_packages crio", "toolkit": "toolkit",
+    "__init__": "", "anywhere": "check", "boot": "kernel_headers next_boot next_kernel",
+    "cuda": "distribution newer_releases", "disk": "", "driver": "distribution apt_archive", "kubelet": "kubelet",
+    "mig": "mig_preflight", "mps": "mps device_plugin", "platform": "distribution", "podman": "podman",
+    "runfile": "runfile", "runtimes": "runtime_packages crio toolkit",
 }  # fmt: skip
 _PREFLIGHT = {
     **{f"{_FOLDER}/{name}": tests for name, tests in _OF_FOLDER.items()},
