@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpunode.lab.errors import LabError
+from gpunode.lab.state import write_whole
 
 
 def client_key(folder: Path) -> Path:
@@ -26,16 +27,14 @@ def prepare_host(folder: Path, name: str, authorized: Path) -> str:
     folder.chmod(0o755)
     ssh.chmod(0o755)
     key = _key(ssh / "ssh_host_ed25519_key", name)
-    accepted = ssh / "authorized_keys"
-    accepted.write_text(_public(authorized).read_text(encoding="utf-8"), encoding="utf-8")
-    accepted.chmod(0o644)
+    # Whoever logs in meanwhile is let in: each node that begins anew has all of a lab's written again.
+    write_whole(ssh / "authorized_keys", _public(authorized).read_text(encoding="utf-8"))
     return " ".join(_public(key).read_text(encoding="utf-8").split()[:2])
 
 
 def write_known_hosts(path: Path, hosts: Iterable[tuple[str, str]]) -> None:
-    """Write a known_hosts file from pairs of address and public host key."""
-    path.write_text("".join(f"{address} {key}\n" for address, key in hosts), encoding="utf-8")
-    path.chmod(0o644)
+    """Write a known_hosts file from pairs of address and public host key; whoever connects meanwhile finds it whole."""
+    write_whole(path, "".join(f"{address} {key}\n" for address, key in hosts))
 
 
 def ssh_command(folder: Path, address: str, user: str = "root", port: int = 22) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,27 @@ def test_a_limit_that_cannot_be_raised_is_told_with_its_remedy(tmp_path: Path) -
 
     with pytest.raises(LabError, match="Run `sysctl fs"):
         preconditions.make_room(100, print, ReadOnly(limit))
+
+
+@pytest.mark.starts_programs
+def test_who_connects_while_a_node_begins_anew_finds_known_hosts_and_keys_whole(tmp_path: Path) -> None:
+    key, known = access.client_key(tmp_path), tmp_path / "known_hosts"
+    hosts = [(f"10.89.0.{number}", f"ssh-ed25519 {'A' * 68}") for number in range(2, 80)]
+    access.prepare_host(tmp_path / "gpu-1", "gpu-1", key)
+    access.write_known_hosts(known, hosts)
+    accepted = tmp_path / "gpu-1/ssh/authorized_keys"
+    whole, ended = (known.read_text(), accepted.read_text()), threading.Event()
+
+    def write() -> None:
+        for _ in range(100):
+            access.write_known_hosts(known, hosts)
+            access.prepare_host(tmp_path / "gpu-1", "gpu-1", key)
+        ended.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen = set()
+    while not ended.is_set():
+        seen.add((known.read_text(), accepted.read_text()))
+    writer.join()
+    assert seen == {whole}
