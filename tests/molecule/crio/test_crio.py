@@ -68,7 +68,7 @@ def test_a_node_without_crio_is_refused_with_what_to_do(nodes: tuple[Node, ...],
     (node,) = nodes
     refused = _run(tmp_path, node, code=1)
     assert "install CRI-O as your cluster does" in refused.printed
-    assert _bad(tmp_path, node)["version"]["cause"].startswith("there is no CRI-O")
+    assert _bad(tmp_path, node)["preflight"]["cause"].startswith("there is no CRI-O")
 
 
 def test_the_simulated_crio_knows_the_runtime_and_a_second_run_changes_nothing(
