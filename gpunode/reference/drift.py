@@ -65,7 +65,7 @@ def document() -> str:
         _HEAD,
         f"## Classes\n\n| class | meaning | exit code |\n|---|---|---|\n{classes}\n",
         f"The exit code of the command is that of the gravest class:\n\n| code | says |\n|---|---|\n{codes}\n",
-        "## JSON\n\n`disturbs` is what healing costs the node: "
+        "## JSON\n\n`disruption` is what healing costs the node: "
         + ", ".join(f"`{level.name}`" for level in Disruption)
         + ", or null where there is nothing to heal or nobody can say. A key that goes away or changes its meaning "
         "raises `schema`; a new key does not.\n",
