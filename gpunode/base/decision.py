@@ -24,7 +24,7 @@ class Step(Generic[Change]):
     change: what the operation that carries it out is told; None where it decides by itself
     actual, desired: the two sides of a step that settles no finding: it comes with another step
     packages: what it installs, as far as settings and tables tell
-    felt: whether a workload feels what it disruption: a node is drained for such a step alone
+    felt: whether a workload feels what it disturbs: a node is drained for such a step alone
     """
 
     action: str

@@ -45,7 +45,7 @@ gpunode plan --facts facts.json --settings settings.yaml --json   # for programs
 | 3 | settings or facts are wrong: nothing was decided |
 | 64 | wrong usage |
 
-What a step disruption: `nothing` < `restart` (a service) < `reset` (a GPU) < `reboot` (the node). A step above
+What a step disturbs: `nothing` < `restart` (a service) < `reset` (a GPU) < `reboot` (the node). A step above
 `disruption.allow` is *pending*: the run reports it and does not do it. A restart or a reset that no container would
 feel is always allowed.
 """

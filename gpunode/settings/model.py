@@ -119,6 +119,8 @@ def _problem(component: str, model: type[Component], error: Mapping[str, Any]) -
     key = _dotted(component, *path)
     kind, value = error["type"], error["input"]
     if kind == "extra_forbidden":
+        if now := _submodel(model, path[:-1]).former.get(str(path[-1])):
+            return Problem(key, written(value), f"is the former name of {now}, which is set, too; leave it out")
         allowed = tuple(_submodel(model, path[:-1]).model_fields)
         near = nearest(str(path[-1]), allowed)
         shown = SECRET if is_secret(path[-1]) else written(value)

@@ -21,7 +21,9 @@ _SIGN = re.compile("[=<]")
 class KubeletConfiguration(Reading):
     """Hold what a running kubelet's flags, file and drop-ins come to, as it would read them now.
 
-    The amounts are name -> quantity as somebody wrote it (`memory`, `1Gi`), sorted. `file` is that of --config.
+    The amounts are name -> quantity as somebody wrote it (`memory`, `1Gi`), sorted. `file` is that of --config,
+    `cgroup_driver_file` the one to change for another cgroup driver, None where a flag says it; `runtime_endpoint` is
+    the socket of the runtime, None where nobody says which.
     """
 
     cgroup_driver: str
@@ -31,6 +33,8 @@ class KubeletConfiguration(Reading):
     kube_reserved: tuple[tuple[str, str], ...]
     eviction_hard: tuple[tuple[str, str], ...]
     file: str | None
+    cgroup_driver_file: str | None
+    runtime_endpoint: str | None
 
 
 @dataclass(frozen=True)
@@ -48,16 +52,18 @@ def parse_kubelet(lines: list[str]) -> Kubelet:
     """Parse `kubelet=Kubernetes v1.29.3`, `argument=--config=/x` and `file=/x BASE64`; raise ParseError."""
     arguments = repeated(lines, "argument")
     files = (each.partition(" ") for each in repeated(lines, "file"))
-    texts = [decoded({path: text}, path) or "" for path, _, text in files]
+    texts = [(path, decoded({path: text}, path) or "") for path, _, text in files]
     return Kubelet(program_version(values(lines).get("kubelet")), _merged(arguments, texts) if arguments else None)
 
 
-def _merged(arguments: list[str], texts: list[str]) -> KubeletConfiguration | None:
+def _merged(arguments: list[str], texts: list[tuple[str, str]]) -> KubeletConfiguration | None:
     flags = dict(_flags(arguments))
     said: dict[str, Any] = {}
-    for text in texts:
+    saying = flags.get("config")
+    for path, text in texts:
         if (document := _document(text)) is None:
             return None
+        saying = path if "cgroupDriver" in document else saying
         for name, value in document.items():
             below = said.get(name)
             said[name] = {**below, **value} if isinstance(below, dict) and isinstance(value, dict) else value
@@ -76,6 +82,8 @@ def _merged(arguments: list[str], texts: list[str]) -> KubeletConfiguration | No
         kube_reserved=amounts("kubeReserved", "kube-reserved"),
         eviction_hard=amounts("evictionHard", "eviction-hard"),
         file=flags.get("config"),
+        cgroup_driver_file=None if "cgroup-driver" in flags else saying,
+        runtime_endpoint=flags.get("container-runtime-endpoint") or said.get("containerRuntimeEndpoint"),
     )
 
 

@@ -16,6 +16,7 @@ from gpunode.base.comparison import BY_HAND
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused, plain
+from gpunode.base.versions import in_branch
 from gpunode.components.crio.change import change
 from gpunode.components.crio.decide import Desired, decide, decide_configuration
 from gpunode.components.crio.drop_in import NVIDIA, Runtimes, render
@@ -26,6 +27,7 @@ from gpunode.facts.transaction import TransactionJournal
 from gpunode.node.components import decisions
 from gpunode.node.plan import plan
 from gpunode.node.preflight import refusals
+from gpunode.node.preflight.runtimes import crio_refusals
 from gpunode.node.requirements import judge as requirements
 from gpunode.node.verdict import judge
 from gpunode.operations import crio
@@ -257,7 +259,10 @@ def test_of_crio_drift_plan_verdict_and_run_say_the_same(actual: Crio, allow: st
     waiting = {item.what for item in bad if item.finding_class is FindingClass.RESTART_PENDING}
     made = next((step for step in decision.steps if not step.action.startswith("start")), None)
     assert waiting == ({item.what for item in made.settles} if made is not None and made.waits else set())
-    if actual.version is not None:
+    if actual.version is None or not in_branch(actual.version, "1.31"):
+        # Refused before anything is touched.
+        assert not plan(asked, node).steps
+    else:
         steps = [step for step in plan(asked, node).steps if step.component == "crio" and ": " not in step.action]
         assert [(step.action, step.pending) for step in steps] == [
             (step.action, step.waits is not None) for step in decision.steps
@@ -347,3 +352,16 @@ def test_what_crio_cannot_have_is_refused(data: dict[str, Any], message: str) ->
 def test_a_simulated_crio_says_so() -> None:
     folder = Path(__file__).parents[2] / "lab" / "packages"
     assert "SIMULATED" in (folder / "crio.py").read_text() and "SIMULATED" in (folder / "crio.service").read_text()
+
+
+@pytest.mark.parametrize(
+    ("actual", "version", "says"),
+    [("1.20.0", None, "is the first with CDI"), ("1.20.0", "1.31", "crio.version is 1.31"), (None, None, "no CRI-O")],
+)
+def test_a_crio_that_is_not_what_it_has_to_be_is_refused_before_it_is_touched(
+    actual: str | None, version: str | None, says: str
+) -> None:
+    asked = settings("restart", **({"version": version} if version else {}))
+    (refusal,) = crio_refusals(asked, replace(GOOD, crio=replace(RIGHT, version=actual)))
+    assert says in refusal.reason and refusal.remedy
+    assert not list(crio_refusals(asked, replace(GOOD, crio=replace(RIGHT, version="1.31.2"))))

@@ -8,6 +8,7 @@ import stat
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -122,7 +123,9 @@ def _program(path: Path, text: str) -> None:
         # containerd 2 says which it is, and a kubelet of 1.31 asks.
         ("cgroupfs", {}, ("1.31.0", "2.0.0"), False),
         ("cgroupfs", {}, ("1.31.0", "1.7.24"), True),
-        ("cgroupfs", {}, ("1.31.0", None), True),
+        # Of a tarball, say: who asks is told.
+        ("cgroupfs", {}, ("1.31.0", None), False),
+        ("cgroupfs", {}, ("1.29.3", None), True),
         ("cgroupfs", {"containerd": {"enabled": False}}, ("1.29.3", "1.7.24"), False),
     ],
 )
@@ -148,3 +151,18 @@ def test_a_static_cpu_manager_without_passed_device_specs_is_a_caution(
     cautions = list(kubelet_cautions(asked, _read(f"--cpu-manager-policy={policy}")))
     assert len(cautions) == told
     assert not list(kubelet_cautions(settings_from({}), _read(f"--cpu-manager-policy={policy}")))
+
+
+def test_the_remedy_is_where_the_driver_is_said_and_another_runtime_s_kubelet_is_left_alone() -> None:
+    def refused(*flags: str, files: tuple[str, ...] = (), settings: dict[str, Any] | None = None) -> list[str]:
+        node = replace(machine(), kubelet=_read(*flags, files=files))
+        return [each.remedy for each in kubelet_refusals(settings_from(settings or {}), node)]
+
+    (remedy,) = refused("--config=/etc/0", files=("cgroupDriver: systemd", "cgroupDriver: cgroupfs"))
+    assert remedy.startswith("set cgroupDriver: systemd in /etc/1 and")
+    (remedy,) = refused("--config=/etc/0", "--cgroup-driver=cgroupfs", files=("cgroupDriver: systemd",))
+    assert remedy.startswith("set --cgroup-driver=systemd where the kubelet starts")
+    assert len(refused()) == 1 and refused("--container-runtime-endpoint=unix:///run/cri-dockerd.sock") == []
+    crio = {"containerd": {"enabled": False}, "crio": {"enabled": True}}
+    (remedy,) = refused("--container-runtime-endpoint=unix:///var/run/crio/crio.sock", settings=crio)
+    assert "crio.systemd_cgroup = False" in remedy

@@ -201,7 +201,7 @@ def test_a_setting_by_its_former_name_is_taken_with_a_caution_that_names_the_new
 
 
 def test_both_names_of_a_setting_at_once_are_refused() -> None:
-    with pytest.raises(SettingsError, match=r"device_plugin\.way.*unknown setting"):
+    with pytest.raises(SettingsError, match=r"device_plugin\.way.*is the former name of method, which is set, too"):
         settings_from({"device_plugin": dict(way="manifest", method="helm")})
 
 

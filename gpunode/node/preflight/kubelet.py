@@ -12,27 +12,34 @@ from gpunode.settings import Settings
 from gpunode.system.kubelet import Kubelet
 
 # Since then a kubelet asks the runtime for its driver, and heeds its own setting where the runtime does not say.
-_ASKS_SINCE, _ANSWERS_SINCE = "1.31", "2.0"
+# source: KEP-4033; containerd/containerd#8722; CRI-O 1.28
+_ASKS_SINCE, _ANSWERS_SINCE = "1.31", {"containerd": "2.0", "crio": "1.28"}
 
 
 def kubelet_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
-    """Refuse containerd another cgroup driver than the kubelet's: two would own the same pods' cgroups."""
-    actual, installed = machine.kubelet.configuration, dict(machine.runtime_packages.installed)
-    package = next((installed[name] for name in ("containerd.io", "containerd") if name in installed), None)
-    comes = settings.containerd.version or (package and upstream(package))
-    if actual is None or not settings.containerd.enabled or _asks_containerd(machine.kubelet.version, comes):
+    """Refuse the kubelet's runtime another cgroup driver than the kubelet's: two would own the same pods' cgroups."""
+    actual = machine.kubelet.configuration
+    runtime = "containerd" if settings.containerd.enabled else "crio" if settings.crio.enabled else None
+    if actual is None or runtime is None or runtime not in (actual.runtime_endpoint or runtime):
         return
-    desired = "systemd" if settings.containerd.systemd_cgroup else "cgroupfs"
+    version = machine.crio.version if runtime == "crio" else _containerd(settings, machine)
+    answers = version is None or at_least(version, _ANSWERS_SINCE[runtime])
+    if answers and machine.kubelet.version is not None and at_least(machine.kubelet.version, _ASKS_SINCE):
+        return
+    desired = "systemd" if getattr(settings, runtime).systemd_cgroup else "cgroupfs"
     if actual.cgroup_driver != desired:
-        where, agrees = actual.file or "the flag --cgroup-driver", actual.cgroup_driver == "systemd"
-        yield refusal("kubelet-cgroup-driver", actual=actual, desired=desired, where=where, agrees=agrees)
+        file, agrees = actual.cgroup_driver_file, actual.cgroup_driver == "systemd"
+        where = f"cgroupDriver: {desired} in {file}" if file else f"--cgroup-driver={desired} where the kubelet starts"
+        yield refusal(
+            "kubelet-cgroup-driver", runtime=runtime, actual=actual, desired=desired, where=where, agrees=agrees
+        )
 
 
-def _asks_containerd(kubelet: str | None, containerd: str | None) -> bool:
-    return all(
-        version is not None and at_least(version, since)
-        for version, since in ((kubelet, _ASKS_SINCE), (containerd, _ANSWERS_SINCE))
-    )
+def _containerd(settings: Settings, machine: Machine) -> str | None:
+    """Return the version that is to be there, else that of the package that is; None: of no package."""
+    installed = dict(machine.runtime_packages.installed)
+    package = next((installed[name] for name in ("containerd.io", "containerd") if name in installed), None)
+    return settings.containerd.version or (upstream(package) if package else None)
 
 
 def kubelet_cautions(settings: Settings, kubelet: Kubelet) -> Iterator[Caution]:

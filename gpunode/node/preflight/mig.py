@@ -41,8 +41,11 @@ def _without_mig(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refus
     """Refuse to divide a GPU that cannot be; where another GPU of the node can be, one that no entry is for stays."""
     lacking = [each for each in chosen if _has_no_mig(each.gpu)]
     alone = len(lacking) == len(chosen) and settings.mig.config != "all-disabled"
+    seen = set()
     for each in lacking:
-        if each.entry.mig_enabled if each.entry is not None else alone and settings.mig.file is None:
+        divided = each.entry.mig_enabled if each.entry is not None else alone and settings.mig.file is None
+        if divided and each.gpu.device_id not in seen:
+            seen.add(each.gpu.device_id)
             yield refusal("mig-has-none", named=named(each.gpu), config=repr(settings.mig.config))
 
 

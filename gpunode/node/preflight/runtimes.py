@@ -12,6 +12,7 @@ from gpunode.node.machine import Machine
 from gpunode.node.preflight.words import caution, refusal
 from gpunode.packages.families.wording import wording
 from gpunode.settings import Settings
+from gpunode.settings.crio import known
 
 # The families whose packages of the toolkit gpunode can hold, and replace others by, in one transaction.
 _HOLDING = ("apt", "dnf")
@@ -70,9 +71,16 @@ def lock_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
 
 
 def crio_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
-    """Refuse a node without the CRI-O that is to be configured: gpunode installs none."""
-    if settings.crio.enabled and machine.crio.version is None:
+    """Refuse a node without the CRI-O that is to be configured, or with another one: gpunode installs none."""
+    desired, actual, first = settings.crio.version, machine.crio.version, known().first_with_cdi
+    if not settings.crio.enabled:
+        return
+    if actual is None:
         yield refusal("crio-absent", install=INSTALL)
+    elif desired is not None and not versions.in_branch(actual, desired):
+        yield refusal("crio-another", actual=actual, desired=desired)
+    elif not versions.at_least(actual, versions.major_minor(first)):
+        yield refusal("crio-too-old", actual=actual, first=first)
 
 
 def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
