@@ -15,11 +15,10 @@ from gpunode.components.containerd.decide import Desired, decide_configuration, 
 from gpunode.components.containerd.drop_in import PATH as DROP_IN
 from gpunode.components.containerd.editor import NVIDIA_RUNTIME, Runtimes
 from gpunode.components.containerd.merged import restarts, runs_by
-from gpunode.components.containerd.state import Containerd as State
 from gpunode.facts.containerd import Containerd
 from gpunode.kubernetes.drain.commands import Drain
-from gpunode.operations.failure import OperationRefused, node_operation, require
-from gpunode.operations.runtime import Program, changed, ready, to_carry_out
+from gpunode.operations.failure import node_operation, require
+from gpunode.operations.runtime import Program, changed, missing, ready, to_carry_out
 
 PROGRAM = Program(
     name="containerd",
@@ -48,7 +47,7 @@ def configuration(
     state = require(host.get_fact(Containerd), "containerd's state")
     if state.version is None:
         if host.state is not None and host.state.is_executing:
-            raise OperationRefused(_missing(state))
+            raise missing(PROGRAM, state.binary)
         yield StringCommand("true")  # a forecast: the package comes with an operation before this one
         return
     runtimes = Runtimes(default=default_runtime, systemd_cgroup=systemd_cgroup, nvidia=nvidia, cdi=cdi)
@@ -75,12 +74,3 @@ def packages_wait(version: str | None, restart_allowed: bool) -> str | None:
     state = require(host.get_fact(Containerd), "containerd's state")
     allowed = Disruption.restart if restart_allowed else Disruption.nothing
     return decide_version(Desired(Runtimes(), allowed=allowed, version=version), state)[1]
-
-
-def _missing(state: State) -> str:
-    if state.binary:
-        return (
-            f"{state.binary}, which the unit containerd.service runs, is missing; nothing was changed. Install its "
-            "package again, or mend the unit"
-        )
-    return "containerd is not installed; set containerd.source or install it"

@@ -15,8 +15,8 @@ from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon
 from gpunode.components.docker.state import Docker as State
 from gpunode.facts.docker import Docker
 from gpunode.kubernetes.drain.commands import Drain
-from gpunode.operations.failure import OperationRefused, node_operation, require
-from gpunode.operations.runtime import Program, changed, ready, to_carry_out
+from gpunode.operations.failure import node_operation, require
+from gpunode.operations.runtime import Program, changed, missing, ready, to_carry_out
 
 PROGRAM = Program(
     name="docker",
@@ -48,7 +48,7 @@ def configuration(
     state = require(host.get_fact(Docker), "docker's state")
     if state.daemon_version is None:
         if host.state is not None and host.state.is_executing:
-            raise OperationRefused(_missing(state))
+            raise missing(PROGRAM, state.binary)
         yield StringCommand("true")  # a forecast: the package comes with an operation before this one
         return
     daemon = Daemon(default_runtime, systemd_cgroup, nvidia, cdi)
@@ -85,12 +85,3 @@ def packages_wait(version: str | None, restart_allowed: bool) -> str | None:
     state = require(host.get_fact(Docker), "docker's state")
     allowed = Disruption.restart if restart_allowed else Disruption.nothing
     return decide_version(Desired(Daemon(), allowed=allowed, version=version), state)[1]
-
-
-def _missing(state: State) -> str:
-    if state.binary:
-        return (
-            f"{state.binary}, which the unit docker.service runs, is missing; nothing was changed. Install its package "
-            "again, or mend the unit"
-        )
-    return "docker is not installed; set docker.source or install it"

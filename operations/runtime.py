@@ -83,6 +83,16 @@ def changed(
     )  # fmt: skip
 
 
+def missing(program: Program, binary: str | None) -> OperationRefused:
+    """Return the refusal of a runtime that is not there, by the program that its unit runs, where it has one."""
+    if binary:
+        return OperationRefused(
+            f"{binary}, which the unit {program.unit} runs, is missing; nothing was changed. Install its package "
+            "again, or mend the unit"
+        )
+    return OperationRefused(f"{program.name} is not installed; set {program.name}.source or install it")
+
+
 def to_carry_out(decision: Decision[Change], as_desired: str, waiting: str) -> Change | None:
     """Return the change of a decision that this run carries out; None where there is none or it waits, which is told.
 

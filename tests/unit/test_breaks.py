@@ -282,7 +282,7 @@ BREAKS = [
     ),
     (
         "operations/docker.py",
-        "raise OperationRefused(_missing(state))",
+        "raise missing(PROGRAM, state.binary)",
         "pass",
         "test_docker_change.py::test_what_cannot_be_changed_is_refused_with_the_reason",
     ),
