@@ -62,9 +62,12 @@ def _none(desired: DriverSettings) -> None:
             name="Run no MPS control daemon", desired=(), settings=settings().mps, restart_allowed=True, drain=drain()
         )
     driver_removal.removed(
-        name="Remove the NVIDIA driver", family=distribution().family, rollback=desired.rollback, allowed=allowed,
+        name="Remove the NVIDIA driver",
+        family=distribution().family,
+        rollback=desired.rollback,
+        allowed=allowed,
         drain=drain(),
-    )  # fmt: skip
+    )
     if waits:
         return
     driver_packages.held(name="Do not hold the NVIDIA driver", family=distribution().family, hold=False, kernel=False)

@@ -81,10 +81,16 @@ def repository(
         yield explained_command(
             script_command(
                 PINNED_KEY + APT_GET + READ_LISTS + NOT_OLDER + _TRUST,
-                name=label, keyring=keyring, source=source, stamp=stamp, text=text,
-                key_url=key_url, fingerprint=key_fingerprint, **(proxies or {}),
+                name=label,
+                keyring=keyring,
+                source=source,
+                stamp=stamp,
+                text=text,
+                key_url=key_url,
+                fingerprint=key_fingerprint,
+                **(proxies or {}),
             )
-        )  # fmt: skip
+        )
     yield from commands(strays)
 
 

@@ -30,9 +30,14 @@ PROGRAM = Program(
 
 @node_operation
 def configuration(
-    default_runtime: str, systemd_cgroup: bool, nvidia: bool, restart_allowed: bool, cdi: bool | None = None,
-    placement: Placement = "auto", drain: Drain | None = None,
-) -> Iterator[Any]:  # fmt: skip
+    default_runtime: str,
+    systemd_cgroup: bool,
+    nvidia: bool,
+    restart_allowed: bool,
+    cdi: bool | None = None,
+    placement: Placement = "auto",
+    drain: Drain | None = None,
+) -> Iterator[Any]:
     """Bring containerd's runtimes to what is asked, and restart it only where what it runs by differs from its files.
 
     + default_runtime: nvidia or runc
@@ -60,10 +65,16 @@ def configuration(
     felt = restarts(state, desired)
     read = {state.config_path: state.config_text, DROP_IN: None, **{each.path: each.text for each in state.drop_ins}}
     yield from changed(
-        PROGRAM, desired, read, since=f"{state.configured_at} {state.unit_written_at}", loaded=runs_by(state),
-        needs=NVIDIA_RUNTIME if nvidia else "", drain=drain if felt else None, config=state.config_path,
+        PROGRAM,
+        desired,
+        read,
+        since=f"{state.configured_at} {state.unit_written_at}",
+        loaded=runs_by(state),
+        needs=NVIDIA_RUNTIME if nvidia else "",
+        drain=drain if felt else None,
+        config=state.config_path,
         binary=state.binary or "containerd",
-    )  # fmt: skip
+    )
 
 
 def packages_wait(version: str | None, restart_allowed: bool) -> str | None:

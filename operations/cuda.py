@@ -56,10 +56,17 @@ def installed(desired: Desired, file: Runfile, proxies: Mapping[str, str]) -> It
     refuse_failed(CUDA, target)
     yield fetch_command(file, proxies, "cuda.runfile_sha256")
     yield transaction_command(
-        CUDA, target,
-        runfile=file.path, sha256=file.sha256, runfiles=FOLDER, installer_log=CUDA_LOG, version=desired.version,
-        release=change.release, toolkit=desired.home, dashed=desired.version.replace(".", "-"),
-    )  # fmt: skip
+        CUDA,
+        target,
+        runfile=file.path,
+        sha256=file.sha256,
+        runfiles=FOLDER,
+        installer_log=CUDA_LOG,
+        version=desired.version,
+        release=change.release,
+        toolkit=desired.home,
+        dashed=desired.version.replace(".", "-"),
+    )
 
 
 _LINK = script_file("cuda_link")

@@ -61,9 +61,15 @@ def configuration(
     host.log(_told(state, desired.act))
     read = {state.config_path: state.config_text}
     yield from changed(
-        PROGRAM, desired, read, since=state.default_runtime or "", needs=NVIDIA_RUNTIME if nvidia else "",
-        drain=drain if desired.act == "restart" else None, config=state.config_path, binary=state.binary or "dockerd",
-    )  # fmt: skip
+        PROGRAM,
+        desired,
+        read,
+        since=state.default_runtime or "",
+        needs=NVIDIA_RUNTIME if nvidia else "",
+        drain=drain if desired.act == "restart" else None,
+        config=state.config_path,
+        binary=state.binary or "dockerd",
+    )
 
 
 def _told(state: State, act: str) -> str:

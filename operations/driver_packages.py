@@ -117,21 +117,29 @@ def installed(
     lacking = () if headers else (f"{kernel} without headers",)
     target = target_digest(*(f"{name}={version}" for name, version in sorted(resolved.items())), *lacking)
     refuse_failed(transaction, target)
-    along = come_along(
-        others, offers.available, upstream, branch, moved=moved, clash=source.family == "apt"
-    )  # fmt: skip
+    along = come_along(others, offers.available, upstream, branch, moved=moved, clash=source.family == "apt")
     going = dict.fromkeys([*obsolete, *(name for name, version in along.items() if version is None)])
     change = family.bound(
         replace(
-            change, coming=dict(sorted(resolved.items())), going=tuple(going), upstream=upstream,
+            change,
+            coming=dict(sorted(resolved.items())),
+            going=tuple(going),
+            upstream=upstream,
             along={name: version for name, version in along.items() if version is not None},
         )
-    )  # fmt: skip
+    )
     unbound = [*(name for name, rule in desired.items() if rule is None), *source.apart]
     refused = gate(
-        family.simulation(change), resolved, branch, branch_change, moved, unbound,
-        leaving=change.going, built=source.built_on_node, upstream=upstream if source.moves_together else None,
-    )  # fmt: skip
+        family.simulation(change),
+        resolved,
+        branch,
+        branch_change,
+        moved,
+        unbound,
+        leaving=change.going,
+        built=source.built_on_node,
+        upstream=upstream if source.moves_together else None,
+    )
     if refused is not None:
         reason, remedy = refused
         raise OperationRefused(f"driver: {reason}; nothing was changed. To go on, {remedy}")
@@ -139,11 +147,18 @@ def installed(
     arguments = [*(f"{name}={version}" for name, version in change.coming.items()), *(f"{name}-" for name in going)]
     yield from emptied_for_driver(drain, upstream)
     yield transaction_command(
-        transaction, target,
-        arguments=" ".join(arguments), expected=" ".join(expected),
-        names=" ".join(sorted(desired)), upstream=upstream, kernel=kernel or "", rollback=rollback, proof=proof,
-        **driver_variables(family, state), **family.variables(change),
-    )  # fmt: skip
+        transaction,
+        target,
+        arguments=" ".join(arguments),
+        expected=" ".join(expected),
+        names=" ".join(sorted(desired)),
+        upstream=upstream,
+        kernel=kernel or "",
+        rollback=rollback,
+        proof=proof,
+        **driver_variables(family, state),
+        **family.variables(change),
+    )
 
 
 def _archive(source: DriverSource) -> str:

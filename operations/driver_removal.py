@@ -61,10 +61,18 @@ def removed(family: str, rollback: str, allowed: bool, drain: Drain | None = Non
         refuse_more_than_the_driver(going, manager.simulation(change))
     yield from emptied_for_driver(drain, None)
     yield transaction_command(
-        transaction, target,
-        upstream="", kernel="", arguments=" ".join(f"{name}-" for name in going), expected="", names="",
-        rollback=rollback, proof="packages", **driver_variables(manager, state), **manager.variables(change),
-    )  # fmt: skip
+        transaction,
+        target,
+        upstream="",
+        kernel="",
+        arguments=" ".join(f"{name}-" for name in going),
+        expected="",
+        names="",
+        rollback=rollback,
+        proof="packages",
+        **driver_variables(manager, state),
+        **manager.variables(change),
+    )
 
 
 def refuse_more_than_the_driver(going: Sequence[str], simulation: Simulation) -> None:

@@ -42,10 +42,13 @@ def driver_variables(family: Family, state: DriverPackages) -> dict[str, str]:
     """
     driver = require(host.get_fact(Driver), "the driver's state")
     return {
-        "own": OWN, "foreign": FOREIGN, "saved": family.saved,
+        "own": OWN,
+        "foreign": FOREIGN,
+        "saved": family.saved,
         "holding": "\n".join(f"{path} {digest}" for path, digest in family.held_by(state).items()),
-        "uninstall": " ".join(uninstall_arguments(None)), **way_back(driver),
-    }  # fmt: skip
+        "uninstall": " ".join(uninstall_arguments(None)),
+        **way_back(driver),
+    }
 
 
 def emptied_for_driver(drain: Drain | None, upstream: str | None) -> Iterator[Any]:

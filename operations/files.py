@@ -30,14 +30,33 @@ def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
     temporary = f"{path}.gpunode-new"
     directory = path.rpartition("/")[0] or "/"
     command = StringCommand(
-        "mkdir", "-p", QuoteString(directory), "&&",
-        "umask", "077", "&&",
-        TEXT, ">", QuoteString(temporary), "&&",
-        "chown", "root:root", QuoteString(temporary), "&&",
-        "chmod", QuoteString(mode), QuoteString(temporary), "&&",
-        "sync", QuoteString(temporary), "&&",
-        "mv", "-fT", QuoteString(temporary), QuoteString(path),
-    )  # fmt: skip
+        "mkdir",
+        "-p",
+        QuoteString(directory),
+        "&&",
+        "umask",
+        "077",
+        "&&",
+        TEXT,
+        ">",
+        QuoteString(temporary),
+        "&&",
+        "chown",
+        "root:root",
+        QuoteString(temporary),
+        "&&",
+        "chmod",
+        QuoteString(mode),
+        QuoteString(temporary),
+        "&&",
+        "sync",
+        QuoteString(temporary),
+        "&&",
+        "mv",
+        "-fT",
+        QuoteString(temporary),
+        QuoteString(path),
+    )
     return command_with_input(command, encoded)
 
 

@@ -163,16 +163,29 @@ def _carried_out(
         yield from drain_before(drain, f"the GPUs are to be divided anew: {change.said}")
     if change.goal:
         yield from set_aside(node_of, change.takes)
-    yield from followed(transaction_command(
-        TRANSACTION, target, goal=change.goal, rest=change.rest, layout=change.layout or "",
-        stop_units=" ".join(desired.settings.stop_units), reset="yes" if change.resets else "",
-        boot="yes" if desired.allowed is Disruption.reboot else "", unit_path=UNIT, script_path=SCRIPT,
-        record_path=RECORD,
-        unit_read=digest_as_read(digests.get(UNIT)), script_read=digest_as_read(digests.get(SCRIPT)),
-        record_read=digest_as_read(boot.record_digest) if boot.readable else UNREAD,
-        name_of_unit=NAME, unit_text=_encoded(files[UNIT]), script_text=_encoded(files[SCRIPT]),
-        cdi=OWN_SPECIFICATION, mark=CDI_MARK,
-    ))  # fmt: skip
+    yield from followed(
+        transaction_command(
+            TRANSACTION,
+            target,
+            goal=change.goal,
+            rest=change.rest,
+            layout=change.layout or "",
+            stop_units=" ".join(desired.settings.stop_units),
+            reset="yes" if change.resets else "",
+            boot="yes" if desired.allowed is Disruption.reboot else "",
+            unit_path=UNIT,
+            script_path=SCRIPT,
+            record_path=RECORD,
+            unit_read=digest_as_read(digests.get(UNIT)),
+            script_read=digest_as_read(digests.get(SCRIPT)),
+            record_read=digest_as_read(boot.record_digest) if boot.readable else UNREAD,
+            name_of_unit=NAME,
+            unit_text=_encoded(files[UNIT]),
+            script_text=_encoded(files[SCRIPT]),
+            cdi=OWN_SPECIFICATION,
+            mark=CDI_MARK,
+        )
+    )
     return change.said
 
 

@@ -74,14 +74,21 @@ def daemons(
     mode, touched = COMPUTE_MODES[settings.compute_mode], sorted({*change.written, *change.removed})
     written = sorted(change.written.items())
     yield transaction_command(
-        _CHANGE, target,
+        _CHANGE,
+        target,
         read="\n".join(f"{path} {digest_as_read(digests.get(path))}" for path in touched),
         removed=" ".join(change.removed),
         written="\n".join(f"{path} {755 if path == APPLY else 644} {_encoded(text)}" for path, text in written),
-        units=" ".join(daemon.unit for daemon in desired), gone=" ".join(change.gone), restart=" ".join(change.restart),
-        told=" ".join(change.told), modes=" ".join(map(str, change.modes)), mode=mode.upper(), shown=mode,
-        script=APPLY, folder_of_settings=FOLDER,
-    )  # fmt: skip
+        units=" ".join(daemon.unit for daemon in desired),
+        gone=" ".join(change.gone),
+        restart=" ".join(change.restart),
+        told=" ".join(change.told),
+        modes=" ".join(map(str, change.modes)),
+        mode=mode.upper(),
+        shown=mode,
+        script=APPLY,
+        folder_of_settings=FOLDER,
+    )
 
 
 def _encoded(text: str) -> str:

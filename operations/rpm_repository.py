@@ -82,8 +82,14 @@ class RpmRepositories(Repositories):
             yield explained_command(
                 script_command(
                     PINNED_KEY + _KEY + self.READ + _STAMP,
-                    name=label, key=key, source=source, stamp=stamp, text=text,
-                    key_url=key_url, fingerprint=key_fingerprint, **(proxies or {}),
+                    name=label,
+                    key=key,
+                    source=source,
+                    stamp=stamp,
+                    text=text,
+                    key_url=key_url,
+                    fingerprint=key_fingerprint,
+                    **(proxies or {}),
                 )
-            )  # fmt: skip
+            )
         yield from commands(strays)

@@ -110,12 +110,21 @@ def installed(
         refuse_more_than_the_driver(going, manager.simulation(change))
     yield from emptied_for_driver(drain, version)
     yield transaction_command(
-        transaction, target,
-        runfile=file.path, sha256=file.sha256, upstream=version, kernel=kernel or "", install=" ".join(install),
-        arguments=" ".join(f"{name}-" for name in going), expected="", names="", rollback=rollback, proof=proof,
+        transaction,
+        target,
+        runfile=file.path,
+        sha256=file.sha256,
+        upstream=version,
+        kernel=kernel or "",
+        install=" ".join(install),
+        arguments=" ".join(f"{name}-" for name in going),
+        expected="",
+        names="",
+        rollback=rollback,
+        proof=proof,
         **{**driver_variables(manager, state), "uninstall": " ".join(uninstall_arguments(version))},
         **manager.variables(change),
-    )  # fmt: skip
+    )
 
 
 def _is_there(driver: DriverState, version: str, flavour: str, dkms: bool, waits: bool) -> bool:

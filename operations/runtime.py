@@ -56,9 +56,16 @@ def ready(program: Program) -> Iterator[Any]:
 
 
 def changed(
-    program: Program, change: RuntimeChange, read: Mapping[str, str | None], *, since: str = "", loaded: str = "",
-    needs: str = "", drain: Drain | None = None, **variables: str,
-) -> Iterator[Any]:  # fmt: skip
+    program: Program,
+    change: RuntimeChange,
+    read: Mapping[str, str | None],
+    *,
+    since: str = "",
+    loaded: str = "",
+    needs: str = "",
+    drain: Drain | None = None,
+    **variables: str,
+) -> Iterator[Any]:
     """Carry out a change as one transaction; a target that was proven not to work is refused.
 
     + read: path -> text of each file as it was read, None where it was not there; another one stops the change
@@ -77,10 +84,21 @@ def changed(
     )
     yield from drain_before(drain, f"{program.name} is to be restarted")
     yield transaction_command(
-        own, target, program=program.name, unit=program.unit, plugin=program.plugin, notes=NOTES, loaded=loaded,
-        needs=needs, files=files, staged=_base64(change.staged or ""), expected="\n".join(change.expected),
-        act=change.act, proc="/proc", **variables,
-    )  # fmt: skip
+        own,
+        target,
+        program=program.name,
+        unit=program.unit,
+        plugin=program.plugin,
+        notes=NOTES,
+        loaded=loaded,
+        needs=needs,
+        files=files,
+        staged=_base64(change.staged or ""),
+        expected="\n".join(change.expected),
+        act=change.act,
+        proc="/proc",
+        **variables,
+    )
 
 
 def missing(program: Program, binary: str | None) -> OperationRefused:

@@ -50,11 +50,21 @@ def extended(extender: Extender | None, manifest: str, version: str | None, time
     target = target_digest(change.manifest, text)
     refuse_failed(_CHANGE, target)
     yield transaction_command(
-        _CHANGE, target, manifest=manifest, own=FOLDER, path=path, option=f"--config={path}" if path else "",
-        text=_base64(text), written=_base64(change.manifest), manifest_read=digest_of_text(state.manifest),
-        path_read=digest_as_read(state.configurations.get(path)), health=change.health, timeout=str(timeout),
-        proc="/proc", logs="/var/log/pods",
-    )  # fmt: skip
+        _CHANGE,
+        target,
+        manifest=manifest,
+        own=FOLDER,
+        path=path,
+        option=f"--config={path}" if path else "",
+        text=_base64(text),
+        written=_base64(change.manifest),
+        manifest_read=digest_of_text(state.manifest),
+        path_read=digest_as_read(state.configurations.get(path)),
+        health=change.health,
+        timeout=str(timeout),
+        proc="/proc",
+        logs="/var/log/pods",
+    )
 
 
 def _base64(text: str) -> str:

@@ -25,9 +25,14 @@ def script_command(body: str, *arguments: str, **variables: str) -> StringComman
     """
     settings = (QuoteString(f"{name}={value}") for name, value in variables.items())
     return StringCommand(
-        "env", *settings, "sh", "-c", QuoteString(script(body)), "gpunode",
+        "env",
+        *settings,
+        "sh",
+        "-c",
+        QuoteString(script(body)),
+        "gpunode",
         *(QuoteString(argument) for argument in arguments),
-    )  # fmt: skip
+    )
 
 
 def command_with_input(command: StringCommand, line: str) -> StringCommand:

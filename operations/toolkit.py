@@ -116,9 +116,12 @@ def specification(generate: bool) -> Iterator[Any]:
     if change.target is not None:
         yield script_command(
             _GENERATE if change.own else _REFRESH,
-            target=change.target, own="yes" if change.own else "no", version=change.version, mark=CDI_MARK,
+            target=change.target,
+            own="yes" if change.own else "no",
+            version=change.version,
+            mark=CDI_MARK,
             stale=" ".join(change.aside),
-        )  # fmt: skip
+        )
 
 
 @node_operation

@@ -14,9 +14,14 @@ from gpunode.packages.families.dnf import LOCKLIST, nevra, parse_offers, parse_s
 
 # The functions of that file, `of_driver` above all.
 DRIVER_PACKAGES = shell_text(
-    "packages/families/dnf", LOCKLIST=LOCKLIST, EVR=VERSION, OWN=OWN, FOREIGN=FOREIGN, COMPANIONS=" ".join(COMPANIONS),
+    "packages/families/dnf",
+    LOCKLIST=LOCKLIST,
+    EVR=VERSION,
+    OWN=OWN,
+    FOREIGN=FOREIGN,
+    COMPANIONS=" ".join(COMPANIONS),
     BESIDE=f"{TOOLKIT}|^({'|'.join(RUNTIMES).replace('.', '[.]')})$",
-)  # fmt: skip
+)
 
 # A foreign repository that cannot be read is passed over; ours is read by itself before, and must answer.
 SKIPPING = "'--setopt=*.skip_if_unavailable=1'"
@@ -62,9 +67,12 @@ class DnfSimulation(NodeFact[Simulation]):
         lines = [f"install {nevra(name, version)}" for name, version in coming.items()]
         lines += [*(f"remove {name}" for name in going), "run"]
         text = shell_text(
-            "packages/families/dnf_simulation", ASKED="\n".join(lines), UPSTREAM=upstream, EVR=VERSION,
+            "packages/families/dnf_simulation",
+            ASKED="\n".join(lines),
+            UPSTREAM=upstream,
+            EVR=VERSION,
             WANTED="\n".join(f"{name} {version}" for name, version in coming.items()),
-        )  # fmt: skip
+        )
         return probe_command(f"{shell_text('packages/families/dnf_stream', STREAM=stream)}\n{VERSIONS}\n{text}")
 
 

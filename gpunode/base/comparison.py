@@ -23,19 +23,35 @@ def configuration(
     """
     if reason is not None:
         return Finding(
-            component, FindingClass.ERROR, Subject.CONFIGURATION, "not to be edited by a run", AS_DESIRED,
-            cause=reason, remedy=BY_HAND,
-        )  # fmt: skip
+            component,
+            FindingClass.ERROR,
+            Subject.CONFIGURATION,
+            "not to be edited by a run",
+            AS_DESIRED,
+            cause=reason,
+            remedy=BY_HAND,
+        )
     return compared(
-        component, Subject.CONFIGURATION, f"another text in {files}" if files else AS_DESIRED, AS_DESIRED, not files,
-        cause="they say otherwise, or elsewhere, than the settings ask", disruption=disruption,
-    )  # fmt: skip
+        component,
+        Subject.CONFIGURATION,
+        f"another text in {files}" if files else AS_DESIRED,
+        AS_DESIRED,
+        not files,
+        cause="they say otherwise, or elsewhere, than the settings ask",
+        disruption=disruption,
+    )
 
 
 def compared(
-    component: str, what: str, actual: object, desired: object, good: bool, remedy: str = RUN, cause: str | None = None,
+    component: str,
+    what: str,
+    actual: object,
+    desired: object,
+    good: bool,
+    remedy: str = RUN,
+    cause: str | None = None,
     disruption: Disruption = Disruption.nothing,
-) -> Finding:  # fmt: skip
+) -> Finding:
     """Return a finding that is good or drift; cause, remedy and what that one disturbs count for drift alone."""
     return Finding(
         component=component,

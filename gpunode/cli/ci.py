@@ -22,9 +22,15 @@ _DEPLOY = Path("deploys/gpu_node.py")
 
 @click.command()
 @click.argument("inventory", type=click.Path(path_type=Path), default=Path("inventories/ci.py"))
-@click.option("--wait", "seconds", type=click.IntRange(0, 86400), default=600, show_default=True,
-              help="Seconds that the machines may take to come up. The last look at them is finished, which takes "
-              "up to two minutes more where one accepts a connection and falls silent.")  # fmt: skip
+@click.option(
+    "--wait",
+    "seconds",
+    type=click.IntRange(0, 86400),
+    default=600,
+    show_default=True,
+    help="Seconds that the machines may take to come up. The last look at them is finished, which takes "
+    "up to two minutes more where one accepts a connection and falls silent.",
+)
 @click.option("--junit", type=REPORT, callback=writable, help="Write a JUnit report to this file.")
 def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     """Wait for ssh and cloud-init on every machine of INVENTORY, provision them, and verify them.
@@ -91,6 +97,11 @@ def _run(status: int) -> Finding:
     if status == 0:
         return Finding("run", FindingClass.OK, f"pyinfra {_DEPLOY}", "exit 0", "exit 0")
     return Finding(
-        "run", FindingClass.ERROR, f"pyinfra {_DEPLOY}", f"exit {status}", "exit 0",
-        "an operation failed on this machine or on another of the job", "read the run's output in the job's log",
-    )  # fmt: skip
+        "run",
+        FindingClass.ERROR,
+        f"pyinfra {_DEPLOY}",
+        f"exit {status}",
+        "exit 0",
+        "an operation failed on this machine or on another of the job",
+        "read the run's output in the job's log",
+    )

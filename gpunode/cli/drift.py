@@ -41,17 +41,33 @@ REPORT = click.Path(path_type=Path, dir_okay=False)
 @click.option("--all", "show_all", is_flag=True, help="Show what is as desired, too.")
 @click.option("--junit", type=REPORT, callback=writable, help="Write a JUnit report to this file, too.")
 @click.option(
-    "--prometheus", type=REPORT, callback=writable,
+    "--prometheus",
+    type=REPORT,
+    callback=writable,
     help="Write metrics to this file, too, for node_exporter's textfile collector (name it *.prom).",
-)  # fmt: skip
-@click.option("--timeout", type=click.IntRange(1), default=120, show_default=True,
-              help="Seconds within which a node has to answer.")  # fmt: skip
-@click.option("--processes", type=click.IntRange(1, 64), default=None,
-              help="How many processes read the nodes; by default one per processor and 32 nodes.")  # fmt: skip
+)
+@click.option(
+    "--timeout",
+    type=click.IntRange(1),
+    default=120,
+    show_default=True,
+    help="Seconds within which a node has to answer.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=None,
+    help="How many processes read the nodes; by default one per processor and 32 nodes.",
+)
 def drift(
-    inventory: Path, as_json: bool, show_all: bool, junit: Path | None, prometheus: Path | None, timeout: int,
+    inventory: Path,
+    as_json: bool,
+    show_all: bool,
+    junit: Path | None,
+    prometheus: Path | None,
+    timeout: int,
     processes: int | None,
-) -> None:  # fmt: skip
+) -> None:
     """Compare every node of INVENTORY with its settings, read-only, in one round trip per node.
 
     Exits 0 where all is as desired, 2 on drift or something pending, 1 where a node could not be read, 3 on wrong

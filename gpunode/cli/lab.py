@@ -64,9 +64,17 @@ def _reporter() -> Callable[[str], None]:
 @click.option("--kubeconfig", metavar="FILE", type=_File, help="A cluster that there is, instead of one of its own.")
 @_of_a_lab
 def up(
-    count: int, gpu: str, gpus: int, family: str, converged: bool, recreate: bool, cluster: bool,
-    cluster_programs: Path | None, kubeconfig: Path | None, lab_asked: str | None,
-) -> None:  # fmt: skip
+    count: int,
+    gpu: str,
+    gpus: int,
+    family: str,
+    converged: bool,
+    recreate: bool,
+    cluster: bool,
+    cluster_programs: Path | None,
+    kubeconfig: Path | None,
+    lab_asked: str | None,
+) -> None:
     """Bring nodes up; those that are up already are kept."""
     from gpunode.lab import converged as copied
     from gpunode.lab import nodes

@@ -74,9 +74,19 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; what happens goes to standard error.")
 @click.pass_context
 def rollout(
-    context: click.Context, inventory: Path, canary: str, most: Amount | None, budget: Amount, interval: float,
-    pauses: bool, everyone: bool, resume: bool, anew: bool, dry: bool, as_json: bool,
-) -> None:  # fmt: skip
+    context: click.Context,
+    inventory: Path,
+    canary: str,
+    most: Amount | None,
+    budget: Amount,
+    interval: float,
+    pauses: bool,
+    everyone: bool,
+    resume: bool,
+    anew: bool,
+    dry: bool,
+    as_json: bool,
+) -> None:
     """Bring the nodes of INVENTORY to what its settings ask, in waves.
 
     A wave is a run of pyinfra on a few nodes, the canary's first; a node passes where the run succeeded on it and a
@@ -88,8 +98,11 @@ def rollout(
 
     if resume and anew:
         raise click.UsageError("give either --resume or --anew")
-    given = [option for name, option in _BEGUN_WITH.items()
-             if context.get_parameter_source(name) is not ParameterSource.DEFAULT]  # fmt: skip
+    given = [
+        option
+        for name, option in _BEGUN_WITH.items()
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT
+    ]
     if resume and given:
         raise click.UsageError(f"--resume goes on as the rollout was begun: leave out {', '.join(given)}")
     request = None if resume else Request(canary, most, budget, everyone)

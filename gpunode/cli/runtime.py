@@ -28,9 +28,16 @@ def runtime() -> None:
 @click.option("--diff", "wants_diff", is_flag=True, help="Print the difference as a unified diff.")
 @click.argument("file", type=click.File("rb"), required=False)
 def render(
-    program: str, version: str, default: str, systemd_cgroup: bool, nvidia: bool, cdi: bool | None,
-    wants_drop_in: bool, wants_diff: bool, file: IO[bytes] | None,
-) -> None:  # fmt: skip
+    program: str,
+    version: str,
+    default: str,
+    systemd_cgroup: bool,
+    nvidia: bool,
+    cdi: bool | None,
+    wants_drop_in: bool,
+    wants_diff: bool,
+    file: IO[bytes] | None,
+) -> None:
     """Print what FILE (`-`: standard input; not given: no file) would become.
 
     Exits 0, or 3 with the reason where FILE is not to be edited, 64 on wrong usage.

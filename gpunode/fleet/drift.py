@@ -79,9 +79,14 @@ def contained_report(answer: Answer[Node]) -> NodeReport:
 def _report(answer: Answer[Node]) -> NodeReport:
     if answer.reading is None:
         finding = Finding(
-            "node", FindingClass.UNREACHABLE, "connection", "none", "ssh", answer.reason,
+            "node",
+            FindingClass.UNREACHABLE,
+            "connection",
+            "none",
+            "ssh",
+            answer.reason,
             "check address, key and known hosts",
-        )  # fmt: skip
+        )
         return NodeReport(answer.name, (finding,))
     if isinstance(answer.reading, Unknown):
         cause, remedy = errors.parted(answer.reason)

@@ -64,8 +64,11 @@ def _shard(inventory: Path, fact: type[Any], names: list[str], seconds: float, s
         desired.seek(0)
         child = subprocess.Popen(
             [sys.executable, "-m", __name__, str(writable), str(inventory), told, str(seconds)],
-            pass_fds=(writable,), stdin=desired, stdout=subprocess.DEVNULL, stderr=complaints,
-        )  # fmt: skip
+            pass_fds=(writable,),
+            stdin=desired,
+            stdout=subprocess.DEVNULL,
+            stderr=complaints,
+        )
     os.close(writable)
     done = 0
     try:

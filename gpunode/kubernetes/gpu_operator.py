@@ -45,7 +45,7 @@ def operator(hosts: Mapping[str, Settings]) -> AskedRelease | None:
     """Return the release that the cluster of these hosts is to get; None where none of them asks for the operator."""
     first = next(
         (each for each in hosts.values() if each.kubernetes.enabled and each.device_plugin.method == METHOD), None
-    )  # fmt: skip
+    )
     if first is None:
         return None
     desired = first.gpu_operator

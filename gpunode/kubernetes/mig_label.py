@@ -38,9 +38,11 @@ def by_label(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] | U
     node = nodes.get(name)
     if node is None:
         return Refusal(
-            "mig", f"mig.config_from_label is True, and the cluster has no node {name}", _SOURCE,
+            "mig",
+            f"mig.config_from_label is True, and the cluster has no node {name}",
+            _SOURCE,
             "set kubernetes.node_name to its name there, or let it join first, with mig.config_from_label left out",
-        )  # fmt: skip
+        )
     value = node.labels.get(MIG_CONFIG)
     if not value:
         return settings
@@ -56,9 +58,11 @@ def _named(settings: Settings, name: str, value: str) -> Settings | Refusal:
         first = error.problems[0]
         key = "" if first.key == "mig.config" else f"{first.key} = {first.value} "
         return Refusal(
-            "mig", f"node {name} has the label {MIG_CONFIG}={written(value)}: {key}{first.message}", _SOURCE,
+            "mig",
+            f"node {name} has the label {MIG_CONFIG}={written(value)}: {key}{first.message}",
+            _SOURCE,
             f"label it with a configuration that there is: kubectl label node {name} --overwrite {MIG_CONFIG}=NAME",
-        )  # fmt: skip
+        )
     # The label stays what people say, and none of gpunode's.
     mig = actual.mig.model_copy(update={"config_from_label": True})
     return actual.model_copy(update={"mig": mig})

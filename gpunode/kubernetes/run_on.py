@@ -33,9 +33,14 @@ def here(command: Command) -> Output:
     try:
         with _turn(command):
             done = subprocess.run(
-                command.words, input=command.stdin or "", capture_output=True, text=True, timeout=command.seconds,
-                check=False, env={**environment, **command.environment},
-            )  # fmt: skip
+                command.words,
+                input=command.stdin or "",
+                capture_output=True,
+                text=True,
+                timeout=command.seconds,
+                check=False,
+                env={**environment, **command.environment},
+            )
     except subprocess.TimeoutExpired:
         return Output(124, "", f"Error: timed out after {command.seconds} s")
     except OSError as error:

@@ -86,10 +86,12 @@ def _node(settings: Settings, node: Node) -> Decision[Any]:
     desired = {
         "driver": driver.enabled and (driver.removes or driver.source != "present"),
         "initramfs": driver.enabled and not driver.removes,
-        "cuda": settings.cuda.enabled, "containerd": settings.containerd.enabled, "docker": settings.docker.enabled,
+        "cuda": settings.cuda.enabled,
+        "containerd": settings.containerd.enabled,
+        "docker": settings.docker.enabled,
         "crio": settings.crio.enabled,
         "mig": node.machine.has_gpu,
-    }  # fmt: skip
+    }
     left = interrupted.decide(node.interrupted, [name for name, comes in desired.items() if not comes])
     return Decision((*exposed.decide(node.exposed).findings, *left.findings), left.steps)
 

@@ -43,6 +43,9 @@ def parse_apt_sources(lines: list[str]) -> AptSources:
         keyrings[path] = (*keyrings.get(path, ()), fingerprint)
     levels = ((name, tuple(rest)) for name, *rest in (line.split() for line in repeated(lines, "siglevel")))
     return AptSources(
-        values(lines).get("architecture"), tuple(sources), tuple(keyrings.items()),
-        tuple(sorted(set(repeated(lines, "origin")))), tuple(levels),
-    )  # fmt: skip
+        values(lines).get("architecture"),
+        tuple(sources),
+        tuple(keyrings.items()),
+        tuple(sorted(set(repeated(lines, "origin")))),
+        tuple(levels),
+    )

@@ -48,10 +48,15 @@ def example() -> tuple[NodeReport, ...]:
     """Return the reports of the example: a good node, and one that deviates."""
     good = Finding("driver", FindingClass.OK, "loaded module", "580.95.05", "580.95.05")
     stale = Finding(
-        "driver", FindingClass.REBOOT_PENDING, "loaded module", "580.82.07", "580.95.05",
-        cause="the module in memory is older than the one on disk", remedy="reboot the node",
+        "driver",
+        FindingClass.REBOOT_PENDING,
+        "loaded module",
+        "580.82.07",
+        "580.95.05",
+        cause="the module in memory is older than the one on disk",
+        remedy="reboot the node",
         disruption=Disruption.reboot,
-    )  # fmt: skip
+    )
     return NodeReport("gpu-1", (good,)), NodeReport("gpu-2", (stale,))
 
 

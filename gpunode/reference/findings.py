@@ -19,20 +19,37 @@ _GPUNODE = Path(__file__).resolve().parent.parent
 _JUDGES = tuple(
     _GPUNODE / path
     for path in (
-        "fleet/drift.py", "system/health.py", "kubernetes/drain/judgement.py", "kubernetes/components.py",
-        "components/driver/decide.py", "components/cuda/decide.py", "components/toolkit/decide.py",
-        "components/containerd/decide.py", "components/docker/decide.py", "components/podman/decide.py",
+        "fleet/drift.py",
+        "system/health.py",
+        "kubernetes/drain/judgement.py",
+        "kubernetes/components.py",
+        "components/driver/decide.py",
+        "components/cuda/decide.py",
+        "components/toolkit/decide.py",
+        "components/containerd/decide.py",
+        "components/docker/decide.py",
+        "components/podman/decide.py",
         "components/crio/decide.py",
-        "components/mps/decide.py", "components/mig/decide.py", "packages/repositories/decide.py",
-        "node/own_files/decide.py", "system/exposed.py", "system/interrupted.py",
+        "components/mps/decide.py",
+        "components/mig/decide.py",
+        "packages/repositories/decide.py",
+        "node/own_files/decide.py",
+        "system/exposed.py",
+        "system/interrupted.py",
         *(f"components/driver/{topic}.py" for topic in ("loading", "services", "next_boot", "removal")),
-        "kubernetes/helm/decide.py", "kubernetes/device_plugin/verdict.py",
-        "kubernetes/device_plugin/decide_labels.py", "kubernetes/device_plugin/decide_current.py",
-        "kubernetes/device_plugin/others.py", "kubernetes/device_plugin/pod_security.py", "kubernetes/gpu_operator.py",
-        "kubernetes/objects/runtime_class.py", "kubernetes/objects/decide.py", "kubernetes/gpushare/decide.py",
+        "kubernetes/helm/decide.py",
+        "kubernetes/device_plugin/verdict.py",
+        "kubernetes/device_plugin/decide_labels.py",
+        "kubernetes/device_plugin/decide_current.py",
+        "kubernetes/device_plugin/others.py",
+        "kubernetes/device_plugin/pod_security.py",
+        "kubernetes/gpu_operator.py",
+        "kubernetes/objects/runtime_class.py",
+        "kubernetes/objects/decide.py",
+        "kubernetes/gpushare/decide.py",
         "base/comparison.py",
     )
-)  # fmt: skip
+)
 BY_A_PERSON = "for a person"
 # Function -> the names of its arguments, in order.
 _CALLS = {
@@ -97,8 +114,9 @@ def _text(value: ast.expr | None, names: dict[str, ast.expr]) -> str:
             known = {key: each for key, each in names.items() if key != value.id}
             return _text(names[value.id], known)
         case ast.JoinedStr():
-            return "".join(_text(part.value if isinstance(part, ast.FormattedValue) else part, names)
-                           for part in value.values)  # fmt: skip
+            return "".join(
+                _text(part.value if isinstance(part, ast.FormattedValue) else part, names) for part in value.values
+            )
         case ast.BinOp(op=ast.Add()):
             return _text(value.left, names) + _text(value.right, names)
         case ast.IfExp():

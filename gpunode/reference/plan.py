@@ -99,14 +99,21 @@ def plan_schema() -> dict[str, Any]:
 def document() -> str:
     """Return the text of docs/plan.md."""
     settings = (EXAMPLE / "settings.yaml").read_text(encoding="utf-8")
-    return "\n".join([
-        _HEAD, "## An example of each verdict\n",
-        "[facts.json](examples/plan/facts.json) holds what three machines are, and why a fourth gave no answer. "
-        "By these settings, "
-        "[settings.yaml](examples/plan/settings.yaml):\n", fenced("yaml", settings),
-        "`gpunode plan --facts docs/examples/plan/facts.json --settings docs/examples/plan/settings.yaml` says:\n",
-        fenced("text", as_text(example())), _FACTS, _SETTINGS, _JSON,
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            _HEAD,
+            "## An example of each verdict\n",
+            "[facts.json](examples/plan/facts.json) holds what three machines are, and why a fourth gave no answer. "
+            "By these settings, "
+            "[settings.yaml](examples/plan/settings.yaml):\n",
+            fenced("yaml", settings),
+            "`gpunode plan --facts docs/examples/plan/facts.json --settings docs/examples/plan/settings.yaml` says:\n",
+            fenced("text", as_text(example())),
+            _FACTS,
+            _SETTINGS,
+            _JSON,
+        ]
+    )
 
 
 def as_document(content: Any) -> str:

@@ -36,15 +36,20 @@ def example() -> tuple[Begun, WaveBegun, WaveEnded, WaveBegun, WaveEnded, Ended,
     at = datetime(2026, 1, 15, tzinfo=UTC)
     names = tuple(f"gpu-{number}" for number in range(1, 5))
     bad = Outcome(
-        finding_class=FindingClass.DRIFT, passed=False,
+        finding_class=FindingClass.DRIFT,
+        passed=False,
         reason="drift: driver: module on disk is 580.82.07, desired 580.95.05",
         remedy="run deploys/gpu_node.py again",
-    )  # fmt: skip
+    )
     good = Outcome(finding_class=FindingClass.OK, passed=True)
     return (
         Begun(
-            gpunode="0.1.0", inventory="inventories/prod.py", at=at, hosts=dict.fromkeys((*names, "gpu-5"), "0f1e2d3c"),
-            policy=Policy(canaries=("gpu-1",), max_unavailable=2, failure_budget=0), nodes=names,
+            gpunode="0.1.0",
+            inventory="inventories/prod.py",
+            at=at,
+            hosts=dict.fromkeys((*names, "gpu-5"), "0f1e2d3c"),
+            policy=Policy(canaries=("gpu-1",), max_unavailable=2, failure_budget=0),
+            nodes=names,
             left_out={"gpu-5": LeftOut(finding_class=FindingClass.OK, reason="it is as desired")},
         ),
         WaveBegun(number=1, kind="canary", nodes=("gpu-1",), at=at),
@@ -53,7 +58,7 @@ def example() -> tuple[Begun, WaveBegun, WaveEnded, WaveBegun, WaveEnded, Ended,
         WaveEnded(number=2, outcomes={"gpu-2": good, "gpu-3": bad}, at=at),
         Ended(how="stopped", reason="1 node failed, where none may", at=at),
         Resumed(at=at),
-    )  # fmt: skip
+    )
 
 
 def document() -> str:

@@ -15,8 +15,11 @@ from gpunode.settings.problems import Problem, SettingsError, written
 _NODE_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 # What each node has for itself.
 _OWN: Mapping[str, Collection[str]] = {
-    "kubernetes": {"enabled", "node_name", "drain"}, "device_plugin": {"method"}, "gpu_operator": (), "gpushare": (),
-}  # fmt: skip
+    "kubernetes": {"enabled", "node_name", "drain"},
+    "device_plugin": {"method"},
+    "gpu_operator": (),
+    "gpushare": (),
+}
 
 
 def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str] = ()) -> dict[str, Settings]:

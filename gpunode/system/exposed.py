@@ -14,20 +14,44 @@ from gpunode.base.subject import Subject
 # themselves (gpunode/system/applied.py), keyrings as well; those of MPS and MIG are here, whose transactions go by
 # what a file says alone, and leave its mode as it is.
 FILES = (
-    "/etc/containerd", "/etc/containerd/*.toml", "/etc/containerd/*/*.toml",
-    "/etc/docker", "/etc/docker/daemon.json",
-    "/etc/crio", "/etc/crio/crio.conf", "/etc/crio/crio.conf.d", "/etc/crio/crio.conf.d/*",
-    "/etc/nvidia-container-runtime", "/etc/nvidia-container-runtime/*.toml",
-    "/etc/nvidia-container-toolkit", "/etc/nvidia-container-toolkit/*",
-    "/etc/cdi", "/etc/cdi/*", "/var/run/cdi", "/var/run/cdi/*",
-    "/etc/systemd/system", "/etc/systemd/system/containerd.service.d/*", "/etc/systemd/system/docker.service.d/*",
-    "/etc/systemd/system/kubelet.service.d/*", "/etc/systemd/system/crio.service.d/*",
-    "/etc/modprobe.d", "/etc/modprobe.d/*", "/etc/modules-load.d/*",
-    "/var/lib/gpunode", "/var/lib/gpunode/transactions",
-    "/etc/nvidia-mps", "/etc/nvidia-mps/*", "/usr/local/lib/gpunode", "/usr/local/lib/gpunode/*",
-    "/etc/systemd/system/nvidia-mps*", "/etc/systemd/system/gpunode-mig*", "/var/lib/gpunode/mig",
-    "/var/lib/gpunode/mig/*", "/etc/profile.d/gpunode-mps*", "/etc/environment.d/*gpunode*",
-)  # fmt: skip
+    "/etc/containerd",
+    "/etc/containerd/*.toml",
+    "/etc/containerd/*/*.toml",
+    "/etc/docker",
+    "/etc/docker/daemon.json",
+    "/etc/crio",
+    "/etc/crio/crio.conf",
+    "/etc/crio/crio.conf.d",
+    "/etc/crio/crio.conf.d/*",
+    "/etc/nvidia-container-runtime",
+    "/etc/nvidia-container-runtime/*.toml",
+    "/etc/nvidia-container-toolkit",
+    "/etc/nvidia-container-toolkit/*",
+    "/etc/cdi",
+    "/etc/cdi/*",
+    "/var/run/cdi",
+    "/var/run/cdi/*",
+    "/etc/systemd/system",
+    "/etc/systemd/system/containerd.service.d/*",
+    "/etc/systemd/system/docker.service.d/*",
+    "/etc/systemd/system/kubelet.service.d/*",
+    "/etc/systemd/system/crio.service.d/*",
+    "/etc/modprobe.d",
+    "/etc/modprobe.d/*",
+    "/etc/modules-load.d/*",
+    "/var/lib/gpunode",
+    "/var/lib/gpunode/transactions",
+    "/etc/nvidia-mps",
+    "/etc/nvidia-mps/*",
+    "/usr/local/lib/gpunode",
+    "/usr/local/lib/gpunode/*",
+    "/etc/systemd/system/nvidia-mps*",
+    "/etc/systemd/system/gpunode-mig*",
+    "/var/lib/gpunode/mig",
+    "/var/lib/gpunode/mig/*",
+    "/etc/profile.d/gpunode-mps*",
+    "/etc/environment.d/*gpunode*",
+)
 
 
 @dataclass(frozen=True)
@@ -67,8 +91,12 @@ def decide(actual: Exposed) -> Decision[None]:
     files = actual.files
     paths = " ".join(file.path for file in files)
     item = compared(
-        "node", Subject.EXPOSED, ", ".join(map(str, files)) or "root's alone", "root's alone", not files,
+        "node",
+        Subject.EXPOSED,
+        ", ".join(map(str, files)) or "root's alone",
+        "root's alone",
+        not files,
         remedy=f"look at what they say, then `chown root:root {paths}; chmod go-w {paths}` on the node",
         cause="others than root may write what root runs by: they decide what root does next",
-    )  # fmt: skip
+    )
     return Decision((item,))

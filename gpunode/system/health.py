@@ -133,10 +133,14 @@ def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
         told = "; ".join(found.warnings) or f"exit code {found.exit_code}"
         cause = "nvidia-smi answers, and warns of a GPU; it goes on working"
         yield Finding(
-            "health", FindingClass.OK, "warnings by nvidia-smi", told, "none",
+            "health",
+            FindingClass.OK,
+            "warnings by nvidia-smi",
+            told,
+            "none",
             cause=f"{cause} (exit code {found.exit_code}: a corrupted infoROM)" if warned else cause,
             remedy="look at the GPU (`nvidia-smi -q`), and ask the machine's vendor where a boot does not end it",
-        )  # fmt: skip
+        )
     for gpu in found.gpus:
         yield from _memory(gpu)
     table = tables.health()

@@ -47,11 +47,16 @@ def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]
     """
     names, left = (", ".join(name for name in actual.names if (name in unasked) is no) for no in (False, True))
     item = compared(
-        "node", Subject.INTERRUPTED, names or "none", "none", not names,
+        "node",
+        Subject.INTERRUPTED,
+        names or "none",
+        "none",
+        not names,
         cause="a run was cut off in the middle of it: what it was changing may be half done; the next run puts back "
         "what was there before, and begins anew",
-        remedy=f"{RUN}; {BY_HAND}", disruption=Disruption.restart,
-    )  # fmt: skip
+        remedy=f"{RUN}; {BY_HAND}",
+        disruption=Disruption.restart,
+    )
     steps: list[Step[None]] = [
         Step(f"put back what an earlier run began and did not end ({names})", (each,), Disruption.restart)
         for each in bad(item)
@@ -59,8 +64,13 @@ def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]
     if not left:
         return Decision((item,), tuple(steps))
     switched_off = compared(
-        "node", Subject.INTERRUPTED.of("of what is switched off"), left, "none", False, remedy=BY_HAND,
+        "node",
+        Subject.INTERRUPTED.of("of what is switched off"),
+        left,
+        "none",
+        False,
+        remedy=BY_HAND,
         cause="a run was cut off in the middle of it: what it was changing may be half done, and no run of these "
         "settings puts back what was there before",
-    )  # fmt: skip
+    )
     return Decision((item, switched_off), tuple(steps))

@@ -31,9 +31,7 @@ REMAPPED = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure")
 # nvidia-smi's manual: 14 is a corrupted infoROM. It tells of the GPUs all the same, and warns behind that.
 ANSWERED = (0, 14)
 # nvidia-smi exits with NVML's codes (golden/README.md); 124 and 137 are timeout's own.
-STATUS = {
-    0: "ok", 9: "no driver", 12: "no library", 14: "ok", 15: "lost", 18: "mismatch", 124: "hangs", 137: "hangs"
-}  # fmt: skip
+STATUS = {0: "ok", 9: "no driver", 12: "no library", 14: "ok", 15: "lost", 18: "mismatch", 124: "hangs", 137: "hangs"}
 _WARNING = "WARNING"
 NOT_INSTALLED = "nvidia-smi is not installed"
 NOT_ASKED = "nvidia-smi was not asked: the kernel module nvidia is not loaded, and to ask would load it"

@@ -114,9 +114,12 @@ class _Dnf:
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         desired = [argument.replace("-rc.", "~rc.") for argument in arguments]
         return script_command(
-            f'{DNF_RUN}{REFRESH}refresh "$repository"\n{OFFERED}{INSTALL}', *desired,
-            repository=repository, instead=instead, manager="dnf",
-        )  # fmt: skip
+            f'{DNF_RUN}{REFRESH}refresh "$repository"\n{OFFERED}{INSTALL}',
+            *desired,
+            repository=repository,
+            instead=instead,
+            manager="dnf",
+        )
 
 
 DNF = _Dnf()

@@ -109,10 +109,13 @@ class _Zypper:
         desired = [argument.replace("-rc.", "~rc.") for argument in arguments]
         return explained_command(
             script_command(
-                f'{ZYPP}{REFRESH}refresh "$repository"\n{OFFERED}{INSTALL}', *desired,
-                repository=repository, instead=instead, manager="zypper",
+                f'{ZYPP}{REFRESH}refresh "$repository"\n{OFFERED}{INSTALL}',
+                *desired,
+                repository=repository,
+                instead=instead,
+                manager="zypper",
             )
-        )  # fmt: skip
+        )
 
 
 def _dry_run(change: DriverChange) -> Simulation:

@@ -201,9 +201,12 @@ def _to_come(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None
 
 
 def _step(
-    answers: tuple[Finding, ...], files: tuple[Finding, ...], plugin: tuple[Finding, ...], actual: Containerd,
+    answers: tuple[Finding, ...],
+    files: tuple[Finding, ...],
+    plugin: tuple[Finding, ...],
+    actual: Containerd,
     to_come: RuntimeChange | None,
-) -> Step[RuntimeChange] | None:  # fmt: skip
+) -> Step[RuntimeChange] | None:
     """Return the one step that settles all of it: one transaction brings files and daemon to what is desired."""
     settled = (*answers, *files, *plugin)
     if not settled:
@@ -220,11 +223,14 @@ def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
     """Judge the merged configuration, and whether the daemon runs by it."""
     otherwise = _DEFAULT_CAUSES.get(actual.default_runtime or "", _OTHERWISE)
     yield compared(
-        "containerd", Subject.DEFAULT_RUNTIME, actual.default_runtime, runtimes.default,
+        "containerd",
+        Subject.DEFAULT_RUNTIME,
+        actual.default_runtime,
+        runtimes.default,
         actual.default_runtime == runtimes.default,
         cause=by_drop_in.get(_DEFAULT) or otherwise,
         disruption=_restart(actual),
-    )  # fmt: skip
+    )
     for name in ("runc", "nvidia") if runtimes.nvidia else ("runc",):
         runtime = actual.runtime(name)
         value = None if runtime is None else str(runtime.systemd_cgroup).lower()
@@ -235,15 +241,25 @@ def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         yield compared("containerd", subject, value, desired, good, cause=cause, disruption=disruption)
     if actual.stale:
         yield Finding(
-            "containerd", FindingClass.RESTART_PENDING, Subject.RUNNING_CONFIGURATION,
-            "older than its files", "the files'",
-            cause="a configuration file was written after containerd started", remedy=RUN, disruption=_restart(actual),
-        )  # fmt: skip
+            "containerd",
+            FindingClass.RESTART_PENDING,
+            Subject.RUNNING_CONFIGURATION,
+            "older than its files",
+            "the files'",
+            cause="a configuration file was written after containerd started",
+            remedy=RUN,
+            disruption=_restart(actual),
+        )
     if runtimes.cdi is not None:
         yield compared(
-            "containerd", Subject.CDI, _switch(actual.enable_cdi), _switch(runtimes.cdi),
-            actual.enable_cdi is runtimes.cdi, cause=by_drop_in.get("enable_cdi"), disruption=_restart(actual),
-        )  # fmt: skip
+            "containerd",
+            Subject.CDI,
+            _switch(actual.enable_cdi),
+            _switch(runtimes.cdi),
+            actual.enable_cdi is runtimes.cdi,
+            cause=by_drop_in.get("enable_cdi"),
+            disruption=_restart(actual),
+        )
 
 
 def _files(actual: Containerd, to_come: RuntimeChange | None, felt: bool) -> Finding:

@@ -74,9 +74,14 @@ def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
     package = "cuda" if desired.source == "distribution" else f"cuda-nvcc-{version.replace('.', '-')}"
     again = f"install its package again: `{desired.again} {package}` on the node, or whichever has it"
     compiler = compared(
-        "cuda", Subject.NVCC, nvcc, version, works, remedy=again if lost else RUN,
+        "cuda",
+        Subject.NVCC,
+        nvcc,
+        version,
+        works,
+        remedy=again if lost else RUN,
         cause="the toolkit is there, and its compiler is gone or does not run" if lost else None,
-    )  # fmt: skip
+    )
     script = compared("cuda", Subject.CUDA_PROFILE, "yes" if actual.profile else None, "yes", actual.profile)
     findings = (*toolkit, link, compiler, *((script,) if desired.profile else ()))
     if refusal := _refusal(desired, actual):

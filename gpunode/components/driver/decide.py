@@ -55,9 +55,18 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         boots = tuple(replace(each, remedy=RUN) if each in bad(*_module_to_boot(boots)) else each for each in boots)
     uvm = tuple(item for item in loading.findings if item.what == Subject.UVM)
     findings = (
-        *way, *dkms, *module, *(item for item in loading.findings if item not in uvm), *flavour, library, *uvm,
-        *answers, *held, *serving, *boots,
-    )  # fmt: skip
+        *way,
+        *dkms,
+        *module,
+        *(item for item in loading.findings if item not in uvm),
+        *flavour,
+        library,
+        *uvm,
+        *answers,
+        *held,
+        *serving,
+        *boots,
+    )
     steps: list[Step[Any]] = []
     if settings.installs:
         steps += _coming(desired, actual, coming, bad(*serving), bad(*answers, *_module_to_boot(boots)))
@@ -96,10 +105,14 @@ def _installed_by(settings: DriverSettings, actual: DriverState) -> Iterator[Fin
     ways = actual.ways
     desired = "runfile" if settings.source == "runfile" else "packages"
     yield compared(
-        "driver", Subject.INSTALLED_BY, " and ".join(ways) or None, desired, ways == (desired,),
+        "driver",
+        Subject.INSTALLED_BY,
+        " and ".join(ways) or None,
+        desired,
+        ways == (desired,),
         remedy=RUN if settings.migrate or not ways else f"set driver.migrate = True and {RUN}",
         cause="a runfile and packages overwrite each other's files" if len(ways) > 1 else None,
-    )  # fmt: skip
+    )
 
 
 def _dkms(desired: DriverSettings, actual: DriverState) -> Iterator[Finding]:
@@ -108,9 +121,13 @@ def _dkms(desired: DriverSettings, actual: DriverState) -> Iterator[Finding]:
         return
     found, dkms = ("registered" if each else "not registered" for each in (actual.dkms, desired.dkms))
     yield compared(
-        "driver", Subject.DKMS, found, dkms, found == dkms,
+        "driver",
+        Subject.DKMS,
+        found,
+        dkms,
+        found == dkms,
         cause="without DKMS no new kernel gets the module; with it every one does",
-    )  # fmt: skip
+    )
 
 
 def _module(desired: Desired, actual: Actual) -> Iterator[Finding]:
@@ -123,10 +140,14 @@ def _module(desired: Desired, actual: Actual) -> Iterator[Finding]:
 
 def _no_gpu() -> Finding:
     return Finding(
-        "driver", FindingClass.UNSUPPORTED, Subject.GPU, "no GPU", "an NVIDIA GPU on the PCI bus",
+        "driver",
+        FindingClass.UNSUPPORTED,
+        Subject.GPU,
+        "no GPU",
+        "an NVIDIA GPU on the PCI bus",
         cause="the driver cannot be loaded, nor its service be judged, without one",
         remedy="boot this system on a machine with a GPU, and run again",
-    )  # fmt: skip
+    )
 
 
 def _flavour(desired: Desired, actual: DriverState) -> Iterator[Finding]:
@@ -159,9 +180,13 @@ def _held(desired: Desired, actual: DriverState) -> Iterator[Finding]:
     to_be = [*(name for name, _ in actual.packages), *(actual.kernels if desired.holds_kernels else ())]
     loose = [name for name in to_be if name not in actual.held]
     yield compared(
-        "driver", Subject.HELD, f"not {', '.join(loose)}" if loose else "all", "all", not loose,
+        "driver",
+        Subject.HELD,
+        f"not {', '.join(loose)}" if loose else "all",
+        "all",
+        not loose,
         cause="the next upgrade of the system's packages would move the driver under the loaded module",
-    )  # fmt: skip
+    )
 
 
 def _module_to_boot(boots: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -169,9 +194,12 @@ def _module_to_boot(boots: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 
 def _coming(
-    desired: Desired, actual: Actual, coming: tuple[Finding, ...], serving: tuple[Finding, ...],
+    desired: Desired,
+    actual: Actual,
+    coming: tuple[Finding, ...],
+    serving: tuple[Finding, ...],
     after: tuple[Finding, ...],
-) -> Iterator[Step[Any]]:  # fmt: skip
+) -> Iterator[Step[Any]]:
     """Yield what brings another driver, and the headers of the kernel that boots next.
 
     serving: what the services lack; after: what is said of the driver that goes, and is no step beside the new one's
@@ -193,10 +221,11 @@ def _coming(
         managers = (item for item in serving if item.what in (Subject.FABRIC_MANAGER, Subject.SUBNET_MANAGER))
         names = desired.packages.items()
         yield Step(
-            f"{action} {version}{how} kernel module", tuple(dict.fromkeys((*coming, *managers, *after))),
+            f"{action} {version}{how} kernel module",
+            tuple(dict.fromkeys((*coming, *managers, *after))),
             Disruption.nothing,
             packages=tuple(sorted(name if rule is None else f"{name} {rule}" for name, rule in names)),
-        )  # fmt: skip
+        )
     if headers := _headers(desired, actual):
         what = "headers of the kernel that boots next"
         yield Step(f"install {headers}", (), Disruption.nothing, actual="none", desired=what)

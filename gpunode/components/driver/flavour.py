@@ -49,7 +49,7 @@ def installed_by_gpunode(settings: Settings) -> bool:
 
 def wanted_driver(
     settings: Settings, gpus: Sequence[PciGpu], driver: DriverState, system: OperatingSystem
-) -> WantedDriver:  # fmt: skip
+) -> WantedDriver:
     """Return the driver that the settings ask for, or where gpunode does not install one, the driver that is there."""
     if installed_by_gpunode(settings):
         return WantedDriver(settings.driver.version, settings.driver.branch, chosen_flavour(settings, gpus, system))

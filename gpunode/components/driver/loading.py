@@ -75,11 +75,15 @@ def gpus(on_bus: int, actual: Gpus) -> Finding:
     answering = len(actual.gpus)
     if actual.status in ("hangs", "lost", "error"):
         return Finding(
-            "driver", FindingClass.ERROR, Subject.GPUS, actual.message or actual.status, f"{on_bus}",
+            "driver",
+            FindingClass.ERROR,
+            Subject.GPUS,
+            actual.message or actual.status,
+            f"{on_bus}",
             cause=causes.get(actual.status, f"nvidia-smi exits {actual.exit_code}"),
             remedy=remedies.get(actual.status, "run nvidia-smi on the node"),
             disruption=Disruption.reboot if actual.status in remedies else None,
-        )  # fmt: skip
+        )
     good = actual.status == "ok" and answering == on_bus
     told = answering if actual.status == "ok" else f"{answering} ({actual.message or actual.status})"
     cause = causes.get(actual.status, "a GPU on the bus is not driven")
@@ -92,9 +96,15 @@ def _loaded(desired: Loading, actual: DriverState, running: str) -> Finding:
         if actual.waits_for_kernel:
             cause = f"kernel {running} runs, for which there is no module on disk"
         return Finding(
-            "driver", FindingClass.REBOOT_PENDING, Subject.LOADED_MODULE, actual.runs, actual.to_come, cause=cause,
-            remedy="drain and reboot the node", disruption=Disruption.reboot,
-        )  # fmt: skip
+            "driver",
+            FindingClass.REBOOT_PENDING,
+            Subject.LOADED_MODULE,
+            actual.runs,
+            actual.to_come,
+            cause=cause,
+            remedy="drain and reboot the node",
+            disruption=Disruption.reboot,
+        )
     version, rule = actual.loaded_version, desired.rule
     good = version is not None and (rule is None or versions.in_branch(version, rule))
     # A module that is not loaded yet comes without a boot; one that is loaded goes by a boot alone.
@@ -109,24 +119,36 @@ def _parameters(desired: Loading, actual: DriverState) -> Iterator[Finding]:
         return
     names = [other.partition("=")[0] for other in others]
     yield Finding(
-        "driver", FindingClass.REBOOT_PENDING, Subject.PARAMETERS,
-        ", ".join(others), ", ".join(f"{name}={desired.parameters[name]}" for name in names),
+        "driver",
+        FindingClass.REBOOT_PENDING,
+        Subject.PARAMETERS,
+        ", ".join(others),
+        ", ".join(f"{name}={desired.parameters[name]}" for name in names),
         cause="they were changed after the module was loaded",
-        remedy="drain and reboot the node", disruption=Disruption.reboot,
-    )  # fmt: skip
+        remedy="drain and reboot the node",
+        disruption=Disruption.reboot,
+    )
 
 
 def _uvm(actual: DriverState) -> Finding:
     return compared(
-        "driver", Subject.UVM, "loaded" if actual.uvm_loaded else None, "loaded", actual.uvm_loaded,
+        "driver",
+        Subject.UVM,
+        "loaded" if actual.uvm_loaded else None,
+        "loaded",
+        actual.uvm_loaded,
         cause="CUDA does not start without it",
-    )  # fmt: skip
+    )
 
 
 def _steps(
-    desired: Loading, actual: DriverState, loaded: Finding, parameters: tuple[Finding, ...], uvm: tuple[Finding, ...],
+    desired: Loading,
+    actual: DriverState,
+    loaded: Finding,
+    parameters: tuple[Finding, ...],
+    uvm: tuple[Finding, ...],
     coming: Finding | None,
-) -> Iterator[Step[Act]]:  # fmt: skip
+) -> Iterator[Step[Act]]:
     if actual.loaded_version is None and not actual.nouveau_bound and not actual.waits_for_kernel:
         yield Step("load the kernel module", (loaded, *parameters), Disruption.nothing, change=Act.LOAD)
     elif coming or actual.reboot_pending:

@@ -37,17 +37,26 @@ def next_boot(boot: Boot, driver: DriverState, system: OperatingSystem) -> Itera
         cause += f"; DKMS: {state}" if state else "; DKMS knows of none"
         cause += "" if kernel.headers else "; its headers are not there"
     yield compared(
-        "driver", Subject.NEXT_BOOT, kernel.module_version, driver.module_version,
-        kernel.module_version == driver.module_version, remedy=build, cause=cause,
-    )  # fmt: skip
+        "driver",
+        Subject.NEXT_BOOT,
+        kernel.module_version,
+        driver.module_version,
+        kernel.module_version == driver.module_version,
+        remedy=build,
+        cause=cause,
+    )
     if boot.secure_boot and kernel.module_version is not None:
         yield compared(
-            "driver", Subject.SIGNATURE, kernel.module_signer, "signed by a key that the firmware knows",
+            "driver",
+            Subject.SIGNATURE,
+            kernel.module_signer,
+            "signed by a key that the firmware knows",
             # What DKMS built, DKMS signed.
             kernel.module_signer is not None and (boot.key_enrolled or boot.dkms_state("nvidia", release) is None),
             remedy="enrol a key and sign the module (`mokutil --import`, `dkms autoinstall`), or use signed packages",
-            cause="secure boot is on: the kernel will reject the module", disruption=Disruption.reboot,
-        )  # fmt: skip
+            cause="secure boot is on: the kernel will reject the module",
+            disruption=Disruption.reboot,
+        )
 
 
 def nouveau_steps(boot: Boot, found: Iterable[Finding]) -> Iterator[Step[Any]]:
@@ -67,9 +76,13 @@ def _nouveau(boot: Boot) -> Iterator[Finding]:
         return
     kept_out = boot.blacklist_written is not None
     yield compared(
-        "driver", Subject.NOUVEAU, "kept out" if kept_out else "may be loaded", "kept out", kept_out,
+        "driver",
+        Subject.NOUVEAU,
+        "kept out" if kept_out else "may be loaded",
+        "kept out",
+        kept_out,
         cause="no file in modprobe.d blacklists it: at the next boot it may take the GPUs",
-    )  # fmt: skip
+    )
     if kernel.initramfs_written is None and not boot.with_nouveau:
         return
     unknown = kernel.initramfs_nouveau is None
@@ -80,8 +93,13 @@ def _nouveau(boot: Boot) -> Iterator[Finding]:
     cause = "it is older than the blacklist of nouveau, which may be loaded before the blacklist is read"
     if unknown:
         yield compared(
-            "driver", Subject.INITRAMFS, found, "does not load nouveau", good, cause=cause,
+            "driver",
+            Subject.INITRAMFS,
+            found,
+            "does not load nouveau",
+            good,
+            cause=cause,
             remedy=f"look at the initial file system of kernel {kernel.release} (`lsinitramfs`), and make it anew",
-        )  # fmt: skip
+        )
         return
     yield compared("driver", Subject.INITRAMFS, found, "does not load nouveau", good, cause=cause)

@@ -28,17 +28,26 @@ def decide_removal(allowed: Disruption, actual: DriverState) -> Decision[Act]:
         return Decision((installed,), (step,))
     absent = compared("driver", Subject.INSTALLED_BY, None, "none", good=True)
     module = compared(
-        "driver", Subject.MODULE_ON_DISK, actual.module_version, "none", actual.module_version is None,
+        "driver",
+        Subject.MODULE_ON_DISK,
+        actual.module_version,
+        "none",
+        actual.module_version is None,
         cause="no package and no runfile of NVIDIA's brought it: gpunode does not remove it",
         remedy="see where it lies (`modinfo -F filename nvidia`), remove it and run depmod",
-    )  # fmt: skip
+    )
     if not loaded:
         return Decision((absent, module))
     gone = Finding(
-        "driver", FindingClass.REBOOT_PENDING, Subject.LOADED_MODULE, actual.runs, "none",
+        "driver",
+        FindingClass.REBOOT_PENDING,
+        Subject.LOADED_MODULE,
+        actual.runs,
+        "none",
         cause="the driver was removed while its module was in use",
-        remedy="drain and reboot the node", disruption=Disruption.reboot,
-    )  # fmt: skip
+        remedy="drain and reboot the node",
+        disruption=Disruption.reboot,
+    )
     return Decision((absent, module, gone), (boot_step("boot the node without the driver", bad(gone), allowed),))
 
 
@@ -46,9 +55,14 @@ def _installed(allowed: Disruption, actual: DriverState) -> Finding:
     ways = " and ".join(actual.ways)
     if removal_waits(allowed, actual):
         return Finding(
-            "driver", FindingClass.REBOOT_PENDING, Subject.INSTALLED_BY, ways, "none",
+            "driver",
+            FindingClass.REBOOT_PENDING,
+            Subject.INSTALLED_BY,
+            ways,
+            "none",
             cause=f"the module {actual.loaded_version} is loaded, and disruption.allow is {allowed.name}",
-            remedy=f"drain the node, set disruption.allow = 'reboot' and {RUN}", disruption=Disruption.reboot,
-        )  # fmt: skip
+            remedy=f"drain the node, set disruption.allow = 'reboot' and {RUN}",
+            disruption=Disruption.reboot,
+        )
     disruption = Disruption.nothing if actual.loaded_version is None else Disruption.reboot
     return compared("driver", Subject.INSTALLED_BY, ways, "none", good=False, disruption=disruption)

@@ -28,23 +28,34 @@ def services(desired: DriverSettings, actual: DriverState, pci: PciGpus) -> Iter
     if pci.fabric and actual.module_version is not None:
         managers = actual.fabric_managers
         yield compared(
-            "driver", Subject.FABRIC_MANAGER, ", ".join(managers) or None, actual.module_version,
+            "driver",
+            Subject.FABRIC_MANAGER,
+            ", ".join(managers) or None,
+            actual.module_version,
             bool(managers) and all(versions.same(version, actual.module_version) for version in managers),
             cause="CUDA does not start (error 802) with a fabric manager of another version than the driver",
             disruption=Disruption.restart,
-        )  # fmt: skip
+        )
         yield _service(actual, "nvidia-fabricmanager")
     if pci.switch_managers and actual.module_version is not None:
         manager = dict(actual.packages).get("nvlsm")
         yield compared(
-            "driver", Subject.SUBNET_MANAGER, manager, "any version", manager is not None,
+            "driver",
+            Subject.SUBNET_MANAGER,
+            manager,
+            "any version",
+            manager is not None,
             cause="fabric manager does not start without nvlsm on a board of NVLink 5",
-        )  # fmt: skip
+        )
         umad = pci.umad_loaded
         yield compared(
-            "driver", Subject.UMAD, "loaded" if umad else None, "loaded", umad,
+            "driver",
+            Subject.UMAD,
+            "loaded" if umad else None,
+            "loaded",
+            umad,
             cause="fabric manager reaches the NVSwitches of NVLink 5 by it",
-        )  # fmt: skip
+        )
     # `present` is only verified, and this daemon is a convenience that nobody has asked for there.
     if desired.persistenced and desired.source != "present" and actual.service("nvidia-persistenced"):
         yield _service(actual, "nvidia-persistenced")

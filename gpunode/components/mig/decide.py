@@ -116,9 +116,12 @@ def _untold(desired: Desired, actual: Actual, reason: str) -> Decision[MigChange
     item = compared("mig", Subject.MIG_TARGET, "not applied", desired.settings.config, False, cause=reason)
     if actual.reboot_pending and actual.mig.status in DRIVERLESS:
         item = replace(
-            item, finding_class=FindingClass.REBOOT_PENDING, cause="it is applied by the driver on disk",
-            remedy="boot the node, and run again", disruption=Disruption.reboot,
-        )  # fmt: skip
+            item,
+            finding_class=FindingClass.REBOOT_PENDING,
+            cause="it is applied by the driver on disk",
+            remedy="boot the node, and run again",
+            disruption=Disruption.reboot,
+        )
     elif actual.mig.status not in DRIVERLESS or not actual.driver_comes:
         return Decision((by_hand(item, reason),), (), reason)
     cost = item.disruption or Disruption.nothing
@@ -157,9 +160,12 @@ def _mode(target: Target) -> Finding:
     item = compared("mig", what, found, target.mode, good, disruption=target.disruption)
     if target.waits:
         return replace(
-            item, finding_class=FindingClass.REBOOT_PENDING, cause="the mode waits for a reset of the GPU, or a boot",
-            remedy="boot the node, or run again while nothing uses the GPU", disruption=Disruption.reboot,
-        )  # fmt: skip
+            item,
+            finding_class=FindingClass.REBOOT_PENDING,
+            cause="the mode waits for a reset of the GPU, or a boot",
+            remedy="boot the node, or run again while nothing uses the GPU",
+            disruption=Disruption.reboot,
+        )
     return item
 
 
@@ -177,10 +183,12 @@ def _waiting(item: Finding, containers: int) -> Finding:
     if item.finding_class is not FindingClass.DRIFT:
         return item
     return replace(
-        item, finding_class=FindingClass.RESTART_PENDING,
+        item,
+        finding_class=FindingClass.RESTART_PENDING,
         cause=f"{item.cause or 'instances or modes are to change'}, and {containers} containers run",
-        remedy="set disruption.allow to 'reset', or run when the node is drained", disruption=Disruption.reset,
-    )  # fmt: skip
+        remedy="set disruption.allow to 'reset', or run when the node is drained",
+        disruption=Disruption.reset,
+    )
 
 
 def _next_boot(every: Sequence[Target], boot: MigBoot) -> Iterator[Finding]:

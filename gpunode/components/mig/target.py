@@ -82,8 +82,10 @@ class Target:
         if self.gpu.current == self.mode != self.gpu.pending:
             parts.append(f"take back the pending MIG mode {self.gpu.pending}")
         for verb, instances in (
-            ("destroy", self.change.destroyed), ("create", self.change.created), ("keep", self.change.kept),
-        ):  # fmt: skip
+            ("destroy", self.change.destroyed),
+            ("create", self.change.created),
+            ("keep", self.change.kept),
+        ):
             if instances:
                 parts.append(f"{verb} {' '.join(map(str, instances))}")
         if self.learns:

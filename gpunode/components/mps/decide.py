@@ -61,9 +61,12 @@ def waiting(item: Finding, waits: str) -> Finding:
     if item.finding_class is FindingClass.OK:
         return item
     return replace(
-        item, finding_class=FindingClass.RESTART_PENDING, cause=waits,
-        remedy="end its clients, or set disruption.allow = 'restart', and " + RUN, disruption=Disruption.restart,
-    )  # fmt: skip
+        item,
+        finding_class=FindingClass.RESTART_PENDING,
+        cause=waits,
+        remedy="end its clients, or set disruption.allow = 'restart', and " + RUN,
+        disruption=Disruption.restart,
+    )
 
 
 def _findings(desired: Desired, actual: Mps, gpus: Sequence[Gpu], to_come: MpsChange) -> Iterator[Finding]:
@@ -96,10 +99,15 @@ def _daemon(daemon: Daemon, actual: MpsDaemon | None) -> Iterator[Finding]:
     yield compared("mps", Subject.AT_BOOT.of(daemon.unit), at_boot, "yes", actual.enabled)
     if actual.stale:
         yield Finding(
-            "mps", FindingClass.RESTART_PENDING, Subject.RUNNING_CONFIGURATION.of(daemon.unit), "older than its unit",
-            "the unit's", cause="the unit was written after the daemon started", remedy=RUN,
+            "mps",
+            FindingClass.RESTART_PENDING,
+            Subject.RUNNING_CONFIGURATION.of(daemon.unit),
+            "older than its unit",
+            "the unit's",
+            cause="the unit was written after the daemon started",
+            remedy=RUN,
             disruption=Disruption.restart,
-        )  # fmt: skip
+        )
     for item in daemon.controls:
         said = actual.reads(item.question)
         what = Subject.MPS_SETTING.of(f"{daemon.name}, {item.question.removeprefix('get_default_')}")

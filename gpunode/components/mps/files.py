@@ -19,9 +19,13 @@ def desired_files(daemons: Sequence[Daemon], settings: MpsSettings, program: str
         return {}
     each = daemons[0].name != NODE
     unit = rendered(
-        "nvidia-mps.service", each=each, exclusive=settings.compute_mode == "exclusive-process", program=program,
-        apply=APPLY, folder=FOLDER,
-    )  # fmt: skip
+        "nvidia-mps.service",
+        each=each,
+        exclusive=settings.compute_mode == "exclusive-process",
+        program=program,
+        apply=APPLY,
+        folder=FOLDER,
+    )
     controls = {daemon.settings_path: control_text(daemon.controls) for daemon in daemons}
     script = rendered("nvidia-mps-settings", program=program)
     return {UNITS[each]: unit, APPLY: script, **controls, **environment_files(settings)}

@@ -86,10 +86,16 @@ def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
     """Return what the settings desire, which are resolved for the node's operating system."""
     desired, distribution = settings.toolkit, tables.distribution(system.id, system.version_id)
     return Desired(
-        desired.version, desired.migrate, desired.hold, asked_of(desired), desired.cdi == "generate",
+        desired.version,
+        desired.migrate,
+        desired.hold,
+        asked_of(desired),
+        desired.cdi == "generate",
         desired.device_links,
-        settings.disruption.allow == "reboot", distribution.family if distribution else "apt", wording(system).again,
-    )  # fmt: skip
+        settings.disruption.allow == "reboot",
+        distribution.family if distribution else "apt",
+        wording(system).again,
+    )
 
 
 def moves(actual: ContainerToolkit, version: str | None) -> bool:
@@ -137,9 +143,13 @@ def _packages(desired: Desired, actual: ContainerToolkit, coming: bool) -> Itera
     # One version that is not the program's is told here; one that is, above.
     other = version if good and coming and len(packages) == 1 else None
     yield compared(
-        "toolkit", Subject.TOOLKIT_PACKAGES, ", ".join(packages), other or "one version",
-        len(packages) == 1 and other is None, cause="a package was changed without the others",
-    )  # fmt: skip
+        "toolkit",
+        Subject.TOOLKIT_PACKAGES,
+        ", ".join(packages),
+        other or "one version",
+        len(packages) == 1 and other is None,
+        cause="a package was changed without the others",
+    )
     path = actual.runtime_path
     yield compared("toolkit", Subject.TOOLKIT_RUNTIME, path, "on the PATH", path is not None, remedy, cause)
 
@@ -211,14 +221,22 @@ def decide_specification(
     if actual.cdi_drafts:
         found = f"{', '.join(actual.cdi_drafts)} beside it"
         item: Finding | None = compared(
-            "toolkit", Subject.CDI_SPECIFICATION, found, "no draft", False,
+            "toolkit",
+            Subject.CDI_SPECIFICATION,
+            found,
+            "no draft",
+            False,
             cause="a run was cut off; runtimes that read a draft find each device twice, and hand in none",
-        )  # fmt: skip
+        )
     elif unasked:
         item = compared(
-            "toolkit", Subject.CDI_SPECIFICATION, ", ".join(unasked), "none", False,
+            "toolkit",
+            Subject.CDI_SPECIFICATION,
+            ", ".join(unasked),
+            "none",
+            False,
             cause="gpunode made it, and toolkit.cdi is off",
-        )  # fmt: skip
+        )
     else:
         item = made
     if item is None:
@@ -285,10 +303,13 @@ def decide_links(actual: ContainerToolkit) -> Decision[Change]:
     if not actual.link_rule:
         lacking.append("no udev rule")
     item = compared(
-        "toolkit", Subject.DEVICE_LINKS, "; ".join(lacking) or "all",
-        "one in /dev/char for each device, and a udev rule", not lacking,
+        "toolkit",
+        Subject.DEVICE_LINKS,
+        "; ".join(lacking) or "all",
+        "one in /dev/char for each device, and a udev rule",
+        not lacking,
         cause="a container loses its GPUs at the next `systemctl daemon-reload`",
-    )  # fmt: skip
+    )
     action = "link NVIDIA's devices in /dev/char, now and whenever the driver is loaded"
     change = Links(actual.unlinked) if actual.unlinked else None
     return Decision((item,), (Step(action, (item,), Disruption.nothing, change=change),) if lacking else ())

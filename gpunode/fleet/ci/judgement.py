@@ -30,7 +30,11 @@ def _of(outcome: Outcome, failed: list[str], seconds: float) -> Finding:
         remedy = f"look at {failed[0]} first"
         return Finding(_COMPONENT, FindingClass.UNREACHABLE, _WHAT, "not waited for", "ready", cause, remedy)
     return Finding(
-        _COMPONENT, FindingClass.UNREACHABLE, _WHAT, outcome.stage, f"ready in {seconds:g} s",
+        _COMPONENT,
+        FindingClass.UNREACHABLE,
+        _WHAT,
+        outcome.stage,
+        f"ready in {seconds:g} s",
         f"did not come up in {seconds:g} s: {outcome.why}",
         "look at the machine's console, or give it more time by --wait",
-    )  # fmt: skip
+    )

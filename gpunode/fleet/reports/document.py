@@ -34,8 +34,10 @@ def schema() -> dict[str, Any]:
     fields = Finding("driver", FindingClass.OK, "loaded module").to_json()
     text: dict[str, Any] = {"type": ["string", "null"]}
     finding = dict.fromkeys(fields, text) | {
-        "component": {"type": "string"}, "what": {"type": "string"}, "class": {"enum": classes},
-    }  # fmt: skip
+        "component": {"type": "string"},
+        "what": {"type": "string"},
+        "class": {"enum": classes},
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",

@@ -16,17 +16,23 @@ def metrics(reports: Iterable[NodeReport], checked_at: float) -> bytes:
     """Return the metrics in Prometheus' text format; `checked_at` is in seconds since the epoch."""
     registry = CollectorRegistry()
     state = Gauge(
-        "gpunode_node_state", "1 for the worst class among a node's findings, 0 for the others.", ["node", "class"],
+        "gpunode_node_state",
+        "1 for the worst class among a node's findings, 0 for the others.",
+        ["node", "class"],
         registry=registry,
-    )  # fmt: skip
+    )
     count = Gauge(
-        "gpunode_node_findings", "How many findings of a component are of a class.", ["node", "component", "class"],
+        "gpunode_node_findings",
+        "How many findings of a component are of a class.",
+        ["node", "component", "class"],
         registry=registry,
-    )  # fmt: skip
+    )
     bad = Gauge(
-        "gpunode_node_finding", "1 for each finding that is not as desired.", ["node", "component", "what", "class"],
+        "gpunode_node_finding",
+        "1 for each finding that is not as desired.",
+        ["node", "component", "what", "class"],
         registry=registry,
-    )  # fmt: skip
+    )
     checked = Gauge("gpunode_drift_checked_timestamp_seconds", "When the nodes were checked.", registry=registry)
     checked.set(checked_at)
     for report in reports:

@@ -59,9 +59,11 @@ def _wave(record: WaveRecord, files: Path | None) -> dict[str, Any]:
         "begun": record.begun.at.isoformat(),
         "ended": record.ended.at.isoformat() if record.ended is not None else None,
         "log": str(log_of(files, record.begun.number)) if files is not None else None,
-        "nodes": {name: _node(outcomes[name].model_dump(mode="json")) if name in outcomes else None
-                  for name in record.begun.nodes},
-    }  # fmt: skip
+        "nodes": {
+            name: _node(outcomes[name].model_dump(mode="json")) if name in outcomes else None
+            for name in record.begun.nodes
+        },
+    }
 
 
 def _node(outcome: dict[str, Any]) -> dict[str, Any]:

@@ -99,9 +99,14 @@ def log_of(files: Path, number: int) -> Path:
 def _code(words: list[str], printed: IO[bytes], errors: IO[bytes], lock: int, nodes: int) -> int:
     # In a session of its own, so that Ctrl-C reaches the controller alone: pyinfra would exit 0 by it.
     process = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=printed, stderr=errors, pass_fds=(lock,), start_new_session=True,
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=printed,
+        stderr=errors,
+        pass_fds=(lock,),
+        start_new_session=True,
         env={**os.environ, WAVE: str(nodes)},
-    )  # fmt: skip
+    )
     try:
         name_holder(lock, process.pid)
         while process.poll() is None:

@@ -62,6 +62,11 @@ def _findings(desired: DesiredLabels, actual: ClusterNode, change: LabelChange) 
         yield compared(COMPONENT, Subject.LABEL.of(name), actual.labels[name], "none", False, RUN_CLUSTER)
     if change.annotates and not (change.to_set or change.to_remove):
         yield compared(
-            COMPONENT, Subject.ANNOTATION.of(OURS), actual.ours, change.ours or "none", False, RUN_CLUSTER,
+            COMPONENT,
+            Subject.ANNOTATION.of(OURS),
+            actual.ours,
+            change.ours or "none",
+            False,
+            RUN_CLUSTER,
             "it names the labels that are gpunode's, and those are other ones",
-        )  # fmt: skip
+        )

@@ -196,7 +196,7 @@ def _is_own(plugin: Plugin, settings: Settings) -> bool:
         return plugin.namespace == settings.gpu_operator.namespace
     return plugin.ours or (
         plugin.method == "helm" and (plugin.release, plugin.namespace) == (desired.release, desired.namespace)
-    )  # fmt: skip
+    )
 
 
 def _is_gpunode_s(program: str, settings: Settings) -> bool:

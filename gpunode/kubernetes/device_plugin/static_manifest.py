@@ -28,9 +28,11 @@ def static_manifest(
     entries = {each.name: each.text for each in map(configuration, sharings)}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plugin.namespace}}
     config = {
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": _NAME, "namespace": plugin.namespace},
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": _NAME, "namespace": plugin.namespace},
         "data": dict(sorted(entries.items())),
-    }  # fmt: skip
+    }
     with_mig = {configuration(each).name for each in sharings if each.mig_strategy != "none"}
     plugins = [_daemon_set(plugin, name, by_class, name in with_mig) for name in sorted(entries)]
     return [space, *(marked(each, "manifest") for each in (config, *plugins))]
@@ -66,10 +68,11 @@ def _daemon_set(plugin: DevicePluginSettings, entry: str, by_class: bool, with_m
         pod["runtimeClassName"] = NVIDIA
     template = {"metadata": {"labels": pods}, "spec": pod}
     return {
-        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
         "metadata": {"name": daemon_set_name(entry), "namespace": plugin.namespace},
         "spec": {"selector": {"matchLabels": pods}, "updateStrategy": {"type": "RollingUpdate"}, "template": template},
-    }  # fmt: skip
+    }
 
 
 def daemon_set_name(entry: str) -> str:

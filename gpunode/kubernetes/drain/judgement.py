@@ -18,14 +18,24 @@ def judged(cordon: Cordon) -> Finding:
     whose = "" if note.cordon == MANAGER else " (the cordon is somebody else's)"
     cause = note.message or "a run that drained the node did not come to its end"
     return compared(
-        COMPONENT, Subject.CORDON, f"{note.state} since {note.since}, for: {note.reason}{whose}", "none of gpunode's",
-        False, f"{RUN}: it gives the node back once it is well", cause,
-    )  # fmt: skip
+        COMPONENT,
+        Subject.CORDON,
+        f"{note.state} since {note.since}, for: {note.reason}{whose}",
+        "none of gpunode's",
+        False,
+        f"{RUN}: it gives the node back once it is well",
+        cause,
+    )
 
 
 def unknown(reason: str) -> Finding:
     """Return that the cluster did not tell."""
     return Finding(
-        COMPONENT, FindingClass.ERROR, Subject.CORDON, "unknown", "none of gpunode's", reason,
+        COMPONENT,
+        FindingClass.ERROR,
+        Subject.CORDON,
+        "unknown",
+        "none of gpunode's",
+        reason,
         "look at kubernetes.kubeconfig and kubernetes.run_on",
-    )  # fmt: skip
+    )

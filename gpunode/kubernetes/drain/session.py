@@ -185,9 +185,11 @@ class Session:
         try:
             left, budgets = self.leaving(), self.run(self.commands.budgets())
             return blocking(
-                left, parse_budgets(budgets.out) if budgets.status == 0 else (),
-                force=desired.force, emptydir=desired.delete_emptydir_data,
-            )  # fmt: skip
+                left,
+                parse_budgets(budgets.out) if budgets.status == 0 else (),
+                force=desired.force,
+                emptydir=desired.delete_emptydir_data,
+            )
         except (DrainError, ParseError):
             return ()
 

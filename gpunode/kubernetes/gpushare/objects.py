@@ -37,8 +37,10 @@ def gpushare_objects(desired: GpushareSettings, runtime_class: str | None = None
     """Return the objects, in the order in which they are made; `runtime_class` is for the plugin's pods."""
     found = [
         *(each for name in (EXTENDER, PLUGIN) for each in _rights(name)),
-        _extender(desired), _service(desired), _device_plugin(desired, runtime_class),
-    ]  # fmt: skip
+        _extender(desired),
+        _service(desired),
+        _device_plugin(desired, runtime_class),
+    ]
     return [marked(each, "gpushare") for each in found]
 
 
@@ -47,10 +49,12 @@ def _rights(name: str) -> list[dict[str, Any]]:
     role = {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(name)}
     binding = {
-        "apiVersion": f"{_RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
-    }  # fmt: skip
+    }
     return [account, role, binding]
 
 
@@ -75,11 +79,12 @@ def _extender(desired: GpushareSettings) -> dict[str, Any]:
         "tolerations": [{"key": role, "operator": "Exists", "effect": "NoSchedule"} for role in roles],
         "containers": [
             {
-                "name": EXTENDER, "image": desired.extender_image,
+                "name": EXTENDER,
+                "image": desired.extender_image,
                 "env": [{"name": "LOG_LEVEL", "value": "info"}, {"name": "PORT", "value": str(_PORT)}],
             }
         ],
-    }  # fmt: skip
+    }
     # One that answers at the host's port at a time: two would promise one GPU's memory twice.
     spec = {"replicas": 1, "strategy": {"type": "Recreate"}}
     return _workload("Deployment", EXTENDER, pod, spec)
@@ -88,8 +93,12 @@ def _extender(desired: GpushareSettings) -> dict[str, Any]:
 def _service(desired: GpushareSettings) -> dict[str, Any]:
     # Server-side apply tells ports apart by it, and takes no default (Kubernetes before 1.23).
     port = {
-        "name": "http", "protocol": "TCP", "port": _PORT, "targetPort": _PORT, "nodePort": desired.node_port,
-    }  # fmt: skip
+        "name": "http",
+        "protocol": "TCP",
+        "port": _PORT,
+        "targetPort": _PORT,
+        "nodePort": desired.node_port,
+    }
     spec = {"type": "NodePort", "selector": _pods(EXTENDER), "ports": [port]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(EXTENDER), "spec": spec}
 
@@ -105,9 +114,13 @@ def _device_plugin(desired: GpushareSettings, runtime_class: str | None) -> dict
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "containers": [
             {
-                "name": GPUSHARE, "image": desired.plugin_image,
+                "name": GPUSHARE,
+                "image": desired.plugin_image,
                 "command": [
-                    "gpushare-device-plugin-v2", "-logtostderr", "--v=2", f"--memory-unit={desired.memory_unit}",
+                    "gpushare-device-plugin-v2",
+                    "-logtostderr",
+                    "--v=2",
+                    f"--memory-unit={desired.memory_unit}",
                 ],
                 "env": [
                     # By its service account; a kubelet's own file would give it a node's rights.
@@ -120,7 +133,7 @@ def _device_plugin(desired: GpushareSettings, runtime_class: str | None) -> dict
             }
         ],
         "volumes": [{"name": "device-plugin", "hostPath": {"path": folder}}],
-    }  # fmt: skip
+    }
     return _workload("DaemonSet", PLUGIN, pod | ({"runtimeClassName": runtime_class} if runtime_class else {}), {})
 
 

@@ -67,12 +67,14 @@ def _expected(document: Mapping[str, Any], path: str) -> dict[str, Any]:
     else:
         changed["command"] = [container["command"][0], f"--config={path}", *container["command"][1:]]
     changed["volumeMounts"] = [
-        {"name": _VOLUME, "mountPath": path, "readOnly": True}, *(container.get("volumeMounts") or []),
-    ]  # fmt: skip
+        {"name": _VOLUME, "mountPath": path, "readOnly": True},
+        *(container.get("volumeMounts") or []),
+    ]
     spec["containers"] = [changed if each is container else each for each in spec["containers"]]
     spec["volumes"] = [
-        {"name": _VOLUME, "hostPath": {"path": path, "type": "File"}}, *(document["spec"].get("volumes") or []),
-    ]  # fmt: skip
+        {"name": _VOLUME, "hostPath": {"path": path, "type": "File"}},
+        *(document["spec"].get("volumes") or []),
+    ]
     return {**document, "spec": spec}
 
 
@@ -100,11 +102,13 @@ def _insert(text: str, path: str) -> str:
     added = [
         _to_list(lines, spec, "volumes", [f"- name: {_VOLUME}", f"  hostPath: {{path: {path}, type: File}}"]),
         _to_list(
-            lines, container, "volumeMounts",
+            lines,
+            container,
+            "volumeMounts",
             [f"- name: {_VOLUME}", f"  mountPath: {path}", "  readOnly: true"],
         ),
         _option(lines, container, path),
-    ]  # fmt: skip
+    ]
     # From the end, so that numbers of lines above stay what they are.
     for after, put_in in sorted(added, reverse=True):
         lines[after + 1 : after + 1] = [f"{line}{_MARK}{carriage}" for line in put_in]

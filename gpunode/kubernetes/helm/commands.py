@@ -19,9 +19,14 @@ from gpunode.settings.proxy import ProxySettings
 
 # Helm's own settings from a person's environment would say otherwise than the command line does.
 UNSET = (
-    "HELM_NAMESPACE", "HELM_KUBECONTEXT", "HELM_KUBEAPISERVER", "HELM_KUBETOKEN", "HELM_KUBEASUSER", "HELM_DRIVER",
+    "HELM_NAMESPACE",
+    "HELM_KUBECONTEXT",
+    "HELM_KUBEAPISERVER",
+    "HELM_KUBETOKEN",
+    "HELM_KUBEASUSER",
+    "HELM_DRIVER",
     "HELM_DEBUG",
-)  # fmt: skip
+)
 # What a command takes beyond the time that helm itself may wait: fetching the chart, and a rollback.
 _SPARE = 120
 
@@ -105,9 +110,22 @@ class Commands:
         # What it waits for in vain, helm 4 names by itself; helm 3 only so.
         tells = ("--debug",) if self.helm.major == 3 else ()
         words = (
-            "upgrade", self.asked.release, *self._chart(), "--install", "--create-namespace", "--reset-values",
-            rolls_back, "--wait", *tells, *takes_back, "--description", MARK, *self._limits(), "--values", "-",
-        )  # fmt: skip
+            "upgrade",
+            self.asked.release,
+            *self._chart(),
+            "--install",
+            "--create-namespace",
+            "--reset-values",
+            rolls_back,
+            "--wait",
+            *tells,
+            *takes_back,
+            "--description",
+            MARK,
+            *self._limits(),
+            "--values",
+            "-",
+        )
         return self._command(words, values, waits=True)
 
     def rollback(self, revision: int) -> Command:

@@ -13,11 +13,26 @@ from gpunode.base.reading import ParseError
 from gpunode.settings.problems import nearest
 
 # What Kubernetes gives a shape, or people names of their own: a chart's default is an example of it.
-_FREE = frozenset((
-    "affinity", "annotations", "config", "labels", "limits", "matchLabels", "nodeAffinity", "nodeSelector",
-    "podAnnotations", "podLabels", "podSecurityContext", "requests", "resources", "rollingUpdate", "securityContext",
-    "updateStrategy",
-))  # fmt: skip
+_FREE = frozenset(
+    (
+        "affinity",
+        "annotations",
+        "config",
+        "labels",
+        "limits",
+        "matchLabels",
+        "nodeAffinity",
+        "nodeSelector",
+        "podAnnotations",
+        "podLabels",
+        "podSecurityContext",
+        "requests",
+        "resources",
+        "rollingUpdate",
+        "securityContext",
+        "updateStrategy",
+    )
+)
 # Every chart and subchart gets it.
 _GLOBAL = "global"
 

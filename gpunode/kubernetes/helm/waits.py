@@ -8,9 +8,15 @@ from gpunode.kubernetes.helm.manifest import Identity, is_custom
 
 # source: helm v3, pkg/kube/ready.go; helm v4 takes all kinds (kstatus), of which these and custom resources take time.
 _TAKE_TIME = {
-    "CustomResourceDefinition", "DaemonSet", "Deployment", "PersistentVolumeClaim", "Pod", "ReplicaSet",
-    "ReplicationController", "StatefulSet",
-}  # fmt: skip
+    "CustomResourceDefinition",
+    "DaemonSet",
+    "Deployment",
+    "PersistentVolumeClaim",
+    "Pod",
+    "ReplicaSet",
+    "ReplicationController",
+    "StatefulSet",
+}
 _FEW = 6
 _POLICY = "ClusterPolicy"
 

@@ -25,9 +25,14 @@ METHOD = "gpunode/way"
 DIGEST = "gpunode/digest"
 # What gpunode makes anywhere: none else is looked at, or removed. Workloads first, then what they live by.
 KINDS = (
-    "daemonsets.apps", "deployments.apps", "services", "configmaps",
-    "clusterrolebindings.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io", "serviceaccounts",
-)  # fmt: skip
+    "daemonsets.apps",
+    "deployments.apps",
+    "services",
+    "configmaps",
+    "clusterrolebindings.rbac.authorization.k8s.io",
+    "clusterroles.rbac.authorization.k8s.io",
+    "serviceaccounts",
+)
 _WORKLOADS = ("DaemonSet", "Deployment")
 # The labels of the nodes that need a method's objects.
 SELECTED_BY = {"manifest": {SERVED_BY: "manifest"}, "gpushare": {GPUSHARE: "true"}}
@@ -191,9 +196,7 @@ def asking(kubernetes: KubernetesSettings, desired: Sequence[Document]) -> tuple
 def owning(kubernetes: KubernetesSettings) -> tuple[str, ...]:
     """Return the question for all objects that are gpunode's."""
     ours = f"{'='.join(MANAGED_BY)},{METHOD}"
-    return kubectl(
-        kubernetes, "get", ",".join(KINDS), "--all-namespaces", "--selector", ours, "--output", "json"
-    )  # fmt: skip
+    return kubectl(kubernetes, "get", ",".join(KINDS), "--all-namespaces", "--selector", ours, "--output", "json")
 
 
 def applying(kubernetes: KubernetesSettings, desired: Sequence[Document]) -> tuple[tuple[str, ...], str]:
@@ -213,9 +216,7 @@ def removing(kubernetes: KubernetesSettings, identity: Identity, seconds: int) -
 def waiting(kubernetes: KubernetesSettings, identity: Identity, seconds: int) -> tuple[str, ...]:
     """Return the command that waits until a workload runs."""
     what = f"{identity.kind.lower()}.{identity.group}/{identity.name}"
-    return kubectl(
-        kubernetes, "rollout", "status", what, "--namespace", identity.namespace, "--timeout", f"{seconds}s"
-    )  # fmt: skip
+    return kubectl(kubernetes, "rollout", "status", what, "--namespace", identity.namespace, "--timeout", f"{seconds}s")
 
 
 def look_at(identity: Identity) -> str:

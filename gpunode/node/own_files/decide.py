@@ -126,9 +126,14 @@ def _findings(desired: Desired, actual: Applied, told: tuple[Finding, ...]) -> I
             same = shown is None or not actual.readable or last == (desired.settings.digest(), version("gpunode"))
             as_left = same or _is_as_left(recorded.get(path), now)
             yield compared(
-                place.component, Subject.FILE.of(path), shown or to_be, to_be, shown is None,
-                cause=_CHANGED if same else _ASKED_SINCE if as_left else _OTHER_RUN, disruption=place.disruption,
-            )  # fmt: skip
+                place.component,
+                Subject.FILE.of(path),
+                shown or to_be,
+                to_be,
+                shown is None,
+                cause=_CHANGED if same else _ASKED_SINCE if as_left else _OTHER_RUN,
+                disruption=place.disruption,
+            )
 
 
 def _desired(

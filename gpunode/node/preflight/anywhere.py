@@ -76,7 +76,13 @@ def _systems() -> Iterator[tuple[Distribution, OperatingSystem]]:
             yield (
                 row,
                 OperatingSystem(
-                    id=row.id, version_id=row.version, codename=None, id_like=(), name=row.name,
-                    architecture=architecture, kernel="", tegra=False,
+                    id=row.id,
+                    version_id=row.version,
+                    codename=None,
+                    id_like=(),
+                    name=row.name,
+                    architecture=architecture,
+                    kernel="",
+                    tegra=False,
                 ),
-            )  # fmt: skip
+            )

@@ -51,10 +51,13 @@ def _below_minimum(settings: Settings, machine: Machine, kind: str) -> Iterator[
     """Yield the highest minimum of a kind that the version asked for does not reach."""
     desired = settings.toolkit.version
     rows = [
-        row for row in tables.minimums()
-        if row.component == "nvidia-container-toolkit" and row.kind == kind and row.minimum
+        row
+        for row in tables.minimums()
+        if row.component == "nvidia-container-toolkit"
+        and row.kind == kind
+        and row.minimum
         and (row.when != "tegra" or machine.operating_system.tegra)
-    ]  # fmt: skip
+    ]
     missed = [row for row in rows if desired and not versions.at_least(desired, row.minimum or "")]
     for row in sorted(missed, key=lambda row: versions.parsed(row.minimum or ""))[-1:]:
         yield refusal("toolkit-below-minimum", desired=desired, needed_by=row.needed_by or row.kind, row=row)

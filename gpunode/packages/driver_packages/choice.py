@@ -35,9 +35,11 @@ def parse_offers(lines: list[str]) -> Offers:
 
 
 def chosen(
-    desired: Mapping[str, str | None], installed: Mapping[str, str], available: Iterable[tuple[str, str]],
+    desired: Mapping[str, str | None],
+    installed: Mapping[str, str],
+    available: Iterable[tuple[str, str]],
     along: Collection[str] = (),
-) -> dict[str, str]:  # fmt: skip
+) -> dict[str, str]:
     """Return name -> package version of everything wanted; those with a rule at one upstream version.
 
     It is the version that is installed already where any that has a rule fits (nothing moves further than it must),
@@ -85,9 +87,14 @@ def retained_packages(
 
 
 def come_along(
-    others: Mapping[str, str], available: Iterable[tuple[str, str]], upstream: str, branch: str, *, moved: bool,
+    others: Mapping[str, str],
+    available: Iterable[tuple[str, str]],
+    upstream: str,
+    branch: str,
+    *,
+    moved: bool,
     clash: bool,
-) -> dict[str, str | None]:  # fmt: skip
+) -> dict[str, str | None]:
     """Return what else there is of the driver and does not stay as it is -> its version; None: it is to go.
 
     + others: name -> version; available: as `chosen` takes it; branch: the new driver's
@@ -106,9 +113,11 @@ def come_along(
 
 
 def _together(
-    desired: Mapping[str, str | None], bound: Sequence[str], installed: Mapping[str, str],
+    desired: Mapping[str, str | None],
+    bound: Sequence[str],
+    installed: Mapping[str, str],
     offered: Mapping[str, Sequence[str]],
-) -> str:  # fmt: skip
+) -> str:
     """Return the upstream version for all that have a rule; the rule itself where there is none to be found."""
     actual = [installed[name] for name in bound if name in installed and satisfies(installed[name], desired[name])]
     if actual:

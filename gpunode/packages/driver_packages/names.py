@@ -7,10 +7,23 @@ import re
 # Globs, as dpkg-query and apt's preferences take them, and what of their catch is not the driver, as grep -E takes it:
 # the container toolkit, and CUDA's own tools under Debian's names.
 GLOBS = (
-    "nvidia-*", "libnvidia-*", "lib*-nvidia*", "cuda-drivers*", "libcuda1", "libcudadebugger1", "libnvcuvid1",
-    "libnvoptix1", "libxnvctrl*", "libnvsdm*", "xserver-xorg-video-nvidia*", "linux-modules-nvidia-*",
-    "linux-objects-nvidia-*", "linux-signatures-nvidia-*", "firmware-nvidia-*", "nvlsm",
-)  # fmt: skip
+    "nvidia-*",
+    "libnvidia-*",
+    "lib*-nvidia*",
+    "cuda-drivers*",
+    "libcuda1",
+    "libcudadebugger1",
+    "libnvcuvid1",
+    "libnvoptix1",
+    "libxnvctrl*",
+    "libnvsdm*",
+    "xserver-xorg-video-nvidia*",
+    "linux-modules-nvidia-*",
+    "linux-objects-nvidia-*",
+    "linux-signatures-nvidia-*",
+    "firmware-nvidia-*",
+    "nvlsm",
+)
 OWN = (
     "^(nvidia|nvidia-.*|opencl-nvidia|lib32-(nvidia-utils|opencl-nvidia)|libnvidia-.*|kmod-nvidia-.*|cuda-drivers.*|"
     "lib(glx|egl|gl|gl1|gles|gles1|gles2)-nvidia.*|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|"

@@ -117,9 +117,14 @@ def parse_simulation(lines: list[str]) -> Simulation:
         errors = [f"it says nothing of {', '.join(silent)}", *[line for line in said if line.strip()][-3:]]
     elsewhere = [name for line in errors for name in _ELSEWHERE if f"provides {name} " in line]
     return Simulation(
-        tuple(comes.values()), tuple(goes.values()), tuple(errors), manager="dnf", trial="dnf --assumeno install",
-        replaced=tuple(replaced), remedy=_ELSEWHERE[elsewhere[0]] if elsewhere else None,
-    )  # fmt: skip
+        tuple(comes.values()),
+        tuple(goes.values()),
+        tuple(errors),
+        manager="dnf",
+        trial="dnf --assumeno install",
+        replaced=tuple(replaced),
+        remedy=_ELSEWHERE[elsewhere[0]] if elsewhere else None,
+    )
 
 
 def _to(comes: Mapping[str, tuple[str, str | None, str]], name: str) -> tuple[str, ...]:

@@ -38,34 +38,54 @@ class Wording:
 _WORDS: Mapping[str, Wording] = MappingProxyType(
     {
         "apt": Wording(
-            installed="dpkg-query -W", install="apt-get install", again="apt-get install --reinstall",
-            remove="apt-get remove", offered="apt-cache policy",
-            unfinished="`dpkg --audit` and `dpkg --configure -a`", initramfs="update-initramfs -u",
+            installed="dpkg-query -W",
+            install="apt-get install",
+            again="apt-get install --reinstall",
+            remove="apt-get remove",
+            offered="apt-cache policy",
+            unfinished="`dpkg --audit` and `dpkg --configure -a`",
+            initramfs="update-initramfs -u",
         ),
         "dnf": Wording(
-            installed="rpm -qa", install="dnf install", again="dnf reinstall", remove="dnf remove",
+            installed="rpm -qa",
+            install="dnf install",
+            again="dnf reinstall",
+            remove="dnf remove",
             offered="dnf list --showduplicates",
-            unfinished="`dnf check`", initramfs="dracut --force",
+            unfinished="`dnf check`",
+            initramfs="dracut --force",
             elsewhere=MappingProxyType({"dkms": "EPEL, whose repository has to be enabled first"}),
         ),
         "zypper": Wording(
-            installed="rpm -qa", install="zypper install", again="zypper install --force",
-            remove="zypper remove", offered="zypper search -s",
-            unfinished="`zypper verify`", initramfs="dracut --force",
+            installed="rpm -qa",
+            install="zypper install",
+            again="zypper install --force",
+            remove="zypper remove",
+            offered="zypper search -s",
+            unfinished="`zypper verify`",
+            initramfs="dracut --force",
         ),
         "pacman": Wording(
-            installed="pacman -Q", install="pacman -S", again="pacman -S", remove="pacman -R",
+            installed="pacman -Q",
+            install="pacman -S",
+            again="pacman -S",
+            remove="pacman -R",
             offered="pacman -Si",
-            unfinished="`pacman -Dk`", initramfs="mkinitcpio -P",
+            unfinished="`pacman -Dk`",
+            initramfs="mkinitcpio -P",
         ),
     }
-)  # fmt: skip
+)
 # Of a system that is in no table, and is refused as such.
 _ANY = Wording(
-    installed="the list of installed packages", install="install", again="install again", remove="remove",
+    installed="the list of installed packages",
+    install="install",
+    again="install again",
+    remove="remove",
     offered="the repositories have",
-    unfinished="the package manager's log", initramfs="its maker",
-)  # fmt: skip
+    unfinished="the package manager's log",
+    initramfs="its maker",
+)
 
 
 def wording(system: OperatingSystem) -> Wording:

@@ -135,9 +135,17 @@ def parse_offers(lines: list[str]) -> Offers:
 
 
 _COMES = frozenset(
-    {"to-install", "to-upgrade", "to-downgrade", "to-reinstall", "to-change-arch", "to-change-vendor",
-     "to-upgrade-change-arch", "to-downgrade-change-arch"}
-)  # fmt: skip
+    {
+        "to-install",
+        "to-upgrade",
+        "to-downgrade",
+        "to-reinstall",
+        "to-change-arch",
+        "to-change-vendor",
+        "to-upgrade-change-arch",
+        "to-downgrade-change-arch",
+    }
+)
 
 
 def parse_simulation(lines: list[str]) -> Simulation:
@@ -179,9 +187,10 @@ def strays(upstream: str, simulation: Simulation) -> tuple[str, ...]:
     What NVIDIA's packages require they require at that version or newer, and zypper takes the newest that will do.
     """
     return tuple(
-        name for name, _, version in simulation.comes
+        name
+        for name, _, version in simulation.comes
         if belongs(name) and driver_branch(version) is not None and not satisfies(version, upstream)
-    )  # fmt: skip
+    )
 
 
 def named_too(upstream: str, names: Collection[str], offers: Offers) -> dict[str, str]:
@@ -200,8 +209,11 @@ def only_at(upstream: str, simulation: Simulation) -> Simulation:
     """
     names = strays(upstream, simulation)
     branch = driver_branch(upstream)
-    others = [f"{name} {version}" for name, _, version in simulation.comes
-              if name in names and driver_branch(version) == branch]  # fmt: skip
+    others = [
+        f"{name} {version}"
+        for name, _, version in simulation.comes
+        if name in names and driver_branch(version) == branch
+    ]
     if simulation.errors or not others:
         return simulation
     said = (

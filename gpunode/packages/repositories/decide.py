@@ -42,16 +42,28 @@ def decide(desired: Mapping[str, str], actual: Keyrings) -> Decision[None]:
     steps: list[Step[None]] = []
     for name, to_be in desired.items():
         found = actual.of(name)
-        both = [compared(
-            "repositories", Subject.KEY.of(name), ", ".join(found) or None, to_be, found == (to_be,),
-            cause="the keyring was replaced or holds another key" if found else "its key is not on the node",
-        )]  # fmt: skip
+        both = [
+            compared(
+                "repositories",
+                Subject.KEY.of(name),
+                ", ".join(found) or None,
+                to_be,
+                found == (to_be,),
+                cause="the keyring was replaced or holds another key" if found else "its key is not on the node",
+            )
+        ]
         permissions = actual.permissions_of(name)
         if permissions is not None:
-            both.append(compared(
-                "repositories", Subject.KEYRING.of(name), permissions, PERMISSIONS, permissions == PERMISSIONS,
-                cause="others than root may change the keyring, or it cannot be read",
-            ))  # fmt: skip
+            both.append(
+                compared(
+                    "repositories",
+                    Subject.KEYRING.of(name),
+                    permissions,
+                    PERMISSIONS,
+                    permissions == PERMISSIONS,
+                    cause="others than root may change the keyring, or it cannot be read",
+                )
+            )
         findings += both
         if differences := bad(*both):
             steps.append(Step(f"trust the {name} repository by its pinned key", differences, Disruption.nothing))

@@ -94,6 +94,13 @@ def package_repository(settings: Settings, system: OperatingSystem, name: str) -
     # Docker's is divided by release, as distributions' own are.
     suite, components = (system.codename or of.version, "stable") if name == "docker" else ("/", "")
     return PackageRepository(
-        of.family, name, filled.url, filled.key_url, filled.key_fingerprint, suite, components,
-        tables.repositories(of.family)[name].packages_signed, settings.proxy.environment,
-    )  # fmt: skip
+        of.family,
+        name,
+        filled.url,
+        filled.key_url,
+        filled.key_fingerprint,
+        suite,
+        components,
+        tables.repositories(of.family)[name].packages_signed,
+        settings.proxy.environment,
+    )

@@ -23,9 +23,11 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.A
 _CDI = ("cdi-annotations", "cdi-cri")
 # Options of the chart that nothing else has.
 _OF_THE_CHART = {
-    "values": "says values of the chart", "gfd": "is brought by the chart", "nfd": "is brought by the chart",
+    "values": "says values of the chart",
+    "gfd": "is brought by the chart",
+    "nfd": "is brought by the chart",
     "config_name": "names a ConfigMap for the chart",
-}  # fmt: skip
+}
 # (key, what is wrong)
 Wrong = Iterator[tuple[str, str]]
 
