@@ -28,6 +28,8 @@ from gpunode.fleet.host_data import data_of
 from gpunode.fleet.inventory import validate_state
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
 from gpunode.kubernetes.drain.commands import Drain, drain_of
+from gpunode.kubernetes.foreign_cordon import asks as asks_for_cordon
+from gpunode.kubernetes.foreign_cordon import left_alone
 from gpunode.kubernetes.mig_label import asks, by_label
 from gpunode.node.components import desired_files
 from gpunode.node.machine import Machine
@@ -36,7 +38,7 @@ from gpunode.operations import applied, files
 from gpunode.operations.announcement import announcing
 from gpunode.operations.control_plane import cluster_nodes
 from gpunode.operations.phase import is_unattended
-from gpunode.operations.refusal import refuse
+from gpunode.operations.refusal import leave_alone, refuse
 from gpunode.settings import Settings, component_models, settings_from
 
 # Only what the run itself does not change is read from it: system, architecture, GPUs.
@@ -66,13 +68,25 @@ def accepted() -> bool:
     if current not in _seen:
         reading: Machine | None = None
         try:
-            reading, reasons = _judged()
+            if isinstance(why := _left_alone(), Refusal):
+                _seen[current] = None
+                leave_alone(name="Leave this node alone", reason=f"{why.reason}; {why.remedy}")
+                return False
+            reading, reasons = _judged() if why is None else (None, [f"kubernetes: {why.reason}"])
         except Exception as error:
             reasons = [f"preflight: {type(error).__name__}: {error}"]
         _seen[current] = None if reasons else reading
         if reasons:
             refuse(name="Refuse this node", reasons=reasons)
     return _seen[current] is not None
+
+
+def _left_alone() -> Refusal | Unknown | None:
+    """Return why the node is left to whoever has cordoned it; the cluster is asked once in a run, for all hosts."""
+    found = _own()
+    if not asks_for_cordon(found):
+        return None
+    return left_alone(host.name, found, cluster_nodes(found.kubernetes, found.proxy))
 
 
 def _judged() -> tuple[Machine | None, list[str]]:

@@ -18,8 +18,9 @@ from pyinfra.context import ctx_host
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import DesiredLabels
+from gpunode.kubernetes.foreign_cordon import asks, left_alone
 from gpunode.kubernetes.nodes.labels import SELECTING, given_up, labels_of_failed
-from gpunode.operations.control_plane import runner
+from gpunode.operations.control_plane import cluster_nodes, runner
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
@@ -128,12 +129,20 @@ def mig_at_work(begun: bool) -> None:
 def relabelled(everyone: Mapping[str, Settings]) -> frozenset[str]:
     """Return the nodes whose labels this run brings about: their hosts take part, and have not failed so far.
 
-    While a run is prepared it is not known yet who takes part: every host that it reaches.
+    While a run is prepared it is not known yet who takes part: every host that it reaches, and does not leave alone.
     """
     state = host.state
     taking = {
         each.name
         for each in state.active_hosts
-        if state.is_host_in_limit(each) and (each in _parts or not is_executing())
+        if state.is_host_in_limit(each)
+        and (each in _parts or (not is_executing() and not _is_left_alone(each, everyone)))
     }
     return frozenset(node_name(name, settings) for name, settings in everyone.items() if name in taking)
+
+
+def _is_left_alone(each: Host, everyone: Mapping[str, Settings]) -> bool:
+    settings = everyone[each.name]
+    if not asks(settings):
+        return False
+    return left_alone(each.name, settings, cluster_nodes(settings.kubernetes, settings.proxy)) is not None

@@ -33,7 +33,7 @@ def driver_state() -> DriverState:
 
 @node_operation
 def module_loaded() -> Iterator[Any]:
-    """Load nvidia and nvidia_uvm where they are not loaded, and check that they are the ones on disk.
+    """Load nvidia and nvidia_uvm where they are not loaded, make its device, and check that they are those on disk.
 
     A loaded module of another version is left alone: to swap it takes a reset or a reboot, which the verdict reports
     as pending, as it does where only the kernel that boots next has a module. One that came with the last change of

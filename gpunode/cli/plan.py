@@ -50,9 +50,9 @@ def _live(inventory: Path) -> Plans:
     with uncollected():
         from gpunode.fleet import nodes as fleet  # isort: skip
         from gpunode.facts.candidates import NodeWithCandidates
-        from gpunode.fleet.cluster import settings_from_labels
+        from gpunode.fleet.cluster import with_cluster_nodes
 
-    answers = settings_from_labels(inventory, fleet.read(inventory, NodeWithCandidates))
+    answers = with_cluster_nodes(inventory, fleet.read(inventory, NodeWithCandidates))
     return {answer.name: _of(answer) for answer in answers}
 
 

@@ -5,7 +5,7 @@ Operations ask by operations/control_plane.py, within their run; this drives pyi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,8 @@ from gpunode.fleet.nodes import Answer, connected
 from gpunode.kubernetes.device_plugin.cluster import Cluster, nodes_or_unknown
 from gpunode.kubernetes.drain.commands import Drain, drain_of
 from gpunode.kubernetes.drain.judgement import judged, unknown
+from gpunode.kubernetes.foreign_cordon import asks as asks_for_cordon
+from gpunode.kubernetes.foreign_cordon import left_alone
 from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.mig_label import asks, by_label
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
@@ -68,17 +70,31 @@ def _asked(inventory: Path, drain: Drain) -> Mapping[str, Cordon] | str:
         return str(error)
 
 
-def settings_from_labels(inventory_path: Path, answers: tuple[Answer[T], ...]) -> tuple[Answer[T], ...]:
-    """Return the answers with settings that hold what the labels say; the cluster is asked once, where any asks.
+def with_cluster_nodes(inventory_path: Path, answers: tuple[Answer[T], ...]) -> tuple[Answer[T], ...]:
+    """Return the answers with what the cluster's nodes say beforehand; it is asked once, where any host asks.
 
-    A host whose label cannot be had has a `refusal`; where the cluster does not answer, its reading is Unknown.
+    Settings hold what the labels say. A host whose label cannot be had, or whose node is left to whoever cordoned it,
+    has a `refusal`; where the cluster does not answer, its reading is Unknown.
     """
-    asking = next((answer.settings for answer in answers if asks(answer.settings)), None)
-    return answers if asking is None else tuple(_labelled(answers, _nodes(inventory_path, asking)))
+    asking = [each.settings for each in answers if asks(each.settings) or asks_for_cordon(each.settings)]
+    if not asking:
+        return answers
+    nodes = _nodes(inventory_path, asking[0])
+    return tuple(_labelled([_with_cordon(answer, nodes) for answer in answers], nodes))
 
 
-def _labelled(answers: tuple[Answer[T], ...], nodes: Mapping[str, ClusterNode] | Unknown) -> Iterator[Answer[T]]:
+def _with_cordon(answer: Answer[T], nodes: Mapping[str, ClusterNode] | Unknown) -> Answer[T]:
+    found = left_alone(answer.name, answer.settings, nodes)
+    if isinstance(found, Refusal):
+        return replace(answer, refusal=found)
+    return answer if found is None or answer.reading is None else replace(answer, reading=found, reason=found.reason)
+
+
+def _labelled(answers: Iterable[Answer[T]], nodes: Mapping[str, ClusterNode] | Unknown) -> Iterator[Answer[T]]:
     for answer in answers:
+        if answer.refusal is not None:
+            yield answer
+            continue
         found = by_label(answer.name, answer.settings, nodes)
         if isinstance(found, Refusal):
             yield replace(answer, refusal=found)

@@ -33,9 +33,9 @@ def inspect(
     if not any(answer.settings.kubernetes.enabled for answer in answers):
         return tuple(contained_report(answer) for answer in answers)
     # Late: what is in no cluster needs none of it.
-    from gpunode.fleet.cluster import held_back, settings_from_labels
+    from gpunode.fleet.cluster import held_back, with_cluster_nodes
 
-    answers = tuple(settings_from_labels(inventory_path, answers))
+    answers = tuple(with_cluster_nodes(inventory_path, answers))
     reports = tuple(contained_report(answer) for answer in answers)
     cordons = held_back(inventory_path, {answer.name: answer.settings for answer in answers})
     reports = tuple(replace(each, findings=(*each.findings, *_of(cordons.get(each.name)))) for each in reports)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -38,6 +38,9 @@ class DrainSettings(Component):
     """true: pods that no controller makes anew elsewhere are evicted, too, and are gone for good."""
     ready_timeout: int = Field(300, ge=5, le=7200)
     """Seconds within which the node must be Ready in the cluster before it takes pods again."""
+    foreign_cordon: Literal["drain", "skip"] = "drain"
+    """What becomes of a node that somebody else has cordoned: `drain`: it is drained and changed as any other, and
+    keeps that cordon; `skip`: a run leaves the machine alone, and drift, plan and rollout say so."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse a grace that no drain could await, and pods given up where none is asked to leave."""
@@ -46,6 +49,8 @@ class DrainSettings(Component):
         for name in ("force", "delete_emptydir_data"):
             if getattr(self, name) and not self.enabled:
                 yield name, "has no meaning with enabled = False: no pod is evicted"
+        if self.foreign_cordon == "skip" and not self.enabled:
+            yield "foreign_cordon", "has no meaning with enabled = False: the cluster is not asked for cordons"
 
 
 class KubernetesSettings(Component):

@@ -51,6 +51,15 @@ ExecStart=/usr/bin/{program}
 [Install]
 WantedBy=multi-user.target
 """
+# The real one takes the major number from /proc/devices, which is the host's kernel's here.
+_MODPROBE = b"""#!/bin/sh
+# SIMULATED nvidia-modprobe of gpunode's lab: -u makes the devices of nvidia_uvm, where that is loaded.
+echo "$(date +%Y-%m-%dT%H:%M:%S) SIMULATED nvidia-modprobe $*" >> /var/log/gpunode-lab.log
+case " $* " in *' -u '*) ;; *) exit 0;; esac
+[ -d /sys/module/nvidia_uvm ] || exit 1
+[ -e /dev/nvidia-uvm ] || mknod -m 666 /dev/nvidia-uvm c 511 0
+[ -e /dev/nvidia-uvm-tools ] || mknod -m 666 /dev/nvidia-uvm-tools c 511 1
+"""
 # As debhelper would: systemd reads the unit, and nothing is restarted.
 _DAEMON_RELOAD = """#!/bin/sh
 set -e
@@ -99,6 +108,8 @@ def contents(payload: str, version: str) -> tuple[tuple[Payload, ...], tuple[tup
         return (*contents("nvidia-smi", version)[0], *contents("libnvidia-ml", version)[0]), ()
     if payload == "nvidia-smi":
         return (Payload("usr/bin/nvidia-smi", program(version), 0o755),), ()
+    if payload == "nvidia-modprobe":
+        return (Payload("usr/bin/nvidia-modprobe", _MODPROBE, 0o755),), ()
     if payload == "libnvidia-ml":
         library = f"{_LIBRARIES}/libnvidia-ml.so"
         return (

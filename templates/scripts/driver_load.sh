@@ -1,5 +1,5 @@
-# Loads nvidia and nvidia_uvm, on top of nouveau.sh: $wanted is the version on disk. Secure boot refuses with "Key was
-# rejected by service"; a missing GPU or the wrong flavour with "No such device".
+# Loads nvidia and nvidia_uvm and makes its device, on top of nouveau.sh: $wanted is the version on disk. Secure boot
+# refuses with "Key was rejected by service"; a missing GPU or the wrong flavour with "No such device".
 # The driver that was there before the last change comes back where nothing has proven that change yet but its
 # installation: it was a reboot that brought the new module to its first load. A driver that has worked stays, whatever
 # keeps it from loading today. $folder is the transactions', $transaction the driver's name.
@@ -26,6 +26,19 @@ modprobe nvidia || {
   exit 1; }
 modprobe nvidia_uvm || { echo "gpunode: nvidia is loaded, but nvidia_uvm, without which CUDA does not start, is not" >&2
   exit 1; }
+# The module does not make its device: nvidia-modprobe does, or who has none reads the major number, as its sources do.
+if [ ! -c /dev/nvidia-uvm ]; then
+  rm -f /dev/nvidia-uvm
+  nvidia-modprobe -u -c=0 2>/dev/null
+  major=$(sed -n 's/^ *\([0-9][0-9]*\) nvidia-uvm$/\1/p' /proc/devices)
+  if [ ! -c /dev/nvidia-uvm ] && [ -n "$major" ]; then
+    mknod -m 666 /dev/nvidia-uvm c "$major" 0
+    [ -c /dev/nvidia-uvm-tools ] || mknod -m 666 /dev/nvidia-uvm-tools c "$major" 1
+  fi
+  [ -c /dev/nvidia-uvm ] || { echo "gpunode: nvidia_uvm is loaded, but /dev/nvidia-uvm, without which CUDA does not" \
+    "start, cannot be made: nvidia-modprobe is not there or fails, and /proc/devices has no nvidia-uvm" >&2
+    exit 1; }
+fi
 loaded=$(cat /sys/module/nvidia/version)
 [ "$loaded" = "$wanted" ] || { echo "gpunode: loaded is $loaded, on disk is $wanted" >&2; exit 1; }
 rm -f "$folder/$transaction/unproven"

@@ -46,6 +46,7 @@ def drivers(draw: Any) -> DriverState:
     module, loaded = draw(VERSIONS), draw(VERSIONS)
     runfile = draw(st.sampled_from([False, False, False, True]))
     packages = draw(st.sampled_from([(), (("nvidia-open", f"{VERSION}-1"),), (("nvlsm", "1"), FABRIC)]))
+    uvm = loaded is not None and draw(st.booleans())
     return replace(
         GOOD.driver,
         packages=packages,
@@ -54,7 +55,8 @@ def drivers(draw: Any) -> DriverState:
         loaded_version=loaded,
         loaded_flavour=draw(st.sampled_from(["open", "open", "proprietary"])) if loaded else None,
         library_version=draw(VERSIONS),
-        uvm_loaded=loaded is not None and draw(st.booleans()),
+        uvm_loaded=uvm,
+        uvm_without_device=uvm and draw(st.booleans()),
         runfile=runfile,
         dkms=runfile and draw(st.booleans()),
         held=draw(st.sampled_from([(), tuple(name for name, _ in packages)])),
@@ -195,7 +197,7 @@ def _loaded(node: Node) -> Node:
     state = node.driver
     loaded = replace(
         state, loaded_version=state.module_version, loaded_flavour=state.module_flavour, uvm_loaded=True,
-        parameters=(), nouveau_bound=False, waits_for_kernel=None,
+        uvm_without_device=False, parameters=(), nouveau_bound=False, waits_for_kernel=None,
     )  # fmt: skip
     return replace(node, driver=loaded, gpus=GOOD.gpus if state.module_version else Gpus("no driver", 9, None, ()))
 
@@ -243,6 +245,8 @@ def _apply(node: Node, step: Step[Any], asked: Settings) -> Node:
             return _loaded(node)
         case ["load", "nvidia_uvm"]:
             return _with(node, uvm_loaded=True)
+        case ["make", "/dev/nvidia-uvm"]:
+            return _with(node, uvm_without_device=False)
         case ["load", "ib_umad,", _]:
             return replace(node, pci=replace(node.pci, umad_loaded=True))
         case ["hold", *_]:

@@ -20,7 +20,7 @@ from gpunode.base.reading import Unknown
 from gpunode.cli.plan import _of
 from gpunode.components.mig.boot import MigBoot
 from gpunode.facts.machine import Machine as MachineFact
-from gpunode.fleet.cluster import settings_from_labels
+from gpunode.fleet.cluster import with_cluster_nodes
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.hooks import snapshot
 from gpunode.fleet.nodes import Answer
@@ -243,7 +243,7 @@ def test_drift_and_plan_judge_by_the_label(kubectl: Kubectl, tmp_path: Path) -> 
     kubectl.prints(**{"gpu-1": "all-balanced", "gpu-2": "nonsense"})
     settings = settings_from(kubectl.data())
     answers = tuple(Answer[Node](name, settings, GOOD, None) for name in ("gpu-1", "gpu-2", "gpu-3"))
-    first, second, third = settings_from_labels(tmp_path / "unread.py", answers)
+    first, second, third = with_cluster_nodes(tmp_path / "unread.py", answers)
     assert kubectl.asked == [ASKED]
     assert first.settings.mig.config == "all-balanced" and first.refusal is None
     for each, said in ((second, "'nonsense'"), (third, "no node gpu-3")):
@@ -259,7 +259,7 @@ def test_drift_and_plan_call_a_cluster_that_does_not_answer_an_error(kubectl: Ku
     kubectl.fails()
     settings = settings_from(kubectl.data())
     answers = (Answer[Node]("gpu-1", settings, GOOD, None), Answer[Node]("gpu-2", settings, None, "no route"))
-    first, second = settings_from_labels(tmp_path / "unread.py", answers)
+    first, second = with_cluster_nodes(tmp_path / "unread.py", answers)
     (finding,) = contained_report(first).findings
     assert finding.finding_class is FindingClass.ERROR and "does not tell its nodes" in (finding.cause or "")
     assert "does not tell its nodes" in str(_of(first))
@@ -275,7 +275,7 @@ def test_the_cluster_is_asked_by_its_control_plane_host_where_that_runs_kubectl(
     inventory.write_text('nodes = ["@local"]\n')
     # pyinfra's own connector to this machine stands for a control-plane host: it is one of the inventory then.
     monkeypatch.setattr(gpunode.fleet.cluster, "LOCAL", "elsewhere")
-    (found,) = settings_from_labels(inventory, (Answer("gpu-1", settings_from(kubectl.data()), GOOD, None),))
+    (found,) = with_cluster_nodes(inventory, (Answer("gpu-1", settings_from(kubectl.data()), GOOD, None),))
     assert found.settings.mig.config == "all-balanced" and kubectl.asked == [ASKED]
 
 

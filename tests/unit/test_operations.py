@@ -115,7 +115,12 @@ LOADED = DriverState((), "580.95.05", "Dual MIT/GPL", "580.95.05", "open", "580.
 
 @pytest.mark.parametrize(
     "missing, loads",
-    [({}, False), ({"uvm_loaded": False}, True), ({"loaded_version": None, "uvm_loaded": False}, True)],
+    [
+        ({}, False),
+        ({"uvm_loaded": False}, True),
+        ({"uvm_without_device": True}, True),
+        ({"loaded_version": None, "uvm_loaded": False}, True),
+    ],
 )
 def test_the_kernel_modules_are_loaded_where_either_is_missing(
     host: Host, missing: dict[str, Any], loads: bool

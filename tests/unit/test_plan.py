@@ -129,6 +129,9 @@ def test_an_unloaded_nvidia_uvm_is_loaded() -> None:
     assert _steps(plan(SETTINGS, replace(GOOD, driver=replace(GOOD.driver, uvm_loaded=False)))) == [
         ("driver", "load nvidia_uvm", "nothing")
     ]
+    assert _steps(plan(SETTINGS, replace(GOOD, driver=replace(GOOD.driver, uvm_without_device=True)))) == [
+        ("driver", "make /dev/nvidia-uvm", "nothing")
+    ]
 
 
 def test_a_gpu_that_needs_a_reset_is_a_person_s_step_with_its_cost() -> None:
@@ -144,6 +147,7 @@ _WORSE = [
     ("driver", {"module_version": None, "loaded_version": None, "library_version": None}),
     ("driver", {"library_version": "570.172.08"}),
     ("driver", {"uvm_loaded": False}),
+    ("driver", {"uvm_without_device": True}),
     ("driver", {"packages": (("nvidia-open", "580.95.05-1"),)}),
     ("driver", {"loaded_flavour": "proprietary", "module_license": "NVIDIA"}),
     ("driver", {"services": (Service("nvidia-persistenced", active=False, enabled=False),)}),

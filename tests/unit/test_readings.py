@@ -80,6 +80,8 @@ def test_an_upgrade_under_a_loaded_module_is_a_reboot_pending() -> None:
 def test_a_loaded_uvm_module_is_told_from_none() -> None:
     assert parse_driver([OPEN, "uvm=loaded"]).uvm_loaded
     assert not parse_driver([OPEN]).uvm_loaded
+    assert parse_driver([OPEN, "uvm=loaded", "uvm_device=missing"]).uvm_without_device
+    assert not parse_driver([OPEN, "uvm=loaded"]).uvm_without_device
 
 
 def test_the_library_s_version_is_that_of_the_file_behind_the_link() -> None:

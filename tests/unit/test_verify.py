@@ -101,6 +101,7 @@ def test_a_node_that_is_as_asked_has_good_findings_only() -> None:
         ("driver", {"loaded_version": None}, "loaded module"),
         ("driver", {"library_version": "570.172.08"}, "library"),
         ("driver", {"uvm_loaded": False}, "nvidia_uvm"),
+        ("driver", {"uvm_without_device": True}, "nvidia_uvm"),
         ("gpus", {"gpus": ()}, "GPUs by nvidia-smi"),
         ("gpus", {"status": "no driver", "gpus": ()}, "GPUs by nvidia-smi"),
         ("cuda", {"versions": ("12.8",)}, "toolkit"),

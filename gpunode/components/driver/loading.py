@@ -15,6 +15,8 @@ from gpunode.base.subject import Subject
 from gpunode.components.driver.state import DriverState
 from gpunode.system.gpu import Gpus
 
+UVM_DEVICE = "/dev/nvidia-uvm"
+
 
 class Act(StrEnum):
     """Name what a run does about the module in memory."""
@@ -131,6 +133,12 @@ def _parameters(desired: Loading, actual: DriverState) -> Iterator[Finding]:
 
 
 def _uvm(actual: DriverState) -> Finding:
+    if actual.uvm_without_device:
+        told, cause = (
+            f"loaded, without {UVM_DEVICE}",
+            f"CUDA does not start without {UVM_DEVICE}, in containers neither",
+        )
+        return compared("driver", Subject.UVM, told, "loaded", False, cause=cause)
     return compared(
         "driver",
         Subject.UVM,
@@ -159,7 +167,8 @@ def _steps(
         yield boot_step(f"boot the node {source}into the new module", settles, desired.allowed, change)
     else:
         if uvm:
-            yield Step("load nvidia_uvm", uvm, Disruption.nothing, change=Act.LOAD)
+            action = f"make {UVM_DEVICE}" if actual.uvm_loaded else "load nvidia_uvm"
+            yield Step(action, uvm, Disruption.nothing, change=Act.LOAD)
         if parameters:
             action = "boot the node, so that the module is loaded with its new parameters"
             yield boot_step(action, parameters, desired.allowed)

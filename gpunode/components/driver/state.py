@@ -28,7 +28,8 @@ class Service(Reading):
 class DriverState(Reading):
     """Hold every place where a driver version shows; versions are upstream strings, None where there is none.
 
-    `uvm_loaded`: nvidia_uvm is loaded beside nvidia; CUDA needs it, nvidia-smi does not.
+    `uvm_loaded`: nvidia_uvm is loaded beside nvidia; CUDA needs it, nvidia-smi does not. `uvm_without_device`: it is,
+    and /dev/nvidia-uvm is no device: a module does not make it, nvidia-modprobe does, which udev or CUDA starts.
     `runfile`: NVIDIA's own installer (the .run file) was here and has not been undone. `dkms`: DKMS has the sources
     of this module, by the name that this installer gives them; what is left of another version does not count.
     `held` are names of packages that apt keeps as they are, `kernels` names of packages that bring new kernels.
@@ -47,6 +48,7 @@ class DriverState(Reading):
     loaded_flavour: str | None
     library_version: str | None
     uvm_loaded: bool = False
+    uvm_without_device: bool = False
     runfile: bool = False
     held: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()
@@ -194,6 +196,7 @@ def parse_driver(lines: list[str]) -> DriverState:
         loaded_flavour=_flavour(proc_version),
         library_version=library_version,
         uvm_loaded=found.get("uvm") == "loaded",
+        uvm_without_device=found.get("uvm_device") == "missing",
         runfile=found.get("runfile") == "yes",
         held=tuple(sorted(set(repeated(lines, "held")))),
         kernels=tuple(sorted(kernels)),

@@ -1,5 +1,6 @@
-# Prints every place where a driver's version shows, and whether nvidia_uvm is loaded. Takes RECORD, what gpunode booted
-# the node for; asks for the node's packages (facts/shared.py) and the units of SERVICES (gpunode/system/unit.sh).
+# Prints every place where a driver's version shows, and whether nvidia_uvm is loaded and has its device. Takes RECORD,
+# what gpunode booted the node for; asks for the node's packages (facts/shared.py) and the units of SERVICES
+# (gpunode/system/unit.sh).
 
 set -f; IFS=$NL
 for line in $PACKAGES; do
@@ -27,7 +28,10 @@ for line in $(modinfo nvidia nvidia-current nvidia-current-open); do
 done
 unset IFS; set +f
 if [ -r /sys/module/nvidia/version ]; then read -r version < /sys/module/nvidia/version; echo "loaded=$version"; fi
-[ ! -d /sys/module/nvidia_uvm ] || echo uvm=loaded
+if [ -d /sys/module/nvidia_uvm ]; then
+  echo uvm=loaded
+  [ -c /dev/nvidia-uvm ] || echo uvm_device=missing
+fi
 if [ -r /proc/driver/nvidia/params ]; then
   while IFS= read -r line; do
     name=${line%%: *}

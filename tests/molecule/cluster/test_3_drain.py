@@ -95,14 +95,14 @@ def _pods(kubeconfig: Path, node: str, running: int) -> dict[str, str]:
     return {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
 
 
-def _inventory(folder: Path, kubeconfig: Path, version: str, timeout: int = 10) -> str:
+def _inventory(folder: Path, kubeconfig: Path, version: str, timeout: int = 10, cordoned: str = "drain") -> str:
     asked: dict[str, object] = {
         "driver": {"version": version, "allow_branch_change": True},
         "disruption": {"allow": "reboot", "max_parallel": 2, "reboot_timeout": 120},
         "kubernetes": {
             "enabled": True, "kubeconfig": str(kubeconfig), "kubectl": str(lab_kubectl.program()),
             # What other tests left without a controller goes; budgets are respected all the same.
-            "drain": {"timeout": timeout, "ready_timeout": 60, "force": True},
+            "drain": {"timeout": timeout, "ready_timeout": 60, "force": True, "foreign_cordon": cordoned},
         },
         "device_plugin": {"method": "none"},
     }  # fmt: skip
@@ -212,6 +212,20 @@ def test_once_the_budget_gives_way_the_run_goes_on_and_lifts_its_cordon_and_no_o
     assert _node(cluster, BLOCKED) == (False, None)
     assert _node(cluster, ADMINS) == (True, None)
     _pods(cluster, BLOCKED, 2)
+
+
+def test_a_node_under_an_admins_cordon_is_left_alone_where_the_settings_say_so(
+    cluster: Path, tmp_path: Path, nodes: tuple[Node, ...], start_times: Start
+) -> None:
+    admins = _by_name(nodes, ADMINS)
+    before = _state(admins, start_times)
+    path = _inventory(tmp_path, cluster, OLD, cordoned="skip")
+    run = command("pyinfra", "-y", "--limit", ADMINS, path, "deploys/gpu_node.py")
+    assert run.code == 0 and f"somebody else has cordoned node {ADMINS}" in run.printed, run.printed
+    assert _state(admins, start_times) == before and _node(cluster, ADMINS) == (True, None)
+    (finding,) = command("gpunode", "drift", "--json", path).findings[ADMINS]
+    assert finding["class"] == "unsupported" and f"kubectl uncordon {ADMINS}" in finding["remedy"]
+    assert f"somebody else has cordoned node {ADMINS}" in command("gpunode", "plan", path).stdout
 
 
 def test_a_controller_killed_in_a_drain_leaves_a_cordon_that_the_next_run_lifts_with_nothing_else_to_do(

@@ -237,6 +237,9 @@ CONTAINERS = {
         ("Run the persistence daemon, now and at boot",),
         ("nvidia-persistenced.service",),
     ),
+    "driver: nvidia_uvm without its device": Way(
+        "rm /dev/nvidia-uvm", drifts("driver: nvidia_uvm"), ("Load the NVIDIA kernel module",)
+    ),
     "driver: persistence daemon not started at boot": Way(
         "systemctl disable -q nvidia-persistenced",
         drifts("driver: service nvidia-persistenced"),

@@ -1,0 +1,177 @@
+"""A node that somebody else has cordoned, and is left alone. kubectl is SIMULATED: a script that prints nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyinfra.context import ctx_host
+
+import gpunode.deploys.component
+from gpunode.base.findings import FindingClass
+from gpunode.base.reading import Unknown
+from gpunode.base.verdicts import Refusal
+from gpunode.cli.plan import _of
+from gpunode.facts.machine import Machine as MachineFact
+from gpunode.fleet.cluster import with_cluster_nodes
+from gpunode.fleet.drift import contained_report
+from gpunode.fleet.nodes import Answer
+from gpunode.fleet.rollout.choice import left_out
+from gpunode.kubernetes.foreign_cordon import left_alone
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.cordon import Note
+from gpunode.node import Node
+from gpunode.node.plan import Plan
+from gpunode.settings import SettingsError, settings_from
+from tests.unit.simulated_host import Host
+from tests.unit.test_preflight import machine
+from tests.unit.test_verify import GOOD
+
+pytestmark = [pytest.mark.pure, pytest.mark.simulated]
+ASKED = "get nodes --output json --request-timeout 30s"
+
+
+def _settings(foreign: str = "skip", **kubernetes: Any) -> dict[str, Any]:
+    return {"kubernetes": {"enabled": True, "drain": {"foreign_cordon": foreign}, **kubernetes}}
+
+
+def _node(unschedulable: bool, cordon: str | None = None) -> ClusterNode:
+    note = None if cordon is None else Note("drained", "a reason", "2026-01-31T12:00:00Z", cordon)
+    return ClusterNode("gpu-1", {}, None, {}, unschedulable, True, note)
+
+
+@pytest.mark.parametrize(
+    "foreign, node, is_left",
+    [
+        ("skip", _node(False), False),
+        ("skip", _node(True), True),
+        ("skip", _node(True, "other"), True),
+        ("skip", _node(True, "gpunode"), False),
+        ("skip", None, False),
+        ("drain", _node(True), False),
+    ],
+)
+def test_only_a_node_that_somebody_else_cordoned_is_left_alone(
+    foreign: str, node: ClusterNode | None, is_left: bool
+) -> None:
+    nodes = {} if node is None else {"gpu-1": node}
+    found = left_alone("gpu-1", settings_from(_settings(foreign)), nodes)
+    assert isinstance(found, Refusal) == is_left
+    if isinstance(found, Refusal):
+        assert "somebody else has cordoned node gpu-1" in found.reason and "kubectl uncordon gpu-1" in found.remedy
+
+
+def test_nothing_is_done_where_nobody_knows_of_the_cordon() -> None:
+    found = left_alone("gpu-1", settings_from(_settings()), Unknown("no route"))
+    assert isinstance(found, Unknown) and "no route" in found.reason and "'drain'" in found.reason
+
+
+def test_the_setting_without_drains_is_refused() -> None:
+    data = {"kubernetes": {"enabled": True, "drain": {"enabled": False, "foreign_cordon": "skip"}}}
+    with pytest.raises(SettingsError, match=r"kubernetes.drain.foreign_cordon.*the cluster is not asked for cordons"):
+        settings_from(data)
+
+
+class _Kubectl:
+    """A program that notes each call, and prints these nodes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.program, self.calls, self.answer = folder / "kubectl", folder / "calls", folder / "answer"
+        self.program.write_text(f'#!/bin/sh\necho "$@" >> {self.calls}\ncat {self.answer}\n')
+        self.program.chmod(0o755)
+
+    def prints(self, **cordoned: bool) -> None:
+        items = [{"metadata": {"name": name}, "spec": {"unschedulable": is_so}} for name, is_so in cordoned.items()]
+        self.answer.write_text(json.dumps({"items": items}))
+
+    @property
+    def asked(self) -> list[str]:
+        return self.calls.read_text().splitlines() if self.calls.exists() else []
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path) -> _Kubectl:
+    return _Kubectl(tmp_path)
+
+
+@pytest.mark.starts_programs
+def test_drift_plan_and_rollout_say_so_and_the_cluster_is_asked_once(kubectl: _Kubectl, tmp_path: Path) -> None:
+    kubectl.prints(**{"gpu-1": True, "gpu-2": False})
+    settings = settings_from(_settings(kubectl=str(kubectl.program)))
+    answers = tuple(Answer[Node](name, settings, GOOD, None) for name in ("gpu-1", "gpu-2"))
+    first, second = with_cluster_nodes(tmp_path / "unread.py", answers)
+    assert kubectl.asked == [ASKED]
+    report = contained_report(first)
+    (finding,) = report.findings
+    assert finding.finding_class is FindingClass.UNSUPPORTED and "left alone" in (finding.cause or "")
+    plan = _of(first)
+    assert isinstance(plan, Plan) and "left alone" in plan.refusals[0].reason
+    left = left_out(report, everyone=True)
+    assert left is not None and "left alone" in left.reason
+    assert second == answers[1]
+
+
+@pytest.mark.starts_programs
+def test_a_cluster_that_does_not_answer_is_an_error_of_the_nodes_that_are_read(
+    kubectl: _Kubectl, tmp_path: Path
+) -> None:
+    kubectl.program.write_text("#!/bin/sh\necho 'The connection to the server was refused' >&2\nexit 1\n")
+    settings = settings_from(_settings(kubectl=str(kubectl.program)))
+    answers = (Answer[Node]("gpu-1", settings, GOOD, None), Answer[Node]("gpu-2", settings, None, "no route"))
+    first, second = with_cluster_nodes(tmp_path / "unread.py", answers)
+    (finding,) = contained_report(first).findings
+    assert finding.finding_class is FindingClass.ERROR and "who has cordoned" in (finding.cause or "")
+    assert second == answers[1]
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
+    """Return the operations that a host gets by deploys/component.py."""
+    found: list[tuple[str, Any]] = []
+    monkeypatch.setattr(gpunode.deploys.component, "leave_alone", lambda name, reason: found.append((name, reason)))
+    monkeypatch.setattr(gpunode.deploys.component, "refuse", lambda name, reasons: found.append((name, reasons)))
+    yield found
+    ctx_host.reset()
+
+
+class _Run:
+    """Stand for pyinfra's state, of which there is one in a run: it is being prepared."""
+
+    is_executing = False
+
+
+def _accepted(monkeypatch: pytest.MonkeyPatch, data: dict[str, Any]) -> bool:
+    host = Host({MachineFact: machine()}, name="gpu-1", state=_Run())
+    host.data = SimpleNamespace(dict=lambda: data, override_datas={})  # type: ignore[attr-defined]
+    host.groups = []  # type: ignore[attr-defined]
+    host.inventory = SimpleNamespace(  # type: ignore[attr-defined]
+        get_data=dict, get_host_data=lambda _: data, get_override_data=dict
+    )
+    monkeypatch.setattr(gpunode.deploys.component, "host", host)
+    ctx_host.set(host)
+    return gpunode.deploys.component.accepted()
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize("is_cordoned", [True, False])
+def test_a_run_gives_such_a_host_one_word_and_no_failure(
+    kubectl: _Kubectl, monkeypatch: pytest.MonkeyPatch, given: list[tuple[str, Any]], is_cordoned: bool
+) -> None:
+    kubectl.prints(**{"gpu-1": is_cordoned})
+    accepted = _accepted(monkeypatch, _settings(kubectl=str(kubectl.program)))
+    assert accepted == (not is_cordoned)
+    assert [name for name, _ in given] == (["Leave this node alone"] if is_cordoned else [])
+
+
+@pytest.mark.starts_programs
+def test_a_run_refuses_the_host_where_the_cluster_does_not_answer(
+    kubectl: _Kubectl, monkeypatch: pytest.MonkeyPatch, given: list[tuple[str, Any]]
+) -> None:
+    kubectl.program.write_text("#!/bin/sh\nexit 1\n")
+    assert not _accepted(monkeypatch, _settings(kubectl=str(kubectl.program)))
+    ((name, reasons),) = given
+    assert name == "Refuse this node" and "nobody knows who has cordoned the node" in reasons[0]
