@@ -26,7 +26,8 @@ _HostName = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a host's nam
 
 class GpushareSettings(Component):
     """Aliyun's gpushare, by which pods ask for GPU memory (`aliyun.com/gpu-mem`): scheduler extender, device plugin,
-    and a kube-scheduler that asks the extender. Counts where `device_plugin.method` is `gpushare`; all nodes of a run
+    and a kube-scheduler that asks the extender. It counts memory and does not isolate it: a pod that takes more than
+    its share takes it from the others on its GPU. Counts where `device_plugin.method` is `gpushare`; all nodes of a run
     must have the same. See docs/device-plugin.md."""
 
     scheduler: Literal["patch", "theirs"] = "patch"

@@ -25,8 +25,8 @@ GPUSHARE = "gpushare"
 # Those by which DaemonSets take a node, with the values that they have there; the release's, then the manifest's. With
 # another value a label selects nothing: SERVED_BY is the GPU Operator's, too.
 SELECTING: Mapping[str, str] = {PRESENT: "true", MPS_CAPABLE: "true", SERVED_BY: "manifest"}
-# As nvidia-mig-parted's manager has them.
-MIG_STATES = ("pending", "rebooting", "success", "failed")
+# As nvidia-mig-parted's manager has them, but for `rebooting`: a layout that waits for a boot is pending here.
+MIG_STATES = ("pending", "success", "failed")
 _ALL = (CONFIG, PRESENT, MPS_CAPABLE, MIG_CONFIG, MIG_STATE, SERVED_BY, GPUSHARE)
 
 
