@@ -24,7 +24,7 @@ from gpunode.lab.podman import attempt, inspect_containers, podman
 from gpunode.lab.preconditions import check_preconditions, make_room
 from gpunode.lab.repository import RepositoryError, build_mirror
 from gpunode.lab.signing import SigningError
-from gpunode.lab.state import lab_folder, lab_name, labs_folder, labs_owner, read_json, write_json
+from gpunode.lab.state import lab_folder, lab_name, labs_folder, labs_owner, read_json, told_command, write_json
 
 Report = Callable[[str], None]
 
@@ -90,7 +90,8 @@ def up(
         _check_owner(lab)
         if (lab_folder(lab) / "vm").exists():
             raise LabError(
-                f"lab {lab} is a virtual machine: choose another name with --lab, or end it: gpunode lab down"
+                f"lab {lab} is a virtual machine: choose another name with --lab, or end it: "
+                f"{told_command(lab, 'down')}"
             )
         existing = _containers(lab)
         _check_hardware(lab, existing, count, (gpu, gpus, family), renew)
@@ -170,7 +171,7 @@ def node(lab: str, name: str) -> Node:
         if candidate.name == name:
             return candidate
     there = ", ".join(candidate.name for candidate in every)
-    remedy = f"there are: {there}" if there else "the lab is not up: run `gpunode lab up`"
+    remedy = f"there are: {there}" if there else f"the lab is not up: run `{told_command(lab, 'up')}`"
     raise LabError(f"lab {lab} has no node {name!r}; {remedy}")
 
 
@@ -251,7 +252,7 @@ def _check_owner(lab: str) -> None:
         owner = container["Config"]["Labels"].get("gpunode.checkout", "")
         if owner != labs_owner():
             raise LabError(
-                f"lab {lab} is up from another folder, {owner}: take it down there with `gpunode lab down`, "
+                f"lab {lab} is up from another folder, {owner}: take it down there with `{told_command(lab, 'down')}`, "
                 "or choose another name with --lab or GPUNODE_LAB"
             )
 
@@ -361,7 +362,9 @@ def _wait(node: Node, report: Report) -> None:
         if state == "degraded":
             failed = run(node, "systemctl list-units --state=failed --plain --no-legend").stdout.split("\n")
             units = ", ".join(line.split()[0] for line in failed if line.split())
-            report(f"{node.name}: degraded, failed units: {units}; look with `gpunode lab ssh {node.name}`")
+            report(
+                f"{node.name}: degraded, failed units: {units}; look with `{told_command(node.lab, 'ssh', node.name)}`"
+            )
         if state in ("running", "degraded"):
             command = [*access.ssh_command(lab_folder(node.lab), node.address), "true"]
             answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -375,7 +378,8 @@ def _wait(node: Node, report: Report) -> None:
         time.sleep(0.2)
     raise LabError(
         f"{node.name} did not become ready within {_READY_SECONDS:.0f} seconds: systemd says {state or 'nothing'}, "
-        f"ssh says: {sshd}. Look with `podman logs {node.container}`, or start over with `gpunode lab down`"
+        f"ssh says: {sshd}. Look with `podman logs {node.container}`, or start over with "
+        f"`{told_command(node.lab, 'down')}`"
     )
 
 

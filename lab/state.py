@@ -15,6 +15,7 @@ from gpunode.lab.errors import LabError
 CHECKOUT = Path(__file__).resolve().parents[1]
 _IS_INSTALLED = not (CHECKOUT / "pyproject.toml").is_file()
 
+DEFAULT = "default"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
 
@@ -23,7 +24,7 @@ def lab_name(asked: str | None = None) -> str:
 
     Raises LabError if it could not be part of a container's name.
     """
-    name = asked or os.environ.get("GPUNODE_LAB") or "default"
+    name = asked or os.environ.get("GPUNODE_LAB") or DEFAULT
     if not _NAME.fullmatch(name):
         raise LabError(
             f"lab name {name!r}: not allowed; allowed are lower-case letters, digits and hyphens, at most 32, "
@@ -45,6 +46,12 @@ def labs_owner() -> str:
 def lab_folder(lab: str) -> Path:
     """Return the folder of one lab; it exists only while the lab is up."""
     return labs_folder() / lab
+
+
+def told_command(lab: str, verb: str, *words: str) -> str:
+    """Return a command on a lab as it can be pasted: `gpunode lab ssh --lab demo gpu-1`; the option where it counts."""
+    option = [] if lab == DEFAULT else ["--lab", lab]
+    return " ".join(["gpunode", "lab", verb, *option, *words])
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

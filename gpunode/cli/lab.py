@@ -79,7 +79,7 @@ def up(
     from gpunode.lab import converged as copied
     from gpunode.lab import nodes
     from gpunode.lab.cluster import cluster as clusters
-    from gpunode.lab.state import lab_name
+    from gpunode.lab.state import lab_name, told_command
 
     if converged and family != "apt":
         raise click.UsageError(f"--converged copies a node whose package manager is apt, not {family}")
@@ -90,7 +90,7 @@ def up(
     root = copied.root(report, gpu, gpus) if converged else None
     every = nodes.up(name, count, gpu, gpus, report, renew=recreate, family=family, root=root)
     nodes_are = "node is" if len(every) == 1 else "nodes are"
-    report(f"lab {name}: {len(every)} {nodes_are} up; `gpunode lab ssh {every[0].name}` enters one")
+    report(f"lab {name}: {len(every)} {nodes_are} up; `{told_command(name, 'ssh', every[0].name)}` enters one")
     if cluster:
         found = clusters.up(name, report, cluster_programs, kubeconfig)
         report(f"lab {name}: its cluster is up; {clusters.how_to_reach(found)}")
@@ -102,7 +102,7 @@ def up(
 def list_nodes(as_json: bool, lab_asked: str | None) -> None:
     """List the lab's nodes."""
     from gpunode.lab import nodes
-    from gpunode.lab.state import lab_name
+    from gpunode.lab.state import lab_name, told_command
     from gpunode.lab.vm import machine
 
     name = lab_name(lab_asked)
@@ -116,7 +116,7 @@ def list_nodes(as_json: bool, lab_asked: str | None) -> None:
     if as_json:
         say(json.dumps(rows, indent=2))
     elif not rows:
-        say(f"lab {name} is not up: run `gpunode lab up`")
+        say(f"lab {name} is not up: run `{told_command(name, 'up')}`")
     else:
         say(f"{'NODE':<10} {'ADDRESS':<16} {'STATE':<10} {'GPUS (SIMULATED)':<20} CONTAINER")
         for row in rows:
@@ -164,10 +164,11 @@ def vm() -> None:
 @_of_a_lab
 def vm_up(lab_asked: str | None) -> None:
     """Bring a virtual machine up as a lab of its own; `gpunode lab down` ends it."""
-    from gpunode.lab.state import lab_name
+    from gpunode.lab.state import lab_name, told_command
     from gpunode.lab.vm import machine
 
     name = lab_name(lab_asked)
     report = _reporter()
     found = machine.up(name, report)
-    report(f"lab {name}: {found.name} is up, with kernel {found.kernels[0]}; `gpunode lab ssh {found.name}` enters it")
+    enters = told_command(name, "ssh", found.name)
+    report(f"lab {name}: {found.name} is up, with kernel {found.kernels[0]}; `{enters}` enters it")

@@ -12,7 +12,7 @@ from gpunode.lab.cluster.kubectl import program, ready
 from gpunode.lab.cluster.programs import programs
 from gpunode.lab.errors import LabError
 from gpunode.lab.nodes import nodes
-from gpunode.lab.state import lab_folder, lab_name, labs_folder, read_json, write_json
+from gpunode.lab.state import lab_folder, lab_name, labs_folder, read_json, told_command, write_json
 
 Report = Callable[[str], None]
 
@@ -35,7 +35,7 @@ def up(
     with locked(labs_folder() / f"{lab}.lock"):
         every = nodes(lab)
         if not every:
-            raise LabError(f"lab {lab} is not up: run `gpunode lab up`")
+            raise LabError(f"lab {lab} is not up: run `{told_command(lab, 'up')}`")
         _check_same(lab, given)
         if given is None:
             kubeconfig = lab_folder(lab) / "kubeconfig"

@@ -118,7 +118,7 @@ def test_a_folder_that_lacks_a_program_is_refused_by_its_name(given: Path) -> No
 
 def test_a_cluster_needs_nodes_and_is_one_of_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "CHECKOUT", tmp_path)
-    with pytest.raises(LabError, match="lab a is not up: run `gpunode lab up`"):
+    with pytest.raises(LabError, match="lab a is not up: run `gpunode lab up --lab a`"):
         cluster.up("a")
     with pytest.raises(LabError, match="leave one out"):
         cluster.up("a", given_programs=tmp_path, given=tmp_path / "kubeconfig")

@@ -191,3 +191,10 @@ def test_who_connects_while_a_node_begins_anew_finds_known_hosts_and_keys_whole(
         assert (hosts_of_before.read(), keys_of_before.read()) == whole
     assert (known.read_text(), accepted.read_text()) != whole
     assert not [path for path in tmp_path.rglob(".*") if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    "lab, line", [("default", "gpunode lab ssh gpu-1"), ("demo", "gpunode lab ssh --lab demo gpu-1")]
+)
+def test_a_command_that_is_suggested_can_be_pasted_whatever_the_lab_s_name(lab: str, line: str) -> None:
+    assert state.told_command(lab, "ssh", "gpu-1") == line
