@@ -37,7 +37,7 @@ from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.operations import applied, files
 from gpunode.operations.announcement import announcing
 from gpunode.operations.control_plane import cluster_nodes
-from gpunode.operations.phase import is_unattended
+from gpunode.operations.phase import begin_image, is_image, is_unattended
 from gpunode.operations.refusal import leave_alone, refuse
 from gpunode.settings import Settings, component_models, settings_from
 
@@ -76,6 +76,9 @@ def accepted() -> bool:
         except Exception as error:
             reasons = [f"preflight: {type(error).__name__}: {error}"]
         _seen[current] = None if reasons else reading
+        if reading is not None and reading.is_image:
+            begin_image()
+            host.log("an image is made here: what is started, loaded and verified is left to its first boot")
         if reasons:
             refuse(name="Refuse this node", reasons=reasons)
     return _seen[current] is not None
@@ -149,7 +152,7 @@ def cluster() -> tuple[Settings | None, DesiredCluster | None]:
 
 def drain() -> Drain | None:
     """Return how this host's node is emptied before a step that its pods would feel; None where it is not."""
-    return drain_of(host.name, settings())
+    return None if is_image() else drain_of(host.name, settings())
 
 
 def distribution() -> Distribution:

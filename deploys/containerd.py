@@ -7,6 +7,7 @@ from gpunode.deploys.drain import uncordon
 from gpunode.node.own_files.containerd import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
 from gpunode.operations import containerd as runtime
 from gpunode.operations import kernel, sysctl, systemd
+from gpunode.operations.phase import is_image
 from gpunode.system.sysctl import KUBERNETES
 
 
@@ -18,9 +19,10 @@ def containerd() -> None:
         return
     runtime_packages.installed(runtime="containerd", desired=desired, names=containerd_packages(desired))
     own_file(MODULES_LOAD, keep="Persist the kernel modules that containers need")
-    kernel.loaded(name="Load the kernel modules that containers need", modules=MODULES)
+    if not is_image():
+        kernel.loaded(name="Load the kernel modules that containers need", modules=MODULES)
     own_file(SYSCTLS, keep="Persist what Kubernetes needs of the kernel")
-    if desired.kubernetes_sysctls:
+    if desired.kubernetes_sysctls and not is_image():
         sysctl.set_now(name="Set what Kubernetes needs of the kernel", values=KUBERNETES)
     own_file(PROXY, keep="Set containerd's proxy", remove="Remove containerd's proxy")
     # The one way to tell a changed comment from a changed configuration.

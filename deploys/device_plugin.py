@@ -9,6 +9,7 @@ from gpunode.kubernetes.gpu_operator import operator
 from gpunode.operations import device_plugin as plugin
 from gpunode.operations import gpushare, helm, methods, pod_security, scheduler
 from gpunode.operations.cluster_labels import takes_part
+from gpunode.operations.phase import is_image
 from gpunode.settings.cluster import BY_CHART
 
 
@@ -21,7 +22,7 @@ def device_plugin() -> None:
     """
     cluster_of, desired = cluster()
     hosts = everyone()
-    if cluster_of is None or not (settings().kubernetes.enabled or host.name in schedulers(hosts)):
+    if is_image() or cluster_of is None or not (settings().kubernetes.enabled or host.name in schedulers(hosts)):
         return
     takes_part(settings(), cluster_of)
     methods.right_cluster(name="Refuse a cluster that is another one", everyone=hosts, cluster_of=cluster_of)

@@ -22,8 +22,10 @@ from gpunode.operations import (
     mps,
     packages,
     runfile,
+    systemd,
 )
 from gpunode.operations import driver as kernel_module
+from gpunode.operations.phase import is_image
 from gpunode.packages.driver_packages import archive_components, module_stream, resolve_for_os
 from gpunode.settings import DriverSettings
 
@@ -46,6 +48,8 @@ def driver() -> None:
         _runfile(to_be)
     _keep_nouveau_out()
     own_file(SOFTDEP, keep="Load nvidia_uvm after nvidia, at every boot")
+    if is_image() and chosen.persistenced and chosen.source != "present":
+        systemd.running(name="Run the persistence daemon, now and at boot", unit="nvidia-persistenced.service")
     if not node().has_gpu:
         return
     kernel_module.module_loaded(name="Load the NVIDIA kernel module")

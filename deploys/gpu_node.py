@@ -8,6 +8,7 @@ from gpunode.deploys.device_plugin import device_plugin
 from gpunode.deploys.docker import docker
 from gpunode.deploys.drain import uncordon
 from gpunode.deploys.driver import driver
+from gpunode.deploys.image import image
 from gpunode.deploys.interrupted import interrupted
 from gpunode.deploys.mig import mig
 from gpunode.deploys.mps import mps
@@ -57,6 +58,7 @@ if preflight():
     crio()
     # Of components that are switched off by now: the others have done it themselves.
     interrupted()
+    image()
     verify()
     # Once for all nodes, when they are ready for it.
     device_plugin()

@@ -4,11 +4,14 @@ from gpunode.components.mps import daemons
 from gpunode.deploys.component import component, drain, node, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import mps as control
+from gpunode.operations.phase import is_image
 
 
 @component("MPS", own_files=True)
 def mps() -> None:
     """Run the MPS control daemons that are asked for, with their settings; none: what gpunode set up of them goes."""
+    if is_image():
+        return
     desired = settings().mps
     control.daemons(
         name="Run the MPS control daemon" if desired.enabled else "Run no MPS control daemon",

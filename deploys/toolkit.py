@@ -7,6 +7,7 @@ from gpunode.deploys.repositories import trust
 from gpunode.node.own_files.toolkit import LINK_RULE
 from gpunode.operations import packages
 from gpunode.operations import toolkit as container_toolkit
+from gpunode.operations.phase import is_image
 from gpunode.settings import ToolkitSettings
 
 
@@ -18,18 +19,19 @@ def toolkit() -> None:
         return
     _packages(desired)
     container_toolkit.configuration(name="Configure the container toolkit", desired=asked_of(desired))
-    container_toolkit.specification(
-        name="Keep a CDI specification of the loaded driver"
-        if desired.cdi == "generate"
-        else "Keep no CDI specification",
-        generate=desired.cdi == "generate",
-    )
+    if not is_image():
+        container_toolkit.specification(
+            name="Keep a CDI specification of the loaded driver"
+            if desired.cdi == "generate"
+            else "Keep no CDI specification",
+            generate=desired.cdi == "generate",
+        )
     own_file(
         LINK_RULE,
         keep="Link NVIDIA's devices in /dev/char whenever the driver is loaded",
         remove="Remove the udev rule that links NVIDIA's devices",
     )
-    if desired.device_links:
+    if desired.device_links and not is_image():
         container_toolkit.device_links(name="Link NVIDIA's devices in /dev/char")
 
 

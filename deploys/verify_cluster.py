@@ -3,11 +3,14 @@
 from gpunode.deploys.component import component, everyone, node, settings
 from gpunode.kubernetes.device_plugin.methods import nodes_by
 from gpunode.operations import verify_cluster as verdict
+from gpunode.operations.phase import is_image
 
 
 @component("Verify the cluster")
 def verify_cluster() -> None:
     """Wait until the cluster offers what the node's settings promise, and fail where it does not in time."""
+    if is_image():
+        return
     if settings().kubernetes.enabled and settings().device_plugin.method != "none":
         verdict.verified(
             name="Verify the node in the cluster",

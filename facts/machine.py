@@ -6,13 +6,14 @@ from gpunode.base.probe import Probe
 from gpunode.facts.base import NodeFact
 from gpunode.facts.node import PARTS, parse_parts
 from gpunode.node.machine import Machine as Reading
+from gpunode.node.machine import without_hardware
 
 _NAMES = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit", "runtime_packages")
 _PARTS = {name: PARTS[name] for name in (*_NAMES, "podman", "crio", "kubelet")}
 
 
 def _parse(lines: list[str]) -> Reading:
-    return Reading(**parse_parts(_PARTS, lines))
+    return without_hardware(Reading(**parse_parts(_PARTS, lines)))
 
 
 class Machine(NodeFact[Reading]):

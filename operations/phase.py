@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from weakref import WeakSet
+
+from pyinfra.api import Host
 from pyinfra.context import ctx_host
 
 from gpunode.fleet import hooks
@@ -11,6 +14,19 @@ def is_executing() -> bool:
     """Say whether the run's operations are carried out; else they are prepared."""
     current = ctx_host.get()
     return current is not None and current.state is not None and bool(current.state.is_executing)
+
+
+_images: WeakSet[Host] = WeakSet()
+
+
+def begin_image() -> None:
+    """Note that an image is made of this host, a root directory that no systemd has booted: nothing of it runs."""
+    _images.add(ctx_host.get())
+
+
+def is_image() -> bool:
+    """Say whether an image is made of this host: nothing is started or stopped, and there is no systemd to ask."""
+    return ctx_host.get() in _images
 
 
 def is_unattended() -> bool:

@@ -11,6 +11,7 @@ from pyinfra.api import QuoteString, StringCommand
 from gpunode.components.service_verdict import masked_refusal
 from gpunode.facts.unit import Unit
 from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.phase import is_image
 from gpunode.system.unit import Unit as State
 
 
@@ -25,12 +26,13 @@ def at_boot(unit: str) -> Iterator[Any]:
         host.noop(f"{unit} is enabled")
         return
     _refuse_masked(unit, present)
-    yield StringCommand("systemctl", "daemon-reload", "&&", "systemctl", "enable", "--quiet", QuoteString(unit))
+    reload = () if is_image() else ("systemctl", "daemon-reload", "&&")
+    yield StringCommand(*reload, "systemctl", "enable", "--quiet", QuoteString(unit))
 
 
 @node_operation
 def running(unit: str) -> Iterator[Any]:
-    """Keep a unit running and started at boot.
+    """Keep a unit running and started at boot; in an image, started at boot.
 
     + unit: the unit's full name, such as containerd.service
     """
@@ -38,12 +40,15 @@ def running(unit: str) -> Iterator[Any]:
     steps = []
     if not present.enabled:
         steps.append("enable")
-    if not present.running:
+    if not present.running and not is_image():
         steps.append("start")
     if not steps:
-        host.noop(f"{unit} runs and starts at boot")
+        host.noop(f"{unit} starts at boot" if is_image() else f"{unit} runs and starts at boot")
         return
     _refuse_masked(unit, present)
+    if is_image():
+        yield StringCommand("systemctl", "enable", "--quiet", QuoteString(unit))
+        return
     # reset-failed: a unit that hit its start limit would refuse, whatever the cause that has been mended since.
     yield StringCommand("systemctl", "reset-failed", QuoteString(unit), "2>/dev/null;", "systemctl", "daemon-reload")
     for step in steps:

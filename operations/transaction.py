@@ -25,6 +25,7 @@ from gpunode.facts.transaction import FOLDER, TransactionJournal
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.keeping import KEEPING
+from gpunode.operations.phase import is_image
 from gpunode.operations.script import STANDARD_INPUT, command_with_input, script, script_command
 from gpunode.system.transaction import Journal
 
@@ -66,7 +67,7 @@ def target_digest(*parts: str) -> str:
 
 def transaction_text(transaction: Transaction, target: str, variables: dict[str, str]) -> str:
     """Return the script `sh SCRIPT change|undo`; it holds its variables, so that a later run can still undo it."""
-    settings = {"folder": FOLDER, "name": transaction.name, "target": target, **variables}
+    settings = {"folder": FOLDER, "name": transaction.name, "target": target, "image": _image(), **variables}
     return "\n".join(
         [
             *(f"{name}={shlex.quote(value)}" for name, value in settings.items()),
@@ -85,8 +86,14 @@ def transaction_command(transaction: Transaction, target: str, **variables: str)
     """
     encoded = base64.b64encode(script(transaction_text(transaction, target, variables)).encode()).decode()
     # By standard input: it holds a daemon's configuration, and that may hold registry credentials.
-    run = script_command(_RUN, folder=FOLDER, name=transaction.name, target=target, ended=ENDED, by=_runner())
+    run = script_command(
+        _RUN, folder=FOLDER, name=transaction.name, target=target, ended=ENDED, by=_runner(), image=_image()
+    )
     return explained_command(command_with_input(run, encoded))
+
+
+def _image() -> str:
+    return "yes" if is_image() else ""
 
 
 def _runner() -> str:
@@ -123,7 +130,7 @@ def settled_by_name(
         host.log(f"the transaction {name} of an earlier run was interrupted; it is undone first")
         yield from meanwhile()
         undo = f'{_UNDO}{_GIVE_UP if gives_up else ""}exit "$code"'
-        yield explained_command(script_command(undo, folder=FOLDER, name=name, by=_runner()))
+        yield explained_command(script_command(undo, folder=FOLDER, name=name, by=_runner(), image=_image()))
 
 
 def refuse_failed(transaction: Transaction, target: str) -> None:

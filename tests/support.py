@@ -35,7 +35,8 @@ COMPONENTS = (
     "container toolkit", "toolkit configured", "toolkit held", "nvidia-docker2 migrated", "CDI specification",
     "device links", "containerd", "docker", "podman", "CRI-O", "a container sees its GPU", "MPS", "MIG",
     "second run changes nothing", "drift", "deviations healed", "interruption", "faults in the middle",
-    "test machines of CI", "pages of docs/", "gpunode as a package", "rollout in waves", "a helm release kept",
+    "test machines of CI", "pages of docs/", "gpunode as a package", "an image, and its first boot",
+    "rollout in waves", "a helm release kept",
     "device plugin in a cluster", "MIG and sharing in a cluster", "drain and return", "gpushare", "static manifest",
     "GPU Operator",
 )  # fmt: skip

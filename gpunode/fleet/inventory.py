@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _judged: WeakKeyDictionary[Inventory, dict[str, Settings]] = WeakKeyDictionary()
 
 
+# Of the connector @chroot, which declares no class of its data.
+_WITHOUT_CLASS = frozenset({"chroot_directory"})
+
+
 class InventoryError(Exception):
     """Say why an inventory could not be read."""
 
@@ -36,7 +40,7 @@ def foreign_names() -> frozenset[str]:
         names |= set(getattr(keys, "__annotations__", {}))
         for base in getattr(keys, "__orig_bases__", ()):
             names |= set(getattr(base, "__annotations__", {}))
-    return frozenset(names)
+    return frozenset(names | _WITHOUT_CLASS)
 
 
 def validate_state(inventory: Inventory) -> dict[str, Settings]:

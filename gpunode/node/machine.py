@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpunode.base.reading import Reading
 from gpunode.components.crio.state import Crio
@@ -47,3 +47,18 @@ class Machine(Reading):
     def has_gpu(self) -> bool:
         """Say whether there is an NVIDIA GPU; a Tegra's is part of the chip and not on the PCI bus."""
         return bool(self.pci.gpus) or self.operating_system.tegra
+
+    @property
+    def is_image(self) -> bool:
+        """Say whether an image is made of this root directory: nothing of it runs, and nothing is started."""
+        return not self.operating_system.booted
+
+
+def without_hardware(machine: Machine) -> Machine:
+    """Return a machine as it was read; of an image without GPUs and loaded modules, which are the build machine's."""
+    if not machine.is_image:
+        return machine
+    driver = replace(
+        machine.driver, loaded_version=None, loaded_flavour=None, uvm_loaded=False, nouveau_bound=False, parameters=()
+    )
+    return replace(machine, pci=PciGpus(()), driver=driver)

@@ -10,7 +10,10 @@ from gpunode.base.reading import ParseError, Reading
 
 @dataclass(frozen=True)
 class OperatingSystem(Reading):
-    """Hold /etc/os-release, `uname -m` and `uname -r` of a node; `tegra` is true on NVIDIA's integrated boards."""
+    """Hold /etc/os-release, `uname -m` and `uname -r` of a node; `tegra` is true on NVIDIA's integrated boards.
+
+    `booted` is false of a root directory of which an image is made: it runs on another machine's kernel and hardware.
+    """
 
     id: str
     version_id: str
@@ -20,6 +23,7 @@ class OperatingSystem(Reading):
     architecture: str
     kernel: str
     tegra: bool
+    booted: bool = True
 
 
 def parse_operating_system(lines: list[str]) -> OperatingSystem:
@@ -39,4 +43,5 @@ def parse_operating_system(lines: list[str]) -> OperatingSystem:
         architecture=found["architecture"],
         kernel=found["kernel"],
         tegra=found.get("tegra") == "yes",
+        booted=found.get("booted") != "no",
     )

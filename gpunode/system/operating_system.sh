@@ -1,5 +1,6 @@
 # Prints the lines of /etc/os-release that tell the system as os.KEY=VALUE, architecture=, kernel=, tegra=yes on such a
-# board, and user=NUMBER where it is not root who asks.
+# board, booted=no within a root directory that no systemd has booted (a chroot, an image that is made), and user=NUMBER
+# where it is not root who asks.
 
 while IFS= read -r line || [ -n "$line" ]; do
   case "$line" in ID=*|VERSION_ID=*|VERSION_CODENAME=*|ID_LIKE=*|PRETTY_NAME=*) printf 'os.%s\n' "$line";; esac
@@ -9,5 +10,7 @@ echo "architecture=${said#* }"
 echo "kernel=${said% *}"
 tree=/proc/device-tree/compatible
 if [ -e /etc/nv_tegra_release ] || { [ -e "$tree" ] && grep -qs tegra "$tree"; }; then echo tegra=yes; fi
+# The build machine's /run may be mounted there; its first process has another root, as far as that may be seen.
+if [ ! -d /run/systemd/system ] || { [ -e /proc/1/root/ ] && [ ! /proc/1/root/ -ef / ]; }; then echo booted=no; fi
 while read -r key user _; do case "$key" in Uid:) break;; esac; done < /proc/self/status
 [ "$user" = 0 ] || echo "user=$user"

@@ -19,9 +19,21 @@ show() {
   set -- --all -p "$properties" "$@"
   LC_ALL=C TZ=UTC systemctl show "$@" --timestamp=us+utc || LC_ALL=C TZ=UTC systemctl show "$@"
 }
+# offline NAME... prints what the unit files of a root directory say that no systemd has booted: nothing of it runs.
+offline() {
+  for name in "$@"; do
+    case "$name" in *[*?]*) continue;; esac
+    state=$(systemctl is-enabled "$name"); load=loaded
+    case "$state" in ''|not-found) load=not-found; state=;; masked*) load=masked;; esac
+    printf '%s\n' "Names=$name" "LoadState=$load" ActiveState=inactive SubState=dead "UnitFileState=$state" ''
+  done
+}
 show_units() {
   # No here-document: bash before 5.1 needs a file for one, and a full disk would make every unit one that is not there.
-  SHOWN=$SHOWN$(show "$@" | sed 's/^$/./')$NL.$NL
+  said=$(show "$@" | sed 's/^$/./')
+  # In the root directory of an image that is made systemctl tells nothing of what runs.
+  if [ -z "$said" ] && [ ! -d /run/systemd/system ]; then said=$(offline "$@" | sed 's/^$/./'); fi
+  SHOWN=$SHOWN$said$NL.$NL
 }
 unit() {
   unit=; found=

@@ -1,5 +1,6 @@
 # Functions. A change and its undoing are one unit, of which systemd lets one begin at a time: no second controller and
-# no cut connection meets either halfway. They take $folder, $name, and $by, who runs this.
+# no cut connection meets either halfway. They take $folder, $name, $by, who runs this, and $image: `yes` where an image
+# is made.
 # The unit writes to a file, never to the connection: a broken pipe would kill it between two steps. A shutdown waits
 # for it to put things back, which takes longer than systemd's 90 s where DKMS has to build.
 # in_unit WORD LOG COMMAND runs a command as the unit, and prints its log. It leaves $code, and $ran where the unit
@@ -13,6 +14,12 @@ log_is() { stat -c '%i %s %z' "$folder/$name.$1" 2>/dev/null || echo none; }
 # It leaves $code, and $ran where the unit was begun.
 in_unit() {
   code=0; ran=''; before=$(log_is "$2")
+  # No systemd has booted the root directory of an image that is made, and nothing of it runs.
+  if [ "$image" = yes ]; then
+    /bin/sh -c "exec > $folder/$name.$2 2>&1; $3" || code=$?
+    ran=yes; cat "$folder/$name.$2"
+    return
+  fi
   said=$(LC_ALL=C systemd-run --quiet --wait --collect --unit="gpunode-$name" --property=TimeoutStopSec=900 \
     --description="gpunode's transaction $name, $1 by $by on $(date -u '+%F %T') UTC" \
     /bin/sh -c "exec > $folder/$name.$2 2>&1; $3" 2>&1) || code=$?

@@ -62,13 +62,20 @@ def source_refusals(settings: Settings, found: Distribution) -> Iterator[Refusal
 
 def gpu_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     """Refuse a node without an NVIDIA GPU, where the settings do not say that the driver is installed all the same."""
-    if not machine.has_gpu and not _may_lack_gpu(settings):
+    if not machine.has_gpu and not machine.is_image and not _may_lack_gpu(settings):
         yield refusal("gpu-none")
 
 
 def gpu_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
-    """Tell what comes of a driver without a GPU."""
-    if not machine.has_gpu and _may_lack_gpu(settings) and not settings.driver.removes:
+    """Tell what comes of a driver without a GPU, and what an image leaves to the first run on its machine."""
+    if machine.is_image:
+        if installed_by_gpunode(settings) and settings.driver.flavour == "auto":
+            yield caution("image-flavour")
+        late = {"mig.config": settings.mig.config, "mps.enabled": settings.mps.enabled}
+        late["kubernetes.enabled"] = settings.kubernetes.enabled
+        if names := ", ".join(name for name, value in late.items() if value):
+            yield caution("image-late", names=names)
+    elif not machine.has_gpu and _may_lack_gpu(settings) and not settings.driver.removes:
         yield caution("gpu-none-yet")
 
 
