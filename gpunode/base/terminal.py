@@ -38,3 +38,8 @@ def logged(text: str) -> str:
 def say(text: str, err: bool = False, nl: bool = True) -> None:
     """Print `text`, cleaned; `err`: to standard error, `nl`: with an end of line."""
     click.echo(printable(text), err=err, nl=nl)
+
+
+def say_coloured(text: str) -> None:
+    """Print `text`, in which the colours are our own: what a node said was cleaned before they came."""
+    click.echo(printable_in_colour(text))

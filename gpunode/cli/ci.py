@@ -57,7 +57,7 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     status = _provisioned(inventory)
     with told():
         reports = inspect(inventory)
-    print_reports(reports, show_all=False)
+    print_reports(reports, show_all=False, inventory=inventory)
     reports = tuple(NodeReport(one.name, (up[one.name], _run(status), *one.findings)) for one in reports)
     write_reports(reports, junit)
     sys.exit(ExitCode.ERROR if status else verdict(item for one in reports for item in one.findings))

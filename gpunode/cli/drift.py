@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpunode.base.findings import ExitCode, FindingClass, NodeReport, verdict, worst
+from gpunode.base.findings import ExitCode, FindingClass, NodeReport, verdict
 from gpunode.base.importing import uncollected
-from gpunode.base.terminal import printable, say
+from gpunode.base.terminal import say, say_coloured
 from gpunode.cli.errors import told
+from gpunode.cli.findings_report import UNBOUND, report_text, width
 
 if TYPE_CHECKING:
-    from gpunode.base.findings import Finding
     from gpunode.fleet.nodes import Watch
 
-_STYLES = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", FindingClass.REBOOT_PENDING: "yellow"}
+_COLOURS = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", FindingClass.REBOOT_PENDING: "yellow"}
 
 
 def writable(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
@@ -84,7 +84,7 @@ def drift(
 
         say(json.dumps(document(reports, version("gpunode"))))
     else:
-        print_reports(reports, show_all)
+        print_reports(reports, show_all, inventory)
     write_reports(reports, junit, prometheus)
     sys.exit(verdict(item for report in reports for item in report.findings))
 
@@ -133,42 +133,12 @@ def _written(path: Path) -> Iterator[None]:
         sys.exit(ExitCode.ERROR)
 
 
-def print_reports(reports: tuple[NodeReport, ...], show_all: bool) -> None:
-    """Print a table of what is not as desired (or of all), then a line per node and one per deviation."""
-    shown = [
-        (report.name, [item for item in report.findings if show_all or item.finding_class is not FindingClass.OK])
-        for report in reports
-    ]
-    if any(items for _, items in shown):
-        _print_table(shown)
-    for report in reports:
-        bad = [item for item in report.findings if item.finding_class is not FindingClass.OK]
-        count = f"{len(report.findings) - len(bad)} of {len(report.findings)} as desired"
-        say(f"{report.name}: {worst(report.findings)}, {count}")
-        for item in bad:
-            why = f"  {item.component}: {item.what}: {item.cause or item.finding_class}"
-            remedy = f". Remedy: {item.remedy}" if item.remedy else ""
-            disruption = f". Disturbs: {item.disruption.name}" if item.disruption is not None else ""
-            say(why + remedy + disruption)
-        for item in filter(lambda each: each.is_caution, report.findings):
-            told = f"  caution: {item.component}: {item.what}: {item.actual}; {item.cause}. Remedy: {item.remedy}"
-            say(told)
+def print_reports(reports: tuple[NodeReport, ...], show_all: bool, inventory: Path | None = None) -> None:
+    """Print what is not as desired (or all of it), and a line for the nodes that are alike."""
+    columns = width()
 
+    def style(finding_class: FindingClass) -> str:
+        return click.style(finding_class, fg=_COLOURS.get(finding_class, "red"))
 
-def _print_table(shown: list[tuple[str, list[Finding]]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    # What a node said is text, never markup; where nobody looks at a terminal, lines are not cut to one.
-    console = Console(markup=False, emoji=False, highlight=False)
-    if not console.is_terminal:
-        console.width = 200
-    table = Table("Node", "Component", "What", "Found", "Wanted", "Verdict", title="Asked and found")
-    for name, items in shown:
-        for item in items:
-            cells = (name, item.component, item.what, item.actual or "", item.desired or "")
-            verdict_text = Text(item.finding_class, style=_STYLES.get(item.finding_class, "red"))
-            table.add_row(*(Text(printable(cell)) for cell in cells), verdict_text)
-        table.add_section()
-    console.print(table)
+    named = "INVENTORY" if inventory is None else str(inventory)
+    say_coloured(report_text(reports, show_all, columns, named, str if columns == UNBOUND else style))

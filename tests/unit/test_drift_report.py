@@ -32,7 +32,7 @@ def test_what_a_node_said_is_printed_as_text_not_as_markup(capsys: pytest.Captur
 def test_what_a_node_said_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     finding = Finding("node", FindingClass.ERROR, "state", "unreadable", "readable", "one\r\x1b[2Ktwo\nthree\a")
     print_reports((NodeReport("gpu-1", (finding,)),), show_all=False)
-    assert "  node: state: one  [2Ktwo\nthree " in capsys.readouterr().out
+    assert "cause    one  [2Ktwo\n           three\n" in capsys.readouterr().out
 
 
 def test_a_node_that_cannot_be_judged_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

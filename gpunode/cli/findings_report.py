@@ -1,0 +1,138 @@
+"""What a person reads of findings: one entry for a finding of many nodes, folded to the width of the terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from gpunode.base.comparison import RUN
+from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
+from gpunode.base.host_names import folded
+from gpunode.base.terminal import printable
+
+# Nobody looks at a terminal: a line of a log is one line, for whoever searches it.
+UNBOUND = 1_000_000
+_NARROWEST = 40
+_LABELS = ("actual", "desired", "cause", "remedy", "costs")
+_COLUMN = max(map(len, _LABELS)) + 2
+
+
+def width() -> int:
+    """Return how many columns there are to write in."""
+    return max(_NARROWEST, shutil.get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else UNBOUND
+
+
+def report_text(
+    reports: tuple[NodeReport, ...],
+    show_all: bool,
+    columns: int = UNBOUND,
+    inventory: str = "INVENTORY",
+    style: Callable[[FindingClass], str] = str,
+) -> str:
+    """Return the report: what is not as desired (or all), what to know, then how the nodes are, each in a line.
+
+    Equal findings of several nodes are one entry, and nodes that are alike one line. A name is never cut: a line that
+    is one long word is longer than the columns.
+
+    inventory: its path, for the commands that a remedy names; style: how a class is written
+    """
+    reports = tuple(
+        replace(each, findings=tuple(_pasted(item, inventory) for item in each.findings)) for each in reports
+    )
+    parts = [
+        *(_entry(item, names, columns, style) for item, names in _grouped(reports, show_all)),
+        *(_caution(item, names, columns) for item, names in _cautions(reports)),
+        "\n".join(_lines(reports, columns, style)),
+    ]
+    return "\n".join(parts)
+
+
+def _pasted(item: Finding, inventory: str) -> Finding:
+    """Return the finding with its remedy's run as a command that can be pasted."""
+    command = f"run `pyinfra {inventory} deploys/gpu_node.py`"
+    return replace(item, remedy=item.remedy.replace(RUN, command)) if item.remedy else item
+
+
+def _grouped(reports: Iterable[NodeReport], show_all: bool) -> Iterable[tuple[Finding, list[str]]]:
+    found: dict[Finding, list[str]] = {}
+    for report in reports:
+        for item in report.findings:
+            if show_all or item.finding_class is not FindingClass.OK:
+                # Neither is shown.
+                found.setdefault(replace(item, source=None, by_person=False), []).append(report.name)
+    return found.items()
+
+
+def _cautions(reports: Iterable[NodeReport]) -> Iterable[tuple[Finding, list[str]]]:
+    found: dict[Finding, list[str]] = {}
+    for report in reports:
+        for item in report.findings:
+            if item.is_caution:
+                found.setdefault(item, []).append(report.name)
+    return found.items()
+
+
+def _entry(item: Finding, names: list[str], columns: int, style: Callable[[FindingClass], str]) -> str:
+    """Return one finding: what it is, then its sides, cause, remedy and cost; a line each where there is room."""
+    told = {
+        "actual": item.actual or "none",
+        "desired": item.desired,
+        "cause": item.cause,
+        "remedy": item.remedy,
+        "costs": None if item.disruption is None else item.disruption.name,
+    }
+    head = _folded(f"{_what(item)}: {style(item.finding_class)}, {_of(names)}", columns, "  ")
+    return "\n".join([head, *_fields(told, columns)])
+
+
+def _caution(item: Finding, names: list[str], columns: int) -> str:
+    head = _folded(f"{_what(item)}: caution, {_of(names)}", columns, "  ")
+    return "\n".join([head, *_fields({"actual": item.actual, "cause": item.cause, "remedy": item.remedy}, columns)])
+
+
+def _fields(told: Mapping[str, str | None], columns: int) -> Iterable[str]:
+    for label, text in told.items():
+        if text:
+            yield _folded(f"  {label:<{_COLUMN}}{printable(text)}", columns, " " * (_COLUMN + 2))
+
+
+def _what(item: Finding) -> str:
+    return printable(f"{item.component}: {item.what}")
+
+
+def _of(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} nodes: {folded(names)}"
+
+
+def _lines(reports: Iterable[NodeReport], columns: int, style: Callable[[FindingClass], str]) -> Iterable[str]:
+    """Yield a line for the nodes of which the same is to be said, in the order of the first, and the totals."""
+    alike: dict[tuple[FindingClass, int, int], list[str]] = {}
+    for report in reports:
+        good = sum(item.finding_class is FindingClass.OK for item in report.findings)
+        alike.setdefault((worst(report.findings), good, len(report.findings)), []).append(report.name)
+    for (gravest, good, every), names in alike.items():
+        yield _folded(f"{folded(names)}: {style(gravest)}, {good} of {every} as desired", columns, "  ")
+    hosts = sum(map(len, alike.values()))
+    if hosts > 1:
+        counts: dict[FindingClass, int] = {}
+        for (gravest, _, _), names in alike.items():
+            counts[gravest] = counts.get(gravest, 0) + len(names)
+        yield f"{hosts} nodes: {', '.join(f'{count} {gravest}' for gravest, count in counts.items())}"
+
+
+def _folded(text: str, columns: int, indent: str) -> str:
+    """Return a text folded between words, whose further lines stand under the first of it."""
+    lines = text.split("\n")
+    found = [_wrapped(lines[0], columns, indent)]
+    found += [_wrapped(f"{indent}{line}", columns, indent) for line in lines[1:]]
+    return "\n".join(found)
+
+
+def _wrapped(line: str, columns: int, indent: str) -> str:
+    return textwrap.fill(
+        line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
+        replace_whitespace=False, drop_whitespace=True,
+    )  # fmt: skip
