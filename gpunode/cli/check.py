@@ -13,6 +13,7 @@ import click
 from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
+from gpunode.cli.selection import limit_option
 
 if TYPE_CHECKING:
     from gpunode.node.preflight import Refusal
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("inventory")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON, with every host's settings.")
-def check(inventory: str, as_json: bool) -> None:
+@limit_option
+def check(inventory: str, as_json: bool, limit: tuple[str, ...]) -> None:
     """Validate the settings of every host in INVENTORY; no host is contacted.
+
+    With --limit the settings of all hosts must be right all the same, and these alone are told of.
 
     Refused is also what no node can become: a CUDA release that the driver is too old for, a branch that no repository
     has. Exit status: 0 all are right, 1 the inventory cannot be read, 3 settings are refused (one message names every
@@ -35,12 +39,14 @@ def check(inventory: str, as_json: bool) -> None:
     # Late, because reading inventories imports pyinfra.
     with uncollected():
         from gpunode.fleet.host_data import REPLACE
-        from gpunode.fleet.inventory import InventoryError, foreign_names, layered_data
+        from gpunode.fleet.inventory import InventoryError, foreign_names, layered_data, limited, load_inventory
         from gpunode.settings import SettingsError, check_hosts
 
     try:
         layered = layered_data(inventory)
-        hosts = check_hosts({name: found.data for name, found in layered.items()}, foreign_names())
+        every = check_hosts({name: found.data for name, found in layered.items()}, foreign_names())
+        told_of = limited(load_inventory(inventory), limit) if limit else tuple(every)
+        hosts, layered = {name: every[name] for name in told_of}, {name: layered[name] for name in told_of}
     except InventoryError as error:
         if as_json:
             say(json.dumps({"ok": False, "error": str(error), "problems": [], "hosts": {}}, indent=2))

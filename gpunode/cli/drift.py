@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say, say_coloured
 from gpunode.cli.errors import told
 from gpunode.cli.findings_report import UNBOUND, report_text, width
+from gpunode.cli.selection import limit_option
 
 if TYPE_CHECKING:
     from gpunode.fleet.nodes import Watch
@@ -59,6 +61,7 @@ REPORT = click.Path(path_type=Path, dir_okay=False)
     default=None,
     help="How many processes read the nodes; by default one per processor and 32 nodes.",
 )
+@limit_option
 def drift(
     inventory: Path,
     as_json: bool,
@@ -67,6 +70,7 @@ def drift(
     prometheus: Path | None,
     timeout: int,
     processes: int | None,
+    limit: tuple[str, ...],
 ) -> None:
     """Compare every node of INVENTORY with its settings, read-only, in one round trip per node.
 
@@ -78,11 +82,11 @@ def drift(
         from gpunode.fleet.drift import inspect
 
     with told(), watched() as watch:
-        reports = inspect(inventory, watch, timeout, processes)
+        reports = inspect(inventory, watch, timeout, processes, limit=limit)
     if as_json:
         from gpunode.fleet.reports.document import document
 
-        say(json.dumps(document(reports, version("gpunode"))))
+        say(json.dumps(document(reports, version("gpunode"), datetime.now(UTC))))
     else:
         print_reports(reports, show_all, inventory)
     write_reports(reports, junit, prometheus)

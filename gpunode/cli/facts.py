@@ -13,11 +13,13 @@ from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
+from gpunode.cli.selection import limit_option
 
 
 @click.command()
 @click.argument("inventory", type=click.Path(path_type=Path))
-def facts(inventory: Path) -> None:
+@limit_option
+def facts(inventory: Path, limit: tuple[str, ...]) -> None:
     """Print what every node of INVENTORY is, as JSON for `gpunode plan --facts`; nothing is changed.
 
     Exits 0 where every node answered, 1 where one did not (its reason stands in the file), 3 on wrong settings.
@@ -30,7 +32,7 @@ def facts(inventory: Path) -> None:
         from gpunode.node.recorded import facts_json
 
     with told():
-        answers = fleet.read(inventory, NodeWithCandidates)
+        answers = fleet.read(inventory, NodeWithCandidates, limit=limit)
     found = {
         answer.name: answer.reading if isinstance(answer.reading, Node) else str(answer.reason) for answer in answers
     }

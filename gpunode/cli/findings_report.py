@@ -60,10 +60,10 @@ def _grouped(reports: Iterable[NodeReport], show_all: bool) -> Iterable[tuple[Fi
     found: dict[Finding, list[str]] = {}
     for report in reports:
         for item in report.findings:
-            if show_all or item.finding_class is not FindingClass.OK:
+            if item.finding_class is not FindingClass.OK or (show_all and not item.is_caution):
                 # Neither is shown.
                 found.setdefault(replace(item, source=None, by_person=False), []).append(report.name)
-    return found.items()
+    return ((item, list(dict.fromkeys(names))) for item, names in found.items())
 
 
 def _cautions(reports: Iterable[NodeReport]) -> Iterable[tuple[Finding, list[str]]]:
@@ -76,7 +76,10 @@ def _cautions(reports: Iterable[NodeReport]) -> Iterable[tuple[Finding, list[str
 
 
 def _entry(item: Finding, names: list[str], columns: int, style: Callable[[FindingClass], str]) -> str:
-    """Return one finding: what it is, then its sides, cause, remedy and cost; a line each where there is room."""
+    """Return one finding: what it is, then its sides, cause, remedy and cost; in one line where it is as desired."""
+    if item.finding_class is FindingClass.OK:
+        is_so = f": {printable(item.actual)}" if item.actual else ""
+        return _folded(f"{_what(item)}: {style(item.finding_class)}, {_of(names)}{is_so}", columns, "  ")
     told = {
         "actual": item.actual or "none",
         "desired": item.desired,
@@ -120,7 +123,8 @@ def _lines(reports: Iterable[NodeReport], columns: int, style: Callable[[Finding
         counts: dict[FindingClass, int] = {}
         for (gravest, _, _), names in alike.items():
             counts[gravest] = counts.get(gravest, 0) + len(names)
-        yield f"{hosts} nodes: {', '.join(f'{count} {gravest}' for gravest, count in counts.items())}"
+        totals = ", ".join(f"{count} {gravest}" for gravest, count in counts.items())
+        yield _folded(f"{hosts} nodes: {totals}", columns, "  ")
 
 
 def _folded(text: str, columns: int, indent: str) -> str:

@@ -13,6 +13,7 @@ from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
+from gpunode.cli.selection import limit_option
 
 if TYPE_CHECKING:
     from gpunode.fleet.nodes import Answer
@@ -28,7 +29,14 @@ Plans = dict[str, "Plan | str"]
 @click.option("--facts", "facts_file", type=click.Path(path_type=Path), help="Decide from a file of `gpunode facts`.")
 @click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="Settings as YAML, for --facts.")
 @click.option("--json", "wants_json", is_flag=True, help="Print every plan as JSON.")
-def plan(inventory: Path | None, facts_file: Path | None, settings_file: Path | None, wants_json: bool) -> None:
+@limit_option
+def plan(
+    inventory: Path | None,
+    facts_file: Path | None,
+    settings_file: Path | None,
+    wants_json: bool,
+    limit: tuple[str, ...],
+) -> None:
     """Say what a run would do to every node of INVENTORY, or why it refuses one; nothing is changed.
 
     With --facts and --settings no machine is asked. Exits 0 where all can be done, 2 where a node is refused, 1 where
@@ -36,8 +44,10 @@ def plan(inventory: Path | None, facts_file: Path | None, settings_file: Path | 
     """
     if bool(inventory) == bool(facts_file) or bool(facts_file) != bool(settings_file):
         raise click.UsageError("give either INVENTORY, or both --facts FILE and --settings FILE")
+    if limit and not inventory:
+        raise click.UsageError("--limit names hosts of an inventory; of --facts all hosts are planned")
     with told():
-        plans = _live(inventory) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
+        plans = _live(inventory, limit) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
     if wants_json:
         say(json.dumps(as_json(plans), indent=2))
     else:
@@ -45,14 +55,14 @@ def plan(inventory: Path | None, facts_file: Path | None, settings_file: Path | 
     sys.exit(_exit_code(plans))
 
 
-def _live(inventory: Path) -> Plans:
+def _live(inventory: Path, limit: tuple[str, ...]) -> Plans:
     # Imported here, fleet first: pyinfra patches the process's sockets when it is imported.
     with uncollected():
         from gpunode.fleet import nodes as fleet  # isort: skip
         from gpunode.facts.candidates import NodeWithCandidates
         from gpunode.fleet.cluster import with_cluster_nodes
 
-    answers = with_cluster_nodes(inventory, fleet.read(inventory, NodeWithCandidates))
+    answers = with_cluster_nodes(inventory, fleet.read(inventory, NodeWithCandidates, limit=limit))
     return {answer.name: _of(answer) for answer in answers}
 
 

@@ -27,9 +27,10 @@ def inspect(
     seconds: float = fleet.ANSWER_SECONDS,
     processes: int | None = None,
     only: Collection[str] | None = None,
+    limit: Collection[str] = (),
 ) -> tuple[NodeReport, ...]:
     """Return a report per host of the inventory, read as by fleet.read; raise SettingsError before any connection."""
-    answers = fleet.read(inventory_path, NodeFact, watch, seconds=seconds, processes=processes, only=only)
+    answers = fleet.read(inventory_path, NodeFact, watch, seconds=seconds, processes=processes, only=only, limit=limit)
     if not any(answer.settings.kubernetes.enabled for answer in answers):
         return tuple(contained_report(answer) for answer in answers)
     # Late: what is in no cluster needs none of it.

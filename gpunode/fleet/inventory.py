@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +89,28 @@ def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
     if not len(found):
         raise InventoryError(f"{name}: the inventory holds no host")
     return found
+
+
+def limited(inventory: Inventory, patterns: Collection[str]) -> tuple[str, ...]:
+    """Return the names of the hosts that patterns name, as pyinfra's own --limit has it: groups, names, and globs.
+
+    All of them where there is no pattern. Raise InventoryError where one of them names no host.
+    """
+    if not patterns:
+        return tuple(host.name for host in inventory)
+    found: set[str] = set()
+    for pattern in patterns:
+        of_group = inventory.groups.get(pattern)
+        names = {host.name for host in (of_group if of_group is not None else inventory)}
+        own = names if of_group is not None else {name for name in names if fnmatch(name, pattern)}
+        if not own:
+            groups = ", ".join(sorted(str(group) for group in inventory.groups)) or "none"
+            raise InventoryError(
+                f"--limit {pattern}: no host and no group of the inventory has this name; give a host's name, a glob "
+                f"such as 'gpu-*', or a group: {groups}"
+            )
+        found |= own
+    return tuple(host.name for host in inventory if host.name in found)
 
 
 def host_data(inventory: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:

@@ -31,7 +31,7 @@ from gpunode.facts.base import NodeFact
 from gpunode.fleet import hooks, shards
 from gpunode.fleet.access import errors
 from gpunode.fleet.host_data import data_of
-from gpunode.fleet.inventory import foreign_names, load_inventory
+from gpunode.fleet.inventory import foreign_names, limited, load_inventory
 from gpunode.settings import Settings, check_hosts
 
 # What a fact makes of a node's answer.
@@ -111,18 +111,20 @@ def read(
     seconds: float = ANSWER_SECONDS,
     processes: int | None = None,
     only: Collection[str] | None = None,
+    limit: Collection[str] = (),
 ) -> tuple[Answer[T], ...]:
     """Return an answer per host of the inventory, each a reading of `fact`.
 
     seconds: a host that has not answered by then counts as not reached
     processes: how many read the hosts; None: by their number, and the processors that there are
     only: leave out all other hosts; these are read by this process alone
+    limit: leave out the hosts that no pattern of these names (gpunode.fleet.inventory.limited)
 
     Raises SettingsError before any connection, InventoryError where the inventory cannot be read.
     """
     inventory = load_inventory(inventory_path)
     settings = check_hosts({host.name: data_of(host).data for host in inventory}, foreign_names())
-    names = [host.name for host in inventory if only is None or host.name in only]
+    names = [name for name in limited(inventory, limit) if only is None or name in only]
     done = 0
 
     def step() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
@@ -74,7 +75,7 @@ def document() -> str:
         + ", ".join(f"`{level.name}`" for level in Disruption)
         + ", or null where there is nothing to heal or nobody can say. A key that goes away or changes its meaning "
         "raises `schema`; a new key does not.\n",
-        fenced("json", json.dumps(json_document(example(), "0.1.0"), indent=2)),
+        fenced("json", json.dumps(json_document(example(), "0.1.0", datetime(2026, 1, 15, tzinfo=UTC)), indent=2)),
         "The schema:\n",
         fenced("json", json.dumps(schema(), indent=2)),
         "## Prometheus\n",

@@ -87,6 +87,7 @@ class Lab:
         seconds: float = 1,
         processes: int | None = None,
         only: Collection[str] | None = None,
+        limit: Collection[str] = (),
     ) -> tuple[NodeReport, ...]:
         """Stand in for gpunode.fleet.drift.inspect."""
         found = json.loads((self.folder / "nodes.json").read_text())

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -31,6 +32,7 @@ DRIFT = Finding(
     disruption=Disruption.restart,
 )  # fmt: skip
 GONE = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", "timed out", "check the address")
+AT = datetime(2026, 1, 15, 13, tzinfo=timezone(timedelta(hours=1)))
 REPORTS = (NodeReport("gpu-1", (OK,)), NodeReport("gpu-2", (OK, DRIFT)), NodeReport("gpu-3", (GONE,)))
 # All that a node may print, line ends and what XML cannot hold among it.
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
@@ -59,8 +61,13 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 
 def test_the_document_names_its_schema_and_each_hosts_gravest_class() -> None:
-    found = document(REPORTS, "1.2.3")
+    found = document(REPORTS, "1.2.3", AT)
     assert (found["schema"], found["gpunode"], found["exit_code"]) == (2, "1.2.3", 1)
+    assert found["at"] == "2026-01-15T12:00:00+00:00"
+    assert found["counts"] == {
+        "hosts": {"drift": 1, "ok": 1, "unreachable": 1},
+        "findings": {"drift": 1, "ok": 2, "unreachable": 1},
+    }
     assert {name: host["class"] for name, host in found["hosts"].items()} == {
         "gpu-1": "ok", "gpu-2": "drift", "gpu-3": "unreachable",
     }  # fmt: skip
@@ -69,11 +76,11 @@ def test_the_document_names_its_schema_and_each_hosts_gravest_class() -> None:
 
 @given(st.lists(FINDINGS, max_size=4))
 def test_every_document_is_as_its_schema_says(findings: list[Finding]) -> None:
-    jsonschema.validate(json.loads(json.dumps(document((NodeReport("gpu-1", tuple(findings)),), "0"))), schema())
+    jsonschema.validate(json.loads(json.dumps(document((NodeReport("gpu-1", tuple(findings)),), "0", AT))), schema())
 
 
 def test_the_schema_refuses_a_finding_without_its_class() -> None:
-    found = document(REPORTS, "0")
+    found = document(REPORTS, "0", AT)
     del found["hosts"]["gpu-1"]["findings"][0]["class"]
     with pytest.raises(jsonschema.ValidationError, match="class"):
         jsonschema.validate(found, schema())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from gpunode.base.findings import Finding, FindingClass, NodeReport, verdict, worst
@@ -11,12 +13,19 @@ from gpunode.base.findings import Finding, FindingClass, NodeReport, verdict, wo
 SCHEMA = 2
 
 
-def document(reports: Iterable[NodeReport], version: str) -> dict[str, Any]:
-    """Return the document: schema, gpunode's version, exit code, and per host its worst class and its findings."""
+def document(reports: Iterable[NodeReport], version: str, at: datetime) -> dict[str, Any]:
+    """Return the document: schema, gpunode's version, when, exit code, counts, and per host its class and findings.
+
+    at: when the nodes had been read; counts: class -> how many hosts, and how many findings, are of it
+    """
     reports = tuple(reports)
+    hosts = Counter(worst(report.findings).value for report in reports)
+    findings = Counter(item.finding_class.value for report in reports for item in report.findings)
     return {
         "schema": SCHEMA,
         "gpunode": version,
+        "at": at.astimezone(UTC).isoformat(timespec="seconds"),
+        "counts": {"hosts": dict(sorted(hosts.items())), "findings": dict(sorted(findings.items()))},
         "exit_code": int(verdict(item for report in reports for item in report.findings)),
         "hosts": {
             report.name: {
@@ -33,6 +42,7 @@ def schema() -> dict[str, Any]:
     classes = [item.value for item in FindingClass]
     fields = Finding("driver", FindingClass.OK, "loaded module").to_json()
     text: dict[str, Any] = {"type": ["string", "null"]}
+    count = {"type": "object", "propertyNames": {"enum": classes}, "additionalProperties": {"type": "integer"}}
     finding = dict.fromkeys(fields, text) | {
         "component": {"type": "string"},
         "what": {"type": "string"},
@@ -41,10 +51,16 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
-        "required": ["schema", "gpunode", "exit_code", "hosts"],
+        "required": ["schema", "gpunode", "at", "counts", "exit_code", "hosts"],
         "properties": {
             "schema": {"const": SCHEMA},
             "gpunode": {"type": "string"},
+            "at": {"type": "string", "format": "date-time"},
+            "counts": {
+                "type": "object",
+                "required": ["hosts", "findings"],
+                "properties": {"hosts": count, "findings": count},
+            },
             "exit_code": {"enum": [0, 1, 2]},
             "hosts": {
                 "type": "object",

@@ -1,0 +1,65 @@
+"""`--limit`: pyinfra's own patterns, for check, plan, drift and facts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpunode.fleet.inventory import InventoryError, limited, load_inventory
+from tests import warm
+
+pytestmark = pytest.mark.pure
+INVENTORY = 'left = ["gpu-1", "gpu-2"]\nright = ["gpu-10", "cpu-1"]\n'
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    path = tmp_path / "fleet.py"
+    path.write_text(INVENTORY)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("patterns", "names"),
+    [
+        ((), ["gpu-1", "gpu-2", "gpu-10", "cpu-1"]),
+        (("gpu-2",), ["gpu-2"]),
+        (("gpu-*",), ["gpu-1", "gpu-2", "gpu-10"]),
+        (("right",), ["gpu-10", "cpu-1"]),
+        (("cpu-1", "gpu-1"), ["gpu-1", "cpu-1"]),
+        (("left", "gpu-?"), ["gpu-1", "gpu-2"]),
+    ],
+)
+def test_a_pattern_is_a_name_a_glob_or_a_group(inventory: Path, patterns: tuple[str, ...], names: list[str]) -> None:
+    assert sorted(limited(load_inventory(inventory), patterns)) == sorted(names)
+
+
+def test_a_pattern_that_names_no_host_is_refused_with_the_groups(inventory: Path) -> None:
+    with pytest.raises(InventoryError, match=r"--limit gpu-3: no host and no group .* left, right"):
+        limited(load_inventory(inventory), ("gpu-1", "gpu-3"))
+
+
+@pytest.mark.starts_programs
+def test_check_tells_of_these_hosts_alone_and_judges_all(inventory: Path, tmp_path: Path) -> None:
+    done = warm.run("gpunode", "check", "--limit", "left", str(inventory), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "settings of 2 hosts are right: gpu-1, gpu-2\n")
+    inventory.write_text('left = ["gpu-1"]\nright = [("gpu-2", {"driver": {"branch": 580}})]\n')
+    done = warm.run("gpunode", "check", "--limit", "left", str(inventory), cwd=tmp_path)
+    assert done.returncode == 3 and "gpu-2" in done.stderr
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize("command", ["check", "plan", "drift", "facts"])
+def test_a_pattern_without_hosts_ends_each_command_before_any_connection(
+    command: str, inventory: Path, tmp_path: Path
+) -> None:
+    done = warm.run("gpunode", command, str(inventory), "--limit", "gpu-3", cwd=tmp_path)
+    assert done.returncode == 1 and "--limit gpu-3: no host and no group" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.starts_programs
+def test_hosts_of_recorded_facts_cannot_be_limited(tmp_path: Path) -> None:
+    done = warm.run("gpunode", "plan", "--facts", "a", "--settings", "b", "--limit", "gpu-1", cwd=tmp_path)
+    assert done.returncode == 64 and "--limit names hosts of an inventory" in done.stderr
