@@ -65,6 +65,9 @@ def device_plugin() -> None:
     plugin.labels(
         name="Label the node in the cluster", settings=settings(), gpus=node().pci.gpus, cluster_of=cluster_of
     )
+    plugin.resources(
+        name="Count the node's extended resources in the cluster", settings=settings(), cluster_of=cluster_of
+    )
     if desired is not None:
         helm.leftovers(
             name="Take configurations away that no node is labelled for",

@@ -19,8 +19,9 @@ from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
-from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of
+from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of, resources_of
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.extended_resources import UNBACKED
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.cluster_labels import are_labels_changed, labelled
@@ -96,6 +97,30 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
     if not decision.steps:
         labelled()
         host.noop(f"labels of {name} left to somebody else" if theirs else f"labels of {name} as desired")
+
+
+@node_operation
+def resources(settings: Settings, cluster_of: Settings) -> Iterator[Any]:
+    """Keep the extended resources of the node that are counted by hand: those that gpunode set, and no others.
+
+    + settings: the host's settings
+    + cluster_of: settings of a node of the cluster, which say where it is
+    """
+    cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
+    name = node_name(host.name, settings)
+    node = _node(cluster, name)
+    decision = resources_of(settings, node)
+    for item in bad(*decision.findings):
+        if all(item not in step.settles for step in decision.steps):
+            host.log(f"conflict: {item.what} is {item.actual}, and somebody else's; {item.desired} is wanted")
+    for step in decision.steps:
+        if step.change is not None:
+            for each in step.change.to_set:
+                host.log(f"{each}: {UNBACKED}")
+            yield told(partial(cluster.count_resources, name, step.change))
+    if not decision.steps:
+        count = len(settings.kubernetes.extended_resources)
+        host.noop(f"extended resources of {name} as asked: {count}" if count else "none is counted by hand")
 
 
 def _node(cluster: Cluster, name: str) -> ClusterNode | None:

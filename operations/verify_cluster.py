@@ -106,7 +106,8 @@ def verified(settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = F
     if bad:
         log = node.plugin_log() if any(map(comes_by_itself, bad)) else []
         raise OperationRefused("\n".join([*map(_said, bad), *log]))
-    image = settings.verify.vector_add
+    # Whose plugin is none of gpunode's has no GPU by it.
+    image = settings.verify.vector_add if settings.device_plugin.method != "none" else None
     tested = node.vectors_added(image) if image is not None else ""
     host.noop(f"{len(findings)} things are as desired in the cluster{tested}")
     yield from ()

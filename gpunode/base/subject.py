@@ -72,6 +72,7 @@ class Subject(StrEnum):
     POD = "pod of"
     IMAGE = "image of"
     ALLOCATABLE = "allocatable"
+    EXTENDED_RESOURCE = "extended resource"
     RELEASE = "helm release"
     DAEMON_SET = "DaemonSet"
     DEPLOYMENT = "Deployment"

@@ -41,6 +41,7 @@ _JUDGES = tuple(
         "kubernetes/device_plugin/verdict.py",
         "kubernetes/device_plugin/decide_labels.py",
         "kubernetes/device_plugin/decide_current.py",
+        "kubernetes/nodes/extended_resources.py",
         "kubernetes/device_plugin/others.py",
         "kubernetes/device_plugin/pod_security.py",
         "kubernetes/gpu_operator.py",

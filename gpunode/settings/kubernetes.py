@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from gpunode.settings.component import Component, matching
+from gpunode.settings.extended_resources import by_hand
 
 LOCAL = "@local"
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -20,6 +21,7 @@ ProgramPath = Annotated[str, matching(r"/?[A-Za-z0-9._+-]+(/[A-Za-z0-9._+-]+)*",
 AbsolutePath = Annotated[str, matching(r"/([A-Za-z0-9._+@:=,-]+/?)*", "an absolute path, without spaces")]
 _Runner = Annotated[str, matching(r"@local|[A-Za-z0-9][A-Za-z0-9._-]*", "'@local', or a host's name in the inventory")]
 _Version = Annotated[str, matching(r"\d{1,2}\.\d{1,3}(\.\d{1,3})?", "a version such as '1.31' or '1.31.4'")]
+_Resource = Annotated[str, AfterValidator(by_hand)]
 _Context = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._@:/-]{0,252}", "a context's name such as 'admin@cluster'")]
 
 
@@ -54,9 +56,9 @@ class DrainSettings(Component):
 
 
 class KubernetesSettings(Component):
-    """The Kubernetes cluster that a node belongs to. But for `enabled`, `node_name` and `drain` all nodes of a run must
-    have the same. What the cluster gets is shown by `gpunode cluster`, and brought there at the end of a run
-    (docs/device-plugin.md); a node is emptied before it is disturbed (docs/how-to/drain.md)."""
+    """The Kubernetes cluster that a node belongs to. But for `enabled`, `node_name`, `drain` and `extended_resources`
+    all nodes of a run must have the same. What the cluster gets is shown by `gpunode cluster`, and brought there at the
+    end of a run (docs/device-plugin.md); a node is emptied before it is disturbed (docs/how-to/drain.md)."""
 
     enabled: bool = False
     """true: the host is a node of a Kubernetes cluster."""
@@ -82,6 +84,11 @@ class KubernetesSettings(Component):
     """How many revisions of a release the cluster keeps."""
     drain: DrainSettings = Field(default_factory=lambda: DrainSettings.model_validate({}))
     """How the node is emptied before it is disturbed."""
+    extended_resources: dict[_Resource, Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
+        default_factory=dict, max_length=50
+    )
+    """Resources that the node offers by a count of yours, such as `{'example.com/dongle': 4}`: pods are counted against
+    it, and nobody gives them a device. What gpunode set it takes away again (docs/how-to/extended-resources.md)."""
 
     @property
     def drains(self) -> bool:

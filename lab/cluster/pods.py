@@ -27,6 +27,21 @@ class Outcome:
     waits: str = ""
 
 
+def counted_by_others(status: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return what changes of a node's allocatable resources by those that no plugin offers; None: it goes.
+
+    Source: kubernetes/kubernetes, pkg/kubelet/nodestatus/setters.go (MachineInfo).
+    """
+    capacity, allocatable = ({**(status.get(kind) or {})} for kind in ("capacity", "allocatable"))
+    gone = (name for name in allocatable if "/" in name and name not in capacity)
+    found = {
+        name: count
+        for name, count in capacity.items()
+        if "/" in name and not name.startswith(VENDORS) and allocatable.get(name) != count
+    }
+    return {**found, **dict.fromkeys(gone)}
+
+
 def has_ended(pod: Mapping[str, Any]) -> bool:
     """Say whether nothing becomes of the pod any more."""
     return pod["status"].get("phase") in _ENDED

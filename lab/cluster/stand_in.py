@@ -105,13 +105,18 @@ class StandIn:
         log(f"kubelet of {pod['spec']['nodeName']}: pod {namespace}/{name} has ended")
 
     def _offer(self, node: Node, status: dict[str, Any], resources: dict[str, tuple[int, int]]) -> None:
-        """Report the plugin's resources; one that is offered no more stays at 0, as a kubelet keeps it."""
-        change: dict[str, dict[str, str]] = {}
+        """Report the plugin's resources; one that is offered no more stays at 0, as a kubelet keeps it.
+
+        What others have counted in the node's capacity is allocatable, too.
+        """
+        change: dict[str, dict[str, str | None]] = {}
         for kind, which in (("capacity", 0), ("allocatable", 1)):
             before = {name: count for name, count in (status.get(kind) or {}).items() if name.startswith(pods.VENDORS)}
             wanted = {**dict.fromkeys(before, "0"), **{name: str(both[which]) for name, both in resources.items()}}
             if wanted != before:
-                change[kind] = wanted
+                change[kind] = dict(wanted)
+        if counted := pods.counted_by_others(status):
+            change["allocatable"] = {**change.get("allocatable", {}), **counted}
         if change:
             self.api.patch(f"/api/v1/nodes/{node.name}/status", {"status": change})
             log(f"device plugin of {node.name}: {change.get('allocatable', change)}")

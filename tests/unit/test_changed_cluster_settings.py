@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
-from gpunode.kubernetes.device_plugin.methods import extender, wanted_objects
+from gpunode.kubernetes.device_plugin.methods import extender, to_json, wanted_objects
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.settings import Settings, component_models, settings_from
@@ -60,6 +60,7 @@ BASES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 }
 EXAMPLES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "kubernetes.enabled": ({"kubernetes": {"enabled": False}},),
+    "kubernetes.extended_resources": ({"kubernetes": {"extended_resources": {"example.com/dongle": 4}}},),
     "kubernetes.node_name": ({"kubernetes": {"node_name": "other"}},),
     "device_plugin.method": tuple(
         {"device_plugin": {"method": method, "nfd": "chart" if method == "gpu-operator" else "none"}}
@@ -119,6 +120,7 @@ def wanted(settings: Settings) -> str:
             repr(by),
             node_name("gpu-1", settings),
             repr(namespaces(hosts)),
+            to_json(hosts).get("extended_resources"),
         ],
         sort_keys=True,
     )

@@ -97,7 +97,7 @@ NODES = {
 def test_nodes_are_read_with_what_may_be_missing() -> None:
     assert parse_nodes(json.dumps(NODES)) == {
         "gpu-1": ClusterNode("gpu-1", {PRESENT: "true"}, f'["{PRESENT}"]', {"nvidia.com/gpu": "2"}, True, True),
-        "gpu-2": ClusterNode("gpu-2", {}, None, {}, False, False),
+        "gpu-2": ClusterNode("gpu-2", {}, None, {}, False, False, is_annotated=False),
     }
 
 

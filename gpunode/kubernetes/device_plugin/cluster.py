@@ -15,6 +15,7 @@ from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl, label_patch, listing, parse_nodes
+from gpunode.kubernetes.nodes.extended_resources import ResourceChange, resource_patch
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.kubernetes.objects import own_objects, runtime_class
 from gpunode.kubernetes.objects.decide import decide as decide_objects
@@ -57,6 +58,10 @@ class Cluster:
     def label(self, name: str, change: LabelChange) -> None:
         """Set and remove a node's labels."""
         self.told(f"kubectl patch node {name}", label_patch(self.kubernetes, name, change))
+
+    def count_resources(self, name: str, change: ResourceChange) -> None:
+        """Set and remove the extended resources of a node that are counted by hand."""
+        self.told(f"kubectl patch node {name}", resource_patch(self.kubernetes, name, change))
 
     def decide_runtime_class(self, desired: Mapping[str, Any]) -> Decision[Verb]:
         """Return what is to be done about the RuntimeClass."""

@@ -126,6 +126,16 @@ def leaving(
 
 def to_json(hosts: Mapping[str, Settings]) -> dict[str, Any]:
     """Return what the cluster gets by these methods as plain JSON types; nothing where no host has one."""
+    found = _by_methods(hosts)
+    counted = {
+        node_name(host, settings): settings.kubernetes.extended_resources
+        for host, settings in hosts.items()
+        if settings.kubernetes.enabled and settings.kubernetes.extended_resources
+    }
+    return {**found, "extended_resources": counted} if counted else found
+
+
+def _by_methods(hosts: Mapping[str, Settings]) -> dict[str, Any]:
     objects = wanted_objects(hosts)
     if not objects:
         return {}

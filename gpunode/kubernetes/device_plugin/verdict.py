@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode.base.comparison import compared
-from gpunode.base.decision import marked
+from gpunode.base.decision import Decision, marked
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import MigBoot
@@ -21,6 +21,7 @@ from gpunode.kubernetes.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
 from gpunode.kubernetes.nodes.configuration import configuration
+from gpunode.kubernetes.nodes.extended_resources import ResourceChange, decide_resources
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 from gpunode.system.gpu import Gpus
@@ -49,15 +50,32 @@ def judge_node(
         return ()
     node = view.nodes.get(name)
     labels = marked(decide_labels(desired_labels(name, settings, state), node)).findings
-    if node is None or settings.device_plugin.method == "none":
+    if node is None:
         return labels
+    by_hand = (*marked(resources_of(settings, node)).findings, *_counted(settings, node))
+    if settings.device_plugin.method == "none":
+        return (*labels, *by_hand)
     return (
         _ready(node),
         *labels,
+        *by_hand,
         *marked(decide_current(settings, name, daemon_sets_of(settings, view), view, boot or MigBoot())).findings,
         *(_pods if settings.device_plugin.method in BY_CHART else _own_pods)(settings, node, view),
         *_allocatable(settings, node, mig, gpus),
     )
+
+
+def resources_of(settings: Settings, node: ClusterNode | None) -> Decision[ResourceChange]:
+    """Return what is to be done about the extended resources of a node that are counted by hand."""
+    return decide_resources("" if node is None else node.name, settings.kubernetes.extended_resources, node)
+
+
+def _counted(settings: Settings, node: ClusterNode) -> Iterator[Finding]:
+    """Yield whether the kubelet has taken over what is counted by hand; what is not counted yet is told elsewhere."""
+    for name, count in settings.kubernetes.extended_resources.items():
+        if node.capacity.get(name) == str(count):
+            actual, remedy = node.allocatable.get(name), "see the node's kubelet: it has not reported since"
+            yield compared(COMPONENT, Subject.ALLOCATABLE.of(name), actual, count, actual == str(count), remedy)
 
 
 def judge_extender(view: View) -> Finding:
@@ -187,4 +205,5 @@ def _unknown(status: str) -> Finding:
 
 def comes_by_itself(finding: Finding) -> bool:
     """Say whether it is worth waiting for: readiness and resources come, labels do not."""
-    return not finding.what.startswith((Subject.LABEL, Subject.ANNOTATION)) and finding.desired not in (None, _THERE)
+    stays = (Subject.LABEL, Subject.ANNOTATION, Subject.EXTENDED_RESOURCE)
+    return not finding.what.startswith(stays) and finding.desired not in (None, _THERE)

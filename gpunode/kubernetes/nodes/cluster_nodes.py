@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.kubernetes.nodes.cordon import ANNOTATION, MANAGER, Note, parse_note, told
-from gpunode.kubernetes.nodes.labels import CONFIG, OURS, LabelChange
+from gpunode.kubernetes.nodes.labels import CONFIG, OURS, RESOURCES, LabelChange
 from gpunode.settings.kubernetes import KubernetesSettings
 
 
@@ -16,8 +16,9 @@ from gpunode.settings.kubernetes import KubernetesSettings
 class ClusterNode:
     """Hold what the API server says of a node.
 
-    `ours` is the annotation that names gpunode's labels, `allocatable` resource -> quantity as text, `note` what
-    gpunode noted of its drain.
+    `ours` is the annotation that names gpunode's labels, `resources` that of the extended resources that it counts,
+    `capacity` and `allocatable` resource -> quantity as text, `note` what gpunode noted of its drain, `is_annotated`
+    whether it has any annotation.
     """
 
     name: str
@@ -27,6 +28,9 @@ class ClusterNode:
     unschedulable: bool
     ready: bool
     note: Note | None = None
+    resources: str | None = None
+    capacity: Mapping[str, str] = field(default_factory=dict)
+    is_annotated: bool = True
 
     @property
     def is_held_back(self) -> bool:
@@ -55,15 +59,23 @@ def parse_nodes(text: str) -> dict[str, ClusterNode]:
 def _node(item: Mapping[str, Any]) -> ClusterNode:
     metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
     ready = [each for each in status.get("conditions") or [] if each.get("type") == "Ready"]
+    annotations = metadata.get("annotations") or {}
     return ClusterNode(
         name=str(metadata["name"]),
         labels=dict(metadata.get("labels") or {}),
-        ours=(metadata.get("annotations") or {}).get(OURS),
-        allocatable={str(name): str(count) for name, count in (status.get("allocatable") or {}).items()},
+        ours=annotations.get(OURS),
+        allocatable=_counts(status, "allocatable"),
         unschedulable=spec.get("unschedulable") is True,
         ready=bool(ready) and ready[0].get("status") == "True",
-        note=parse_note((metadata.get("annotations") or {}).get(ANNOTATION)),
+        note=parse_note(annotations.get(ANNOTATION)),
+        resources=annotations.get(RESOURCES),
+        capacity=_counts(status, "capacity"),
+        is_annotated=bool(annotations),
     )
+
+
+def _counts(status: Mapping[str, Any], kind: str) -> dict[str, str]:
+    return {str(name): str(count) for name, count in (status.get(kind) or {}).items()}
 
 
 def labelled_for(nodes: Mapping[str, ClusterNode]) -> frozenset[str]:

@@ -14,6 +14,8 @@ from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.settings import Settings
 
 OURS = "gpunode/labels"
+# Its annotation that names the extended resources that gpunode counts.
+RESOURCES = "gpunode/extended-resources"
 CONFIG = "nvidia.com/device-plugin.config"
 PRESENT = "nvidia.com/gpu.present"
 MPS_CAPABLE = "nvidia.com/mps.capable"

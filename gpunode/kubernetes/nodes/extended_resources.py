@@ -1,0 +1,168 @@
+"""Extended resources that a person counts: what a node's status is to say of them, and the one request for it.
+
+Nobody hands a device over for such a resource: the scheduler counts, and that is all. The kubelet takes a node's
+capacity for what is allocatable whenever it reports. Those up to Kubernetes 1.13 set every extended resource to 0 when
+they start; later ones only on a node without a checkpoint of device plugins. So a count that a kubelet took away is
+drift, and the next run sets it again.
+source: kubernetes/kubernetes, pkg/kubelet/nodestatus/setters.go (MachineInfo), pkg/kubelet/kubelet_node_status.go
+(reconcileExtendedResource), pkg/kubelet/cm/devicemanager/manager.go (ShouldResetExtendedResourceCapacity)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpunode.base.comparison import BY_HAND, compared
+from gpunode.base.decision import Decision, Step
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.subject import Subject
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
+from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.labels import RESOURCES
+from gpunode.settings.extended_resources import by_hand
+from gpunode.settings.kubernetes import KubernetesSettings
+
+UNBACKED = "a count by hand: no device plugin backs it, and pods that ask for it are given no device"
+_DROPPED = "a kubelet sets it to 0 where it begins anew without a checkpoint of device plugins"
+
+
+@dataclass(frozen=True)
+class ResourceChange:
+    """Hold what is to be done about the resources of a node that are counted by hand.
+
+    to_set: name -> count; to_remove: names; ours: what the annotation is then to say, None where it is to go;
+    conflicts: name -> count of somebody else's, which is left alone; before: what the annotation says now;
+    annotated: whether the node has any annotation
+    """
+
+    to_set: Mapping[str, int]
+    to_remove: tuple[str, ...]
+    ours: str | None
+    conflicts: Mapping[str, str]
+    before: str | None
+    annotated: bool
+
+    @property
+    def is_none(self) -> bool:
+        """Say whether there is nothing to do."""
+        return not (self.to_set or self.to_remove or self.ours != self.before)
+
+
+def owned(annotation: str | None) -> frozenset[str]:
+    """Return the resources that an annotation says are gpunode's; none that gpunode would never set is believed."""
+    try:
+        names = json.loads(annotation or "[]")
+    except (ValueError, RecursionError):
+        return frozenset()
+    return frozenset(filter(_is_by_hand, names)) if isinstance(names, list) else frozenset()
+
+
+def _is_by_hand(name: Any) -> bool:
+    try:
+        return isinstance(name, str) and bool(by_hand(name))
+    except ValueError:
+        return False
+
+
+def resource_change(desired: Mapping[str, int], actual: ClusterNode) -> ResourceChange:
+    """Return what brings a node's resources to those that are desired.
+
+    One of somebody else's with the same count is left his; with another count it is a conflict.
+    """
+    before = owned(actual.resources)
+    conflicts = {
+        name: actual.capacity[name]
+        for name, count in desired.items()
+        if name not in before and actual.capacity.get(name, str(count)) != str(count)
+    }
+    to_set = {
+        name: count
+        for name, count in desired.items()
+        if name not in conflicts and actual.capacity.get(name) != str(count)
+    }
+    to_remove = tuple(sorted(name for name in before if name in actual.capacity and name not in desired))
+    ours = sorted(name for name in desired if name in to_set or name in before)
+    text = json.dumps(ours, separators=(",", ":")) if ours else None
+    return ResourceChange(to_set, to_remove, text, conflicts, actual.resources, actual.is_annotated)
+
+
+def decide_resources(node: str, desired: Mapping[str, int], actual: ClusterNode | None) -> Decision[ResourceChange]:
+    """Return what is to be done about the resources of a node that are counted by hand; None: no such node.
+
+    That the cluster has no such node is told with its labels.
+    """
+    if actual is None:
+        return Decision(())
+    change = resource_change(desired, actual)
+    findings = tuple(_findings(desired, actual, change))
+    if change.is_none:
+        return Decision(findings)
+    theirs = {Subject.EXTENDED_RESOURCE.of(name) for name in change.conflicts}
+    settles = tuple(each for each in findings if each.finding_class is not FindingClass.OK and each.what not in theirs)
+    step = Step(f"count the extended resources of node {node}", settles, Disruption.nothing, change=change)
+    return Decision(findings, (step,))
+
+
+def _findings(desired: Mapping[str, int], actual: ClusterNode, change: ResourceChange) -> Iterator[Finding]:
+    ours = owned(change.ours)
+    for name, count in desired.items():
+        what, found = Subject.EXTENDED_RESOURCE.of(name), actual.capacity.get(name)
+        if name in change.conflicts:
+            cause = "it is somebody else's (a device plugin's, say), whom gpunode does not overrule"
+            yield compared(COMPONENT, what, found, count, False, BY_HAND, cause)
+        elif name in change.to_set:
+            yield compared(COMPONENT, what, found, count, False, RUN_CLUSTER, _DROPPED if found == "0" else None)
+        else:
+            # Whose count it is, may have a plugin behind it.
+            yield Finding(COMPONENT, FindingClass.OK, what, found, str(count), UNBACKED if name in ours else None)
+    for name in change.to_remove:
+        what = Subject.EXTENDED_RESOURCE.of(name)
+        yield compared(COMPONENT, what, actual.capacity[name], "none", False, RUN_CLUSTER, "no longer asked for")
+    if change.ours != change.before and not (change.to_set or change.to_remove):
+        yield compared(
+            COMPONENT,
+            Subject.ANNOTATION.of(RESOURCES),
+            change.before,
+            change.ours or "none",
+            False,
+            RUN_CLUSTER,
+            "it names the extended resources that are gpunode's, and those are other ones",
+        )
+
+
+def patch(change: ResourceChange) -> list[dict[str, Any]]:
+    """Return the JSON patch of a Node's status: the counts, and the annotation that says which are gpunode's.
+
+    In one request, as kubelets change annotations and status: two would leave counts that nobody knows for gpunode's.
+    It is refused where another run has changed the annotation meanwhile.
+    """
+    note, found = f"/metadata/annotations/{_escaped(RESOURCES)}", list[dict[str, Any]]()
+    if change.before is not None:
+        found.append({"op": "test", "path": note, "value": change.before})
+    if change.ours != change.before:
+        if change.ours is None:
+            found.append({"op": "remove", "path": note})
+        elif change.annotated:
+            found.append({"op": "add", "path": note, "value": change.ours})
+        else:
+            found.append({"op": "add", "path": "/metadata/annotations", "value": {RESOURCES: change.ours}})
+    for name, count in sorted(change.to_set.items()):
+        found.append({"op": "add", "path": f"/status/capacity/{_escaped(name)}", "value": str(count)})
+    for name in change.to_remove:
+        found.append({"op": "remove", "path": f"/status/capacity/{_escaped(name)}"})
+    return found
+
+
+def _escaped(name: str) -> str:
+    """Return a name as a part of a JSON pointer, where a slash begins the next part."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def resource_patch(kubernetes: KubernetesSettings, name: str, change: ResourceChange) -> tuple[str, ...]:
+    """Return the command that counts a node's resources; kubectl 1.24 and newer knows the subresource."""
+    text = json.dumps(patch(change), sort_keys=True)
+    return kubectl(kubernetes, "patch", "node", name, "--subresource=status", "--type", "json", "--patch", text)

@@ -1,0 +1,226 @@
+"""Extended resources that a person counts: names, the JSON patch, and what drift finds is what the run changes."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch as patched
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from pyinfra.context import ctx_host
+
+from gpunode.base.decision import bad
+from gpunode.kubernetes.device_plugin.cluster import Cluster
+from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_node
+from gpunode.kubernetes.device_plugin.view import View
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, parse_nodes
+from gpunode.kubernetes.nodes.extended_resources import (
+    UNBACKED,
+    ResourceChange,
+    decide_resources,
+    owned,
+    patch,
+    resource_patch,
+)
+from gpunode.kubernetes.nodes.labels import OURS, RESOURCES
+from gpunode.lab.cluster.pods import counted_by_others
+from gpunode.operations import device_plugin
+from gpunode.settings import Settings, SettingsError, check_hosts, settings_from
+from gpunode.settings.extended_resources import by_hand
+from tests.unit.simulated_host import Host
+from tests.unit.test_verify import GOOD
+
+pytestmark = pytest.mark.pure
+
+DONGLE, TILDE = "example.com/dongle", "a.b/c~d"
+_NAMES = st.sampled_from([DONGLE, "example.com/license", "fpga.example.org/x.y_z"])
+_COUNTS = st.dictionaries(_NAMES, st.integers(1, 9))
+_ANNOTATIONS = st.one_of(
+    st.sampled_from([None, "{", "[1]", '["nvidia.com/gpu"]', "[]"]),
+    st.sets(_NAMES).map(lambda names: json.dumps(sorted(names), separators=(",", ":"))),
+)
+
+
+def applied(node: dict[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a Node after a JSON patch, by RFC 6902: what an API server does."""
+    found = copy.deepcopy(node)
+    for each in operations:
+        *parents, last = (
+            part.replace("~1", "/").replace("~0", "~") for part in each["path"].removeprefix("/").split("/")
+        )
+        place = found
+        for part in parents:
+            place = place[part]
+        match each["op"]:
+            case "test":
+                assert place[last] == each["value"]
+            case "add":
+                place[last] = each["value"]
+            case "remove":
+                del place[last]
+    return found
+
+
+def as_kubelet(node: dict[str, Any]) -> dict[str, Any]:
+    """Return the Node after the lab's kubelet has reported."""
+    status = node["status"]
+    change = counted_by_others(status)
+    allocatable = {name: count for name, count in {**status["allocatable"], **change}.items() if count is not None}
+    return {**node, "status": {**status, "allocatable": allocatable}}
+
+
+def cluster_node(content: dict[str, Any]) -> ClusterNode:
+    return parse_nodes(json.dumps({"items": [content]}))["gpu-1"]
+
+
+def node(capacity: dict[str, str], ours: str | None = None, others: bool = True) -> dict[str, Any]:
+    notes = {**({"team": "a"} if others else {}), **({RESOURCES: ours} if ours is not None else {})}
+    metadata = {"name": "gpu-1", **({"annotations": notes} if notes else {})}
+    both = {"cpu": "8", **capacity}
+    return {"metadata": metadata, "status": {"capacity": both, "allocatable": dict(both)}}
+
+
+def counted(data: dict[str, int]) -> Settings:
+    return settings_from(
+        {"kubernetes": {"enabled": True, "extended_resources": data}, "device_plugin": {"method": "none"}}
+    )
+
+
+@given(desired=_COUNTS, actual=_COUNTS, ours=_ANNOTATIONS, others=st.booleans())
+@hypothesis_settings(deadline=None)
+def test_the_patch_leaves_no_difference_but_somebody_else_s_and_takes_away_what_is_gpunode_s_alone(
+    desired: dict[str, int], actual: dict[str, int], ours: str | None, others: bool
+) -> None:
+    before = node({name: str(count) for name, count in actual.items()}, ours, others)
+    decision = decide_resources("gpu-1", desired, cluster_node(before))
+    different = bad(*decision.findings)
+    settled = [item for step in decision.steps for item in step.settles]
+    assert all(item in different for item in settled) and bool(decision.steps) == bool(settled)
+    changes = [step.change for step in decision.steps if step.change is not None]
+    after = as_kubelet(applied(before, [each for change in changes for each in patch(change)]))
+    again = decide_resources("gpu-1", desired, cluster_node(after))
+    assert not again.steps and bad(*again.findings) == tuple(item for item in different if item not in settled)
+    foreign = {name: str(count) for name, count in actual.items() if name not in owned(ours)}
+    assert foreign.items() <= after["status"]["capacity"].items()
+    assert not (owned(ours) - set(desired)) & set(after["status"]["capacity"])
+    assert after["metadata"].get("annotations", {}).get("team") == ("a" if others else None)
+    # Whatever is gone from the capacity is no longer allocatable.
+    assert after["status"]["allocatable"] == after["status"]["capacity"]
+    assert decide_resources("gpu-1", {}, None).findings == ()
+
+
+@given(text=st.text())
+@hypothesis_settings(deadline=None)
+def test_an_annotation_of_any_text_names_none_that_gpunode_never_sets(text: str) -> None:
+    assert all(by_hand(name) for name in owned(text))
+
+
+def test_the_json_patch_escapes_the_slash_and_guards_the_annotation() -> None:
+    change = ResourceChange({DONGLE: 4}, (TILDE,), f'["{DONGLE}"]', {}, f'["{TILDE}"]', True)
+    note = "/metadata/annotations/gpunode~1extended-resources"
+    assert patch(change) == [
+        {"op": "test", "path": note, "value": f'["{TILDE}"]'},
+        {"op": "add", "path": note, "value": f'["{DONGLE}"]'},
+        {"op": "add", "path": "/status/capacity/example.com~1dongle", "value": "4"},
+        {"op": "remove", "path": "/status/capacity/a.b~1c~0d"},
+    ]
+    words = resource_patch(counted({}).kubernetes, "gpu-1", change)
+    assert words[:6] == ("kubectl", "patch", "node", "gpu-1", "--subresource=status", "--type")
+
+
+def test_a_count_that_a_kubelet_set_to_0_is_found_with_that_cause_and_set_again() -> None:
+    (item,) = bad(*decide_resources("gpu-1", {DONGLE: 4}, cluster_node(node({DONGLE: "0"}, f'["{DONGLE}"]'))).findings)
+    assert (item.actual, item.desired) == ("0", "4") and "checkpoint of device plugins" in str(item.cause)
+
+
+def test_a_count_of_somebody_else_s_is_a_conflict_and_one_as_desired_stays_his() -> None:
+    decision = decide_resources("gpu-1", {DONGLE: 4}, cluster_node(node({DONGLE: "2"})))
+    assert not decision.steps and "somebody else's" in str(decision.findings[0].cause)
+    decision = decide_resources("gpu-1", {DONGLE: 2}, cluster_node(node({DONGLE: "2"})))
+    assert not decision.steps and not decision.findings[0].is_caution
+
+
+def test_whoever_looks_is_told_that_nobody_backs_a_count_and_waits_for_the_kubelet_alone() -> None:
+    content = node({DONGLE: "4"}, f'["{DONGLE}"]')
+    content["status"]["allocatable"].pop(DONGLE)
+    view = View({"gpu-1": cluster_node(content)}, (), ())
+    found = {item.what: item for item in judge_node(counted({DONGLE: 4}), "gpu-1", None, GOOD.mig, view)}
+    assert found[f"extended resource {DONGLE}"].cause == UNBACKED and found[f"extended resource {DONGLE}"].is_caution
+    late = found[f"allocatable {DONGLE}"]
+    assert late.actual == "none" and comes_by_itself(late)
+    view = View({"gpu-1": cluster_node(as_kubelet(content))}, (), ())
+    assert not bad(*judge_node(counted({DONGLE: 4}), "gpu-1", None, GOOD.mig, view))
+    dropped = replace(cluster_node(content), capacity={DONGLE: "0"})
+    (item,) = bad(*judge_node(counted({DONGLE: 4}), "gpu-1", None, GOOD.mig, View({"gpu-1": dropped}, (), ())))
+    assert not comes_by_itself(item)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "ours", "desired", "said"),
+    [
+        ({}, None, {DONGLE: 4}, "none"),
+        ({DONGLE: "4"}, f'["{DONGLE}"]', {DONGLE: 4}, "extended resources of gpu-1 as asked: 1"),
+        ({DONGLE: "4"}, f'["{DONGLE}"]', {}, "none"),
+        ({DONGLE: "4"}, None, {}, "none is counted by hand"),
+    ],
+)
+def test_the_operation_carries_out_what_is_decided(
+    capacity: dict[str, str], ours: str | None, desired: dict[str, int], said: str
+) -> None:
+    host, changes, settings = Host({}), [], counted(desired)
+    actual = cluster_node(node(capacity, ours))
+    with (
+        ctx_host.use(host),
+        patched.object(device_plugin, "_node", lambda *_: actual),
+        patched.object(Cluster, "count_resources", lambda _, name, change: changes.append((name, change))),
+    ):
+        for each in device_plugin.resources._inner(settings=settings, cluster_of=settings):
+            assert each.function(host.state, host, *each.args)
+    steps = decide_resources("gpu-1", desired, actual).steps
+    assert changes == [("gpu-1", step.change) for step in steps]
+    assert host.noops == ([] if steps else [said])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nvidia.com/gpu", "is served by NVIDIA's device plugin"),
+        ("nvidia.com/mig-1g.10gb", "is served by NVIDIA's device plugin"),
+        ("rdma/hca_shared_devices_a", "is served by k8s-rdma-shared-dev-plugin"),
+        ("kubernetes.io/dongle", "Kubernetes' own domain"),
+        ("example.kubernetes.io/dongle", "Kubernetes' own domain"),
+        ("dongle", "must be DOMAIN/NAME"),
+        ("requests.example.com/dongle", "must be DOMAIN/NAME"),
+        ("Example.com/dongle", "must be DOMAIN/NAME"),
+        ("example.com/a/b", "must be DOMAIN/NAME"),
+        ("example.com/" + "a" * 64, "must be DOMAIN/NAME"),
+        ("example.com/dongle-", "must be DOMAIN/NAME"),
+    ],
+)
+def test_a_name_that_a_node_cannot_have_or_a_plugin_serves_is_refused_by_key(name: str, said: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        check_hosts({"gpu-1": {"kubernetes": {"enabled": True, "extended_resources": {name: 4}}}})
+    (problem,) = refused.value.problems
+    assert problem.key.startswith("kubernetes.extended_resources") and said in problem.message
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "must be 1 or more"), ("4", "a whole number"), (True, "whole number")])
+def test_a_count_that_is_none_is_refused(count: Any, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        check_hosts({"gpu-1": {"kubernetes": {"enabled": True, "extended_resources": {DONGLE: count}}}})
+
+
+def test_each_node_has_counts_of_its_own() -> None:
+    hosts = check_hosts(
+        {
+            f"gpu-{number}": {"kubernetes": {"enabled": True, "extended_resources": {DONGLE: number}}}
+            for number in (1, 2)
+        }
+    )
+    assert [each.kubernetes.extended_resources[DONGLE] for each in hosts.values()] == [1, 2]
+    assert OURS != RESOURCES
