@@ -10,7 +10,7 @@ from gpunode.deploys.component import component, distribution, drain, node, own_
 from gpunode.deploys.drain import uncordon
 from gpunode.deploys.repositories import distrust, trust
 from gpunode.kubernetes.drain.commands import Drain
-from gpunode.node.own_files.driver import BLACKLIST, DRACUT, NOUVEAU, PARAMETERS, SOFTDEP, UMAD, UMAD_MODULES
+from gpunode.node.own_files.driver import BLACKLIST, DRACUT, NOUVEAU, PARAMETERS, PEERMEM, SOFTDEP, UMAD, UMAD_MODULES
 from gpunode.operations import (
     apt_archive,
     driver_packages,
@@ -48,11 +48,14 @@ def driver() -> None:
         _runfile(to_be)
     _keep_nouveau_out()
     own_file(SOFTDEP, keep="Load nvidia_uvm after nvidia, at every boot")
+    own_file(PEERMEM, keep="Load nvidia_peermem at every boot", remove="Load no nvidia_peermem at boot")
     if is_image() and chosen.persistenced and chosen.source != "present":
         systemd.running(name="Run the persistence daemon, now and at boot", unit="nvidia-persistenced.service")
     if not node().has_gpu:
         return
     kernel_module.module_loaded(name="Load the NVIDIA kernel module")
+    if chosen.peermem:
+        kernel_module.peermem_loaded(name="Load nvidia_peermem")
     if chosen.source != "present":
         _services(chosen)
 
@@ -78,6 +81,7 @@ def _none(desired: DriverSettings) -> None:
     for what, path in (
         ("the order in which NVIDIA's modules are loaded", SOFTDEP),
         ("the NVIDIA module's parameters", PARAMETERS),
+        ("the module that lends the GPUs' memory to RDMA adapters", PEERMEM),
         ("the module that reaches NVLink 5's switches", UMAD),
         ("what keeps nouveau out", NOUVEAU),
         ("what leaves nouveau out of initial file systems", DRACUT),

@@ -11,6 +11,7 @@ from pyinfra.api import QuoteString, StringCommand
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver import DriverState
 from gpunode.components.driver.loading import Act, Loading, decide_loading, step_of
+from gpunode.components.driver.peermem import decide_peermem
 from gpunode.facts.boot import Boot
 from gpunode.facts.driver import Driver
 from gpunode.facts.transaction import FOLDER
@@ -21,6 +22,7 @@ from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.script import script_command
 
 _LOAD = script_file("nouveau", "driver_load")
+_PEERMEM = script_file("driver_peermem")
 
 
 def driver_state() -> DriverState:
@@ -54,6 +56,22 @@ def module_loaded() -> Iterator[Any]:
             f"`dkms status` and the headers of {host.name}"
         )
     yield script_command(_LOAD, wanted=driver.module_version or "", folder=FOLDER, transaction=DRIVER.name)
+
+
+@node_operation
+def peermem_loaded() -> Iterator[Any]:
+    """Load nvidia_peermem where it is not loaded and can be; what is in its way is told by the verdict."""
+    driver = driver_state()
+    decision = decide_peermem(True, driver)
+    if not decision.steps:
+        item = next(iter(decision.findings), None)
+        host.noop(
+            "reboot pending: nvidia_peermem comes with the module that is to be loaded"
+            if item is None
+            else item.cause or "nvidia_peermem is loaded"
+        )
+        return
+    yield script_command(_PEERMEM)
 
 
 @node_operation

@@ -16,6 +16,7 @@ class Subject(StrEnum):
     GPU = "GPU"
     LIBRARY = "library"
     UVM = "nvidia_uvm"
+    PEERMEM = "nvidia_peermem"
     PARAMETERS = "module parameters"
     INSTALLED_BY = "installed by"
     DKMS = "DKMS"

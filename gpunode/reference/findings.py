@@ -36,7 +36,7 @@ _JUDGES = tuple(
         "node/own_files/decide.py",
         "system/exposed.py",
         "system/interrupted.py",
-        *(f"components/driver/{topic}.py" for topic in ("loading", "services", "next_boot", "removal")),
+        *(f"components/driver/{topic}.py" for topic in ("loading", "services", "peermem", "next_boot", "removal")),
         "kubernetes/helm/decide.py",
         "kubernetes/device_plugin/verdict.py",
         "kubernetes/device_plugin/decide_labels.py",

@@ -78,6 +78,10 @@ class DriverSettings(Component):
     persistenced: bool = True
     """Run nvidia-persistenced where its unit is installed; `False` leaves the unit as it is. Ubuntu's own packages run
     it without persistence mode."""
+    peermem: bool = False
+    """`True`: load nvidia_peermem, by which RDMA adapters reach the GPUs' memory (GPUDirect RDMA), now and at boot. It
+    needs MOFED or DOCA-OFED, whose ib_core has an interface for it, when the driver's modules are built; a node without
+    an RDMA stack is found so. With `False` it is loaded no more at boot, and what is loaded stays."""
     module_parameters: ModuleParameters = Field(default_factory=dict)
     """Parameters of the kernel module, such as `{'NVreg_EnableGpuFirmware': '0'}`; written to /etc/modprobe.d, and in
     effect when the module is loaded next (a reboot, where it is loaded)."""

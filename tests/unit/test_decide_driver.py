@@ -14,6 +14,7 @@ from gpunode.base.decision import Decision, Step
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.components.driver import DriverState, Service
 from gpunode.components.driver.loading import Act, step_of
+from gpunode.components.driver.peermem import FORMER, MODULE
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.fleet.rollout.choice import left_out
@@ -66,6 +67,8 @@ def drivers(draw: Any) -> DriverState:
         ),
         nouveau_bound=loaded is None and draw(st.booleans()),
         parameters=draw(st.sampled_from([(), (("EnableMSI", "1"),)])) if loaded else (),
+        rdma=draw(st.booleans()),
+        peermem=draw(st.sampled_from([None, None, MODULE, FORMER])) if loaded else None,
     )
 
 
@@ -121,6 +124,7 @@ DRIVER = st.fixed_dictionaries({
     "hold_kernel": st.booleans(),
     "dkms": st.booleans(),
     "persistenced": st.booleans(),
+    "peermem": st.booleans(),
     "kernel_headers": st.sampled_from(["install", "require"]),
     "module_parameters": st.sampled_from([{}, {"NVreg_EnableMSI": "0"}]),
 })  # fmt: skip
@@ -241,8 +245,13 @@ def _apply(node: Node, step: Step[Any], asked: Settings) -> Node:
             return _with(node, packages=(), runfile=False, module_version=None, loaded_version=None)
         case ["boot", "the", "node"] if "without the driver" in action:
             return _with(node, loaded_version=None)
-        case ["boot", "the", _] | ["load", "the", "kernel"]:
+        case ["boot", "the", _]:
+            # What modules-load.d names comes with it.
+            return _with(_loaded(node), peermem=MODULE if asked.driver.peermem and state.rdma else None)
+        case ["load", "the", "kernel"]:
             return _loaded(node)
+        case ["load", "nvidia_peermem,", _]:
+            return _with(node, peermem=MODULE)
         case ["load", "nvidia_uvm"]:
             return _with(node, uvm_loaded=True)
         case ["make", "/dev/nvidia-uvm"]:

@@ -14,6 +14,7 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.driver.loading import Loading, decide_loading, gpus
 from gpunode.components.driver.next_boot import next_boot, nouveau_steps
+from gpunode.components.driver.peermem import decide_peermem
 from gpunode.components.driver.removal import decide_removal
 from gpunode.components.driver.services import fabric_steps, fresh_steps, service_steps, services
 from gpunode.components.driver.sides import Actual, Desired
@@ -48,6 +49,9 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     if actual.has_gpu:
         what = Loading(desired.rule, desired.parameters, desired.allowed)
         loading = decide_loading(what, driver, actual.boot.running, another[0] if another else None)
+    # Another module is a boot away, and this one with it.
+    waits = bool(another) and driver.loaded_version is not None
+    peermem = decide_peermem(settings.peermem and actual.has_gpu and not waits, driver)
     held = tuple(_held(desired, driver))
     serving = tuple(services(settings, driver, actual.pci)) if actual.has_gpu else ()
     boots = tuple(next_boot(actual.boot, driver, actual.system))
@@ -62,6 +66,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         *flavour,
         library,
         *uvm,
+        *peermem.findings,
         *answers,
         *held,
         *serving,
@@ -80,6 +85,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     # Without a module in memory, no GPU can answer.
     own = () if coming or driver.loaded_version is not None else bad(*answers)
     steps += (replace(step, settles=(*step.settles, *own)) for step in loading.steps)
+    steps += peermem.steps
     if settings.installs and not coming:
         steps += _modules(desired, actual, bad(*_module_to_boot(boots)))
     told = _judged(settings, findings, steps)

@@ -30,6 +30,8 @@ class DriverState(Reading):
 
     `uvm_loaded`: nvidia_uvm is loaded beside nvidia; CUDA needs it, nvidia-smi does not. `uvm_without_device`: it is,
     and /dev/nvidia-uvm is no device: a module does not make it, nvidia-modprobe does, which udev or CUDA starts.
+    `peermem`: which module lends the GPUs' memory to RDMA adapters, nvidia_peermem or the former nv_peer_mem; `rdma`:
+    ib_core is loaded, without which neither does.
     `runfile`: NVIDIA's own installer (the .run file) was here and has not been undone. `dkms`: DKMS has the sources
     of this module, by the name that this installer gives them; what is left of another version does not count.
     `held` are names of packages that apt keeps as they are, `kernels` names of packages that bring new kernels.
@@ -59,6 +61,8 @@ class DriverState(Reading):
     parameters: tuple[tuple[str, str], ...] = ()
     dkms: bool = False
     booted_for: str | None = None
+    peermem: str | None = None
+    rdma: bool = False
 
     @property
     def module_flavour(self) -> str | None:
@@ -207,4 +211,6 @@ def parse_driver(lines: list[str]) -> DriverState:
         # Where there is no driver yet, or any more, whatever DKMS has.
         dkms=bool(sources & versions if versions else sources),
         booted_for=found.get("attempt", "").partition(" ")[0] or None,
+        peermem=found.get("peermem"),
+        rdma=found.get("rdma") == "loaded",
     )

@@ -32,6 +32,9 @@ if [ -d /sys/module/nvidia_uvm ]; then
   echo uvm=loaded
   [ -c /dev/nvidia-uvm ] || echo uvm_device=missing
 fi
+for module in nv_peer_mem nvidia_peermem; do [ ! -d "/sys/module/$module" ] || echo "peermem=$module"; done
+# Built in, it shows by its class.
+[ ! -d /sys/module/ib_core ] && [ ! -d /sys/class/infiniband ] || echo rdma=loaded
 if [ -r /proc/driver/nvidia/params ]; then
   while IFS= read -r line; do
     name=${line%%: *}

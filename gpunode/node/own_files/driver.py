@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpunode.base import tables
 from gpunode.base.disruption import Disruption
 from gpunode.base.template import rendered
+from gpunode.components.driver.peermem import MODULE
 from gpunode.components.driver.removal import removal_waits
 from gpunode.node.machine import Machine
 from gpunode.node.preflight import chosen_flavour
@@ -17,7 +18,8 @@ BLACKLIST = "gpunode-nouveau.conf"
 NOUVEAU = f"/etc/modprobe.d/{BLACKLIST}"
 DRACUT = "/etc/dracut.conf.d/gpunode-nouveau.conf"
 UMAD = "/etc/modules-load.d/gpunode-nvlink.conf"
-PATHS = (SOFTDEP, PARAMETERS, NOUVEAU, DRACUT, UMAD)
+PEERMEM = "/etc/modules-load.d/gpunode-peermem.conf"
+PATHS = (SOFTDEP, PARAMETERS, NOUVEAU, DRACUT, UMAD, PEERMEM)
 # The families whose initial file systems dracut makes: an image for any machine has nothing of /etc/modprobe.d in it.
 _BY_DRACUT = ("dnf", "zypper")
 UMAD_MODULES = ("ib_umad",)
@@ -54,6 +56,8 @@ def files(settings: Settings, machine: Machine) -> dict[str, str | None]:
     found[SOFTDEP] = rendered("nvidia-uvm.conf", modules=modules)
     if machine.has_gpu and machine.pci.switch_managers and desired.source != "present":
         found[UMAD] = rendered("modules-load.conf", modules=UMAD_MODULES)
+    asked = desired.peermem and machine.has_gpu
+    found[PEERMEM] = rendered("modules-load.conf", modules=(MODULE,)) if asked else None
     return found
 
 

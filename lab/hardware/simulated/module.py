@@ -10,6 +10,8 @@ from .machine import Machine, SimulatedGpu
 STATE = "/run/gpunode-lab/module.json"
 PERSISTENT_STATE = "/var/lib/gpunode-lab/gpus.json"
 RUNTIME_STATE = "/run/gpunode-lab/gpus.json"
+# Where it is, an RDMA stack was there whose ib_core has an interface for peers' memory when the modules were built.
+PEER_MEMORY = "/run/gpunode-lab/peer-memory"
 _DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 # In depmod's order: what DKMS built comes before what NVIDIA's installer built by itself. DKMS' place is Debian's
 # and Arch's, SUSE's, and RHEL's.
@@ -99,6 +101,8 @@ def load(machine: Machine, name: str) -> None:
     found = _file_to_load(machine, name)
     if found is None:
         raise LookupError(name)
+    if name == "nvidia_peermem" and not machine.exists(PEER_MEMORY):
+        raise ModuleError(f"could not insert '{name}': Invalid argument")
     if name != "nvidia":
         load(machine, "nvidia")
         module = machine.read_json(STATE)
