@@ -11,7 +11,8 @@ def verify_cluster() -> None:
     """Wait until the cluster offers what the node's settings promise, and fail where it does not in time."""
     if is_image():
         return
-    promises = settings().device_plugin.method != "none" or bool(settings().kubernetes.extended_resources)
+    counted = settings().kubernetes.extended_resources, settings().kubernetes.expected_resources
+    promises = settings().device_plugin.method != "none" or any(counted)
     if settings().kubernetes.enabled and promises:
         verdict.verified(
             name="Verify the node in the cluster",

@@ -10,6 +10,9 @@ from gpunode.base.tables.reading import Row, table
 _PART = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 # A quota names it `requests.DOMAIN/NAME`, which must be a label's key, too: 253 characters before the slash.
 _NAME = re.compile(rf"(?=[^/]{{1,244}}/){_PART}(\.{_PART})*/[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?", re.ASCII)
+# What NVIDIA's device plugin offers. Others have names with the same prefix: the network operator's nvidia.com/hostdev,
+# KubeVirt's nvidia.com/GRID_T4-2Q.
+OF_PLUGIN = re.compile(r"nvidia\.com/(gpu(\.shared)?|mig-.+)")
 # The kubelet's own resources; what stands under it is no extended one.
 _NATIVE = "kubernetes.io/"
 
@@ -35,6 +38,17 @@ def resource_name(text: str) -> str:
         )
     if _NATIVE in text:
         raise ValueError("is in Kubernetes' own domain kubernetes.io; take one of yours")
+    return text
+
+
+def of_others(text: str) -> str:
+    """Return the name of a resource of another device plugin; raise ValueError where it is none, or NVIDIA's plugin's.
+
+    What that one offers follows from the node's GPUs, MIG layout and `sharing`.
+    """
+    resource_name(text)
+    if OF_PLUGIN.fullmatch(text) is not None:
+        raise ValueError("is what NVIDIA's device plugin offers, which the verdict expects by itself; leave it out")
     return text
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from gpunode.settings.component import Component, matching
-from gpunode.settings.extended_resources import by_hand
+from gpunode.settings.extended_resources import by_hand, of_others
 
 LOCAL = "@local"
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -22,6 +22,8 @@ AbsolutePath = Annotated[str, matching(r"/([A-Za-z0-9._+@:=,-]+/?)*", "an absolu
 _Runner = Annotated[str, matching(r"@local|[A-Za-z0-9][A-Za-z0-9._-]*", "'@local', or a host's name in the inventory")]
 _Version = Annotated[str, matching(r"\d{1,2}\.\d{1,3}(\.\d{1,3})?", "a version such as '1.31' or '1.31.4'")]
 _Resource = Annotated[str, AfterValidator(by_hand)]
+_OfOthers = Annotated[str, AfterValidator(of_others)]
+_Count = Annotated[int, Field(ge=1, le=1_000_000)]
 _Context = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._@:/-]{0,252}", "a context's name such as 'admin@cluster'")]
 
 
@@ -56,9 +58,10 @@ class DrainSettings(Component):
 
 
 class KubernetesSettings(Component):
-    """The Kubernetes cluster that a node belongs to. But for `enabled`, `node_name`, `drain` and `extended_resources`
-    all nodes of a run must have the same. What the cluster gets is shown by `gpunode cluster`, and brought there at the
-    end of a run (docs/device-plugin.md); a node is emptied before it is disturbed (docs/how-to/drain.md)."""
+    """The Kubernetes cluster that a node belongs to. But for `enabled`, `node_name`, `drain`, `extended_resources` and
+    `expected_resources` all nodes of a run must have the same. What the cluster gets is shown by `gpunode cluster`,
+    and brought there at the end of a run (docs/device-plugin.md); a node is emptied before it is disturbed
+    (docs/how-to/drain.md)."""
 
     enabled: bool = False
     """true: the host is a node of a Kubernetes cluster."""
@@ -84,11 +87,12 @@ class KubernetesSettings(Component):
     """How many revisions of a release the cluster keeps."""
     drain: DrainSettings = Field(default_factory=lambda: DrainSettings.model_validate({}))
     """How the node is emptied before it is disturbed."""
-    extended_resources: dict[_Resource, Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
-        default_factory=dict, max_length=50
-    )
+    extended_resources: dict[_Resource, _Count] = Field(default_factory=dict, max_length=50)
     """Resources that the node offers by a count of yours, such as `{'example.com/dongle': 4}`: pods are counted against
     it, and nobody gives them a device. What gpunode set it takes away again (docs/how-to/extended-resources.md)."""
+    expected_resources: dict[_OfOthers, _Count] = Field(default_factory=dict, max_length=50)
+    """What device plugins of others are to offer on the node, such as `{'rdma/hca_shared_devices_a': 1000}`: the
+    verdict waits for it in `allocatable`, and drift finds another count. gpunode brings none of these plugins."""
 
     @property
     def drains(self) -> bool:
@@ -96,5 +100,7 @@ class KubernetesSettings(Component):
         return self.enabled and self.drain.enabled
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Refuse what its drain refuses."""
-        return ((f"drain.{field}", message) for field, message in self.drain.contradictions())
+        """Refuse what its drain refuses, and a resource that is both counted by hand and expected of a plugin."""
+        yield from ((f"drain.{field}", message) for field, message in self.drain.contradictions())
+        for name in sorted(self.extended_resources.keys() & self.expected_resources.keys()):
+            yield "expected_resources", f"has {name}, which kubernetes.extended_resources counts by hand; leave one out"

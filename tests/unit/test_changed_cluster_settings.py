@@ -31,6 +31,7 @@ METHODS: Mapping[str, str] = {
     "kubernetes.timeout": "how long is waited",
     "kubernetes.history": "how many revisions helm keeps",
     "kubernetes.drain": "how a node is emptied",
+    "kubernetes.expected_resources": "what the verdict waits for",
     "device_plugin.repository": _WHERE,
     "device_plugin.ca_file": _WHERE,
     "device_plugin.take_over": "whether somebody else's release may be taken over",

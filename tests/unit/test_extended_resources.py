@@ -160,6 +160,37 @@ def test_whoever_looks_is_told_that_nobody_backs_a_count_and_waits_for_the_kubel
     assert not comes_by_itself(item)
 
 
+@pytest.mark.parametrize(("actual", "good"), [({"rdma/hca_a": "64"}, True), ({"rdma/hca_a": "0"}, False), ({}, False)])
+def test_what_a_device_plugin_of_others_is_to_offer_is_waited_for(actual: dict[str, str], good: bool) -> None:
+    settings = settings_from(
+        {
+            "kubernetes": {"enabled": True, "expected_resources": {"rdma/hca_a": 64}},
+            "device_plugin": {"method": "none"},
+        }
+    )
+    view = View({"gpu-1": cluster_node(node(actual))}, (), ())
+    found = bad(*judge_node(settings, "gpu-1", None, GOOD.mig, view))
+    assert [(item.what, item.desired) for item in found] == ([] if good else [("allocatable rdma/hca_a", "64")])
+    assert all(map(comes_by_itself, found)) and all("device plugin" in str(item.remedy) for item in found)
+    # Nothing is counted by hand for it.
+    assert not decide_resources("gpu-1", settings.kubernetes.extended_resources, view.nodes["gpu-1"]).steps
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"expected_resources": {"nvidia.com/gpu": 2}}, "the verdict expects by itself"),
+        ({"expected_resources": {"fpga": 2}}, "must be DOMAIN/NAME"),
+        ({"expected_resources": {DONGLE: 2}, "extended_resources": {DONGLE: 2}}, "counts by hand; leave one out"),
+    ],
+)
+def test_an_expectation_that_is_another_s_is_refused(data: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        check_hosts({"gpu-1": {"kubernetes": {"enabled": True, **data}}})
+    (problem,) = refused.value.problems
+    assert problem.key.startswith("kubernetes.expected_resources") and said in problem.message
+
+
 @pytest.mark.parametrize(
     ("capacity", "ours", "desired", "said"),
     [

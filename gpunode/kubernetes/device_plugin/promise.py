@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from gpunode.kubernetes.gpushare.configuration import RESOURCE as GPU_MEMORY
+from gpunode.settings.extended_resources import OF_PLUGIN
 from gpunode.settings.sharing import WHOLE_GPU, SharingSettings
 from gpunode.system.gpu import Gpus
 
 _VENDOR = "nvidia.com/"
 _GPU_COUNT = "aliyun.com/gpu-count"
-# What NVIDIA's device plugin offers. Others have names with the same prefix: the network operator's nvidia.com/hostdev,
-# KubeVirt's nvidia.com/GRID_T4-2Q.
-_OF_PLUGIN = re.compile(r"nvidia\.com/(gpu(\.shared)?|mig-.+)")
 
 
 def promised(sharing: SharingSettings, whole_gpus: int, mig_devices: Mapping[str, int]) -> dict[str, int]:
@@ -73,7 +70,7 @@ def missing(desired: Mapping[str, int], allocatable: Mapping[str, str]) -> dict[
     Beside those, what NVIDIA's device plugin offers is looked at; one of its resources that nobody promised is wanted 0
     times, and one at 0 is as good as none. gpushare's count stays with a node that it has left, and is no matter.
     """
-    names = {*desired, *(name for name in allocatable if _OF_PLUGIN.fullmatch(name))}
+    names = {*desired, *(name for name in allocatable if OF_PLUGIN.fullmatch(name))}
     return {
         name: (allocatable.get(name), desired.get(name, 0))
         for name in sorted(names)

@@ -52,7 +52,7 @@ def judge_node(
     labels = marked(decide_labels(desired_labels(name, settings, state), node)).findings
     if node is None:
         return labels
-    by_hand = (*marked(resources_of(settings, node)).findings, *_counted(settings, node))
+    by_hand = (*marked(resources_of(settings, node)).findings, *_counted(settings, node), *_of_others(settings, node))
     if settings.device_plugin.method == "none":
         return (*labels, *by_hand)
     return (
@@ -76,6 +76,13 @@ def _counted(settings: Settings, node: ClusterNode) -> Iterator[Finding]:
         if node.capacity.get(name) == str(count):
             actual, remedy = node.allocatable.get(name), "see the node's kubelet: it has not reported since"
             yield compared(COMPONENT, Subject.ALLOCATABLE.of(name), actual, count, actual == str(count), remedy)
+
+
+def _of_others(settings: Settings, node: ClusterNode) -> Iterator[Finding]:
+    """Yield whether device plugins that gpunode did not bring offer what is expected of them."""
+    for name, count in settings.kubernetes.expected_resources.items():
+        actual, remedy = node.allocatable.get(name), "see the log of the device plugin that offers it, on the node"
+        yield compared(COMPONENT, Subject.ALLOCATABLE.of(name), actual, count, actual == str(count), remedy)
 
 
 def judge_extender(view: View) -> Finding:
