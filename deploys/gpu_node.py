@@ -16,6 +16,7 @@ from gpunode.deploys.packaging import packaging
 from gpunode.deploys.podman import podman
 from gpunode.deploys.preflight import preflight
 from gpunode.deploys.reboot import reboot
+from gpunode.deploys.slurm import slurm
 from gpunode.deploys.toolkit import toolkit
 from gpunode.deploys.verify import verify
 from gpunode.deploys.verify_cluster import verify_cluster
@@ -35,6 +36,7 @@ if preflight():
         docker,
         podman,
         crio,
+        slurm,
         interrupted,
         verify,
         uncordon,
@@ -56,6 +58,7 @@ if preflight():
     docker()
     podman()
     crio()
+    slurm()
     # Of components that are switched off by now: the others have done it themselves.
     interrupted()
     image()

@@ -30,6 +30,7 @@ _FOLDERS = (
     "/etc/pacman.d",
     "/etc/pki/rpm-gpg",
     "/etc/profile.d",
+    "/etc/slurm",
     "/etc/sysctl.d",
     "/etc/systemd/system",
     "/etc/systemd/system/*.d",

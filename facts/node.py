@@ -31,6 +31,7 @@ from gpunode.facts.operating_system import OperatingSystem
 from gpunode.facts.pci import PciGpus
 from gpunode.facts.podman import Podman
 from gpunode.facts.runtime_packages import RuntimePackages
+from gpunode.facts.slurm import Slurm
 from gpunode.facts.sysctl import KubernetesSysctls
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.node import Node as Reading
@@ -48,6 +49,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "docker": Docker,
     "podman": Podman,
     "crio": Crio,
+    "slurm": Slurm,
     "kubelet": Kubelet,
     "keyrings": Keyrings,
     "boot": Boot,

@@ -18,9 +18,10 @@ from gpunode.lab.chroot import within
 NAMES = (
     "apt-utils", "ca-certificates", "containerd", "curl", "dkms", "docker.io", "gcc", "gnupg", "infiniband-diags",
     "initramfs-tools", "iptables", "libcuda1", "linux-headers-amd64", "linux-headers-cloud-amd64", "make",
-    "nftables", "nvidia-cuda-mps", "nvidia-kernel-dkms", "nvidia-kernel-support", "nvidia-open-kernel-dkms",
+    "munge", "nftables", "nvidia-cuda-mps", "nvidia-kernel-dkms", "nvidia-kernel-support", "nvidia-open-kernel-dkms",
     "nvidia-open-kernel-support", "nvidia-persistenced", "nvidia-smi", "pciutils", "podman", "python3-apt",
-    "python3-grpcio", "python3-protobuf", "runc", "strace", "tcsh",
+    "python3-grpcio", "python3-protobuf", "runc", "slurm-client", "slurmctld", "slurmd",
+    "strace", "tcsh",
 )  # fmt: skip
 _ALONG = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
 

@@ -22,6 +22,7 @@ _STAYS = "what is there stays; nothing of it is judged any more"
 _RUNFILE = "where the .run file is: its SHA-256 is pinned, and what is installed is judged by its version"
 _KEY = "where the key is: its fingerprint is pinned, and is what counts"
 _CRIO = "counts where there is a CRI-O, which the lab's nodes have not (scenario crio, tests/unit/test_crio.py)"
+_SLURM = "counts where there is a slurmd, which the lab's nodes have not (scenario slurm, tests/unit/test_slurm.py)"
 METHODS: Mapping[str, str] = {
     "driver.enabled": _STAYS,
     "cuda.enabled": _STAYS,
@@ -56,6 +57,13 @@ METHODS: Mapping[str, str] = {
     "crio.version": _CRIO,
     "crio.default_runtime": _CRIO,
     "crio.systemd_cgroup": _CRIO,
+    "slurm.enabled": _SLURM,
+    "slurm.node_name": _SLURM,
+    "slurm.type": _SLURM,
+    "slurm.autodetect": _SLURM,
+    "slurm.cores": _SLURM,
+    "slurm.node_line": _SLURM,
+    "slurm.node_hardware": _SLURM,
     "mps.clients": "what preflight refuses by; no daemon is told of it",
     "disruption.allow": "what a run may disturb",
     "disruption.max_parallel": "how many nodes at once",

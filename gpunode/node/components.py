@@ -23,6 +23,7 @@ from gpunode.components.mps import daemons
 from gpunode.components.mps import decide as mps
 from gpunode.components.podman import decide as podman
 from gpunode.components.podman import drop_in as podman_files
+from gpunode.components.slurm import decide as slurm
 from gpunode.components.toolkit import decide as toolkit
 from gpunode.node import Node
 from gpunode.node.machine import Machine
@@ -78,6 +79,11 @@ def _crio(settings: Settings, node: Node) -> Decision[Any]:
     desired, allowed = settings.crio, Disruption[settings.disruption.allow]
     runtimes = CrioRuntimes(desired.default_runtime, desired.systemd_cgroup, settings.toolkit.enabled)
     return crio.decide(crio.Desired(runtimes, allowed, desired.version), node.crio)
+
+
+def _slurm(settings: Settings, node: Node) -> Decision[Any]:
+    desired = slurm.Desired(settings.slurm, Disruption[settings.disruption.allow])
+    return slurm.decide(desired, node.slurm, node.mig)
 
 
 def _node(settings: Settings, node: Node) -> Decision[Any]:
@@ -147,6 +153,7 @@ COMPONENTS = (
     Component("docker", _docker),
     Component("podman", _podman, (podman_files,)),
     Component("crio", _crio),
+    Component("slurm", _slurm, is_always_judged=True),
     Component("node", _node),
 )
 _BY_NAME = {component.name: component for component in COMPONENTS}

@@ -27,12 +27,13 @@ from gpunode.settings.repositories import RepositoriesSettings
 from gpunode.settings.run import DisruptionSettings, VerifySettings
 from gpunode.settings.runtimes import ContainerdSettings, DockerSettings
 from gpunode.settings.sharing import SharingSettings
+from gpunode.settings.slurm import SlurmSettings
 from gpunode.settings.toolkit import ToolkitSettings
 
 OWN_DATA_PREFIX = "x_"
 _LONGEST_KEY = 120
 _NEED_THE_DRIVER = (
-    *((name, "enabled") for name in ("cuda", "toolkit", "mps")),
+    *((name, "enabled") for name in ("cuda", "toolkit", "mps", "slurm")),
     ("mig", "config"),
     ("mig", "config_from_label"),
 )
@@ -60,6 +61,7 @@ class Settings(BaseModel):
     crio: CrioSettings = Field(default_factory=lambda: CrioSettings.model_validate({}))
     mig: MigSettings = Field(default_factory=lambda: MigSettings.model_validate({}))
     mps: MpsSettings = Field(default_factory=lambda: MpsSettings.model_validate({}))
+    slurm: SlurmSettings = Field(default_factory=lambda: SlurmSettings.model_validate({}))
     kubernetes: KubernetesSettings = Field(default_factory=lambda: KubernetesSettings.model_validate({}))
     device_plugin: DevicePluginSettings = Field(default_factory=lambda: DevicePluginSettings.model_validate({}))
     gpu_operator: GpuOperatorSettings = Field(default_factory=lambda: GpuOperatorSettings.model_validate({}))

@@ -50,6 +50,7 @@ FILES = (
     "/var/lib/gpunode/mig",
     "/var/lib/gpunode/mig/*",
     "/etc/profile.d/gpunode-mps*",
+    "/etc/slurm/gpunode-*",
     "/etc/environment.d/*gpunode*",
 )
 

@@ -12,7 +12,20 @@ from gpunode.base.verdicts import Caution, Refusal
 from gpunode.components.driver import flavour
 from gpunode.components.driver.flavour import chosen_flavour, wanted_driver
 from gpunode.node.machine import Machine
-from gpunode.node.preflight import boot, cuda, disk, driver, kubelet, mig, mps, platform, podman, runfile, runtimes
+from gpunode.node.preflight import (
+    boot,
+    cuda,
+    disk,
+    driver,
+    kubelet,
+    mig,
+    mps,
+    platform,
+    podman,
+    runfile,
+    runtimes,
+    slurm,
+)
 from gpunode.node.preflight.former_names import former_names
 from gpunode.packages import trust
 from gpunode.packages.driver_packages import resolve_for_os
@@ -53,6 +66,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += runtimes.crio_refusals(settings, machine)
     found += runtimes.toolkit_refusals(settings, machine)
     found += runtimes.lock_refusals(settings, machine)
+    found += slurm.slurm_refusals(settings, machine)
     found += kubelet.kubelet_refusals(settings, machine)
     found += boot.boot_refusals(settings, system, machine.boot, dict(actual.packages))
     found += disk.disk_refusals(settings, machine.disk, actual, machine.cuda.versions)
@@ -76,6 +90,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *boot.boot_cautions(settings, machine.operating_system, machine.boot),
         *podman.podman_cautions(settings, machine),
         *runtimes.toolkit_cautions(settings, machine),
+        *slurm.slurm_cautions(settings, machine),
         *kubelet.kubelet_cautions(settings, machine.kubelet),
         *trust.trust_cautions(machine.apt_sources),
         *trust.proxy_cautions(settings, machine.apt_sources),

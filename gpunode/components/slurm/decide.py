@@ -1,0 +1,258 @@
+"""What is to be done about a Slurm node: every comparison with what is desired, and the steps for the differences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from gpunode.base import versions
+from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared
+from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.subject import Subject
+from gpunode.components.mig.state import Mig
+from gpunode.components.slurm.devices import OURS, Untold, devices, gres_of, node_name, texts
+from gpunode.components.slurm.state import FILES, FOLDER, GRES, NODES, Slurm
+from gpunode.settings.slurm import SlurmSettings, known
+
+UNIT = "slurmd.service"
+_SITE = {GRES: f"{FOLDER}/gres.conf", NODES: f"{FOLDER}/slurm.conf"}
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Hold what a Slurm node is to be, and what a change may disturb."""
+
+    settings: SlurmSettings
+    allowed: Disruption = Disruption.restart
+
+
+@dataclass(frozen=True)
+class SlurmChange:
+    """Hold what one transaction does: `written` path -> text, `removed` paths.
+
+    included: whether the site's files include all that is written: then `slurmd -G` judges it by them, else by a
+    slurm.conf that says nothing else; restart: whether slurmd is restarted; controller: whether slurmctld, which runs
+    on this very node, is, too; resume: whether the node gets jobs again that slurmctld took out for its devices
+    gres: what slurmctld is to count then; empty: nothing of GPUs. by_nvml: whether slurmd finds the types
+    """
+
+    written: Mapping[str, str]
+    removed: tuple[str, ...] = ()
+    name: str = ""
+    gres: str = ""
+    included: bool = False
+    restart: bool = False
+    controller: bool = False
+    resume: bool = False
+    by_nvml: bool = False
+
+
+def lacks(settings: SlurmSettings, actual: Slurm) -> tuple[str, str] | None:
+    """Return why nothing of the settings can be brought about on a node, and what to do; None where it can."""
+    row, off = known(), "or set slurm.enabled = False"
+    if actual.version is None:
+        return (
+            "there is no slurmd on this node, and gpunode installs none",
+            f"install Slurm as your cluster does, {off}",
+        )
+    if not actual.configured:
+        return f"there is no {FOLDER}/slurm.conf, beside which gpunode's files stand", f"bring it, {off}"
+    if "gpu" not in actual.types:
+        said = ",".join(actual.types) or "nothing"
+        return f"GresTypes of {FOLDER}/slurm.conf names {said}, and no gpu", f"add the line GresTypes=gpu to it, {off}"
+    if not versions.at_least(actual.version, row.first_with_autodetect_off):
+        return (
+            f"slurmd {actual.version} knows no AutoDetect=off: {row.first_with_autodetect_off} does",
+            f"upgrade, {off}",
+        )
+    if settings.autodetect == "nvml" and not actual.nvml:
+        return "this slurmd was built without NVML (no gpu_nvml.so)", "set slurm.autodetect = 'off'"
+    return None
+
+
+def decide(desired: Desired, actual: Slurm, mig: Mig) -> Decision[SlurmChange]:
+    """Return what is to be done about the files, slurmd, and a node that slurmctld took out for its devices."""
+    if not desired.settings.enabled:
+        return _removal(actual)
+    if (lacking := lacks(desired.settings, actual)) is not None:
+        reason, remedy = lacking
+        item = compared("slurm", Subject.SERVICE.of(UNIT), "cannot be configured", AS_DESIRED, False)
+        return Decision((by_hand(item, f"{reason}: {remedy}"),), (), f"slurm: {reason}; nothing was changed. {remedy}")
+    try:
+        every, wanted = devices(desired.settings, actual, mig), texts(desired.settings, actual, mig)
+    except Untold as untold:
+        item = compared("slurm", Subject.GRES, "not told", "those of the node", False)
+        # The driver, or MIG, may come with the same run, before this.
+        item = replace(item, cause=str(untold))
+        return Decision((item,), (Step("tell Slurm of the GPUs", (item,), Disruption.nothing),))
+    old = any(len(each.files) > 1 for each in every) and not versions.at_least(
+        actual.version or "0", known().first_with_multiple_files
+    )
+    if old:
+        reason = f"slurmd {actual.version} knows no MultipleFiles, by which a MIG device is one resource"
+        item = compared("slurm", Subject.GRES, "not to be written", gres_of(every), False)
+        return Decision((by_hand(item, reason),), (), f"slurm: {reason}; nothing was changed")
+    return _kept(desired, actual, wanted, gres_of(every))
+
+
+def _kept(desired: Desired, actual: Slurm, wanted: Mapping[str, str], gres: str) -> Decision[SlurmChange]:
+    settings, there = desired.settings, dict(actual.texts)
+    if foreign := [path for path in wanted if path in there and not there[path].startswith(OURS)]:
+        items = tuple(
+            compared("slurm", Subject.FILE.of(path), "somebody else's", AS_DESIRED, False) for path in foreign
+        )
+        reason = f"{', '.join(foreign)} is not of gpunode's making, and would be written over; move it away"
+        return Decision(tuple(by_hand(item, reason) for item in items), (), f"slurm: {reason}; nothing was changed")
+    extra = [path for path in FILES if there.get(path, "").startswith(OURS) and path not in wanted]
+    files = (*_files(wanted, there), *(_gone(path, actual) for path in extra))
+    to_come = tuple(item for item in bad(*files) if not item.by_person)
+    includes = tuple(_includes(wanted, actual))
+    included = not bad(*includes)
+    service = tuple(_service(actual, included))
+    here = actual.slurmctld is not None and actual.slurmctld.active
+    counted = () if to_come or not included else tuple(_counts(settings, actual, gres, here))
+    findings = (*files, *includes, *service, *counted)
+    done = tuple(item for item in bad(*files, *service, *counted) if not item.by_person)
+    if not done:
+        return Decision(findings)
+    change = SlurmChange(
+        written={path: text for path, text in wanted.items() if there.get(path) != text},
+        removed=tuple(path for path in extra if not actual.included_in(path)),
+        name=node_name(settings, actual),
+        gres=gres,
+        included=included,
+        restart=bool(bad(*service)) or (included and bool(to_come)),
+        controller=included and here and bool(to_come or bad(*counted)),
+        resume=(actual.reason or "").startswith(known().reason_of_devices),
+        by_nvml=settings.autodetect == "nvml",
+    )
+    unread = bool(to_come) or (actual.slurmd is not None and actual.slurmd.stale)
+    return _with_steps(desired, actual, findings, done, change, unread)
+
+
+def _with_steps(
+    desired: Desired,
+    actual: Slurm,
+    findings: tuple[Finding, ...],
+    done: tuple[Finding, ...],
+    change: SlurmChange,
+    unread: bool,
+) -> Decision[SlurmChange]:
+    """Have the change wait where jobs would lose their devices: slurmctld aborts those whose devices change.
+
+    unread: whether slurmd is to read what it does not run by yet; one that starts as it was keeps its jobs
+    """
+    waits, forbidden = None, is_forbidden(Disruption.reset, desired.allowed, actual.steps)
+    if change.restart and unread and forbidden:
+        waits = f"{actual.steps} steps of jobs run, which a change of devices aborts (disruption.allow is below reset)"
+        waiting = {item: _waiting(item, waits) for item in done}
+        findings = tuple(waiting.get(item, item) for item in findings)
+        done = tuple(waiting[item] for item in done)
+    steps = tuple(
+        Step(_action(item), (item,), item.disruption or Disruption.nothing, waits, change, felt=bool(actual.steps))
+        for item in done
+    )
+    return Decision(findings, steps)
+
+
+def _waiting(item: Finding, waits: str) -> Finding:
+    return replace(
+        item,
+        finding_class=FindingClass.RESTART_PENDING,
+        cause=waits,
+        remedy="drain the node (scontrol update State=DRAIN), or set disruption.allow = 'reset', and " + RUN,
+        disruption=Disruption.reset,
+    )
+
+
+def _files(wanted: Mapping[str, str], there: Mapping[str, str]) -> Iterator[Finding]:
+    cause = "it does not say what the node has, or not in this gpunode's words"
+    for path in FILES:
+        if path in wanted:
+            found = AS_DESIRED if there.get(path) == wanted[path] else "another text" if path in there else "none"
+            good = found == AS_DESIRED
+            yield compared(
+                "slurm", Subject.FILE.of(path), found, AS_DESIRED, good, cause=cause, disruption=Disruption.restart
+            )
+
+
+def _includes(wanted: Mapping[str, str], actual: Slurm) -> Iterator[Finding]:
+    for path in wanted:
+        file = actual.included_in(path)
+        item = compared("slurm", Subject.INCLUDE.of(path), file, file or f"in {_SITE[path]}", file is not None)
+        yield by_hand(item, f"Slurm does not read it: add the line `include {path}` to {_SITE[path]}")
+
+
+def _service(actual: Slurm, included: bool) -> Iterator[Finding]:
+    unit = actual.slurmd
+    active = unit is not None and unit.active
+    yield compared("slurm", Subject.SERVICE.of(UNIT), "active" if active else "stopped", "active", active)
+    if active and unit is not None and unit.stale and included:
+        yield compared(
+            "slurm",
+            Subject.RUNNING_CONFIGURATION.of(UNIT),
+            "older than its files",
+            "the files'",
+            False,
+            cause="they were written after slurmd started",
+            disruption=Disruption.restart,
+        )
+
+
+def _counts(settings: SlurmSettings, actual: Slurm, gres: str, here: bool) -> Iterator[Finding]:
+    """Judge what slurmctld, here or elsewhere, counts by its own reading of the node's line."""
+    counts = None if actual.gres is None else _counted(actual.gres)
+    good = counts == _counted(gres)
+    item = compared("slurm", Subject.GRES, gres or "none" if good else actual.gres, gres or "none", good)
+    if actual.node is None:
+        yield by_hand(item, "slurmctld does not answer `scontrol show node` of this node: see to it, and to munge")
+    elif not settings.node_line:
+        yield by_hand(item, "the site's own NodeName line says otherwise: mend it, and restart slurmctld")
+    else:
+        yield item if here else by_hand(item, "slurmctld, on another machine, reads another line: restart it there")
+    reason = actual.reason or ""
+    if reason.startswith(known().reason_of_devices):
+        yield compared("slurm", Subject.NODE_STATE, f"taken out: {reason}", "not taken out for its devices", False)
+
+
+def _counted(gres: str) -> Counter[str]:
+    """Return type -> count of what slurmctld prints: `gpu:h100:8(S:0-1)`."""
+    found: Counter[str] = Counter()
+    for word in gres.split(","):
+        parts = word.partition("(")[0].split(":")
+        if parts[0] == "gpu" and parts[-1].isdecimal():
+            found[":".join(parts[1:-1])] += int(parts[-1])
+    return found
+
+
+def _gone(path: str, actual: Slurm) -> Finding:
+    """Judge a file that is to go: not before Slurm can start without it."""
+    item, file = compared("slurm", Subject.FILE.of(path), "there", "none", False), actual.included_in(path)
+    reason = f"{file} includes it, and Slurm does not start without it: take that line out first"
+    return item if file is None else by_hand(item, reason)
+
+
+def _removal(actual: Slurm) -> Decision[SlurmChange]:
+    """Return what takes gpunode's files away: none of a file that Slurm would miss at its next start."""
+    ours = [path for path, text in actual.texts if text.startswith(OURS)]
+    findings, steps = [], []
+    for path in ours:
+        item = _gone(path, actual)
+        if not item.by_person:
+            change = SlurmChange({}, tuple(path for path in ours if not actual.included_in(path)))
+            steps.append(Step(f"remove {path}", (item,), Disruption.nothing, None, change))
+        findings.append(item)
+    return Decision(tuple(findings), tuple(steps))
+
+
+def _action(item: Finding) -> str:
+    if path := Subject.FILE.named(item.what):
+        return f"remove {path}" if item.desired == "none" else f"write {path} anew"
+    if item.what == Subject.NODE_STATE:
+        return "give the node jobs again"
+    if item.what == Subject.GRES:
+        return "restart slurmctld on this node"
+    return "restart slurmd" if Subject.RUNNING_CONFIGURATION.named(item.what) else "start slurmd"
