@@ -49,6 +49,10 @@ def devices(settings: SlurmSettings, allowed: str) -> Iterator[Any]:
     there = dict(state.texts)
     if decision.refusal is None:
         keeps_all({path: text for path, text in wanted.items() if there.get(path) == text})
+    if waits := next((step.waits for step in decision.steps if step.waits), None):
+        host.noop(f"restart pending: {waits}")
+        host.log(f"restart pending: the node's devices in Slurm are to change; {waits}")
+        return
     said = "Slurm knows the GPUs as desired" if settings.enabled else "no files of gpunode's for Slurm"
     change = to_carry_out(decision, said, "the node's devices in Slurm are to change")
     if change is None:

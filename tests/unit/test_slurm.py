@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyinfra.context import ctx_host
 
 from gpunode.base.decision import bad
 from gpunode.base.disruption import Disruption
@@ -19,9 +20,15 @@ from gpunode.components.slurm.decide import Desired, decide
 from gpunode.components.slurm.devices import Untold, devices, gres_of, texts, type_of
 from gpunode.components.slurm.state import GRES, NODES, Capability, Slurm, SlurmGpu, SlurmUnit, parse_slurm
 from gpunode.components.slurm.topology import cores_of, near_cores, numbers, ranges
+from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.slurm import Slurm as SlurmFact
+from gpunode.facts.transaction import TransactionJournal
 from gpunode.node.preflight import cautions, refusals
+from gpunode.operations import slurm
 from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.slurm import SlurmSettings
+from gpunode.system.transaction import Journal
+from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import DATA, GOOD
 
 pytestmark = pytest.mark.pure
@@ -143,6 +150,8 @@ def test_whole_gpus_stand_in_one_line_and_those_near_other_cores_in_another() ->
         "NodeName=gpu-1 AutoDetect=off Name=gpu Type=h100 File=/dev/nvidia1 Cores=2-3",
     ]
     assert near[NODES].splitlines()[1:] == ["NodeName=gpu-1 Gres=gpu:h100:2"]
+    # Slurm counts devices by their PCI addresses, in whichever order they are told.
+    assert texts(ASKED, replace(BARE, gpus=BARE.gpus[::-1]), NO_MIG) == near
     alike = texts(ASKED.model_copy(update={"cores": False, "type": "big", "node_name": "n1"}), BARE, NO_MIG)
     assert alike[GRES].splitlines()[1:] == ["NodeName=n1 AutoDetect=off Name=gpu Type=big File=/dev/nvidia[0-1]"]
     measured = texts(ASKED.model_copy(update={"node_hardware": True}), BARE, NO_MIG)[NODES]
@@ -242,7 +251,7 @@ def test_devices_do_not_change_under_steps_of_jobs_unless_reset_is_allowed() -> 
     busy = replace(RIGHT, texts=(), steps=2)
     waits = decide(Desired(ASKED, Disruption.restart), busy, NO_MIG)
     assert {item.finding_class for item in bad(*waits.findings)} == {FindingClass.RESTART_PENDING}
-    assert all(step.waits and step.waits.startswith("2 steps of jobs run") for step in waits.steps)
+    assert all(step.waits and step.waits.startswith("steps of jobs run (2)") for step in waits.steps)
     assert all(step.waits is None for step in decide(Desired(ASKED, Disruption.reset), busy, NO_MIG).steps)
     # A slurmd that starts as it was keeps its jobs.
     down = replace(RIGHT, steps=2, slurmd=replace(UP, active=False))
@@ -308,3 +317,25 @@ def test_an_old_slurm_is_refused_for_mig_devices_and_numbers_of_them_are_told() 
 def test_settings_that_no_line_of_slurms_can_hold_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=r"slurm\."):
         settings(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("actual", "allowed", "given", "noop", "refused"),
+    [
+        (RIGHT, "restart", 0, "Slurm knows the GPUs as desired", ""),
+        (BARE, "restart", 1, "", ""),
+        (replace(BARE, steps=1), "restart", 0, "restart pending: steps of jobs run (1)", ""),
+        (replace(BARE, steps=1), "reset", 1, "", ""),
+        (replace(BARE, gpus=()), "restart", 0, "", "slurm: the driver shows no GPU"),
+        (Slurm(), "restart", 0, "", "slurm: there is no slurmd on this node"),
+    ],
+)
+def test_the_operation_carries_out_what_was_decided(
+    actual: Slurm, allowed: str, given: int, noop: str, refused: str
+) -> None:
+    host = Host({SlurmFact: actual, MigFact: NO_MIG, TransactionJournal: Journal(None, None, None, False)})
+    with ctx_host.use(host):
+        found = commands(slurm.devices, host, settings=ASKED, allowed=allowed)
+    assert len(found) == given
+    assert [text[: len(noop)] for text in host.noops] == ([noop] if noop else [])
+    assert [text[: len(refused)] for text in host.refusals] == ([refused] if refused else [])

@@ -147,7 +147,7 @@ def _with_steps(
     """
     waits, forbidden = None, is_forbidden(Disruption.reset, desired.allowed, actual.steps)
     if change.restart and unread and forbidden:
-        waits = f"{actual.steps} steps of jobs run, which a change of devices aborts (disruption.allow is below reset)"
+        waits = f"steps of jobs run ({actual.steps}), which other devices may end, and disruption.allow is below reset"
         waiting = {item: _waiting(item, waits) for item in done}
         findings = tuple(waiting.get(item, item) for item in findings)
         done = tuple(waiting[item] for item in done)
