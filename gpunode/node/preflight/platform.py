@@ -72,7 +72,7 @@ def gpu_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
         if installed_by_gpunode(settings) and settings.driver.flavour == "auto":
             yield caution("image-flavour")
         late = {"mig.config": settings.mig.config, "mps.enabled": settings.mps.enabled}
-        late["kubernetes.enabled"] = settings.kubernetes.enabled
+        late |= {"kubernetes.enabled": settings.kubernetes.enabled, "slurm.enabled": settings.slurm.enabled}
         if names := ", ".join(name for name, value in late.items() if value):
             yield caution("image-late", names=names)
     elif not machine.has_gpu and _may_lack_gpu(settings) and not settings.driver.removes:
