@@ -39,7 +39,12 @@ def device_plugin() -> None:
     if (chosen := desired or class_alone(hosts)) is not None:
         plugin.runtime_class(name="Keep the RuntimeClass nvidia", desired_cluster=chosen, proxy=cluster_of.proxy)
     if desired is not None:
-        helm.release(name="Keep the release of the device plugin", desired=desired.release, proxy=cluster_of.proxy)
+        helm.release(
+            name="Keep the release of the device plugin",
+            desired=desired.release,
+            proxy=cluster_of.proxy,
+            everyone=hosts,
+        )
     else:
         helm.absent(name="Take the release of the device plugin away", cluster_of=cluster_of, everyone=hosts)
         # It stays where a node that has failed by now needs it, and may take others by labels that are not gpunode's.
@@ -73,6 +78,7 @@ def device_plugin() -> None:
             name="Take configurations away that no node is labelled for",
             desired=desired.release,
             proxy=cluster_of.proxy,
+            everyone=hosts,
         )
     if settings().mig.config is not None and settings().device_plugin.method in (*BY_CHART, "manifest"):
         plugin.current(name="Have the plugin know the node's MIG devices", settings=settings())

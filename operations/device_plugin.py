@@ -19,6 +19,7 @@ from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
+from gpunode.kubernetes.device_plugin.mps_clients import label_restarts
 from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of, resources_of
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.extended_resources import UNBACKED
@@ -27,6 +28,7 @@ from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.cluster_labels import are_labels_changed, labelled
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.mps_clients import before_restart
 from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
@@ -69,7 +71,8 @@ def runtime_class(desired_cluster: DesiredCluster, proxy: ProxySettings) -> Iter
 def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> Iterator[Any]:
     """Keep the node's labels in the cluster: those that gpunode set, and no others.
 
-    A host that is to be no node of the plugin's loses them.
+    A host that is to be no node of the plugin's loses them. Another configuration restarts the plugin's MPS
+    daemon: a node with clients of it is drained before.
 
     + settings: the host's settings
     + gpus: the host's GPUs on the bus
@@ -93,6 +96,8 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
         host.log(f"conflict: {item.what} is {item.actual!r}, and somebody else's; {item.desired!r} is wanted")
     for step in decision.steps:
         if step.change is not None:
+            restarting = (name,) if label_restarts(step.change, node) else ()
+            yield from before_restart(cluster, restarting, {host.name: settings}, f"labels of {name}")
             yield told(partial(_label, cluster, name, step.change))
     if not decision.steps:
         labelled()

@@ -21,6 +21,7 @@ from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.desired_cluster import CHART
 from gpunode.kubernetes.device_plugin.methods import by_operator, by_release, operator_leaves, release_leaves
+from gpunode.kubernetes.device_plugin.mps_clients import release_restarts, with_daemon
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.change import ReleaseChange
 from gpunode.kubernetes.helm.manifest import objects
@@ -31,6 +32,7 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
 from gpunode.operations.cluster_labels import relabelled
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation
+from gpunode.operations.mps_clients import before_restart
 from gpunode.operations.phase import is_executing
 from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
@@ -44,27 +46,29 @@ _outlived: WeakSet[State] = WeakSet()
 
 @node_operation
 @once_per_run("the release of the device plugin")
-def release(desired: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
+def release(desired: AskedRelease, proxy: ProxySettings, everyone: Mapping[str, Settings]) -> Iterator[Any]:
     """Keep the device plugin's release at its chart and values; one that is as desired gets no new revision.
 
     Call it for every host, so that it is done whichever of them fails: the first that comes to it does it for all, and
-    helm runs where `kubernetes.run_on` says. What nodes are still labelled for stays, until `leftovers`.
+    helm runs where `kubernetes.run_on` says. What nodes are still labelled for stays, until `leftovers`. Nodes with
+    clients of the plugin's MPS daemons are drained before a change that restarts these.
 
     + desired: what the cluster is to get
     + proxy: for charts and registries; its no_proxy must name the API server
+    + everyone: host -> settings of the whole inventory
     """
-    yield from _kept(desired, proxy, partial(_nodes, desired, proxy, _NODES), by_release, labelled_for)
+    yield from _kept(desired, proxy, partial(_nodes, desired, proxy, _NODES), by_release, labelled_for, everyone)
 
 
 @node_operation
 @once_per_run("configurations that no node is labelled for")
-def leftovers(desired: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
+def leftovers(desired: AskedRelease, proxy: ProxySettings, everyone: Mapping[str, Settings]) -> Iterator[Any]:
     """Take configurations away that the release had to keep until the nodes were labelled, as `release` does."""
     if host.state not in _outlived:
         host.noop("no configuration is left over")
         return
     actual = partial(_nodes, desired, proxy, "the nodes as they are labelled now")
-    yield from _kept(desired, proxy, actual, by_release, labelled_for)
+    yield from _kept(desired, proxy, actual, by_release, labelled_for, everyone)
 
 
 @node_operation
@@ -87,6 +91,7 @@ def _kept(
     nodes: Callable[[], _Nodes],
     labelled: Callable[[_Nodes], Collection[str]],
     in_use: Callable[[_Nodes], Collection[str]] = lambda _: (),
+    everyone: Mapping[str, Settings] | None = None,
 ) -> Iterator[Any]:
     try:
         actual = nodes()
@@ -110,6 +115,9 @@ def _kept(
     there_is = objects(desired.manifest, desired.namespace)
     if told := waiting(there_is, session.commands.helm.version, settings.kubernetes.timeout):
         host.log(f"{name}: {told}")
+    if everyone is not None and release_restarts(found):
+        cluster = Cluster(settings.kubernetes, proxy, runner(settings.kubernetes))
+        yield from before_restart(cluster, with_daemon(actual), everyone, name)
     yield FunctionCommand(_carry_out, [session, found, values], {})
 
 
@@ -182,4 +190,6 @@ def _taken_away(
     if found is None:
         return
     host.log(f"{name}: {found.steps[0].act}: no node has a device_plugin.method that needs it any more")
+    if chart == CHART and release_restarts(found):
+        yield from before_restart(cluster, with_daemon(actual), everyone, name)
     yield FunctionCommand(_carry_out, [session, found, {}], {})

@@ -79,7 +79,8 @@ elif program == "kubectl":
         printed = "successfully rolled out"
     elif words[:3] == ["get", "--filename", "-"]:
         of_operator = options("--namespace") == "gpu-operator"
-        printed = {{"kind": "List", "items": [state["operator_live" if of_operator else "live"]]}}
+        beside = [] if of_operator else state.get("daemon_live", [])
+        printed = {{"kind": "List", "items": [state["operator_live" if of_operator else "live"], *beside]}}
     elif words[0] == "get" and words[1] in state["objects"]:
         printed = {{"kind": "List", "items": state["objects"][words[1]]}}
     else:
@@ -116,7 +117,16 @@ else:
             "data": {{"values": json.dumps(values, sort_keys=True)}},
         }}
         printed = json.dumps(content)
+        daemon = {{
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {{"name": "nvdp-mps-control-daemon"}},
+            "spec": {{"template": {{"metadata": {{"annotations": {{"checksum/config": str(values["config"])}}}}}}}},
+        }} if state.get("with_daemon") and not of_operator else None
+        if daemon is not None:
+            printed += "\\n---\\n" + json.dumps(daemon)
         if words[0] == "upgrade":
+            if daemon is not None:
+                daemon["metadata"]["namespace"] = options("--namespace")
+                state["daemon_live"] = [daemon]
             content["metadata"]["namespace"] = options("--namespace")
             revisions.append(printed)
             if "--description" in words:

@@ -81,6 +81,8 @@ def _run(settings: Settings, node: ClusterNode | None, state: str | None) -> tup
         ctx_host.use(host),
         patch.object(device_plugin, "_node", lambda *_: node),
         patch.object(device_plugin, "mig_state", lambda *_: state),
+        # Whose pods feel it has its own tests.
+        patch.object(device_plugin, "before_restart", lambda *_: iter(())),
         patch.object(Cluster, "label", lambda _, name, change: changes.append(change)),
     ):
         given_commands = device_plugin.labels._inner(settings=settings, gpus=(), cluster_of=settings)

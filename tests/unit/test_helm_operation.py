@@ -42,7 +42,7 @@ def _settings(kubernetes: dict[str, Any], **device_plugin: Any) -> tuple[Desired
 
 
 def _yielded(asked: DesiredCluster, settings: Settings) -> list[FunctionCommand]:
-    return list(helm.release._inner(desired=asked.release, proxy=settings.proxy))
+    return list(helm.release._inner(desired=asked.release, proxy=settings.proxy, everyone={}))
 
 
 @pytest.mark.starts_programs

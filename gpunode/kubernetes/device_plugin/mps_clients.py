@@ -1,0 +1,116 @@
+"""Whose programs a restart of the plugin's MPS daemons would end, and what is to be done before it.
+
+A daemon takes its clients along when it ends. The plugin starts it anew with every other configuration of its node, and
+the chart brings its pods anew, on all nodes at once, with every other ConfigMap or version.
+source: NVIDIA/k8s-device-plugin, cmd/mps-control-daemon/main.go (SIGHUP) and the chart's checksum/config
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from gpunode.base.decision import Decision, Step, is_forbidden
+from gpunode.base.disruption import Disruption
+from gpunode.kubernetes.device_plugin.view import MPS_DAEMON
+from gpunode.kubernetes.helm.change import Act, ReleaseChange
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
+from gpunode.kubernetes.nodes.cordon import told
+from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, LabelChange
+from gpunode.settings import Settings
+from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.settings.sharing import WHOLE_GPU
+
+# With `sharing.rename`, too. MPS shares whole GPUs alone.
+_SHARED = (WHOLE_GPU, f"{WHOLE_GPU}.shared")
+_FINISHED = ("Succeeded", "Failed")
+_SHOWN = 5
+
+
+def asking(kubernetes: KubernetesSettings) -> tuple[str, ...]:
+    """Return the command that asks for every pod of the cluster."""
+    return kubectl(kubernetes, "get", "pods", "--all-namespaces", "--output", "json")
+
+
+def parse_clients(text: str) -> dict[str, tuple[str, ...]]:
+    """Parse a list of Pods: node -> those on it that have a GPU, or a part of one; raise ParseError.
+
+    One that has ended has none any more. Whether one uses its GPU at this moment, the cluster does not know.
+    """
+    return told(text, "list of Pods", lambda found: _by_node(found["items"]))
+
+
+def _by_node(items: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for item in items:
+        spec, status = item["spec"], item.get("status") or {}
+        containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+        limits = [(each.get("resources") or {}).get("limits") or {} for each in containers]
+        has_gpu = any(str(limit[name]) != "0" for limit in limits for name in _SHARED if name in limit)
+        if has_gpu and spec.get("nodeName") and status.get("phase") not in _FINISHED:
+            metadata = item["metadata"]
+            found.setdefault(str(spec["nodeName"]), []).append(f"{metadata['namespace']}/{metadata['name']}")
+    return {node: tuple(sorted(names)) for node, names in sorted(found.items())}
+
+
+def with_daemon(nodes: Mapping[str, ClusterNode]) -> frozenset[str]:
+    """Return the nodes on which the plugin's MPS daemon runs."""
+    return frozenset(name for name, node in nodes.items() if node.labels.get(MPS_CAPABLE) == "true")
+
+
+def label_restarts(change: LabelChange, node: ClusterNode) -> bool:
+    """Say whether the MPS daemon of a node ends, or begins anew, by a change of the node's labels."""
+    after = change.applied_to(node.labels)
+    same = all(after.get(name) == node.labels.get(name) for name in (CONFIG, MPS_CAPABLE))
+    return bool(with_daemon({node.name: node})) and not same
+
+
+def release_restarts(change: ReleaseChange) -> bool:
+    """Say whether every MPS daemon of the cluster ends, or begins anew, by what helm is told."""
+    acts = [step.act for step in change.steps]
+    if Act.ROLLBACK in acts or Act.UNINSTALL in acts:
+        # Nobody has looked at what these change.
+        return True
+    ids = [each.identity for each in change.differences]
+    return Act.UPGRADE in acts and any(each.kind == "DaemonSet" and each.name.endswith(MPS_DAEMON) for each in ids)
+
+
+def decide_restart(
+    clients: Mapping[str, Sequence[str]], asked: Mapping[str, Settings], in_run: Collection[str]
+) -> Decision[str]:
+    """Return what comes before MPS daemons restart: a step for each node with clients; its change is the node's name.
+
+    + clients: node -> its GPU pods, of the nodes whose daemon restarts
+    + asked: node -> settings, of the whole inventory; in_run: the nodes that this run brings about
+    """
+    steps, reasons = [], []
+    for node, pods in sorted(clients.items()):
+        if not pods:
+            continue
+        waits = _waits(node, len(pods), asked.get(node), in_run)
+        action = f"restart the MPS daemon of {node}, which ends {_few(pods)}"
+        steps.append(Step(action, (), Disruption.restart, waits, node, f"{len(pods)} GPU pods", "none"))
+        reasons += [] if waits is None else [waits]
+    return Decision((), tuple(steps), _refusal(reasons))
+
+
+def _waits(node: str, pods: int, settings: Settings | None, in_run: Collection[str]) -> str | None:
+    if settings is None or node not in in_run:
+        return f"{node} is not in this run and has {pods} GPU pods"
+    if is_forbidden(Disruption.restart, Disruption[settings.disruption.allow], pods):
+        return f"{node} has {pods} GPU pods and disruption.allow is {settings.disruption.allow}"
+    return None
+
+
+def _refusal(reasons: Sequence[str]) -> str | None:
+    if not reasons:
+        return None
+    return (
+        f"MPS daemons would restart, which ends their clients: {'; '.join(reasons)}. End these pods, or run it for all "
+        "of these nodes with disruption.allow = 'restart'"
+    )
+
+
+def _few(pods: Sequence[str]) -> str:
+    more: Iterator[str] = iter(() if len(pods) <= _SHOWN else (f"{len(pods) - _SHOWN} more",))
+    return ", ".join((*pods[:_SHOWN], *more))

@@ -1,0 +1,133 @@
+"""Whose programs a restart of the plugin's MPS daemons would end, and what comes before it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.base.disruption import Disruption
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes.device_plugin.mps_clients import (
+    decide_restart,
+    label_restarts,
+    parse_clients,
+    release_restarts,
+    with_daemon,
+)
+from gpunode.kubernetes.helm.change import Act, ReleaseChange, Step
+from gpunode.kubernetes.helm.difference import Difference
+from gpunode.kubernetes.helm.manifest import Identity
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, PRESENT, LabelChange
+from gpunode.settings import settings_from
+
+pytestmark = [pytest.mark.pure, pytest.mark.simulated]
+
+DAEMON = Identity("apps", "DaemonSet", "nvidia-device-plugin", "nvdp-nvidia-device-plugin-mps-control-daemon")
+PLUGIN = Identity("apps", "DaemonSet", "nvidia-device-plugin", "nvdp-nvidia-device-plugin")
+
+
+def gpu_pod(name: str, node: str | None = "gpu-1", phase: str = "Running", **limits: str) -> dict[str, Any]:
+    """Return a pod with one container of these limits; a GPU if none are given."""
+    container = {"name": "main", "resources": {"limits": limits or {"nvidia.com/gpu": "1"}}}
+    spec = {"containers": [container], **({} if node is None else {"nodeName": node})}
+    return {"metadata": {"namespace": "team", "name": name}, "spec": spec, "status": {"phase": phase}}
+
+
+def test_the_pods_that_have_a_gpu_are_told_by_node_and_no_others() -> None:
+    pods = [
+        gpu_pod("b"),
+        gpu_pod("a", **{"nvidia.com/gpu.shared": "1"}),
+        gpu_pod("other", node="gpu-2"),
+        gpu_pod("waits", node=None),
+        gpu_pod("done", phase="Succeeded"),
+        gpu_pod("broken", phase="Failed"),
+        gpu_pod("cpu", cpu="1"),
+        gpu_pod("zero", **{"nvidia.com/gpu": "0"}),
+        {"metadata": {"namespace": "team", "name": "bare"}, "spec": {"containers": [{"name": "main"}]}},
+    ]
+    assert parse_clients(json.dumps({"items": pods})) == {"gpu-1": ("team/a", "team/b"), "gpu-2": ("team/other",)}
+
+
+@given(st.one_of(st.text(), st.recursive(st.none() | st.text(), lambda x: st.lists(x)).map(json.dumps)))
+def test_any_text_is_parsed_or_is_no_list_of_pods(text: str) -> None:
+    try:
+        assert isinstance(parse_clients(text), dict)
+    except ParseError as error:
+        assert "list of Pods" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("acts", "changed", "restarts"),
+    [
+        ((Act.UPGRADE,), DAEMON, True),
+        ((Act.UPGRADE,), PLUGIN, False),
+        ((Act.INSTALL,), DAEMON, False),
+        ((), DAEMON, False),
+        ((Act.UNINSTALL,), None, True),
+        ((Act.ROLLBACK, Act.UPGRADE), PLUGIN, True),
+    ],
+)
+def test_a_release_restarts_daemons_where_their_daemonset_changes_or_nobody_knows(
+    acts: tuple[Act, ...], changed: Identity | None, restarts: bool
+) -> None:
+    found = () if changed is None else (Difference(changed, "spec.template.metadata.annotations", "a", "b"),)
+    assert release_restarts(ReleaseChange(tuple(Step(act, "asked") for act in acts), found)) is restarts
+
+
+@pytest.mark.parametrize(
+    ("capable", "to_set", "to_remove", "restarts"),
+    [
+        ("true", {CONFIG: "mps-8"}, (), True),
+        ("true", {CONFIG: "none"}, (MPS_CAPABLE,), True),
+        ("true", {}, (MPS_CAPABLE,), True),
+        ("true", {CONFIG: "mps-4"}, (), False),
+        ("true", {PRESENT: "true"}, (), False),
+        ("false", {CONFIG: "mps-8"}, (), False),
+    ],
+)
+def test_a_label_restarts_the_daemon_of_its_node_by_another_configuration_alone(
+    capable: str, to_set: dict[str, str], to_remove: tuple[str, ...], restarts: bool
+) -> None:
+    node = ClusterNode("gpu-1", {CONFIG: "mps-4", MPS_CAPABLE: capable}, None, {}, False, True)
+    assert label_restarts(LabelChange(to_set, to_remove, None, {}, False), node) is restarts
+    assert with_daemon({"gpu-1": node}) == ({"gpu-1"} if capable == "true" else frozenset())
+
+
+_PODS = st.lists(st.integers(0, 99).map("team/pod-{}".format), max_size=9)
+_NAMES = st.sampled_from(["gpu-1", "gpu-2", "gpu-3"])
+
+
+@given(
+    clients=st.dictionaries(_NAMES, _PODS),
+    allowed=st.dictionaries(_NAMES, st.sampled_from(["nothing", "restart", "reset", "reboot"])),
+    in_run=st.frozensets(_NAMES),
+)
+def test_each_node_with_clients_is_drained_or_is_the_reason_why_nothing_is_done(
+    clients: dict[str, list[str]], allowed: dict[str, str], in_run: frozenset[str]
+) -> None:
+    asked = {name: settings_from({"disruption": {"allow": allow}}) for name, allow in allowed.items()}
+    decision = decide_restart(clients, asked, in_run)
+    felt = {name for name, pods in clients.items() if pods}
+    assert {step.change for step in decision.steps} == felt
+    assert all(step.disruption is Disruption.restart for step in decision.steps)
+    for step in decision.steps:
+        may = step.change in in_run and allowed.get(str(step.change), "nothing") != "nothing"
+        assert (step.waits is None) is may
+        assert may or str(step.waits) in str(decision.refusal)
+    assert (decision.refusal is None) is all(step.waits is None for step in decision.steps)
+
+
+def test_a_refusal_names_nodes_pods_and_remedy_and_many_pods_are_counted() -> None:
+    asked = {"gpu-1": settings_from({"disruption": {"allow": "nothing"}})}
+    pods = [f"team/pod-{number}" for number in range(7)]
+    decision = decide_restart({"gpu-1": pods, "gpu-2": pods[:1]}, asked, {"gpu-1"})
+    assert decision.refusal is not None
+    assert "gpu-1 has 7 GPU pods and disruption.allow is nothing" in decision.refusal
+    assert "gpu-2 is not in this run and has 1 GPU pods" in decision.refusal
+    assert "disruption.allow = 'restart'" in decision.refusal
+    assert decision.steps[0].action.endswith("team/pod-3, team/pod-4, 2 more")

@@ -1,0 +1,98 @@
+"""What a run does where it would restart the plugin's MPS daemons: pyinfra on @fake hosts, the cluster SIMULATED."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, PRESENT
+from tests.unit.simulated_cluster import SimulatedCluster
+from tests.unit.test_device_plugin_deploy import Run, data, run
+from tests.unit.test_mps_clients import gpu_pod
+
+pytestmark = [pytest.mark.pure, pytest.mark.builds]
+WITHOUT_DRAIN = {"enabled": False}
+
+
+def _hosts(cluster: SimulatedCluster, first: int, second: int, **settings: Any) -> dict[str, dict[str, Any]]:
+    """Return two nodes that share their GPUs by MPS, with so many replicas."""
+    drain = settings.pop("drain", WITHOUT_DRAIN)
+    made = {
+        name: data(cluster, name, sharing={"strategy": "mps", "replicas": count}, **settings)
+        for name, count in (("gpu-1", first), ("gpu-2", second))
+    }
+    for each in made.values():
+        each["kubernetes"]["drain"] = drain
+    return made
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimulatedCluster:
+    """Return a cluster with MPS on two nodes, one of them with a client."""
+    made = SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
+    made.write(with_daemon=True)
+    assert run(tmp_path, _hosts(made, 4, 4)).code == 0
+    nodes = made.state()["nodes"]
+    for node in nodes.values():
+        # By GPU feature discovery or by gpunode; here by either.
+        node["metadata"]["labels"][MPS_CAPABLE] = "true"
+    made.write(nodes=nodes, objects={"pods": [gpu_pod("training")]}, calls=[])
+    return made
+
+
+def _unchanged(cluster: SimulatedCluster, done: Run) -> None:
+    assert done.code == 1 and "nothing was changed" in done.said
+    assert not cluster.called("helm upgrade") and not cluster.called("helm uninstall")
+    assert cluster.labels("gpu-1")[CONFIG] == cluster.labels("gpu-2")[CONFIG] == "mps-4"
+
+
+def test_another_replica_count_waits_for_clients_where_nothing_may_be_disturbed(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    """Also where it is another node's count that changes: the ConfigMap is one for all."""
+    done = run(tmp_path, _hosts(cluster, 4, 8, disruption={"allow": "nothing"}))
+    _unchanged(cluster, done)
+    assert "gpu-1 has 1 GPU pods and disruption.allow is nothing" in done.said
+    assert run(tmp_path, _hosts(cluster, 4, 4, disruption={"allow": "nothing"})).code == 0
+    # Without clients, nobody would feel it.
+    cluster.write(objects={"pods": []})
+    assert run(tmp_path, _hosts(cluster, 4, 8, disruption={"allow": "nothing"})).code == 0
+    assert cluster.labels("gpu-2")[CONFIG] == "mps-8" and PRESENT in cluster.labels("gpu-2")
+
+
+def test_a_node_with_clients_that_the_run_leaves_out_is_not_disturbed_by_it(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    done = run(tmp_path, _hosts(cluster, 4, 8), "-y", "--limit", "@fake/gpu-2")
+    _unchanged(cluster, done)
+    assert "gpu-1 is not in this run and has 1 GPU pods" in done.said
+
+
+def test_a_node_with_clients_is_drained_before_the_release_changes(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    """The drain itself has its own tests; this cluster does not tell of the node, so that it comes no further."""
+    done = run(tmp_path, _hosts(cluster, 4, 8, drain={"enabled": True}))
+    _unchanged(cluster, done)
+    assert "the MPS daemon of gpu-1 is to restart, but the cluster does not tell of node gpu-1" in done.said
+    assert cluster.called("kubectl get --raw /api/v1/nodes/gpu-1")
+
+
+def test_a_node_that_is_not_drained_is_restarted_under_its_pods_which_are_named(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    done = run(tmp_path, _hosts(cluster, 8, 4))
+    assert done.code == 0 and cluster.labels("gpu-1")[CONFIG] == "mps-8"
+    assert "restart the MPS daemon of gpu-1, which ends team/training" in done.said
+
+
+def test_a_label_alone_waits_as_the_release_does(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    """The chart's ConfigMap has both entries already: the node's configuration is what changes."""
+    cluster.write(objects={"pods": []})
+    assert run(tmp_path, _hosts(cluster, 4, 8)).code == 0
+    cluster.write(objects={"pods": [gpu_pod("training", node="gpu-2")]})
+    # The two counts change places.
+    done = run(tmp_path, _hosts(cluster, 8, 4, disruption={"allow": "nothing"}))
+    assert done.code == 1 and done.failed == ["gpu-2"]
+    assert "labels of gpu-2: MPS daemons would restart" in done.said
+    assert cluster.labels("gpu-1")[CONFIG] == cluster.labels("gpu-2")[CONFIG] == "mps-8"
