@@ -22,7 +22,6 @@ from tests.molecule.conftest import Run, command, inventory_with
 pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
 
 DONGLE, LICENSE = "example.com/dongle", "example.com/license"
-SHARED = "rdma/hca_shared_devices_a"
 COUNT = "Count the node's extended resources in the cluster"
 _PATIENCE_S = 30
 
@@ -139,23 +138,6 @@ def test_what_is_no_longer_asked_for_goes_and_somebody_else_s_count_stays(life: 
     life.release().kubectl("patch", "node", "gpu-1", "--subresource=status", "--type", "json", "--patch", gone)
     _wait_for(life, {})
     assert _run(life, {}).operations("success") == {}
-
-
-def test_what_a_device_plugin_of_others_offers_is_compared_with_what_is_expected(life: Life) -> None:
-    settings = by(life.kubeconfig, programs(4), 120, expected_resources={SHARED: 64})
-    mapped = {"kubernetes": settings, "device_plugin": {"chart": str(CHART)}, **NODES["gpu-1"]}
-    path = inventory_with(life.folder, {"gpu-1": mapped})
-
-    def found() -> dict[str, Any]:
-        every = command("gpunode", "drift", "--json", path).findings["gpu-1"]
-        return next(item for item in every if item["what"] == f"allocatable {SHARED}")
-
-    assert (found()["class"], found()["actual"]) == ("drift", "none")
-    # As the plugin's kubelet reports it; SIMULATED.
-    _status(life, {SHARED: "64"})
-    assert found()["class"] == "ok"
-    gone = json.dumps([{"op": "remove", "path": f"/status/capacity/{SHARED.replace('/', '~1')}"}])
-    life.release().kubectl("patch", "node", "gpu-1", "--subresource=status", "--type", "json", "--patch", gone)
 
 
 def test_a_resource_of_a_device_plugin_s_is_refused_before_anything_is_contacted(life: Life) -> None:
