@@ -70,7 +70,8 @@ def accepted() -> bool:
         try:
             if isinstance(why := _left_alone(), Refusal):
                 _seen[current] = None
-                leave_alone(name="Leave this node alone", reason=f"{why.reason}; {why.remedy}")
+                host.log(f"left alone: {why.reason}; {why.remedy}")
+                leave_alone(name="Leave this node alone", reason=why.reason)
                 return False
             reading, reasons = _judged() if why is None else (None, [f"kubernetes: {why.reason}"])
         except Exception as error:
