@@ -43,6 +43,7 @@ METHODS: Mapping[str, str] = {
     "driver.hold_kernel": "counts where the node's kernel is a package: the lab's nodes have none",
     "driver.rollback": "how the way back is kept",
     "driver.persistenced": "off: the unit stays as it is",
+    "driver.peermem": "its file comes, and the RDMA stack that it waits for is a person's (default/test_peermem.py)",
     "cuda.compatibility": "which driver is enough for preflight",
     "toolkit.migrate": "how nvidia-docker2 is replaced",
     "mig.config_from_label": "takes the configuration from the cluster (scenario cluster)",

@@ -223,8 +223,10 @@ def test_a_node_under_an_admins_cordon_is_left_alone_where_the_settings_say_so(
     run = command("pyinfra", "-y", "--limit", ADMINS, path, "deploys/gpu_node.py")
     assert run.code == 0 and f"somebody else has cordoned node {ADMINS}" in run.printed, run.printed
     assert _state(admins, start_times) == before and _node(cluster, ADMINS) == (True, None)
-    (finding,) = command("gpunode", "drift", "--json", path).findings[ADMINS]
-    assert finding["class"] == "unsupported" and f"kubectl uncordon {ADMINS}" in finding["remedy"]
+    found = {item["what"]: item for item in command("gpunode", "drift", "--json", path).findings[ADMINS]}
+    # Nothing of the machine is judged; that the cordon is none of gpunode's is.
+    assert set(found) == {"preflight", "cordon"} and found["preflight"]["class"] == "unsupported"
+    assert f"kubectl uncordon {ADMINS}" in found["preflight"]["remedy"]
     assert f"somebody else has cordoned node {ADMINS}" in command("gpunode", "plan", path).stdout
 
 
