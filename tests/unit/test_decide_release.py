@@ -142,7 +142,9 @@ def test_a_run_changes_the_release_where_drift_finds_it_otherwise_and_then_it_do
     changes = _agree(decision)
     with _run_on(simulated) as host:
         simulated.told.clear()
-        done = _carried_out(helm.release, host, desired=asked.release, proxy=settings.proxy)
+        done = _carried_out(
+            helm.release, host, desired=asked.release, proxy=settings.proxy, everyone={"gpu-1": settings}
+        )
     assert [each for each in simulated.told if each.split()[0] in ("upgrade", "rollback", "uninstall")] == [
         f"rollback {step.revision}" if step.act == "rollback" else "upgrade" if step.act == "install" else step.act
         for each in decision.steps if each.change for step in each.change.steps
