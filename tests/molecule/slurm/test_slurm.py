@@ -69,8 +69,18 @@ def _bad(folder: Path, node: Node, **settings: Any) -> dict[str, dict[str, Any]]
     return {item["what"]: item for item in run.findings[node.name] if item["class"] != "ok"}
 
 
+def _until(node: Node, holds: str) -> None:
+    out(node, f"for _ in $(seq 60); do {holds} && exit 0; sleep 0.5; done; ps -ef; scontrol show node; exit 1")
+
+
+def _ended(node: Node) -> None:
+    # srun returns before its step's process has gone, and a change waits for that one, too.
+    _until(node, "! pgrep -f '^slurmstepd: [[]' > /dev/null")
+
+
 def _job(node: Node, *options: str) -> dict[str, str]:
     printed = out(node, f"timeout 30 srun {' '.join(options)} env")
+    _ended(node)
     return dict(line.split("=", 1) for line in printed.splitlines() if line.startswith(("CUDA_", "SLURM_GPUS")))
 
 
@@ -118,8 +128,8 @@ def test_a_device_that_a_hand_takes_out_and_a_daemon_that_is_down_are_found_and_
     nodes: tuple[Node, ...], tmp_path: Path
 ) -> None:
     (node,) = nodes
-    out(node, f"sed -i 's/nvidia.0-1./nvidia0/' {GRES}; systemctl restart slurmd; sleep 3")
-    assert "INVALID_REG" in out(node, f"scontrol -o show node {node.name}")
+    out(node, f"sed -i 's/nvidia.0-1./nvidia0/' {GRES}; systemctl restart slurmd")
+    _until(node, f"scontrol -o show node {node.name} | grep -q INVALID_REG")
     assert f"file {GRES}" in _bad(tmp_path, node)
     _run(tmp_path, node)
     assert _bad(tmp_path, node) == {} and "State=IDLE" in out(node, f"scontrol -o show node {node.name}")
@@ -131,7 +141,8 @@ def test_a_device_that_a_hand_takes_out_and_a_daemon_that_is_down_are_found_and_
 
 def test_jobs_that_run_keep_their_devices_until_they_end(nodes: tuple[Node, ...], tmp_path: Path) -> None:
     (node,) = nodes
-    out(node, "sbatch -Q --gres=gpu:1 -o /dev/null --wrap 'sleep 600'; sleep 2")
+    out(node, "sbatch -Q --gres=gpu:1 -o /dev/null --wrap 'sleep 600'")
+    _until(node, "pgrep -f '^slurmstepd: [[]' > /dev/null")
     waits = _bad(tmp_path, node, type="big")[f"file {GRES}"]
     assert waits["class"] == "restart pending" and "steps of jobs run" in waits["cause"]
     _run(tmp_path, node, type="big")
@@ -141,7 +152,8 @@ def test_jobs_that_run_keep_their_devices_until_they_end(nodes: tuple[Node, ...]
     assert "service slurmd.service" in _bad(tmp_path, node)
     out(node, "systemctl start slurmd; sleep 2")
     assert out(node, "squeue -h -o %T") == "RUNNING"
-    out(node, "scancel -u root; sleep 3")
+    out(node, "scancel -u root")
+    _ended(node)
     _run(tmp_path, node, type="big")
     assert _job(node, "--gres=gpu:big:1")["CUDA_VISIBLE_DEVICES"] == "0"
 
