@@ -132,7 +132,7 @@ def converge() -> float:
 
 def prepare(every: tuple[Node, ...], wanted: Path, ansible_nodes: int = ANSIBLE_NODES) -> None:
     """Let each node's sshd tell its sessions, give ansible its python3-apt, and fetch the files that it compares."""
-    setup = "printf 'LogLevel VERBOSE\\n' > /etc/ssh/sshd_config.d/90-bench.conf && systemctl reload ssh"
+    setup = "printf 'LogLevel VERBOSE\\n' > /etc/ssh/sshd_config.d/90-bench.conf && systemctl restart ssh"
     if len(every) <= ansible_nodes:
         setup += (
             " && { dpkg -s python3-apt >/dev/null || { apt-get -q update && apt-get -q -y install python3-apt; }; }"

@@ -33,7 +33,8 @@ def test_a_node_is_read_with_few_programs(nodes: tuple[Node, ...]) -> None:
 def test_a_run_that_changes_nothing_enters_a_node_twice_and_a_drift_check_once(nodes: tuple[Node, ...]) -> None:
     """Once with what preflight and the verdict want to know, and once with the rest of what operations ask."""
     node, *_ = nodes
-    told = "printf 'LogLevel VERBOSE\\n' > /etc/ssh/sshd_config.d/90-sessions.conf && systemctl reload ssh"
+    # Not a reload: sshd starts anew then, and refuses connections for a moment. A restart returns once sshd listens.
+    told = "printf 'LogLevel VERBOSE\\n' > /etc/ssh/sshd_config.d/90-sessions.conf && systemctl restart ssh"
     assert lab_nodes.run(node, told).returncode == 0
     before = _sessions(node)
     run = converge()
@@ -41,7 +42,7 @@ def test_a_run_that_changes_nothing_enters_a_node_twice_and_a_drift_check_once(n
     between = _sessions(node)
     assert command("gpunode", "drift", "--json", "inventories/lab.py").code == 0
     assert (between - before, _sessions(node) - between) == (2, 1)
-    lab_nodes.run(node, "rm /etc/ssh/sshd_config.d/90-sessions.conf && systemctl reload ssh")
+    lab_nodes.run(node, "rm /etc/ssh/sshd_config.d/90-sessions.conf && systemctl restart ssh")
 
 
 def _sessions(node: Node) -> int:
