@@ -14,6 +14,7 @@ from gpunode.deploys.mig import mig
 from gpunode.deploys.mps import mps
 from gpunode.deploys.packaging import packaging
 from gpunode.deploys.podman import podman
+from gpunode.deploys.power import power
 from gpunode.deploys.preflight import preflight
 from gpunode.deploys.reboot import reboot
 from gpunode.deploys.slurm import slurm
@@ -31,6 +32,7 @@ if preflight():
         cuda,
         mps,
         mig,
+        power,
         toolkit,
         containerd,
         docker,
@@ -53,6 +55,8 @@ if preflight():
     else:
         mps()
         mig()
+    # A reset for MIG takes limits and clocks away.
+    power()
     toolkit()
     containerd()
     docker()

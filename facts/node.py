@@ -30,6 +30,7 @@ from gpunode.facts.mps import Mps
 from gpunode.facts.operating_system import OperatingSystem
 from gpunode.facts.pci import PciGpus
 from gpunode.facts.podman import Podman
+from gpunode.facts.power import Power
 from gpunode.facts.runtime_packages import RuntimePackages
 from gpunode.facts.slurm import Slurm
 from gpunode.facts.sysctl import KubernetesSysctls
@@ -58,6 +59,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "mps": Mps,
     "mig": Mig,
     "mig_boot": MigBoot,
+    "power": Power,
     "sysctls": KubernetesSysctls,
     "exposed": Exposed,
     "interrupted": Interrupted,

@@ -9,6 +9,7 @@ from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps import Mps
+from gpunode.components.power.state import Power
 from gpunode.node.machine import Machine
 from gpunode.packages.keyring import Keyrings
 from gpunode.system.applied import Applied
@@ -31,6 +32,7 @@ class Node(Machine):
     mps: Mps = field(default_factory=Mps)
     mig: Mig = field(default_factory=lambda: Mig("absent"))
     mig_boot: MigBoot = field(default_factory=MigBoot)
+    power: Power = field(default_factory=Power)
     sysctls: KubernetesSysctls = field(default_factory=KubernetesSysctls)
     applied: Applied = field(default_factory=Applied)
     exposed: Exposed = field(default_factory=Exposed)

@@ -23,6 +23,7 @@ from gpunode.components.mps import daemons
 from gpunode.components.mps import decide as mps
 from gpunode.components.podman import decide as podman
 from gpunode.components.podman import drop_in as podman_files
+from gpunode.components.power import decide as power
 from gpunode.components.slurm import decide as slurm
 from gpunode.components.toolkit import decide as toolkit
 from gpunode.node import Node
@@ -84,6 +85,10 @@ def _crio(settings: Settings, node: Node) -> Decision[Any]:
 def _slurm(settings: Settings, node: Node) -> Decision[Any]:
     desired = slurm.Desired(settings.slurm, Disruption[settings.disruption.allow])
     return slurm.decide(desired, node.slurm, node.mig)
+
+
+def _power(settings: Settings, node: Node) -> Decision[Any]:
+    return power.decide(power.Desired(settings.power, Disruption[settings.disruption.allow]), node.power, node.gpus)
 
 
 def _node(settings: Settings, node: Node) -> Decision[Any]:
@@ -148,6 +153,7 @@ COMPONENTS = (
     Component("cuda", _cuda, (cuda_files,)),
     Component("mig", _mig, is_always_judged=True),
     Component("mps", _mps, is_always_judged=True),
+    Component("power", _power, is_always_judged=True),
     Component("toolkit", _toolkit, (toolkit_files,)),
     Component("containerd", _containerd, (containerd_files,), files_first=True),
     Component("docker", _docker),

@@ -119,7 +119,7 @@ def _is_pending(settings: Settings, node: Node, component: str, disruption: Disr
 
     What was cut off is undone before anything else, whatever is allowed.
     """
-    if component in ("crio", "mps", "mig", "slurm", "node"):
+    if component in ("crio", "mps", "mig", "power", "slurm", "node"):
         return False
     # docker's own containers may be kept by live-restore.
     of_docker = 0 if node.docker.live_restore else node.docker.containers

@@ -33,6 +33,7 @@ _JUDGES = tuple(
         "components/mps/decide.py",
         "components/slurm/decide.py",
         "components/mig/decide.py",
+        "components/power/decide.py",
         "packages/repositories/decide.py",
         "node/own_files/decide.py",
         "system/exposed.py",

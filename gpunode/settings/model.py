@@ -21,6 +21,7 @@ from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.mig import MigSettings
 from gpunode.settings.mps import MpsSettings
 from gpunode.settings.podman import PodmanSettings
+from gpunode.settings.power import PowerSettings
 from gpunode.settings.problems import DEEPEST, SECRET, Problem, SettingsError, is_secret, is_too_deep, nearest, written
 from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.repositories import RepositoriesSettings
@@ -61,6 +62,7 @@ class Settings(BaseModel):
     crio: CrioSettings = Field(default_factory=lambda: CrioSettings.model_validate({}))
     mig: MigSettings = Field(default_factory=lambda: MigSettings.model_validate({}))
     mps: MpsSettings = Field(default_factory=lambda: MpsSettings.model_validate({}))
+    power: PowerSettings = Field(default_factory=lambda: PowerSettings.model_validate({}))
     slurm: SlurmSettings = Field(default_factory=lambda: SlurmSettings.model_validate({}))
     kubernetes: KubernetesSettings = Field(default_factory=lambda: KubernetesSettings.model_validate({}))
     device_plugin: DevicePluginSettings = Field(default_factory=lambda: DevicePluginSettings.model_validate({}))

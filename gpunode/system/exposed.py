@@ -49,6 +49,7 @@ FILES = (
     "/etc/systemd/system/gpunode-mig*",
     "/var/lib/gpunode/mig",
     "/var/lib/gpunode/mig/*",
+    "/etc/systemd/system/gpunode-power*",
     "/etc/profile.d/gpunode-mps*",
     "/etc/slurm/gpunode-*",
     "/etc/environment.d/*gpunode*",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpunode.base.reading import Reading
+from gpunode.system.gpu_settings import Clocks, Ecc, PowerLimit, clocks_of, ecc_of, power_of
 from gpunode.system.smi import address, parse_answer
 
 
@@ -29,6 +30,9 @@ class Gpu(Reading):
     mig_mode: MigMode
     compute_mode: str
     persistence_mode: str
+    power: PowerLimit = field(default_factory=PowerLimit)
+    clocks: Clocks = field(default_factory=Clocks)
+    ecc: Ecc = field(default_factory=Ecc)
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,9 @@ def _gpu(row: dict[str, str]) -> Gpu:
         mig_mode=MigMode(row["mig.mode.current"], row["mig.mode.pending"]),
         compute_mode=row["compute_mode"],
         persistence_mode=row["persistence_mode"],
+        power=power_of(row),
+        clocks=clocks_of(row),
+        ecc=ecc_of(row),
     )
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import ParseError
 
-# persistence_mode right before pci.device_id: gpunode/components/mig/smi.sh looks for MIG's two modes side by side.
+# persistence_mode right before pci.device_id, and the power between ECC's two modes: gpunode/components/mig/smi.sh
+# looks for MIG's two modes side by side.
 QUERY = (
     "index",
     "uuid",
@@ -24,6 +25,20 @@ QUERY = (
     "pci.device_id",
     "ecc.errors.uncorrected.volatile.total",
     "ecc.errors.uncorrected.aggregate.total",
+    "ecc.mode.current",
+    "power.limit",
+    "power.default_limit",
+    "power.min_limit",
+    "power.max_limit",
+    "ecc.mode.pending",
+    "clocks.applications.memory",
+    "clocks.applications.graphics",
+    "clocks.default_applications.memory",
+    "clocks.default_applications.graphics",
+    "clocks.max.memory",
+    "clocks.max.graphics",
+    "clocks.mem",
+    "clocks.gr",
 )
 # The fields of a query of their own.
 REMAPPED = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure")

@@ -31,6 +31,8 @@ switch() {
   [ -n "$reset" ] || { fails "MIG mode $1 of GPU $gpu waits for a reset ($answer)"; return 1; }
   patience=300
   ask --gpu-reset -i "$gpu" || { refused "GPU $gpu refuses a reset"; return 1; }
+  # Locked clocks go with it, which no driver tells (power_apply.sh).
+  rm -f /run/gpunode/power
   patience=60; look || return 1
   [ "$current" = "$1" ] || { fails "MIG mode $1 of GPU $gpu is still pending after its reset" target; return 1; }
   waits=''

@@ -9,7 +9,11 @@ _H100 = {
     "driver_version": "580.95.05", "memory.total": "81559", "mig.mode.current": "Disabled",
     "mig.mode.pending": "Disabled", "compute_mode": "Default", "persistence_mode": "Disabled",
     "pci.device_id": "0x233010DE", "ecc.errors.uncorrected.volatile.total": "0",
-    "ecc.errors.uncorrected.aggregate.total": "0",
+    "ecc.errors.uncorrected.aggregate.total": "0", "ecc.mode.current": "Enabled", "ecc.mode.pending": "Enabled",
+    "power.limit": "700.00", "power.default_limit": "700.00", "power.min_limit": "200.00", "power.max_limit": "700.00",
+    "clocks.applications.memory": "2619", "clocks.applications.graphics": "1980",
+    "clocks.default_applications.memory": "2619", "clocks.default_applications.graphics": "1980",
+    "clocks.max.memory": "2619", "clocks.max.graphics": "1980", "clocks.mem": "2619", "clocks.gr": "345",
 }  # fmt: skip
 
 

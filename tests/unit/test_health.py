@@ -93,7 +93,7 @@ def test_what_a_failed_query_prints_is_no_row() -> None:
 
 
 def test_a_row_with_too_few_columns_is_refused() -> None:
-    with pytest.raises(ParseError, match="1 of 13 columns"):
+    with pytest.raises(ParseError, match="1 of 27 columns"):
         parse_health(["gpu=00000000:1A:00.0", "gpu.rc=0"])
 
 

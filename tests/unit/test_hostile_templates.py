@@ -132,6 +132,8 @@ def test_every_template_that_takes_values_is_tested_here() -> None:
     of_packages |= {"nvidia-mps.service", "nvidia-mps-settings"}
     # Of MIG: constants alone; a node's layout is in a file of its own (gpunode/components/mig/record.py).
     of_packages |= {"gpunode-mig-layout.service", "gpunode-mig-layout"}
+    # Of power limits: constants, functions, and rules whose every word a pattern bounds (gpunode/settings/power.py).
+    of_settings |= {"gpunode-power", "gpunode-power.service"}
     # Of an image: constants, and units of runtimes by their own names.
     of_packages |= {"gpunode-first-boot.service"}
     # Of podman: one of three words, and a constant.

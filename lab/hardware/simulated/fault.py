@@ -10,7 +10,7 @@ from .machine import FAULTS, HardwareError, Machine
 
 OF_ONE_GPU = (
     "lost_gpu", "busy", "uncorrected_ecc", "remap_pending", "remap_failure", "mig_pending", "mig_create_fails",
-    "reset_refused", "inforom_corrupted",
+    "power_ignored", "reset_refused", "inforom_corrupted",
 )  # fmt: skip
 OF_A_MOMENT = ("mig_create_fails_at", "mig_compute_fails_at", "smi_killed_at", "power_cut_at")
 _USAGE = """usage: gpunode-lab-fault show
@@ -21,6 +21,7 @@ _USAGE = """usage: gpunode-lab-fault show
        gpunode-lab-fault set remap_failure INDEX     a row of its memory could not be remapped
        gpunode-lab-fault set mig_pending INDEX       a change of MIG mode waits for a reset, though nobody uses the GPU
        gpunode-lab-fault set mig_create_fails INDEX  no GPU instance can be created on the GPU
+       gpunode-lab-fault set power_ignored INDEX     the GPU says that it takes a power limit or clocks, and does not
        gpunode-lab-fault set reset_refused INDEX     the GPU cannot be reset
        gpunode-lab-fault set inforom_corrupted INDEX the GPU's infoROM is corrupted: nvidia-smi warns and exits 14
        gpunode-lab-fault set mig_create_fails_at N   the Nth GPU instance from now, on any GPU, is not created; once

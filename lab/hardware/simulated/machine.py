@@ -29,6 +29,7 @@ class HardwareError(Exception):
 class GpuModel(SimpleNamespace):
     """Hold what a GPU product always is; memory in MiB, power in W, ids in lower-case hex without 0x.
 
+    `clocks` are those of memory, of graphics for programs by default, and the highest of graphics, in MHz.
     `mig` is its product in mig.json (None: it has no MIG), `nvswitches` are the PCI buses of NVSwitches on its board.
     """
 
@@ -38,6 +39,8 @@ class GpuModel(SimpleNamespace):
     memory_mib: int
     compute_capability: str
     power_limit_w: int
+    power_least_w: int
+    clocks: tuple[int, int, int]
     vbios: str
     mig: str | None
     modules: tuple[str, ...]

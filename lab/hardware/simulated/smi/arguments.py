@@ -17,6 +17,12 @@ _FLAGS = {
     "--help-query-gpu": "help-query-gpu",
     "-r": "reset",
     "--gpu-reset": "reset",
+    "-rac": "reset-applications-clocks",
+    "--reset-applications-clocks": "reset-applications-clocks",
+    "-rgc": "reset-gpu-clocks",
+    "--reset-gpu-clocks": "reset-gpu-clocks",
+    "-rmc": "reset-memory-clocks",
+    "--reset-memory-clocks": "reset-memory-clocks",
 }
 _VALUES = {
     "-i": "id",
@@ -33,6 +39,16 @@ _VALUES = {
     "--compute-mode": "compute-mode",
     "-mig": "mig-mode",
     "--multi-instance-gpu": "mig-mode",
+    "-pl": "power-limit",
+    "--power-limit": "power-limit",
+    "-ac": "applications-clocks",
+    "--applications-clocks": "applications-clocks",
+    "-lgc": "lock-gpu-clocks",
+    "--lock-gpu-clocks": "lock-gpu-clocks",
+    "-lmc": "lock-memory-clocks",
+    "--lock-memory-clocks": "lock-memory-clocks",
+    "-e": "ecc-config",
+    "--ecc-config": "ecc-config",
 }
 _COMMANDS = (
     "list",
@@ -45,7 +61,18 @@ _COMMANDS = (
     "query-remapped-rows",
     "reset",
 )
-_MODIFICATIONS = ("persistence-mode", "compute-mode", "mig-mode", "reset")
+# What one GPU is set to, but for its modes (smi/power.py).
+SETTINGS = (
+    "power-limit",
+    "applications-clocks",
+    "reset-applications-clocks",
+    "lock-gpu-clocks",
+    "reset-gpu-clocks",
+    "lock-memory-clocks",
+    "reset-memory-clocks",
+    "ecc-config",
+)
+_MODIFICATIONS = ("persistence-mode", "compute-mode", "mig-mode", "reset", *SETTINGS)
 _ALLOWED_WITH = {
     "list": set(),
     "version": set(),
@@ -60,6 +87,7 @@ _ALLOWED_WITH = {
     "compute-mode": {"id"},
     "mig-mode": {"id"},
     "table": {"id"},
+    **{name: {"id"} for name in SETTINGS},
 }
 _HELP = "Please run 'nvidia-smi -h' for help.\n\n"
 

@@ -75,6 +75,10 @@ def _run(session: Session, arguments: list[str]) -> None:
         from . import query
 
         query.run(session, command, options)
+    elif command in command_line.SETTINGS:
+        from . import power
+
+        power.run(session, command, options)
     else:
         from . import modify
 

@@ -112,4 +112,5 @@ def _reset(session: Session, gpu: SimulatedGpu) -> None:
             19,
         )
     session.set_mig_mode(gpu, session.mig_modes(gpu)[1] == "Enabled", effective=True)
+    session.forget_settings(gpu)
     session.say(f"GPU {gpu.bus_id} was successfully reset.")

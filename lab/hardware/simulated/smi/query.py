@@ -39,6 +39,13 @@ def _rows(fault: str | None = None) -> _Value:
     return value
 
 
+# Pairs of memory and graphics.
+_CLOCKS: dict[str, Callable[[int], _Value]] = {
+    "applications": lambda place: lambda session, gpu: session.application_clocks(gpu)[place],
+    "default_applications": lambda place: lambda session, gpu: session.application_clocks(gpu, default=True)[place],
+    "max": lambda place: lambda session, gpu: str(gpu.model.clocks[2 * place]),
+    "current": lambda place: lambda session, gpu: str(session.clocks(gpu)[place]),
+}
 _FIELDS: dict[str, tuple[str, _Value]] = {
     "timestamp": ("", _timestamp),
     "index": ("", _model(lambda gpu: gpu.index)),
@@ -65,15 +72,23 @@ _FIELDS: dict[str, tuple[str, _Value]] = {
     "persistence_mode": ("", lambda session, gpu: _mode(session.runtime(gpu).get("persistence"))),
     "temperature.gpu": ("", _always("33")),
     "power.draw": ("W", _always("72.00")),
-    "power.limit": ("W", _model(lambda gpu: f"{gpu.model.power_limit_w}.00")),
+    "power.limit": ("W", lambda session, gpu: f"{session.power_limit(gpu):.2f}"),
+    "power.default_limit": ("W", _model(lambda gpu: f"{gpu.model.power_limit_w}.00")),
+    "power.min_limit": ("W", _model(lambda gpu: f"{gpu.model.power_least_w}.00")),
+    "power.max_limit": ("W", _model(lambda gpu: f"{gpu.model.power_limit_w}.00")),
+    **{
+        f"clocks.{clocks}.{which}": ("MHz", value(place))
+        for place, which in enumerate(("memory", "graphics"))
+        for clocks, value in _CLOCKS.items()
+    },
     "utilization.gpu": ("%", _always("0")),
     "utilization.memory": ("%", _always("0")),
     "pstate": ("", _always("P0")),
     "display_active": ("", _always("Disabled")),
     "gsp.mode.current": ("", _always("Enabled")),
     "retired_pages.pending": ("", _always("No")),
-    "ecc.mode.current": ("", _always("Enabled")),
-    "ecc.mode.pending": ("", _always("Enabled")),
+    "ecc.mode.current": ("", lambda session, gpu: _mode(session.ecc(gpu)[0])),
+    "ecc.mode.pending": ("", lambda session, gpu: _mode(session.ecc(gpu)[1])),
     **{
         f"ecc.errors.{kind}.{span}.total": ("", value)
         for kind, value in (
@@ -92,7 +107,14 @@ _ROW_FIELDS: dict[str, tuple[str, _Value]] = {
     "remapped_rows.pending": ("", _rows("remap_pending")),
     "remapped_rows.failure": ("", _rows("remap_failure")),
 }
-_ALIASES = {"gpu_name": "name", "gpu_uuid": "uuid", "gpu_bus_id": "pci.bus_id", "gpu_serial": "serial"}
+_ALIASES = {
+    "clocks.gr": "clocks.current.graphics",
+    "clocks.mem": "clocks.current.memory",
+    "gpu_name": "name",
+    "gpu_uuid": "uuid",
+    "gpu_bus_id": "pci.bus_id",
+    "gpu_serial": "serial",
+}
 _APP_FIELDS = {
     "timestamp": "",
     "gpu_name": "",
@@ -159,7 +181,7 @@ def _titled(name: str, unit: str) -> str:
 
 def _cell(session: Session, gpu: SimulatedGpu, unit: str, value: _Value, bare: bool) -> str:
     text = value(session, gpu)
-    return text if bare or not unit else f"{text} {unit}"
+    return text if bare or not unit or text.startswith("[") else f"{text} {unit}"
 
 
 def help_text() -> str:

@@ -162,6 +162,44 @@ class Session:
             self.set_instances(gpu, [])
             self.machine.log("mig", f"GPU {gpu.index}: its instances are gone")
 
+    def power_limit(self, gpu: SimulatedGpu) -> float:
+        """Return the power limit in watts; the driver forgets another than the default."""
+        return float(str(self.runtime(gpu).get("power_limit") or gpu.model.power_limit_w))
+
+    def application_clocks(self, gpu: SimulatedGpu, default: bool = False) -> tuple[str, str]:
+        """Return memory and graphics clock of programs, or what the driver says instead."""
+        if self.branch >= FIRST_WITHOUT_APPLICATION_CLOCKS:
+            return DEPRECATED, DEPRECATED
+        kept = None if default else self.runtime(gpu).get("application_clocks")
+        found = kept if isinstance(kept, list) else gpu.model.clocks
+        return str(found[0]), str(found[1])
+
+    def clocks(self, gpu: SimulatedGpu) -> tuple[int, int]:
+        """Return memory and graphics clock as they run: the highest that the GPU may."""
+        memory, _, graphics = gpu.model.clocks
+        kept = self.runtime(gpu)
+        if isinstance(clocks := kept.get("application_clocks"), list):
+            graphics = int(clocks[1])
+        if isinstance(clocks := kept.get("locked_graphics"), list):
+            graphics = min(graphics, int(clocks[1]))
+        if isinstance(clocks := kept.get("locked_memory"), list):
+            memory = min(memory, int(clocks[1]))
+        return memory, graphics
+
+    def ecc(self, gpu: SimulatedGpu) -> tuple[bool, bool]:
+        """Return whether ECC is on, now and after the next load of the driver; the GPU itself keeps it."""
+        pending = bool(self.machine.read_json(module.PERSISTENT_STATE).get(gpu.uuid, {}).get("ecc", True))
+        return bool(self.runtime(gpu).get("ecc_current", pending)), pending
+
+    def set_ecc(self, gpu: SimulatedGpu, enabled: bool) -> None:
+        """Set the mode of ECC that comes with the next load of the driver."""
+        self._set(module.RUNTIME_STATE, gpu, {"ecc_current": self.ecc(gpu)[0]})
+        self._set(module.PERSISTENT_STATE, gpu, {"ecc": enabled})
+
+    def forget_settings(self, gpu: SimulatedGpu) -> None:
+        """Have a GPU as a reset leaves it: power limit and clocks by default."""
+        self.set_runtime(gpu, power_limit=None, application_clocks=None, locked_graphics=None, locked_memory=None)
+
     def next_serial(self, gpu: SimulatedGpu) -> int:
         """Return how many MIG devices the GPU has ever had, this one included."""
         serial = int(self.machine.read_json(module.PERSISTENT_STATE).get(gpu.uuid, {}).get("mig_devices", 0)) + 1
@@ -173,6 +211,9 @@ class Session:
         self.machine.write_json(file, {**state, gpu.uuid: {**state.get(gpu.uuid, {}), **values}})
 
 
+# NVML's deprecation notices name no release: that it is this branch is the lab's own choice (SIMULATED).
+FIRST_WITHOUT_APPLICATION_CLOCKS = 590
+DEPRECATED = "[Requested functionality has been deprecated]"
 LOST = b"GPU is lost.  Reboot the system to recover this GPU\n\n\n"
 
 

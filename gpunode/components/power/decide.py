@@ -1,0 +1,204 @@
+"""What is to be done about power limits, clocks and ECC: every comparison with what is desired, and the steps.
+
+What a GPU does not take is refused before anything is told to any GPU.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared
+from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.subject import Subject
+from gpunode.components.power.files import FILES, NAME, texts
+from gpunode.components.power.gpu import OFF, ON, known, obstacles, pair
+from gpunode.components.power.rules import APPLICATION, GRAPHICS, LIMIT, MEMORY, Rule, rule_for, rules
+from gpunode.components.power.state import Power
+from gpunode.settings.power import PowerSettings
+from gpunode.system.gpu import Gpu, Gpus
+
+DEFAULT = "default"
+_LOCKED = ((GRAPHICS, Subject.LOCKED_GRAPHICS), (MEMORY, Subject.LOCKED_MEMORY))
+_UNTOLD = "no driver tells which clocks are locked: gpunode notes what it locked since the driver was loaded"
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Hold the settings, and what a change may disturb."""
+
+    settings: PowerSettings
+    allowed: Disruption = Disruption.restart
+
+
+@dataclass(frozen=True)
+class Task:
+    """Hold one thing that a GPU is told: its PCI address, the kind, the value as power_apply.sh takes it."""
+
+    address: str
+    kind: str
+    value: str
+
+    @property
+    def line(self) -> str:
+        """Return the task as the script reads it."""
+        return f"{self.address} {self.kind} {self.value}"
+
+
+@dataclass(frozen=True)
+class PowerChange:
+    """Hold what one script does: what GPUs are told, `written` path -> text, `removed` paths, whether the unit is to
+    start at boot; or, with `boots`, nothing of that: the node is booted, for a mode of ECC."""
+
+    tasks: tuple[Task, ...] = ()
+    written: Mapping[str, str] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+    enable: bool = False
+    boots: bool = False
+
+
+def decide(desired: Desired, actual: Power, gpus: Gpus) -> Decision[PowerChange]:
+    """Return what is to be done about each GPU, and about the unit that brings limits and clocks back.
+
+    What was not asked for by a former run, whose rules stand in gpunode's script, is left as it is.
+    """
+    settings, every = desired.settings, rules(desired.settings)
+    files, changed, gone = _files(every, actual)
+    if settings.is_asked and gpus.status != "ok":
+        item = compared("power", Subject.POWER, "not told", AS_DESIRED, False, cause=f"no GPU answers: {gpus.message}")
+        return Decision((item,), (Step("set power limits, clocks and ECC", (item,), Disruption.nothing),))
+    reasons = [reason for gpu in gpus.gpus for reason in obstacles(settings, every, gpu)]
+    if every:
+        reasons += [f"{path} is not of gpunode's making, and would be written over; move it" for path in actual.foreign]
+    told: list[tuple[Finding, Task | None]] = []
+    for gpu in gpus.gpus:
+        told += _limit(every, actual, gpu)
+        told += _application(every, actual, gpu)
+        told += _locked(every, actual, gpu)
+        told += _ecc(settings, gpu)
+        told += _persistence(every, gpu)
+    findings = (*(item for item, _ in told), *files)
+    if reasons:
+        refusal = f"power: {'; '.join(reasons)}; nothing was changed"
+        return Decision(tuple(by_hand(item, "; ".join(reasons)) for item in findings), (), refusal)
+    change = PowerChange(
+        tuple(task for _, task in told if task is not None), changed, gone, bool(every) and not actual.enabled
+    )
+    done = (*(item for item, task in told if task is not None), *bad(*files))
+    steps = [Step(_action(item), (item,), Disruption.nothing, None, change, felt=False) for item in done]
+    pending = tuple(item for item in bad(*findings) if item.finding_class is FindingClass.REBOOT_PENDING)
+    coming = tuple(item for item, task in told if task is not None and task.kind == "ecc")
+    if pending or coming:
+        forbidden = is_forbidden(Disruption.reboot, desired.allowed, 0)
+        waits = f"disruption.allow is {desired.allowed.name}" if forbidden else None
+        found, to_be = (None, None) if pending else ("as it was", "as it is set")
+        action, boots = "boot the node into the mode of ECC", PowerChange(boots=True)
+        steps.append(Step(action, pending, Disruption.reboot, waits, boots, found, to_be))
+    return Decision(findings, tuple(steps))
+
+
+def _limit(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tuple[Finding, Task | None]]:
+    rule, watts = rule_for(every, LIMIT, gpu.name), gpu.power.default
+    if rule is not None:
+        watts = float(rule.value)
+    elif rule_for(actual.parsed_rules, LIMIT, gpu.name) is None:
+        return
+    if watts is None:
+        return
+    to_be = f"{watts:.2f}"
+    good = gpu.power.limit is not None and f"{gpu.power.limit:.2f}" == to_be
+    shown = None if gpu.power.limit is None else f"{gpu.power.limit:g} W"
+    said = f"{watts:g} W" if rule else f"{watts:g} W, the GPU's default"
+    item = compared("power", Subject.POWER_LIMIT.of(str(gpu.index)), shown, said, good)
+    yield item, None if good else Task(gpu.pci_address, LIMIT, to_be)
+
+
+def _application(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tuple[Finding, Task | None]]:
+    rule, clocks = rule_for(every, APPLICATION, gpu.name), gpu.clocks
+    if rule is None and (rule_for(actual.parsed_rules, APPLICATION, gpu.name) is None or clocks.application is None):
+        return
+    found, to_be = pair(clocks.application), rule.value if rule else pair(clocks.default_application)
+    good = found == to_be
+    said = f"{to_be} MHz" if rule else f"{to_be} MHz, the GPU's default"
+    what = Subject.APPLICATION_CLOCKS.of(str(gpu.index))
+    item = compared("power", what, found and f"{found} MHz", said, good)
+    yield item, None if good else Task(gpu.pci_address, APPLICATION, rule.value if rule else DEFAULT)
+
+
+def _locked(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tuple[Finding, Task | None]]:
+    for kind, subject in _LOCKED:
+        rule, lock = rule_for(every, kind, gpu.name), actual.lock(gpu.pci_address, kind)
+        if rule is None and lock is None:
+            continue
+        now = gpu.clocks.graphics if kind == GRAPHICS else gpu.clocks.memory
+        highest = int(rule.value.split(",")[1]) + known().clock_step_mhz if rule else 0
+        beyond = rule is not None and lock == rule.value and now is not None and now > highest
+        good = rule is not None and lock == rule.value and not beyond
+        found = f"{now} MHz" if beyond else None if lock is None else f"{lock} MHz"
+        item = compared(
+            "power", subject.of(str(gpu.index)), found, f"{rule.value} MHz" if rule else "none", good, cause=_UNTOLD
+        )
+        yield item, None if good else Task(gpu.pci_address, kind, rule.value if rule else DEFAULT)
+
+
+def _ecc(settings: PowerSettings, gpu: Gpu) -> Iterator[tuple[Finding, Task | None]]:
+    if settings.ecc is None:
+        return
+    to_be, what = ON if settings.ecc else OFF, Subject.ECC.of(str(gpu.index))
+    if gpu.ecc.pending != to_be:
+        found = gpu.ecc.current if gpu.ecc.current != to_be else f"{to_be}, {gpu.ecc.pending} after the next boot"
+        yield compared("power", what, found, to_be, False), Task(gpu.pci_address, "ecc", str(int(settings.ecc)))
+        return
+    item = compared("power", what, gpu.ecc.current, to_be, gpu.ecc.current == to_be)
+    if gpu.ecc.current != to_be:
+        item = replace(
+            item,
+            finding_class=FindingClass.REBOOT_PENDING,
+            actual=f"{gpu.ecc.current}, {to_be} after the next boot",
+            cause="a GPU changes its mode of ECC with a boot alone",
+            remedy="drain and reboot the node, or set disruption.allow = 'reboot', and " + RUN,
+            disruption=Disruption.reboot,
+        )
+    yield item, None
+
+
+def _persistence(every: Sequence[Rule], gpu: Gpu) -> Iterator[tuple[Finding, Task | None]]:
+    """Tell of a driver that forgets all of it when the last program ends; who mends that is driver.persistenced."""
+    if every and gpu.persistence_mode == OFF:
+        cause = "without it the driver forgets limits and clocks when the last program ends"
+        what = Subject.PERSISTENCE.of(str(gpu.index))
+        item = compared("power", what, gpu.persistence_mode, ON, True)
+        yield replace(item, cause=cause, remedy="have nvidia-persistenced run (driver.persistenced)"), None
+
+
+def _files(every: Sequence[Rule], actual: Power) -> tuple[tuple[Finding, ...], dict[str, str], tuple[str, ...]]:
+    """Return findings about the files and the unit, path -> text of those to be written, and those to be removed."""
+    wanted, there = texts(every), dict(actual.files)
+    digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in wanted.items()}
+    changed = {path: text for path, text in wanted.items() if there.get(path) != digests[path]}
+    gone = tuple(path for path in FILES if path in there and path not in wanted)
+    found = []
+    for path in (*wanted, *gone):
+        shown = "another text" if path in there else None
+        if path not in changed:
+            shown = "there" if path in gone else AS_DESIRED
+        to_be = "none" if path in gone else AS_DESIRED
+        good = path not in gone and path not in changed
+        cause = "it is not what the settings, or this gpunode, make of it"
+        found.append(compared("power", Subject.FILE.of(path), shown, to_be, good, cause=cause))
+    if wanted:
+        at_boot = "yes" if actual.enabled else "no"
+        found.append(compared("power", Subject.AT_BOOT.of(NAME), at_boot, "yes", actual.enabled))
+    return tuple(found), changed, gone
+
+
+def _action(item: Finding) -> str:
+    """Return a step in words, by the difference that it removes."""
+    if path := Subject.FILE.named(item.what):
+        return f"remove {path}" if item.desired == "none" else f"write {path} anew"
+    if unit := Subject.AT_BOOT.named(item.what):
+        return f"start {unit} at boot"
+    return f"unlock the {item.what.removeprefix('locked ')}" if item.desired == "none" else f"set {item.what}"

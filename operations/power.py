@@ -1,0 +1,96 @@
+"""Power limits, clocks and ECC of the GPUs: one script tells each GPU what the settings ask, and reads it back."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import StringCommand
+
+from gpunode.base.decision import Decision
+from gpunode.base.disruption import Disruption
+from gpunode.base.shell_file import script_file
+from gpunode.components.power.decide import Desired, PowerChange, decide
+from gpunode.components.power.files import FILES, NAME, NOTE, UNIT, texts
+from gpunode.components.power.rules import rules
+from gpunode.facts.gpu import Gpus
+from gpunode.facts.power import Power
+from gpunode.kubernetes.drain.commands import Drain
+from gpunode.node.reboot import RECORD
+from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.own_files import keeps
+from gpunode.operations.reboot import FORGET, new_boot
+from gpunode.operations.script import STANDARD_INPUT, command_with_input, script_command
+from gpunode.settings.power import PowerSettings
+
+_SET = script_file("power_apply") + STANDARD_INPUT + script_file("power")
+# By this word the record of reboots tells those for a mode of ECC.
+_BOOT = "ecc"
+
+
+@node_operation
+def kept(settings: PowerSettings, allowed: str, timeout: int = 900, drain: Drain | None = None) -> Iterator[Any]:
+    """Keep power limits, clocks and ECC at the settings, now and after each load of the driver; none: defaults again.
+
+    + allowed: disruption.allow: at `reboot` the node is booted where a mode of ECC waits for that
+    + timeout: seconds within which it must then answer from its new boot
+    + drain: how the node is emptied before that; None where it is not
+    """
+    wanted = texts(rules(settings))
+    desired = Desired(settings, Disruption[allowed])
+    decision = _decided(desired)
+    if decision.refusal is not None:
+        raise OperationRefused(decision.refusal)
+    if decision.steps and all(step.change is None for step in decision.steps):
+        if host.state is None or not host.state.is_executing:
+            yield StringCommand("true")  # a forecast: the driver comes with an operation before this one
+        else:
+            host.noop(f"power: {decision.findings[0].cause}; the next run sets it")
+        return
+    for path in FILES:
+        keeps(path, wanted.get(path))
+    change = next((step.change for step in decision.steps if step.change and not step.change.boots), None)
+    if change is not None:
+        yield _command(change)
+        if settings.ecc is not None:
+            decision = _decided(desired)
+    elif not decision.steps:
+        host.noop("power limits, clocks and ECC as desired" if settings.is_asked else "no power limits of gpunode's")
+    boot = next((step for step in decision.steps if step.change and step.change.boots), None)
+    if boot is None:
+        return
+    if boot.waits is not None:
+        told = "reboot pending: a mode of ECC waits for a boot"
+        host.log(f"{told}, but {boot.waits}") if change is not None else host.noop(f"{told}, but {boot.waits}")
+        return
+    yield from new_boot(_BOOT, timeout, drain=drain)
+    if any(step.change and step.change.boots for step in _decided(desired).steps):
+        raise OperationRefused(
+            "power: the node has rebooted, and a GPU still has not changed its mode of ECC. It is not rebooted for "
+            "that again; see `nvidia-smi -q -d ECC` on it"
+        )
+    yield script_command(FORGET, record=RECORD)
+
+
+def _decided(desired: Desired) -> Decision[PowerChange]:
+    """Decide by the node as it is now."""
+    actual = require(host.get_fact(Power), "what gpunode keeps of power limits")
+    return decide(desired, actual, require(host.get_fact(Gpus), "the GPUs"))
+
+
+def _command(change: PowerChange) -> StringCommand:
+    written = "\n".join(
+        f"{path} {base64.b64encode(text.encode()).decode()}" for path, text in sorted(change.written.items())
+    )
+    command = script_command(
+        _SET,
+        tasks="\n".join(task.line for task in change.tasks),
+        removed=" ".join(change.removed),
+        enable="yes" if change.enable else "",
+        unit=NAME,
+        unit_path=UNIT,
+        note=NOTE,
+    )
+    return command_with_input(command, base64.b64encode(written.encode()).decode())
