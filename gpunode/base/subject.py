@@ -65,7 +65,6 @@ class Subject(StrEnum):
     LOCKED_GRAPHICS = "locked graphics clocks of GPU"
     LOCKED_MEMORY = "locked memory clocks of GPU"
     ECC = "ECC of GPU"
-    PERSISTENCE = "persistence mode of GPU"
     MIG_MODE = "MIG mode of GPU"
     MIG_INSTANCES = "MIG instances of GPU"
     MIG_TARGET = "MIG configuration"

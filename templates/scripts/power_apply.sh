@@ -67,16 +67,17 @@ locked() {
   fi
   noted "$1" "$2" "$3"
 }
+# Those who call it have a $rest of their own: sh knows no local names.
 noted() {
   mkdir -p "${note%/*}"
-  module="module $(stat -c %i /sys/module/nvidia)"
-  rest=
-  if [ -f "$note" ] && IFS= read -r line < "$note" && [ "$line" = "$module" ]; then
-    rest=$(grep -v -e '^module ' -e "^$1 $2 " "$note") || true
+  loaded="module $(stat -c '%i %w' /sys/module/nvidia)"
+  others=
+  if [ -f "$note" ] && IFS= read -r line < "$note" && [ "$line" = "$loaded" ]; then
+    others=$(grep -v -e '^module ' -e "^$1 $2 " "$note") || true
   fi
   {
-    echo "$module"
-    [ -z "$rest" ] || printf '%s\n' "$rest"
+    echo "$loaded"
+    [ -z "$others" ] || printf '%s\n' "$others"
     [ "$3" = default ] || echo "$1 $2 $3"
   } > "$note.new"
   mv -f "$note.new" "$note"

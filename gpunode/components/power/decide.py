@@ -22,7 +22,7 @@ from gpunode.settings.power import PowerSettings
 from gpunode.system.gpu import Gpu, Gpus
 
 DEFAULT = "default"
-_LOCKED = ((GRAPHICS, Subject.LOCKED_GRAPHICS), (MEMORY, Subject.LOCKED_MEMORY))
+_LOCKED = {GRAPHICS: Subject.LOCKED_GRAPHICS, MEMORY: Subject.LOCKED_MEMORY}
 _UNTOLD = "no driver tells which clocks are locked: gpunode notes what it locked since the driver was loaded"
 
 
@@ -129,7 +129,7 @@ def _application(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tup
 
 
 def _locked(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tuple[Finding, Task | None]]:
-    for kind, subject in _LOCKED:
+    for kind in _LOCKED:
         rule, lock = rule_for(every, kind, gpu.name), actual.lock(gpu.pci_address, kind)
         if rule is None and lock is None:
             continue
@@ -138,16 +138,16 @@ def _locked(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tuple[Fi
         beyond = rule is not None and lock == rule.value and now is not None and now > highest
         good = rule is not None and lock == rule.value and not beyond
         found = f"{now} MHz" if beyond else None if lock is None else f"{lock} MHz"
-        item = compared(
-            "power", subject.of(str(gpu.index)), found, f"{rule.value} MHz" if rule else "none", good, cause=_UNTOLD
-        )
+        to_be = f"{rule.value} MHz" if rule else "none"
+        item = compared("power", _LOCKED[kind].of(str(gpu.index)), found, to_be, good, cause=_UNTOLD)
         yield item, None if good else Task(gpu.pci_address, kind, rule.value if rule else DEFAULT)
 
 
 def _ecc(settings: PowerSettings, gpu: Gpu) -> Iterator[tuple[Finding, Task | None]]:
     if settings.ecc is None:
         return
-    to_be, what = ON if settings.ecc else OFF, Subject.ECC.of(str(gpu.index))
+    to_be = ON if settings.ecc else OFF
+    what = Subject.ECC.of(str(gpu.index))
     if gpu.ecc.pending != to_be:
         found = gpu.ecc.current if gpu.ecc.current != to_be else f"{to_be}, {gpu.ecc.pending} after the next boot"
         yield compared("power", what, found, to_be, False), Task(gpu.pci_address, "ecc", str(int(settings.ecc)))
@@ -169,8 +169,7 @@ def _persistence(every: Sequence[Rule], gpu: Gpu) -> Iterator[tuple[Finding, Tas
     """Tell of a driver that forgets all of it when the last program ends; who mends that is driver.persistenced."""
     if every and gpu.persistence_mode == OFF:
         cause = "without it the driver forgets limits and clocks when the last program ends"
-        what = Subject.PERSISTENCE.of(str(gpu.index))
-        item = compared("power", what, gpu.persistence_mode, ON, True)
+        item = compared("power", f"persistence mode of GPU {gpu.index}", gpu.persistence_mode, ON, True)
         yield replace(item, cause=cause, remedy="have nvidia-persistenced run (driver.persistenced)"), None
 
 

@@ -35,6 +35,6 @@ fi
 if unit gpunode-power.service; then says UnitFileState; echo "UnitFileState=$SAID"; fi
 if [ -r "$NOTE" ] && [ -d /sys/module/nvidia ]; then
   while IFS= read -r line; do printf 'note=%s\n' "$line"; done < "$NOTE"
-  # The kernel numbers the folder anew at each load.
-  echo "module=$(stat -c %i /sys/module/nvidia)"
+  # The kernel numbers the folder anew at each load; that of other file systems has a time of birth.
+  echo "module=$(stat -c '%i %w' /sys/module/nvidia)"
 fi
