@@ -34,6 +34,7 @@ COMPONENTS = (
     "second gate", "rollback", "removal", "fabric manager", "next boot", "reboot", "CUDA toolkit", "CUDA by runfile",
     "container toolkit", "toolkit configured", "toolkit held", "nvidia-docker2 migrated", "CDI specification",
     "device links", "containerd", "docker", "podman", "CRI-O", "Slurm node", "a container sees its GPU", "MPS", "MIG",
+    "power and clocks",
     "second run changes nothing", "drift", "deviations healed", "interruption", "faults in the middle",
     "test machines of CI", "pages of docs/", "gpunode as a package", "an image, and its first boot",
     "rollout in waves", "a helm release kept",
