@@ -9,9 +9,10 @@ from gpunode.operations.phase import is_image
 @component("IMEX", own_files=True)
 def imex() -> None:
     """Keep the node in its IMEX domain; else what gpunode set up of one goes."""
-    if is_image():
-        return
     desired, allowed = settings().imex, settings().disruption.allow
+    # nvidia-imex comes where there is a GPU that needs it.
+    if is_image() or (desired.enabled and not node().has_gpu):
+        return
     comes = settings().driver.installs
     # On all nodes before the next begins on any: daemons with another list would block each other for good.
     domain.nodes(
@@ -21,7 +22,7 @@ def imex() -> None:
         comes=comes,
         drain=drain(),
     )
-    if desired.enabled and node().has_gpu:
+    if desired.enabled:
         domain.running(name="Run nvidia-imex, now and at boot", settings=desired, allowed=allowed, comes=comes)
 
 

@@ -41,7 +41,11 @@ def _run(inventory: str, *options: str, code: int = 0) -> Run:
 
 def _bad(inventory: str) -> dict[str, dict[str, dict[str, Any]]]:
     found = command("gpunode", "drift", "--json", inventory).findings
-    return {host: {item["what"]: item for item in every if item["class"] != "ok"} for host, every in found.items()}
+    bad = {host: [item for item in every if item["class"] != "ok"] for host, every in found.items()}
+    told = {host: {item["what"]: item for item in every} for host, every in bad.items()}
+    # Nothing is told twice, by the component and by its files' digests.
+    assert {host: len(every) for host, every in bad.items()} == {host: len(every) for host, every in told.items()}
+    return told
 
 
 def test_what_is_no_domain_is_refused_before_any_connection(nodes: tuple[Node, ...], tmp_path: Path) -> None:
