@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyinfra import host
-from pyinfra.api import StringCommand
+from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.shell_file import script_file
@@ -98,7 +98,7 @@ def running(settings: ImexSettings, allowed: str, comes: bool) -> Iterator[Any]:
         return
     if driver.reboot_pending:
         if imex.unit is not None and not imex.unit.enabled:
-            yield StringCommand("systemctl", "enable", "--quiet", known().unit)
+            yield StringCommand("systemctl", "enable", "--quiet", QuoteString(known().unit))
         else:
             host.noop("reboot pending: nvidia-imex would not start with the module that is loaded")
         return
@@ -107,8 +107,8 @@ def running(settings: ImexSettings, allowed: str, comes: bool) -> Iterator[Any]:
         unit=known().unit,
         ready=known().ready,
         up=known().up,
-        ready_seconds=str(known().ready_seconds),
-        domain_seconds=str(known().domain_seconds),
+        ready_seconds=known().ready_seconds,
+        domain_seconds=known().domain_seconds,
     )
 
 

@@ -26,8 +26,8 @@ class Known(Row):
     up: str
     ready: str
     connected: str
-    ready_seconds: int
-    domain_seconds: int
+    ready_seconds: str
+    domain_seconds: str
 
 
 known = table(Known, "imex.yaml")
