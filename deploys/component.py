@@ -40,6 +40,7 @@ from gpunode.operations.control_plane import cluster_nodes
 from gpunode.operations.phase import begin_image, is_image, is_unattended
 from gpunode.operations.refusal import leave_alone, refuse
 from gpunode.settings import Settings, component_models, settings_from
+from gpunode.settings.domains import in_domain
 
 # Only what the run itself does not change is read from it: system, architecture, GPUs.
 _seen: WeakKeyDictionary[Host, Machine | None] = WeakKeyDictionary()
@@ -128,9 +129,14 @@ def _own() -> Settings:
     known = _read.get(current)
     if known is None or known[0] != ours:
         # Copied first: whoever changes a value within them has changed them.
-        known = copy.deepcopy(ours), settings_from(ours)
+        known = copy.deepcopy(ours), _in_its_domain(settings_from(ours))
         _read[current] = known
     return known[1]
+
+
+def _in_its_domain(found: Settings) -> Settings:
+    """Return a host's settings with the nodes of its IMEX domain, which are found among all hosts of the inventory."""
+    return in_domain(found, everyone()[host.name]) if found.imex.enabled else found
 
 
 def everyone() -> Mapping[str, Settings]:

@@ -9,6 +9,7 @@ from gpunode.deploys.docker import docker
 from gpunode.deploys.drain import uncordon
 from gpunode.deploys.driver import driver
 from gpunode.deploys.image import image
+from gpunode.deploys.imex import imex
 from gpunode.deploys.interrupted import interrupted
 from gpunode.deploys.mig import mig
 from gpunode.deploys.mps import mps
@@ -30,6 +31,7 @@ if preflight():
         driver,
         reboot,
         cuda,
+        imex,
         mps,
         mig,
         power,
@@ -47,6 +49,7 @@ if preflight():
     driver()
     reboot()
     cuda()
+    imex()
     # An MPS daemon that is to go holds its GPU, one that is to come serves GPUs that are whole again. What is made for
     # containers tells of the instances.
     if settings().mps.enabled:

@@ -17,7 +17,7 @@ def reboot() -> None:
         name="Reboot out of the driver that was removed" if desired.removes else "Reboot into the driver on disk",
         allowed=disruption.allow == "reboot",
         timeout=disruption.reboot_timeout,
-        parameters=desired.module_parameters if desired.installs else {},
+        parameters=settings().module_parameters if desired.installs else {},
         absent=desired.removes,
         drain=drain(),
         _parallel=disruption.max_parallel,

@@ -26,6 +26,7 @@ _FOLDERS = (
     "/etc/modprobe.d",
     "/etc/modules-load.d",
     "/etc/nvidia-container-runtime",
+    "/etc/nvidia-imex",
     "/etc/nvidia-mps",
     "/etc/pacman.d",
     "/etc/pki/rpm-gpg",

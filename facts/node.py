@@ -21,6 +21,7 @@ from gpunode.facts.driver import Driver
 from gpunode.facts.exposed import Exposed
 from gpunode.facts.gpu import Gpus
 from gpunode.facts.health import Health
+from gpunode.facts.imex import Imex
 from gpunode.facts.interrupted import Interrupted
 from gpunode.facts.keyring import Keyrings
 from gpunode.facts.kubelet import Kubelet
@@ -50,6 +51,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "docker": Docker,
     "podman": Podman,
     "crio": Crio,
+    "imex": Imex,
     "slurm": Slurm,
     "kubelet": Kubelet,
     "keyrings": Keyrings,

@@ -23,6 +23,7 @@ _RUNFILE = "where the .run file is: its SHA-256 is pinned, and what is installed
 _KEY = "where the key is: its fingerprint is pinned, and is what counts"
 _CRIO = "counts where there is a CRI-O, which the lab's nodes have not (scenario crio, tests/unit/test_crio.py)"
 _SLURM = "counts where there is a slurmd, which the lab's nodes have not (scenario slurm, tests/unit/test_slurm.py)"
+_IMEX = "counts on GPUs whose NVLink reaches other machines (scenario imex, tests/unit/test_imex.py)"
 METHODS: Mapping[str, str] = {
     "driver.enabled": _STAYS,
     "cuda.enabled": _STAYS,
@@ -58,6 +59,11 @@ METHODS: Mapping[str, str] = {
     "crio.version": _CRIO,
     "crio.default_runtime": _CRIO,
     "crio.systemd_cgroup": _CRIO,
+    "imex.enabled": _IMEX,
+    "imex.domain": _IMEX,
+    "imex.address": _IMEX,
+    "imex.channel0": _IMEX,
+    "imex.nodes": _IMEX,
     "slurm.enabled": _SLURM,
     "slurm.node_name": _SLURM,
     "slurm.type": _SLURM,

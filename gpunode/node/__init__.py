@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gpunode.components.containerd.state import Containerd
 from gpunode.components.docker.state import Docker
+from gpunode.components.imex.state import Imex
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps import Mps
@@ -29,6 +30,7 @@ class Node(Machine):
     containerd: Containerd
     docker: Docker
     keyrings: Keyrings
+    imex: Imex = field(default_factory=Imex)
     mps: Mps = field(default_factory=Mps)
     mig: Mig = field(default_factory=lambda: Mig("absent"))
     mig_boot: MigBoot = field(default_factory=MigBoot)

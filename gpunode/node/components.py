@@ -18,6 +18,7 @@ from gpunode.components.docker import decide as docker
 from gpunode.components.docker.editor import Daemon
 from gpunode.components.driver import decide as driver
 from gpunode.components.driver.sides import Actual, desired
+from gpunode.components.imex import decide as imex
 from gpunode.components.mig import decide as mig
 from gpunode.components.mps import daemons
 from gpunode.components.mps import decide as mps
@@ -80,6 +81,11 @@ def _crio(settings: Settings, node: Node) -> Decision[Any]:
     desired, allowed = settings.crio, Disruption[settings.disruption.allow]
     runtimes = CrioRuntimes(desired.default_runtime, desired.systemd_cgroup, settings.toolkit.enabled)
     return crio.decide(crio.Desired(runtimes, allowed, desired.version), node.crio)
+
+
+def _imex(settings: Settings, node: Node) -> Decision[Any]:
+    desired = imex.Desired(settings.imex, Disruption[settings.disruption.allow], settings.driver.installs)
+    return imex.decide(desired, node.imex, node.driver)
 
 
 def _slurm(settings: Settings, node: Node) -> Decision[Any]:
@@ -151,6 +157,7 @@ COMPONENTS = (
     Component("repositories", _repositories, (packaging, repository_files)),
     Component("driver", _driver, (driver_files, holds)),
     Component("cuda", _cuda, (cuda_files,)),
+    Component("imex", _imex, is_always_judged=True),
     Component("mig", _mig, is_always_judged=True),
     Component("mps", _mps, is_always_judged=True),
     Component("power", _power, is_always_judged=True),

@@ -98,7 +98,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
     for component in in_order(settings):
         own = decided.get(component, Decision(()))
         of_files = [step for step in files.steps if step.settles[0].component == component]
-        felt = component not in ("mps", "slurm") or any(step.felt for step in own.steps)
+        felt = component not in ("imex", "mps", "slurm") or any(step.felt for step in own.steps)
         for step in (*of_files, *own.steps):
             for item in step.settles:
                 differences.pop((item.component, item.what), None)
@@ -119,7 +119,7 @@ def _is_pending(settings: Settings, node: Node, component: str, disruption: Disr
 
     What was cut off is undone before anything else, whatever is allowed.
     """
-    if component in ("crio", "mps", "mig", "power", "slurm", "node"):
+    if component in ("crio", "imex", "mps", "mig", "power", "slurm", "node"):
         return False
     # docker's own containers may be kept by live-restore.
     of_docker = 0 if node.docker.live_restore else node.docker.containers

@@ -31,6 +31,7 @@ _JUDGES = tuple(
         "components/podman/decide.py",
         "components/crio/decide.py",
         "components/mps/decide.py",
+        "components/imex/decide.py",
         "components/slurm/decide.py",
         "components/mig/decide.py",
         "components/power/decide.py",

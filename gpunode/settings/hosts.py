@@ -1,4 +1,4 @@
-"""Validate the settings of all hosts at once: each by itself, and what a run and a cluster have one of."""
+"""Validate the settings of all hosts at once: each alone, and what a run, a cluster, an IMEX domain have one of."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpunode.settings.cluster import node_name
+from gpunode.settings.domains import domains
 from gpunode.settings.kubernetes import LOCAL
 from gpunode.settings.model import Settings, settings_from
 from gpunode.settings.problems import Problem, SettingsError, written
@@ -34,6 +35,8 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str]
             found[host] = settings_from(data, foreign)
         except SettingsError as error:
             problems += (replace(problem, host=host) for problem in error.problems)
+    found, of_domains = domains(found, hosts)
+    problems += of_domains
     problems += _at_odds(found)
     problems += _disagreements(found)
     if problems:

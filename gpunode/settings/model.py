@@ -17,6 +17,8 @@ from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.driver import DriverSettings
 from gpunode.settings.gpu_operator import GpuOperatorSettings
 from gpunode.settings.gpushare import GpushareSettings
+from gpunode.settings.imex import ImexSettings
+from gpunode.settings.imex import known as imex_known
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.mig import MigSettings
 from gpunode.settings.mps import MpsSettings
@@ -34,7 +36,7 @@ from gpunode.settings.toolkit import ToolkitSettings
 OWN_DATA_PREFIX = "x_"
 _LONGEST_KEY = 120
 _NEED_THE_DRIVER = (
-    *((name, "enabled") for name in ("cuda", "toolkit", "mps", "slurm")),
+    *((name, "enabled") for name in ("cuda", "toolkit", "mps", "imex", "slurm")),
     ("mig", "config"),
     ("mig", "config_from_label"),
 )
@@ -63,6 +65,7 @@ class Settings(BaseModel):
     mig: MigSettings = Field(default_factory=lambda: MigSettings.model_validate({}))
     mps: MpsSettings = Field(default_factory=lambda: MpsSettings.model_validate({}))
     power: PowerSettings = Field(default_factory=lambda: PowerSettings.model_validate({}))
+    imex: ImexSettings = Field(default_factory=lambda: ImexSettings.model_validate({}))
     slurm: SlurmSettings = Field(default_factory=lambda: SlurmSettings.model_validate({}))
     kubernetes: KubernetesSettings = Field(default_factory=lambda: KubernetesSettings.model_validate({}))
     device_plugin: DevicePluginSettings = Field(default_factory=lambda: DevicePluginSettings.model_validate({}))
@@ -73,6 +76,14 @@ class Settings(BaseModel):
     proxy: ProxySettings = Field(default_factory=lambda: ProxySettings.model_validate({}))
     disruption: DisruptionSettings = Field(default_factory=lambda: DisruptionSettings.model_validate({}))
     verify: VerifySettings = Field(default_factory=lambda: VerifySettings.model_validate({}))
+
+    @property
+    def module_parameters(self) -> dict[str, str]:
+        """Return the parameters that the driver's module is to be loaded with, those of other components among them."""
+        found = dict(self.driver.module_parameters)
+        if self.imex.enabled and self.imex.channel0:
+            found.setdefault(imex_known().channel_parameter, "1")
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Return every setting, defaults included, as plain JSON types."""

@@ -41,6 +41,8 @@ FILES = (
     "/etc/modules-load.d/*",
     "/var/lib/gpunode",
     "/var/lib/gpunode/transactions",
+    "/etc/nvidia-imex",
+    "/etc/nvidia-imex/*",
     "/etc/nvidia-mps",
     "/etc/nvidia-mps/*",
     "/usr/local/lib/gpunode",

@@ -29,7 +29,7 @@ def deb_of(row: apt.Package) -> Deb:
         pre_depends=row.pre_depends, depends=row.depends, recommends=row.recommends, provides=row.provides,
         conflicts=row.conflicts, breaks=row.breaks, replaces=row.replaces, files=(*files, *pins), scripts=scripts,
         # Whatever a package has in /etc is a configuration file, which stays behind when it is removed.
-        conffiles=tuple(path for path, _ in row.files),
+        conffiles=tuple(each.path for each in (*files, *pins) if each.path.startswith("etc/")),
     )  # fmt: skip
 
 

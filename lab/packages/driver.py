@@ -7,6 +7,7 @@ other package managers are made of; what apt gets is in lab/packages/cuda_driver
 from __future__ import annotations
 
 from gpunode.lab.packages.deb import Deb, Payload
+from gpunode.lab.packages.imex import imex_files
 from gpunode.lab.packages.smi_archive import program
 
 DRIVER_VERSIONS = (
@@ -116,6 +117,8 @@ def contents(payload: str, version: str) -> tuple[tuple[Payload, ...], tuple[tup
             Payload(f"{library}.{version}", f"SIMULATED libnvidia-ml {version}\n".encode()),
             Payload(f"{library}.1", link=f"libnvidia-ml.so.{version}"),
         ), ()
+    if payload == "nvidia-imex":
+        return imex_files(version), _daemon_scripts("nvidia-imex")
     if payload == "nvidia-persistenced":
         like = daemon(payload, version, "nvidia-persistenced", payload, "persistence daemon")
     elif payload == "nvidia-fabricmanager":
@@ -180,11 +183,16 @@ def daemon(
             Payload(f"usr/bin/{program}", _DAEMON.format(**values).encode(), 0o755),
             Payload(f"lib/systemd/system/{unit}.service", _UNIT.format(**values).encode()),
         ),
-        scripts=(("postinst", _DAEMON_RELOAD), ("prerm", _DAEMON_PRERM.format(**values)), ("postrm", _DAEMON_RELOAD)),
+        scripts=_daemon_scripts(unit),
         provides=exclusive,
         conflicts=exclusive,
         replaces=exclusive,
     )
+
+
+def _daemon_scripts(unit: str) -> tuple[tuple[str, str], ...]:
+    prerm = _DAEMON_PRERM.format(unit=unit)
+    return ("postinst", _DAEMON_RELOAD), ("prerm", prerm), ("postrm", _DAEMON_RELOAD)
 
 
 def _dkms(name: str, other: str, version: str, flavour: str) -> Deb:

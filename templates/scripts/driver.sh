@@ -70,7 +70,7 @@ save() {
   save_choices
   loaded_version > "$checkpoint/loaded"
   # A package that is removed takes its unit's place at the boot with it.
-  for unit in nvidia-fabricmanager nvidia-persistenced; do
+  for unit in nvidia-fabricmanager nvidia-persistenced nvidia-imex; do
     if systemctl is-enabled --quiet "$unit" 2>/dev/null; then echo "$unit"; fi
   done > "$checkpoint/units"
   module_there > "$checkpoint/module"
@@ -118,7 +118,7 @@ restore() {
   fi
   was=$(cat "$checkpoint/loaded")
   if [ -n "$rejected" ] && [ -z "$was" ] && [ -n "$(loaded_version)" ]; then
-    systemctl stop nvidia-persistenced nvidia-fabricmanager > /dev/null 2>&1
+    systemctl stop nvidia-imex nvidia-persistenced nvidia-fabricmanager > /dev/null 2>&1
     modprobe -r nvidia_uvm nvidia > /dev/null 2>&1
   fi
   runfile_away || return 1
@@ -153,7 +153,7 @@ restore() {
       modprobe nvidia && modprobe nvidia_uvm ||
         echo "gpunode: the earlier driver is back, and its module does not load now" >&2
     fi
-    for unit in nvidia-fabricmanager nvidia-persistenced; do
+    for unit in nvidia-fabricmanager nvidia-persistenced nvidia-imex; do
       ! grep -qx "$unit" "$checkpoint/units" || systemctl enable --quiet "$unit"
       if systemctl is-enabled --quiet "$unit" 2>/dev/null && ! systemctl is-active --quiet "$unit"; then
         systemctl reset-failed "$unit"; systemctl start "$unit"

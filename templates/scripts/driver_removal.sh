@@ -6,7 +6,7 @@
 change() {
   # What needs the module lets it go; what was enabled would be looked for at each boot.
   while read -r unit; do systemctl disable --quiet "$unit" || true; done < "$checkpoint/units"
-  systemctl stop nvidia-persistenced nvidia-fabricmanager > /dev/null 2>&1 || true
+  systemctl stop nvidia-imex nvidia-persistenced nvidia-fabricmanager > /dev/null 2>&1 || true
   # As long as modprobe still finds them on the disk. What is in use stays until the node boots.
   for module in nvidia_drm nvidia_modeset nvidia_peermem nvidia_uvm nvidia; do
     [ ! -d "/sys/module/$module" ] || modprobe -r "$module" 2> "$checkpoint/said" || rmmod "$module" ||

@@ -51,8 +51,9 @@ _PARTS = ("", "_unit", "_run", "_undo", "_give_up", "_wait")
 _FOLDER = "gpunode/node/preflight"
 _OF_FOLDER = {
     "__init__": "", "anywhere": "check", "boot": "kernel_headers next_boot next_kernel",
-    "cuda": "distribution newer_releases", "disk": "", "driver": "distribution apt_archive", "kubelet": "kubelet",
-    "mig": "mig_preflight", "mps": "mps device_plugin", "platform": "distribution", "podman": "podman",
+    "cuda": "distribution newer_releases", "disk": "", "driver": "distribution apt_archive", "imex": "imex",
+    "kubelet": "kubelet", "mig": "mig_preflight", "mps": "mps device_plugin", "platform": "distribution",
+    "podman": "podman",
     "runfile": "runfile", "runtimes": "runtime_packages crio toolkit", "slurm": "slurm",
 }  # fmt: skip
 _PREFLIGHT = {

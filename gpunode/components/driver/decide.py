@@ -53,7 +53,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     waits = bool(another) and driver.loaded_version is not None
     peermem = decide_peermem(settings.peermem and actual.has_gpu and not waits, driver)
     held = tuple(_held(desired, driver))
-    serving = tuple(services(settings, driver, actual.pci)) if actual.has_gpu else ()
+    serving = tuple(services(settings, driver, actual.pci, desired.packages)) if actual.has_gpu else ()
     boots = tuple(next_boot(actual.boot, driver, actual.system))
     if _brings_modules(desired):
         boots = tuple(replace(each, remedy=RUN) if each in bad(*_module_to_boot(boots)) else each for each in boots)
@@ -224,7 +224,9 @@ def _coming(
         version = settings.version or f"{settings.branch} (its newest version)"
         action = "install driver" if driver.module_version is None else "change to driver"
         how = f" by its runfile, {desired.flavour}" if by_runfile else f", {desired.flavour}"
-        managers = (item for item in serving if item.what in (Subject.FABRIC_MANAGER, Subject.SUBNET_MANAGER))
+        managers = (
+            item for item in serving if item.what in (Subject.FABRIC_MANAGER, Subject.SUBNET_MANAGER, Subject.IMEX)
+        )
         names = desired.packages.items()
         yield Step(
             f"{action} {version}{how} kernel module",

@@ -1,4 +1,4 @@
-"""What serves the driver: fabric manager and what it needs where there are NVSwitches, and the persistence daemon."""
+"""What serves the driver: fabric manager and what it needs at NVSwitches, IMEX' package, the persistence daemon."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.components.driver.state import DriverState
+from gpunode.packages.driver_packages import is_imex
 from gpunode.settings import DriverSettings
 from gpunode.system.pci import PciGpus
 
@@ -19,12 +20,18 @@ RUNS = "running, starts at boot"
 _STEPS: dict[str, str] = {
     Subject.FABRIC_MANAGER: "install fabric manager at the driver's version",
     Subject.SUBNET_MANAGER: "install the NVLink subnet manager",
+    Subject.IMEX: "install nvidia-imex at the driver's version",
     Subject.UMAD: "load ib_umad, now and at boot",
 }
 
 
-def services(desired: DriverSettings, actual: DriverState, pci: PciGpus) -> Iterator[Finding]:
-    """Judge fabric manager where there are NVSwitches, and the persistence daemon where its unit is."""
+def services(
+    desired: DriverSettings, actual: DriverState, pci: PciGpus, packages: Iterable[str] = ()
+) -> Iterator[Finding]:
+    """Judge fabric manager where there are NVSwitches, IMEX where it is or comes, the persistence daemon by its unit.
+
+    packages: names of those that the driver comes with
+    """
     if pci.fabric and actual.module_version is not None:
         managers = actual.fabric_managers
         yield compared(
@@ -56,6 +63,17 @@ def services(desired: DriverSettings, actual: DriverState, pci: PciGpus) -> Iter
             umad,
             cause="fabric manager reaches the NVSwitches of NVLink 5 by it",
         )
+    if pci.reaches_other_machines and actual.module_version is not None:
+        imex = actual.imex
+        if imex or any(is_imex(name) for name in packages):
+            yield compared(
+                "driver",
+                Subject.IMEX,
+                ", ".join(imex) or None,
+                actual.module_version,
+                bool(imex) and all(versions.same(version, actual.module_version) for version in imex),
+                cause="an IMEX of another version than the driver ends when it starts",
+            )
     # `present` is only verified, and this daemon is a convenience that nobody has asked for there.
     if desired.persistenced and desired.source != "present" and actual.service("nvidia-persistenced"):
         yield _service(actual, "nvidia-persistenced")

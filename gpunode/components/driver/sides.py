@@ -27,6 +27,7 @@ class Desired:
     source: where its packages come from; None where gpunode installs none
     packages: package -> rule (branch or version; None: any) of that source
     holds_kernels: whether kernels are held with it
+    parameters: what the module is to be loaded with; of a driver that is only verified, nothing
     """
 
     settings: DriverSettings
@@ -35,16 +36,12 @@ class Desired:
     packages: Mapping[str, str | None] = field(default_factory=dict)
     holds_kernels: bool = False
     allowed: Disruption = Disruption.restart
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rule(self) -> str | None:
         """Return the version, else the branch; None where any will do."""
         return self.settings.version or self.settings.branch
-
-    @property
-    def parameters(self) -> Mapping[str, str]:
-        """Return what the module is to be loaded with; of a driver that is only verified, nothing."""
-        return self.settings.module_parameters if self.settings.installs else {}
 
     def lacks(self, actual: DriverState) -> bool:
         """Say whether a package of the driver's is missing, by its name, so that a run brings it."""
@@ -88,4 +85,5 @@ def desired(settings: Settings, system: OperatingSystem, boot: Boot, pci: PciGpu
         packages=package_set(desired, source, flavour, further, boot) if source is not None and rule else {},
         holds_kernels=holds_kernels(settings, system, boot),
         allowed=Disruption[settings.disruption.allow],
+        parameters=settings.module_parameters if desired.installs else {},
     )

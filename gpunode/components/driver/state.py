@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import Reading
-from gpunode.packages.driver_packages import belongs, brings_kernels, is_fabric_manager
+from gpunode.packages.driver_packages import belongs, brings_kernels, is_fabric_manager, is_imex
 from gpunode.system.boot import Boot
 from gpunode.system.unit import starts_at_boot
 
@@ -73,6 +73,11 @@ class DriverState(Reading):
     def fabric_managers(self) -> tuple[str, ...]:
         """Return the versions of fabric manager's packages, under any of its names."""
         return tuple(version for name, version in self.packages if is_fabric_manager(name))
+
+    @property
+    def imex(self) -> tuple[str, ...]:
+        """Return the versions of IMEX' packages, under any of its names."""
+        return tuple(version for name, version in self.packages if is_imex(name))
 
     @property
     def ways(self) -> tuple[str, ...]:

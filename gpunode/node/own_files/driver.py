@@ -44,8 +44,8 @@ def files(settings: Settings, machine: Machine) -> dict[str, str | None]:
     modules = module_names(settings, machine)
     if desired.source != "present":
         found[PARAMETERS] = (
-            rendered("nvidia-parameters.conf", parameters=desired.module_parameters, modules=modules)
-            if desired.module_parameters
+            rendered("nvidia-parameters.conf", parameters=settings.module_parameters, modules=modules)
+            if settings.module_parameters
             else None
         )
     found[NOUVEAU] = rendered("nouveau.conf")

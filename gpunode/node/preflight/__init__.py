@@ -17,6 +17,7 @@ from gpunode.node.preflight import (
     cuda,
     disk,
     driver,
+    imex,
     kubelet,
     mig,
     mps,
@@ -66,6 +67,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += runtimes.crio_refusals(settings, machine)
     found += runtimes.toolkit_refusals(settings, machine)
     found += runtimes.lock_refusals(settings, machine)
+    found += imex.imex_refusals(settings, machine)
     found += slurm.slurm_refusals(settings, machine)
     found += kubelet.kubelet_refusals(settings, machine)
     found += boot.boot_refusals(settings, system, machine.boot, dict(actual.packages))

@@ -74,6 +74,7 @@ def gpu_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
         late = {"mig.config": settings.mig.config, "mps.enabled": settings.mps.enabled}
         late |= {"kubernetes.enabled": settings.kubernetes.enabled, "slurm.enabled": settings.slurm.enabled}
         late["power"] = settings.power.is_asked
+        late |= {"imex.enabled": settings.imex.enabled}
         if names := ", ".join(name for name, value in late.items() if value):
             yield caution("image-late", names=names)
     elif not machine.has_gpu and _may_lack_gpu(settings) and not settings.driver.removes:

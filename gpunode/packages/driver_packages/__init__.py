@@ -23,6 +23,7 @@ from gpunode.packages.driver_packages.names import (
     brings_kernels,
     driver_branch,
     is_fabric_manager,
+    is_imex,
 )
 from gpunode.packages.driver_packages.simulation import Simulation, gate, left_behind, parse_simulation
 from gpunode.packages.driver_packages.sources import (
@@ -60,6 +61,7 @@ __all__ = [
     "gate",
     "holds_kernels",
     "is_fabric_manager",
+    "is_imex",
     "left_behind",
     "leftovers",
     "module_behind",

@@ -49,6 +49,7 @@ _KERNEL_META = re.compile(
     r"(generic|virtual|lowlatency|aws|azure|gcp|gke|oracle|oem|nvidia|raspi|kvm|((cloud|rt)-)?(amd64|arm64))(-[a-z0-9.]+)*"
 )
 _DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3})\.\d{2,3}(?:\.\d+)?(?:[-+~_].*)?", re.ASCII)
+_IMEX = re.compile(r"nvidia-imex(-\d{3})?")
 _FABRIC_MANAGER = re.compile(r"nvidia-fabric-?manager(-\d{3})?")
 # What dpkg and rpm take for a name and for a version.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]+", re.ASCII)
@@ -68,6 +69,11 @@ def brings_kernels(name: str) -> bool:
 def is_fabric_manager(name: str) -> bool:
     """Say whether a package is fabric manager, under any of its names."""
     return _FABRIC_MANAGER.fullmatch(name) is not None
+
+
+def is_imex(name: str) -> bool:
+    """Say whether a package is IMEX, under any of its names."""
+    return _IMEX.fullmatch(name) is not None
 
 
 def driver_branch(version: str) -> str | None:

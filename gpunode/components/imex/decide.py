@@ -1,0 +1,229 @@
+"""What is to be done about a node of an IMEX domain: every comparison, and the steps for the differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from gpunode.base.comparison import AS_DESIRED, by_hand, compared, pending
+from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding
+from gpunode.base.subject import Subject
+from gpunode.components.driver.state import DriverState
+from gpunode.components.imex.state import Domain, Imex
+from gpunode.settings.imex import ImexSettings, known
+
+RUNS, STOPPED = "running, starts at boot", "stopped, does not start at boot"
+_NOT_INSTALLED = (
+    "nvidia-imex is not installed: it comes with the driver of NVIDIA's repository (driver.source = "
+    "'cuda-repository'), at its version; of another source's driver install it yourself, or set imex.enabled = False"
+)
+_MOST = 6
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Hold what a node of a domain is to be, and what a change of it may disturb.
+
+    comes: whether nvidia-imex comes with a driver of gpunode's
+    """
+
+    settings: ImexSettings
+    allowed: Disruption = Disruption.restart
+    comes: bool = True
+
+
+@dataclass(frozen=True)
+class ImexChange:
+    """Hold what a run does: `text` of the list of nodes to be written, None: it stays, or goes with `removes`.
+
+    stop: whether the service is stopped first, on all nodes before it starts on any; start: whether it starts behind
+    """
+
+    text: str | None = None
+    stop: bool = False
+    start: bool = False
+    removes: bool = False
+
+
+def text_of(settings: ImexSettings) -> str:
+    """Return the list of nodes, the same on every node: an address in each line, by the hosts' names."""
+    return "".join(f"{address}\n" for _, address in sorted(settings.nodes.items()))
+
+
+def decide(desired: Desired, actual: Imex, driver: DriverState) -> Decision[ImexChange]:
+    """Return what is to be done about the list of nodes and the service; what the domain lacks is told by name."""
+    if not desired.settings.enabled:
+        return _removal(desired, actual)
+    unit = actual.unit
+    if unit is not None and unit.masked:
+        item = compared("imex", Subject.SERVICE.of(known().unit), "masked", RUNS, False)
+        return Decision(
+            (
+                by_hand(
+                    item,
+                    "somebody forbade it (the DRA driver's ComputeDomains need that): `systemctl unmask nvidia-imex`, "
+                    "or set imex.enabled = False",
+                ),
+            )
+        )
+    file, service = _file(desired.settings, actual), _service(actual, driver)
+    if unit is None and not desired.comes:
+        return Decision((file, by_hand(service, _NOT_INSTALLED)))
+    elsewhere = tuple(_elsewhere(actual))
+    running = tuple(_running(actual)) if not bad(file) else ()
+    done = bad(file, service, *running)
+    settled = not done and not elsewhere and unit is not None and unit.active and not driver.reboot_pending
+    told = (*elsewhere, *(_domain(desired.settings, actual) if settled else ()), *_channel(desired, actual, driver))
+    if not done:
+        return Decision((file, service, *running, *told))
+    active = unit is not None and unit.active
+    stop = active and bool(bad(file, *running))
+    change = ImexChange(text_of(desired.settings) if bad(file) else None, stop, start=True)
+    return _with_step(desired, (file, service, *running, *told), done, change, active=stop)
+
+
+def _with_step(
+    desired: Desired, findings: tuple[Finding, ...], done: tuple[Finding, ...], change: ImexChange, *, active: bool
+) -> Decision[ImexChange]:
+    """Have a change wait that stops a running daemon, where the settings do not allow it: jobs share memory by it."""
+    waits = _waits(desired, active)
+    if waits is not None:
+        waiting = {item: pending(item, waits) for item in done}
+        findings = tuple(waiting.get(item, item) for item in findings)
+        done = tuple(waiting[item] for item in done)
+    steps = tuple(
+        Step(_action(item), (item,), item.disruption or Disruption.nothing, waits, change, felt=active) for item in done
+    )
+    return Decision(findings, steps)
+
+
+def _waits(desired: Desired, active: bool) -> str | None:
+    """Return why a stop of the daemon waits; None where it does not."""
+    forbidden = is_forbidden(Disruption.restart, desired.allowed, int(active))
+    return f"{known().unit} runs, by which jobs share memory, and disruption.allow is nothing" if forbidden else None
+
+
+def _file(settings: ImexSettings, actual: Imex) -> Finding:
+    wanted = text_of(settings)
+    found = AS_DESIRED if actual.nodes == wanted else "none" if actual.nodes is None else "another list"
+    return compared(
+        "imex",
+        Subject.FILE.of(known().nodes_file),
+        found,
+        AS_DESIRED,
+        found == AS_DESIRED,
+        cause=f"the domain's nodes are {', '.join(sorted(settings.nodes))}, and each needs the same list",
+        disruption=Disruption.restart if actual.unit is not None and actual.unit.active else Disruption.nothing,
+    )
+
+
+def _service(actual: Imex, driver: DriverState) -> Finding:
+    unit, found = actual.unit, "not installed"
+    if unit is not None:
+        boot = "starts at boot" if unit.enabled else "does not start at boot"
+        found = f"{'running' if unit.active else 'stopped'}, {boot}"
+    # It starts with the module of its own version alone, which comes with the boot.
+    waits = driver.reboot_pending and unit is not None and unit.enabled
+    return compared("imex", Subject.SERVICE.of(known().unit), found, RUNS, found == RUNS or waits)
+
+
+def _running(actual: Imex) -> Iterator[Finding]:
+    if actual.unit is not None and actual.unit.active and actual.unit.stale:
+        yield compared(
+            "imex",
+            Subject.RUNNING_CONFIGURATION.of(known().unit),
+            "older than its list of nodes",
+            "the list's",
+            False,
+            cause="the list was written after nvidia-imex started, which reads it then alone",
+            disruption=Disruption.restart,
+        )
+
+
+def _elsewhere(actual: Imex) -> Iterator[Finding]:
+    """Yield what config.cfg, which is its owner's, says otherwise: IMEX then reads another list."""
+    named = dict(actual.config).get("IMEX_NODE_CONFIG_FILE")
+    if named and named != known().nodes_file:
+        item = compared("imex", Subject.IMEX_CONFIGURATION, named, known().nodes_file, False)
+        yield by_hand(item, f"{known().config_file} has IMEX_NODE_CONFIG_FILE={named}: take that line back")
+
+
+def _domain(settings: ImexSettings, actual: Imex) -> Iterator[Finding]:
+    desired = f"{known().up}, {len(settings.nodes)} nodes"
+    if actual.domain is None:
+        item = compared("imex", Subject.IMEX_DOMAIN, "not told", desired, False)
+        cause = f"nvidia-imex-ctl says: {actual.answer or 'nothing'}"
+        if dict(actual.config).get("IMEX_CMD_ENABLED") == "0":
+            cause = (
+                f"{known().config_file} has IMEX_CMD_ENABLED=0: set it to 1, by which the daemon tells of the domain"
+            )
+        yield by_hand(item, cause)
+        return
+    lacking = tuple(_lacking(settings, actual.domain))
+    good = actual.domain.status == known().up and not lacking
+    item = compared("imex", Subject.IMEX_DOMAIN, desired if good else actual.domain.status, desired, good)
+    names = ", ".join(islice(lacking, _MOST)) + (f" and {len(lacking) - _MOST} more" if len(lacking) > _MOST else "")
+    cause = (
+        f"{names or 'the daemon names no node'}: see to nvidia-imex there (journalctl -u nvidia-imex), to TCP port "
+        "50000 between the nodes, and to one version of the driver; after another list of nodes, stop it on all before "
+        "it starts on any"
+    )
+    yield by_hand(item, cause)
+
+
+def _lacking(settings: ImexSettings, domain: Domain) -> Iterator[str]:
+    """Yield who is missing, by the host's name and address, and which nodes that are ready do not reach each other."""
+    names = {address: f"{host} ({address})" for host, address in settings.nodes.items()}
+    told = {node.address: node for node in domain.nodes}
+    ready = {address for address, node in told.items() if node.status == known().ready}
+    for address, name in names.items():
+        if address not in told:
+            yield f"{name} is not among the daemon's nodes"
+        elif address not in ready:
+            yield f"{name} is {told[address].status or 'without a status'}"
+    for node in domain.nodes:
+        for other, status in node.connections:
+            if node.address in ready and other in ready and status != known().connected:
+                yield f"{names.get(node.address, node.address)} to {names.get(other, other)} is {status}"
+
+
+def _channel(desired: Desired, actual: Imex, driver: DriverState) -> Iterator[Finding]:
+    if not desired.settings.channel0 or driver.loaded_version is None or driver.reboot_pending:
+        return
+    loaded = dict(driver.parameters).get(known().channel_parameter.removeprefix("NVreg_"))
+    if loaded not in (None, "1"):
+        return  # the driver's own finding tells that its parameters are to come
+    item = compared("imex", Subject.IMEX_CHANNEL, "there" if actual.channel0 else None, "there", actual.channel0)
+    cause = (
+        f"{known().channel_device} comes when the module is loaded with {known().channel_parameter}=1: boot the node"
+    )
+    yield by_hand(item, cause)
+
+
+def _removal(desired: Desired, actual: Imex) -> Decision[ImexChange]:
+    """Return what takes gpunode's list away, and the service that it had run; nothing of somebody else's domain."""
+    if actual.record is None:
+        return Decision(())
+    unit = actual.unit
+    item = compared("imex", Subject.FILE.of(known().nodes_file), "gpunode's", "none", False)
+    findings = [item]
+    active = unit is not None and unit.active
+    if unit is not None and not unit.masked and (active or unit.enabled):
+        found = f"{'running' if active else 'stopped'}, {'starts' if unit.enabled else 'does not start'} at boot"
+        disruption = Disruption.restart if active else Disruption.nothing
+        findings.append(
+            compared("imex", Subject.SERVICE.of(known().unit), found, STOPPED, False, disruption=disruption)
+        )
+    change = ImexChange(stop=unit is not None and not unit.masked, removes=True)
+    return _with_step(desired, tuple(findings), tuple(findings), change, active=active)
+
+
+def _action(item: Finding) -> str:
+    if path := Subject.FILE.named(item.what):
+        return f"remove {path}" if item.desired == "none" else f"write {path}, with nvidia-imex stopped"
+    if Subject.RUNNING_CONFIGURATION.named(item.what):
+        return "restart nvidia-imex"
+    return "stop nvidia-imex" if item.desired == STOPPED else "run nvidia-imex, now and at boot"
