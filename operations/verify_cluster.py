@@ -39,6 +39,7 @@ from gpunode.kubernetes.gpushare.objects import APP
 from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.mps_clients import label_waits
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
@@ -102,14 +103,16 @@ def verified(settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = F
     boot: MigBoot = MigBoot() if settings.mig.config is None else require(host.get_fact(MigBootFact), "MIG at a boot")
     node = _Node(settings, gpus, mig, boot, by_smi, with_gpushare, node_name(host.name, settings))
     findings = node.waited_for()
-    bad = [item for item in findings if item.finding_class is not FindingClass.OK]
-    if bad:
+    for item in (pending := [each for each in findings if each.finding_class is FindingClass.RESTART_PENDING]):
+        host.log(f"{item.finding_class}: {_compared(item)}")
+    if bad := _wrong(findings):
         log = node.plugin_log() if any(map(comes_by_itself, bad)) else []
         raise OperationRefused("\n".join([*map(_said, bad), *log]))
     # Whose plugin is none of gpunode's has no GPU by it.
     image = settings.verify.vector_add if settings.device_plugin.method != "none" else None
     tested = node.vectors_added(image) if image is not None else ""
-    host.noop(f"{len(findings)} things are as desired in the cluster{tested}")
+    waiting = f" of {len(findings)}" if pending else ""
+    host.noop(f"{len(findings) - len(pending)}{waiting} things are as desired in the cluster{tested}")
     yield from ()
 
 
@@ -159,10 +162,11 @@ class _Node:
         said = self.began
         while True:
             view = self.view()
-            findings = judge_node(self.settings, self.name, state, self.mig, view, self.by_smi, self.boot)
+            restart = label_waits(self.name)
+            findings = judge_node(self.settings, self.name, state, self.mig, view, self.by_smi, self.boot, restart)
             if self.is_shared:
                 findings = (*findings, judge_extender(view))
-            bad = [item for item in findings if item.finding_class is not FindingClass.OK]
+            bad = _wrong(findings)
             # What it said before does not count for good.
             silent = _watched[host.state].unanswered
             if silent is not None and self.is_late():
@@ -238,9 +242,16 @@ class _Node:
             host.log(f"the pod {name} was not removed: {error}")
 
 
+def _wrong(findings: Sequence[Finding]) -> list[Finding]:
+    """Return what is neither as desired nor waits for clients of an MPS daemon, as the settings have it."""
+    return [each for each in findings if each.finding_class not in (FindingClass.OK, FindingClass.RESTART_PENDING)]
+
+
 def _said(item: Finding) -> str:
-    cause = f" ({item.cause})" if item.cause else ""
     remedy = f". Remedy: {item.remedy}" if item.remedy else ""
-    return (
-        f"{item.finding_class}: {item.component}: {item.what} is {item.actual}, desired {item.desired}{cause}{remedy}"
-    )
+    return f"{item.finding_class}: {_compared(item)}{remedy}"
+
+
+def _compared(item: Finding) -> str:
+    cause = f" ({item.cause})" if item.cause else ""
+    return f"{item.component}: {item.what} is {item.actual}, desired {item.desired}{cause}"

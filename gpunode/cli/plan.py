@@ -61,9 +61,10 @@ def _live(inventory: Path, limit: tuple[str, ...]) -> Plans:
         from gpunode.fleet import nodes as fleet  # isort: skip
         from gpunode.facts.candidates import NodeWithCandidates
         from gpunode.fleet.cluster import with_cluster_nodes
+        from gpunode.fleet.plan_cluster import with_restarts
 
     answers = with_cluster_nodes(inventory, fleet.read(inventory, NodeWithCandidates, limit=limit))
-    return {answer.name: _of(answer) for answer in answers}
+    return with_restarts(inventory, answers, {answer.name: _of(answer) for answer in answers})
 
 
 def _of(answer: Answer[Node]) -> Plan | str:

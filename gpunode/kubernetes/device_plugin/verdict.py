@@ -12,6 +12,7 @@ from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.decide_restart import NONE, behind_restart, waits, with_restart
 from gpunode.kubernetes.device_plugin.mig_state import offered
 from gpunode.kubernetes.device_plugin.promise import gpus_of, missing, promised, promised_memory
 from gpunode.kubernetes.device_plugin.static_manifest import daemon_set_name
@@ -38,6 +39,7 @@ def judge_node(
     view: View,
     gpus: Gpus | None = None,
     boot: MigBoot | None = None,
+    restart: Decision[str] = NONE,
 ) -> tuple[Finding, ...]:
     """Return one finding per thing that the cluster is to have of a node; `state` is its MIG configuration's.
 
@@ -45,11 +47,12 @@ def judge_node(
 
     + gpus: what nvidia-smi says of the node's GPUs; the method `gpushare` alone needs it
     + boot: what brings the node's MIG layout back; needed where one is asked for
+    + restart: what comes before a change of its labels, where that restarts an MPS daemon with clients
     """
     if not settings.kubernetes.enabled:
         return ()
     node = view.nodes.get(name)
-    labels = marked(decide_labels(desired_labels(name, settings, state), node)).findings
+    labels = marked(with_restart(decide_labels(desired_labels(name, settings, state), node), restart)).findings
     if node is None:
         return labels
     by_hand = (*marked(resources_of(settings, node)).findings, *_counted(settings, node), *_of_others(settings, node))
@@ -61,8 +64,14 @@ def judge_node(
         *by_hand,
         *marked(decide_current(settings, name, daemon_sets_of(settings, view), view, boot or MigBoot())).findings,
         *(_pods if settings.device_plugin.method in BY_CHART else _own_pods)(settings, node, view),
-        *_allocatable(settings, node, mig, gpus),
+        *_behind(restart, (*_allocatable(settings, node, mig, gpus),)),
     )
+
+
+def _behind(restart: Decision[str], findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Return what follows from the node's configuration; as pending where its label waits."""
+    reason = waits(restart)
+    return findings if reason is None else behind_restart(findings, reason)
 
 
 def resources_of(settings: Settings, node: ClusterNode | None) -> Decision[ResourceChange]:
