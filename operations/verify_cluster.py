@@ -20,9 +20,11 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
+from gpunode.components.mps.plugin import PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
 from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
@@ -162,8 +164,7 @@ class _Node:
         said = self.began
         while True:
             view = self.view()
-            restart = label_waits(self.name)
-            findings = judge_node(self.settings, self.name, state, self.mig, view, self.by_smi, self.boot, restart)
+            findings = self.judged(state, view)
             if self.is_shared:
                 findings = (*findings, judge_extender(view))
             bad = _wrong(findings)
@@ -178,6 +179,16 @@ class _Node:
                 what = silent or f"{bad[0].what} is {bad[0].actual}, {bad[0].desired} is to come"
                 host.log(f"waiting for the cluster: {what}")
             sleep(_PAUSE)
+
+    def judged(self, state: str | None, view: View) -> tuple[Finding, ...]:
+        """Return the findings by a view; the plugin's MPS daemons on the node are asked where all else is well."""
+        restart, settings = label_waits(self.name), self.settings
+        findings = judge_node(settings, self.name, state, self.mig, view, self.by_smi, self.boot, restart)
+        if settings.sharing.strategy != "mps" or _wrong(findings):
+            return findings
+        mps: PluginMps = require(host.get_fact(PluginMpsFact), "the MPS daemons of the device plugin")
+        gpus: Gpus = require(host.get_fact(GpusFact), "GPUs")
+        return judge_node(settings, self.name, state, self.mig, view, gpus, self.boot, restart, mps)
 
     def is_late(self) -> bool:
         """Say whether the time is over."""

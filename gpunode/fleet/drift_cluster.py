@@ -98,7 +98,7 @@ def _of_node(
 ) -> Iterator[Finding]:
     name, state, view = node_name(host, settings), mig_state(settings, node.pci.gpus, node.mig), restarts.whole.view
     restart = restarts.of_label(host, settings, state)
-    yield from judge_node(settings, name, state, node.mig, view, node.gpus, node.mig_boot, restart)
+    yield from judge_node(settings, name, state, node.mig, view, node.gpus, node.mig_boot, restart, node.plugin_mps)
     if settings.device_plugin.method == "none" or name not in view.nodes:
         return
     if isinstance(plugins, str):

@@ -12,9 +12,10 @@ from functools import cached_property, partial
 from typing import Any
 
 from gpunode.base.decision import Decision
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.base.subject import Subject
-from gpunode.kubernetes.components import Deciding, Whole, plugin_release, unknown
+from gpunode.kubernetes.components import Deciding, Whole, plugin_release
 from gpunode.kubernetes.device_plugin.cluster import ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_label, decide_restart, with_restart
@@ -27,6 +28,7 @@ from gpunode.kubernetes.device_plugin.mps_clients import (
 )
 from gpunode.kubernetes.helm.change import ReleaseChange
 from gpunode.kubernetes.helm.program import HelmError
+from gpunode.kubernetes.nodes.component import COMPONENT
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
@@ -93,7 +95,10 @@ class Restarts:
         try:
             clients = {node: pods for node, pods in self.clients.items() if node in nodes}
         except (ClusterError, ParseError) as error:
-            return Decision((unknown(Subject.GPU_PODS, str(error)),))
+            cause = " ".join(str(error).split())
+            remedy = "look at kubernetes.kubeconfig: its user needs to list pods of all namespaces"
+            item = Finding(COMPONENT, FindingClass.ERROR, Subject.GPU_PODS, "unknown", "known", cause, remedy)
+            return Decision((item,))
         return decide_restart(clients, self.bounds)
 
     @property

@@ -9,6 +9,7 @@ from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps import Mps
+from gpunode.components.mps.plugin import PluginMps
 from gpunode.node.machine import Machine
 from gpunode.packages.keyring import Keyrings
 from gpunode.system.applied import Applied
@@ -29,6 +30,7 @@ class Node(Machine):
     docker: Docker
     keyrings: Keyrings
     mps: Mps = field(default_factory=Mps)
+    plugin_mps: PluginMps = field(default_factory=PluginMps)
     mig: Mig = field(default_factory=lambda: Mig("absent"))
     mig_boot: MigBoot = field(default_factory=MigBoot)
     sysctls: KubernetesSysctls = field(default_factory=KubernetesSysctls)

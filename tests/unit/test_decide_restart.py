@@ -153,5 +153,5 @@ def test_a_label_for_another_configuration_waits_with_the_release_that_is_to_hav
     assert decide_label(NONE, pending, _labels(config="mps-8")) is pending
     assert decide_label(allowed, pending, _labels(present="true")) is allowed
     assert decide_label(NONE, allowed, _labels(config="mps-8")) is NONE
-    (item,) = behind_restart((compared("kubernetes", "allocatable nvidia.com/gpu", 4, 8, False),), "it waits")
+    item = behind_restart(compared("kubernetes", "allocatable nvidia.com/gpu", 4, 8, False), "it waits")
     assert item.finding_class is FindingClass.RESTART_PENDING and item.cause == "it waits"

@@ -15,6 +15,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.cli.plan import as_text
 from gpunode.components.mig.state import Mig, MigGpu
+from gpunode.components.mps.plugin import PluginDaemon, PluginMps
 from gpunode.fleet import drift_cluster, plan_cluster
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes.nodes.configuration import configuration
@@ -29,7 +30,14 @@ pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
 RELEASE = "helm release nvidia-device-plugin/nvdp"
 NODES = ("gpu-1", "gpu-2")
 WHOLE = MigGpu(0, "GPU-0", "0000:01:00.0", "2330", "H100", "Disabled", "Disabled", ())
-READING = replace(GOOD, mig=Mig("ok", None, (WHOLE,)))
+SHARED = replace(GOOD.gpus.gpus[0], compute_mode="Exclusive_Process")
+READING = replace(
+    GOOD,
+    mig=Mig("ok", None, (WHOLE,)),
+    gpus=replace(GOOD.gpus, gpus=(SHARED,)),
+    plugin_mps=PluginMps("/usr/bin/nvidia-cuda-mps-control", (PluginDaemon("nvidia.com/gpu", True, "25.0"),)),
+)
+THREADS = "the plugin's MPS daemon of nvidia.com/gpu, active thread percentage"
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,14 @@ def test_what_the_settings_forbid_is_pending_in_plan_and_drift_down_to_what_foll
     assert label.pending and label.action.endswith(f"not now: {reason}")
     assert "PENDING" in as_text(dict(found.plans))
     pending = {(host, item.what) for host, each in found.drift.items() for item in each.values() if _pending(item)}
-    assert pending == {("gpu-1", RELEASE), ("gpu-2", f"label {CONFIG}"), ("gpu-2", "allocatable nvidia.com/gpu")}
+    assert pending == {
+        ("gpu-1", RELEASE),
+        ("gpu-2", f"label {CONFIG}"),
+        ("gpu-2", "allocatable nvidia.com/gpu"),
+        ("gpu-2", THREADS),
+    }
+    assert (found.drift["gpu-2"][THREADS].actual, found.drift["gpu-2"][THREADS].desired) == ("25.0", "12.0")
+    assert found.drift["gpu-1"][THREADS].finding_class is FindingClass.OK
     assert reason in str(found.drift["gpu-1"][RELEASE].cause)
     assert not any(item.by_person for each in found.drift.values() for item in each.values() if _pending(item))
 

@@ -14,8 +14,11 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
+from gpunode.components.mps.plugin import PluginDaemon, PluginMps
+from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart
@@ -23,7 +26,7 @@ from gpunode.kubernetes.device_plugin.mig_state import offered
 from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_node, resource_to_ask_for
 from gpunode.kubernetes.device_plugin.view import parse_objects
 from gpunode.kubernetes.nodes.cluster_nodes import parse_nodes
-from gpunode.kubernetes.nodes.labels import CONFIG, OURS, PRESENT
+from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.operations import device_plugin, verify_cluster
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus
@@ -321,6 +324,25 @@ def test_the_verdict_does_not_wait_for_what_does_not_come_by_itself(cluster: Sim
 def test_the_verdict_is_good_where_all_is_as_asked_and_starts_no_pod(cluster: SimulatedCluster, node: Host) -> None:
     assert _verified(node, _settings(cluster)) == "5 things are as desired in the cluster"
     assert cluster.called("kubectl create") == 0
+
+
+def test_the_verdict_asks_the_plugin_s_mps_daemons_once_all_else_is_well(cluster: SimulatedCluster, node: Host) -> None:
+    """The facts are made up here: who asks for one that is not there would fail."""
+    _change(cluster, labels={CONFIG: "mps-5-renamed", MPS_CAPABLE: "true"})
+    pods = [_set(), _pod(), _set(f"{DAEMON_SET}-mps-control-daemon"), _pod(f"{DAEMON_SET}-mps-control-daemon")]
+    cluster.write(objects={"daemonsets.apps,pods": pods})
+    settings = _settings(cluster, sharing={**SHARED, "strategy": "mps"}, kubernetes={"timeout": 60})
+    gpus = tuple(replace(GPU, index=number, compute_mode="Exclusive_Process", memory_mib=40960) for number in (0, 1))
+    daemon = PluginDaemon("nvidia.com/gpu.shared", True, "20.0", ((0, "8G"), (1, "8G")))
+    node.readings |= {GpusFact: Gpus("ok", 0, None, gpus), PluginMpsFact: PluginMps("/usr/bin/x", (daemon,))}
+    assert "things are as desired in the cluster" in _verified(node, settings) and not node.refusals
+    node.readings[PluginMpsFact] = PluginMps("/usr/bin/x", (replace(daemon, percentage="10.0"),))
+    assert "active thread percentage is 10.0, desired 20.0" in _verified(node, settings)
+    # Nobody is asked where the cluster is not well, nor without MPS.
+    del node.readings[PluginMpsFact]
+    verify_cluster._watched.clear()
+    _change(cluster, ready="False")
+    assert "node of the cluster is not Ready" in _verified(node, settings)
 
 
 def test_what_waits_for_clients_of_mps_fails_no_verdict_and_is_not_waited_for(

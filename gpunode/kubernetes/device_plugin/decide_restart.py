@@ -98,9 +98,9 @@ def with_restart(decision: Decision[Change], restart: Decision[str]) -> Decision
     return Decision((*findings, *restart.findings), steps, decision.refusal or restart.refusal)
 
 
-def behind_restart(findings: Sequence[Finding], reason: str) -> tuple[Finding, ...]:
-    """Return what follows from a change that waits as pending with it."""
-    return tuple(pending(item, reason) for item in findings)
+def behind_restart(item: Finding, reason: str) -> Finding:
+    """Return a difference that follows from a change that waits as pending with it."""
+    return replace(pending(item, reason), by_person=False)
 
 
 def _felt(item: Finding, restart: Decision[str], reason: str | None) -> Finding:

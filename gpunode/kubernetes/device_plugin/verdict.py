@@ -10,9 +10,11 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
+from gpunode.components.mps.plugin import PluginMps
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, behind_restart, waits, with_restart
+from gpunode.kubernetes.device_plugin.judge_mps import ANSWERS, judge_mps
 from gpunode.kubernetes.device_plugin.mig_state import offered
 from gpunode.kubernetes.device_plugin.promise import gpus_of, missing, promised, promised_memory
 from gpunode.kubernetes.device_plugin.static_manifest import daemon_set_name
@@ -40,14 +42,16 @@ def judge_node(
     gpus: Gpus | None = None,
     boot: MigBoot | None = None,
     restart: Decision[str] = NONE,
+    mps: PluginMps | None = None,
 ) -> tuple[Finding, ...]:
     """Return one finding per thing that the cluster is to have of a node; `state` is its MIG configuration's.
 
     A host whose GPUs do not get into the cluster by gpunode has none, but for labels that a run takes off it.
 
-    + gpus: what nvidia-smi says of the node's GPUs; the method `gpushare` alone needs it
+    + gpus: what nvidia-smi says of the node's GPUs; the method `gpushare` needs it, and what is judged of MPS
     + boot: what brings the node's MIG layout back; needed where one is asked for
     + restart: what comes before a change of its labels, where that restarts an MPS daemon with clients
+    + mps: the plugin's MPS daemons on the node; None where nobody asked them
     """
     if not settings.kubernetes.enabled:
         return ()
@@ -64,14 +68,21 @@ def judge_node(
         *by_hand,
         *marked(decide_current(settings, name, daemon_sets_of(settings, view), view, boot or MigBoot())).findings,
         *(_pods if settings.device_plugin.method in BY_CHART else _own_pods)(settings, node, view),
-        *_behind(restart, (*_allocatable(settings, node, mig, gpus),)),
+        *_behind(restart, (*_allocatable(settings, node, mig, gpus), *_mps(settings, mps, gpus))),
     )
+
+
+def _mps(settings: Settings, mps: PluginMps | None, gpus: Gpus | None) -> Iterator[Finding]:
+    if mps is not None and gpus is not None:
+        yield from judge_mps(settings, mps, gpus)
 
 
 def _behind(restart: Decision[str], findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Return what follows from the node's configuration; as pending where its label waits."""
     reason = waits(restart)
-    return findings if reason is None else behind_restart(findings, reason)
+    if reason is None:
+        return findings
+    return tuple(item if item.desired == ANSWERS else behind_restart(item, reason) for item in findings)
 
 
 def resources_of(settings: Settings, node: ClusterNode | None) -> Decision[ResourceChange]:
@@ -220,6 +231,6 @@ def _unknown(status: str) -> Finding:
 
 
 def comes_by_itself(finding: Finding) -> bool:
-    """Say whether it is worth waiting for: readiness and resources come, labels do not."""
+    """Say whether it is worth waiting for: readiness and resources come, labels and what is a person's do not."""
     stays = (Subject.LABEL, Subject.ANNOTATION, Subject.EXTENDED_RESOURCE)
-    return not finding.what.startswith(stays) and finding.desired not in (None, _THERE)
+    return not (finding.by_person or finding.what.startswith(stays)) and finding.desired not in (None, _THERE)
