@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic, sleep
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -41,7 +42,7 @@ from gpunode.kubernetes.gpushare.objects import APP
 from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation, require
-from gpunode.operations.mps_clients import label_waits
+from gpunode.operations.mps_clients import label_waits, release_waits
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
@@ -182,13 +183,13 @@ class _Node:
 
     def judged(self, state: str | None, view: View) -> tuple[Finding, ...]:
         """Return the findings by a view; the plugin's MPS daemons on the node are asked where all else is well."""
-        restart, settings = label_waits(self.name), self.settings
-        findings = judge_node(settings, self.name, state, self.mig, view, self.by_smi, self.boot, restart)
-        if settings.sharing.strategy != "mps" or _wrong(findings):
+        judged = partial(judge_node, self.settings, self.name, state, self.mig, view, boot=self.boot)
+        judged = partial(judged, restart=label_waits(self.name), release=release_waits())
+        findings = judged(gpus=self.by_smi)
+        if self.settings.sharing.strategy != "mps" or _wrong(findings):
             return findings
         mps: PluginMps = require(host.get_fact(PluginMpsFact), "the MPS daemons of the device plugin")
-        gpus: Gpus = require(host.get_fact(GpusFact), "GPUs")
-        return judge_node(settings, self.name, state, self.mig, view, gpus, self.boot, restart, mps)
+        return judged(gpus=require(host.get_fact(GpusFact), "GPUs"), mps=mps)
 
     def is_late(self) -> bool:
         """Say whether the time is over."""

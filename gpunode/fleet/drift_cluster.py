@@ -16,6 +16,7 @@ from gpunode.fleet.nodes import read
 from gpunode.kubernetes.components import Whole, decide_alone, unknown
 from gpunode.kubernetes.components import findings as findings_of_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.decide_restart import NONE
 from gpunode.kubernetes.device_plugin.methods import extender, leaving, members, nodes_by, schedulers
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.others import Plugin
@@ -26,7 +27,7 @@ from gpunode.kubernetes.mps_restarts import Restarts
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.settings.cluster import node_name
+from gpunode.settings.cluster import BY_CHART, node_name
 
 
 def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node]) -> dict[str, list[Finding]]:
@@ -98,7 +99,10 @@ def _of_node(
 ) -> Iterator[Finding]:
     name, state, view = node_name(host, settings), mig_state(settings, node.pci.gpus, node.mig), restarts.whole.view
     restart = restarts.of_label(host, settings, state)
-    yield from judge_node(settings, name, state, node.mig, view, node.gpus, node.mig_boot, restart, node.plugin_mps)
+    release = restarts.of_release if settings.device_plugin.method in BY_CHART else NONE
+    yield from judge_node(
+        settings, name, state, node.mig, view, node.gpus, node.mig_boot, restart, node.plugin_mps, release
+    )
     if settings.device_plugin.method == "none" or name not in view.nodes:
         return
     if isinstance(plugins, str):

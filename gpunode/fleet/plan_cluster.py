@@ -82,7 +82,7 @@ def _with(found: Plan | str, host: str, settings: Settings, node: Node, restarts
         return found
     name = node_name(host, settings)
     release, label = (
-        restarts.of_release(),
+        restarts.of_release,
         restarts.of_label(host, settings, mig_state(settings, node.pci.gpus, node.mig)),
     )
     errors = [item for each in {id(each): each for each in (release, label)}.values() for item in each.findings]

@@ -57,6 +57,7 @@ class Restarts:
                 found[name] = error
         return found
 
+    @cached_property
     def of_release(self) -> Decision[str]:
         """Return what comes before the release changes; without a step where it restarts nothing that anybody feels."""
         for decision in self.releases.values():
@@ -75,7 +76,7 @@ class Restarts:
         for step in decision.steps:
             if step.change is not None:
                 own = self._restart((name,) if label_restarts(step.change, node) else ())
-                return decide_label(own, self.of_release(), step.change)
+                return decide_label(own, self.of_release, step.change)
         return NONE
 
     def deciding(self) -> Deciding:
@@ -86,7 +87,7 @@ class Restarts:
     def _decided(self, decision: Decision[Any] | Exception) -> Decision[Any]:
         if isinstance(decision, Exception):
             raise decision
-        return with_restart(decision, self.of_release())
+        return with_restart(decision, self.of_release)
 
     def _restart(self, nodes: Collection[str]) -> Decision[str]:
         """Return what comes before the daemons of these nodes restart; a finding where the cluster does not tell."""
@@ -101,7 +102,7 @@ class Restarts:
             return Decision((item,))
         return decide_restart(clients, self.bounds)
 
-    @property
+    @cached_property
     def bounds(self) -> Bounds:
         """Return what bounds a run of the hosts whose labels are looked at."""
         whole = self.whole

@@ -360,6 +360,15 @@ def test_what_waits_for_clients_of_mps_fails_no_verdict_and_is_not_waited_for(
     cluster.write(calls=[])
     assert _verified(node, settings) == "3 of 5 things are as desired in the cluster" and not node.refusals
     assert cluster.called("kubectl get nodes") <= 1
+    # So is an image that the release would bring, if it did not wait.
+    asked = _settings(cluster, device_plugin={"image_digest": f"sha256:{'a' * 64}"}, disruption={"allow": "nothing"})
+    pod = _pod(containerStatuses=[{"name": "plugin", "imageID": f"sha256:{'b' * 64}"}])
+    cluster.write(objects={"daemonsets.apps,pods": [_set(), pod]})
+    monkeypatch.setattr(verify_cluster, "label_waits", lambda _: NONE)
+    monkeypatch.setattr(verify_cluster, "release_waits", lambda: waiting)
+    verify_cluster._watched.clear()
+    node.noops.clear()
+    assert _verified(node, asked) == "5 of 6 things are as desired in the cluster" and not node.refusals
     # What has nothing to do with it counts as ever.
     _change(cluster, ready="False")
     verify_cluster._watched.clear()

@@ -55,7 +55,7 @@ def decide_restart(clients: Mapping[str, Sequence[str]], bounds: Bounds) -> Deci
     forbidden = [reason for node, pods in felt.items() if (reason := _forbidden(node, len(pods), bounds))]
     refused = [reason for node, pods in felt.items() if (reason := _left_out(node, len(pods), bounds))]
     refused += [] if forbidden or refused else _too_many(felt, bounds)
-    waits = "; ".join((*refused, *forbidden)) or None
+    waits = _few((*refused, *forbidden), "; ") or None
     steps = (
         Step(_action(node, pods), (), Disruption.restart, waits, node, _counted(len(pods)), "none")
         for node, pods in felt.items()
@@ -106,7 +106,7 @@ def behind_restart(item: Finding, reason: str) -> Finding:
 def _felt(item: Finding, restart: Decision[str], reason: str | None) -> Finding:
     if not bad(item):
         return item
-    told = "; ".join(filter(None, (item.cause, *(step.action for step in restart.steps))))
+    told = "; ".join(filter(None, (item.cause, _few([step.action for step in restart.steps], "; "))))
     if reason is None:
         return replace(item, cause=told, disruption=Disruption.restart)
     return replace(
@@ -142,14 +142,19 @@ def _too_many(felt: Collection[str], bounds: Bounds) -> Iterator[str]:
     empty = sorted({*drained, *bounds.held})
     if to_come and len(empty) > max(most, bounds.wave):
         yield (
-            f"{', '.join(empty)} would be empty at the same time, for these daemons restart at once, and "
+            f"{_few(empty, ', ')} would be empty at the same time, for these daemons restart at once, and "
             f"disruption.max_parallel is {most}"
         )
 
 
 def _action(node: str, pods: Sequence[str]) -> str:
-    more = () if len(pods) <= _SHOWN else (f"{len(pods) - _SHOWN} more",)
-    return f"restart the MPS daemon of {node}, which ends {', '.join((*pods[:_SHOWN], *more))}"
+    return f"restart the MPS daemon of {node}, which ends {_few(pods, ', ')}"
+
+
+def _few(words: Sequence[str], between: str) -> str:
+    """Return them in a line that is not longer for a thousand than for a few."""
+    more = () if len(words) <= _SHOWN else (f"{len(words) - _SHOWN} more",)
+    return between.join((*words[:_SHOWN], *more))
 
 
 def _counted(pods: int) -> str:

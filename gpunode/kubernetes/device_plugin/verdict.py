@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpunode.base.comparison import compared
 from gpunode.base.decision import Decision, marked
@@ -29,6 +29,8 @@ from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 from gpunode.system.gpu import Gpus
 
+# What follows from a node's configuration.
+_CONFIGURED = (Subject.ALLOCATABLE, Subject.MPS_DAEMON, Subject.COMPUTE_MODE)
 # What is missing as a whole does not come by itself.
 _THERE = "there"
 
@@ -43,6 +45,7 @@ def judge_node(
     boot: MigBoot | None = None,
     restart: Decision[str] = NONE,
     mps: PluginMps | None = None,
+    release: Decision[str] = NONE,
 ) -> tuple[Finding, ...]:
     """Return one finding per thing that the cluster is to have of a node; `state` is its MIG configuration's.
 
@@ -52,6 +55,7 @@ def judge_node(
     + boot: what brings the node's MIG layout back; needed where one is asked for
     + restart: what comes before a change of its labels, where that restarts an MPS daemon with clients
     + mps: the plugin's MPS daemons on the node; None where nobody asked them
+    + release: what comes before the release changes, as `restart`
     """
     if not settings.kubernetes.enabled:
         return ()
@@ -67,8 +71,8 @@ def judge_node(
         *labels,
         *by_hand,
         *marked(decide_current(settings, name, daemon_sets_of(settings, view), view, boot or MigBoot())).findings,
-        *(_pods if settings.device_plugin.method in BY_CHART else _own_pods)(settings, node, view),
-        *_behind(restart, (*_allocatable(settings, node, mig, gpus), *_mps(settings, mps, gpus))),
+        *_behind(release, _of_pods(settings, node, view), (Subject.IMAGE,)),
+        *_behind(restart, (*_allocatable(settings, node, mig, gpus), *_mps(settings, mps, gpus)), _CONFIGURED),
     )
 
 
@@ -77,12 +81,21 @@ def _mps(settings: Settings, mps: PluginMps | None, gpus: Gpus | None) -> Iterat
         yield from judge_mps(settings, mps, gpus)
 
 
-def _behind(restart: Decision[str], findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Return what follows from the node's configuration; as pending where its label waits."""
+def _behind(restart: Decision[str], findings: Iterable[Finding], about: tuple[Subject, ...]) -> tuple[Finding, ...]:
+    """Return findings; those about what the change brings are pending where it waits."""
     reason = waits(restart)
     if reason is None:
-        return findings
-    return tuple(item if item.desired == ANSWERS else behind_restart(item, reason) for item in findings)
+        return tuple(findings)
+
+    def follows(item: Finding) -> bool:
+        # Whether a daemon answers is nothing that it brings.
+        return item.what.startswith(about) and item.desired != ANSWERS
+
+    return tuple(behind_restart(item, reason) if follows(item) else item for item in findings)
+
+
+def _of_pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
+    yield from (_pods if settings.device_plugin.method in BY_CHART else _own_pods)(settings, node, view)
 
 
 def resources_of(settings: Settings, node: ClusterNode | None) -> Decision[ResourceChange]:
