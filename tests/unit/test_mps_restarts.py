@@ -13,7 +13,7 @@ import pytest
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.cli.plan import as_text
+from gpunode.cli.plan import _live, as_text
 from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.components.mps.plugin import PluginDaemon, PluginMps
 from gpunode.fleet import drift_cluster, plan_cluster
@@ -199,3 +199,22 @@ def test_a_cluster_that_does_not_answer_is_a_caution_of_the_plan(cluster: Simula
 
 def test_the_entry_of_a_configuration_is_the_one_that_the_labels_name(cluster: SimulatedCluster) -> None:
     assert configuration(_settings(cluster, 4).sharing).name == cluster.labels("gpu-1")[CONFIG]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_command_asks_a_cluster_for_it_where_there_is_one(cluster: SimulatedCluster, enabled: bool) -> None:
+    hosts = {"gpu-1": _settings(cluster, 4, drain=True), "gpu-2": _settings(cluster, 8, drain=True)}
+    if not enabled:
+        hosts = {name: settings_from({}) for name in NODES}
+    answers = tuple(Answer(name, each, READING, None) for name, each in hosts.items())
+    with (
+        patch("gpunode.fleet.nodes.read", lambda *_, **__: answers),
+        patch.object(plan_cluster, "host_data", lambda _: {}),
+        patch.object(plan_cluster, "check_hosts", lambda *_: hosts),
+    ):
+        found = _live(Path("none.py"), ())
+    restarting = [
+        step.action for each in found.values() if isinstance(each, Plan) for step in each.steps if step.drains
+    ]
+    assert ("restart the MPS daemon of gpu-1, which ends team/training" in restarting) is enabled
+    assert bool(cluster.called("kubectl get pods")) is enabled
