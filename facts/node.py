@@ -30,6 +30,7 @@ from gpunode.facts.mig_boot import MigBoot
 from gpunode.facts.mps import Mps
 from gpunode.facts.operating_system import OperatingSystem
 from gpunode.facts.pci import PciGpus
+from gpunode.facts.plugin_mps import PluginMps
 from gpunode.facts.podman import Podman
 from gpunode.facts.power import Power
 from gpunode.facts.runtime_packages import RuntimePackages
@@ -59,6 +60,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "disk": Disk,
     "apt_sources": AptSources,
     "mps": Mps,
+    "plugin_mps": PluginMps,
     "mig": Mig,
     "mig_boot": MigBoot,
     "power": Power,

@@ -17,6 +17,7 @@ from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.decide_restart import decide_label
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.mps_clients import label_restarts
@@ -28,7 +29,7 @@ from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.cluster_labels import are_labels_changed, labelled
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation, require
-from gpunode.operations.mps_clients import before_restart
+from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
 from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
@@ -96,8 +97,12 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
         host.log(f"conflict: {item.what} is {item.actual!r}, and somebody else's; {item.desired!r} is wanted")
     for step in decision.steps:
         if step.change is not None:
-            restarting = (name,) if label_restarts(step.change, node) else ()
-            yield from before_restart(cluster, restarting, {host.name: settings}, f"labels of {name}")
+            restarting, what = (name,) if label_restarts(step.change, node) else (), f"labels of {name}"
+            own = restart_of(cluster, restarting, nodes(cluster), {host.name: settings}, what)
+            restart = decide_label(own, release_waits(), step.change)
+            if not may_restart(restart, what, name):
+                return
+            yield from drained(own, {host.name: settings}, what)
             yield told(partial(_label, cluster, name, step.change))
     if not decision.steps:
         labelled()

@@ -85,6 +85,16 @@ def drain_before(drain: Drain | None, reason: str) -> Iterator[Any]:
     yield FunctionCommand(_empty, [session, reason, cordon.is_ours], {})
 
 
+def held_empty(cordoned: set[str], in_wave: bool) -> set[str]:
+    """Return the nodes that count as held empty: those of this run, and those that an earlier one left.
+
+    + cordoned: the nodes that gpunode has cordoned, in whichever run
+    + in_wave: a wave of a rollout counts its own alone
+    """
+    run = _run(host.state)
+    return run.emptied | (set() if in_wave else cordoned - run.cordoned)
+
+
 @node_operation
 def uncordon(drain: Drain) -> Iterator[Any]:
     """Lift gpunode's cordon, of this run or an earlier one, once the node is Ready; any other cordon stays.

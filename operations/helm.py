@@ -32,7 +32,7 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
 from gpunode.operations.cluster_labels import relabelled
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation
-from gpunode.operations.mps_clients import before_restart
+from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
 from gpunode.operations.phase import is_executing
 from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
@@ -51,7 +51,7 @@ def release(desired: AskedRelease, proxy: ProxySettings, everyone: Mapping[str, 
 
     Call it for every host, so that it is done whichever of them fails: the first that comes to it does it for all, and
     helm runs where `kubernetes.run_on` says. What nodes are still labelled for stays, until `leftovers`. Nodes with
-    clients of the plugin's MPS daemons are drained before a change that restarts these.
+    clients of the plugin's MPS daemons are drained before a change that restarts these, or it waits.
 
     + desired: what the cluster is to get
     + proxy: for charts and registries; its no_proxy must name the API server
@@ -64,7 +64,7 @@ def release(desired: AskedRelease, proxy: ProxySettings, everyone: Mapping[str, 
 @once_per_run("configurations that no node is labelled for")
 def leftovers(desired: AskedRelease, proxy: ProxySettings, everyone: Mapping[str, Settings]) -> Iterator[Any]:
     """Take configurations away that the release had to keep until the nodes were labelled, as `release` does."""
-    if host.state not in _outlived:
+    if host.state not in _outlived or release_waits().steps:
         host.noop("no configuration is left over")
         return
     actual = partial(_nodes, desired, proxy, "the nodes as they are labelled now")
@@ -117,7 +117,10 @@ def _kept(
         host.log(f"{name}: {told}")
     if everyone is not None and release_restarts(found):
         cluster = Cluster(settings.kubernetes, proxy, runner(settings.kubernetes))
-        yield from before_restart(cluster, with_daemon(actual), everyone, name)
+        restart = restart_of(cluster, with_daemon(actual), actual, everyone, name)
+        if not may_restart(restart, name):
+            return
+        yield from drained(restart, everyone, name)
     yield FunctionCommand(_carry_out, [session, found, values], {})
 
 
@@ -191,5 +194,8 @@ def _taken_away(
         return
     host.log(f"{name}: {found.steps[0].act}: no node has a device_plugin.method that needs it any more")
     if chart == CHART and release_restarts(found):
-        yield from before_restart(cluster, with_daemon(actual), everyone, name)
+        restart = restart_of(cluster, with_daemon(actual), actual, everyone, name)
+        if not may_restart(restart, name):
+            return
+        yield from drained(restart, everyone, name)
     yield FunctionCommand(_carry_out, [session, found, {}], {})

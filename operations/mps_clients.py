@@ -2,46 +2,97 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyinfra import host
+from pyinfra.api import State
 
+from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.mps_clients import asking, decide_restart, parse_clients
+from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart, waits
+from gpunode.kubernetes.device_plugin.mps_clients import asking, parse_clients
+from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import drain_of
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.operations.cluster_labels import relabelled
-from gpunode.operations.drain import drain_before
+from gpunode.operations.drain import drain_before, held_empty
 from gpunode.operations.failure import OperationRefused
+from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 
+_RELEASE = ""
+# By run: what waits in it, of the release and of nodes by name. The verdict tells of it.
+_waiting: WeakKeyDictionary[State, dict[str, Decision[str]]] = WeakKeyDictionary()
 
-def before_restart(
-    cluster: Cluster, restarting: Collection[str], everyone: Mapping[str, Settings], what: str
-) -> Iterator[Any]:
-    """Yield what drains the nodes with GPU pods among those whose MPS daemon restarts.
 
-    Raise OperationRefused where the settings of one forbid it, or this run does not bring it about: then nothing has
-    been changed.
+def restart_of(
+    cluster: Cluster,
+    restarting: Collection[str],
+    nodes: Mapping[str, ClusterNode],
+    everyone: Mapping[str, Settings],
+    what: str,
+) -> Decision[str]:
+    """Return what comes before the MPS daemons of these nodes restart; raise OperationRefused where nobody can say.
 
     + restarting: names in the cluster; of none of them, nothing is asked
+    + nodes: the cluster's, as they were read last
     + everyone: host -> settings of the whole inventory
     + what: what restarts them, as `release gpu/nvdp`
     """
     if not restarting:
-        return
+        return NONE
     try:
         every = parse_clients(cluster.told("kubectl get pods", asking(cluster.kubernetes)))
     except (ClusterError, ParseError) as error:
         raise OperationRefused(f"{what}: {error}\nnothing was changed in the cluster") from None
-    clients = {node: pods for node, pods in every.items() if node in restarting}
+    wave = os.environ.get(WAVE, "")
+    settings = {node_name(name, each): each for name, each in everyone.items()}
+    held = held_empty({name for name, node in nodes.items() if node.is_held_back}, in_wave=bool(wave))
+    bounds = Bounds(settings, relabelled(everyone), held, int(wave) if wave.isdecimal() else 0)
+    return decide_restart({node: pods for node, pods in every.items() if node in restarting}, bounds)
+
+
+def may_restart(restart: Decision[str], what: str, node: str | None = None) -> bool:
+    """Say whether what restarts MPS daemons is done now; tell, and note for the verdict, that it waits.
+
+    Raise OperationRefused where another run is needed for it: nothing has been changed then.
+
+    + node: whose labels wait; None for the release
+    """
+    if restart.refusal is not None:
+        raise OperationRefused(f"{what}: {restart.refusal}\nnothing was changed in the cluster")
+    reason = waits(restart)
+    if reason is None:
+        return True
+    if is_executing():
+        _waiting.setdefault(host.state, {})[_RELEASE if node is None else node] = restart
+    host.noop(f"restart pending: {reason}")
+    host.log(f"restart pending: {what} is to change, which restarts MPS daemons; {reason}")
+    return False
+
+
+def release_waits() -> Decision[str]:
+    """Return what this run's change of the release waits for; no step where it does not wait."""
+    return _waiting.get(host.state, {}).get(_RELEASE, NONE)
+
+
+def label_waits(node: str) -> Decision[str]:
+    """Return what this run's change of a node's labels waits for; no step where it does not wait."""
+    return _waiting.get(host.state, {}).get(node, NONE)
+
+
+def drained(restart: Decision[str], everyone: Mapping[str, Settings], what: str) -> Iterator[Any]:
+    """Yield what drains the nodes whose MPS daemon restarts under clients, in the order of their names.
+
+    + everyone: host -> settings of the whole inventory; what: as for `restart_of`
+    """
     hosts = {node_name(name, settings): name for name, settings in everyone.items()}
-    decision = decide_restart(clients, {node: everyone[name] for node, name in hosts.items()}, relabelled(everyone))
-    if decision.refusal is not None:
-        raise OperationRefused(f"{what}: {decision.refusal}\nnothing was changed in the cluster")
-    for step in decision.steps:
+    for step in restart.steps:
         host.log(f"{what}: {step.action}")
         if (node := step.change) is not None:
             drain = drain_of(hosts[node], everyone[hosts[node]])

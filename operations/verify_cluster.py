@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic, sleep
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,9 +21,11 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
+from gpunode.components.mps.plugin import PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
 from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
@@ -39,6 +42,7 @@ from gpunode.kubernetes.gpushare.objects import APP
 from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.mps_clients import label_waits, release_waits
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
@@ -102,14 +106,16 @@ def verified(settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = F
     boot: MigBoot = MigBoot() if settings.mig.config is None else require(host.get_fact(MigBootFact), "MIG at a boot")
     node = _Node(settings, gpus, mig, boot, by_smi, with_gpushare, node_name(host.name, settings))
     findings = node.waited_for()
-    bad = [item for item in findings if item.finding_class is not FindingClass.OK]
-    if bad:
+    for item in (pending := [each for each in findings if each.finding_class is FindingClass.RESTART_PENDING]):
+        host.log(f"{item.finding_class}: {_compared(item)}")
+    if bad := _wrong(findings):
         log = node.plugin_log() if any(map(comes_by_itself, bad)) else []
         raise OperationRefused("\n".join([*map(_said, bad), *log]))
     # Whose plugin is none of gpunode's has no GPU by it.
     image = settings.verify.vector_add if settings.device_plugin.method != "none" else None
     tested = node.vectors_added(image) if image is not None else ""
-    host.noop(f"{len(findings)} things are as desired in the cluster{tested}")
+    waiting = f" of {len(findings)}" if pending else ""
+    host.noop(f"{len(findings) - len(pending)}{waiting} things are as desired in the cluster{tested}")
     yield from ()
 
 
@@ -159,10 +165,10 @@ class _Node:
         said = self.began
         while True:
             view = self.view()
-            findings = judge_node(self.settings, self.name, state, self.mig, view, self.by_smi, self.boot)
+            findings = self.judged(state, view)
             if self.is_shared:
                 findings = (*findings, judge_extender(view))
-            bad = [item for item in findings if item.finding_class is not FindingClass.OK]
+            bad = _wrong(findings)
             # What it said before does not count for good.
             silent = _watched[host.state].unanswered
             if silent is not None and self.is_late():
@@ -174,6 +180,16 @@ class _Node:
                 what = silent or f"{bad[0].what} is {bad[0].actual}, {bad[0].desired} is to come"
                 host.log(f"waiting for the cluster: {what}")
             sleep(_PAUSE)
+
+    def judged(self, state: str | None, view: View) -> tuple[Finding, ...]:
+        """Return the findings by a view; the plugin's MPS daemons on the node are asked where all else is well."""
+        judged = partial(judge_node, self.settings, self.name, state, self.mig, view, boot=self.boot)
+        judged = partial(judged, restart=label_waits(self.name), release=release_waits())
+        findings = judged(gpus=self.by_smi)
+        if self.settings.sharing.strategy != "mps" or _wrong(findings):
+            return findings
+        mps: PluginMps = require(host.get_fact(PluginMpsFact), "the MPS daemons of the device plugin")
+        return judged(gpus=require(host.get_fact(GpusFact), "GPUs"), mps=mps)
 
     def is_late(self) -> bool:
         """Say whether the time is over."""
@@ -238,9 +254,16 @@ class _Node:
             host.log(f"the pod {name} was not removed: {error}")
 
 
+def _wrong(findings: Sequence[Finding]) -> list[Finding]:
+    """Return what is neither as desired nor waits for clients of an MPS daemon, as the settings have it."""
+    return [each for each in findings if each.finding_class not in (FindingClass.OK, FindingClass.RESTART_PENDING)]
+
+
 def _said(item: Finding) -> str:
-    cause = f" ({item.cause})" if item.cause else ""
     remedy = f". Remedy: {item.remedy}" if item.remedy else ""
-    return (
-        f"{item.finding_class}: {item.component}: {item.what} is {item.actual}, desired {item.desired}{cause}{remedy}"
-    )
+    return f"{item.finding_class}: {_compared(item)}{remedy}"
+
+
+def _compared(item: Finding) -> str:
+    cause = f" ({item.cause})" if item.cause else ""
+    return f"{item.component}: {item.what} is {item.actual}, desired {item.desired}{cause}"

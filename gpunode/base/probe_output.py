@@ -63,6 +63,14 @@ def repeated(lines: Iterable[str], key: str) -> list[str]:
     return [value for found, value in pairs(lines) if found == key]
 
 
+def cells(line: str, count: int) -> list[str]:
+    """Return what tabs divide of a line; raise ParseError where it is another number of cells."""
+    found = line.split("\t")
+    if len(found) != count:
+        raise ParseError(f"{len(found)} cells and not {count}: {line[:120]!r}")
+    return found
+
+
 def decoded(found: Mapping[str, str], key: str) -> str | None:
     """Return the text of the base64 value under `key`, None where it is absent; raise ParseError on bad base64."""
     if key not in found:

@@ -97,6 +97,8 @@ class Subject(StrEnum):
     SECOND_PLUGIN = "second device plugin"
     GPU_LABELS = "GPU labels of node feature discovery"
     STALE_PODS = "pods that know former MIG devices"
+    GPU_PODS = "pods with a GPU"
+    MPS_DAEMON = "the plugin's MPS daemon of"
     SCHEDULER = "kube-scheduler"
 
     def of(self, name: str) -> str:

@@ -63,7 +63,13 @@ def _live(inventory: Path, limit: tuple[str, ...]) -> Plans:
         from gpunode.fleet.cluster import with_cluster_nodes
 
     answers = with_cluster_nodes(inventory, fleet.read(inventory, NodeWithCandidates, limit=limit))
-    return {answer.name: _of(answer) for answer in answers}
+    plans = {answer.name: _of(answer) for answer in answers}
+    if not any(answer.settings.kubernetes.enabled for answer in answers):
+        return plans
+    # Late: what is in no cluster needs none of it.
+    from gpunode.fleet.plan_cluster import with_restarts
+
+    return with_restarts(inventory, answers, plans)
 
 
 def _of(answer: Answer[Node]) -> Plan | str:

@@ -16,17 +16,18 @@ from gpunode.fleet.nodes import read
 from gpunode.kubernetes.components import Whole, decide_alone, unknown
 from gpunode.kubernetes.components import findings as findings_of_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.decide_restart import NONE
 from gpunode.kubernetes.device_plugin.methods import extender, leaving, members, nodes_by, schedulers
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.others import Plugin
 from gpunode.kubernetes.device_plugin.verdict import judge_node
-from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.gpushare.decide import DesiredScheduler, decide
 from gpunode.kubernetes.gpushare.state import SchedulerState
+from gpunode.kubernetes.mps_restarts import Restarts
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.settings.cluster import node_name
+from gpunode.settings.cluster import BY_CHART, node_name
 
 
 def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node]) -> dict[str, list[Finding]]:
@@ -55,9 +56,10 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
         # As a run of these hosts would label them.
         relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
         plugins, gone = _plugins(cluster), leaving(hosts, view.nodes, relabelled)
+        restarts = Restarts(Whole(hosts, cluster, view, relabelled))
         for host, settings in judged.items():
-            found.setdefault(host, []).extend(_of_node(host, settings, nodes[host], view, plugins, gone))
-        found[first] += findings_of_cluster(Whole(hosts, cluster, view, relabelled))
+            found.setdefault(host, []).extend(_of_node(host, settings, nodes[host], restarts, plugins, gone))
+        found[first] += findings_of_cluster(restarts.whole, restarts.deciding())
     return found
 
 
@@ -88,10 +90,19 @@ def _reason(node: ClusterNode | None) -> str | None:
 
 
 def _of_node(
-    host: str, settings: Settings, node: Node, view: View, plugins: tuple[Plugin, ...] | str, gone: frozenset[str]
+    host: str,
+    settings: Settings,
+    node: Node,
+    restarts: Restarts,
+    plugins: tuple[Plugin, ...] | str,
+    gone: frozenset[str],
 ) -> Iterator[Finding]:
-    name, state = node_name(host, settings), mig_state(settings, node.pci.gpus, node.mig)
-    yield from judge_node(settings, name, state, node.mig, view, node.gpus, node.mig_boot)
+    name, state, view = node_name(host, settings), mig_state(settings, node.pci.gpus, node.mig), restarts.whole.view
+    restart = restarts.of_label(host, settings, state)
+    release = restarts.of_release if settings.device_plugin.method in BY_CHART else NONE
+    yield from judge_node(
+        settings, name, state, node.mig, view, node.gpus, node.mig_boot, restart, node.plugin_mps, release
+    )
     if settings.device_plugin.method == "none" or name not in view.nodes:
         return
     if isinstance(plugins, str):

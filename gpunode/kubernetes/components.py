@@ -88,7 +88,8 @@ def _runtime_class(whole: Whole) -> Deciding:
         yield Subject.RUNTIME_CLASS, lambda: whole.cluster.decide_runtime_class(desired)
 
 
-def _release(whole: Whole) -> Deciding:
+def plugin_release(whole: Whole) -> Deciding:
+    """Yield what is to be done about the release of the device plugin, without what its MPS daemons' clients say."""
     nodes, now = whole.view.nodes, datetime.now(UTC)
     if (desired := desired_cluster(whole.hosts)) is not None:
         in_use, is_known = labelled_for(nodes), bool(by_release(nodes))
@@ -108,14 +109,17 @@ def _extender(whole: Whole) -> Deciding:
 
 
 # In the order in which drift tells of them; the scheduler is a host's, and labels and pods are a node's.
-COMPONENTS = (_release, _runtime_class, _namespaces, _operator, _objects, _extender)
+COMPONENTS = (_runtime_class, _namespaces, _operator, _objects, _extender)
 
 
-def findings(whole: Whole) -> Iterator[Finding]:
-    """Yield what is found of all that the cluster has one of; what cannot be decided on is an error of its own."""
+def findings(whole: Whole, release: Deciding) -> Iterator[Finding]:
+    """Yield what is found of all that the cluster has one of; what cannot be decided on is an error of its own.
+
+    release: the one of the device plugin, which is decided on together with the nodes' labels (mps_restarts.py)
+    """
     right = marked(decide_right(whole.hosts, whole.view.nodes))
     yield from right.findings
-    for what, decide in (each for component in COMPONENTS for each in component(whole)):
+    for what, decide in (*release, *(each for component in COMPONENTS for each in component(whole))):
         try:
             decision = decide()
             # A run refuses all of it in another cluster.

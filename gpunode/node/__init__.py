@@ -11,6 +11,7 @@ from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps import Mps
 from gpunode.components.power.state import Power
+from gpunode.components.mps.plugin import PluginMps
 from gpunode.node.machine import Machine
 from gpunode.packages.keyring import Keyrings
 from gpunode.system.applied import Applied
@@ -32,6 +33,7 @@ class Node(Machine):
     keyrings: Keyrings
     imex: Imex = field(default_factory=Imex)
     mps: Mps = field(default_factory=Mps)
+    plugin_mps: PluginMps = field(default_factory=PluginMps)
     mig: Mig = field(default_factory=lambda: Mig("absent"))
     mig_boot: MigBoot = field(default_factory=MigBoot)
     power: Power = field(default_factory=Power)

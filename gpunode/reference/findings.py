@@ -42,6 +42,8 @@ _JUDGES = tuple(
         *(f"components/driver/{topic}.py" for topic in ("loading", "services", "peermem", "next_boot", "removal")),
         "kubernetes/helm/decide.py",
         "kubernetes/device_plugin/verdict.py",
+        "kubernetes/device_plugin/judge_mps.py",
+        "kubernetes/mps_restarts.py",
         "kubernetes/device_plugin/decide_labels.py",
         "kubernetes/device_plugin/decide_current.py",
         "kubernetes/nodes/extended_resources.py",

@@ -29,7 +29,12 @@ of every run decides by the same rules before it touches a node; what apt would 
 lists as they are, and by a run from fresh ones. Steps are what the verdict finds wanting; what only a person can mend
 (a sick GPU, say) is a pending step.
 
-A plan can be made without the machines, too: somebody records what they are, somebody else reviews what would happen.
+Of the cluster the plan has one thing: where MPS daemons of the device plugin run, it asks what the run changes there.
+A node whose daemon restarts under its pods has a step with these pods, the drain, or why it waits
+([device plugin](device-plugin.md)). All else that changes in a cluster disturbs nobody; `gpunode drift` tells of it.
+
+A plan can be made without the machines, too, and then without a cluster: somebody records what they are, somebody else
+reviews what would happen.
 
 ```sh
 gpunode facts inventories/prod.py > facts.json

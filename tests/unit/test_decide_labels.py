@@ -21,6 +21,7 @@ from gpunode.facts.mig import Mig as MigFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.decide_restart import NONE
 from gpunode.kubernetes.device_plugin.others import Plugin
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import RUN_CLUSTER
@@ -82,7 +83,8 @@ def _run(settings: Settings, node: ClusterNode | None, state: str | None) -> tup
         patch.object(device_plugin, "_node", lambda *_: node),
         patch.object(device_plugin, "mig_state", lambda *_: state),
         # Whose pods feel it has its own tests.
-        patch.object(device_plugin, "before_restart", lambda *_: iter(())),
+        patch.object(device_plugin, "nodes", lambda _: {}),
+        patch.object(device_plugin, "restart_of", lambda *_: NONE),
         patch.object(Cluster, "label", lambda _, name, change: changes.append(change)),
     ):
         given_commands = device_plugin.labels._inner(settings=settings, gpus=(), cluster_of=settings)

@@ -581,6 +581,14 @@ def test_programs_that_would_pass_the_daemon_by_are_a_caution_until_the_variable
 
 
 @pytest.mark.pure
+def test_sharing_by_mps_is_a_caution_for_the_plugin_calls_it_experimental() -> None:
+    sharing = {"sharing": {"strategy": "mps", "replicas": 4}}
+    (caution,) = mps_cautions(settings_from({"kubernetes": {"enabled": True}, **sharing}))
+    assert "experimental" in caution.reason and "MIG" in caution.reason and caution.component == "device_plugin"
+    assert not list(mps_cautions(settings_from({"kubernetes": {"enabled": True}})))
+
+
+@pytest.mark.pure
 def test_one_variable_for_daemons_of_single_gpus_is_refused() -> None:
     with pytest.raises(SettingsError) as refused:
         asked(environment=True, daemons="gpu")

@@ -1,4 +1,4 @@
-"""Whose programs a restart of the plugin's MPS daemons would end, and what comes before it."""
+"""Whose programs a restart of the plugin's MPS daemons would end."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base.disruption import Disruption
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.mps_clients import (
-    decide_restart,
     label_restarts,
     parse_clients,
     release_restarts,
@@ -23,7 +21,6 @@ from gpunode.kubernetes.helm.difference import Difference
 from gpunode.kubernetes.helm.manifest import Identity
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, PRESENT, LabelChange
-from gpunode.settings import settings_from
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 
@@ -96,38 +93,3 @@ def test_a_label_restarts_the_daemon_of_its_node_by_another_configuration_alone(
     node = ClusterNode("gpu-1", {CONFIG: "mps-4", MPS_CAPABLE: capable}, None, {}, False, True)
     assert label_restarts(LabelChange(to_set, to_remove, None, {}, False), node) is restarts
     assert with_daemon({"gpu-1": node}) == ({"gpu-1"} if capable == "true" else frozenset())
-
-
-_PODS = st.lists(st.integers(0, 99).map("team/pod-{}".format), max_size=9)
-_NAMES = st.sampled_from(["gpu-1", "gpu-2", "gpu-3"])
-
-
-@given(
-    clients=st.dictionaries(_NAMES, _PODS),
-    allowed=st.dictionaries(_NAMES, st.sampled_from(["nothing", "restart", "reset", "reboot"])),
-    in_run=st.frozensets(_NAMES),
-)
-def test_each_node_with_clients_is_drained_or_is_the_reason_why_nothing_is_done(
-    clients: dict[str, list[str]], allowed: dict[str, str], in_run: frozenset[str]
-) -> None:
-    asked = {name: settings_from({"disruption": {"allow": allow}}) for name, allow in allowed.items()}
-    decision = decide_restart(clients, asked, in_run)
-    felt = {name for name, pods in clients.items() if pods}
-    assert {step.change for step in decision.steps} == felt
-    assert all(step.disruption is Disruption.restart for step in decision.steps)
-    for step in decision.steps:
-        may = step.change in in_run and allowed.get(str(step.change), "nothing") != "nothing"
-        assert (step.waits is None) is may
-        assert may or str(step.waits) in str(decision.refusal)
-    assert (decision.refusal is None) is all(step.waits is None for step in decision.steps)
-
-
-def test_a_refusal_names_nodes_pods_and_remedy_and_many_pods_are_counted() -> None:
-    asked = {"gpu-1": settings_from({"disruption": {"allow": "nothing"}})}
-    pods = [f"team/pod-{number}" for number in range(7)]
-    decision = decide_restart({"gpu-1": pods, "gpu-2": pods[:1]}, asked, {"gpu-1"})
-    assert decision.refusal is not None
-    assert "gpu-1 has 7 GPU pods and disruption.allow is nothing" in decision.refusal
-    assert "gpu-2 is not in this run and has 1 GPU pods" in decision.refusal
-    assert "disruption.allow = 'restart'" in decision.refusal
-    assert decision.steps[0].action.endswith("team/pod-3, team/pod-4, 2 more")

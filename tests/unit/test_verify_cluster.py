@@ -14,15 +14,19 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
+from gpunode.components.mps.plugin import PluginDaemon, PluginMps
+from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin import vector_add
+from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart
 from gpunode.kubernetes.device_plugin.mig_state import offered
 from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_node, resource_to_ask_for
 from gpunode.kubernetes.device_plugin.view import parse_objects
 from gpunode.kubernetes.nodes.cluster_nodes import parse_nodes
-from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT
+from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.operations import device_plugin, verify_cluster
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus
@@ -320,6 +324,55 @@ def test_the_verdict_does_not_wait_for_what_does_not_come_by_itself(cluster: Sim
 def test_the_verdict_is_good_where_all_is_as_asked_and_starts_no_pod(cluster: SimulatedCluster, node: Host) -> None:
     assert _verified(node, _settings(cluster)) == "5 things are as desired in the cluster"
     assert cluster.called("kubectl create") == 0
+
+
+def test_the_verdict_asks_the_plugin_s_mps_daemons_once_all_else_is_well(cluster: SimulatedCluster, node: Host) -> None:
+    """The facts are made up here: who asks for one that is not there would fail."""
+    _change(cluster, labels={CONFIG: "mps-5-renamed", MPS_CAPABLE: "true"})
+    pods = [_set(), _pod(), _set(f"{DAEMON_SET}-mps-control-daemon"), _pod(f"{DAEMON_SET}-mps-control-daemon")]
+    cluster.write(objects={"daemonsets.apps,pods": pods})
+    settings = _settings(cluster, sharing={**SHARED, "strategy": "mps"}, kubernetes={"timeout": 60})
+    gpus = tuple(replace(GPU, index=number, compute_mode="Exclusive_Process", memory_mib=40960) for number in (0, 1))
+    daemon = PluginDaemon("nvidia.com/gpu.shared", True, "20.0", ((0, "8G"), (1, "8G")))
+    node.readings |= {GpusFact: Gpus("ok", 0, None, gpus), PluginMpsFact: PluginMps("/usr/bin/x", (daemon,))}
+    assert "things are as desired in the cluster" in _verified(node, settings) and not node.refusals
+    node.readings[PluginMpsFact] = PluginMps("/usr/bin/x", (replace(daemon, percentage="10.0"),))
+    assert "active thread percentage is 10.0, desired 20.0" in _verified(node, settings)
+    # Nobody is asked where the cluster is not well, nor without MPS.
+    del node.readings[PluginMpsFact]
+    verify_cluster._watched.clear()
+    _change(cluster, ready="False")
+    assert "node of the cluster is not Ready" in _verified(node, settings)
+
+
+def test_what_waits_for_clients_of_mps_fails_no_verdict_and_is_not_waited_for(
+    cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run has left the label as it was: what the node offers is by its former configuration."""
+    nodes = cluster.state()["nodes"]
+    nodes["gpu-1"]["metadata"]["annotations"] = {OURS: json.dumps([CONFIG, PRESENT], separators=(",", ":"))}
+    cluster.write(nodes=nodes)
+    settings = _settings(cluster, sharing={**SHARED, "replicas": 6}, disruption={"allow": "nothing"})
+    assert "allocatable nvidia.com/gpu.shared is 10, desired 12" in _verified(node, settings)
+    waiting = decide_restart({"gpu-1": ["team/a"]}, Bounds({"gpu-1": settings}, {"gpu-1"}))
+    monkeypatch.setattr(verify_cluster, "label_waits", lambda name: waiting if name == "gpu-1" else NONE)
+    node.refusals.clear()
+    cluster.write(calls=[])
+    assert _verified(node, settings) == "3 of 5 things are as desired in the cluster" and not node.refusals
+    assert cluster.called("kubectl get nodes") <= 1
+    # So is an image that the release would bring, if it did not wait.
+    asked = _settings(cluster, device_plugin={"image_digest": f"sha256:{'a' * 64}"}, disruption={"allow": "nothing"})
+    pod = _pod(containerStatuses=[{"name": "plugin", "imageID": f"sha256:{'b' * 64}"}])
+    cluster.write(objects={"daemonsets.apps,pods": [_set(), pod]})
+    monkeypatch.setattr(verify_cluster, "label_waits", lambda _: NONE)
+    monkeypatch.setattr(verify_cluster, "release_waits", lambda: waiting)
+    verify_cluster._watched.clear()
+    node.noops.clear()
+    assert _verified(node, asked) == "5 of 6 things are as desired in the cluster" and not node.refusals
+    # What has nothing to do with it counts as ever.
+    _change(cluster, ready="False")
+    verify_cluster._watched.clear()
+    assert "node of the cluster is not Ready" in _verified(node, settings)
 
 
 def test_the_pod_that_adds_vectors_asks_for_what_the_node_offers_by_a_config_map_of_the_user_s_own(

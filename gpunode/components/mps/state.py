@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gpunode.base.probe_output import repeated, values
+from gpunode.base.probe_output import cells, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.components.mps.daemon import FOLDER, NODE
 from gpunode.system.started import seconds
@@ -78,11 +78,11 @@ def parse_mps(lines: list[str]) -> Mps:
     found = values(lines)
     readings: dict[str, list[tuple[str, str]]] = {}
     for line in repeated(lines, "reading"):
-        unit, question, answer = _cells(line, 3)
+        unit, question, answer = cells(line, 3)
         readings.setdefault(unit, []).append((question, answer))
     every = []
     for line in sorted(repeated(lines, "daemon"), key=_name):
-        unit, active, enabled, answers, started, written, exclusive, digest, servers, clients, errors, last = _cells(
+        unit, active, enabled, answers, started, written, exclusive, digest, servers, clients, errors, last = cells(
             line, 12
         )
         every.append(
@@ -115,13 +115,6 @@ def parse_mps(lines: list[str]) -> Mps:
 def _name(line: str) -> str:
     """Return the name of a daemon by its unit, by which they are told: a GPU's index, or behind these the node's."""
     return line.partition("\t")[0].removeprefix("nvidia-mps@").removesuffix(".service")
-
-
-def _cells(line: str, count: int) -> list[str]:
-    cells = line.split("\t")
-    if len(cells) != count:
-        raise ParseError(f"{len(cells)} cells and not {count}: {line[:120]!r}")
-    return cells
 
 
 def _time(text: str) -> float:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpunode.base.probe_output import repeated, values
+from gpunode.base.probe_output import cells, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.versions import program_version
 from gpunode.components.slurm.topology import cores_of, numbers
@@ -144,13 +144,13 @@ def _text(line: str) -> tuple[str, str]:
 
 
 def _unit(line: str, written: float) -> tuple[str, SlurmUnit]:
-    name, active, enabled, started = _cells(line, 4)
+    name, active, enabled, started = cells(line, 4)
     stale = bool(started) and written > seconds(started)
     return name, SlurmUnit(active == "active", starts_at_boot(enabled), stale)
 
 
 def _gpu(line: str) -> SlurmGpu:
-    address, minor, near, name = _cells(line, 4)
+    address, minor, near, name = cells(line, 4)
     return SlurmGpu(address, _number(minor), name, numbers(near))
 
 
@@ -159,13 +159,6 @@ def _capability(line: str) -> Capability:
     if match is None:
         raise ParseError(f"not a capability: {line[:80]!r}")
     return Capability(int(match[1]), int(match[2]), None if match[3] is None else int(match[3]), int(match[4]))
-
-
-def _cells(line: str, count: int) -> list[str]:
-    cells = line.split("\t")
-    if len(cells) != count:
-        raise ParseError(f"{len(cells)} cells and not {count}: {line[:120]!r}")
-    return cells
 
 
 def _number(text: str) -> int:

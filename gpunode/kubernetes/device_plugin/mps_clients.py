@@ -1,4 +1,4 @@
-"""Whose programs a restart of the plugin's MPS daemons would end, and what is to be done before it.
+"""Whose programs a restart of the plugin's MPS daemons would end; what is to be done before it: decide_restart.py.
 
 A daemon takes its clients along when it ends. The plugin starts it anew with every other configuration of its node, and
 the chart brings its pods anew, on all nodes at once, with every other ConfigMap or version.
@@ -7,24 +7,20 @@ source: NVIDIA/k8s-device-plugin, cmd/mps-control-daemon/main.go (SIGHUP) and th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpunode.base.decision import Decision, Step, is_forbidden
-from gpunode.base.disruption import Disruption
 from gpunode.kubernetes.device_plugin.view import MPS_DAEMON
 from gpunode.kubernetes.helm.change import Act, ReleaseChange
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
 from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, LabelChange
-from gpunode.settings import Settings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.sharing import WHOLE_GPU
 
 # With `sharing.rename`, too. MPS shares whole GPUs alone.
 _SHARED = (WHOLE_GPU, f"{WHOLE_GPU}.shared")
 _FINISHED = ("Succeeded", "Failed")
-_SHOWN = 5
 
 
 def asking(kubernetes: KubernetesSettings) -> tuple[str, ...]:
@@ -73,44 +69,3 @@ def release_restarts(change: ReleaseChange) -> bool:
         return True
     ids = [each.identity for each in change.differences]
     return Act.UPGRADE in acts and any(each.kind == "DaemonSet" and each.name.endswith(MPS_DAEMON) for each in ids)
-
-
-def decide_restart(
-    clients: Mapping[str, Sequence[str]], asked: Mapping[str, Settings], in_run: Collection[str]
-) -> Decision[str]:
-    """Return what comes before MPS daemons restart: a step for each node with clients; its change is the node's name.
-
-    + clients: node -> its GPU pods, of the nodes whose daemon restarts
-    + asked: node -> settings, of the whole inventory; in_run: the nodes that this run brings about
-    """
-    steps, reasons = [], []
-    for node, pods in sorted(clients.items()):
-        if not pods:
-            continue
-        waits = _waits(node, len(pods), asked.get(node), in_run)
-        action = f"restart the MPS daemon of {node}, which ends {_few(pods)}"
-        steps.append(Step(action, (), Disruption.restart, waits, node, f"{len(pods)} GPU pods", "none"))
-        reasons += [] if waits is None else [waits]
-    return Decision((), tuple(steps), _refusal(reasons))
-
-
-def _waits(node: str, pods: int, settings: Settings | None, in_run: Collection[str]) -> str | None:
-    if settings is None or node not in in_run:
-        return f"{node} is not in this run and has {pods} GPU pods"
-    if is_forbidden(Disruption.restart, Disruption[settings.disruption.allow], pods):
-        return f"{node} has {pods} GPU pods and disruption.allow is {settings.disruption.allow}"
-    return None
-
-
-def _refusal(reasons: Sequence[str]) -> str | None:
-    if not reasons:
-        return None
-    return (
-        f"MPS daemons would restart, which ends their clients: {'; '.join(reasons)}. End these pods, or run it for all "
-        "of these nodes with disruption.allow = 'restart'"
-    )
-
-
-def _few(pods: Sequence[str]) -> str:
-    more: Iterator[str] = iter(() if len(pods) <= _SHOWN else (f"{len(pods) - _SHOWN} more",))
-    return ", ".join((*pods[:_SHOWN], *more))

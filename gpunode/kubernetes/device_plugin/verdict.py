@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpunode.base.comparison import compared
 from gpunode.base.decision import Decision, marked
@@ -10,8 +10,11 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
+from gpunode.components.mps.plugin import PluginMps
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.decide_restart import NONE, behind_restart, waits, with_restart
+from gpunode.kubernetes.device_plugin.judge_mps import ANSWERS, judge_mps
 from gpunode.kubernetes.device_plugin.mig_state import offered
 from gpunode.kubernetes.device_plugin.promise import gpus_of, missing, promised, promised_memory
 from gpunode.kubernetes.device_plugin.static_manifest import daemon_set_name
@@ -26,6 +29,8 @@ from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 from gpunode.system.gpu import Gpus
 
+# What follows from a node's configuration.
+_CONFIGURED = (Subject.ALLOCATABLE, Subject.MPS_DAEMON, Subject.COMPUTE_MODE)
 # What is missing as a whole does not come by itself.
 _THERE = "there"
 
@@ -38,18 +43,24 @@ def judge_node(
     view: View,
     gpus: Gpus | None = None,
     boot: MigBoot | None = None,
+    restart: Decision[str] = NONE,
+    mps: PluginMps | None = None,
+    release: Decision[str] = NONE,
 ) -> tuple[Finding, ...]:
     """Return one finding per thing that the cluster is to have of a node; `state` is its MIG configuration's.
 
     A host whose GPUs do not get into the cluster by gpunode has none, but for labels that a run takes off it.
 
-    + gpus: what nvidia-smi says of the node's GPUs; the method `gpushare` alone needs it
+    + gpus: what nvidia-smi says of the node's GPUs; the method `gpushare` needs it, and what is judged of MPS
     + boot: what brings the node's MIG layout back; needed where one is asked for
+    + restart: what comes before a change of its labels, where that restarts an MPS daemon with clients
+    + mps: the plugin's MPS daemons on the node; None where nobody asked them
+    + release: what comes before the release changes, as `restart`
     """
     if not settings.kubernetes.enabled:
         return ()
     node = view.nodes.get(name)
-    labels = marked(decide_labels(desired_labels(name, settings, state), node)).findings
+    labels = marked(with_restart(decide_labels(desired_labels(name, settings, state), node), restart)).findings
     if node is None:
         return labels
     by_hand = (*marked(resources_of(settings, node)).findings, *_counted(settings, node), *_of_others(settings, node))
@@ -60,9 +71,31 @@ def judge_node(
         *labels,
         *by_hand,
         *marked(decide_current(settings, name, daemon_sets_of(settings, view), view, boot or MigBoot())).findings,
-        *(_pods if settings.device_plugin.method in BY_CHART else _own_pods)(settings, node, view),
-        *_allocatable(settings, node, mig, gpus),
+        *_behind(release, _of_pods(settings, node, view), (Subject.IMAGE,)),
+        *_behind(restart, (*_allocatable(settings, node, mig, gpus), *_mps(settings, mps, gpus)), _CONFIGURED),
     )
+
+
+def _mps(settings: Settings, mps: PluginMps | None, gpus: Gpus | None) -> Iterator[Finding]:
+    if mps is not None and gpus is not None:
+        yield from judge_mps(settings, mps, gpus)
+
+
+def _behind(restart: Decision[str], findings: Iterable[Finding], about: tuple[Subject, ...]) -> tuple[Finding, ...]:
+    """Return findings; those about what the change brings are pending where it waits."""
+    reason = waits(restart)
+    if reason is None:
+        return tuple(findings)
+
+    def follows(item: Finding) -> bool:
+        # Whether a daemon answers is nothing that it brings.
+        return item.what.startswith(about) and item.desired != ANSWERS
+
+    return tuple(behind_restart(item, reason) if follows(item) else item for item in findings)
+
+
+def _of_pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
+    yield from (_pods if settings.device_plugin.method in BY_CHART else _own_pods)(settings, node, view)
 
 
 def resources_of(settings: Settings, node: ClusterNode | None) -> Decision[ResourceChange]:
@@ -211,6 +244,6 @@ def _unknown(status: str) -> Finding:
 
 
 def comes_by_itself(finding: Finding) -> bool:
-    """Say whether it is worth waiting for: readiness and resources come, labels do not."""
+    """Say whether it is worth waiting for: readiness and resources come, labels and what is a person's do not."""
     stays = (Subject.LABEL, Subject.ANNOTATION, Subject.EXTENDED_RESOURCE)
-    return not finding.what.startswith(stays) and finding.desired not in (None, _THERE)
+    return not (finding.by_person or finding.what.startswith(stays)) and finding.desired not in (None, _THERE)

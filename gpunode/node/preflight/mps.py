@@ -57,7 +57,9 @@ def mps_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Refusal
 
 
 def mps_cautions(settings: Settings) -> Iterator[Caution]:
-    """Tell of programs that do not know of the daemon."""
+    """Tell of programs that do not know of the host's daemon, and of what the device plugin says of its own."""
+    if settings.kubernetes.enabled and settings.sharing.strategy == "mps":
+        yield caution("mps-experimental")
     if settings.mps.enabled and not settings.mps.environment:
         where = "/run/nvidia-mps/INDEX" if settings.mps.daemons == "gpu" else "/run/nvidia-mps"
         remedy = f"set {VARIABLE}={where} for each program"

@@ -163,6 +163,31 @@ def test_another_percentage_and_limit_come_without_a_restart(node: Node, mps: Mp
     assert settings_of(node) == ("50.0", "8G", "8G") and started(node) == before
 
 
+def test_a_daemon_of_the_device_plugin_s_is_read_back_beside_the_host_s(node: Node, mps: Mps) -> None:
+    """Told as the plugin tells its own for 10 replicas of 40 GiB; the plugin's pod is SIMULATED by a process."""
+    root = "/run/nvidia/mps/nvidia.com/gpu"
+    variables = f"CUDA_MPS_PIPE_DIRECTORY={root}/pipe CUDA_MPS_LOG_DIRECTORY={root}/log"
+    on(node, f"mkdir -p {root}/pipe {root}/log && {variables} {PROGRAM} -d")
+    for limit in ("active_thread_percentage 10", "device_pinned_mem_limit 0 4096M", "device_pinned_mem_limit 1 4096M"):
+        on(node, f"printf 'set_default_{limit}' | {variables} {PROGRAM}")
+    assert _plugin_daemons(mps) == [("nvidia.com/gpu", True, "10.0", [[0, "4G"], [1, "4G"]], [])]
+    # The host's own daemon is another one, and as it was.
+    assert mps.drift(**ASKED) == {} and settings_of(node) == ("50.0", "8G", "8G")
+    on(node, f"echo quit | {variables} {PROGRAM}")
+    assert _plugin_daemons(mps) == [("nvidia.com/gpu", False, None, [], [])]
+    on(node, "rm -r /run/nvidia/mps")
+    assert _plugin_daemons(mps) == []
+
+
+def _plugin_daemons(mps: Mps) -> list[tuple[object, ...]]:
+    """Return resource, whether it answers, percentage, limits and servers of each of the plugin's daemons."""
+    asked = command("gpunode", "facts", mps.inventory(ASKED))
+    assert asked.code == 0, asked.printed
+    (host,) = asked.payload["hosts"].values()
+    keys = ("resource", "answers", "percentage", "limits", "servers")
+    return [tuple(each[key] for key in keys) for each in host["facts"]["plugin_mps"]["daemons"]]
+
+
 def test_programs_are_told_of_the_daemon_without_its_restart_and_no_longer_where_nobody_asks(
     node: Node, mps: Mps
 ) -> None:

@@ -1,0 +1,114 @@
+"""What the plan tells of the cluster: changes that restart the device plugin's MPS daemons under their clients.
+
+What else a run changes in the cluster disturbs nobody, and drift tells of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from gpunode.base.decision import Decision
+from gpunode.base.disruption import Disruption
+from gpunode.base.reading import ParseError
+from gpunode.base.verdicts import Caution
+from gpunode.fleet.cluster import reached
+from gpunode.fleet.inventory import foreign_names, host_data
+from gpunode.fleet.nodes import Answer
+from gpunode.kubernetes.components import Whole
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.decide_restart import waits
+from gpunode.kubernetes.device_plugin.mig_state import mig_state
+from gpunode.kubernetes.device_plugin.mps_clients import with_daemon
+from gpunode.kubernetes.device_plugin.view import View
+from gpunode.kubernetes.mps_restarts import Restarts, named
+from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.node import Node
+from gpunode.node.plan import Plan, Step
+from gpunode.settings import Settings, check_hosts
+from gpunode.settings.cluster import node_name
+
+_SOURCE = "the cluster's answer"
+_REMEDY = "look at kubernetes.kubeconfig and kubernetes.run_on; a run asks again before it restarts any"
+
+
+def with_restarts(
+    inventory: Path, answers: Collection[Answer[Node]], plans: Mapping[str, Plan | str]
+) -> dict[str, Plan | str]:
+    """Return the plans with what a run of these hosts disturbs by restarting MPS daemons of the plugin's.
+
+    Nothing is asked where none of the hosts is in a cluster, and nodes alone where none has such a daemon. Where the
+    cluster does not answer, the plans of its nodes say so.
+
+    + answers: the hosts that were read; plans: theirs, by name
+    """
+    judged = {each.name: each.settings for each in answers if _is_in(each, plans)}
+    if not judged:
+        return dict(plans)
+    hosts = check_hosts(host_data(inventory), foreign_names()) | {each.name: each.settings for each in answers}
+    readings = {each.name: each.reading for each in answers if isinstance(each.reading, Node)}
+    first = next(iter(judged.values()))
+    with reached(inventory, first.kubernetes) as run:
+        cluster = Cluster(first.kubernetes, first.proxy, run)
+        try:
+            view = View(cluster.nodes(), (), ())
+        except (ClusterError, ParseError) as error:
+            return {**plans, **{host: _unknown(plans[host], str(error)) for host in judged}}
+        relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
+        restarts = Restarts(Whole(hosts, cluster, view, relabelled))
+        if not with_daemon(view.nodes):
+            return dict(plans)
+        return {
+            **plans,
+            **{host: _with(plans[host], host, each, readings[host], restarts) for host, each in judged.items()},
+        }
+
+
+def _is_in(answer: Answer[Node], plans: Mapping[str, Plan | str]) -> bool:
+    found = plans.get(answer.name)
+    return answer.settings.kubernetes.enabled and isinstance(found, Plan) and not found.refusals
+
+
+def _unknown(found: Plan | str, words: str) -> Plan | str:
+    if isinstance(found, str):
+        return found
+    reason = f"whether MPS daemons of the plugin's restart is not known: {' '.join(words.split())[:300]}"
+    return replace(found, cautions=(*found.cautions, Caution(COMPONENT, reason, _SOURCE, _REMEDY)))
+
+
+def _with(found: Plan | str, host: str, settings: Settings, node: Node, restarts: Restarts) -> Plan | str:
+    if isinstance(found, str):
+        return found
+    name = node_name(host, settings)
+    release, label = (
+        restarts.of_release,
+        restarts.of_label(host, settings, mig_state(settings, node.pci.gpus, node.mig)),
+    )
+    errors = [item for each in {id(each): each for each in (release, label)}.values() for item in each.findings]
+    if errors:
+        return _unknown(found, str(errors[0].cause))
+    steps = tuple(_steps(settings, name, release, label))
+    return replace(found, steps=(*found.steps, *steps))
+
+
+def _steps(settings: Settings, name: str, release: Decision[str], label: Decision[str]) -> Iterator[Step]:
+    """Yield the restart of the node's daemon, and what waits on this node for others'."""
+    own = (*named(release, name), *(() if label is release else named(label, name)))
+    for step in own[:1]:
+        pending = step.waits is not None
+        action = step.action if step.waits is None else f"{step.action}; not now: {step.waits}"
+        yield Step(
+            COMPONENT,
+            action,
+            step.actual,
+            step.desired,
+            Disruption.restart,
+            pending,
+            (),
+            settings.kubernetes.drains and not pending,
+        )
+    reason = waits(label)
+    if reason is not None and not own:
+        action = f"label node {name} for another configuration; not now: {reason}"
+        yield Step(COMPONENT, action, "as it is", "as the settings ask", Disruption.restart, True)

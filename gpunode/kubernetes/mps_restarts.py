@@ -1,0 +1,116 @@
+"""Which changes of a cluster restart the plugin's MPS daemons under clients, and what becomes of these changes.
+
+What a run asks in its operations (gpunode/operations/mps_clients.py) is asked here for drift and the plan; both decide
+by gpunode/kubernetes/device_plugin/decide_restart.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+from gpunode.base.decision import Decision
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.reading import ParseError
+from gpunode.base.subject import Subject
+from gpunode.kubernetes.components import Deciding, Whole, plugin_release
+from gpunode.kubernetes.device_plugin.cluster import ClusterError
+from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_label, decide_restart, with_restart
+from gpunode.kubernetes.device_plugin.mps_clients import (
+    asking,
+    label_restarts,
+    parse_clients,
+    release_restarts,
+    with_daemon,
+)
+from gpunode.kubernetes.helm.change import ReleaseChange
+from gpunode.kubernetes.helm.program import HelmError
+from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.labels import LabelChange
+from gpunode.settings import Settings
+from gpunode.settings.cluster import node_name
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """Decide on them for one cluster; it is asked for each thing once, and for pods where a daemon restarts alone."""
+
+    whole: Whole
+
+    @cached_property
+    def clients(self) -> dict[str, tuple[str, ...]]:
+        """Return node -> its GPU pods; raise ClusterError or ParseError."""
+        cluster = self.whole.cluster
+        return parse_clients(cluster.told("kubectl get pods", asking(cluster.kubernetes)))
+
+    @cached_property
+    def releases(self) -> dict[str, Decision[ReleaseChange] | Exception]:
+        """Return what is to be done about the plugin's release, by its name; why nobody can say."""
+        found: dict[str, Decision[ReleaseChange] | Exception] = {}
+        for name, decide in plugin_release(self.whole):
+            try:
+                found[name] = decide()
+            except (ClusterError, HelmError, ParseError) as error:
+                found[name] = error
+        return found
+
+    @cached_property
+    def of_release(self) -> Decision[str]:
+        """Return what comes before the release changes; without a step where it restarts nothing that anybody feels."""
+        for decision in self.releases.values():
+            change = next((step.change for step in decision.steps), None) if isinstance(decision, Decision) else None
+            if change is not None and release_restarts(change):
+                return self._restart(with_daemon(self.whole.view.nodes))
+        return NONE
+
+    def of_label(self, host: str, settings: Settings, state: str | None) -> Decision[str]:
+        """Return what comes before the labels of a host's node change; `state` as `desired_labels` has it."""
+        name = node_name(host, settings)
+        node = self.whole.view.nodes.get(name)
+        if node is None:
+            return NONE
+        decision: Decision[LabelChange] = decide_labels(desired_labels(name, settings, state), node)
+        for step in decision.steps:
+            if step.change is not None:
+                own = self._restart((name,) if label_restarts(step.change, node) else ())
+                return decide_label(own, self.of_release, step.change)
+        return NONE
+
+    def deciding(self) -> Deciding:
+        """Yield what is to be done about the release, with what it disturbs."""
+        for name, decision in self.releases.items():
+            yield name, partial(self._decided, decision)
+
+    def _decided(self, decision: Decision[Any] | Exception) -> Decision[Any]:
+        if isinstance(decision, Exception):
+            raise decision
+        return with_restart(decision, self.of_release)
+
+    def _restart(self, nodes: Collection[str]) -> Decision[str]:
+        """Return what comes before the daemons of these nodes restart; a finding where the cluster does not tell."""
+        if not nodes:
+            return NONE
+        try:
+            clients = {node: pods for node, pods in self.clients.items() if node in nodes}
+        except (ClusterError, ParseError) as error:
+            cause = " ".join(str(error).split())
+            remedy = "look at kubernetes.kubeconfig: its user needs to list pods of all namespaces"
+            item = Finding(COMPONENT, FindingClass.ERROR, Subject.GPU_PODS, "unknown", "known", cause, remedy)
+            return Decision((item,))
+        return decide_restart(clients, self.bounds)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """Return what bounds a run of the hosts whose labels are looked at."""
+        whole = self.whole
+        settings = {node_name(host, each): each for host, each in whole.hosts.items()}
+        held = {name for name, node in whole.view.nodes.items() if node.is_held_back}
+        return Bounds(settings, whole.relabelled, held)
+
+
+def named(restart: Decision[str], node: str) -> Iterator[Any]:
+    """Yield the steps of a restart that are a node's."""
+    yield from (step for step in restart.steps if step.change == node)

@@ -1,0 +1,220 @@
+"""What drift and the plan tell of MPS daemons that would restart under clients; helm and kubectl are SIMULATED."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.cli.plan import _live, as_text
+from gpunode.components.mig.state import Mig, MigGpu
+from gpunode.components.mps.plugin import PluginDaemon, PluginMps
+from gpunode.fleet import drift_cluster, plan_cluster
+from gpunode.fleet.nodes import Answer
+from gpunode.kubernetes.nodes.configuration import configuration
+from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
+from gpunode.node.plan import Plan
+from gpunode.settings import Settings, settings_from
+from tests.unit.simulated_cluster import SimulatedCluster, node
+from tests.unit.test_mps_clients import gpu_pod
+from tests.unit.test_verify import GOOD
+
+pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+RELEASE = "helm release nvidia-device-plugin/nvdp"
+NODES = ("gpu-1", "gpu-2")
+WHOLE = MigGpu(0, "GPU-0", "0000:01:00.0", "2330", "H100", "Disabled", "Disabled", ())
+SHARED = replace(GOOD.gpus.gpus[0], compute_mode="Exclusive_Process")
+READING = replace(
+    GOOD,
+    mig=Mig("ok", None, (WHOLE,)),
+    gpus=replace(GOOD.gpus, gpus=(SHARED,)),
+    plugin_mps=PluginMps("/usr/bin/nvidia-cuda-mps-control", (PluginDaemon("nvidia.com/gpu", True, "25.0"),)),
+)
+THREADS = "the plugin's MPS daemon of nvidia.com/gpu, active thread percentage"
+
+
+@dataclass(frozen=True)
+class Told:
+    """Hold what the plan and drift say of two nodes, by host."""
+
+    plans: Mapping[str, Plan]
+    drift: Mapping[str, dict[str, Finding]]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimulatedCluster:
+    """Return a cluster in which two nodes share their GPUs by MPS, in 4 parts; gpu-1 has a client."""
+    made = SimulatedCluster.of(tmp_path, *NODES)
+    nodes = {name: node(name, **{"nvidia.com/gpu": "4"}) for name in NODES}
+    labels = {CONFIG: "mps-4", PRESENT: "true", MPS_CAPABLE: "true"}
+    for each in nodes.values():
+        each["metadata"]["labels"] |= labels
+        each["metadata"]["annotations"] = {OURS: json.dumps([CONFIG, PRESENT, MPS_CAPABLE], separators=(",", ":"))}
+    made.write(with_daemon=True, nodes=nodes, objects={"daemonsets.apps,pods": [], "daemonsets.apps": []})
+    installed(made, _settings(made, 4), _settings(made, 4))
+    made.write(objects={**made.state()["objects"], "pods": [gpu_pod("training")]}, calls=[])
+    return made
+
+
+def _settings(cluster: SimulatedCluster, replicas: int, drain: bool = False, **more: Any) -> Settings:
+    kubernetes = cluster.settings(drain={"enabled": drain})
+    sharing = {"strategy": "mps", "replicas": replicas}
+    return settings_from({"kubernetes": kubernetes, "sharing": sharing, **more})
+
+
+def installed(cluster: SimulatedCluster, *settings: Settings) -> None:
+    """Have the release made as a run makes it."""
+    from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
+    from gpunode.kubernetes.helm.session import Session
+    from gpunode.kubernetes.run_on import here
+
+    desired = desired_cluster(dict(zip(NODES, settings, strict=True)))
+    assert desired is not None
+    session = Session.begun(desired.kubernetes, desired.plugin, settings[0].proxy, here)
+    session.run(session.commands.upgrade(desired.values, False))
+
+
+def told(hosts: Mapping[str, Settings], only: tuple[str, ...] = NODES) -> Told:
+    """Return what is told of the hosts that are looked at, of an inventory of all."""
+    answers = [Answer(name, hosts[name], READING, None) for name in only]
+    with (
+        patch.object(plan_cluster, "host_data", lambda _: {}),
+        patch.object(plan_cluster, "check_hosts", lambda *_: dict(hosts)),
+    ):
+        plans = plan_cluster.with_restarts(Path("none.py"), answers, {name: Plan((), (), ()) for name in only})
+    found = drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(only, READING))
+    made = {name: each for name, each in plans.items() if isinstance(each, Plan)}
+    return Told(made, {name: {item.what: item for item in each} for name, each in found.items()})
+
+
+def test_a_restart_that_may_be_is_in_the_plan_of_its_node_and_drift_says_whom_it_ends(
+    cluster: SimulatedCluster,
+) -> None:
+    found = told({"gpu-1": _settings(cluster, 4, drain=True), "gpu-2": _settings(cluster, 8, drain=True)})
+    (step,) = found.plans["gpu-1"].steps
+    assert step.action == "restart the MPS daemon of gpu-1, which ends team/training"
+    assert (step.disruption, step.pending, step.drains) == (Disruption.restart, False, True)
+    assert found.plans["gpu-1"].drains and found.plans["gpu-2"].steps == ()
+    item = found.drift["gpu-1"][RELEASE]
+    assert (item.finding_class, item.disruption) == (FindingClass.DRIFT, Disruption.restart)
+    assert "which ends team/training" in str(item.cause) and not item.by_person
+    assert "device_plugin: restart the MPS daemon of gpu-1" in as_text(dict(found.plans))
+    assert "disruption: restart; drains the node" in as_text(dict(found.plans))
+
+
+def test_a_node_that_is_not_drained_is_restarted_and_the_plan_drains_nothing(cluster: SimulatedCluster) -> None:
+    found = told({"gpu-1": _settings(cluster, 4), "gpu-2": _settings(cluster, 8)})
+    assert [(step.pending, step.drains) for step in found.plans["gpu-1"].steps] == [(False, False)]
+
+
+def test_what_the_settings_forbid_is_pending_in_plan_and_drift_down_to_what_follows(cluster: SimulatedCluster) -> None:
+    hosts = {
+        "gpu-1": _settings(cluster, 4, disruption={"allow": "nothing"}),
+        "gpu-2": _settings(cluster, 8, disruption={"allow": "nothing"}),
+    }
+    found, reason = told(hosts), "gpu-1 has 1 GPU pod and disruption.allow is nothing"
+    (step,), (label,) = found.plans["gpu-1"].steps, found.plans["gpu-2"].steps
+    assert step.pending and step.action.endswith(f"not now: {reason}") and not step.drains
+    assert label.pending and label.action.endswith(f"not now: {reason}")
+    assert "PENDING" in as_text(dict(found.plans))
+    pending = {(host, item.what) for host, each in found.drift.items() for item in each.values() if _pending(item)}
+    assert pending == {
+        ("gpu-1", RELEASE),
+        ("gpu-2", f"label {CONFIG}"),
+        ("gpu-2", "allocatable nvidia.com/gpu"),
+        ("gpu-2", THREADS),
+    }
+    assert (found.drift["gpu-2"][THREADS].actual, found.drift["gpu-2"][THREADS].desired) == ("25.0", "12.0")
+    assert found.drift["gpu-1"][THREADS].finding_class is FindingClass.OK
+    assert reason in str(found.drift["gpu-1"][RELEASE].cause)
+    assert not any(item.by_person for each in found.drift.values() for item in each.values() if _pending(item))
+
+
+def _pending(item: Finding) -> bool:
+    return item.finding_class is FindingClass.RESTART_PENDING
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_two_nodes_with_clients_are_drained_where_two_may_be_empty_and_else_the_plan_says_why_not(
+    cluster: SimulatedCluster, most: int
+) -> None:
+    pods = [gpu_pod("training"), gpu_pod("serving", node="gpu-2")]
+    cluster.write(objects={**cluster.state()["objects"], "pods": pods})
+    bound = {"max_parallel": most}
+    found = told({name: _settings(cluster, 8, drain=True, disruption=bound) for name in NODES})
+    steps = [step for each in found.plans.values() for step in each.steps]
+    assert [step.pending for step in steps] == [most == 1] * 2 and [step.drains for step in steps] == [most == 2] * 2
+    assert all(("gpu-1, gpu-2 would be empty at the same time" in step.action) is (most == 1) for step in steps)
+    assert _pending(found.drift["gpu-1"][RELEASE]) is (most == 1)
+
+
+def test_a_look_at_some_hosts_tells_that_the_others_are_in_the_way(cluster: SimulatedCluster) -> None:
+    found = told({"gpu-1": _settings(cluster, 4), "gpu-2": _settings(cluster, 8)}, only=("gpu-2",))
+    (step,) = found.plans["gpu-2"].steps
+    assert step.pending and "gpu-1 is not in this run and has 1 GPU pod" in step.action
+    assert _pending(found.drift["gpu-2"][RELEASE])
+
+
+def test_a_label_alone_restarts_its_own_node_s_daemon(cluster: SimulatedCluster) -> None:
+    """The release has both entries already, and keeps the one that a node is labelled for."""
+    hosts = {"gpu-1": _settings(cluster, 8), "gpu-2": _settings(cluster, 4)}
+    installed(cluster, hosts["gpu-1"], hosts["gpu-2"])
+    found = told(hosts)
+    assert [step.action for step in found.plans["gpu-1"].steps] == [
+        "restart the MPS daemon of gpu-1, which ends team/training"
+    ]
+    assert found.drift["gpu-1"][f"label {CONFIG}"].disruption is Disruption.restart
+    assert found.drift["gpu-1"][RELEASE].finding_class is FindingClass.OK
+
+
+def test_nothing_is_said_where_nobody_feels_it_and_pods_are_not_asked_for_where_nothing_restarts(
+    cluster: SimulatedCluster,
+) -> None:
+    same = {name: _settings(cluster, 4) for name in NODES}
+    found = told(same)
+    assert all(each.steps == () and each.cautions == () for each in found.plans.values())
+    assert not cluster.called("kubectl get pods") and found.drift["gpu-1"][RELEASE].finding_class is FindingClass.OK
+    cluster.write(objects={**cluster.state()["objects"], "pods": []})
+    found = told({"gpu-1": _settings(cluster, 4), "gpu-2": _settings(cluster, 8)})
+    assert all(each.steps == () for each in found.plans.values())
+    assert found.drift["gpu-1"][RELEASE].disruption is Disruption.nothing
+
+
+@pytest.mark.parametrize("fails", ["kubectl get nodes", "kubectl get pods"])
+def test_a_cluster_that_does_not_answer_is_a_caution_of_the_plan(cluster: SimulatedCluster, fails: str) -> None:
+    cluster.write(failures={fails: "connection refused"})
+    found = told({"gpu-1": _settings(cluster, 8), "gpu-2": _settings(cluster, 8)})
+    for each in found.plans.values():
+        assert each.steps == () and "is not known" in each.cautions[0].reason
+    if fails == "kubectl get pods":
+        assert found.drift["gpu-1"]["pods with a GPU"].finding_class is FindingClass.ERROR
+
+
+def test_the_entry_of_a_configuration_is_the_one_that_the_labels_name(cluster: SimulatedCluster) -> None:
+    assert configuration(_settings(cluster, 4).sharing).name == cluster.labels("gpu-1")[CONFIG]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_command_asks_a_cluster_for_it_where_there_is_one(cluster: SimulatedCluster, enabled: bool) -> None:
+    hosts = {"gpu-1": _settings(cluster, 4, drain=True), "gpu-2": _settings(cluster, 8, drain=True)}
+    if not enabled:
+        hosts = {name: settings_from({}) for name in NODES}
+    answers = tuple(Answer(name, each, READING, None) for name, each in hosts.items())
+    with (
+        patch("gpunode.fleet.nodes.read", lambda *_, **__: answers),
+        patch.object(plan_cluster, "host_data", lambda _: {}),
+        patch.object(plan_cluster, "check_hosts", lambda *_: hosts),
+    ):
+        found = _live(Path("none.py"), ())
+    restarting = [
+        step.action for each in found.values() if isinstance(each, Plan) for step in each.steps if step.drains
+    ]
+    assert ("restart the MPS daemon of gpu-1, which ends team/training" in restarting) is enabled
+    assert bool(cluster.called("kubectl get pods")) is enabled
