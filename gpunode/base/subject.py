@@ -86,6 +86,9 @@ class Subject(StrEnum):
     NAMESPACE = "namespace"
     SECOND_PLUGIN = "second device plugin"
     GPU_LABELS = "GPU labels of node feature discovery"
+    FEATURE_LABELS = "feature labels"
+    FEATURE_LABEL = "feature label"
+    CONFIG_ENTRY = "entry of ConfigMap"
     STALE_PODS = "pods that know former MIG devices"
     SCHEDULER = "kube-scheduler"
 

@@ -19,6 +19,7 @@ from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.methods import extender, leaving, members, nodes_by, schedulers
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.others import Plugin
+from gpunode.kubernetes.device_plugin.own_config import decide_own_config
 from gpunode.kubernetes.device_plugin.verdict import judge_node
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.gpushare.decide import DesiredScheduler, decide
@@ -26,7 +27,7 @@ from gpunode.kubernetes.gpushare.state import SchedulerState
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.node import Node
 from gpunode.settings import Settings
-from gpunode.settings.cluster import node_name
+from gpunode.settings.cluster import BY_CHART, node_name
 
 
 def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node]) -> dict[str, list[Finding]]:
@@ -57,6 +58,8 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
         plugins, gone = _plugins(cluster), leaving(hosts, view.nodes, relabelled)
         for host, settings in judged.items():
             found.setdefault(host, []).extend(_of_node(host, settings, nodes[host], view, plugins, gone))
+        for host, item in _entries(cluster, judged):
+            found[host].append(item)
         found[first] += findings_of_cluster(Whole(hosts, cluster, view, relabelled))
     return found
 
@@ -98,6 +101,24 @@ def _of_node(
         yield unknown(Subject.SECOND_PLUGIN, plugins)
     else:
         yield from marked(decide_alone(settings, view.nodes[name], plugins, gone)).findings
+
+
+def _entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple[str, Finding]]:
+    """Yield whether the ConfigMap of the user's own has the nodes' entries; it is read once."""
+    named = {host: each for host, each in judged.items() if each.device_plugin.config_name is not None}
+    named = {host: each for host, each in named.items() if each.device_plugin.method in BY_CHART}
+    first = next((each.device_plugin for each in named.values()), None)
+    if first is None:
+        return
+    try:
+        entries = cluster.config_map(first.namespace, first.config_name or "")
+    except (ClusterError, ParseError) as error:
+        for host in named:
+            yield host, unknown(Subject.CONFIG_ENTRY.of(f"{first.namespace}/{first.config_name}"), str(error))
+        return
+    for host, settings in named.items():
+        for item in marked(decide_own_config(settings, entries)).findings:
+            yield host, item
 
 
 def _plugins(cluster: Cluster) -> tuple[Plugin, ...] | str:
