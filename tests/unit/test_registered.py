@@ -18,6 +18,7 @@ from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.decide_registered import decide_registered
 from gpunode.kubernetes.device_plugin.view import Pod, View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import CONFIG, wanted_labels
 from gpunode.operations import device_plugin
 from gpunode.settings import Settings, settings_from
 from tests.unit.simulated_cluster import SimulatedCluster
@@ -42,7 +43,8 @@ def _anew(
     settings = _settings(**more.pop("settings", {}))
     pod = Pod(POD, {}, DAEMON_SET, "gpu-1", more.pop("ready", True), "Running", None)
     counted = allocatable if capacity is None else capacity
-    node = ClusterNode("gpu-1", {}, None, allocatable, False, more.pop("node_ready", True), capacity=counted)
+    labels = more.pop("labels", {name: each for name, each in wanted_labels(settings).items() if name == CONFIG})
+    node = ClusterNode("gpu-1", labels, None, allocatable, False, more.pop("node_ready", True), capacity=counted)
     sets = (DAEMON_SET, f"{DAEMON_SET}-mps-control-daemon", f"{DAEMON_SET}-gpu-feature-discovery")
     decision = decide_registered(settings, node, more.pop("sets", sets), View({}, (), (pod,)), mig)
     different = bad(*decision.findings)
@@ -87,10 +89,22 @@ def test_a_node_that_offers_what_it_promises_is_left_alone() -> None:
         {"mig": Mig("no driver")},
         {"mig": Mig("ok", None, ())},
         {"sets": ()},
+        {"labels": {CONFIG: "time-slicing-5"}},
+        {"labels": {}},
         {"settings": {"device_plugin": {"method": "gpushare"}, "gpushare": {"scheduler": "theirs"}}},
         {"settings": {"device_plugin": {"method": "none"}}},
     ],
-    ids=["pod not ready", "node not Ready", "GPUs do not answer", "no GPU", "no plugin", "gpushare", "none"],
+    ids=[
+        "pod not ready",
+        "node not Ready",
+        "GPUs do not answer",
+        "no GPU",
+        "no plugin",
+        "another entry",
+        "no label",
+        "gpushare",
+        "none",
+    ],
 )
 def test_where_something_else_is_wrong_no_pod_begins_anew(more: dict[str, Any]) -> None:
     assert _anew({}, **more) == ()
@@ -133,8 +147,9 @@ def cluster(tmp_path: Path) -> SimulatedCluster:
     return made
 
 
-def _offer(cluster: SimulatedCluster, count: str) -> None:
+def _offer(cluster: SimulatedCluster, count: str, entry: str = "none") -> None:
     nodes = cluster.state()["nodes"]
+    nodes["gpu-1"]["metadata"]["labels"][CONFIG] = entry
     nodes["gpu-1"]["status"]["allocatable"] = nodes["gpu-1"]["status"]["capacity"] = {GPU: count}
     cluster.write(nodes=nodes)
 
@@ -192,6 +207,7 @@ def test_a_plugin_that_began_anew_for_its_mig_devices_does_not_begin_anew_twice(
     cluster: SimulatedCluster, node: Host
 ) -> None:
     node.readings[MigBootFact] = MigBoot(recorded_at=1_000)
+    _offer(cluster, "0", "mig-mixed")
     objects = [_set(), _pod(startTime="1970-01-01T00:00:01Z")]
     cluster.write(objects={"daemonsets.apps,pods": objects})
     settings = _settings(
@@ -200,7 +216,8 @@ def test_a_plugin_that_began_anew_for_its_mig_devices_does_not_begin_anew_twice(
     for command in device_plugin.current._inner(settings=settings):
         assert command.function(node.state, node, *command.args) is True
     cluster.write(objects={"daemonsets.apps,pods": objects})
-    assert _carried_out(node, cluster) == []
+    assert _carried_out(node, cluster, sharing={"mig_strategy": "mixed"}) == []
+    assert "began anew in this run" in node.noops[0]
     assert cluster.called("kubectl delete pods") == 1
 
 

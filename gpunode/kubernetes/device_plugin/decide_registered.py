@@ -2,6 +2,9 @@
 
 The plugin registers at the kubelet's socket when it starts. A kubelet that began anew beside it, or a socket that was
 made anew unseen, knows none of its devices: they stay at 0 until the plugin registers again.
+
+source: kubernetes/kubernetes, pkg/kubelet/cm/devicemanager/manager.go: a kubelet that starts counts no device of a plugin
+until it registers (readCheckpoint); capacity counts the healthy and the sick, allocatable the healthy (GetCapacity)
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from gpunode.kubernetes.device_plugin.promise import gpus_of, missing, promised,
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.labels import CONFIG, wanted_labels
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 from gpunode.system.gpu import Gpus
@@ -45,8 +49,13 @@ def decide_registered(
 
 
 def _well(settings: Settings, node: ClusterNode, sets: tuple[str, ...], view: View) -> tuple[str, ...]:
-    """Return the plugin's pods on the node where they are ready, and the node is; nothing where one is not."""
+    """Return the plugin's pods on the node where they are ready, and the node is; nothing where one is not.
+
+    Nothing, too, where the node is labelled for another configuration: it offers what that says.
+    """
     if settings.device_plugin.method not in (*BY_CHART, "manifest") or not node.ready:
+        return ()
+    if node.labels.get(CONFIG) != wanted_labels(settings).get(CONFIG):
         return ()
     pods = [view.pod(each, node.name) for each in sets if not each.endswith((MPS_DAEMON, FEATURE_DISCOVERY))]
     ready = [pod.name for pod in pods if pod is not None and pod.ready]
