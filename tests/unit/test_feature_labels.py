@@ -154,6 +154,12 @@ def test_of_gpus_of_several_models_either_may_be_told() -> None:
     assert _of(found)["product"] == ("NVIDIA-L4", "Tesla-T4") and found["nvidia.com/mig.capable"] == ("false",)
 
 
+def test_beside_whole_gpus_of_another_model_a_divided_one_is_not_told() -> None:
+    mig = Mig("ok", None, (_gpu(0, ("1g.10gb",), MODEL, "Disabled"), _gpu(1, None, "NVIDIA L4", "[N/A]")))
+    found = _expected(mig, mig_strategy="mixed")
+    assert _of(found)["product"] == ("NVIDIA-L4",) and _of(found)["replicas"] == ("1",)
+
+
 @pytest.mark.parametrize(
     ("driver", "runtime"),
     [("535.261.03", ("12.2",)), ("570.26", ("12.8",)), ("565.57.01", None), ("N/A", None)],

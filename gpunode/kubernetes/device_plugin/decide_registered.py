@@ -3,8 +3,8 @@
 The plugin registers at the kubelet's socket when it starts. A kubelet that began anew beside it, or a socket that was
 made anew unseen, knows none of its devices: they stay at 0 until the plugin registers again.
 
-source: kubernetes/kubernetes, pkg/kubelet/cm/devicemanager/manager.go: a kubelet that starts counts no device of a plugin
-until it registers (readCheckpoint); capacity counts the healthy and the sick, allocatable the healthy (GetCapacity)
+source: kubernetes/kubernetes, pkg/kubelet/cm/devicemanager/manager.go: a kubelet that starts counts no device of a
+plugin until it registers (readCheckpoint); capacity counts the healthy and the sick, allocatable the healthy
 """
 
 from __future__ import annotations
