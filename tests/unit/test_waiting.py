@@ -20,6 +20,7 @@ from gpunode.facts.node import Node as NodeFact
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.rollout.choice import left_out
+from gpunode.node.plan import plan
 from gpunode.operations import applied, verify
 from gpunode.system.applied import Applied, parse_applied, record_text
 from tests.unit.simulated_host import Host, commands
@@ -124,6 +125,13 @@ def test_drift_tells_since_when_of_a_node_by_its_record() -> None:
     (found,) = [each for each in report.findings if each.finding_class is FindingClass.REBOOT_PENDING]
     assert (found.what, found.since) == ("loaded module", BEFORE)
     assert f"since    {BEFORE}" in report_text((report,), False)
+
+
+def test_a_plan_tells_since_when_of_the_step_that_waits_and_of_no_other() -> None:
+    steps = plan(SETTINGS, replace(STALE, applied=Applied(waiting=((KEY, BEFORE), ("driver: GPU", NOW))))).steps
+    waits = [step for step in steps if step.since]
+    assert [(step.component, step.pending, step.since) for step in waits] == [("driver", True, BEFORE)]
+    assert all(step.since is None for step in plan(SETTINGS, STALE).steps)
 
 
 def test_of_several_nodes_the_one_that_has_waited_longest_is_told_in_one_entry() -> None:
