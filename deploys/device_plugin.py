@@ -27,6 +27,8 @@ def device_plugin() -> None:
     takes_part(settings(), cluster_of)
     methods.right_cluster(name="Refuse a cluster that is another one", everyone=hosts, cluster_of=cluster_of)
     methods.alone(name="Refuse a second device plugin", settings=settings(), everyone=hosts, cluster_of=cluster_of)
+    if settings().device_plugin.config_name is not None and settings().device_plugin.method in BY_CHART:
+        plugin.own_config(name="Refuse an entry that the ConfigMap lacks", settings=settings())
     if spaces := namespaces(hosts):
         pod_security.admitted(
             name="Have the namespaces admit the plugin's pods", namespaces=spaces, cluster_of=cluster_of
@@ -82,6 +84,8 @@ def device_plugin() -> None:
         )
     if settings().mig.config is not None and settings().device_plugin.method in (*BY_CHART, "manifest"):
         plugin.current(name="Have the plugin know the node's MIG devices", settings=settings())
+    if node().pci.gpus and settings().device_plugin.method in (*BY_CHART, "manifest"):
+        plugin.registered(name="Have the kubelet count what the plugin offers", settings=settings())
 
 
 # pyinfra runs the file by itself, where gpu_node.py and `deploys.device_plugin.device_plugin` import it.

@@ -6,16 +6,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
 from pyinfra import host
 
+from gpunode.base.waiting import waiting
 from gpunode.facts.applied import Applied as AppliedFact
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import noted
 from gpunode.operations.phase import is_executing
+from gpunode.operations.verify import left
 from gpunode.settings import Settings
 from gpunode.system.applied import OWNED, PATH, Applied, OwnFile, PresentFile, record_text
 
@@ -30,7 +33,8 @@ def recorded(settings: Settings, whole: bool = True) -> Iterator[Any]:
     + whole: whether the run keeps all own files that the settings ask for; else what it says nothing of stays recorded
     """
     actual: Applied = require(host.get_fact(AppliedFact), "the record of what was applied")
-    yield from _written(actual, record_text(version("gpunode"), settings.digest(), _files(actual, whole)))
+    text = record_text(version("gpunode"), settings.digest(), _files(actual, whole), _waiting(actual))
+    yield from _written(actual, text)
 
 
 @node_operation
@@ -45,7 +49,8 @@ def brought_up_to_date() -> Iterator[Any]:
     if files == before or not (actual.gpunode and actual.settings):
         host.noop(f"{PATH} says nothing of what was done")
         return
-    yield from _written(actual, record_text(actual.gpunode, actual.settings, files))
+    text = record_text(actual.gpunode, actual.settings, files, dict(actual.waiting))
+    yield from _written(actual, text)
 
 
 def _written(actual: Applied, text: str) -> Iterator[Any]:
@@ -54,6 +59,13 @@ def _written(actual: Applied, text: str) -> Iterator[Any]:
         host.noop(f"{PATH} is as it should be")
         return
     yield write_command(PATH, text, _MODE)
+
+
+def _waiting(actual: Applied) -> dict[str, str]:
+    """Return what waits on the node, and since when; before the run's verdict it is what waited before."""
+    before, found = dict(actual.waiting), left()
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return before if found is None else waiting(found, before, now)
 
 
 def _files(actual: Applied, whole: bool) -> dict[str, OwnFile]:

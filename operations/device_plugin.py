@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from time import monotonic, sleep
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
 from gpunode.base.decision import Decision, bad
+from gpunode.base.findings import Finding
 from gpunode.base.reading import ParseError
 from gpunode.components.mig.boot import MigBoot
+from gpunode.components.mig.state import Mig as MigState
 from gpunode.facts.mig import Mig
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.decide_registered import decide_registered
 from gpunode.kubernetes.device_plugin.decide_restart import decide_label
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.mps_clients import label_restarts
+from gpunode.kubernetes.device_plugin.own_config import chosen_entry, decide_own_config, ignored_fields
 from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of, resources_of
+from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.extended_resources import UNBACKED
 from gpunode.kubernetes.nodes.labels import LabelChange
@@ -30,6 +37,7 @@ from gpunode.operations.cluster_labels import are_labels_changed, labelled
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
+from gpunode.operations.phase import is_executing
 from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
@@ -37,6 +45,10 @@ from gpunode.settings.proxy import ProxySettings
 from gpunode.system.pci import PciGpu
 
 T = TypeVar("T")
+# Seconds: between two looks at the cluster, and how long a plugin that began has to register with the kubelet.
+_PAUSE, _REGISTERS = 2.0, 30.0
+# Hosts whose plugin began anew in a run: once is enough to know whether it helps.
+_began_anew: WeakKeyDictionary[State, set[str]] = WeakKeyDictionary()
 
 
 def nodes(cluster: Cluster, name: str = "the cluster's nodes") -> dict[str, ClusterNode]:
@@ -159,9 +171,91 @@ def current(settings: Settings) -> Iterator[Any]:
     decision = decide_current(settings, name, daemon_sets_of(settings, view), view, boot)
     for step in decision.steps:
         host.log(f"{step.settles[0].actual} began before the MIG layout changed: to begin anew")
-        yield told(partial(cluster.remove_pods, plugin.namespace, step.change or ()))
+        yield told(partial(_begin_anew, host.state, host.name, cluster, plugin.namespace, step.change or ()))
     if not decision.steps:
         host.noop(f"the plugin's pods on {name} know its MIG devices")
+
+
+@node_operation
+def registered(settings: Settings) -> Iterator[Any]:
+    """Have the plugin's pod on a node begin anew where it is well and the kubelet does not count the node's GPUs.
+
+    A plugin that began a moment ago has some time to register. It begins anew once in a run, and is to be counted then.
+
+    + settings: the host's settings
+    """
+    mig: MigState = require(host.get_fact(Mig), "MIG")
+    cluster = Cluster(settings.kubernetes, settings.proxy, runner(settings.kubernetes))
+    namespace, name = settings.device_plugin.namespace, node_name(host.name, settings)
+    what = "what the nodes offer"
+    view = answered(what, partial(asked_once, what, partial(cluster.view, namespace)))
+    decision = _registration(settings, name, view, mig)
+    began = monotonic()
+    while decision.steps and is_executing() and monotonic() - began < _REGISTERS:
+        sleep(_PAUSE)
+        decision = _registration(settings, name, answered(what, partial(cluster.view, namespace)), mig)
+    if decision.steps and host.name in _began_anew.get(host.state, ()):
+        host.noop(f"the plugin's pods on {name} began anew in this run, and are not counted yet")
+        return
+    for step in decision.steps:
+        for item in step.settles:
+            host.log(f"{item.what} is {item.actual}, {item.desired} desired: {item.cause}")
+        yield told(partial(_begin_anew, host.state, host.name, cluster, namespace, step.change or ()))
+        yield told(partial(_counted, settings, name, cluster, mig))
+    if not decision.steps:
+        host.noop(f"the kubelet of {name} knows what the plugin's pods offer")
+
+
+def _registration(settings: Settings, name: str, view: View, mig: MigState) -> Decision[tuple[str, ...]]:
+    node = view.nodes.get(name)
+    return (
+        Decision(()) if node is None else decide_registered(settings, node, daemon_sets_of(settings, view), view, mig)
+    )
+
+
+def _begin_anew(state: State, name: str, cluster: Cluster, namespace: str, pods: Sequence[str]) -> None:
+    _began_anew.setdefault(state, set()).add(name)
+    cluster.remove_pods(namespace, pods)
+
+
+def _counted(settings: Settings, name: str, cluster: Cluster, mig: MigState) -> None:
+    """Wait until a node offers what it promises; raise ClusterError where it does not in time."""
+    namespace, began = settings.device_plugin.namespace, monotonic()
+    while left := bad(*_registration(settings, name, cluster.view(namespace), mig).findings):
+        if monotonic() - began >= settings.kubernetes.timeout:
+            raise ClusterError(_still(settings, name, left[0]))
+        sleep(_PAUSE)
+
+
+def _still(settings: Settings, name: str, item: Finding) -> str:
+    namespace, seconds = settings.device_plugin.namespace, settings.kubernetes.timeout
+    return (
+        f"the plugin's pod began anew, and after {seconds} s (kubernetes.timeout) {item.what} of {name} is "
+        f"{item.actual}, {item.desired} desired\nsee the pod's log (`kubectl --namespace {namespace} get pods --output "
+        "wide`), and the kubelet's on the node (`journalctl --unit kubelet`)"
+    )
+
+
+@node_operation
+def own_config(settings: Settings) -> Iterator[Any]:
+    """Refuse a node whose entry of a ConfigMap of the user's own is not there, or none that the plugin takes.
+
+    + settings: the host's settings, with device_plugin.config_name
+    """
+    plugin = settings.device_plugin
+    cluster = Cluster(settings.kubernetes, settings.proxy, runner(settings.kubernetes))
+    what = f"ConfigMap {plugin.namespace}/{plugin.config_name}"
+    entries = answered(
+        what, partial(asked_once, what, partial(cluster.config_map, plugin.namespace, plugin.config_name or ""))
+    )
+    decision = decide_own_config(settings, entries)
+    if decision.refusal is not None:
+        raise OperationRefused(f"{decision.refusal}\nnothing was changed in the cluster")
+    entry = chosen_entry(settings, entries)
+    for field in ignored_fields((entries or {}).get(entry or "", "")):
+        host.log(f"{what}, entry {entry}: the plugin ignores {field}, as it says in its log")
+    host.noop(f"{what} has the entry {entry}")
+    yield from ()
 
 
 def answered(what: str, ask: Callable[[], T]) -> T:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from time import sleep
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyinfra import host
+from pyinfra.api import Host
 from pyinfra.context import ctx_host
 
-from gpunode.base.findings import FindingClass
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.waiting import PENDING, with_since
 from gpunode.facts.node import Node
 from gpunode.fleet import hooks
 from gpunode.node import Node as State
@@ -20,7 +23,8 @@ from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
 from gpunode.system.service import seconds_until_steady
 
-_PENDING = (FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING)
+# What a run left as it is on each host, for the record of the run.
+_left: WeakKeyDictionary[Host, tuple[Finding, ...]] = WeakKeyDictionary()
 
 
 @node_operation
@@ -36,11 +40,14 @@ def verified(settings: Settings) -> Iterator[Any]:
     node = require(host.get_fact(Node), "the node's state")
     if is_executing() and _waited(settings, node):
         node = require(host.get_fact(Node), "the node's state")
-    findings = judge(settings, node, files)
-    bad = [item for item in findings if item.finding_class not in (FindingClass.OK, *_PENDING)]
-    pending = [item for item in findings if item.finding_class in _PENDING]
+    findings = with_since(judge(settings, node, files), dict(node.applied.waiting))
+    bad = [item for item in findings if item.finding_class not in (FindingClass.OK, *PENDING)]
+    pending = [item for item in findings if item.finding_class in PENDING]
+    if is_executing() and (current := ctx_host.get()) is not None:
+        _left[current] = tuple(pending)
     for item in pending:
-        host.log(f"{item.finding_class}: {item.what} is {item.actual}, {item.desired} is to come. {item.remedy}")
+        since = f" It has waited since {item.since}." if item.since else ""
+        host.log(f"{item.finding_class}: {item.what} is {item.actual}, {item.desired} is to come.{since} {item.remedy}")
     for item in findings:
         if item.is_caution:
             host.log(f"caution: {item.component}: {item.what}: {item.actual} ({item.cause}). Remedy: {item.remedy}")
@@ -55,6 +62,12 @@ def verified(settings: Settings) -> Iterator[Any]:
         )
         return
     host.noop(f"{len(findings) - len(pending)} of {len(findings)} things are as desired")
+
+
+def left() -> tuple[Finding, ...] | None:
+    """Return what this run's verdict on the host found to wait; None where there was no verdict yet."""
+    current = ctx_host.get()
+    return None if current is None else _left.get(current)
 
 
 def _waited(settings: Settings, node: State) -> bool:

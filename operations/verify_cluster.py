@@ -101,8 +101,8 @@ def verified(settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = F
         host.noop("the cluster is looked at when the run is executed")
         return
     mig: Mig = require(host.get_fact(MigFact), "MIG")
-    shared = settings.device_plugin.method == "gpushare"
-    by_smi: Gpus | None = require(host.get_fact(GpusFact), "GPUs") if shared else None
+    named = settings.device_plugin.method == "gpushare" or settings.device_plugin.gfd
+    by_smi: Gpus | None = require(host.get_fact(GpusFact), "GPUs") if named else None
     boot: MigBoot = MigBoot() if settings.mig.config is None else require(host.get_fact(MigBootFact), "MIG at a boot")
     node = _Node(settings, gpus, mig, boot, by_smi, with_gpushare, node_name(host.name, settings))
     findings = node.waited_for()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from gpunode.base.disruption import Disruption
@@ -59,7 +59,8 @@ class Finding:
     `what` names the thing compared (`loaded module`), `actual` and `desired` are the two sides as text, `cause` and
     `remedy` say why and what to do, `source` says where the desired value is stated. `disturbs` is what its remedy
     costs the node; None where there is none, or nobody can say. `by_person`: no step of a run mends it before a person
-    has done something.
+    has done something. `since`: when a run first left it as it is, as 2026-01-31T12:00:00Z; None where none did. Two
+    findings that differ in that alone are equal.
     """
 
     component: str
@@ -72,6 +73,7 @@ class Finding:
     source: str | None = None
     disruption: Disruption | None = None
     by_person: bool = False
+    since: str | None = field(default=None, compare=False)
 
     @property
     def is_caution(self) -> bool:
@@ -90,6 +92,7 @@ class Finding:
             "remedy": self.remedy,
             "source": self.source,
             "disruption": None if self.disruption is None else self.disruption.name,
+            "since": self.since,
         }
 
 

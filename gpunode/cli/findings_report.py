@@ -16,7 +16,7 @@ from gpunode.base.terminal import printable
 # Nobody looks at a terminal: a line of a log is one line, for whoever searches it.
 UNBOUND = 1_000_000
 _NARROWEST = 40
-_LABELS = ("actual", "desired", "cause", "remedy", "costs")
+_LABELS = ("actual", "desired", "cause", "since", "remedy", "costs")
 _COLUMN = max(map(len, _LABELS)) + 2
 
 
@@ -58,12 +58,16 @@ def _pasted(item: Finding, inventory: str) -> Finding:
 
 def _grouped(reports: Iterable[NodeReport], show_all: bool) -> Iterable[tuple[Finding, list[str]]]:
     found: dict[Finding, list[str]] = {}
+    since: dict[Finding, str] = {}
     for report in reports:
         for item in report.findings:
             if item.finding_class is not FindingClass.OK or (show_all and not item.is_caution):
                 # Neither is shown.
-                found.setdefault(replace(item, source=None, by_person=False), []).append(report.name)
-    return ((item, list(dict.fromkeys(names))) for item, names in found.items())
+                shown = replace(item, source=None, by_person=False)
+                found.setdefault(shown, []).append(report.name)
+                # Of several nodes, the one that has waited longest.
+                since[shown] = min(filter(None, (since.get(shown), item.since)), default="")
+    return ((replace(item, since=since[item] or None), list(dict.fromkeys(names))) for item, names in found.items())
 
 
 def _cautions(reports: Iterable[NodeReport]) -> Iterable[tuple[Finding, list[str]]]:
@@ -84,6 +88,7 @@ def _entry(item: Finding, names: list[str], columns: int, style: Callable[[Findi
         "actual": item.actual or "none",
         "desired": item.desired,
         "cause": item.cause,
+        "since": item.since,
         "remedy": item.remedy,
         "costs": None if item.disruption is None else item.disruption.name,
     }

@@ -137,7 +137,8 @@ def as_text(plans: Plans) -> str:
         for number, step in enumerate(found.steps, 1):
             effect = f"; disruption: {step.disruption.name}" if step.disruption else ""
             drains = "; drains the node" if step.drains else ""
-            pending = "; PENDING: a run does not do it now" if step.pending else ""
+            since = f", since {step.since}" if step.since else ""
+            pending = f"; PENDING: a run does not do it now{since}" if step.pending else ""
             now = f"now {step.actual or 'none'}, desired {step.desired}"
             lines.append(f"  {number}. {step.component}: {step.action} ({now}{effect}{drains}{pending})")
             if step.packages:

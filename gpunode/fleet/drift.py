@@ -10,6 +10,7 @@ from pathlib import Path
 from gpunode.base import fast_import  # noqa: F401  # isort: skip
 from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.base.reading import Unknown
+from gpunode.base.waiting import with_since
 from gpunode.facts.node import Node as NodeFact
 from gpunode.fleet import nodes as fleet
 from gpunode.fleet.access import errors
@@ -102,4 +103,5 @@ def _report(answer: Answer[Node]) -> NodeReport:
         )
         for item in refused
     )
-    return NodeReport(answer.name, unsupported or judge(answer.settings, answer.reading))
+    findings = unsupported or judge(answer.settings, answer.reading)
+    return NodeReport(answer.name, with_since(findings, dict(answer.reading.applied.waiting)))

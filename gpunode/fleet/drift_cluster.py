@@ -20,6 +20,7 @@ from gpunode.kubernetes.device_plugin.decide_restart import NONE
 from gpunode.kubernetes.device_plugin.methods import extender, leaving, members, nodes_by, schedulers
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.others import Plugin
+from gpunode.kubernetes.device_plugin.own_config import decide_own_config
 from gpunode.kubernetes.device_plugin.verdict import judge_node
 from gpunode.kubernetes.gpushare.decide import DesiredScheduler, decide
 from gpunode.kubernetes.gpushare.state import SchedulerState
@@ -59,6 +60,8 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
         restarts = Restarts(Whole(hosts, cluster, view, relabelled))
         for host, settings in judged.items():
             found.setdefault(host, []).extend(_of_node(host, settings, nodes[host], restarts, plugins, gone))
+        for host, item in _entries(cluster, judged):
+            found[host].append(item)
         found[first] += findings_of_cluster(restarts.whole, restarts.deciding())
     return found
 
@@ -109,6 +112,24 @@ def _of_node(
         yield unknown(Subject.SECOND_PLUGIN, plugins)
     else:
         yield from marked(decide_alone(settings, view.nodes[name], plugins, gone)).findings
+
+
+def _entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple[str, Finding]]:
+    """Yield whether the ConfigMap of the user's own has the nodes' entries; it is read once."""
+    named = {host: each for host, each in judged.items() if each.device_plugin.config_name is not None}
+    named = {host: each for host, each in named.items() if each.device_plugin.method in BY_CHART}
+    first = next((each.device_plugin for each in named.values()), None)
+    if first is None:
+        return
+    try:
+        entries = cluster.config_map(first.namespace, first.config_name or "")
+    except (ClusterError, ParseError) as error:
+        for host in named:
+            yield host, unknown(Subject.CONFIG_ENTRY.of(f"{first.namespace}/{first.config_name}"), str(error))
+        return
+    for host, settings in named.items():
+        for item in marked(decide_own_config(settings, entries)).findings:
+            yield host, item
 
 
 def _plugins(cluster: Cluster) -> tuple[Plugin, ...] | str:

@@ -13,7 +13,9 @@ from typing import Any
 
 from gpunode.base.decision import Decision, bad, is_forbidden
 from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding
 from gpunode.base.reading import Reading
+from gpunode.base.waiting import with_since
 from gpunode.node import Node
 from gpunode.node.components import decisions, in_order
 from gpunode.node.preflight import Caution, Refusal, cautions, refusals
@@ -31,7 +33,7 @@ class Step(Reading):
     `actual` and `desired` are the two sides of the difference; `pending` says that a run will report it, not do it: the
     settings do not allow it now (disruption.allow), or it is for a person to do. `packages` are what it installs,
     as far as settings and tables tell: what else these need comes along. `drains`: the node of the cluster is emptied
-    before it.
+    before it. `since`: when a run first left the node to wait for it, by the node's record; None where none did.
     """
 
     component: str
@@ -42,6 +44,7 @@ class Step(Reading):
     pending: bool = False
     packages: tuple[str, ...] = ()
     drains: bool = False
+    since: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types; what it disturbs by name."""
@@ -105,13 +108,22 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
             sides = (step.settles[0].actual, step.settles[0].desired) if step.settles else (step.actual, step.desired)
             pending = step.waits is not None or _is_pending(settings, node, component, step.disruption)
             drains = settings.kubernetes.drains and step.disruption > Disruption.nothing and felt and not pending
-            yield Step(component, step.action, *sides, step.disruption, pending, step.packages, drains)
+            since = _since(node, step.settles) if pending else None
+            yield Step(component, step.action, *sides, step.disruption, pending, step.packages, drains, since)
         # What no step of a run mends is a person's, so that a plan leaves out nothing that the verdict would find.
         judged_with = {component, *(item.component for item in own.findings)}
         for item in [item for item in differences.values() if item.component in judged_with]:
             del differences[item.component, item.what]
             action, disruption = item.remedy or item.cause or item.finding_class, item.disruption or Disruption.nothing
-            yield Step(item.component, f"{item.what}: {action}", item.actual, item.desired, disruption, pending=True)
+            said = f"{item.what}: {action}"
+            since = _since(node, (item,))
+            yield Step(item.component, said, item.actual, item.desired, disruption, pending=True, since=since)
+
+
+def _since(node: Node, findings: tuple[Finding, ...]) -> str | None:
+    """Return since when the node waits for what settles these, the first of them."""
+    told = with_since(findings, dict(node.applied.waiting))
+    return min((item.since for item in told if item.since), default=None)
 
 
 def _is_pending(settings: Settings, node: Node, component: str, disruption: Disruption) -> bool:

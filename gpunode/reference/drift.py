@@ -41,6 +41,8 @@ gpunode's own files are compared with what the settings ask for: what a hand cha
 and a setting that changed (a proxy, a mirror's address) is a difference until a run has brought it to the node. Files
 whose text follows from what is installed are compared with /var/lib/gpunode/applied.json on the node, which the last
 whole run wrote. On a node without that record `--dry` tells of own files that are missing.
+Since when a node waits for a restart or a boot stands in that record, too: the first run that left it so, by the clock
+of the machine that ran it. A node that a drain still holds back says since when by its annotation `gpunode/drain`.
 Files are replaced as a whole, and readable by everybody.
 """
 
@@ -57,6 +59,7 @@ def example() -> tuple[NodeReport, ...]:
         cause="the module in memory is older than the one on disk",
         remedy="reboot the node",
         disruption=Disruption.reboot,
+        since="2026-01-14T09:30:00Z",
     )
     return NodeReport("gpu-1", (good,)), NodeReport("gpu-2", (stale,))
 
@@ -73,8 +76,9 @@ def document() -> str:
         f"The exit code of the command is that of the gravest class:\n\n| code | says |\n|---|---|\n{codes}\n",
         "## JSON\n\n`disruption` is what healing costs the node: "
         + ", ".join(f"`{level.name}`" for level in Disruption)
-        + ", or null where there is nothing to heal or nobody can say. A key that goes away or changes its meaning "
-        "raises `schema`; a new key does not.\n",
+        + ", or null where there is nothing to heal or nobody can say. `since` is when a run first left the node to "
+        "wait for a restart or a boot (of several runs the first, for as long as it waits), or null where no whole run "
+        "has ended with that. A key that goes away or changes its meaning raises `schema`; a new key does not.\n",
         fenced("json", json.dumps(json_document(example(), "0.1.0", datetime(2026, 1, 15, tzinfo=UTC)), indent=2)),
         "The schema:\n",
         fenced("json", json.dumps(schema(), indent=2)),

@@ -75,8 +75,9 @@ class DevicePluginSettings(ReleaseSettings):
     compares it with what the pods say. With another `version` or `image_tag` goes another digest. By `helm`,
     `gpu-operator` and `manifest`."""
     config_name: DnsLabel | None = None
-    """Name of a ConfigMap of your own with the plugin's configurations; nodes choose by `sharing.config`. Not given:
-    the configurations are made from the nodes' `sharing`."""
+    """Name of a ConfigMap of your own, in `namespace`, with the plugin's configurations; nodes choose by
+    `sharing.config`, and one whose entry is not there is refused. Not given: the configurations are made from the
+    nodes' `sharing`."""
     device_list_strategy: Annotated[str, BeforeValidator(_no_list), AfterValidator(_strategies)] | None = None
     """How a container is told its GPUs: `envvar` (the plugin's default), `volume-mounts`, `cdi-annotations`, `cdi-cri`,
     or several joined by commas. Must agree with the container toolkit's settings."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
+from gpunode.base.waiting import parse_waiting
 
 PATH = "/var/lib/gpunode/applied.json"
 SCHEMA = 1
@@ -47,6 +48,7 @@ class Applied(Reading):
 
     readable: whether the record says what a record says; one that is not there does, too
     settings: digest of the settings; files: path -> as recorded; present: path -> as it is, the record's own included
+    waiting: what waited for a restart or a boot -> since when
     """
 
     readable: bool = True
@@ -54,12 +56,20 @@ class Applied(Reading):
     settings: str | None = None
     files: tuple[tuple[str, OwnFile], ...] = ()
     present: tuple[tuple[str, PresentFile], ...] = ()
+    waiting: tuple[tuple[str, str], ...] = ()
 
 
-def record_text(gpunode: str, settings: str, files: Mapping[str, OwnFile]) -> str:
-    """Return the record's text; the same for the same, in whatever order the files come."""
+def record_text(
+    gpunode: str, settings: str, files: Mapping[str, OwnFile], waiting: Mapping[str, str] | None = None
+) -> str:
+    """Return the record's text; the same for the same, in whatever order the files come.
+
+    + waiting: as of `gpunode.base.waiting`; a record where nothing waits does not tell of it
+    """
     record: dict[str, Any] = {"gpunode": gpunode, "schema": SCHEMA, "settings": settings}
     record["files"] = {path: file.to_record() for path, file in files.items()}
+    if waiting:
+        record["waiting"] = dict(waiting)
     return json.dumps(record, indent=2, sort_keys=True) + "\n"
 
 
@@ -83,6 +93,7 @@ def parse_applied(lines: list[str]) -> Applied:
         settings=_text(record or {}, "settings"),
         files=tuple(_files((record or {}).get("files"))),
         present=tuple(present.items()),
+        waiting=tuple(parse_waiting((record or {}).get("waiting")).items()),
     )
 
 

@@ -13,6 +13,7 @@ from gpunode.lab.nodes import Node
 _MODES = "nvidia-smi --query-gpu=index,uuid,mig.mode.current --format=csv,noheader"
 _LIST = "nvidia-smi -L"
 _MEMORY = "nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits"
+_DESCRIBED = "nvidia-smi --query-gpu=name,memory.total,driver_version,mig.mode.current --format=csv,noheader,nounits"
 _MODE = re.compile(r"(\d+), (GPU-[0-9A-Za-z-]+), (Enabled|Disabled|\[N/A\])")
 _GPU = re.compile(r"GPU (\d+): .*\(UUID: (GPU-[0-9A-Za-z-]+)\)")
 _MIG = re.compile(r"MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[0-9A-Za-z/-]+)\)")
@@ -23,6 +24,17 @@ _RUNTIME = "containerd config dump 2>/dev/null | sed -n 's/^ *default_runtime_na
 
 class NoDevicesError(Exception):
     """Say why a node's GPUs cannot be had, in nvidia-smi's words."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """Hold what a node's GPUs have in common: model, memory in MiB, driver, its CUDA, and whether any can have MIG."""
+
+    model: str
+    memory: int
+    driver: str
+    cuda: str
+    mig_capable: bool
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,14 @@ def asked(node: Node) -> tuple[Gpu, ...]:
 def memory(node: Node) -> tuple[int, ...]:
     """Return the memory of the node's GPUs in MiB; raise NoDevicesError where its nvidia-smi fails."""
     return tuple(int(line) for line in _said(node, _MEMORY).split() if line.isdigit())
+
+
+def described(node: Node) -> Described:
+    """Return what a node's first GPU and driver are; raise NoDevicesError where its nvidia-smi fails."""
+    first, *rest = _said(node, f"{_DESCRIBED} && nvidia-smi --version").splitlines()
+    model, memory, driver, mode = (cell.strip() for cell in first.split(","))
+    cuda = next((line.partition(":")[2].strip() for line in rest if line.startswith("CUDA Version")), "")
+    return Described(model, int(memory), driver, cuda, mode != "[N/A]")
 
 
 def health(node: Node) -> tuple[str, frozenset[str]]:

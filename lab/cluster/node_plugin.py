@@ -16,6 +16,20 @@ from gpunode.lab.nodes import Node
 _AGAIN_S, _HEALTH_S = 5.0, 10.0
 
 
+def entries_of(api: Api, pod: Mapping[str, Any]) -> Mapping[str, str] | None:
+    """Return the entries of the ConfigMap that a pod mounts; None where there is none. Raise ApiError."""
+    name = plugin.config_map(pod)
+    if name is None:
+        return None
+    try:
+        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/configmaps/{name}"
+        return dict(api.get(path).get("data") or {})
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return None
+
+
 @dataclass
 class NodePlugin:
     """Hold what the plugin found when it started: as NVIDIA's, it looks at the GPUs then, and at their health later.
@@ -50,7 +64,7 @@ class NodePlugin:
             return pulled
         if (unit := plugin.memory_unit(pod)) is not None:
             return self._share(pod, unit)
-        entries = self._entries(pod)
+        entries = entries_of(self.api, pod)
         daemon = any(plugin.daemon_set(each).endswith(plugin.MPS_DAEMON) for each in others)
         try:
             config = plugin.config(pod, entries, labels)
@@ -103,18 +117,6 @@ class NodePlugin:
     @property
     def _is_well(self) -> bool:
         return self._outcome is not None and self._outcome.ready
-
-    def _entries(self, pod: Mapping[str, Any]) -> Mapping[str, str] | None:
-        name = plugin.config_map(pod)
-        if name is None:
-            return None
-        try:
-            path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/configmaps/{name}"
-            return dict(self.api.get(path).get("data") or {})
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return None
 
     def _start(self, pod: Mapping[str, Any], config: plugin.Config, daemon: bool) -> Outcome:
         self.resources = {}

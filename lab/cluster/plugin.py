@@ -16,10 +16,10 @@ import yaml
 from gpunode.lab.cluster.devices import Gpu
 from gpunode.lab.cluster.pods import VENDOR, Outcome
 
-MPS_DAEMON = "-mps-control-daemon"
+MPS_DAEMON, FEATURE_DISCOVERY = "-mps-control-daemon", "-gpu-feature-discovery"
 # NVIDIA's by its chart, and by gpunode's static manifest; Aliyun's.
 _PLUGIN, _STATIC, _SHARED = "nvidia-device-plugin", "gpunode-device-plugin-", "gpushare-device-plugin"
-_OTHERS = (MPS_DAEMON, "-gpu-feature-discovery")
+_OTHERS = (MPS_DAEMON, FEATURE_DISCOVERY)
 _CONFIGS = ("/available-configs", "/config")
 
 
@@ -105,7 +105,8 @@ def _config(name: str, content: Mapping[str, Any], strategy: str | None) -> Conf
     shared = {}
     for each in ways.get("resources") or ():
         resource = each["name"] if "/" in each["name"] else VENDOR + each["name"]
-        renamed = each.get("rename") or (f"{resource}.shared" if ways.get("renameByDefault") else resource)
+        # It ignores another name, and which devices are to be shared.
+        renamed = f"{resource}.shared" if ways.get("renameByDefault") else resource
         shared[resource] = (int(each["replicas"]), renamed)
     # A flag of the command line goes before the file.
     found = strategy or (content.get("flags") or {}).get("migStrategy") or "none"

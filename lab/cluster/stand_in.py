@@ -16,11 +16,14 @@ from typing import Any
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.cluster import devices, plugin, pods
 from gpunode.lab.cluster.api import Api, ApiError
+from gpunode.lab.cluster.feature_discovery import NodeDiscovery, is_discovery
 from gpunode.lab.cluster.logs import Logs, serve
-from gpunode.lab.cluster.node_plugin import NodePlugin
+from gpunode.lab.cluster.node_plugin import NodePlugin, entries_of
 from gpunode.lab.nodes import Node
 
 _PAUSE_S = 0.5
+# A node's annotation that names the UID of a plugin's pod which its kubelet does not know: one that began anew.
+FORGOTTEN = "gpunode-lab/kubelet-forgot"
 
 
 def log(text: str) -> None:
@@ -36,6 +39,7 @@ class StandIn:
     lab: str
     logs: Logs
     plugins: dict[str, NodePlugin] = field(default_factory=dict)
+    discoveries: dict[str, NodeDiscovery] = field(default_factory=dict)
     reported: dict[str, pods.Outcome] = field(default_factory=dict)
 
     def round(self) -> None:
@@ -59,7 +63,7 @@ class StandIn:
         # First the daemons, which the plugin may wait for, and last what needs its resources.
         asked = [pod for pod in of_node if plugin.is_plugin(pod)]
         for pod in of_node:
-            if not plugin.is_plugin(pod) and not pods.has_ended(pod):
+            if not plugin.is_plugin(pod) and not is_discovery(pod) and not pods.has_ended(pod):
                 trouble = self._gpu_trouble(node, pod) if pods.is_one_shot(pod) else None
                 self._report(pod, pods.outcome(pod, trouble))
         own = self.plugins.setdefault(node.name, NodePlugin(node, self.api))
@@ -67,7 +71,20 @@ class StandIn:
         for pod in asked:
             if outcome is not None:
                 self._report(pod, outcome)
-        self._offer(node, found["status"], own.resources)
+        forgotten = (found["metadata"].get("annotations") or {}).get(FORGOTTEN)
+        is_known = all(pod["metadata"]["uid"] != forgotten for pod in asked)
+        self._offer(node, found["status"], own.resources if is_known else {})
+        self._discover(node, found, [pod for pod in of_node if is_discovery(pod)])
+
+    def _discover(self, node: Node, found: dict[str, Any], of_node: list[dict[str, Any]]) -> None:
+        own = self.discoveries.setdefault(node.name, NodeDiscovery(node, self.api))
+        entries, before = entries_of(self.api, of_node[0]) if of_node else None, own.written
+        outcome = own.look(of_node, entries, found["metadata"].get("labels") or {})
+        for pod in of_node:
+            if outcome is not None:
+                self._report(pod, outcome)
+        if own.written != before:
+            log(f"GPU feature discovery of {node.name}: {own.written}")
 
     def _gpu_trouble(self, node: Node, pod: dict[str, Any]) -> str | None:
         """Return why a pod's programs would see no GPU of the node."""

@@ -39,6 +39,9 @@ elif program == "kubectl":
         printed = {{"kind": "List", "items": list(state["nodes"].values())}}
     elif words[:2] == ["get", "runtimeclasses.node.k8s.io"]:
         printed = state["runtime_class"] or ""
+    elif words[:2] == ["get", "configmaps"]:
+        there = words[2] in state.get("config_maps", {{}})
+        printed = {{"kind": "ConfigMap", "data": state["config_maps"][words[2]]}} if there else ""
     elif words[:2] == ["get", "namespace"]:
         there = words[2] in state["namespaces"]
         printed = {{"kind": "Namespace", "metadata": {{"labels": state["namespaces"][words[2]]}}}} if there else ""

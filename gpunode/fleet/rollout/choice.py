@@ -29,7 +29,8 @@ def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruptio
         return None
     if waiting := [item for item in report.findings if _waits(item, allowed)]:
         first = max(waiting, key=lambda item: item.finding_class is FindingClass.REBOOT_PENDING)
-        reason = f"{said(first)}, and disruption.allow is {allowed.name}"
+        since = f" since {first.since}" if first.since else ""
+        reason = f"{said(first)}, it waits{since}, and disruption.allow is {allowed.name}"
         return LeftOut(finding_class=first.finding_class, reason=reason)
     if FindingClass.ERROR in classes:
         return _left(report, FindingClass.ERROR)

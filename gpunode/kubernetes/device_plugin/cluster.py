@@ -8,7 +8,7 @@ from typing import Any
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError, Unknown
-from gpunode.kubernetes.device_plugin import others, pod_security
+from gpunode.kubernetes.device_plugin import others, own_config, pod_security
 from gpunode.kubernetes.device_plugin.others import Plugin, parse_plugins
 from gpunode.kubernetes.device_plugin.view import View, asking, asking_gpushare, parse_objects
 from gpunode.kubernetes.helm.commands import Command
@@ -94,6 +94,11 @@ class Cluster:
     def plugins(self) -> tuple[Plugin, ...]:
         """Return the cluster's device plugins, whoever put them there."""
         return parse_plugins(self.told("kubectl get daemonsets", others.asking(self.kubernetes)))
+
+    def config_map(self, namespace: str, name: str) -> dict[str, str] | None:
+        """Return a ConfigMap's entries, with their texts; None where there is no such ConfigMap."""
+        answer = self.told(f"kubectl get configmap {name}", own_config.asking(self.kubernetes, namespace, name))
+        return own_config.parse_config_map(answer)
 
     def change_runtime_class(self, verb: Verb, desired: Mapping[str, Any]) -> None:
         """Make the RuntimeClass, or make it anew, in the API version that the cluster has."""

@@ -6,17 +6,18 @@ from collections.abc import Iterable, Iterator
 
 from gpunode.base.comparison import compared
 from gpunode.base.decision import Decision, marked
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.decide_registered import decide_registered, promise
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, behind_restart, waits, with_restart
+from gpunode.kubernetes.device_plugin.feature_labels import judge_feature_labels
 from gpunode.kubernetes.device_plugin.judge_mps import ANSWERS, judge_mps
-from gpunode.kubernetes.device_plugin.mig_state import offered
-from gpunode.kubernetes.device_plugin.promise import gpus_of, missing, promised, promised_memory
+from gpunode.kubernetes.device_plugin.promise import gpus_of
 from gpunode.kubernetes.device_plugin.static_manifest import daemon_set_name
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.kubernetes.gpushare.configuration import RESOURCE as GPU_MEMORY
@@ -51,7 +52,8 @@ def judge_node(
 
     A host whose GPUs do not get into the cluster by gpunode has none, but for labels that a run takes off it.
 
-    + gpus: what nvidia-smi says of the node's GPUs; the method `gpushare` needs it, and what is judged of MPS
+    + gpus: what nvidia-smi says of the node's GPUs; the method `gpushare` and GPU feature discovery need it, and what
+      is judged of MPS
     + boot: what brings the node's MIG layout back; needed where one is asked for
     + restart: what comes before a change of its labels, where that restarts an MPS daemon with clients
     + mps: the plugin's MPS daemons on the node; None where nobody asked them
@@ -66,13 +68,15 @@ def judge_node(
     by_hand = (*marked(resources_of(settings, node)).findings, *_counted(settings, node), *_of_others(settings, node))
     if settings.device_plugin.method == "none":
         return (*labels, *by_hand)
+    registered = decide_registered(settings, node, daemon_sets_of(settings, view), view, mig, gpus)
     return (
         _ready(node),
         *labels,
         *by_hand,
         *marked(decide_current(settings, name, daemon_sets_of(settings, view), view, boot or MigBoot())).findings,
         *_behind(release, _of_pods(settings, node, view), (Subject.IMAGE,)),
-        *_behind(restart, (*_allocatable(settings, node, mig, gpus), *_mps(settings, mps, gpus)), _CONFIGURED),
+        *_behind(restart, (*registered.findings, *_mps(settings, mps, gpus)), _CONFIGURED),
+        *judge_feature_labels(settings, node, gpus, mig),
     )
 
 
@@ -193,54 +197,10 @@ def resource_to_ask_for(settings: Settings, mig: Mig, gpus: Gpus | None, node: C
     """Return the resource by which a pod gets a GPU of the node, or a part of one; None where there is none."""
     if settings.device_plugin.config_name is not None:
         return min(gpus_of(node.allocatable) if node is not None else (), default=None)
-    desired, _ = _promise(settings, mig, gpus)
+    desired, _ = promise(settings, mig, gpus)
     if not desired:
         return None
     return GPU_MEMORY if settings.device_plugin.method == "gpushare" else min(desired)
-
-
-def _promise(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[dict[str, int] | None, str]:
-    """Return what the node is to offer, None where nobody can say; and what nvidia-smi said.
-
-    Not for a ConfigMap of the user's own (device_plugin.config_name), which gpunode does not read.
-    """
-    if settings.device_plugin.method == "gpushare":
-        status = "not asked" if gpus is None else gpus.status
-        return (None if gpus is None else promised_memory(gpus, settings.gpushare.memory_unit)), status
-    actual = offered(mig, settings.sharing.mig_strategy)
-    return (None if actual is None else promised(settings.sharing, *actual)), mig.status
-
-
-def _allocatable(settings: Settings, node: ClusterNode, mig: Mig, gpus: Gpus | None) -> Iterator[Finding]:
-    if settings.device_plugin.config_name is not None:
-        yield from _by_own_config_map(node, mig)
-        return
-    desired, status = _promise(settings, mig, gpus)
-    if desired is None:
-        yield _unknown(status)
-        return
-    wrong = missing(desired, node.allocatable)
-    for name in sorted({*desired, *wrong}):
-        actual, count = wrong.get(name, (str(desired.get(name)), desired.get(name, 0)))
-        remedy = "see the log of the plugin's pod on the node"
-        yield compared(COMPONENT, Subject.ALLOCATABLE.of(name), actual or "0", count, name not in wrong, remedy)
-
-
-def _by_own_config_map(node: ClusterNode, mig: Mig) -> Iterator[Finding]:
-    """Yield whether a node offers anything of what it has, under whatever name and as often as it may."""
-    actual = offered(mig, "mixed")
-    if actual is None:
-        yield _unknown(mig.status)
-    elif any(actual):
-        found = gpus_of(node.allocatable)
-        said = ", ".join(f"{name}: {count}" for name, count in found.items()) or None
-        remedy = "see the node's entry of your ConfigMap (sharing.config), and the log of the plugin's pod on the node"
-        yield compared(COMPONENT, Subject.ALLOCATABLE, said, "GPUs or MIG devices", bool(found), remedy)
-
-
-def _unknown(status: str) -> Finding:
-    cause = f"nvidia-smi: {status}"
-    return Finding(COMPONENT, FindingClass.ERROR, Subject.ALLOCATABLE, "unknown", "known", cause, "see the driver")
 
 
 def comes_by_itself(finding: Finding) -> bool:

@@ -52,6 +52,13 @@ def drift(path: str) -> tuple[int, dict[str, set[tuple[str, str]]]]:
     }
 
 
+def since(path: str) -> dict[str, str | None]:
+    """Return since when each node waits for a boot."""
+    found = command("gpunode", "drift", "--json", path).findings
+    pending = ((name, item) for name, items in found.items() for item in items if item["class"] == "reboot pending")
+    return {name: item["since"] for name, item in pending}
+
+
 def said(run: Run, *texts: str) -> list[tuple[str, str]]:
     """Return (node, text) of each line of a run that says one of the texts, in order."""
     lines = [line.strip() for line in run.stderr.splitlines()]
@@ -94,7 +101,12 @@ def test_another_branch_waits_for_a_reboot_that_is_not_allowed_and_the_run_goes_
     assert [out(node, "modinfo -F version nvidia") for node in nodes] == [NEW, NEW]
     only = {("loaded module", "reboot pending")}
     assert drift(path) == (2, {"gpu-1": only, "gpu-2": only})
-    assert converge(inventory=path).operations("success") == {}
+    waits = since(path)
+    assert set(waits) == {"gpu-1", "gpu-2"} and all(waits.values())
+    again = converge(inventory=path)
+    assert again.operations("success") == {}
+    # The first run that left it so counts, and the next one says it.
+    assert since(path) == waits and f"It has waited since {waits['gpu-1']}" in again.stderr
 
 
 @pytest.mark.usefixtures("next_kernel_without_the_driver")

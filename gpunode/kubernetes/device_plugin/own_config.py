@@ -1,0 +1,130 @@
+"""The entry of a ConfigMap of the user's own that a node's plugin is to read: is it there, and does the plugin take it?
+
+source: NVIDIA/k8s-device-plugin, v0.15.0 to v0.20.0: api/config/v1/config.go, replicas.go and consts.go;
+cmd/config-manager/main.go, which ends where a node's label names no entry of the ConfigMap
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from gpunode.base.comparison import BY_HAND, compared
+from gpunode.base.decision import Decision
+from gpunode.base.reading import ParseError
+from gpunode.base.subject import Subject
+from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.settings import Settings
+from gpunode.settings.kubernetes import KubernetesSettings
+
+_VERSION = "v1"
+# What a node gets whose label names none, before the only one that there is.
+_FALLBACK = "default"
+
+
+def asking(kubernetes: KubernetesSettings, namespace: str, name: str) -> tuple[str, ...]:
+    """Return the command that asks for a ConfigMap, which need not be there."""
+    words = ("get", "configmaps", name, "--namespace", namespace, "--ignore-not-found", "--output", "json")
+    return kubectl(kubernetes, *words)
+
+
+def parse_config_map(text: str) -> dict[str, str] | None:
+    """Parse what `asking` printed: entry -> its text; None where there is no such ConfigMap; raise ParseError."""
+    if not text.strip():
+        return None
+    try:
+        return {str(name): str(content) for name, content in (json.loads(text).get("data") or {}).items()}
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise ParseError(f"kubectl's answer is no ConfigMap: {type(error).__name__}") from None
+
+
+def decide_own_config(settings: Settings, entries: Mapping[str, str] | None) -> Decision[None]:
+    """Return whether a node's entry is there, and one that the plugin takes; no run makes it.
+
+    + entries: as of `parse_config_map`, of the ConfigMap that device_plugin.config_name names
+    """
+    plugin = settings.device_plugin
+    where = f"{plugin.namespace}/{plugin.config_name}"
+    if plugin.config_name is None:
+        return Decision(())
+    entry = chosen_entry(settings, entries)
+    reason = _refusal(where, entry, entries)
+    good, desired = reason is None, entry or "one that the plugin chooses"
+    actual = desired if good else "none" if entry not in (entries or {}) else "not to be read by the plugin"
+    item = compared(COMPONENT, Subject.CONFIG_ENTRY.of(where), actual, desired, good, BY_HAND, reason)
+    return Decision((item,), (), reason)
+
+
+def chosen_entry(settings: Settings, entries: Mapping[str, str] | None) -> str | None:
+    """Return the entry that a node's plugin reads; None where it would choose none, and end."""
+    if settings.sharing.config is not None:
+        return settings.sharing.config
+    there = sorted(entries or ())
+    return _FALLBACK if _FALLBACK in there else there[0] if len(there) == 1 else None
+
+
+def _refusal(where: str, entry: str | None, entries: Mapping[str, str] | None) -> str | None:
+    """Return why the plugin would not start on the node, with the setting and the remedy; None where it would."""
+    if entries is None:
+        name = where.partition("/")[2]
+        return (
+            f"device_plugin.config_name {name!r}: the cluster has no ConfigMap {where}; make it "
+            f"(`kubectl create configmap {name} --namespace {where.partition('/')[0]} --from-file=ENTRY=FILE`), "
+            "or leave device_plugin.config_name out"
+        )
+    there = ", ".join(sorted(entries)) or "none"
+    if entry is None:
+        return (
+            f"sharing.config names no entry of the ConfigMap {where}, and the plugin takes one by itself only where it "
+            f"is named {_FALLBACK!r}, or is the only one; there are: {there}. Name one of these"
+        )
+    if entry not in entries:
+        return (
+            f"sharing.config {entry!r}: the ConfigMap {where} has no such entry; there are: {there}. Name one of "
+            "these, or add the entry"
+        )
+    try:
+        content = yaml.safe_load(entries[entry])
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        return f"sharing.config {entry!r}: the entry of {where} is no YAML ({type(error).__name__}); mend it"
+    if not isinstance(content, dict | None):
+        return (
+            f"sharing.config {entry!r}: the entry of {where} must be a mapping, such as `version: {_VERSION}`; mend it"
+        )
+    version = (content or {}).get("version") or _VERSION
+    if version != _VERSION:
+        return (
+            f"sharing.config {entry!r}: the entry of {where} has version {str(version)[:40]!r}, and the plugin knows "
+            f"{_VERSION!r} alone; mend it"
+        )
+    return None
+
+
+def ignored_fields(text: str) -> tuple[str, ...]:
+    """Return what an entry says that the plugin warns of and ignores, by its keys; of one that is no mapping, none."""
+    try:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return ()
+    return tuple(_ignored(content)) if isinstance(content, dict) else ()
+
+
+def _ignored(content: Mapping[str, Any]) -> Iterator[str]:
+    if content.get("resources"):
+        yield "resources"
+    sharing = content.get("sharing")
+    for way in ("timeSlicing", "mps"):
+        shared = sharing.get(way) if isinstance(sharing, dict) else None
+        if not isinstance(shared, dict) or not isinstance(shared.get("resources"), list):
+            continue
+        for row in (each for each in shared["resources"] if isinstance(each, dict)):
+            # `all` is what it takes.
+            if row.get("devices", "all") != "all":
+                yield f"sharing.{way}.resources[{row.get('name')}].devices"
+            by_default = shared.get("renameByDefault") is True and row.get("rename") == f"{row.get('name')}.shared"
+            if row.get("rename") and not by_default:
+                yield f"sharing.{way}.resources[{row.get('name')}].rename"

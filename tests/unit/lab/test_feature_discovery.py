@@ -1,0 +1,135 @@
+"""What the lab's SIMULATED GPU feature discovery writes, by configuration and GPUs: what gpunode expects; pure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
+from gpunode.kubernetes.device_plugin.feature_labels import expected_labels
+from gpunode.kubernetes.nodes.configuration import configuration
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.cluster import devices, plugin
+from gpunode.lab.cluster.devices import Described, Gpu
+from gpunode.lab.cluster.feature_discovery import NodeDiscovery, labels
+from gpunode.lab.cluster.logs import Logs
+from gpunode.lab.cluster.stand_in import FORGOTTEN, StandIn
+from gpunode.lab.nodes import Node
+from gpunode.settings.sharing import SharingSettings
+from gpunode.system.gpu import Gpu as SmiGpu
+from gpunode.system.gpu import Gpus, MigMode
+
+pytestmark = [pytest.mark.pure, pytest.mark.simulated]
+
+MODEL = "NVIDIA H100 80GB HBM3"
+H100 = Described(MODEL, 81559, "580.95.05", "13.0", True)
+WHOLE: tuple[Gpu, ...] = (Gpu("GPU-0", False), Gpu("GPU-1", False))
+SLICED = (Gpu("GPU-0", True, (("1g.10gb", "MIG-a"), ("1g.10gb+me", "MIG-b"))), Gpu("GPU-1", False))
+NODE = Node("gpu-1", "gpunode-test-gpu-1", "10.0.0.2", "h100-80gb", 2, "test")
+ALIKE = (Gpu("GPU-0", True, (("1g.10gb", "MIG-a"),)), Gpu("GPU-1", True, (("1g.10gb", "MIG-b"),)))
+
+
+def _mig(gpus: tuple[Gpu, ...]) -> Mig:
+    def one(index: int, gpu: Gpu) -> MigGpu:
+        mode = "Enabled" if gpu.mig else "Disabled"
+        there = tuple(
+            GpuInstance(number, 0, profile, 0, 1, (ComputeInstance(0, 0, profile, 0, 1),))
+            for number, (profile, _) in enumerate(gpu.devices)
+        )
+        return MigGpu(index, gpu.uuid, f"0000:0{index}:00.0", "2330", MODEL, mode, mode, there)
+
+    return Mig("ok", None, tuple(one(index, gpu) for index, gpu in enumerate(gpus)))
+
+
+def _smi(gpus: tuple[Gpu, ...]) -> Gpus:
+    mode = MigMode("Disabled", "Disabled")
+    rows = (
+        SmiGpu(index, gpu.uuid, MODEL, f"0000:0{index}:00.0", H100.driver, H100.memory, mode, "Default", "Disabled")
+        for index, gpu in enumerate(gpus)
+    )
+    return Gpus("ok", 0, None, tuple(rows))
+
+
+@pytest.mark.parametrize("gpus", [WHOLE, SLICED, ALIKE, (Gpu("GPU-0", True),)], ids=["whole", "both", "alike", "empty"])
+@pytest.mark.parametrize(
+    "sharing",
+    [
+        {},
+        {"strategy": "time-slicing", "replicas": 5},
+        {"strategy": "time-slicing", "replicas": 5, "rename": True},
+        {"strategy": "time-slicing", "resources": {"nvidia.com/mig-1g.10gb": 2}, "mig_strategy": "mixed"},
+        {"mig_strategy": "single"},
+    ],
+)
+def test_it_writes_what_gpunode_expects(gpus: tuple[Gpu, ...], sharing: dict[str, Any]) -> None:
+    settings = SharingSettings.model_validate(sharing)
+    entry = configuration(settings)
+    written = labels(plugin._config(entry.name, yaml.safe_load(entry.text), None), gpus, H100)
+    expected = expected_labels(settings, _smi(gpus), _mig(gpus)) or {}
+    assert expected and all(written.get(name) in values for name, values in expected.items())
+
+
+class _Api:
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def patch(self, path: str, patch: Any) -> None:
+        self.told.append(patch["metadata"]["labels"])
+
+
+def _pod(uid: str) -> dict[str, Any]:
+    owner = {"kind": "DaemonSet", "name": "nvdp-nvidia-device-plugin-gpu-feature-discovery"}
+    container = {"name": "gfd", "image": "x:1"}
+    return {
+        "metadata": {"name": "gfd-x", "namespace": "n", "uid": uid, "ownerReferences": [owner]},
+        "spec": {"containers": [container], "nodeName": "gpu-1"},
+        "status": {},
+    }
+
+
+def test_it_looks_when_its_pod_is_a_new_one_and_its_labels_go_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "asked", lambda node: WHOLE)
+    monkeypatch.setattr(devices, "described", lambda node: H100)
+    api: Any = _Api()
+    own = NodeDiscovery(NODE, api)
+    for uid in ("a", "a", "b"):
+        outcome = own.look([_pod(uid)], None, {})
+        assert outcome is not None and outcome.ready and "SIMULATED" in outcome.log
+    assert len(api.told) == 2 and api.told[0]["nvidia.com/gpu.count"] == "2"
+    assert own.look([], None, {}) is None
+    assert set(api.told[2].values()) == {None}
+
+
+def test_a_kubelet_that_forgot_a_pod_offers_nothing_until_another_one_registers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugins = "nvdp-nvidia-device-plugin"
+    pod = _pod("a")
+    pod["metadata"]["ownerReferences"][0]["name"] = plugins
+    status: dict[str, Any] = {"allocatable": {}, "capacity": {}}
+    node = {"metadata": {"name": "gpu-1", "annotations": {FORGOTTEN: "a"}}, "status": status}
+
+    class Server(_Api):
+        def get(self, path: str) -> dict[str, Any]:
+            return {"items": [pod] if path.endswith("pods") else [node]}
+
+        def patch(self, path: str, patch: Any) -> None:
+            if "nodes" in path:
+                status.update(patch["status"])
+
+    monkeypatch.setattr(lab_nodes, "nodes", lambda lab: (NODE,))
+    monkeypatch.setattr(devices, "asked", lambda node: WHOLE)
+    monkeypatch.setattr(devices, "health", lambda node: ("boot", frozenset()))
+    for name in ("hold", "let_go"):
+        monkeypatch.setattr(devices, name, lambda *_: None)
+    monkeypatch.setattr(devices, "without_gpus", lambda *_: "")
+    api: Any = Server()
+    stand_in = StandIn(api, "test", Logs(tmp_path / "logs"))
+    stand_in.round()
+    assert status == {"allocatable": {}, "capacity": {}}
+    pod["metadata"]["uid"] = "b"
+    stand_in.round()
+    assert status["allocatable"] == status["capacity"] == {"nvidia.com/gpu": "2"}

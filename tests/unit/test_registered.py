@@ -1,0 +1,226 @@
+"""A plugin's pod that is well while the kubelet does not count the GPUs: found, and it begins anew once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.base.decision import bad
+from gpunode.components.mig.boot import MigBoot
+from gpunode.components.mig.state import Mig
+from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.kubernetes.device_plugin.decide_registered import decide_registered
+from gpunode.kubernetes.device_plugin.view import Pod, View
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import CONFIG, wanted_labels
+from gpunode.operations import device_plugin
+from gpunode.settings import Settings, settings_from
+from tests.unit.simulated_cluster import SimulatedCluster
+from tests.unit.simulated_host import Host
+from tests.unit.test_verify_cluster import DAEMON_SET, SHARED, SLICED, TWO, _pod, _set
+
+pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+
+POD = f"{DAEMON_SET}-x"
+GPU, SHARED_GPU = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+
+
+def _settings(**more: Any) -> Settings:
+    kubernetes = {"enabled": True, **more.pop("kubernetes", {})}
+    return settings_from({"kubernetes": kubernetes, **more})
+
+
+def _anew(
+    allocatable: dict[str, str], capacity: dict[str, str] | None = None, mig: Mig = TWO, **more: Any
+) -> tuple[str, ...]:
+    """Return the pods that are to begin anew, after a look at the decision."""
+    settings = _settings(**more.pop("settings", {}))
+    pod = Pod(POD, {}, DAEMON_SET, "gpu-1", more.pop("ready", True), "Running", None)
+    counted = allocatable if capacity is None else capacity
+    labels = more.pop("labels", {name: each for name, each in wanted_labels(settings).items() if name == CONFIG})
+    node = ClusterNode("gpu-1", labels, None, allocatable, False, more.pop("node_ready", True), capacity=counted)
+    sets = (DAEMON_SET, f"{DAEMON_SET}-mps-control-daemon", f"{DAEMON_SET}-gpu-feature-discovery")
+    decision = decide_registered(settings, node, more.pop("sets", sets), View({}, (), (pod,)), mig)
+    different = bad(*decision.findings)
+    settled = [item for step in decision.steps for item in step.settles]
+    assert all(item in different for item in settled) and bool(settled) == bool(decision.steps)
+    assert all("begins anew" in (item.remedy or "") for item in settled if item.what != "allocatable")
+    assert all(
+        "log of the plugin" in (item.remedy or "") for item in different if item not in settled and item.cause is None
+    )
+    return tuple(name for step in decision.steps for name in step.change or ())
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "capacity"),
+    [
+        ({GPU: "0"}, {GPU: "2"}),
+        ({GPU: "0"}, {GPU: "0"}),
+        ({}, {}),
+        ({GPU: "1"}, {GPU: "1"}),
+    ],
+    ids=["as after a kubelet's start", "dropped", "never counted", "fewer"],
+)
+def test_a_pod_that_is_ready_and_not_counted_begins_anew(allocatable: dict[str, str], capacity: dict[str, str]) -> None:
+    assert _anew(allocatable, capacity) == (POD,)
+
+
+def test_a_gpu_that_the_plugin_holds_for_sick_is_no_reason() -> None:
+    assert _anew({GPU: "1"}, {GPU: "2"}) == ()
+
+
+def test_a_node_that_offers_what_it_promises_is_left_alone() -> None:
+    assert _anew({GPU: "2"}) == ()
+    # What is offered beside it is another matter.
+    assert _anew({GPU: "2", SHARED_GPU: "4"}) == ()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"ready": False},
+        {"node_ready": False},
+        {"mig": Mig("no driver")},
+        {"mig": Mig("ok", None, ())},
+        {"sets": ()},
+        {"labels": {CONFIG: "time-slicing-5"}},
+        {"labels": {}},
+        {"settings": {"device_plugin": {"method": "gpushare"}, "gpushare": {"scheduler": "theirs"}}},
+        {"settings": {"device_plugin": {"method": "none"}}},
+    ],
+    ids=[
+        "pod not ready",
+        "node not Ready",
+        "GPUs do not answer",
+        "no GPU",
+        "no plugin",
+        "another entry",
+        "no label",
+        "gpushare",
+        "none",
+    ],
+)
+def test_where_something_else_is_wrong_no_pod_begins_anew(more: dict[str, Any]) -> None:
+    assert _anew({}, **more) == ()
+
+
+def test_mig_devices_and_shares_are_counted_by_their_own_names() -> None:
+    mixed: dict[str, Any] = {"settings": {"sharing": {"mig_strategy": "mixed"}}}
+    assert _anew({GPU: "1", "nvidia.com/mig-1g.10gb": "0"}, mig=SLICED, **mixed) == (POD,)
+    assert _anew({GPU: "1", "nvidia.com/mig-1g.10gb": "2"}, mig=SLICED, **mixed) == ()
+    assert _anew({SHARED_GPU: "0", GPU: "0"}, settings={"sharing": SHARED}) == (POD,)
+
+
+def test_by_a_config_map_of_the_user_s_own_a_node_that_offers_nothing_is_not_counted() -> None:
+    own: dict[str, Any] = {"settings": {"device_plugin": {"config_name": "mine"}, "sharing": {"config": "small"}}}
+    assert _anew({"cpu": "64"}, **own) == (POD,)
+    assert _anew({"nvidia.com/gpu.shared": "3"}, **own) == ()
+
+
+_COUNT = st.sampled_from([None, "0", "1", "2", "9", "2k"])
+
+
+@given(allocatable=_COUNT, capacity=_COUNT, ready=st.booleans())
+def test_a_pod_begins_anew_only_where_it_is_ready_and_something_is_missing(
+    allocatable: str | None, capacity: str | None, ready: bool
+) -> None:
+    def of(count: str | None) -> dict[str, str]:
+        return {} if count is None else {GPU: count}
+
+    names = _anew(of(allocatable), of(capacity), ready=ready)
+    missing = allocatable in (None, "0") or (allocatable != "2" and capacity in (None, "0", "1"))
+    assert names == ((POD,) if ready and missing else ())
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimulatedCluster:
+    """Return a cluster whose node's plugin is ready, and counted for nothing."""
+    made = SimulatedCluster.of(tmp_path, "gpu-1")
+    made.write(objects={"daemonsets.apps,pods": [_set(), _pod()]})
+    _offer(made, "0")
+    return made
+
+
+def _offer(cluster: SimulatedCluster, count: str, entry: str = "none") -> None:
+    nodes = cluster.state()["nodes"]
+    nodes["gpu-1"]["metadata"]["labels"][CONFIG] = entry
+    nodes["gpu-1"]["status"]["allocatable"] = nodes["gpu-1"]["status"]["capacity"] = {GPU: count}
+    cluster.write(nodes=nodes)
+
+
+@pytest.fixture
+def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """Return the host that operations see, with two GPUs, and let no time pass."""
+    host.readings[MigFact] = TWO
+    clock = iter(range(0, 100_000, 5))
+    monkeypatch.setattr(device_plugin, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(device_plugin, "sleep", lambda _: None)
+    yield host
+
+
+def _carried_out(node: Host, cluster: SimulatedCluster, **more: Any) -> list[bool]:
+    settings = _settings(kubernetes=cluster.settings(timeout=60), **more)
+    return [
+        command.function(node.state, node, *command.args)
+        for command in device_plugin.registered._inner(settings=settings)
+    ]
+
+
+def test_the_pod_is_removed_once_and_the_node_has_to_offer_its_gpus_then(
+    cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def registers(_: float) -> None:
+        if cluster.called("kubectl delete pods"):
+            _offer(cluster, "2")
+
+    monkeypatch.setattr(device_plugin, "sleep", registers)
+    assert _carried_out(node, cluster) == [True, True]
+    assert cluster.called(f"kubectl delete pods {POD}") == 1 and not node.refusals
+
+
+def test_a_pod_that_registers_while_it_is_waited_for_stays(
+    cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_plugin, "sleep", lambda _: _offer(cluster, "2"))
+    assert _carried_out(node, cluster) == [] and len(node.noops) == 1
+    assert cluster.called("kubectl delete pods") == 0
+
+
+def test_where_it_does_not_help_the_run_fails_with_where_to_look_and_the_pod_is_not_removed_again(
+    cluster: SimulatedCluster, node: Host
+) -> None:
+    assert _carried_out(node, cluster) == [True, False]
+    said = "\n".join(node.refusals)
+    assert "allocatable nvidia.com/gpu of gpu-1 is 0, 2 desired" in said and "journalctl --unit kubelet" in said
+    cluster.write(objects={"daemonsets.apps,pods": [_set(), _pod()]})
+    assert _carried_out(node, cluster) == [] and "began anew in this run" in node.noops[0]
+    assert cluster.called("kubectl delete pods") == 1
+
+
+def test_a_plugin_that_began_anew_for_its_mig_devices_does_not_begin_anew_twice(
+    cluster: SimulatedCluster, node: Host
+) -> None:
+    node.readings[MigBootFact] = MigBoot(recorded_at=1_000)
+    _offer(cluster, "0", "mig-mixed")
+    objects = [_set(), _pod(startTime="1970-01-01T00:00:01Z")]
+    cluster.write(objects={"daemonsets.apps,pods": objects})
+    settings = _settings(
+        kubernetes=cluster.settings(), mig={"config": "all-balanced"}, sharing={"mig_strategy": "mixed"}
+    )
+    for command in device_plugin.current._inner(settings=settings):
+        assert command.function(node.state, node, *command.args) is True
+    cluster.write(objects={"daemonsets.apps,pods": objects})
+    assert _carried_out(node, cluster, sharing={"mig_strategy": "mixed"}) == []
+    assert "began anew in this run" in node.noops[0]
+    assert cluster.called("kubectl delete pods") == 1
+
+
+def test_a_node_that_the_cluster_lacks_is_left_alone(cluster: SimulatedCluster, node: Host) -> None:
+    cluster.write(nodes={})
+    assert _carried_out(node, cluster) == [] and len(node.noops) == 1
