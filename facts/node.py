@@ -30,6 +30,7 @@ from gpunode.facts.mps import Mps
 from gpunode.facts.operating_system import OperatingSystem
 from gpunode.facts.pci import PciGpus
 from gpunode.facts.podman import Podman
+from gpunode.facts.rdma import Rdma
 from gpunode.facts.runtime_packages import RuntimePackages
 from gpunode.facts.slurm import Slurm
 from gpunode.facts.sysctl import KubernetesSysctls
@@ -50,6 +51,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "podman": Podman,
     "crio": Crio,
     "slurm": Slurm,
+    "rdma": Rdma,
     "kubelet": Kubelet,
     "keyrings": Keyrings,
     "boot": Boot,

@@ -23,6 +23,7 @@ from gpunode.components.mps import daemons
 from gpunode.components.mps import decide as mps
 from gpunode.components.podman import decide as podman
 from gpunode.components.podman import drop_in as podman_files
+from gpunode.components.rdma import decide as rdma
 from gpunode.components.slurm import decide as slurm
 from gpunode.components.toolkit import decide as toolkit
 from gpunode.node import Node
@@ -84,6 +85,12 @@ def _crio(settings: Settings, node: Node) -> Decision[Any]:
 def _slurm(settings: Settings, node: Node) -> Decision[Any]:
     desired = slurm.Desired(settings.slurm, Disruption[settings.disruption.allow])
     return slurm.decide(desired, node.slurm, node.mig)
+
+
+def _rdma(settings: Settings, node: Node) -> Decision[Any]:
+    decision = rdma.decide(settings.rdma_shared_device_plugin, node.rdma)
+    # Preflight refuses it; a run that came by it stops for nothing that it does not do itself.
+    return Decision(decision.findings)
 
 
 def _node(settings: Settings, node: Node) -> Decision[Any]:
@@ -154,6 +161,7 @@ COMPONENTS = (
     Component("podman", _podman, (podman_files,)),
     Component("crio", _crio),
     Component("slurm", _slurm, is_always_judged=True),
+    Component("rdma_shared_device_plugin", _rdma),
     Component("node", _node),
 )
 _BY_NAME = {component.name: component for component in COMPONENTS}

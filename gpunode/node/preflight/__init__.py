@@ -22,6 +22,7 @@ from gpunode.node.preflight import (
     mps,
     platform,
     podman,
+    rdma,
     runfile,
     runtimes,
     slurm,
@@ -67,6 +68,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += runtimes.toolkit_refusals(settings, machine)
     found += runtimes.lock_refusals(settings, machine)
     found += slurm.slurm_refusals(settings, machine)
+    found += rdma.rdma_refusals(settings, machine)
     found += kubelet.kubelet_refusals(settings, machine)
     found += boot.boot_refusals(settings, system, machine.boot, dict(actual.packages))
     found += disk.disk_refusals(settings, machine.disk, actual, machine.cuda.versions)
