@@ -44,7 +44,7 @@ def kind(annotation: Any) -> str:
         return " or ".join("None" if part is type(None) else kind(part) for part in arguments)
     if origin is Literal:
         return "one of " + ", ".join(f"`{choice}`" for choice in arguments)
-    if origin is tuple:
+    if origin in (list, tuple):
         return f"list of {kind(arguments[0])}"
     if origin is dict:
         return f"mapping of {kind(arguments[0])} to {kind(arguments[1])}"

@@ -20,6 +20,7 @@ from gpunode.settings.cluster import expected_resources
 from gpunode.settings.plugin_manifest import KINDS, ManifestError, parse_manifest, read_manifest
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin_deploy import data, run
+from tests.unit.test_how_to import snippet
 
 pytestmark = [pytest.mark.pure, pytest.mark.builds]
 
@@ -323,3 +324,15 @@ def test_nodes_may_have_a_plugin_or_not_and_another_count_of_it_and_no_other_def
         check_hosts({"a": kubernetes(), "b": kubernetes(version="1.2.4")})
     (problem,) = caught.value.problems
     assert (problem.key, problem.host) == ("kubernetes.device_plugins.fpga.version", "b")
+
+
+@pytest.mark.parametrize("name", ["rdma", "manifest", "chart"])
+def test_the_how_to_s_settings_are_taken_as_they_stand_there(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _file(tmp_path)
+    found: dict[str, Any] = {"kubernetes": {"enabled": True}}
+    exec(snippet("other-device-plugins.md", name), {}, found)
+    settings = settings_from(found)
+    assert objects({"gpu-1": settings}) and expected_resources(settings)

@@ -45,7 +45,11 @@ _ACCOUNT = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: fpga, namespa
 # As the kernel shows a ConnectX-5; it is bound over /sys/class, whose links lead where they led before.
 _SIMULATED = """set -e
 mkdir -p /run/simulated-class /dev/infiniband
-cp -a /sys/class/. /run/simulated-class/
+# The links alone: a file there may do something where it is read (zram-control/hot_add).
+for each in /sys/class/*/; do
+  mkdir -p "/run/simulated-class/$(basename "$each")"
+  find "$each" -mindepth 1 -maxdepth 1 -type l -exec cp -P -t "/run/simulated-class/$(basename "$each")" {} +
+done
 cd /run/simulated-class
 mkdir -p infiniband/mlx5_0/ports/1 infiniband/mlx5_0/device/net/ib0 infiniband_mad/umad0 infiniband_verbs/uverbs0
 echo mlx5_0 | tee infiniband_mad/umad0/ibdev > infiniband_verbs/uverbs0/ibdev
@@ -77,8 +81,8 @@ class Plugins:
             found[name] = {
                 "kubernetes": by(self.cluster.kubeconfig, programs(3), 45, **more),
                 "device_plugin": {"method": "none"},
-                # Whichever the tests before left there.
-                "driver": {"source": "present"},
+                # What the tests before left there of the node's own is no matter.
+                **{name: {"enabled": False} for name in ("driver", "cuda", "toolkit", "containerd")},
                 **({"rdma_shared_device_plugin": own["rdma"]} if "rdma" in own else {}),
             }
         return inventory_with(self.folder, found)
