@@ -6,8 +6,9 @@ from gpunode.deploys.component import cluster, component, everyone, node, settin
 from gpunode.kubernetes.device_plugin.methods import class_alone, extender, schedulers, wanted_objects
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
 from gpunode.kubernetes.gpu_operator import operator
+from gpunode.kubernetes.other_plugins.desired import releases
 from gpunode.operations import device_plugin as plugin
-from gpunode.operations import gpushare, helm, methods, pod_security, scheduler
+from gpunode.operations import gpushare, helm, methods, other_plugins, pod_security, scheduler
 from gpunode.operations.cluster_labels import takes_part
 from gpunode.operations.phase import is_image
 from gpunode.settings.cluster import BY_CHART
@@ -53,9 +54,15 @@ def device_plugin() -> None:
         methods.alone(
             name="Refuse a second device plugin that stays", settings=settings(), everyone=hosts, cluster_of=cluster_of
         )
+    by_chart = releases(hosts)
+    # Before the objects, among which is the record of each.
+    other_plugins.releases_absent(
+        name="Take releases of former device plugins away", desired=by_chart, cluster_of=cluster_of, everyone=hosts
+    )
     methods.objects(
         name="Keep gpunode's own objects", desired=wanted_objects(hosts), cluster_of=cluster_of, everyone=hosts
     )
+    other_plugins.releases(name="Keep the releases of other device plugins", desired=by_chart, cluster_of=cluster_of)
     gpushare.inspect_plugin(
         name="Install kubectl-inspect-gpushare here", desired=cluster_of.gpushare, proxy=cluster_of.proxy
     )

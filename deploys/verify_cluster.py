@@ -4,6 +4,7 @@ from gpunode.deploys.component import component, everyone, node, settings
 from gpunode.kubernetes.device_plugin.methods import nodes_by
 from gpunode.operations import verify_cluster as verdict
 from gpunode.operations.phase import is_image
+from gpunode.settings.cluster import expected_resources
 
 
 @component("Verify the cluster")
@@ -11,7 +12,7 @@ def verify_cluster() -> None:
     """Wait until the cluster offers what the node's settings promise, and fail where it does not in time."""
     if is_image():
         return
-    counted = settings().kubernetes.extended_resources, settings().kubernetes.expected_resources
+    counted = settings().kubernetes.extended_resources, expected_resources(settings())
     promises = settings().device_plugin.method != "none" or any(counted)
     if settings().kubernetes.enabled and promises:
         verdict.verified(

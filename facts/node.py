@@ -33,6 +33,7 @@ from gpunode.facts.pci import PciGpus
 from gpunode.facts.plugin_mps import PluginMps
 from gpunode.facts.podman import Podman
 from gpunode.facts.power import Power
+from gpunode.facts.rdma import Rdma
 from gpunode.facts.runtime_packages import RuntimePackages
 from gpunode.facts.slurm import Slurm
 from gpunode.facts.sysctl import KubernetesSysctls
@@ -54,6 +55,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "crio": Crio,
     "imex": Imex,
     "slurm": Slurm,
+    "rdma": Rdma,
     "kubelet": Kubelet,
     "keyrings": Keyrings,
     "boot": Boot,

@@ -56,6 +56,12 @@ def nodes(cluster: Cluster, name: str = "the cluster's nodes") -> dict[str, Clus
     return answered(name, partial(asked_once, name, cluster.nodes))
 
 
+def ours(cluster: Cluster) -> str:
+    """Return gpunode's own objects in the cluster as kubectl prints them, asked for once in a phase of the run."""
+    what = "gpunode's own objects"
+    return answered(what, partial(asked_once, what, cluster.own_objects))
+
+
 @node_operation
 @once_per_run("the RuntimeClass")
 def runtime_class(desired_cluster: DesiredCluster, proxy: ProxySettings) -> Iterator[Any]:

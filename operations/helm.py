@@ -57,7 +57,7 @@ def release(desired: AskedRelease, proxy: ProxySettings, everyone: Mapping[str, 
     + proxy: for charts and registries; its no_proxy must name the API server
     + everyone: host -> settings of the whole inventory
     """
-    yield from _kept(desired, proxy, partial(_nodes, desired, proxy, _NODES), by_release, labelled_for, everyone)
+    yield from kept(desired, proxy, partial(_nodes, desired, proxy, _NODES), by_release, labelled_for, everyone)
 
 
 @node_operation
@@ -68,14 +68,14 @@ def leftovers(desired: AskedRelease, proxy: ProxySettings, everyone: Mapping[str
         host.noop("no configuration is left over")
         return
     actual = partial(_nodes, desired, proxy, "the nodes as they are labelled now")
-    yield from _kept(desired, proxy, actual, by_release, labelled_for, everyone)
+    yield from kept(desired, proxy, actual, by_release, labelled_for, everyone)
 
 
 @node_operation
 @once_per_run("the release of the GPU Operator")
 def operator(desired: AskedRelease, proxy: ProxySettings) -> Iterator[Any]:
     """Keep the GPU Operator's release at its chart and values, as `release` keeps the device plugin's."""
-    yield from _kept(desired, proxy, partial(_nodes, desired, proxy, _NODES), by_operator)
+    yield from kept(desired, proxy, partial(_nodes, desired, proxy, _NODES), by_operator)
 
 
 _Nodes = Mapping[str, ClusterNode]
@@ -85,7 +85,7 @@ def _nodes(desired: AskedRelease, proxy: ProxySettings, name: str) -> _Nodes:
     return asked_once(name, Cluster(desired.kubernetes, proxy, runner(desired.kubernetes)).nodes)
 
 
-def _kept(
+def kept(
     settings: AskedRelease,
     proxy: ProxySettings,
     nodes: Callable[[], _Nodes],
@@ -93,6 +93,13 @@ def _kept(
     in_use: Callable[[_Nodes], Collection[str]] = lambda _: (),
     everyone: Mapping[str, Settings] | None = None,
 ) -> Iterator[Any]:
+    """Yield what keeps a release at its chart and values; raise OperationRefused.
+
+    + nodes: asks for the cluster's nodes
+    + labelled: which of them gpunode has labelled for the release
+    + in_use: the plugin's configurations that nodes are labelled for, which stay
+    + everyone: host -> settings, where a change may restart MPS daemons, whose nodes are drained before
+    """
     try:
         actual = nodes()
         session = Session.begun(settings.kubernetes, settings.settings, proxy, runner(settings.kubernetes))
@@ -107,7 +114,7 @@ def _kept(
     if values != settings.values and is_executing():
         _outlived.add(host.state)
     name = f"release {session.name}"
-    found = _to_carry_out(session, decision, f"{name}: {desired.chart} {desired.version} as desired")
+    found = to_carry_out(session, decision, f"{name}: {desired.chart} {desired.version} as desired")
     if found is None:
         return
     for step in found.steps:
@@ -121,10 +128,10 @@ def _kept(
         if not may_restart(restart, name):
             return
         yield from drained(restart, everyone, name)
-    yield FunctionCommand(_carry_out, [session, found, values], {})
+    yield FunctionCommand(carry_out, [session, found, values], {})
 
 
-def _to_carry_out(session: Session, decision: Decision[ReleaseChange], as_desired: str) -> ReleaseChange | None:
+def to_carry_out(session: Session, decision: Decision[ReleaseChange], as_desired: str) -> ReleaseChange | None:
     """Return what helm is told; None where all is as desired, which is told. Raise OperationRefused."""
     found = next((step.change for step in decision.steps), None)
     if found is None and decision.refusal is not None:
@@ -134,7 +141,8 @@ def _to_carry_out(session: Session, decision: Decision[ReleaseChange], as_desire
     return found
 
 
-def _carry_out(state: State, host: Host, session: Session, found: ReleaseChange, values: Mapping[str, Any]) -> bool:
+def carry_out(state: State, host: Host, session: Session, found: ReleaseChange, values: Mapping[str, Any]) -> bool:
+    """Do what is to be done about a release, and tell why it fails."""
     try:
         session.carry_out(found, values)
     except HelmError as error:
@@ -189,7 +197,7 @@ def _taken_away(
         decision = session.decide_absence(chart, datetime.now(UTC))
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
-    found = _to_carry_out(session, decision, f"there is no {name}")
+    found = to_carry_out(session, decision, f"there is no {name}")
     if found is None:
         return
     host.log(f"{name}: {found.steps[0].act}: no node has a device_plugin.method that needs it any more")
@@ -198,4 +206,4 @@ def _taken_away(
         if not may_restart(restart, name):
             return
         yield from drained(restart, everyone, name)
-    yield FunctionCommand(_carry_out, [session, found, {}], {})
+    yield FunctionCommand(carry_out, [session, found, {}], {})

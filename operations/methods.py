@@ -18,7 +18,7 @@ from gpunode.kubernetes.objects import own_objects
 from gpunode.kubernetes.objects.own_objects import Document, ObjectsChange
 from gpunode.operations.cluster_labels import relabelled
 from gpunode.operations.control_plane import runner
-from gpunode.operations.device_plugin import answered, decided, nodes, told
+from gpunode.operations.device_plugin import answered, decided, nodes, ours, told
 from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
@@ -81,7 +81,7 @@ def objects(desired: Sequence[Document], cluster_of: Settings, everyone: Mapping
     + everyone: host -> settings of the whole inventory
     """
     cluster, kubernetes = _cluster(cluster_of), cluster_of.kubernetes
-    decision = decided(partial(cluster.decide_objects, desired, nodes(cluster), relabelled(everyone)))
+    decision = decided(partial(cluster.decide_objects, desired, nodes(cluster), relabelled(everyone), ours(cluster)))
     for item in decision.findings:
         if item.is_caution:
             host.log(": ".join(filter(None, (item.what, item.cause, item.remedy))))

@@ -39,6 +39,7 @@ COMPONENTS = (
     "test machines of CI", "pages of docs/", "gpunode as a package", "an image, and its first boot",
     "rollout in waves", "a helm release kept",
     "device plugin in a cluster", "MIG and sharing in a cluster", "drain and return", "gpushare", "static manifest",
+    "other device plugins in a cluster",
     "GPU Operator",
 )  # fmt: skip
 LEVELS = ("real", "simulated")

@@ -76,6 +76,8 @@ class Subject(StrEnum):
     GRES = "Gres of the node"
     INCLUDE = "include of"
     NODE_STATE = "state of the node"
+    RDMA_MODE = "RDMA network namespace mode"
+    RDMA_RESOURCE = "RDMA devices of"
     CDI = "CDI"
     SYSCTL = "sysctl"
     CGROUP_DRIVER = "cgroup driver"

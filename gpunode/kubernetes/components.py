@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property, partial
 from typing import Any
 
 from gpunode.base.comparison import BY_HAND, compared
@@ -30,10 +31,12 @@ from gpunode.kubernetes.device_plugin.others import Plugin
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
 from gpunode.kubernetes.device_plugin.verdict import judge_extender
 from gpunode.kubernetes.device_plugin.view import View
+from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.program import HelmError
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
 from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.other_plugins import desired as other_plugins
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.cluster import node_name
@@ -54,6 +57,11 @@ class Whole:
     cluster: Cluster
     view: View
     relabelled: Collection[str]
+
+    @cached_property
+    def ours(self) -> str:
+        """Return gpunode's own objects as kubectl prints them; raise ClusterError."""
+        return self.cluster.own_objects()
 
     @property
     def first(self) -> Settings:
@@ -100,7 +108,33 @@ def plugin_release(whole: Whole) -> Deciding:
 
 def _objects(whole: Whole) -> Deciding:
     desired, nodes = wanted_objects(whole.hosts), whole.view.nodes
-    yield Subject.OWN_OBJECTS, lambda: whole.cluster.decide_objects(desired, nodes, whole.relabelled)
+    yield Subject.OWN_OBJECTS, lambda: whole.cluster.decide_objects(desired, nodes, whole.relabelled, whole.ours)
+
+
+def _other_releases(whole: Whole) -> Deciding:
+    nodes, now = whole.view.nodes, datetime.now(UTC)
+    desired = other_plugins.releases(whole.hosts)
+    for name, each in desired.items():
+        is_known = other_plugins.is_labelled(name, nodes)
+        yield from whole.release(each.settings, partial(_other_release, each, now, is_known))
+    yield Subject.RELEASE.of("of former device plugins"), partial(_left, whole, desired, now)
+
+
+def _other_release(desired: AskedRelease, now: datetime, is_known: bool, helm: Session) -> Decision[Any]:
+    return helm.decide(desired.values, (), now, is_known)[2]
+
+
+def _left(whole: Whole, desired: Mapping[str, AskedRelease], now: datetime) -> Decision[Any]:
+    cluster = whole.cluster
+    left = cluster.releases_left(desired, whole.view.nodes, whole.relabelled, whole.ours)
+    decided = [
+        Session.begun(cluster.kubernetes, each, cluster.proxy, cluster.run).decide_absence_of_ours(now)
+        for each in left.values()
+    ]
+    return Decision(
+        tuple(item for each in decided for item in each.findings),
+        tuple(step for each in decided for step in each.steps),
+    )
 
 
 def _extender(whole: Whole) -> Deciding:
@@ -109,7 +143,7 @@ def _extender(whole: Whole) -> Deciding:
 
 
 # In the order in which drift tells of them; the scheduler is a host's, and labels and pods are a node's.
-COMPONENTS = (_runtime_class, _namespaces, _operator, _objects, _extender)
+COMPONENTS = (_runtime_class, _namespaces, _operator, _other_releases, _objects, _extender)
 
 
 def findings(whole: Whole, release: Deciding) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ from gpunode.components.mps import decide as mps
 from gpunode.components.podman import decide as podman
 from gpunode.components.podman import drop_in as podman_files
 from gpunode.components.power import decide as power
+from gpunode.components.rdma import decide as rdma
 from gpunode.components.slurm import decide as slurm
 from gpunode.components.toolkit import decide as toolkit
 from gpunode.node import Node
@@ -97,6 +98,12 @@ def _power(settings: Settings, node: Node) -> Decision[Any]:
     return power.decide(power.Desired(settings.power, Disruption[settings.disruption.allow]), node.power, node.gpus)
 
 
+def _rdma(settings: Settings, node: Node) -> Decision[Any]:
+    decision = rdma.decide(settings.rdma_shared_device_plugin, node.rdma)
+    # Preflight refuses it; a run that came by it stops for nothing that it does not do itself.
+    return Decision(decision.findings)
+
+
 def _node(settings: Settings, node: Node) -> Decision[Any]:
     """Decide on what is no component's: files that others may write, and changes that were cut off."""
     driver = settings.driver
@@ -167,6 +174,7 @@ COMPONENTS = (
     Component("podman", _podman, (podman_files,)),
     Component("crio", _crio),
     Component("slurm", _slurm, is_always_judged=True),
+    Component("rdma_shared_device_plugin", _rdma),
     Component("node", _node),
 )
 _BY_NAME = {component.name: component for component in COMPONENTS}

@@ -9,6 +9,7 @@ from gpunode.components.crio.state import Crio
 from gpunode.components.cuda import CudaToolkits
 from gpunode.components.driver import DriverState
 from gpunode.components.podman.state import Podman
+from gpunode.components.rdma.state import Rdma
 from gpunode.components.runtime_packages import RuntimePackages
 from gpunode.components.slurm.state import Slurm
 from gpunode.components.toolkit import ContainerToolkit
@@ -23,7 +24,8 @@ from gpunode.system.pci import PciGpus
 @dataclass(frozen=True)
 class Machine(Reading):
     """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources,
-    container toolkit, packages of container runtimes, podman, CRI-O, Slurm, the kubelet.
+    container toolkit, packages of container runtimes, podman, CRI-O, Slurm, RDMA devices, the
+    kubelet.
 
     `candidates` are (package, the version that would be installed) and `offers` (package, a version that the
     distribution's archive has), where somebody asked for them.
@@ -43,6 +45,7 @@ class Machine(Reading):
     podman: Podman = field(default_factory=Podman)
     crio: Crio = field(default_factory=Crio)
     slurm: Slurm = field(default_factory=Slurm)
+    rdma: Rdma = field(default_factory=Rdma)
     kubelet: Kubelet = field(default_factory=lambda: Kubelet(None))
 
     @property

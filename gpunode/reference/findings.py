@@ -33,6 +33,7 @@ _JUDGES = tuple(
         "components/mps/decide.py",
         "components/imex/decide.py",
         "components/slurm/decide.py",
+        "components/rdma/decide.py",
         "components/mig/decide.py",
         "components/power/decide.py",
         "packages/repositories/decide.py",

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from gpunode.fleet.host_data import REPLACE
 from gpunode.settings import OWN_DATA_PREFIX, Component, component_models
+from gpunode.settings.model import component_of_each
 
 _HEAD = f"""# Settings
 
@@ -43,7 +44,7 @@ def kind(annotation: Any) -> str:
         return " or ".join("None" if part is type(None) else kind(part) for part in arguments)
     if origin is Literal:
         return "one of " + ", ".join(f"`{choice}`" for choice in arguments)
-    if origin is tuple:
+    if origin in (list, tuple):
         return f"list of {kind(arguments[0])}"
     if origin is dict:
         return f"mapping of {kind(arguments[0])} to {kind(arguments[1])}"
@@ -78,8 +79,11 @@ def _rows(model: type[Component], prefix: str) -> Iterator[str]:
         if isinstance(field.annotation, type) and issubclass(field.annotation, Component):
             yield from _rows(field.annotation, f"{prefix}{name}.")
             continue
+        inner = component_of_each(field.annotation)
         cells = (f"`{prefix}{name}`", kind(field.annotation), _default(field), effects[name])
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        if inner is not None:
+            yield from _rows(inner, f"{prefix}{name}.NAME.")
 
 
 def document() -> str:

@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from gpunode.settings.component import Component, matching
-from gpunode.settings.kubernetes import AbsolutePath, DnsLabel
+from gpunode.settings.component import AbsolutePath, Component, DnsLabel, matching
 
 _DEEPEST = 24
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -45,7 +44,7 @@ Digest = Annotated[
 ]
 
 
-def _plain(value: Any) -> Any:
+def plain_json(value: Any) -> Any:
     """Return a value as it is where JSON can hold it."""
     _look_into(value, _DEEPEST)
     return value
@@ -73,7 +72,7 @@ def _look_into(value: Any, depth: int) -> None:
         )
 
 
-ChartValues = Annotated[dict[str, Any], AfterValidator(_plain)]
+ChartValues = Annotated[dict[str, Any], AfterValidator(plain_json)]
 
 
 class ReleaseSettings(Component):

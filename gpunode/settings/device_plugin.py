@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator
 
 from gpunode.settings.chart import HOST, PATH, ChartName, ChartVersion, Digest, ReleaseSettings, Repository
-from gpunode.settings.component import matching
-from gpunode.settings.kubernetes import AbsolutePath, DnsLabel
+from gpunode.settings.component import AbsolutePath, DnsLabel, matching
 
 STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from gpunode.settings.chart import ChartName, Digest, ReleaseName, ReleaseSettings, Repository, TaggedVersion
-from gpunode.settings.kubernetes import DnsLabel
+from gpunode.settings.component import DnsLabel
 
 
 class GpuOperatorSettings(ReleaseSettings):

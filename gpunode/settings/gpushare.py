@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gpunode.settings.chart import HOST
-from gpunode.settings.component import Component, Sha256, matching
-from gpunode.settings.kubernetes import AbsolutePath
+from gpunode.settings.component import AbsolutePath, Component, Sha256, matching
 
 _Image = Annotated[
     str,

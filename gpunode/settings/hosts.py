@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpunode.settings.cluster import node_name
+from gpunode.settings.component import Component
 from gpunode.settings.domains import domains
 from gpunode.settings.kubernetes import LOCAL
 from gpunode.settings.model import Settings, settings_from
@@ -16,7 +17,7 @@ from gpunode.settings.problems import Problem, SettingsError, written
 _NODE_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 # What each node has for itself.
 _OWN: Mapping[str, Collection[str]] = {
-    "kubernetes": {"enabled", "node_name", "drain", "extended_resources", "expected_resources"},
+    "kubernetes": {"enabled", "node_name", "drain", "extended_resources", "expected_resources", "device_plugins"},
     "device_plugin": {"method"},
     "gpu_operator": (),
     "gpushare": (),
@@ -77,6 +78,7 @@ def _disagreements(hosts: Mapping[str, Settings]) -> Iterator[Problem]:
         if settings.device_plugin.method == "gpushare":
             yield from _schedulers(host, settings, hosts)
         yield from _differences(host, settings, first, nodes[first])
+    yield from _of_plugins(nodes)
 
 
 def _differences(host: str, settings: Settings, first: str, model: Settings) -> Iterator[Problem]:
@@ -86,6 +88,26 @@ def _differences(host: str, settings: Settings, first: str, model: Settings) -> 
             if field not in own and getattr(here, field) != getattr(actual, field):
                 message = f"must be the same for all nodes of a cluster; {first} has {written(getattr(actual, field))}"
                 yield Problem(f"{component}.{field}", written(getattr(here, field)), message, host=host)
+
+
+def _of_plugins(nodes: Mapping[str, Settings]) -> Iterator[Problem]:
+    """Yield where nodes that have the same device plugin of others are not to have the same of it."""
+    firsts: dict[str, tuple[str, Component]] = {}
+    for host, settings in nodes.items():
+        parts: dict[str, Component] = {
+            f"kubernetes.device_plugins.{name}": each for name, each in settings.kubernetes.device_plugins.items()
+        }
+        if settings.rdma_shared_device_plugin.enabled:
+            parts["rdma_shared_device_plugin"] = settings.rdma_shared_device_plugin
+        for key, part in parts.items():
+            first, model = firsts.setdefault(key, (host, part))
+            for field in type(part).model_fields:
+                here, there = getattr(part, field), getattr(model, field)
+                # What a plugin offers may be another count on each node.
+                own = field == "resources" and key != "rdma_shared_device_plugin"
+                if here != there and not own:
+                    message = f"must be the same for all nodes that have the plugin; {first} has {written(there)}"
+                    yield Problem(f"{key}.{field}", written(here), message, host=host)
 
 
 def _schedulers(host: str, settings: Settings, hosts: Mapping[str, Settings]) -> Iterator[Problem]:

@@ -7,23 +7,18 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from gpunode.settings.component import Component, matching
-from gpunode.settings.extended_resources import by_hand, of_others
+from gpunode.settings.component import LABEL, AbsolutePath, Component, matching
+from gpunode.settings.extended_resources import ResourceCount, by_hand, of_others
+from gpunode.settings.other_plugins import OtherPlugin, PluginName
 
 LOCAL = "@local"
-_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-DnsLabel = Annotated[str, matching(_LABEL, "lower-case letters, digits and '-' inside, 63 at most")]
-NodeName = Annotated[
-    str, matching(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*", "a node's name such as 'gpu-1.example.org'")
-]
+NodeName = Annotated[str, matching(rf"(?=.{{1,253}}$){LABEL}(\.{LABEL})*", "a node's name such as 'gpu-1.example.org'")]
 # Of a program or file on the machine where helm runs; a tilde would reach it unexpanded.
 ProgramPath = Annotated[str, matching(r"/?[A-Za-z0-9._+-]+(/[A-Za-z0-9._+-]+)*", "a program's name, or its path")]
-AbsolutePath = Annotated[str, matching(r"/([A-Za-z0-9._+@:=,-]+/?)*", "an absolute path, without spaces")]
 _Runner = Annotated[str, matching(r"@local|[A-Za-z0-9][A-Za-z0-9._-]*", "'@local', or a host's name in the inventory")]
 _Version = Annotated[str, matching(r"\d{1,2}\.\d{1,3}(\.\d{1,3})?", "a version such as '1.31' or '1.31.4'")]
 _Resource = Annotated[str, AfterValidator(by_hand)]
 _OfOthers = Annotated[str, AfterValidator(of_others)]
-_Count = Annotated[int, Field(ge=1, le=1_000_000)]
 _Context = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._@:/-]{0,252}", "a context's name such as 'admin@cluster'")]
 
 
@@ -58,10 +53,10 @@ class DrainSettings(Component):
 
 
 class KubernetesSettings(Component):
-    """The Kubernetes cluster that a node belongs to. But for `enabled`, `node_name`, `drain`, `extended_resources` and
-    `expected_resources` all nodes of a run must have the same. What the cluster gets is shown by `gpunode cluster`,
-    and brought there at the end of a run (docs/device-plugin.md); a node is emptied before it is disturbed
-    (docs/how-to/drain.md)."""
+    """The Kubernetes cluster that a node belongs to. But for `enabled`, `node_name`, `drain`, `extended_resources`,
+    `expected_resources` and which of `device_plugins` it has, all nodes of a run must have the same. What the cluster
+    gets is shown by `gpunode cluster`, and brought there at the end of a run (docs/device-plugin.md); a node is emptied
+    before it is disturbed (docs/how-to/drain.md)."""
 
     enabled: bool = False
     """true: the host is a node of a Kubernetes cluster."""
@@ -87,20 +82,43 @@ class KubernetesSettings(Component):
     """How many revisions of a release the cluster keeps."""
     drain: DrainSettings = Field(default_factory=lambda: DrainSettings.model_validate({}))
     """How the node is emptied before it is disturbed."""
-    extended_resources: dict[_Resource, _Count] = Field(default_factory=dict, max_length=50)
+    extended_resources: dict[_Resource, ResourceCount] = Field(default_factory=dict, max_length=50)
     """Resources that the node offers by a count of yours, such as `{'example.com/dongle': 4}`: pods are counted against
     it, and nobody gives them a device. What gpunode set it takes away again (docs/how-to/extended-resources.md)."""
-    expected_resources: dict[_OfOthers, _Count] = Field(default_factory=dict, max_length=50)
+    expected_resources: dict[_OfOthers, ResourceCount] = Field(default_factory=dict, max_length=50)
     """What device plugins of others are to offer on the node, such as `{'rdma/hca_shared_devices_a': 1000}`: the
-    verdict waits for it in `allocatable`, and drift finds another count. gpunode brings none of these plugins."""
+    verdict waits for it in `allocatable`, and drift finds another count. For a plugin of `device_plugins` it is said
+    there."""
+    device_plugins: dict[PluginName, OtherPlugin] = Field(default_factory=dict, max_length=20)
+    """Device plugins of others that gpunode rolls out to the node, by names of yours: a manifest file or a helm chart
+    each, such as `{'fpga': {'manifest': 'fpga.yaml', 'resources': {'xilinx.com/fpga-u250': 1}}}`. One that no node of
+    the inventory has any more is removed (docs/how-to/other-device-plugins.md)."""
 
     @property
     def drains(self) -> bool:
         """Say whether the node is emptied before it is disturbed."""
         return self.enabled and self.drain.enabled
 
+    @property
+    def expected(self) -> dict[str, int]:
+        """Return resource -> how many of it device plugins of others are to offer on the node."""
+        of_plugins = {name: count for each in self.device_plugins.values() for name, count in each.resources.items()}
+        return {**self.expected_resources, **of_plugins}
+
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Refuse what its drain refuses, and a resource that is both counted by hand and expected of a plugin."""
+        """Refuse what its drain and its plugins refuse, and a resource that two of them have."""
         yield from ((f"drain.{field}", message) for field, message in self.drain.contradictions())
         for name in sorted(self.extended_resources.keys() & self.expected_resources.keys()):
             yield "expected_resources", f"has {name}, which kubernetes.extended_resources counts by hand; leave one out"
+        whose = {name: key for key in ("extended_resources", "expected_resources") for name in getattr(self, key)}
+        objects: dict[tuple[str, str, str, str], str] = {}
+        for name, plugin in self.device_plugins.items():
+            key = f"device_plugins.{name}"
+            yield from ((f"{key}.{field}", message) for field, message in plugin.wrong(name, objects))
+            for resource in plugin.resources:
+                if resource in whose:
+                    yield (
+                        f"{key}.resources",
+                        f"has {resource}, which kubernetes.{whose[resource]} has, too; leave one out",
+                    )
+                whose.setdefault(resource, f"{key}.resources")

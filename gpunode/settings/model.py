@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
-from operator import attrgetter
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -26,6 +25,7 @@ from gpunode.settings.podman import PodmanSettings
 from gpunode.settings.power import PowerSettings
 from gpunode.settings.problems import DEEPEST, SECRET, Problem, SettingsError, is_secret, is_too_deep, nearest, written
 from gpunode.settings.proxy import ProxySettings
+from gpunode.settings.rdma import RdmaSharedDevicePluginSettings
 from gpunode.settings.repositories import RepositoriesSettings
 from gpunode.settings.run import DisruptionSettings, VerifySettings
 from gpunode.settings.runtimes import ContainerdSettings, DockerSettings
@@ -71,6 +71,9 @@ class Settings(BaseModel):
     device_plugin: DevicePluginSettings = Field(default_factory=lambda: DevicePluginSettings.model_validate({}))
     gpu_operator: GpuOperatorSettings = Field(default_factory=lambda: GpuOperatorSettings.model_validate({}))
     gpushare: GpushareSettings = Field(default_factory=lambda: GpushareSettings.model_validate({}))
+    rdma_shared_device_plugin: RdmaSharedDevicePluginSettings = Field(
+        default_factory=lambda: RdmaSharedDevicePluginSettings.model_validate({})
+    )
     sharing: SharingSettings = Field(default_factory=lambda: SharingSettings.model_validate({}))
     repositories: RepositoriesSettings = Field(default_factory=lambda: RepositoriesSettings.model_validate({}))
     proxy: ProxySettings = Field(default_factory=lambda: ProxySettings.model_validate({}))
@@ -104,6 +107,11 @@ def _component_of(annotation: Any) -> type[Component] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
 
 
+def component_of_each(annotation: Any) -> type[Component] | None:
+    """Return the model of each value of a mapping of settings; None where a field is no such mapping."""
+    return _component_of(get_args(annotation)[1]) if get_origin(annotation) is dict else None
+
+
 def _dotted(*parts: object) -> str:
     """Return a key as one line, whatever characters somebody put into it."""
     text = ".".join(str(part) for part in parts)
@@ -111,9 +119,15 @@ def _dotted(*parts: object) -> str:
 
 
 def _submodel(model: type[Component], path: tuple[int | str, ...]) -> type[Component]:
-    for name in path:
+    names = iter(path)
+    for name in names:
         field = model.model_fields.get(str(name))
         inner = _component_of(field.annotation) if field else None
+        if field is not None and inner is None:
+            # By a name of the user's own.
+            inner = component_of_each(field.annotation)
+            if next(names, None) is None:
+                break
         if inner is None:
             break
         model = inner
@@ -174,9 +188,22 @@ def _component(name: str, model: type[Component], value: object) -> tuple[Compon
     except ValidationError as error:
         return None, [_problem(name, model, detail) for detail in error.errors(include_url=False)]
     problems = [
-        Problem(f"{name}.{key}", written(attrgetter(key)(found)), message) for key, message in found.contradictions()
+        Problem(f"{name}.{key}", written(_value(found, key)), message) for key, message in found.contradictions()
     ]
     return (None, problems) if problems else (found, [])
+
+
+def _value(settings: Component, key: str) -> object:
+    """Return what stands under a dotted key, which may lead through a mapping by names of the user's own."""
+    found: Any = settings
+    for name in key.split("."):
+        found = found[name] if isinstance(found, Mapping) else getattr(found, name)
+    if not isinstance(found, Mapping):
+        return found
+    return {
+        name: each.model_dump(exclude_defaults=True) if isinstance(each, Component) else each
+        for name, each in found.items()
+    }
 
 
 def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:

@@ -53,7 +53,7 @@ _OF_FOLDER = {
     "__init__": "", "anywhere": "check", "boot": "kernel_headers next_boot next_kernel",
     "cuda": "distribution newer_releases", "disk": "", "driver": "distribution apt_archive", "imex": "imex",
     "kubelet": "kubelet", "mig": "mig_preflight", "mps": "mps device_plugin", "platform": "distribution",
-    "podman": "podman",
+    "podman": "podman", "rdma": "rdma",
     "runfile": "runfile", "runtimes": "runtime_packages crio toolkit", "slurm": "slurm",
 }  # fmt: skip
 _PREFLIGHT = {

@@ -23,6 +23,12 @@ with open({file!r}) as file:
 program, words = os.path.basename(sys.argv[0]), sys.argv[1:]
 printed = None
 
+# Namespace -> where its release stands in the file, the release, its chart and version; else the device plugin's.
+RELEASES = {{
+    "gpu-operator": ("operator", "operator_live", "gpu-operator", "gpu-operator", "v25.3.4"),
+    "fpga": ("other", "other_live", "fpga", "fpga-plugin", "1.2.3"),
+}}
+
 def options(name):
     return words[words.index(name) + 1]
 
@@ -81,18 +87,18 @@ elif program == "kubectl":
     elif words[:2] == ["rollout", "status"]:
         printed = "successfully rolled out"
     elif words[:3] == ["get", "--filename", "-"]:
-        of_operator = options("--namespace") == "gpu-operator"
-        beside = [] if of_operator else state.get("daemon_live", [])
-        printed = {{"kind": "List", "items": [state["operator_live" if of_operator else "live"], *beside]}}
+        of = options("--namespace")
+        beside = [] if of in RELEASES else state.get("daemon_live", [])
+        printed = {{"kind": "List", "items": [state[RELEASES[of][1] if of in RELEASES else "live"], *beside]}}
     elif words[0] == "get" and words[1] in state["objects"]:
         printed = {{"kind": "List", "items": state["objects"][words[1]]}}
     else:
         failure = "unknown command"
 else:
-    of_operator = "--namespace" in words and options("--namespace") == "gpu-operator"
-    revisions, live = ("operator", "operator_live") if of_operator else ("revisions", "live")
-    release = "gpu-operator" if of_operator else "nvdp"
-    chart, chart_version = ("gpu-operator", "v25.3.4") if of_operator else ("nvidia-device-plugin", "0.20.0")
+    of = options("--namespace") if "--namespace" in words else None
+    revisions, live, release, chart, chart_version = RELEASES.get(
+        of, ("revisions", "live", "nvdp", "nvidia-device-plugin", "0.20.0")
+    )
     revisions = state[revisions]
     if words[0] == "version":
         printed = "v3.19.0"
@@ -123,7 +129,7 @@ else:
         daemon = {{
             "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {{"name": "nvdp-mps-control-daemon"}},
             "spec": {{"template": {{"metadata": {{"annotations": {{"checksum/config": str(values["config"])}}}}}}}},
-        }} if state.get("with_daemon") and not of_operator else None
+        }} if state.get("with_daemon") and of not in RELEASES else None
         if daemon is not None:
             printed += "\\n---\\n" + json.dumps(daemon)
         if words[0] == "upgrade":
@@ -169,9 +175,9 @@ class SimulatedCluster:
         made = cls(folder)
         state: dict[str, Any] = {
             "nodes": {name: node(name) for name in nodes}, "runtime_class": None, "revisions": [], "live": None,
-            "operator": [], "operator_live": None,
+            "operator": [], "operator_live": None, "other": [], "other_live": None,
             "objects": {}, "own": {}, "calls": [], "failures": {}, "described": {},
-            "namespaces": {name: dict([ENFORCED]) for name in ("nvidia-device-plugin", "gpu-operator")},
+            "namespaces": {name: dict([ENFORCED]) for name in ("nvidia-device-plugin", "gpu-operator", "fpga")},
         }  # fmt: skip
         made.write(**state)
         for program in ("helm", "kubectl"):

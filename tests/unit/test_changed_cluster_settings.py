@@ -49,6 +49,14 @@ METHODS: Mapping[str, str] = {
 _OPERATOR = {"device_plugin": {"method": "gpu-operator", "nfd": "chart"}}
 _SHARE = {"device_plugin": {"method": "gpushare"}}
 _SLICED = {"sharing": {"strategy": "time-slicing", "replicas": 4}}
+_RDMA = {
+    "rdma_shared_device_plugin": {
+        "enabled": True,
+        "image": "registry.example/rdma:v1.5.3",
+        "resources": {"rdma/a": {"vendors": ["15b3"]}},
+    }
+}
+_FPGA = {"chart": "fpga", "repository": "https://charts.example", "version": "1.2.3", "namespace": "fpga"}
 _NONE = {"strategy": "none", "replicas": None}
 _DIGEST = f"sha256:{'a' * 64}"
 # Component -> what it needs beside it.
@@ -57,11 +65,13 @@ BASES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "device_plugin": {},
     "gpu_operator": _OPERATOR,
     "gpushare": _SHARE,
+    "rdma_shared_device_plugin": _RDMA,
     "sharing": _SLICED,
 }
 EXAMPLES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "kubernetes.enabled": ({"kubernetes": {"enabled": False}},),
     "kubernetes.extended_resources": ({"kubernetes": {"extended_resources": {"example.com/dongle": 4}}},),
+    "kubernetes.device_plugins": ({"kubernetes": {"device_plugins": {"fpga": _FPGA}}},),
     "kubernetes.node_name": ({"kubernetes": {"node_name": "other"}},),
     "device_plugin.method": tuple(
         {"device_plugin": {"method": method, "nfd": "chart" if method == "gpu-operator" else "none"}}
@@ -90,6 +100,12 @@ EXAMPLES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "gpushare.extender_image": ({"gpushare": {"extender_image": "registry.example/extender:1"}},),
     "gpushare.plugin_image": ({"gpushare": {"plugin_image": "registry.example/plugin:1"}},),
     "gpushare.node_port": ({"gpushare": {"node_port": 32000}},),
+    "rdma_shared_device_plugin.image": ({"rdma_shared_device_plugin": {"image": "registry.example/rdma:v1"}},),
+    "rdma_shared_device_plugin.namespace": ({"rdma_shared_device_plugin": {"namespace": "rdma"}},),
+    "rdma_shared_device_plugin.resources": (
+        {"rdma_shared_device_plugin": {"resources": {"rdma/a": {"vendors": ["15b3", "1002"]}}}},
+    ),
+    "rdma_shared_device_plugin.update_seconds": ({"rdma_shared_device_plugin": {"update_seconds": 300}},),
     "sharing.strategy": ({"sharing": {"strategy": "mps", "replicas": 4}},),
     "sharing.replicas": ({"sharing": {"replicas": 8}},),
     "sharing.resources": ({"sharing": {"resources": {"nvidia.com/gpu": 8}, "replicas": None}},),

@@ -52,11 +52,18 @@ pytestmark = pytest.mark.pure
 SPACE = "nvidia-device-plugin"
 _SHARED = {"strategy": "time-slicing", "replicas": 5}
 _BY_CLASS = {"containerd": {"default_runtime": "runc"}}
+_RDMA = {
+    "enabled": True,
+    "image": "registry.example/rdma:v1.5.3",
+    "resources": {"rdma/a": {"vendors": ["15b3"]}},
+}
 _METHODS: tuple[dict[str, Any], ...] = (
     {"device_plugin": {"method": "none"}},
     {"device_plugin": {"method": "manifest"}},
     {"device_plugin": {"method": "manifest"}, "sharing": _SHARED, **_BY_CLASS},
     {"device_plugin": {"method": "gpushare"}, "gpushare": {"scheduler": "theirs"}, **_BY_CLASS},
+    {"device_plugin": {"method": "none"}, "rdma_shared_device_plugin": _RDMA},
+    {"device_plugin": {"method": "manifest"}, "rdma_shared_device_plugin": {**_RDMA, "namespace": SPACE}},
 )
 
 
@@ -250,7 +257,14 @@ def _changed_by_hand(document: dict[str, Any], how: str) -> dict[str, Any]:
     hands=st.lists(
         st.sampled_from(["", "", "added to", "edited", "gone", "somebody else's"]), min_size=40, max_size=40
     ),
-    labels=st.sampled_from([{}, {SERVED_BY: "manifest", CONFIG: "none"}, {"gpushare": "true"}]),
+    labels=st.sampled_from(
+        [
+            {},
+            {SERVED_BY: "manifest", CONFIG: "none"},
+            {"gpushare": "true"},
+            {"gpunode/device-plugin.rdma-shared": "true"},
+        ]
+    ),
 )
 def test_a_run_brings_about_the_objects_that_drift_finds_otherwise_and_takes_away_what_is_left(
     desired: dict[str, Any], before: list[dict[str, Any]], hands: list[str], labels: dict[str, str]

@@ -11,6 +11,7 @@ from gpunode.base.reading import ParseError, Unknown
 from gpunode.kubernetes.device_plugin import others, own_config, pod_security
 from gpunode.kubernetes.device_plugin.others import Plugin, parse_plugins
 from gpunode.kubernetes.device_plugin.view import View, asking, asking_gpushare, parse_objects
+from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.session import Run
@@ -21,6 +22,8 @@ from gpunode.kubernetes.objects import own_objects, runtime_class
 from gpunode.kubernetes.objects.decide import decide as decide_objects
 from gpunode.kubernetes.objects.own_objects import Document, ObjectsChange
 from gpunode.kubernetes.objects.runtime_class import Verb
+from gpunode.kubernetes.other_plugins.desired import releases_left
+from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.proxy import ProxySettings
 
@@ -78,18 +81,41 @@ class Cluster:
         return pod_security.decide(self.kubernetes, desired, labels)
 
     def decide_objects(
-        self, desired: Sequence[Document], nodes: Mapping[str, ClusterNode], relabelled: Collection[str]
+        self,
+        desired: Sequence[Document],
+        nodes: Mapping[str, ClusterNode],
+        relabelled: Collection[str],
+        ours: str | None = None,
     ) -> Decision[ObjectsChange]:
         """Return what is to be done about gpunode's own objects, by two questions.
 
         + nodes: all of the cluster; relabelled: the names of those whose labels a run brings about
+        + ours: what `own_objects` says, where somebody asked it before
         """
         words, stdin = own_objects.asking(self.kubernetes, desired)
         actual = self.told("kubectl get", words, stdin) if desired else ""
-        ours = self.told("kubectl get", own_objects.owning(self.kubernetes))
+        ours = self.own_objects() if ours is None else ours
         staying = [node.labels for name, node in nodes.items() if name not in relabelled]
         not_ready = [node.labels for node in nodes.values() if not node.ready]
         return decide_objects(desired, actual, ours, staying, not_ready)
+
+    def own_objects(self) -> str:
+        """Return all objects that are gpunode's, as kubectl prints them."""
+        return self.told("kubectl get", own_objects.owning(self.kubernetes))
+
+    def releases_left(
+        self,
+        desired: Mapping[str, AskedRelease],
+        nodes: Mapping[str, ClusterNode],
+        relabelled: Collection[str],
+        ours: str,
+    ) -> dict[str, ReleaseSettings]:
+        """Return the releases of other device plugins that gpunode brought, and no node needs any more.
+
+        + desired: plugin -> its release; the others as `decide_objects` has them
+        """
+        staying = [node.labels for name, node in nodes.items() if name not in relabelled]
+        return releases_left(desired, ours, staying)
 
     def plugins(self) -> tuple[Plugin, ...]:
         """Return the cluster's device plugins, whoever put them there."""

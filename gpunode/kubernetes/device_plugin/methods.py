@@ -13,8 +13,10 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, owned, wanted_labels
 from gpunode.kubernetes.objects.own_objects import SELECTED_BY
 from gpunode.kubernetes.objects.runtime_class import NAME, runtime_class
+from gpunode.kubernetes.other_plugins import desired as other_plugins
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
+from gpunode.settings.cluster import other_plugins as named
 from gpunode.settings.kubernetes import LOCAL
 
 # Those by which somebody's pods get their GPUs; what a person calls `none` is his own.
@@ -42,7 +44,9 @@ def wanted_objects(hosts: Mapping[str, Settings]) -> list[dict[str, Any]]:
         first = next(iter(nodes.values()))
         by_class = any(map(needs_runtime_class, nodes.values()))
         found += gpushare_objects(first.gpushare, NAME if by_class else None)
-    return found
+    others = other_plugins.objects(hosts)
+    # A namespace may be that of several.
+    return found + [each for each in others if each not in found]
 
 
 def extender(hosts: Mapping[str, Settings]) -> Extender | None:
@@ -132,7 +136,9 @@ def to_json(hosts: Mapping[str, Settings]) -> dict[str, Any]:
         for host, settings in hosts.items()
         if settings.kubernetes.enabled and settings.kubernetes.extended_resources
     }
-    return {**found, "extended_resources": counted} if counted else found
+    by_chart = {name: each.to_json() for name, each in other_plugins.releases(hosts).items()}
+    more = {"extended_resources": counted, "device_plugins": by_chart}
+    return {**found, **{name: each for name, each in more.items() if each}}
 
 
 def _by_methods(hosts: Mapping[str, Settings]) -> dict[str, Any]:
@@ -142,8 +148,8 @@ def _by_methods(hosts: Mapping[str, Settings]) -> dict[str, Any]:
     desired = extender(hosts)
     labels = {
         node_name(host, settings): wanted_labels(settings)
-        for method in WITH_OBJECTS
-        for host, settings in nodes_by(method, hosts).items()
+        for host, settings in hosts.items()
+        if settings.device_plugin.method in WITH_OBJECTS or named(settings)
     }
     found: dict[str, Any] = {"objects": objects, "labels": labels}
     if desired is not None:

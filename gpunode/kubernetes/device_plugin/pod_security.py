@@ -13,6 +13,7 @@ from gpunode.base.subject import Subject
 from gpunode.kubernetes.device_plugin.desired_cluster import hosts_by
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.other_plugins.desired import releases
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 from gpunode.settings.cluster.gpu_operator import METHOD
@@ -33,6 +34,11 @@ def namespaces(hosts: Mapping[str, Settings]) -> dict[str, str]:
         found[settings.device_plugin.namespace] = "device_plugin.namespace"
         if settings.device_plugin.method == METHOD:
             found[settings.gpu_operator.namespace] = "gpu_operator.namespace"
+    for settings in hosts.values():
+        if settings.kubernetes.enabled and settings.rdma_shared_device_plugin.enabled:
+            found.setdefault(settings.rdma_shared_device_plugin.namespace, "rdma_shared_device_plugin.namespace")
+    for name, release in releases(hosts).items():
+        found.setdefault(release.settings.namespace, f"kubernetes.device_plugins.{name}.namespace")
     return {name: setting for name, setting in found.items() if name != _OF_THE_CLUSTER}
 
 

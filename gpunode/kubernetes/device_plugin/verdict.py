@@ -27,7 +27,7 @@ from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
 from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.kubernetes.nodes.extended_resources import ResourceChange, decide_resources
 from gpunode.settings import Settings
-from gpunode.settings.cluster import BY_CHART
+from gpunode.settings.cluster import BY_CHART, expected_resources
 from gpunode.system.gpu import Gpus
 
 # What follows from a node's configuration.
@@ -116,8 +116,8 @@ def _counted(settings: Settings, node: ClusterNode) -> Iterator[Finding]:
 
 
 def _of_others(settings: Settings, node: ClusterNode) -> Iterator[Finding]:
-    """Yield whether device plugins that gpunode did not bring offer what is expected of them."""
-    for name, count in settings.kubernetes.expected_resources.items():
+    """Yield whether device plugins other than NVIDIA's offer what is expected of them."""
+    for name, count in expected_resources(settings).items():
         actual, remedy = node.allocatable.get(name), "see the log of the device plugin that offers it, on the node"
         yield compared(COMPONENT, Subject.ALLOCATABLE.of(name), actual, count, actual == str(count), remedy)
 

@@ -13,24 +13,13 @@ from typing import Any
 import yaml
 
 from gpunode.base import tables
+from gpunode.base.kubernetes_yaml import Loader
 from gpunode.base.reading import ParseError
 
 _HOOK = "helm.sh/hook"
 _QUANTITY = re.compile(r"(?P<number>[+-]?(\d+\.?\d*|\.\d+))(?P<unit>[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,2})?", re.ASCII)
 _UNITS = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
-
-_STRINGS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
-
-
-class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
-    """Read scalars as Kubernetes does: a date is a string, and so is an equals sign."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _STRINGS]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 @dataclass(frozen=True, order=True)
@@ -66,7 +55,7 @@ def objects(manifest: str, namespace: str) -> dict[Identity, Object]:
     `namespace` is the release's: an object that names none is in it, as far as its kind is in any.
     """
     try:
-        documents = list(yaml.load_all(manifest, Loader=_Loader))
+        documents = list(yaml.load_all(manifest, Loader=Loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         # What stands there may be a secret.

@@ -86,6 +86,13 @@ class Session:
         """Return what takes the release away where it is of that chart; raise HelmError or ParseError."""
         return decide_absence(self.name, chart, self.reading().release, now, self.commands.kubernetes.timeout)
 
+    def decide_absence_of_ours(self, now: datetime) -> Decision[ReleaseChange]:
+        """Return what takes the release away where gpunode applied it, of whatever chart; raise as `decide_absence`."""
+        found, timeout = self.reading().release, self.commands.kubernetes.timeout
+        if found is None or not found.is_gpunode_s:
+            return Decision(())
+        return decide_absence(self.name, found.latest.chart_name, found, now, timeout)
+
     def reading(self) -> Reading:
         """Return what the release is; raise HelmError or ParseError. Nothing is changed."""
         desired = self.commands.asked

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.settings import Settings
+from gpunode.settings.cluster import other_plugins
 
 OURS = "gpunode/labels"
 # Its annotation that names the extended resources that gpunode counts.
@@ -24,6 +25,8 @@ MIG_STATE = "nvidia.com/mig.config.state"
 # By which a node is taken by the static manifest's DaemonSets, and by no chart's; and who is the GPU Operator's.
 SERVED_BY = "gpunode/way"
 GPUSHARE = "gpushare"
+# What the label of each device plugin other than NVIDIA's begins with, behind which its name stands.
+_PLUGIN = "gpunode/device-plugin."
 # Those by which DaemonSets take a node, with the values that they have there; the release's, then the manifest's. With
 # another value a label selects nothing: SERVED_BY is the GPU Operator's, too.
 SELECTING: Mapping[str, str] = {PRESENT: "true", MPS_CAPABLE: "true", SERVED_BY: "manifest"}
@@ -36,6 +39,16 @@ def wanted_labels(settings: Settings, mig_state: str | None = None) -> dict[str,
     """Return the labels that a node is to have by gpunode; `mig_state` is one of MIG_STATES, None if nobody knows."""
     if mig_state is not None and mig_state not in MIG_STATES:
         raise ValueError(f"{mig_state!r} is none of {', '.join(MIG_STATES)}")
+    return _of_gpus(settings, mig_state) | {plugin_label(name): "true" for name in other_plugins(settings)}
+
+
+def plugin_label(name: str) -> str:
+    """Return the label of the nodes that have a device plugin other than NVIDIA's."""
+    return f"{_PLUGIN}{name}"
+
+
+def _of_gpus(settings: Settings, mig_state: str | None = None) -> dict[str, str]:
+    """Return the labels that the node has for its GPUs."""
     if settings.device_plugin.method == "none" or not settings.kubernetes.enabled:
         return {}
     return _METHODS[settings.device_plugin.method](settings) | _of_mig(settings, mig_state)
@@ -74,7 +87,7 @@ def labels_of_failed(settings: Settings, labels: Mapping[str, str], annotation: 
     desired = wanted_labels(settings)
     actual = {**{name: desired.get(name, value) for name, value in SELECTING.items()}, **labels}
     kept = {name: actual[name] for name in owned(annotation) if name in actual}
-    if not desired:
+    if not _of_gpus(settings):
         return kept
     # By the settings of the inventory, where no label has been looked up.
     if settings.mig.config_from_label and labels.get(MIG_CONFIG):
@@ -131,7 +144,7 @@ def before_mig(settings: Settings, labels: Mapping[str, str], annotation: str | 
     actual = sorted(name for name, value in SELECTING.items() if name in ours and labels.get(name) == value)
     gone = tuple(actual) if clears else ()
     theirs = MIG_STATE in labels and MIG_STATE not in ours
-    tells = bool(wanted_labels(settings)) and not theirs and labels.get(MIG_STATE) != "pending"
+    tells = bool(_of_gpus(settings)) and not theirs and labels.get(MIG_STATE) != "pending"
     names = sorted(ours | {MIG_STATE}) if tells else sorted(ours)
     text = json.dumps(names, separators=(",", ":")) if names else None
     return LabelChange({MIG_STATE: "pending"} if tells else {}, gone, text, {}, tells and MIG_STATE not in ours)
@@ -164,4 +177,8 @@ def owned(annotation: str | None) -> frozenset[str]:
         names = json.loads(annotation or "[]")
     except ValueError:
         return frozenset()
-    return frozenset(name for name in names if name in _ALL) if isinstance(names, list) else frozenset()
+    return frozenset(filter(_is_ours, names)) if isinstance(names, list) else frozenset()
+
+
+def _is_ours(name: object) -> bool:
+    return isinstance(name, str) and (name in _ALL or name.startswith(_PLUGIN))

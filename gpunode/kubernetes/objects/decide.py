@@ -31,8 +31,8 @@ def decide(
     if change.conflicts:
         names = ", ".join(map(str, change.conflicts))
         refusal = (
-            f"{names}: there already, and somebody else's (no label {METHOD}); take it away, or set "
-            "device_plugin.method to 'none'"
+            f"{names}: there already, and somebody else's (no label {METHOD}); take it away, or leave out what "
+            "brings it: set device_plugin.method to 'none', or take the plugin out of kubernetes.device_plugins"
         )
         return Decision(findings, (), refusal)
     if change.is_none:

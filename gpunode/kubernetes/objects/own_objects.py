@@ -17,7 +17,7 @@ from gpunode.base.reading import ParseError
 from gpunode.kubernetes.helm.difference import Difference, drifted
 from gpunode.kubernetes.helm.manifest import Identity, live_objects, objects
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
-from gpunode.kubernetes.nodes.labels import CONFIG, GPUSHARE, SERVED_BY
+from gpunode.kubernetes.nodes.labels import CONFIG, GPUSHARE, SERVED_BY, plugin_label
 from gpunode.kubernetes.objects.runtime_class import MANAGED_BY
 from gpunode.settings.kubernetes import KubernetesSettings
 
@@ -29,6 +29,8 @@ KINDS = (
     "deployments.apps",
     "services",
     "configmaps",
+    "rolebindings.rbac.authorization.k8s.io",
+    "roles.rbac.authorization.k8s.io",
     "clusterrolebindings.rbac.authorization.k8s.io",
     "clusterroles.rbac.authorization.k8s.io",
     "serviceaccounts",
@@ -36,6 +38,8 @@ KINDS = (
 _WORKLOADS = ("DaemonSet", "Deployment")
 # The labels of the nodes that need a method's objects.
 SELECTED_BY = {"manifest": {SERVED_BY: "manifest"}, "gpushare": {GPUSHARE: "true"}}
+# Of device plugins other than NVIDIA's: what their method begins with, behind which the plugin's name stands.
+_OF_PLUGIN = "plugin."
 Document = Mapping[str, Any]
 
 
@@ -88,7 +92,7 @@ def objects_change(
     live = live_objects(actual, "")
     ours = {identity: each for identity, each in live_objects(owned, "").items() if way_of(each.content) is not None}
     left = {each: ours[each].content for each in ours if each not in objects(_text(desired), "")}
-    kept = {identity: content for identity, content in left.items() if _is_needed(content, staying)}
+    kept = {identity: content for identity, content in left.items() if is_needed(content, staying)}
     desired = [_with_entries_of(kept, each, ours) for each in desired]
     target = objects(_text(desired), "")
     # A namespace is shared ground: made where there is none, and no more.
@@ -108,9 +112,18 @@ def objects_change(
     )
 
 
-def _is_needed(content: Any, staying: Sequence[Mapping[str, str]]) -> bool:
+def method_of_plugin(name: str) -> str:
+    """Return the method of a device plugin other than NVIDIA's: one for each, for each has nodes of its own."""
+    return f"{_OF_PLUGIN}{name}"
+
+
+def is_needed(content: Any, staying: Sequence[Mapping[str, str]]) -> bool:
     """Say whether a node with such labels needs an object: a DaemonSet by what it selects, all else by its method."""
-    selected = SELECTED_BY.get(content["metadata"]["labels"][METHOD], {})
+    method = content["metadata"]["labels"][METHOD]
+    if method.startswith(_OF_PLUGIN):
+        label = plugin_label(method.removeprefix(_OF_PLUGIN))
+        return any(labels.get(label) == "true" for labels in staying)
+    selected = SELECTED_BY.get(method, {})
     if content.get("kind") == "DaemonSet":
         selected = _selector(content) or selected
     return any(selected.items() <= labels.items() for labels in staying)
@@ -124,7 +137,8 @@ def _selector(content: Any) -> dict[str, str]:
 def _with_entries_of(kept: Mapping[Identity, Any], desired: Document, ours: Mapping[Identity, Any]) -> Document:
     """Return an object; a ConfigMap with the entries that DaemonSets which are kept begin by."""
     (identity,) = objects(_text([desired]), "")
-    if identity.kind != "ConfigMap" or identity not in ours:
+    of_manifest = (desired["metadata"].get("labels") or {}).get(METHOD) == "manifest"
+    if identity.kind != "ConfigMap" or identity not in ours or not of_manifest:
         return desired
     names = {_selector(content).get(CONFIG) for content in kept.values()} - desired["data"].keys()
     actual = ours[identity].content.get("data") or {}

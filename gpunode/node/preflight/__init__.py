@@ -23,6 +23,7 @@ from gpunode.node.preflight import (
     mps,
     platform,
     podman,
+    rdma,
     runfile,
     runtimes,
     slurm,
@@ -69,6 +70,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += runtimes.lock_refusals(settings, machine)
     found += imex.imex_refusals(settings, machine)
     found += slurm.slurm_refusals(settings, machine)
+    found += rdma.rdma_refusals(settings, machine)
     found += kubelet.kubelet_refusals(settings, machine)
     found += boot.boot_refusals(settings, system, machine.boot, dict(actual.packages))
     found += disk.disk_refusals(settings, machine.disk, actual, machine.cuda.versions)

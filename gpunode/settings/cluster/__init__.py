@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpunode.settings.model import Settings
+from gpunode.settings.other_plugins import RDMA
 
 # The methods by which the plugin is its own chart's; beside a GPU Operator it is so, too.
 BY_CHART = ("helm", "gpu-operator")
@@ -26,3 +27,18 @@ def needs_runtime_class(settings: Settings) -> bool:
     """Say whether, for this node, the plugin's pods have to choose the runtime by a RuntimeClass."""
     desired = settings.device_plugin.runtime_class
     return desired == "nvidia" or (desired == "auto" and default_runtime(settings) in ("crun", "runc"))
+
+
+def expected_resources(settings: Settings) -> dict[str, int]:
+    """Return resource -> how many of it device plugins other than NVIDIA's are to offer on a node."""
+    rdma = settings.rdma_shared_device_plugin
+    of_rdma = {name: each.count for name, each in rdma.resources.items()} if rdma.enabled else {}
+    return {**settings.kubernetes.expected, **of_rdma}
+
+
+def other_plugins(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the device plugins other than NVIDIA's that gpunode brings to a node."""
+    if not settings.kubernetes.enabled:
+        return ()
+    rdma = (RDMA,) if settings.rdma_shared_device_plugin.enabled else ()
+    return (*rdma, *sorted(settings.kubernetes.device_plugins))

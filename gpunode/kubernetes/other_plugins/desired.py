@@ -1,0 +1,126 @@
+"""What a cluster gets of device plugins other than NVIDIA's, from the settings of all hosts of an inventory.
+
+Each has a label, which the nodes bear that are to have it. A plugin by a chart has a ConfigMap of gpunode's beside it,
+which tells the next run of the release where the settings name it no more.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpunode.base.reading import ParseError
+from gpunode.kubernetes.helm.asked import AskedRelease
+from gpunode.kubernetes.helm.manifest import live_objects
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import owned, plugin_label
+from gpunode.kubernetes.objects.own_objects import is_needed, marked, method_of_plugin, way_of
+from gpunode.kubernetes.other_plugins.rdma import rdma_objects
+from gpunode.settings import Settings
+from gpunode.settings.chart import ReleaseSettings
+from gpunode.settings.other_plugins import RDMA, OtherPlugin
+
+# Where every cluster has a namespace, before a release's own is made.
+_NAMESPACE, _RECORD = "kube-system", "gpunode-release-"
+
+
+def plugins(hosts: Mapping[str, Settings]) -> dict[str, OtherPlugin]:
+    """Return the plugins of a manifest or a chart that nodes of these hosts are to have, by name."""
+    found: dict[str, OtherPlugin] = {}
+    for settings in hosts.values():
+        if settings.kubernetes.enabled:
+            found = {**settings.kubernetes.device_plugins, **found}
+    return dict(sorted(found.items()))
+
+
+def objects(hosts: Mapping[str, Settings]) -> list[dict[str, Any]]:
+    """Return the objects of gpunode's own for them, in the order in which they are made."""
+    found: list[dict[str, Any]] = []
+    rdma = next((each for each in hosts.values() if each.kubernetes.enabled and _has_rdma(each)), None)
+    if rdma is not None:
+        desired = rdma.rdma_shared_device_plugin
+        if desired.namespace != _NAMESPACE:
+            found.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": desired.namespace}})
+        found += [marked(each, method_of_plugin(RDMA)) for each in rdma_objects(desired)]
+    for name, plugin in plugins(hosts).items():
+        of_it = [_record(name, plugin)] if plugin.manifest is None else [_for(name, each) for each in _read(plugin)]
+        found += [marked(each, method_of_plugin(name)) for each in of_it]
+    return found
+
+
+def _has_rdma(settings: Settings) -> bool:
+    return settings.rdma_shared_device_plugin.enabled
+
+
+def _read(plugin: OtherPlugin) -> Sequence[Mapping[str, Any]]:
+    return plugin.objects().objects
+
+
+def _for(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object of a plugin's manifest; a DaemonSet for those nodes alone that have the plugin."""
+    found = copy.deepcopy(dict(document))
+    if found["kind"] == "DaemonSet":
+        pod = found["spec"]["template"]["spec"]
+        pod["nodeSelector"] = {**(pod.get("nodeSelector") or {}), plugin_label(name): "true"}
+    return found
+
+
+def _record(name: str, plugin: OtherPlugin) -> dict[str, Any]:
+    release = plugin.release_of(name)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{_RECORD}{name}", "namespace": _NAMESPACE},
+        "data": {"release": release.release, "namespace": release.namespace},
+    }
+
+
+def releases(hosts: Mapping[str, Settings]) -> dict[str, AskedRelease]:
+    """Return plugin -> the release that it is to be, of those by a chart."""
+    first = next((each for each in hosts.values() if each.kubernetes.enabled), None)
+    if first is None:
+        return {}
+    return {
+        name: AskedRelease(first.kubernetes, each.release_of(name), each.values)
+        for name, each in plugins(hosts).items()
+        if each.chart is not None
+    }
+
+
+def releases_left(
+    desired: Mapping[str, AskedRelease], owned_objects: str, staying: Sequence[Mapping[str, str]]
+) -> dict[str, ReleaseSettings]:
+    """Return plugin -> its release of those that gpunode brought, and no node needs any more; raise ParseError.
+
+    + desired: what `releases` says
+    + owned_objects: what `own_objects.owning` printed
+    + staying: labels of each node that keeps them in this run
+    """
+    wanted = {(each.settings.namespace, each.settings.release) for each in desired.values()}
+    found: dict[str, ReleaseSettings] = {}
+    for identity, each in live_objects(owned_objects, "").items():
+        name = identity.name.removeprefix(_RECORD)
+        is_record = (identity.kind, identity.namespace) == ("ConfigMap", _NAMESPACE) and name != identity.name
+        if not is_record or way_of(each.content) != method_of_plugin(name):
+            continue
+        release = _release(name, each.content.get("data") or {})
+        is_wanted = (release.namespace, release.release) in wanted
+        # One that goes by another name, or into another namespace, leaves none behind.
+        if not is_wanted and (name in desired or not is_needed(each.content, staying)):
+            found[name] = release
+    return dict(sorted(found.items()))
+
+
+def _release(name: str, data: Mapping[str, Any]) -> ReleaseSettings:
+    """Return a recorded release, of which helm is asked what chart it is of; raise ParseError."""
+    try:
+        values = {"chart": "./none", "version": "0.0.0", "release": data["release"], "namespace": data["namespace"]}
+        return OtherPlugin.model_validate(values).release_of(name)
+    except (ValueError, KeyError, TypeError):
+        raise ParseError(f"ConfigMap {_NAMESPACE}/{_RECORD}{name} names no release: take it away by hand") from None
+
+
+def is_labelled(name: str, nodes: Mapping[str, ClusterNode]) -> bool:
+    """Say whether gpunode has labelled any node for a plugin."""
+    return any(plugin_label(name) in owned(node.ours) for node in nodes.values())

@@ -1,0 +1,228 @@
+"""The manifest of a device plugin that gpunode rolls out: read, and refused where it is to hold what it may not.
+
+gpunode takes away what is no longer asked for. So a manifest has none but objects that nobody loses anything else by: a
+Namespace would take all that others have in it along, a CustomResourceDefinition every resource of its kind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpunode.base.kubernetes_yaml import Loader
+from gpunode.settings.chart import plain_json
+
+_LARGEST = 1024 * 1024
+_DEEPEST = 64
+# Aliases may stand for each other many times over.
+_MOST_NODES = 50_000
+_RBAC = "rbac.authorization.k8s.io"
+# (API group, kind) -> whether it is in a namespace; each is one of those that gpunode looks for and takes away.
+KINDS: Mapping[tuple[str, str], bool] = {
+    ("apps", "DaemonSet"): True,
+    ("apps", "Deployment"): True,
+    ("", "Service"): True,
+    ("", "ConfigMap"): True,
+    ("", "ServiceAccount"): True,
+    (_RBAC, "Role"): True,
+    (_RBAC, "RoleBinding"): True,
+    (_RBAC, "ClusterRole"): False,
+    (_RBAC, "ClusterRoleBinding"): False,
+}
+_WHY = {
+    "Namespace": "gpunode never removes a namespace, for it takes along what others have in it: make it yourself",
+    "CustomResourceDefinition": "to remove it takes every resource of its kind along: install it yourself, or take the "
+    "plugin's chart",
+    "Secret": "a secret does not belong into a file that is shown where it differs: make it yourself, and refer to it",
+    "List": "write its objects one by one, with --- between them",
+}
+_WORKLOADS = ("DaemonSet", "Deployment")
+
+
+class ManifestError(ValueError):
+    """Hold every mistake of a manifest, each as FILE:LINE: WORDS."""
+
+    def __init__(self, mistakes: Iterable[str]) -> None:
+        """Take the mistakes in their order; there is at least one."""
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(self.mistakes))
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Hold the objects of a manifest, in their order, and what each is known by: group, kind, namespace, name."""
+
+    objects: tuple[Mapping[str, Any], ...]
+    identities: tuple[tuple[str, str, str, str], ...]
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Return the manifest in a file; raise ManifestError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except (OSError, ValueError) as error:
+        raise ManifestError([f"{path}: {getattr(error, 'strerror', None) or error}"]) from None
+    if len(content) > _LARGEST:
+        raise ManifestError([f"{path}: is larger than {_LARGEST // 1024} KiB"])
+    try:
+        return parse_manifest(content.decode("utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ManifestError([f"{path}:{line}: is no UTF-8"]) from None
+
+
+def parse_manifest(text: str, name: str) -> Manifest:
+    """Return the manifest of a text; `name` is its file's. Raise ManifestError with every mistake."""
+    mistakes: list[str] = []
+    found: list[dict[str, Any]] = []
+    identities: dict[tuple[str, str, str, str], int] = {}
+    for line, content in _documents(text, name):
+        wrong = list(_wrong(content)) if isinstance(content, dict) else [_no_object(content)]
+        if not wrong:
+            identity = _identity(content)
+            if identity in identities:
+                wrong = [f"{content['kind']} {identity[3]} stands in line {identities[identity]}, too"]
+            identities.setdefault(identity, line)
+            found.append(content)
+        mistakes += (f"{name}:{line}: {each}" for each in wrong)
+    if mistakes:
+        raise ManifestError(mistakes)
+    if not found:
+        raise ManifestError([f"{name}:1: holds no object"])
+    return Manifest(tuple(found), tuple(identities))
+
+
+def _documents(text: str, name: str) -> Iterator[tuple[int, Any]]:
+    """Yield (line, content) of each document that is not empty; raise ManifestError where it is no YAML."""
+    loader = None
+    try:
+        _not_too_deep(text, name)
+        loader = Loader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            line = node.start_mark.line + 1
+            if (twice := _twice(node, name)) is not None:
+                raise ManifestError([twice])
+            content = loader.construct_document(node)
+            if content is not None:
+                yield line, content
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}" if mark is not None else name
+        raise ManifestError([f"{where}: is no YAML: {error.problem or error.context}"]) from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        if isinstance(error, ManifestError):
+            raise
+        raise ManifestError([f"{name}: is no YAML: {' '.join(str(error).split())[:200]}"]) from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _not_too_deep(text: str, name: str) -> None:
+    """Raise ManifestError where a text is nested deeper than any object is: libyaml would build it until it crashes."""
+    depth = 0
+    for event in yaml.parse(text, Loader=Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                raise ManifestError([f"{name}:{line}: is nested deeper than {_DEEPEST} levels"])
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _twice(node: yaml.Node, name: str) -> str | None:
+    """Return what is wrong with a document before it is built: a key twice, too many values behind aliases, a loop."""
+    sizes: dict[int, int] = {}
+
+    def size(each: yaml.Node) -> int:
+        if id(each) in sizes:
+            return sizes[id(each)]
+        # What is met again before it is counted holds itself.
+        sizes[id(each)] = _MOST_NODES + 1
+        children: list[yaml.Node] = []
+        if isinstance(each, yaml.SequenceNode):
+            children = each.value
+        elif isinstance(each, yaml.MappingNode):
+            children = [part for pair in each.value for part in pair]
+            _once(each, name)
+        sizes[id(each)] = 1 + sum(map(size, children))
+        return sizes[id(each)]
+
+    if size(node) > _MOST_NODES:
+        return f"{name}:{node.start_mark.line + 1}: holds more than {_MOST_NODES} values, aliases counted each time"
+    return None
+
+
+def _once(mapping: yaml.MappingNode, name: str) -> None:
+    """Raise ManifestError where a mapping has a key twice: the last one would win without a word."""
+    seen: set[str] = set()
+    for key, _ in mapping.value:
+        # By `<<` several mappings may be merged.
+        if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise ManifestError([f"{name}:{line}: has the key {key.value[:60]!r} twice in one mapping"])
+            seen.add(key.value)
+
+
+def _no_object(content: Any) -> str:
+    return f"a {type(content).__name__} stands where an object should: a mapping with apiVersion, kind and metadata"
+
+
+def _wrong(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with an object."""
+    kind, version = content.get("kind"), content.get("apiVersion")
+    if not (isinstance(kind, str) and isinstance(version, str)):
+        yield "an object without apiVersion and kind"
+        return
+    if (why := _WHY.get(kind)) is not None:
+        yield f"{kind} is refused: {why}"
+        return
+    group = version.rpartition("/")[0]
+    if (group, kind) not in KINDS:
+        allowed = ", ".join(f"{of}/{each}" if of else each for of, each in KINDS)
+        yield f"{kind} of {version[:80]} is refused: gpunode takes away none but {allowed}"
+        return
+    metadata = content.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
+        yield f"{kind} has no metadata.name"
+        return
+    space = metadata.get("namespace")
+    if KINDS[group, kind] and not (isinstance(space, str) and space):
+        yield f"{kind} {name} has no metadata.namespace: where it went would depend on the kubeconfig"
+    if not KINDS[group, kind] and space is not None:
+        yield f"{kind} {name} is in no namespace: leave metadata.namespace out"
+    for field in ("labels", "annotations"):
+        if not isinstance(metadata.get(field, {}), dict):
+            yield f"{kind} {name}: metadata.{field} is no mapping"
+    if kind in _WORKLOADS and not isinstance(_pod(content).get("containers"), list):
+        yield f"{kind} {name} has no spec.template.spec.containers"
+    elif not isinstance(_pod(content).get("nodeSelector", {}), dict):
+        yield f"{kind} {name}: spec.template.spec.nodeSelector is no mapping"
+    try:
+        plain_json(content)
+        json.dumps(content, allow_nan=False)
+    except (ValueError, TypeError) as error:
+        yield f"{kind} {name} {error}"
+
+
+def _pod(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Any = content
+    for name in ("spec", "template", "spec"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _identity(content: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    metadata = content["metadata"]
+    group = content["apiVersion"].rpartition("/")[0]
+    return group, content["kind"], metadata.get("namespace") or "", metadata["name"]
