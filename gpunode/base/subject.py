@@ -88,6 +88,7 @@ class Subject(StrEnum):
     GPU_LABELS = "GPU labels of node feature discovery"
     STALE_PODS = "pods that know former MIG devices"
     SCHEDULER = "kube-scheduler"
+    KUBELET = "kubelet's"
 
     def of(self, name: str) -> str:
         """Return the name of one of several: `SystemdCgroup of runc`."""

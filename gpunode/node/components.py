@@ -18,6 +18,7 @@ from gpunode.components.docker import decide as docker
 from gpunode.components.docker.editor import Daemon
 from gpunode.components.driver import decide as driver
 from gpunode.components.driver.sides import Actual, desired
+from gpunode.components.kubelet import decide as kubelet
 from gpunode.components.mig import decide as mig
 from gpunode.components.mps import daemons
 from gpunode.components.mps import decide as mps
@@ -84,6 +85,11 @@ def _crio(settings: Settings, node: Node) -> Decision[Any]:
 def _slurm(settings: Settings, node: Node) -> Decision[Any]:
     desired = slurm.Desired(settings.slurm, Disruption[settings.disruption.allow])
     return slurm.decide(desired, node.slurm, node.mig)
+
+
+def _kubelet(settings: Settings, node: Node) -> Decision[Any]:
+    desired = kubelet.Desired(settings.kubernetes.kubelet, Disruption[settings.disruption.allow])
+    return kubelet.decide(desired, node.kubelet)
 
 
 def _node(settings: Settings, node: Node) -> Decision[Any]:
@@ -154,6 +160,7 @@ COMPONENTS = (
     Component("podman", _podman, (podman_files,)),
     Component("crio", _crio),
     Component("slurm", _slurm, is_always_judged=True),
+    Component("kubelet", _kubelet, is_always_judged=True),
     Component("node", _node),
 )
 _BY_NAME = {component.name: component for component in COMPONENTS}
