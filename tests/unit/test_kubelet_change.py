@@ -242,8 +242,9 @@ AMOUNTS = st.dictionaries(
 DOCUMENTS = st.fixed_dictionaries(
     {},
     optional={
-        "systemReserved": AMOUNTS, "kubeReserved": AMOUNTS, "maxPods": st.integers(1, 500), "clusterDNS": st.just(["a"]),
-        "featureGates": st.just({"A": True}), "cpuManagerPolicy": st.sampled_from(["none", "static"]),
+        "systemReserved": AMOUNTS, "kubeReserved": AMOUNTS, "maxPods": st.integers(1, 500),
+        "clusterDNS": st.just(["a"]), "featureGates": st.just({"A": True}),
+        "cpuManagerPolicy": st.sampled_from(["none", "static"]),
     },
 )  # fmt: skip
 SETTINGS = st.builds(

@@ -88,9 +88,8 @@ def _with_step(
     done = bad(*findings)
     if to_come is None or not done:
         return Decision(findings)
-    waits = None
-    if to_come.restart and is_forbidden(Disruption.restart, desired.allowed, actual.pods):
-        waits = f"{actual.pods} pods run and disruption.allow is nothing"
+    waits = _waits(desired, actual) if to_come.restart else None
+    if waits is not None:
         findings = tuple(pending(item, waits) for item in findings)
         done = bad(*findings)
     disruption = Disruption.restart if to_come.restart else Disruption.nothing
@@ -98,6 +97,13 @@ def _with_step(
     action = f"{what} and restart it" if to_come.restart else what
     step = Step(action, done, disruption, waits, to_come, felt=to_come.felt and actual.pods > 0)
     return Decision(findings, (step,))
+
+
+def _waits(desired: Desired, actual: Kubelet) -> str | None:
+    """Return why a restart waits: a kubelet that starts admits its pods anew."""
+    if not is_forbidden(Disruption.restart, desired.allowed, actual.pods):
+        return None
+    return f"{actual.pods} pods run and disruption.allow is nothing"
 
 
 def _is_ours(actual: Kubelet) -> bool:
