@@ -21,7 +21,7 @@ from gpunode.lab.podman import podman
 from tests.molecule.conftest import Run, command, inventory_with
 
 FILE, STATE = "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/cpu_manager_state"
-ASKED: dict[str, object] = {
+ASKED: dict[str, Any] = {
     "system_reserved": {"cpu": "100m", "memory": "128Mi"},
     "max_pods": 64,
     "cpu_manager_policy": "static",
@@ -84,21 +84,21 @@ def write(node: Node, path: str, text: str) -> None:
     out(node, f"mkdir -p {path.rpartition('/')[0]}; cat > {path} <<'END_OF_FILE'\n{text}END_OF_FILE")
 
 
-def _inventory(folder: Path, node: Node, allow: str = "restart", **kubelet: object) -> str:
+def _inventory(folder: Path, node: Node, allow: str = "restart", **kubelet: Any) -> str:
     cluster = {"enabled": True, "drain": {"enabled": False}, "kubelet": kubelet}
     data: dict[str, object] = {"kubernetes": cluster, "device_plugin": {"method": "none"}}
     data["containerd"] = {"systemd_cgroup": False}
     return inventory_with(folder, {node.name: {**data, "disruption": {"allow": allow}}})
 
 
-def _run(folder: Path, node: Node, code: int = 0, allow: str = "restart", **kubelet: object) -> Run:
+def _run(folder: Path, node: Node, code: int = 0, allow: str = "restart", **kubelet: Any) -> Run:
     inventory = _inventory(folder, node, allow, **kubelet)
     run = command("pyinfra", "-y", "--json", inventory, "deploys/kubelet.py")
     assert run.code == code, run.printed
     return run
 
 
-def _bad(folder: Path, node: Node, allow: str = "restart", **kubelet: object) -> dict[str, dict[str, Any]]:
+def _bad(folder: Path, node: Node, allow: str = "restart", **kubelet: Any) -> dict[str, dict[str, Any]]:
     run = command("gpunode", "drift", "--json", _inventory(folder, node, allow, **kubelet))
     every = run.findings[node.name]
     return {item["what"]: item for item in every if item["class"] != "ok" and item["component"] == "kubelet"}
@@ -192,7 +192,7 @@ def test_without_settings_nothing_of_gpunode_s_is_left(nodes: tuple[Node, ...], 
     [({"max_pods": 0}, "max_pods"), ({"system_reserved": {"cpu": "lots"}}, "system_reserved")],
 )
 def test_bad_input_is_refused_by_its_key(
-    kubelet: dict[str, object], key: str, nodes: tuple[Node, ...], tmp_path: Path
+    kubelet: dict[str, Any], key: str, nodes: tuple[Node, ...], tmp_path: Path
 ) -> None:
     (node,) = nodes
     run = command("gpunode", "check", _inventory(tmp_path, node, **kubelet))
