@@ -32,8 +32,8 @@ well() {
 }
 # Why it ends stands in a line of the kind F, or E, or in none: behind it come the stacks of all that it did.
 words() {
-  journalctl -u "$unit" -n 2000 --no-pager -o cat 2>/dev/null | grep '^[EF][0-9]\|^Error' | tail -n 3 | cut -c 1-400 >&2 ||
-    true
+  said=$(journalctl -u "$unit" -n 2000 --no-pager -o cat 2>/dev/null | grep '^[EF][0-9]\|^Error' | tail -n 3) || true
+  printf '%s\n' "$said" | cut -c 1-400 >&2
 }
 
 save() {
