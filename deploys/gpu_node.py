@@ -11,6 +11,7 @@ from gpunode.deploys.driver import driver
 from gpunode.deploys.image import image
 from gpunode.deploys.imex import imex
 from gpunode.deploys.interrupted import interrupted
+from gpunode.deploys.kubelet import kubelet
 from gpunode.deploys.mig import mig
 from gpunode.deploys.mps import mps
 from gpunode.deploys.packaging import packaging
@@ -41,6 +42,7 @@ if preflight():
         podman,
         crio,
         slurm,
+        kubelet,
         interrupted,
         verify,
         uncordon,
@@ -66,6 +68,7 @@ if preflight():
     podman()
     crio()
     slurm()
+    kubelet()
     # Of components that are switched off by now: the others have done it themselves.
     interrupted()
     image()

@@ -105,6 +105,7 @@ class Subject(StrEnum):
     GPU_PODS = "pods with a GPU"
     MPS_DAEMON = "the plugin's MPS daemon of"
     SCHEDULER = "kube-scheduler"
+    KUBELET = "kubelet's"
 
     def of(self, name: str) -> str:
         """Return the name of one of several: `SystemdCgroup of runc`."""

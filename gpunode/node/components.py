@@ -19,6 +19,7 @@ from gpunode.components.docker.editor import Daemon
 from gpunode.components.driver import decide as driver
 from gpunode.components.driver.sides import Actual, desired
 from gpunode.components.imex import decide as imex
+from gpunode.components.kubelet import decide as kubelet
 from gpunode.components.mig import decide as mig
 from gpunode.components.mps import daemons
 from gpunode.components.mps import decide as mps
@@ -104,6 +105,11 @@ def _rdma(settings: Settings, node: Node) -> Decision[Any]:
     return Decision(decision.findings)
 
 
+def _kubelet(settings: Settings, node: Node) -> Decision[Any]:
+    desired = kubelet.Desired(settings.kubernetes.kubelet, Disruption[settings.disruption.allow])
+    return kubelet.decide(desired, node.kubelet)
+
+
 def _node(settings: Settings, node: Node) -> Decision[Any]:
     """Decide on what is no component's: files that others may write, and changes that were cut off."""
     driver = settings.driver
@@ -175,6 +181,7 @@ COMPONENTS = (
     Component("crio", _crio),
     Component("slurm", _slurm, is_always_judged=True),
     Component("rdma_shared_device_plugin", _rdma),
+    Component("kubelet", _kubelet, is_always_judged=True),
     Component("node", _node),
 )
 _BY_NAME = {component.name: component for component in COMPONENTS}

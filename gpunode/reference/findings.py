@@ -34,6 +34,7 @@ _JUDGES = tuple(
         "components/imex/decide.py",
         "components/slurm/decide.py",
         "components/rdma/decide.py",
+        "components/kubelet/decide.py",
         "components/mig/decide.py",
         "components/power/decide.py",
         "packages/repositories/decide.py",

@@ -17,7 +17,15 @@ from gpunode.settings.problems import Problem, SettingsError, written
 _NODE_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 # What each node has for itself.
 _OWN: Mapping[str, Collection[str]] = {
-    "kubernetes": {"enabled", "node_name", "drain", "extended_resources", "expected_resources", "device_plugins"},
+    "kubernetes": {
+        "enabled",
+        "node_name",
+        "drain",
+        "kubelet",
+        "extended_resources",
+        "expected_resources",
+        "device_plugins",
+    },
     "device_plugin": {"method"},
     "gpu_operator": (),
     "gpushare": (),

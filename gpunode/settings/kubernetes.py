@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from gpunode.settings.component import LABEL, AbsolutePath, Component, matching
 from gpunode.settings.extended_resources import ResourceCount, by_hand, of_others
+from gpunode.settings.kubelet import KubeletSettings
 from gpunode.settings.other_plugins import OtherPlugin, PluginName
 
 LOCAL = "@local"
@@ -53,10 +54,10 @@ class DrainSettings(Component):
 
 
 class KubernetesSettings(Component):
-    """The Kubernetes cluster that a node belongs to. But for `enabled`, `node_name`, `drain`, `extended_resources`,
-    `expected_resources` and which of `device_plugins` it has, all nodes of a run must have the same. What the cluster
-    gets is shown by `gpunode cluster`, and brought there at the end of a run (docs/device-plugin.md); a node is emptied
-    before it is disturbed (docs/how-to/drain.md)."""
+    """The Kubernetes cluster that a node belongs to. But for `enabled`, `node_name`, `drain`, `kubelet`,
+    `extended_resources`, `expected_resources` and which of `device_plugins` it has, all nodes of a run must have the
+    same. What the cluster gets is shown by `gpunode cluster`, and brought there at the end of a run
+    (docs/device-plugin.md); a node is emptied before it is disturbed (docs/how-to/drain.md)."""
 
     enabled: bool = False
     """true: the host is a node of a Kubernetes cluster."""
@@ -82,6 +83,8 @@ class KubernetesSettings(Component):
     """How many revisions of a release the cluster keeps."""
     drain: DrainSettings = Field(default_factory=lambda: DrainSettings.model_validate({}))
     """How the node is emptied before it is disturbed."""
+    kubelet: KubeletSettings = Field(default_factory=lambda: KubeletSettings.model_validate({}))
+    """What the node's kubelet keeps from pods, and how it places them."""
     extended_resources: dict[_Resource, ResourceCount] = Field(default_factory=dict, max_length=50)
     """Resources that the node offers by a count of yours, such as `{'example.com/dongle': 4}`: pods are counted against
     it, and nobody gives them a device. What gpunode set it takes away again (docs/how-to/extended-resources.md)."""
@@ -106,8 +109,10 @@ class KubernetesSettings(Component):
         return {**self.expected_resources, **of_plugins}
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Refuse what its drain and its plugins refuse, and a resource that two of them have."""
+        """Refuse what drain and plugins refuse, a kubelet without a cluster, and a resource that two of them have."""
         yield from ((f"drain.{field}", message) for field, message in self.drain.contradictions())
+        if self.kubelet.asks and not self.enabled:
+            yield "kubelet", "has no meaning with enabled = False: the host is no node of a cluster"
         for name in sorted(self.extended_resources.keys() & self.expected_resources.keys()):
             yield "expected_resources", f"has {name}, which kubernetes.extended_resources counts by hand; leave one out"
         whose = {name: key for key in ("extended_resources", "expected_resources") for name in getattr(self, key)}

@@ -6,15 +6,29 @@ source: KubeletConfiguration (v1beta1), and the reference of kubelet's flags, wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
-from gpunode.base.reading import Reading
+from gpunode.base.reading import ParseError, Reading
+from gpunode.base.tables.reading import Row, Table, table
 from gpunode.base.versions import program_version
+from gpunode.system.started import seconds
 
 _SIGN = re.compile("[=<]")
+
+
+@dataclass(frozen=True)
+class Known(Row):
+    """Hold the kubelet's own defaults, and which flag says the same as a key of its file."""
+
+    defaults: Table[str, str]
+    eviction_hard: Table[str, str]
+    flags: Table[str, str]
+
+
+known = table(Known, "kubelet.yaml")
 
 
 @dataclass(frozen=True)
@@ -23,7 +37,8 @@ class KubeletConfiguration(Reading):
 
     The amounts are name -> quantity as somebody wrote it (`memory`, `1Gi`), sorted. `file` is that of --config,
     `cgroup_driver_file` the one to change for another cgroup driver, None where a flag says it; `runtime_endpoint` is
-    the socket of the runtime, None where nobody says which.
+    the socket of the runtime, None where nobody says which; `settings` are what gpunode may set, defaults included, as
+    (`systemReserved/memory`, `1Gi`).
     """
 
     cgroup_driver: str
@@ -35,44 +50,117 @@ class KubeletConfiguration(Reading):
     file: str | None
     cgroup_driver_file: str | None
     runtime_endpoint: str | None
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Kubelet(Reading):
     """Hold the kubelet's version, None where there is none.
 
-    `configuration` is None where no kubelet runs, or its files are none that it could read.
+    `configuration` is None where no kubelet runs, or its files are none that it could read. What follows is of one that
+    runs: `flags` (flag, value) of those that count before a file, as far as gpunode sets the same; `config_dir`, its
+    folder of drop-ins, None where it reads none; `root_dir`, the folder of its state; `pods` that it has; `stale`: a
+    file was written after it started; `health`, the address that answers whether it is well, None where none does.
+    `files` are (path, text) in the order in which they count, None where nobody noted them; no output has them.
     """
 
     version: str | None
     configuration: KubeletConfiguration | None = None
+    flags: tuple[tuple[str, str], ...] = ()
+    config_dir: str | None = None
+    root_dir: str = "/var/lib/kubelet"
+    pods: int = 0
+    stale: bool = False
+    health: str | None = None
+    files: tuple[tuple[str, str], ...] | None = field(default=None, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields without the files' texts, which may hold credentials."""
+        return {key: value for key, value in super().to_json().items() if key != "files"}
 
 
 def parse_kubelet(lines: list[str]) -> Kubelet:
-    """Parse `kubelet=Kubernetes v1.29.3`, `argument=--config=/x` and `file=/x BASE64`; raise ParseError."""
-    arguments = repeated(lines, "argument")
-    files = (each.partition(" ") for each in repeated(lines, "file"))
-    texts = [(path, decoded({path: text}, path) or "") for path, _, text in files]
-    return Kubelet(program_version(values(lines).get("kubelet")), _merged(arguments, texts) if arguments else None)
+    """Parse the kubelet probe's lines (gpunode/system/kubelet.sh); raise ParseError."""
+    arguments, found = repeated(lines, "argument"), values(lines)
+    version = program_version(found.get("kubelet"))
+    if not arguments:
+        return Kubelet(version)
+    rows = (each.partition(" ") for each in repeated(lines, "file"))
+    files = tuple((path, decoded({path: text}, path) or "") for path, _, text in rows)
+    flags, said = dict(_flags(arguments)), merged(text for _, text in files)
+    pods = found.get("pods", "0")
+    if not pods.isdecimal():
+        raise ParseError(f"pods is no number: {pods[:40]!r}")
+    return Kubelet(
+        version,
+        None if said is None else _configuration(flags, said, files),
+        tuple(sorted((name, flags[name]) for name in known().flags.values() if name in flags)),
+        flags.get("config-dir"),
+        flags.get("root-dir", "/var/lib/kubelet"),
+        int(pods),
+        _is_stale(found.get("started", ""), repeated(lines, "written")),
+        None if said is None else _health(flags, said),
+        files,
+    )
 
 
-def _merged(arguments: list[str], texts: list[tuple[str, str]]) -> KubeletConfiguration | None:
-    flags = dict(_flags(arguments))
+def merged(texts: Iterable[str]) -> dict[str, Any] | None:
+    """Return what the file and its drop-ins come to, the last word counting; None where one cannot be read."""
     said: dict[str, Any] = {}
-    saying = flags.get("config")
-    for path, text in texts:
+    for text in texts:
         if (document := _document(text)) is None:
             return None
-        saying = path if "cgroupDriver" in document else saying
         for name, value in document.items():
             below = said.get(name)
             said[name] = {**below, **value} if isinstance(below, dict) and isinstance(value, dict) else value
+    return said
+
+
+def settings_of(said: Mapping[str, Any], flags: Mapping[str, str]) -> dict[str, str]:
+    """Return what a kubelet goes by of what gpunode sets: `maxPods` or `systemReserved/memory` -> value.
+
+    said: what its files come to; flags: those that count before them
+    """
+    found = {}
+    for name, flag in known().flags.items():
+        value = flags.get(flag, said.get(name))
+        if name in known().defaults:
+            found[name] = str(known().defaults[name] if value in (None, "") else value)
+        else:
+            amounts = known().eviction_hard.items() if name == "evictionHard" and not value else amounts_of(value)
+            found.update({f"{name}/{key}": amount for key, amount in amounts})
+    return found
+
+
+def _is_stale(started: str, written: Iterable[str]) -> bool:
+    try:
+        return bool(started) and any(float(each) > seconds(started) for each in written if each)
+    except ValueError as error:
+        raise ParseError(f"no time: {error}") from error
+
+
+def _health(flags: Mapping[str, str], said: Mapping[str, Any]) -> str | None:
+    port = str(flags.get("healthz-port", said.get("healthzPort", 10248)))
+    address = str(flags.get("healthz-bind-address") or said.get("healthzBindAddress") or "127.0.0.1")
+    if address in ("0.0.0.0", "::"):
+        address = "127.0.0.1"
+    if ":" in address:
+        address = f"[{address}]"
+    return f"http://{address}:{port}/healthz" if port.isdecimal() and port != "0" else None
+
+
+def _configuration(
+    flags: Mapping[str, str], said: Mapping[str, Any], files: Iterable[tuple[str, str]]
+) -> KubeletConfiguration:
+    saying = flags.get("config")
+    for path, text in files:
+        saying = path if "cgroupDriver" in (_document(text) or {}) else saying
 
     def word(name: str, flag: str, otherwise: str) -> str:
         return str(flags.get(flag) or said.get(name) or otherwise)
 
     def amounts(name: str, flag: str) -> tuple[tuple[str, str], ...]:
-        return _amounts(flags[flag] if flag in flags else said.get(name))
+        return amounts_of(flags[flag] if flag in flags else said.get(name))
 
     return KubeletConfiguration(
         cgroup_driver=word("cgroupDriver", "cgroup-driver", "cgroupfs"),
@@ -84,6 +172,7 @@ def _merged(arguments: list[str], texts: list[tuple[str, str]]) -> KubeletConfig
         file=flags.get("config"),
         cgroup_driver_file=None if "cgroup-driver" in flags else saying,
         runtime_endpoint=flags.get("container-runtime-endpoint") or said.get("containerRuntimeEndpoint"),
+        settings=tuple(sorted(settings_of(said, flags).items())),
     )
 
 
@@ -106,7 +195,7 @@ def _document(text: str) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _amounts(said: object) -> tuple[tuple[str, str], ...]:
+def amounts_of(said: object) -> tuple[tuple[str, str], ...]:
     """Return (name, quantity) of what a flag (`memory=1Gi,cpu=1`, `memory.available<1Gi`) or a file's mapping says."""
     if isinstance(said, str):
         said = dict(_SIGN.split(pair, maxsplit=1) for pair in said.split(",") if _SIGN.search(pair))

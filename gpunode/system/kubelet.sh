@@ -1,20 +1,28 @@
-# Prints kubelet=VERSION; of one that runs its arguments, and in base64 the texts that it read: of --config, then of the
-# drop-ins of --config-dir, in its order. Asks for the unit kubelet.service (gpunode/system/unit.sh).
+# Prints kubelet=VERSION; of one that runs its arguments, how many pods it has, when it started, and in base64 the texts
+# that it read, each with when it was written: of --config, then of the drop-ins of --config-dir, in its order. Asks for
+# the unit kubelet.service (gpunode/system/unit.sh).
 
 if command -v kubelet > /dev/null; then printed kubelet "$(timeout -k 2 10 kubelet --version)"; fi
 unit kubelet.service || exit 0
 says MainPID
 case "$SAID" in ''|0) exit 0;; esac
 arguments=$(tr '\0' '\n' < "/proc/$SAID/cmdline")
-config='' folder='' before=''
+config='' folder='' root=/var/lib/kubelet before=''
 set -f; IFS=$NL
 for word in $arguments; do
-  case "$before" in --config) config=$word;; --config-dir) folder=$word;; esac
-  case "$word" in --config=*) config=${word#*=};; --config-dir=*) folder=${word#*=};; esac
+  case "$before" in --config) config=$word;; --config-dir) folder=$word;; --root-dir) root=$word;; esac
+  case "$word" in
+    --config=*) config=${word#*=};; --config-dir=*) folder=${word#*=};; --root-dir=*) root=${word#*=};;
+  esac
   before=$word
 done
 unset IFS; set +f
 printed argument "$arguments"
-[ -z "$config" ] || echo "file=$config $(base64 -w0 "$config")"
+says ActiveEnterTimestamp; echo "started=$SAID"
+pods=0
+for pod in "$root"/pods/*; do [ ! -d "$pod" ] || pods=$((pods + 1)); done
+echo "pods=$pods"
+read_file() { echo "file=$1 $(base64 -w0 "$1")"; echo "written=$(stat -L -c %.6Z "$1")"; }
+[ -z "$config" ] || read_file "$config"
 [ -n "$folder" ] || exit 0
-for file in "$folder"/*.conf; do [ ! -f "$file" ] || echo "file=$file $(base64 -w0 "$file")"; done
+for file in "$folder"/*.conf; do [ ! -f "$file" ] || read_file "$file"; done

@@ -1,4 +1,4 @@
-"""The programs of the control plane: built once from Debian's source package, or those of a given folder."""
+"""The control plane's programs and the kubelet: built once from Debian's source package, or those of a given folder."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ KUBERNETES = "1.20.2"
 ETCD = "etcd"
 NAMES = (ETCD, "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _LONGEST_S = 3600
+_ROOT = "root.partial"
 # The tree is whole, with all that it needs of others; but for one file, which is generated from its comments.
-_BUILD = r"""
+_COMPILE = r"""
 export PATH=/usr/lib/go-1.19/bin:$PATH HOME=/root GO111MODULE=off GOPATH=/go GOCACHE=/go/cache CGO_ENABLED=0
 of=k8s.io/kubernetes
 mkdir -p /go/src/$of
@@ -39,8 +40,9 @@ for package in $of/vendor/k8s.io/component-base/version $of/vendor/k8s.io/client
   said="$said -X $package.gitVersion=v$KUBERNETES -X $package.gitMajor=1 -X $package.gitMinor=20"
 done
 nice -n 10 go build -trimpath -ldflags "-s -w $said" -tags providerless,dockerless -o /work/ \
-  ./cmd/kube-apiserver ./cmd/kube-controller-manager ./cmd/kube-scheduler
 """
+_BUILD = f"{_COMPILE}  ./cmd/kube-apiserver ./cmd/kube-controller-manager ./cmd/kube-scheduler\n"
+_KUBELET = f"{_COMPILE}  ./cmd/kubelet\n"
 # etcd is Debian's, and wants Debian's C library: this machine's own may be older.
 _ETCD = """#!/bin/sh
 of="${0%/*}/etcd-of-debian"
@@ -63,30 +65,48 @@ def programs(report: Report, given: Path | None = None) -> Path:
         if not wanted.is_dir():
             check_preconditions()
             with complete_or_nothing(wanted) as partial:
-                _build(partial, report)
+                _build(partial, report, _BUILD)
+                _take_etcd(partial / _ROOT, partial)
+                remove(partial / _ROOT)
     return wanted
+
+
+def kubelet(report: Report) -> Path:
+    """Return the real kubelet of the same version, built into the cache if need be; raise LabError.
+
+    It speaks to containerd alone: it is built without dockershim, and without clouds.
+    """
+    folder = cache_dir() / "cluster"
+    wanted = folder / f"kubelet-{KUBERNETES}-{hashlib.sha256(_KUBELET.encode()).hexdigest()[:12]}"
+    with locked(cache_dir() / "cluster.lock"):
+        folder.mkdir(exist_ok=True)
+        remove_partial(folder)
+        if not wanted.is_dir():
+            check_preconditions()
+            with complete_or_nothing(wanted) as partial:
+                _build(partial, report, _KUBELET)
+                remove(partial / _ROOT)
+    return wanted / "kubelet"
 
 
 def _digest() -> str:
     return hashlib.sha256(f"{_BUILD}\0{_ETCD}".encode()).hexdigest()[:12]
 
 
-def _build(folder: Path, report: Report) -> None:
-    """Fill the folder with the programs; what they are built in and from goes away again."""
+def _build(folder: Path, report: Report, commands: str) -> None:
+    """Fill the folder with the programs that the commands build; what they are built in stays as `root.partial`."""
     started = time.monotonic()
     report(f"cluster: building Kubernetes {KUBERNETES} of Debian's sources (4 minutes and 2 GB for that time, once)")
-    root = folder / "root.partial"
+    root = folder / _ROOT
     with debian_base(report) as base:
         run(["cp", "-a", "--reflink=auto", f"{base}/.", str(_made(root))], "copying the base image")
     _fetch(root)
     report(f"cluster: compiler, sources and etcd fetched, {time.monotonic() - started:.0f} s; compiling")
-    done = run_in(root, folder, _BUILD, timeout=_LONGEST_S, KUBERNETES=KUBERNETES)
+    done = run_in(root, folder, commands, timeout=_LONGEST_S, KUBERNETES=KUBERNETES)
     if done.returncode:
         last = "\n".join((done.stdout + done.stderr).splitlines()[-8:])
         raise LabError(f"Kubernetes {KUBERNETES} could not be built (exit code {done.returncode}). It said:\n{last}")
-    _take_etcd(root, folder)
-    remove(root)
-    report(f"cluster: Kubernetes {KUBERNETES} and etcd are in the cache, {time.monotonic() - started:.0f} s")
+    report(f"cluster: Kubernetes {KUBERNETES} is built, {time.monotonic() - started:.0f} s")
 
 
 def _made(folder: Path) -> Path:

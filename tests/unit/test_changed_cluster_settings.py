@@ -31,6 +31,7 @@ METHODS: Mapping[str, str] = {
     "kubernetes.timeout": "how long is waited",
     "kubernetes.history": "how many revisions helm keeps",
     "kubernetes.drain": "how a node is emptied",
+    "kubernetes.kubelet": "what a node's own kubelet goes by (tests/unit/test_kubelet_change.py)",
     "kubernetes.expected_resources": "what the verdict waits for",
     "device_plugin.repository": _WHERE,
     "device_plugin.ca_file": _WHERE,
@@ -115,8 +116,8 @@ FIELDS = {
     setting: kind
     for name in CLUSTER
     for setting, kind in fields(name, component_models()[name])
-    if not setting.startswith("kubernetes.drain.")
-} | {"kubernetes.drain": None}
+    if not setting.startswith(("kubernetes.drain.", "kubernetes.kubelet."))
+} | {"kubernetes.drain": None, "kubernetes.kubelet": None}
 
 
 def _merged(one: Any, two: Any) -> Any:

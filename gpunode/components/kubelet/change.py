@@ -1,0 +1,148 @@
+"""What is to become of a kubelet's configuration, what a restart by it takes, and what is in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.base.yaml_edit import Path
+from gpunode.components.kubelet.texts import NAME, OURS, drop_in, in_file, wanted
+from gpunode.settings.kubelet import KubeletSettings
+from gpunode.system.kubelet import Kubelet, known, merged, settings_of
+
+_CPU = ("systemReserved/cpu", "kubeReserved/cpu")
+_WHERE = "its unit, /etc/default/kubelet, /etc/sysconfig/kubelet or /var/lib/kubelet/kubeadm-flags.env"
+
+
+@dataclass(frozen=True)
+class KubeletChange:
+    """Hold what one transaction does: `path`, the file that becomes `text`; None: that goes, or "" where none changes.
+
+    restart: whether the kubelet is to run by something else then; felt: whether pods feel that: a kubelet that starts
+    admits them anew; cpu_manager: the policy by which it is to start where its cpu_manager_state has to go first
+    settings: what it goes by then, by the names that Kubelet.settings has
+    """
+
+    path: str
+    text: str | None
+    restart: bool
+    felt: bool
+    cpu_manager: str | None
+    settings: Mapping[str, str]
+
+
+def path_of(state: Kubelet) -> str | None:
+    """Return the file that gpunode writes: a drop-in where the kubelet reads such, else its own; None: it has none."""
+    if state.config_dir is not None:
+        return f"{state.config_dir.rstrip('/')}/{NAME}"
+    return state.configuration.file if state.configuration is not None else None
+
+
+def change(state: Kubelet, settings: KubeletSettings) -> KubeletChange | None:
+    """Return what is to be changed, None where nothing is; raise ConfigurationRefused.
+
+    The kubelet runs, and `state.files` is known.
+    """
+    desired, path, files = wanted(settings), path_of(state), dict(state.files or ())
+    if path is None:
+        if not desired:
+            return None
+        raise ConfigurationRefused(f"the kubelet runs by flags alone: start it with --config=FILE ({_WHERE})")
+    if not path.startswith("/"):
+        raise ConfigurationRefused(f"the kubelet is told of {path}, which is no absolute path: name it so ({_WHERE})")
+    text = _text(state, path, files, desired)
+    after = dict(files)
+    if text is None:
+        after.pop(path, None)
+    else:
+        after[path] = text
+    flags = dict(state.flags)
+    before_all, after_all = merged(files.values()), merged(after[name] for name in _order(state, after))
+    if before_all is None or after_all is None:
+        raise ConfigurationRefused(f"{path} would not be read by a kubelet")
+    before, then = settings_of(before_all, flags), settings_of(after_all, flags)
+    _obeyed(desired, then, flags, path, _order(state, after))
+    _can_start(then, after_all)
+    writes = text != files.get(path)
+    if not writes and not state.stale:
+        return None
+    restart = state.stale or before != then
+    resets = before["cpuManagerPolicy"] != then["cpuManagerPolicy"] or (
+        then["cpuManagerPolicy"] == "static" and any(before.get(key) != then.get(key) for key in _CPU)
+    )
+    return KubeletChange(
+        path if writes else "",
+        text if writes else None,
+        restart,
+        restart and (state.stale or _is_felt(before, then)),
+        then["cpuManagerPolicy"] if resets else None,
+        then,
+    )
+
+
+def _text(state: Kubelet, path: str, files: Mapping[str, str], desired: Mapping[Path, str | int]) -> str | None:
+    """Return what a file is to say; None: there is to be none."""
+    actual = files.get(path)
+    by_drop_in = state.config_dir is not None
+    if by_drop_in and actual is not None and not actual.startswith(OURS):
+        raise ConfigurationRefused(f"{path} is not of gpunode's making, and would be written over; move it away")
+    without = {name: text for name, text in files.items() if name != path}
+    try:
+        if not by_drop_in:
+            without[path] = in_file(actual or "", {})
+        others = merged(without[name] for name in _order(state, without))
+        if others is None:
+            raise ConfigurationRefused("or a file beside it cannot be read by a kubelet: mend that first")
+        if any(name == "evictionHard" for name, *_ in desired) and not others.get("evictionHard"):
+            # One that is said takes the place of all defaults.
+            rest: dict[Path, str | int] = {("evictionHard", key): value for key, value in known().eviction_hard.items()}
+            desired = {**rest, **desired}
+        if by_drop_in:
+            return drop_in(desired) if desired else None
+        return in_file(actual or "", desired)
+    except ConfigurationRefused as refusal:
+        raise ConfigurationRefused(f"{path} {refusal}") from None
+
+
+def _order(state: Kubelet, files: Mapping[str, str]) -> list[str]:
+    """Return paths as they count: the file of --config, then the drop-ins by name."""
+    first = state.configuration.file if state.configuration is not None else None
+    return sorted(files, key=lambda path: (path != first, path))
+
+
+def _obeyed(
+    desired: Mapping[Path, str | int],
+    then: Mapping[str, str],
+    flags: Mapping[str, str],
+    path: str,
+    order: list[str],
+) -> None:
+    for key, value in desired.items():
+        if then.get("/".join(key)) == str(value):
+            continue
+        name, flag = f"{'/'.join(key)}: {value}", known().flags[key[0]]
+        if flag in flags:
+            raise ConfigurationRefused(
+                f"the kubelet is started with --{flag}={flags[flag]}, which counts before any file, and {name} is "
+                f"asked for: take the flag out of {_WHERE}, or leave the setting out"
+            )
+        later = ", ".join(order[order.index(path) + 1 :])
+        raise ConfigurationRefused(f"{later} counts after {path} and says otherwise than {name}: mend it there")
+
+
+def _can_start(then: Mapping[str, str], said: Mapping[str, object]) -> None:
+    reserved = any(then.get(key, "0").strip("0.m") for key in _CPU) or said.get("reservedSystemCPUs")
+    if then["cpuManagerPolicy"] == "static" and not reserved:
+        raise ConfigurationRefused(
+            "a kubelet with cpuManagerPolicy static does not start without reserved CPUs: set cpu in "
+            "kubernetes.kubelet.system_reserved or kube_reserved"
+        )
+
+
+def _is_felt(before: Mapping[str, str], then: Mapping[str, str]) -> bool:
+    differ = {key for key in {*before, *then} if before.get(key) != then.get(key)}
+    pods = [each["maxPods"] for each in (before, then)]
+    if all(each.isdecimal() for each in pods) and int(pods[1]) > int(pods[0]):
+        differ.discard("maxPods")
+    return bool(differ)

@@ -1,0 +1,112 @@
+"""What is to be done about a kubelet: every comparison with what is desired, and the step for the differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpunode.base.comparison import AS_DESIRED, by_hand, compared, configuration, pending
+from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding
+from gpunode.base.subject import Subject
+from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.components.kubelet.change import KubeletChange, change, path_of
+from gpunode.components.kubelet.texts import OURS, is_in_file, wanted
+from gpunode.settings.kubelet import KubeletSettings
+from gpunode.system.kubelet import Kubelet
+
+UNIT = "kubelet.service"
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Hold what a kubelet is to go by, and what a change may disturb."""
+
+    settings: KubeletSettings
+    allowed: Disruption = Disruption.restart
+
+
+def decide(desired: Desired, actual: Kubelet) -> Decision[KubeletChange]:
+    """Return what is to be done about the kubelet's configuration, and a kubelet that runs since before its files."""
+    if actual.configuration is None:
+        if not desired.settings.asks:
+            return Decision(())
+        item = compared("kubelet", Subject.SERVICE.of(UNIT), "no kubelet that can be configured", "active", False)
+        cause = (
+            "no kubelet runs on this node, or it could not read its files: join the node to its cluster, see "
+            "`journalctl -u kubelet`, and run again"
+        )
+        # No refusal: a node may be set up before it joins.
+        return Decision((by_hand(item, cause),))
+    said = tuple(_said(desired.settings, actual))
+    if actual.files is None:
+        # Recorded facts have no texts: what becomes of files is told when they are known.
+        step: Step[KubeletChange] = Step("bring its settings to what is asked", bad(*said), Disruption.restart)
+        return Decision(said, (step,) if bad(*said) else ())
+    try:
+        to_come = change(actual, desired.settings) if desired.settings.asks or _is_ours(actual) else None
+    except ConfigurationRefused as refusal:
+        reason = f"kubelet: {refusal}; nothing was changed"
+        item = configuration("kubelet", None, str(refusal))
+        return Decision((*(by_hand(each, str(refusal)) for each in said), item), (), reason)
+    findings = (*said, *_of_files(desired.settings, actual, to_come))
+    return _with_step(desired, actual, findings, to_come)
+
+
+def _said(settings: KubeletSettings, actual: Kubelet) -> Iterator[Finding]:
+    found = dict(actual.configuration.settings) if actual.configuration is not None else {}
+    for path, value in wanted(settings).items():
+        name = "/".join(path)
+        good = found.get(name) == str(value)
+        yield compared("kubelet", Subject.KUBELET.of(name), found.get(name), value, good, disruption=Disruption.restart)
+
+
+def _of_files(settings: KubeletSettings, actual: Kubelet, to_come: KubeletChange | None) -> Iterator[Finding]:
+    path = path_of(actual)
+    if not settings.asks and to_come is None:
+        return
+    if to_come is not None and to_come.path and to_come.text is None:
+        yield compared("kubelet", Subject.FILE.of(to_come.path), "there", "none", False, disruption=Disruption.restart)
+    else:
+        disruption = Disruption.restart if to_come is not None and to_come.restart else Disruption.nothing
+        yield configuration("kubelet", path if to_come is not None and to_come.path else None, disruption=disruption)
+    yield compared(
+        "kubelet",
+        Subject.RUNNING_CONFIGURATION.of(UNIT),
+        "older than its files" if actual.stale else AS_DESIRED,
+        AS_DESIRED,
+        not actual.stale,
+        cause="they were written after the kubelet started",
+        disruption=Disruption.restart,
+    )
+
+
+def _with_step(
+    desired: Desired, actual: Kubelet, findings: tuple[Finding, ...], to_come: KubeletChange | None
+) -> Decision[KubeletChange]:
+    done = bad(*findings)
+    if to_come is None or not done:
+        return Decision(findings)
+    waits = _waits(desired, actual) if to_come.restart else None
+    if waits is not None:
+        findings = tuple(pending(item, waits) for item in findings)
+        done = bad(*findings)
+    disruption = Disruption.restart if to_come.restart else Disruption.nothing
+    what = "write its configuration" if to_come.path else "have it read its files"
+    action = f"{what} and restart it" if to_come.restart else what
+    step = Step(action, done, disruption, waits, to_come, felt=to_come.felt and actual.pods > 0)
+    return Decision(findings, (step,))
+
+
+def _waits(desired: Desired, actual: Kubelet) -> str | None:
+    """Return why a restart waits: a kubelet that starts admits its pods anew."""
+    if not is_forbidden(Disruption.restart, desired.allowed, actual.pods):
+        return None
+    return f"{actual.pods} pods run and disruption.allow is nothing"
+
+
+def _is_ours(actual: Kubelet) -> bool:
+    """Say whether there is something of gpunode's, which goes where nothing is asked for any more."""
+    text = dict(actual.files or ()).get(path_of(actual) or "", "")
+    return text.startswith(OURS) if actual.config_dir is not None else is_in_file(text)

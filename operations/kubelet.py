@@ -1,0 +1,61 @@
+"""A kubelet's configuration, changed as one transaction: proven by a kubelet that stays well, put back if it fails."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+from pyinfra import host
+
+from gpunode.base.disruption import Disruption
+from gpunode.base.shell_file import script_file
+from gpunode.components.kubelet.decide import Desired, decide
+from gpunode.facts.kubelet import Kubelet as KubeletFact
+from gpunode.kubernetes.drain.commands import Drain
+from gpunode.operations.drain import drain_before
+from gpunode.operations.failure import node_operation, require
+from gpunode.operations.keeping import digest_of_text
+from gpunode.operations.runtime import to_carry_out
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.settings.kubelet import KubeletSettings
+from gpunode.system.kubelet import Kubelet
+
+_CHANGE = Transaction("kubelet", script_file("kubelet"))
+
+
+@node_operation
+def configuration(settings: KubeletSettings, allowed: str, drain: Drain | None = None) -> Iterator[Any]:
+    """Keep the kubelet at what is asked, in a drop-in or its file; what gpunode set and is not asked any more goes.
+
+    + allowed: disruption.allow: where it is nothing, a kubelet with pods is not restarted
+    + drain: how the node is emptied before a restart that pods would feel; None where it is not
+    """
+    yield from settled(_CHANGE)
+    state: Kubelet = require(host.get_fact(KubeletFact), "the kubelet's state")
+    decision = decide(Desired(settings, Disruption[allowed]), state)
+    if state.configuration is None and settings.asks:
+        host.log(f"kubelet: {decision.findings[0].cause}")
+    said = "the kubelet goes by what is asked" if settings.asks else "nothing of gpunode's in the kubelet's files"
+    change = to_carry_out(decision, said, "the kubelet is to be restarted")
+    if change is None:
+        return
+    files = dict(state.files or ())
+    target = target_digest(change.path, change.text or "", "" if change.path else f"by {sorted(files.items())}")
+    refuse_failed(_CHANGE, target)
+    if change.felt and state.pods:
+        yield from drain_before(drain, "the kubelet is to admit its pods anew")
+    yield transaction_command(
+        _CHANGE,
+        target,
+        path=change.path,
+        read=digest_of_text(files.get(change.path)) if change.path else "",
+        text="-" if change.text is None else base64.b64encode(change.text.encode()).decode(),
+        restart="yes" if change.restart else "",
+        cpus=f"{state.root_dir.rstrip('/')}/cpu_manager_state" if change.cpu_manager else "",
+        policy=change.cpu_manager or "",
+        health=state.health or "",
+        timeout="90",
+        stays="12",
+        proc="/proc",
+    )

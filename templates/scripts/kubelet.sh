@@ -1,0 +1,80 @@
+# The transaction of a kubelet's configuration. It takes $path (the file, empty: none changes), $read, its digest as it
+# was read, $text (base64; -: the file goes), $restart (yes, or nothing), $cpus (cpu_manager_state, empty: it stays) and
+# $policy, by which the kubelet is to write that anew, $health (empty: nothing answers), $timeout and $stays (seconds),
+# and $proc.
+
+# shellcheck disable=SC2154  # set by whoever sends it
+
+unit=kubelet.service
+main_process() { systemctl show "$unit" -p MainPID; }
+answers() {
+  if [ -z "$health" ]; then systemctl is-active --quiet "$unit"
+  elif command -v curl >/dev/null; then curl -sf --noproxy '*' --max-time 5 "$health" >/dev/null
+  elif command -v wget >/dev/null; then wget -q --no-proxy -T 5 -O /dev/null "$health"
+  else systemctl is-active --quiet "$unit"; fi
+}
+# What it writes of its CPUs tells that it got as far as to start by the policy: it says that it is well before.
+has_started() { [ -z "$1" ] || grep -q "\"policyName\":\"$1\"" "$cpus" 2>/dev/null; }
+# By the seconds since the boot: the clock may be set meanwhile.
+now() { read -r up _ < "$proc/uptime"; echo "${up%%.*}"; }
+well() {
+  end=$(($(now) + timeout))
+  while [ "$(now)" -lt "$end" ]; do
+    if systemctl is-active --quiet "$unit" && answers && has_started "$1"; then
+      # One that ends right after it has answered is none that runs; systemd would start it again and again.
+      process=$(main_process); sleep "$stays"
+      if [ "$(main_process)" = "$process" ] && answers; then return 0; fi
+    fi
+    [ "$(systemctl is-system-running || true)" != stopping ] || exit 143
+    sleep 1
+  done
+  return 1
+}
+# Why it ends stands in a line of the kind F, or E, or in none: behind it come the stacks of all that it did.
+words() {
+  said=$(journalctl -u "$unit" -n 2000 --no-pager -o cat 2>/dev/null | grep '^[EF][0-9]\|^Error' | tail -n 3) || true
+  printf '%s\n' "$said" | cut -c 1-400 >&2
+}
+
+save() {
+  [ -n "$path" ] || return 0
+  real=$(target_of "$path") || {
+    echo "gpunode: $path is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }
+  roots_alone "$real" || exit 1
+  keep_file "$path" "$read" "$real" || exit 1
+}
+
+change() {
+  if [ -n "$path" ] && [ "$text" != - ]; then printf '%s' "$text" | base64 -d | stage_file "$path" -; fi
+  if [ -n "$restart" ]; then touch "$checkpoint/stopped"; fi
+  # A kubelet that runs writes its state again at any time.
+  if [ -n "$cpus" ]; then
+    systemctl stop "$unit"
+    if [ -e "$cpus" ]; then
+      cp -p "$cpus" "$checkpoint/cpus.new" && mv "$checkpoint/cpus.new" "$checkpoint/cpus"
+    else touch "$checkpoint/no-cpus"; fi
+    rm -f "$cpus"
+  fi
+  if [ -n "$path" ]; then
+    if [ "$text" = - ]; then remove_file "$path"; else place_file "$path"; fi
+  fi
+  [ -n "$restart" ] || return 0
+  systemctl reset-failed "$unit" 2>/dev/null || true
+  systemctl restart "$unit" || true
+  well "$policy" || { words; reject "the kubelet is not well in $timeout s by these settings"; }
+}
+
+restore() {
+  put_files_back || return 1
+  [ -e "$checkpoint/stopped" ] || return 0
+  if [ -e "$checkpoint/cpus" ] || [ -e "$checkpoint/no-cpus" ]; then
+    systemctl stop "$unit"
+    # That of the policy that failed; the former one's comes back where there was one.
+    rm -f "$cpus" || return 1
+    [ ! -e "$checkpoint/cpus" ] || cp -p "$checkpoint/cpus" "$cpus" || return 1
+  fi
+  systemctl reset-failed "$unit" 2>/dev/null
+  systemctl restart "$unit"
+  if well ''; then echo "gpunode: the kubelet runs again as before" >&2
+  else echo "gpunode: the kubelet is not well with its old files either: see journalctl -u kubelet" >&2; fi
+}

@@ -1,0 +1,199 @@
+"""One node with a real kubelet: 1.20, built of Debian's sources, by containerd's real CRI, without a cluster.
+
+Real are the kubelet, its CPU manager, and a static pod that runs. What a lab node needs for it, since it is a
+container: docs/lab-cluster.md. The pod's cgroups are none of the kubelet's, so that no pod gets CPUs of its own.
+
+The tests stand in the order of the node's life, which begins as a copy of a converged node.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.cluster import pause_image, programs
+from gpunode.lab.nodes import Node
+from gpunode.lab.podman import podman
+from tests.molecule.conftest import Run, command, inventory_with
+
+FILE, STATE = "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/cpu_manager_state"
+ASKED: dict[str, Any] = {
+    "system_reserved": {"cpu": "100m", "memory": "128Mi"},
+    "max_pods": 64,
+    "cpu_manager_policy": "static",
+}
+OPERATION = "Configure the kubelet"
+CONFIGURATION = """# as kubeadm has it, but for a kubelet without a cluster
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+address: 127.0.0.1
+authentication:
+  anonymous: {enabled: true}
+  webhook: {enabled: false}
+authorization: {mode: AlwaysAllow}
+cgroupDriver: cgroupfs  # as containerd's
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+staticPodPath: /etc/kubernetes/manifests
+systemReserved:
+  # for sshd
+  memory: 64Mi
+maxPods: 110
+"""
+UNIT = """[Service]
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml --container-runtime=remote \\
+  --container-runtime-endpoint=unix:///run/containerd/containerd.sock $KUBELET_EXTRA_ARGS
+Restart=always
+RestartSec=10
+[Install]
+WantedBy=multi-user.target
+"""
+POD = """apiVersion: v1
+kind: Pod
+metadata: {name: rest, namespace: default}
+spec:
+  hostNetwork: true
+  containers:
+  - {name: rest, image: 'registry.k8s.io/pause:3.6', imagePullPolicy: Never}
+"""
+
+
+# Overlays of a container do not stack on those of another; a sandbox may not make itself less likely to be killed.
+CONTAINERD = """set -e
+systemctl stop containerd
+mount -t tmpfs tmpfs /var/lib/containerd
+sed -i 's/SystemdCgroup = true/SystemdCgroup = false/' /etc/containerd/config.toml
+sed -i '/\\[plugins."io.containerd.grpc.v1.cri"\\]/a restrict_oom_score_adj = true' /etc/containerd/config.toml
+systemctl start containerd
+ctr -n k8s.io images import /root/pause.tar
+"""
+
+
+def out(node: Node, text: str) -> str:
+    done = lab_nodes.run(node, text, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(done.stdout.strip())
+
+
+def write(node: Node, path: str, text: str) -> None:
+    out(node, f"mkdir -p {path.rpartition('/')[0]}; cat > {path} <<'END_OF_FILE'\n{text}END_OF_FILE")
+
+
+def _inventory(folder: Path, node: Node, allow: str = "restart", **kubelet: Any) -> str:
+    cluster = {"enabled": True, "drain": {"enabled": False}, "kubelet": kubelet}
+    data: dict[str, object] = {"kubernetes": cluster, "device_plugin": {"method": "none"}}
+    data["containerd"] = {"systemd_cgroup": False}
+    return inventory_with(folder, {node.name: {**data, "disruption": {"allow": allow}}})
+
+
+def _run(folder: Path, node: Node, code: int = 0, allow: str = "restart", **kubelet: Any) -> Run:
+    inventory = _inventory(folder, node, allow, **kubelet)
+    run = command("pyinfra", "-y", "--json", inventory, "deploys/kubelet.py")
+    assert run.code == code, run.printed
+    return run
+
+
+def _bad(folder: Path, node: Node, allow: str = "restart", **kubelet: Any) -> dict[str, dict[str, Any]]:
+    run = command("gpunode", "drift", "--json", _inventory(folder, node, allow, **kubelet))
+    every = run.findings[node.name]
+    return {item["what"]: item for item in every if item["class"] != "ok" and item["component"] == "kubelet"}
+
+
+def _process(node: Node) -> str:
+    return out(node, "systemctl show kubelet -p MainPID --value")
+
+
+def _policy(node: Node) -> str:
+    return str(json.loads(out(node, f"cat {STATE}"))["policyName"])
+
+
+def test_a_node_whose_kubelet_does_not_run_yet_is_a_person_s(nodes: tuple[Node, ...], tmp_path: Path) -> None:
+    (node,) = nodes
+    assert "journalctl -u kubelet" in _bad(tmp_path, node, **ASKED)["service kubelet.service"]["cause"]
+    assert _run(tmp_path, node, **ASKED).operations("success") == {}
+
+
+def test_settings_come_into_the_kubelet_s_file_and_a_second_run_changes_nothing(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    (node,) = nodes
+    podman("cp", str(programs.kubelet(print)), f"{node.container}:/usr/bin/kubelet", timeout=300)
+    (tmp_path / "pause.tar").write_bytes(pause_image.archive())
+    podman("cp", str(tmp_path / "pause.tar"), f"{node.container}:/root/pause.tar")
+    out(node, CONTAINERD)
+    write(node, FILE, CONFIGURATION)
+    write(node, "/etc/systemd/system/kubelet.service", UNIT)
+    out(node, "mkdir -p /etc/kubernetes/manifests; systemctl daemon-reload; systemctl start kubelet; sleep 10")
+    assert out(node, "curl -s http://127.0.0.1:10248/healthz") == "ok" and _policy(node) == "none"
+    assert {"kubelet's maxPods", "kubelet's cpuManagerPolicy"} <= set(_bad(tmp_path, node, **ASKED))
+    assert OPERATION in str(_run(tmp_path, node, **ASKED).operations("success"))
+    assert _policy(node) == "static" and out(node, "curl -s http://127.0.0.1:10248/healthz") == "ok"
+    text = out(node, f"cat {FILE}")
+    assert "  # for sshd\n  cpu: 100m\n  memory: 128Mi\nmaxPods: 64\n" in text and "# as containerd's" in text
+    process = _process(node)
+    assert _run(tmp_path, node, **ASKED).operations("success") == {}
+    assert _bad(tmp_path, node, **ASKED) == {} and _process(node) == process
+
+
+def test_what_a_hand_breaks_is_found_and_healed(nodes: tuple[Node, ...], tmp_path: Path) -> None:
+    (node,) = nodes
+    out(node, f"sed -i 's/^maxPods: 64/maxPods: 99/; s/  memory: 128Mi/  memory: 1Gi/' {FILE}")
+    found = set(_bad(tmp_path, node, **ASKED))
+    assert {"kubelet's maxPods", "kubelet's systemReserved/memory"} <= found
+    _run(tmp_path, node, **ASKED)
+    assert _bad(tmp_path, node, **ASKED) == {} and _policy(node) == "static"
+
+
+def test_what_the_real_kubelet_does_not_start_by_is_put_back_with_its_state(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    (node,) = nodes
+    before = out(node, f"cat {FILE} {STATE}")
+    # More CPUs than any machine has that this runs on.
+    refused = _run(tmp_path, node, code=1, **{**ASKED, "system_reserved": {"cpu": "4000"}})
+    assert "the kubelet is not well in" in refused.printed and "the kubelet runs again as before" in refused.printed
+    assert out(node, f"cat {FILE} {STATE}") == before
+    assert out(node, "curl -s http://127.0.0.1:10248/healthz") == "ok"
+    again = _run(tmp_path, node, code=1, **{**ASKED, "system_reserved": {"cpu": "4000"}})
+    assert "this was tried before and put back" in again.printed
+
+
+def test_a_flag_that_counts_more_is_refused_and_a_restart_under_pods_waits(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    (node,) = nodes
+    write(node, "/etc/kubernetes/manifests/rest.yaml", POD)
+    out(node, "for _ in $(seq 60); do [ $(pgrep -cx pause) != 2 ] || exit 0; sleep 1; done; exit 1")
+    waits = _bad(tmp_path, node, allow="nothing", **{**ASKED, "max_pods": 20})
+    assert waits["kubelet's maxPods"]["class"] == "restart pending"
+    assert _run(tmp_path, node, allow="nothing", **{**ASKED, "max_pods": 20}).operations("success") == {}
+    write(node, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--max-pods=50\n")
+    out(node, "systemctl restart kubelet; sleep 3")
+    refused = _run(tmp_path, node, code=1, **ASKED)
+    assert "--max-pods=50, which counts before any file" in refused.printed
+    out(node, "rm /etc/default/kubelet; systemctl restart kubelet; sleep 3")
+
+
+def test_without_settings_nothing_of_gpunode_s_is_left(nodes: tuple[Node, ...], tmp_path: Path) -> None:
+    (node,) = nodes
+    out(node, "rm /etc/kubernetes/manifests/rest.yaml")
+    _run(tmp_path, node)
+    assert out(node, f"cat {FILE}") == CONFIGURATION.strip() and _policy(node) == "none"
+    assert _run(tmp_path, node).operations("success") == {} and _bad(tmp_path, node) == {}
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "key"),
+    [({"max_pods": 0}, "max_pods"), ({"system_reserved": {"cpu": "lots"}}, "system_reserved")],
+)
+def test_bad_input_is_refused_by_its_key(
+    kubelet: dict[str, Any], key: str, nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    (node,) = nodes
+    run = command("gpunode", "check", _inventory(tmp_path, node, **kubelet))
+    assert run.code != 0 and f"kubernetes.kubelet.{key}" in run.printed

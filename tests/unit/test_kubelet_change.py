@@ -1,0 +1,310 @@
+"""The kubelet's settings: what becomes of its drop-in or file, when it is restarted, and what cannot be asked of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyinfra.context import ctx_host
+
+from gpunode.base.decision import bad
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import FindingClass
+from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.base.yaml_edit import changed, edited
+from gpunode.components.kubelet.decide import Desired, decide
+from gpunode.components.kubelet.texts import drop_in, in_file, wanted
+from gpunode.facts.kubelet import Kubelet as KubeletFact
+from gpunode.facts.transaction import TransactionJournal
+from gpunode.operations import kubelet as operation
+from gpunode.settings import SettingsError, settings_from
+from gpunode.settings.kubelet import KubeletSettings
+from gpunode.system.kubelet import Kubelet, parse_kubelet
+from gpunode.system.transaction import Journal
+from tests.unit.simulated_host import Host, commands
+
+pytestmark = pytest.mark.pure
+
+FILE, FOLDER = "/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.conf.d"
+OWN = f"{FOLDER}/90-gpunode.conf"
+KUBEADM = """# of kubeadm
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cgroupDriver: systemd  # as containerd's
+clusterDNS: [10.96.0.10]
+systemReserved:
+  # for sshd
+  memory: 1Gi
+maxPods: 110
+"""
+ASKED: dict[str, Any] = {"system_reserved": {"cpu": "500m"}, "max_pods": 64, "cpu_manager_policy": "static"}
+
+
+def running(
+    *arguments: str, file: str = KUBEADM, drop_ins: dict[str, str] | None = None, pods: int = 0, written: str = ""
+) -> Kubelet:
+    files = {FILE: file, **(drop_ins or {})}
+    lines = ["kubelet=Kubernetes v1.30.4", "argument=/usr/bin/kubelet", f"argument=--config={FILE}"]
+    lines += [f"argument={each}" for each in arguments]
+    lines += [f"file={path} {base64.b64encode(text.encode()).decode()}" for path, text in files.items()]
+    lines += [f"pods={pods}", "started=Tue 2026-11-24 10:00:00.000000 UTC", f"written={written}"]
+    return parse_kubelet(lines)
+
+
+def with_folder(**files: str) -> Kubelet:
+    found = {f"{FOLDER}/{name}.conf": text for name, text in files.items()}
+    return running(f"--config-dir={FOLDER}", drop_ins=found)
+
+
+def asked(**values: Any) -> KubeletSettings:
+    return settings_from({"kubernetes": {"enabled": True, "kubelet": values}}).kubernetes.kubelet
+
+
+def after(state: Kubelet, path: str, text: str | None) -> Kubelet:
+    """Return the kubelet as a restart by the changed file makes it."""
+    files = {name: said for name, said in state.files or () if name != path}
+    if text is not None:
+        files[path] = text
+    flags = [f"--{name}={value}" for name, value in state.flags]
+    flags += [f"--config-dir={state.config_dir}"] if state.config_dir else []
+    return running(*flags, file=files.pop(FILE), drop_ins=dict(sorted(files.items())), pods=state.pods)
+
+
+def test_a_folder_of_drop_ins_gets_gpunode_s_own_and_a_kubelet_without_has_its_file_edited() -> None:
+    desired = Desired(asked(**ASKED))
+    (step,) = decide(desired, with_folder()).steps
+    assert step.change is not None and step.change.path == OWN and step.change.restart
+    assert step.change.cpu_manager == "static" and yaml.safe_load(step.change.text or "") == {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "systemReserved": {"cpu": "500m"},
+        "maxPods": 64,
+        "cpuManagerPolicy": "static",
+    }
+    (step,) = decide(desired, running()).steps
+    assert step.change is not None and step.change.path == FILE
+    note, _, text = (step.change.text or "").partition("\n")
+    assert note.startswith("# gpunode set values here") and '"maxPods": 110' in note
+    expected = KUBEADM.replace("maxPods: 110", "maxPods: 64").replace("  memory: 1Gi", "  cpu: 500m\n  memory: 1Gi")
+    assert text == f"{expected}cpuManagerPolicy: static\n"
+
+
+@pytest.mark.parametrize("state", [running(), with_folder()])
+def test_a_second_run_changes_nothing_and_what_is_not_asked_any_more_leaves_nothing_behind(state: Kubelet) -> None:
+    (step,) = decide(Desired(asked(**ASKED)), state).steps
+    assert step.change is not None
+    then = after(state, step.change.path, step.change.text)
+    assert not bad(*decide(Desired(asked(**ASKED)), then).findings)
+    (fewer,) = decide(Desired(asked(max_pods=64)), then).steps
+    assert fewer.change is not None and fewer.change.cpu_manager == "none"
+    then = after(then, fewer.change.path, fewer.change.text)
+    assert dict(then.configuration.settings if then.configuration else ())["cpuManagerPolicy"] == "none"
+    (gone,) = decide(Desired(asked()), then).steps
+    assert gone.change is not None and after(then, gone.change.path, gone.change.text).files == state.files
+    assert not decide(Desired(asked()), state).findings
+
+
+@pytest.mark.parametrize(
+    ("flag", "values", "refused"),
+    [
+        ("--max-pods=50", {"max_pods": 64}, True),
+        ("--max-pods=64", {"max_pods": 64}, False),
+        ("--system-reserved=memory=2Gi", {"system_reserved": {"cpu": "1"}}, True),
+        ("--kube-reserved=cpu=1", {"system_reserved": {"cpu": "1"}}, False),
+        ("--eviction-hard=memory.available<1Gi", {"eviction_hard": {"memory.available": "500Mi"}}, True),
+        ("--topology-manager-policy=restricted", {"topology_manager_policy": "best-effort"}, True),
+    ],
+)
+@pytest.mark.parametrize("folder", [True, False])
+def test_what_a_flag_says_otherwise_is_refused(flag: str, values: dict[str, Any], refused: bool, folder: bool) -> None:
+    state = running(flag, *([f"--config-dir={FOLDER}"] if folder else []))
+    decision = decide(Desired(asked(**values)), state)
+    assert (decision.refusal is not None) == refused
+    if refused:
+        assert flag.partition("=")[0] in str(decision.refusal) and "kubeadm-flags.env" in str(decision.refusal)
+        assert not decision.steps and all(item.by_person or item.remedy for item in bad(*decision.findings))
+
+
+def test_a_later_drop_in_a_foreign_file_and_one_that_cannot_be_edited_are_refused() -> None:
+    desired = Desired(asked(max_pods=64))
+    for state, said in (
+        (with_folder(**{"99-site": "maxPods: 20\n"}), "99-site.conf counts after"),
+        (with_folder(**{"90-gpunode": "maxPods: 20\n"}), "not of gpunode's making"),
+        (running(file='{"maxPods": 20}'), "JSON"),
+        (running(file="maxPods: &m 20\nregistryBurst: *m\n"), "cannot be edited"),
+        (running(file="maxPods: 20\nmaxPods: 30\n"), "says maxPods twice"),
+    ):
+        refusal = decide(desired, state).refusal
+        assert refusal is not None and said in refusal and "nothing was changed" in refusal
+    assert decide(desired, with_folder(**{"99-site": "maxPods: 64\n"})).refusal is None
+
+
+def test_a_static_policy_needs_a_reserved_cpu_from_wherever() -> None:
+    static = Desired(asked(cpu_manager_policy="static"))
+    refusal = decide(static, running()).refusal
+    assert refusal is not None and "kubernetes.kubelet.system_reserved" in refusal
+    assert decide(Desired(asked(cpu_manager_policy="static", kube_reserved={"cpu": "0"})), running()).refusal
+    for said in ("kubeReserved: {cpu: 100m}\n", "reservedSystemCPUs: 0-1\n"):
+        assert decide(static, running(file=KUBEADM + said)).refusal is None
+
+
+def test_pods_are_drained_for_what_they_feel_and_a_restart_waits_where_it_is_not_allowed() -> None:
+    busy = replace(running(), pods=3)
+    for values, felt in (({"max_pods": 200}, False), ({"max_pods": 20}, True), (ASKED, True)):
+        (step,) = decide(Desired(asked(**values)), busy).steps
+        assert step.felt == felt and step.waits is None and step.disruption is Disruption.restart
+        waiting = decide(Desired(asked(**values), Disruption.nothing), busy)
+        assert [step.waits for step in waiting.steps] == ["3 pods run and disruption.allow is nothing"]
+        assert {item.finding_class for item in bad(*waiting.findings)} == {FindingClass.RESTART_PENDING}
+        assert decide(Desired(asked(**values), Disruption.nothing), running()).steps[0].waits is None
+
+
+def test_a_file_that_comes_to_the_same_is_written_without_a_restart_and_a_stale_kubelet_is_restarted() -> None:
+    (step,) = decide(Desired(asked(max_pods=110)), with_folder()).steps
+    assert step.change is not None and not step.change.restart and step.disruption is Disruption.nothing
+    own = {OWN: drop_in(wanted(asked(max_pods=64)))}
+    for written, stale in (("1795514399.0", False), ("1795514401.5", True)):
+        state = running(f"--config-dir={FOLDER}", drop_ins=own, written=written)
+        assert state.stale == stale
+        steps = decide(Desired(asked(max_pods=64)), state).steps
+        assert len(steps) == stale and all(
+            step.change and step.change.restart and not step.change.path for step in steps
+        )
+
+
+def test_a_changed_reservation_of_cpus_resets_a_static_manager_and_another_does_not() -> None:
+    static = {"cpu_manager_policy": "static", "system_reserved": {"cpu": "1"}}
+    state = with_folder(**{"90-gpunode": drop_in(wanted(asked(**static)))})
+    (more,) = decide(Desired(asked(**{**static, "system_reserved": {"cpu": "2"}})), state).steps
+    assert more.change is not None and more.change.cpu_manager == "static"
+    (other,) = decide(Desired(asked(**static, max_pods=20)), state).steps
+    assert other.change is not None and other.change.cpu_manager is None
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_one_threshold_keeps_the_kubelet_s_defaults_of_the_others_unless_somebody_said_some(folder: bool) -> None:
+    flags = [f"--config-dir={FOLDER}"] if folder else []
+    desired = Desired(asked(eviction_hard={"memory.available": "500Mi"}))
+    (step,) = decide(desired, running(*flags)).steps
+    assert step.change is not None
+    assert yaml.safe_load(step.change.text or "")["evictionHard"] == {
+        "memory.available": "500Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%"
+    }  # fmt: skip
+    then = after(running(*flags), step.change.path, step.change.text)
+    assert not bad(*decide(desired, then).findings)
+    theirs = running(*flags, file=KUBEADM + "evictionHard: {nodefs.available: 20%}\n")
+    (step,) = decide(desired, theirs).steps
+    assert step.change is not None
+    assert step.change.settings["evictionHard/nodefs.available"] == "20%"
+    assert "evictionHard/imagefs.available" not in step.change.settings
+
+
+def test_a_node_without_a_kubelet_that_runs_is_a_person_s_and_no_refusal() -> None:
+    decision = decide(Desired(asked(max_pods=64)), Kubelet(None))
+    assert decision.refusal is None and not decision.steps and bad(*decision.findings)[0].by_person
+    assert not decide(Desired(asked()), Kubelet("1.30.4")).findings
+    recorded = replace(running(), files=None)
+    assert [step.change for step in decide(Desired(asked(max_pods=64)), recorded).steps] == [None]
+    assert "files" not in running().to_json()
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"system_reserved": {"cpu": "lots"}}, "kubernetes.kubelet.system_reserved"),
+        ({"system_reserved": {"gpu": "1"}}, "kubernetes.kubelet.system_reserved"),
+        ({"eviction_hard": {"memory": "1Gi"}}, "kubernetes.kubelet.eviction_hard"),
+        ({"eviction_hard": {"memory.available": "100%"}}, "kubernetes.kubelet.eviction_hard"),
+        ({"max_pods": 0}, "kubernetes.kubelet.max_pods"),
+        ({"cpu_manager_policy": "dynamic"}, "kubernetes.kubelet.cpu_manager_policy"),
+        ({"node_labels": {"a": "b"}}, "kubernetes.kubelet.node_labels"),
+    ],
+)
+def test_what_no_kubelet_takes_is_refused_by_its_key(values: dict[str, Any], key: str) -> None:
+    with pytest.raises(SettingsError, match=key):
+        asked(**values)
+
+
+def test_a_kubelet_is_configured_in_a_cluster_alone() -> None:
+    with pytest.raises(SettingsError, match=r"kubernetes\.kubelet.*no node of a cluster"):
+        settings_from({"kubernetes": {"kubelet": {"max_pods": 64}}})
+
+
+AMOUNTS = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "pid"]), st.sampled_from(["1", "500m", "1Gi", "1e3"]), max_size=3
+)
+DOCUMENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "systemReserved": AMOUNTS, "kubeReserved": AMOUNTS, "maxPods": st.integers(1, 500),
+        "clusterDNS": st.just(["a"]), "featureGates": st.just({"A": True}),
+        "cpuManagerPolicy": st.sampled_from(["none", "static"]),
+    },
+)  # fmt: skip
+SETTINGS = st.builds(
+    lambda **values: KubeletSettings.model_validate({key: value for key, value in values.items() if value}),
+    system_reserved=st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["1", "2Gi"]), max_size=2),
+    eviction_hard=st.dictionaries(st.sampled_from(["memory.available", "nodefs.available"]), st.just("7%"), max_size=2),
+    max_pods=st.sampled_from([None, 20, 110]),
+    topology_manager_policy=st.sampled_from([None, "restricted"]),
+)
+
+
+def _without_empty(text: str) -> dict[str, Any]:
+    """Return what a text says but for mappings without an entry, which say nothing."""
+    return {key: value for key, value in (yaml.safe_load(text) or {}).items() if value != {}}
+
+
+@settings(max_examples=60, deadline=None)
+@given(DOCUMENTS, SETTINGS, SETTINGS, st.booleans())
+def test_any_file_says_what_is_asked_keeps_all_else_and_comes_back_as_it_was(
+    document: dict[str, Any], first: KubeletSettings, second: KubeletSettings, braces: bool
+) -> None:
+    text = "".join(
+        f"# on {key}\n{f'{key}: {json.dumps(value)}' if braces else yaml.safe_dump({key: value}).rstrip()}\n"
+        for key, value in document.items()
+    )
+    one = in_file(text, wanted(first))
+    assert (yaml.safe_load(one) or {}) == changed(document, wanted(first))
+    two = in_file(one, wanted(second))
+    full = {key: value for key, value in document.items() if value != {}}
+    assert _without_empty(two) == changed(full, wanted(second))
+    assert _without_empty(in_file(two, {})) == full
+    assert in_file(one, wanted(first)) == one and in_file(text, {}) == text
+    assert all(line in two.splitlines() for line in text.splitlines() if line.startswith("# on"))
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_edited_to_what_is_asked_or_refused(text: str) -> None:
+    try:
+        result = edited(text, {("maxPods",): 7, ("systemReserved", "cpu"): "1"})
+    except ConfigurationRefused:
+        return
+    found = yaml.safe_load(result)
+    assert found["maxPods"] == 7 and found["systemReserved"]["cpu"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("state", "allowed", "given", "noop", "refused"),
+    [
+        (running(), "restart", 1, "", ""),
+        (replace(running(), pods=2), "nothing", 0, "restart pending: 2 pods run", ""),
+        (running("--max-pods=50"), "restart", 0, "", "the kubelet is started with --max-pods=50"),
+        (Kubelet(None), "restart", 0, "the kubelet goes by what is asked", ""),
+    ],
+)
+def test_the_operation_carries_out_what_was_decided(
+    state: Kubelet, allowed: str, given: int, noop: str, refused: str
+) -> None:
+    host = Host({KubeletFact: state, TransactionJournal: Journal(None, None, None, False)})
+    with ctx_host.use(host):
+        told = commands(operation.configuration, host, settings=asked(**ASKED), allowed=allowed)
+    assert len(told) == given
+    assert not noop or host.noops[0].startswith(noop)
+    assert refused in " ".join(host.refusals) and bool(host.refusals) == bool(refused)
