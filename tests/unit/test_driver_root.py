@@ -108,9 +108,9 @@ def test_what_such_a_driver_lacks_is_a_person_s_and_no_run_loads_or_boots_anythi
 ) -> None:
     node = replace(NODE, driver=replace(THERE, **change))
     found = {item.what: item for item in judge(ASKED, node) if item.finding_class.value != "ok"}
-    assert any(what in each for each in found), found
+    assert what in found
     assert all(item.by_person for item in found.values())
-    assert not [step for step in plan(ASKED, node).steps if step.component == "driver"]
+    assert all(step.pending for step in plan(ASKED, node).steps if step.component == "driver")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_the_specification_of_such_a_driver_is_gpunode_s_own_whatever_the_toolki
 def test_a_specification_of_another_root_is_found_and_made_anew_and_so_on_the_way_back(library: str) -> None:
     other = replace(OURS, library=library)
     decision = decide_specification(True, replace(GOOD.toolkit, cdi=(other,)), THERE)
-    assert library in decision.findings[0].actual and ROOT in decision.findings[0].desired
+    assert library in str(decision.findings[0].actual) and ROOT in str(decision.findings[0].desired)
     assert [getattr(step.change, "root", None) for step in decision.steps] == [ROOT]
     back = decide_specification(True, replace(GOOD.toolkit, cdi=(OURS,)), GOOD.driver)
     assert [getattr(step.change, "root", None) for step in back.steps] == ["/"]
