@@ -25,6 +25,7 @@ _CRIO = "counts where there is a CRI-O, which the lab's nodes have not (scenario
 _SLURM = "counts where there is a slurmd, which the lab's nodes have not (scenario slurm, tests/unit/test_slurm.py)"
 METHODS: Mapping[str, str] = {
     "driver.enabled": _STAYS,
+    "driver.root": "counts with a driver of somebody else's below a root of its own (scenario toolkit)",
     "cuda.enabled": _STAYS,
     "toolkit.enabled": _STAYS,
     "containerd.enabled": _STAYS,

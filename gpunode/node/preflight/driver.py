@@ -30,9 +30,12 @@ def present_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusa
     if not desired.enabled or desired.source != "present":
         return
     version = driver.loaded_version or driver.module_version
-    if desired.is_elsewhere and (driver.root_smi is None or version is None):
-        row = "not-there" if not driver.root_folder else "without-smi" if driver.root_smi is None else "not-loaded"
-        yield refusal(f"driver-root-{row}", root=desired.root)
+    if desired.is_elsewhere and not driver.root_folder:
+        yield refusal("driver-root-not-there", root=desired.root)
+    elif desired.is_elsewhere and driver.root_smi is None:
+        yield refusal("driver-root-without-smi", root=desired.root)
+    elif desired.is_elsewhere and version is None:
+        yield refusal("driver-root-not-loaded", root=desired.root)
     elif version is None:
         yield refusal("driver-not-there")
     elif (desired.version and not versions.same(version, desired.version)) or (
