@@ -24,7 +24,6 @@ from gpunode.base.reading import Unknown
 from gpunode.base.tables.sources import Distribution
 from gpunode.facts.machine import Machine as MachineFact
 from gpunode.fleet import hooks
-from gpunode.fleet.host_data import data_of
 from gpunode.fleet.inventory import validate_state
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
 from gpunode.kubernetes.drain.commands import Drain, drain_of
@@ -41,6 +40,7 @@ from gpunode.operations.phase import begin_image, is_image, is_unattended
 from gpunode.operations.refusal import leave_alone, refuse
 from gpunode.settings import Settings, component_models, settings_from
 from gpunode.settings.domains import in_domain
+from gpunode.settings.host_data import data_of
 
 # Only what the run itself does not change is read from it: system, architecture, GPUs.
 _seen: WeakKeyDictionary[Host, Machine | None] = WeakKeyDictionary()

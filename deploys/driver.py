@@ -51,7 +51,7 @@ def driver() -> None:
     own_file(PEERMEM, keep="Load nvidia_peermem at every boot", remove="Load no nvidia_peermem at boot")
     if is_image() and chosen.persistenced and chosen.source != "present":
         systemd.running(name="Run the persistence daemon, now and at boot", unit="nvidia-persistenced.service")
-    if not node().has_gpu:
+    if not node().has_gpu or chosen.is_elsewhere:
         return
     kernel_module.module_loaded(name="Load the NVIDIA kernel module")
     if chosen.peermem:

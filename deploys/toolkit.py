@@ -18,7 +18,10 @@ def toolkit() -> None:
     if not desired.enabled:
         return
     _packages(desired)
-    container_toolkit.configuration(name="Configure the container toolkit", desired=asked_of(desired))
+    driver = settings().driver
+    container_toolkit.configuration(
+        name="Configure the container toolkit", desired=asked_of(desired, driver.root if driver.enabled else None)
+    )
     if not is_image():
         container_toolkit.specification(
             name="Keep a CDI specification of the loaded driver"

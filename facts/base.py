@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from pyinfra.api import FactBase
+from pyinfra.api import FactBase, Host
 from pyinfra.api.exceptions import FactProcessError
+from pyinfra.context import ctx_host
 
 from gpunode.base import probe_output
 from gpunode.base.probe import Probe
 from gpunode.base.reading import Reading, Unknown
+from gpunode.settings.host_data import data_of
 
 T = TypeVar("T", bound=Reading)
 
 
+def driver_root() -> str:
+    """Return where the driver's files stand on the host that is asked: driver.root of its data, which are validated."""
+    current = ctx_host.get() if ctx_host.isset() else None
+    driver = data_of(current).data.get("driver") if isinstance(current, Host) else None
+    root = driver.get("root", "/") if isinstance(driver, Mapping) and driver.get("enabled", True) is True else "/"
+    return root if isinstance(root, str) else "/"
+
+
 def probe_command(probe: str) -> Probe:
     """Return the shell command that runs `probe` safely; see gpunode.base.probe."""
-    return Probe([(None, probe)])
+    return Probe([(None, probe)], driver_root())
 
 
 def changing_command(probe: str) -> str:

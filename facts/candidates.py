@@ -6,7 +6,7 @@ from typing import Any
 
 from gpunode.base.probe import Probe, shell_text
 from gpunode.base.probe_output import repeated
-from gpunode.facts.base import NodeFact
+from gpunode.facts.base import NodeFact, driver_root
 from gpunode.facts.node import PARTS, parse_parts
 from gpunode.node import Node as Reading
 
@@ -33,7 +33,7 @@ class NodeWithCandidates(NodeFact[Reading]):
 
     def command(self) -> Probe:
         """Return the probe of every component and of the candidates."""
-        return Probe([*((name, fact.probe) for name, fact in PARTS.items()), ("candidates", _PROBE)])
+        return Probe([*((name, fact.probe) for name, fact in PARTS.items()), ("candidates", _PROBE)], driver_root())
 
 
 class _Candidates(NodeFact[Any]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpunode.base.probe import Probe
-from gpunode.facts.base import NodeFact
+from gpunode.facts.base import NodeFact, driver_root
 from gpunode.facts.node import PARTS, parse_parts
 from gpunode.node.machine import Machine as Reading
 from gpunode.node.machine import without_hardware
@@ -23,4 +23,4 @@ class Machine(NodeFact[Reading]):
 
     def command(self) -> Probe:
         """Return the probe of these components."""
-        return Probe([(name, fact.probe) for name, fact in _PARTS.items()])
+        return Probe([(name, fact.probe) for name, fact in _PARTS.items()], driver_root())

@@ -10,7 +10,7 @@ from gpunode.base.probe_output import sections, values
 from gpunode.base.reading import ParseError
 from gpunode.facts.applied import Applied
 from gpunode.facts.apt_sources import AptSources
-from gpunode.facts.base import NodeFact
+from gpunode.facts.base import NodeFact, driver_root
 from gpunode.facts.boot import Boot
 from gpunode.facts.containerd import Containerd
 from gpunode.facts.crio import Crio
@@ -110,4 +110,4 @@ class Node(NodeFact[Reading]):
 
     def command(self) -> Probe:
         """Return the probe of every component."""
-        return Probe([(name, fact.probe) for name, fact in PARTS.items()])
+        return Probe([(name, fact.probe) for name, fact in PARTS.items()], driver_root())

@@ -119,6 +119,7 @@ def specification(generate: bool) -> Iterator[Any]:
             target=change.target,
             own="yes" if change.own else "no",
             version=change.version,
+            root=change.root,
             mark=CDI_MARK,
             stale=" ".join(change.aside),
         )

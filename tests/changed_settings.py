@@ -26,6 +26,7 @@ _SLURM = "counts where there is a slurmd, which the lab's nodes have not (scenar
 _IMEX = "counts on GPUs whose NVLink reaches other machines (scenario imex, tests/unit/test_imex.py)"
 METHODS: Mapping[str, str] = {
     "driver.enabled": _STAYS,
+    "driver.root": "counts with a driver of somebody else's below a root of its own (scenario toolkit)",
     "cuda.enabled": _STAYS,
     "toolkit.enabled": _STAYS,
     "containerd.enabled": _STAYS,

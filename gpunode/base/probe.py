@@ -34,6 +34,10 @@ class Shared:
         return replace(self, desired=desired)
 
 
+# What a host's settings say of where the driver's files stand (driver.root); a part may want no other one.
+DRIVER_ROOT = Shared(":", variable="DRIVER_ROOT")
+
+
 class Text(str):
     """Be the shell text of one part, and know the shared questions whose answers it reads."""
 
@@ -65,9 +69,9 @@ class Probe(str):
 
     parts: tuple[tuple[str | None, Text], ...]
 
-    def __new__(cls, parts: Sequence[tuple[str | None, str]]) -> Probe:
-        """Return the command that prints the parts and a closing line."""
-        made = tuple((section, text if isinstance(text, Text) else Text(text)) for section, text in parts)
+    def __new__(cls, parts: Sequence[tuple[str | None, str]], root: str = "/") -> Probe:
+        """Return the command that prints the parts and a closing line; root: where the driver's files stand."""
+        made = tuple((section, _below(root, text if isinstance(text, Text) else Text(text))) for section, text in parts)
         bodies = [
             _alone(text) if section is None else f"echo '{SECTION}{section}'; {_alone(text)}" for section, text in made
         ]
@@ -89,6 +93,11 @@ class Probe(str):
                 printed.append(f"{SECTION}{section}")
             printed.extend(answers[text])
         return [*printed, "", END]
+
+
+def _below(root: str, text: Text) -> Text:
+    """Return a part that reads the driver at `root`: before any shared question, of which some run its programs."""
+    return text if root == "/" else Text(text, (DRIVER_ROOT.of(root), *text.shared))
 
 
 def batch_command(texts: Iterable[str], mark: str) -> str:

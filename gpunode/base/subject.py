@@ -10,6 +10,7 @@ class Subject(StrEnum):
 
     CORDON = "cordon"
     FILE = "file"
+    DRIVER_ROOT = "driver root"
     MODULE_ON_DISK = "module on disk"
     LOADED_MODULE = "loaded module"
     FLAVOUR = "flavour"

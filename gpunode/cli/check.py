@@ -38,9 +38,9 @@ def check(inventory: str, as_json: bool, limit: tuple[str, ...]) -> None:
     """
     # Late, because reading inventories imports pyinfra.
     with uncollected():
-        from gpunode.fleet.host_data import REPLACE
         from gpunode.fleet.inventory import InventoryError, foreign_names, layered_data, limited, load_inventory
         from gpunode.settings import SettingsError, check_hosts
+        from gpunode.settings.host_data import REPLACE
 
     try:
         layered = layered_data(inventory)

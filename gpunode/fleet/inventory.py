@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from gpunode.fleet.host_data import HostData, data_of
 from gpunode.settings import Settings, check_hosts
+from gpunode.settings.host_data import HostData, data_of
 
 if TYPE_CHECKING:
     from pyinfra.api.inventory import Inventory

@@ -30,9 +30,9 @@ from gpunode.base.verdicts import Refusal
 from gpunode.facts.base import NodeFact
 from gpunode.fleet import hooks, shards
 from gpunode.fleet.access import errors
-from gpunode.fleet.host_data import data_of
 from gpunode.fleet.inventory import foreign_names, limited, load_inventory
 from gpunode.settings import Settings, check_hosts
+from gpunode.settings.host_data import data_of
 
 # What a fact makes of a node's answer.
 T = TypeVar("T", bound=Reading)

@@ -87,7 +87,8 @@ class DevicePluginSettings(ReleaseSettings):
     pass_device_specs: bool | None = None
     """`True`: needed with the kubelet's static CPU manager; the plugin runs privileged then."""
     driver_root: AbsolutePath | None = None
-    """Root of the driver's installation, where it is not `/` (nvidiaDriverRoot)."""
+    """Root of the driver's installation, where it is not `/` (nvidiaDriverRoot); not given: `driver.root` of the
+    cluster's nodes."""
     gfd: bool = False
     """GPU feature discovery: labels with product, memory, MIG of each node."""
     nfd: Literal["chart", "present", "none"] = "none"

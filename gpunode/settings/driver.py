@@ -20,6 +20,14 @@ _Value = Annotated[str, matching(r"[A-Za-z0-9_./:;=,-]{1,200}", "a value in quot
 # Each becomes a line of a file that travels as one argument of a command (128 KiB).
 ModuleParameters = Annotated[dict[_Parameter, _Value], Field(max_length=64)]
 
+# It becomes a part of paths on the node and in config.toml; '..' would make two names of one folder.
+DriverRoot = Annotated[
+    str,
+    matching(
+        r"/|(/(?!\.\.?(/|$))[A-Za-z0-9._+-]+)+",
+        "an absolute path such as '/run/nvidia/driver', without spaces, '..', or a slash at its end",
+    ),
+]
 RunfileUrl = Annotated[str, is_address, holding_only("version", "architecture")]
 
 
@@ -36,6 +44,10 @@ class DriverSettings(Component):
     the node uses; NVIDIA's own installer (`runfile`: NVIDIA-Linux-x86_64-VERSION.run); `present`: already there, only
     verified; or `absent`: whatever driver is there is removed, with all that gpunode set up for it
     (docs/how-to/remove-the-driver.md)."""
+    root: DriverRoot = "/"
+    """Where the driver's files stand, with `source: present`: `/run/nvidia/driver` of a driver container (the GPU
+    Operator's), or a site's own folder (docs/how-to/driver-elsewhere.md). gpunode reads nvidia-smi and its libraries
+    there, and tells the container toolkit (config.toml: nvidia-container-cli.root), CDI, the device plugin and MPS."""
     flavour: Literal["auto", "open", "proprietary"] = "auto"
     """Kernel module; `auto` takes what the GPU generation needs, and open where both would do and the driver comes with
     it: NVIDIA's repositories for Debian and Ubuntu have it from branch 560 on."""
@@ -105,6 +117,11 @@ class DriverSettings(Component):
         return self.enabled and self.source not in ("present", "absent")
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Say whether the driver stands below a root of its own, and is brought and loaded by whoever made that."""
+        return self.enabled and self.root != "/"
+
+    @property
     def removes(self) -> bool:
         """Say whether gpunode takes the driver away."""
         return self.enabled and self.source == "absent"
@@ -113,8 +130,21 @@ class DriverSettings(Component):
         """Yield a version outside of its branch, and what a runfile needs to be told."""
         if self.version and self.branch and not versions.in_branch(self.version, self.branch):
             yield "version", f"is not in driver.branch {self.branch!r}; leave one of the two out"
+        if self.is_elsewhere:
+            yield from self._elsewhere()
         if self.enabled and self.source == "runfile":
             if self.version is None:
                 yield "version", "is needed with driver.source 'runfile': each version is a file of its own"
             if self.runfile_sha256 is None:
                 yield "runfile_sha256", "is needed with driver.source 'runfile': what NVIDIA or `sha256sum` says of it"
+
+    def _elsewhere(self) -> Iterator[tuple[str, str]]:
+        """Yield what gpunode does for a driver of the node's own alone."""
+        if self.source != "present":
+            message = f"is below the node's own root, and driver.source {self.source!r} has gpunode bring the driver"
+            yield "root", f"{message} at '/'; set driver.source = 'present', or leave driver.root out"
+        whose = f"of the driver at driver.root {self.root!r} is up to whoever brings it (a driver container, say)"
+        if self.module_parameters:
+            yield "module_parameters", f"{whose}; leave it out"
+        if self.peermem:
+            yield "peermem", f"{whose}; leave it out"

@@ -211,6 +211,8 @@ def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
         for key, message in part.beside(parts):
             yield Problem(f"{name}.{key}", written(getattr(part, key)), message)
     driver = parts.get("driver")
+    if isinstance(driver, DriverSettings) and driver.is_elsewhere:
+        yield from _beside_a_root(parts, driver.root)
     if not isinstance(driver, DriverSettings) or not driver.removes:
         return
     for name, key in _NEED_THE_DRIVER:
@@ -218,6 +220,21 @@ def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
             out = f"set {name}.enabled = False (what is there of it stays)" if key == "enabled" else "leave it out"
             message = f"needs the driver, which driver.source = 'absent' removes; {out}, or keep the driver"
             yield Problem(f"{name}.{key}", written(value), message)
+
+
+def _beside_a_root(parts: Mapping[str, Component], root: str) -> Iterator[Problem]:
+    """Yield what gpunode does by the programs of a driver at '/' alone, and what names another root."""
+    for key in ("config", "config_from_label"):
+        if value := getattr(parts.get("mig"), key, None):
+            message = f"is carried out by a driver at '/' alone, and driver.root is {root!r}; leave it out"
+            yield Problem(f"mig.{key}", written(value), f"{message}, and have the GPU Operator's MIG manager do it")
+    if getattr(parts.get("mps"), "enabled", False):
+        message = f"runs its daemons by a driver at '/' alone, and driver.root is {root!r}; leave it out"
+        yield Problem("mps.enabled", "True", f"{message}, or share GPUs by the device plugin (sharing.strategy 'mps')")
+    other = getattr(parts.get("device_plugin"), "driver_root", None)
+    if other is not None and other != root:
+        message = f"is not driver.root, {root!r}; leave it out: the plugin is told driver.root"
+        yield Problem("device_plugin.driver_root", written(other), message)
 
 
 def _unknown_names(data: Mapping[str, Any], foreign: Collection[str]) -> Iterator[Problem]:
@@ -250,10 +267,18 @@ def settings_from(data: Mapping[str, Any], foreign: Collection[str] | None = Non
     problems += _between(parts)
     if problems:
         raise SettingsError(problems)
-    found_all = Settings.model_validate(parts)
+    found_all = _told_the_root(Settings.model_validate(parts))
     if problems := list(_in_a_cluster(found_all)):
         raise SettingsError(problems)
     return found_all
+
+
+def _told_the_root(settings: Settings) -> Settings:
+    """Return the settings with the device plugin's driver_root filled in, where the node's driver is not at /."""
+    if not settings.driver.is_elsewhere or settings.device_plugin.driver_root is not None:
+        return settings
+    plugin = settings.device_plugin.model_copy(update={"driver_root": settings.driver.root})
+    return settings.model_copy(update={"device_plugin": plugin})
 
 
 def _in_a_cluster(settings: Settings) -> Iterator[Problem]:

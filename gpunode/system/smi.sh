@@ -1,4 +1,6 @@
 # Asks nvidia-smi once for all parts of a question.
+# A driver below $DRIVER_ROOT answers by its own nvidia-smi, with its own libnvidia-ml in front: so does the GPU
+# Operator's validator ask it (NVIDIA/gpu-operator, cmd/nvidia-validator/main.go and internal/driver/root.go).
 # Takes QUERY and REMAPPED, the columns of its two queries; and ALSO, `remapped` where the second is wanted, too.
 # Sets $SMI: absent=yes (it is not installed), unloaded=yes (it was not asked), or of each query KEY.rc=STATUS and its
 # lines as KEY=LINE, where KEY is gpu and remapped.
@@ -10,12 +12,25 @@
 #
 # shellcheck disable=SC2034  # The parts read $SMI.
 
+smi=nvidia-smi; library=${LD_PRELOAD-}
+if [ -n "$DRIVER_ROOT" ]; then
+  smi=
+  for file in "$DRIVER_ROOT"/nvidia-smi "$DRIVER_ROOT"/usr/bin/nvidia-smi "$DRIVER_ROOT"/usr/sbin/nvidia-smi \
+    "$DRIVER_ROOT"/bin/nvidia-smi "$DRIVER_ROOT"/sbin/nvidia-smi; do
+    [ ! -x "$file" ] || { smi=$file; break; }
+  done
+  for folder in '' /usr/lib64 /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /lib64 /lib/x86_64-linux-gnu \
+    /lib/aarch64-linux-gnu; do
+    file=$DRIVER_ROOT$folder/libnvidia-ml.so.1
+    [ ! -e "$file" ] || { library=$file; break; }
+  done
+fi
 asked() {
-  printed=$(timeout -k 2 15 nvidia-smi "--query-$2" --format=csv,noheader,nounits)
+  printed=$(LD_PRELOAD=$library timeout -k 2 15 "$smi" "--query-$2" --format=csv,noheader,nounits)
   printf '%s.rc=%s\n' "$1" "$?"
   printed "$1" "$printed"
 }
-if ! command -v nvidia-smi > /dev/null; then SMI=absent=yes
+if ! command -v "$smi" > /dev/null; then SMI=absent=yes
 elif [ ! -d /sys/module/nvidia ]; then SMI=unloaded=yes
 else
   SMI=$(

@@ -19,22 +19,34 @@ hooks() {
     done
 }
 
+# Where a device is on the node, where that is not the path in a container.
+host() { [ -z "$devices" ] || printf ', hostPath: %s' "$devices$1"; }
+
 cdi_generate() {
     case '@VERSION@' in
         1.1[0-7].*) output= ;;
         *) output=${NVIDIA_CTK_CDI_OUTPUT_FILE_PATH:-} ;;
     esac
+    # The driver's folder, from 1.18 on by config.toml, too; and that of /dev, which is the driver's if not said.
+    root=; devices=-
+    case '@VERSION@' in 1.1[0-7].*) ;; *)
+        root=$(sed -n 's/^root = "\(.*\)"/\1/p' /etc/nvidia-container-runtime/config.toml 2>/dev/null) ;;
+    esac
     while [ "$#" -gt 0 ]; do
         case "$1" in
             --output=*) output=${1#*=} ;;
             --output) output=$2; shift ;;
+            --driver-root=*) root=${1#*=}; [ "$root" != / ] || root= ;;
+            --dev-root=*) devices=${1#*=}; [ "$devices" != / ] || devices= ;;
             *) echo "nvidia-ctk: SIMULATED, does not know '$1' of cdi generate" >&2; exit 1 ;;
         esac
         shift
     done
     { read -r loaded < /sys/module/nvidia/version; } 2>/dev/null || {
         echo "level=error msg=\"failed to generate CDI spec: failed to initialize NVML: Driver Not Loaded\"" >&2; exit 1; }
-    library=$(readlink -f /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 || readlink -f /usr/lib64/libnvidia-ml.so.1)
+    [ "$devices" != - ] || devices=$root
+    library=$(readlink -f "$root/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1" ||
+        readlink -f "$root/usr/lib64/libnvidia-ml.so.1")
     case "$library" in
         *".so.$loaded") ;;
         *) echo "level=error msg=\"failed to initialize NVML: Driver/library version mismatch\"" >&2; exit 1 ;;
@@ -47,19 +59,22 @@ cdi_generate() {
     echo 'devices:'
     for device in /dev/nvidia[0-9]*; do
         echo "  - name: \"${device#/dev/nvidia}\""
-        echo "    containerEdits: {deviceNodes: [{path: $device}]}"
+        echo "    containerEdits: {deviceNodes: [{path: $device$(host "$device")}]}"
     done
     echo '  - name: all'
     echo '    containerEdits:'
     echo '      deviceNodes:'
-    for device in /dev/nvidia[0-9]*; do echo "        - path: $device"; done
+    for device in /dev/nvidia[0-9]*; do
+        echo "        - path: $device"
+        [ -z "$devices" ] || echo "          hostPath: $devices$device"
+    done
     echo 'containerEdits:'
-    echo '  deviceNodes: [{path: /dev/nvidiactl}]'
+    echo "  deviceNodes: [{path: /dev/nvidiactl$(host /dev/nvidiactl)}]"
     echo '  env: [NVIDIA_VISIBLE_DEVICES=void]'
     echo '  hooks:'
     hooks
     echo '  mounts:'
-    echo "    - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.$loaded"
+    echo "    - hostPath: $root/usr/lib/x86_64-linux-gnu/libcuda.so.$loaded"
     echo "      containerPath: /usr/lib/x86_64-linux-gnu/libcuda.so.$loaded"
     echo '      options: [ro, nosuid, nodev, rbind, rprivate]'
 }

@@ -1,6 +1,6 @@
 # Functions about a CDI specification. aside: what was there before and is not ours is kept beside it, under a name that
 # no runtime reads; it takes $stale, $mark, $target and $own. proven FILE ends the script where it does not name the
-# libcuda of the loaded driver's $version.
+# libcuda of the loaded driver's $version, below its $root.
 
 # shellcheck disable=SC2154  # set by whoever sends it
 
@@ -12,8 +12,9 @@ aside() {
 }
 # shellcheck disable=SC2015
 proven() {
-  grep -qE '"?kind"?: *"?nvidia[.]com/gpu' "$1" && grep -qF "libcuda.so.$version" "$1" || {
+  at=; [ "${root:-/}" = / ] || at=$root/
+  grep -qE '"?kind"?: *"?nvidia[.]com/gpu' "$1" && grep -F "libcuda.so.$version" "$1" | grep -qF "$at" || {
     echo "gpunode: nvidia-ctk made a CDI specification that does not name libcuda.so.$version, which is the loaded" \
-      "driver's; is libcuda installed at the driver's version? See $1" >&2
+      "driver's; ${at:+or not below $at; }is libcuda installed at the driver's version? See $1" >&2
     exit 1; }
 }

@@ -7,7 +7,11 @@
 
 folder=$(dirname "$target"); mkdir -p "$folder"
 work=$(mktemp -d "$folder/../.gpunode-cdi.$$.XXXXXX"); trap 'rm -rf "$work"' EXIT
-nvidia-ctk cdi generate --output="$work/nvidia.yaml" >&2
+# Of a driver below a $root of its own it names the devices at /dev, where that root has no /dev.
+set --
+[ "${root:=/}" = / ] || set -- --driver-root="$root"
+[ "$root" = / ] || [ -d "$root/dev" ] || set -- "$@" --dev-root=/
+nvidia-ctk cdi generate "$@" --output="$work/nvidia.yaml" >&2
 { printf '%s\n' "$mark"; cat "$work/nvidia.yaml"; } > "$work/marked"
 proven "$work/marked"
 case " $stale " in *" $target "*) ;; *)

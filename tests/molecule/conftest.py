@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import testinfra
 
-from gpunode.fleet.host_data import REPLACE
 from gpunode.lab import nodes as lab_nodes
 from gpunode.settings import component_models
+from gpunode.settings.host_data import REPLACE
 from tests import warm
 
 # What scenarios share says what it saw where it fails, as a test does.

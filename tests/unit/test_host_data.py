@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.fleet.host_data import REPLACE, merged
 from gpunode.fleet.inventory import host_data, layered_data
 from gpunode.settings import SettingsError, check_hosts, settings_from
+from gpunode.settings.host_data import REPLACE, merged
 from tests import warm
 
 pytestmark = pytest.mark.pure

@@ -114,9 +114,9 @@ def test_specifications_are_found_by_their_kind_and_dated_by_their_libcuda(tmp_p
     (tmp_path / "run/n.json").write_text('{"kind": "nvidia.com/gpu", "hostPath": "/lib/libcuda.so.570.172.08"}')
     (tmp_path / "run/empty.yaml").write_text("kind: nvidia.com/gpu\n")
     assert _probe(tmp_path).cdi == (
-        CdiSpecification(f"{tmp_path}/etc/cdi/nvidia.yaml", "580.95.05", True),
+        CdiSpecification(f"{tmp_path}/etc/cdi/nvidia.yaml", "580.95.05", True, (), "/usr/lib/libcuda.so.580.95.05"),
         CdiSpecification(f"{tmp_path}/run/empty.yaml", None),
-        CdiSpecification(f"{tmp_path}/run/n.json", "570.172.08"),
+        CdiSpecification(f"{tmp_path}/run/n.json", "570.172.08", library="/lib/libcuda.so.570.172.08"),
     )
 
 

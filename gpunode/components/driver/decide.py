@@ -49,16 +49,21 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     if actual.has_gpu:
         what = Loading(desired.rule, desired.parameters, desired.allowed)
         loading = decide_loading(what, driver, actual.boot.running, another[0] if another else None)
+    if settings.is_elsewhere:
+        # Whoever brings that driver loads it, and boots nothing for it.
+        loading = replace(loading, steps=())
     # Another module is a boot away, and this one with it.
     waits = bool(another) and driver.loaded_version is not None
     peermem = decide_peermem(settings.peermem and actual.has_gpu and not waits, driver)
     held = tuple(_held(desired, driver))
-    serving = tuple(services(settings, driver, actual.pci, desired.packages)) if actual.has_gpu else ()
+    by_node = not settings.is_elsewhere
+    serving = tuple(services(settings, driver, actual.pci, desired.packages)) if actual.has_gpu and by_node else ()
     boots = tuple(next_boot(actual.boot, driver, actual.system))
     if _brings_modules(desired):
         boots = tuple(replace(each, remedy=RUN) if each in bad(*_module_to_boot(boots)) else each for each in boots)
     uvm = tuple(item for item in loading.findings if item.what == Subject.UVM)
     findings = (
+        *_root(settings, driver),
         *way,
         *dkms,
         *module,
@@ -104,6 +109,20 @@ def _judged(desired: DriverSettings, findings: Iterable[Finding], steps: Iterabl
     return tuple(judged)
 
 
+def _root(settings: DriverSettings, actual: DriverState) -> Iterator[Finding]:
+    """Judge whether a driver that is not at / stands where the settings say."""
+    if settings.is_elsewhere:
+        found = actual.root_smi or (f"{settings.root} without nvidia-smi" if actual.root_folder else None)
+        yield compared(
+            "driver",
+            Subject.DRIVER_ROOT,
+            found,
+            f"nvidia-smi below {settings.root}",
+            actual.root == settings.root and actual.root_smi is not None,
+            cause="whoever brings that driver, a driver container say, has not done so, or has taken it away",
+        )
+
+
 def _installed_by(settings: DriverSettings, actual: DriverState) -> Iterator[Finding]:
     """Judge by which way the driver came, where a runfile's is desired or there."""
     if settings.source == "present" or (settings.source != "runfile" and not actual.runfile):
@@ -138,7 +157,7 @@ def _dkms(desired: DriverSettings, actual: DriverState) -> Iterator[Finding]:
 
 def _module(desired: Desired, actual: Actual) -> Iterator[Finding]:
     on_disk, rule = actual.driver.module_version, desired.rule
-    if rule is None or actual.is_image:
+    if rule is None or actual.is_image or desired.settings.is_elsewhere:
         return
     good = on_disk is not None and versions.in_branch(on_disk, rule)
     yield compared("driver", Subject.MODULE_ON_DISK, on_disk, rule, good)
@@ -171,6 +190,8 @@ def _flavour(desired: Desired, actual: DriverState) -> Iterator[Finding]:
 
 def _library(desired: Desired, actual: Actual) -> Finding:
     library, to_be = actual.driver.library_version, actual.driver.module_version
+    if desired.settings.is_elsewhere:
+        to_be = actual.driver.loaded_version
     together = library is not None and library == to_be
     if actual.is_image:
         to_be = desired.rule

@@ -40,6 +40,9 @@ class DriverState(Reading):
     `services` are those of fabric manager and the persistence daemon whose units are installed.
     `waits_for_kernel`: only this kernel, which boots next, has a module, and it is its version that is told.
     `booted_for`: what gpunode last booted the node for, of which no run has seen yet whether it helped.
+    `root`: where the driver's files stand; below another one than / nothing is said of a module on disk. `root_smi` is
+    the path of nvidia-smi there, `root_folder` says whether the folder is there at all, and `root_devices` whether it
+    has a /dev of its own, as a driver container's has.
     `parameters` are (name without NVreg_, value) that the loaded module goes by, where it tells.
     """
 
@@ -63,6 +66,10 @@ class DriverState(Reading):
     booted_for: str | None = None
     peermem: str | None = None
     rdma: bool = False
+    root: str = "/"
+    root_folder: bool = False
+    root_smi: str | None = None
+    root_devices: bool = False
 
     @property
     def module_flavour(self) -> str | None:
@@ -93,6 +100,11 @@ class DriverState(Reading):
         """Return the branch of the version that counts: loaded, else on disk."""
         version = self.loaded_version or self.module_version
         return version.split(".")[0] if version else None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Say whether the driver stands below a root of its own, by which no boot of the node brings another one."""
+        return self.root != "/"
 
     @property
     def reboot_pending(self) -> bool:
@@ -135,7 +147,7 @@ class DriverState(Reading):
         So it is where a module could be built for the newer of two kernels alone: it is there, and a boot away.
         """
         kernel = boot.next_kernel
-        if self.module_version is not None or kernel is None or kernel.release == boot.running:
+        if self.is_elsewhere or self.module_version is not None or kernel is None or kernel.release == boot.running:
             return self
         if kernel.module_version is None:
             return self
@@ -218,4 +230,8 @@ def parse_driver(lines: list[str]) -> DriverState:
         booted_for=found.get("attempt", "").partition(" ")[0] or None,
         peermem=found.get("peermem"),
         rdma=found.get("rdma") == "loaded",
+        root=found.get("root", "/"),
+        root_folder=found.get("root_folder") == "yes",
+        root_smi=found.get("root_smi"),
+        root_devices=found.get("root_devices") == "yes",
     )

@@ -1,6 +1,7 @@
 # Prints every place where a driver's version shows, and whether nvidia_uvm is loaded and has its device. Takes RECORD,
 # what gpunode booted the node for; asks for the node's packages (facts/shared.py) and the units of SERVICES
-# (gpunode/system/unit.sh).
+# (gpunode/system/unit.sh). Below $DRIVER_ROOT stand nvidia-smi and libraries alone: the module is in memory when
+# whoever made that folder has loaded it.
 
 set -f; IFS=$NL
 for line in $PACKAGES; do
@@ -20,7 +21,7 @@ if [ -f "$RECORD" ]; then attempt=; read -r attempt < "$RECORD"; echo "attempt=$
 # Debian's own packages name the module nvidia-current or nvidia-current-open; the first that is there counts.
 there=
 set -f; IFS=$NL
-for line in $(modinfo nvidia nvidia-current nvidia-current-open); do
+for line in $([ -n "$DRIVER_ROOT" ] || modinfo nvidia nvidia-current nvidia-current-open); do
   case "$line" in
     filename:*) [ -z "$there" ] || break; there=yes;;
     version:*|license:*) printf 'modinfo=%s\n' "$line";;
@@ -45,9 +46,19 @@ fi
 if [ -r /proc/driver/nvidia/version ]; then
   IFS= read -r version < /proc/driver/nvidia/version; printf 'proc=%s\n' "$version"
 fi
-for library in /usr/lib/*-linux-gnu/libnvidia-ml.so.1 /usr/lib64/libnvidia-ml.so.1 /usr/lib/libnvidia-ml.so.1; do
+for library in "$DRIVER_ROOT"/usr/lib/*-linux-gnu/libnvidia-ml.so.1 "$DRIVER_ROOT"/usr/lib64/libnvidia-ml.so.1 \
+  "$DRIVER_ROOT"/usr/lib/libnvidia-ml.so.1 ${DRIVER_ROOT:+"$DRIVER_ROOT"/lib64/libnvidia-ml.so.1 \
+  "$DRIVER_ROOT"/lib/*-linux-gnu/libnvidia-ml.so.1 "$DRIVER_ROOT"/libnvidia-ml.so.1}; do
   [ ! -e "$library" ] || { echo "library=$(readlink -f "$library")"; break; }
 done
+if [ -n "$DRIVER_ROOT" ]; then
+  echo "root=$DRIVER_ROOT"
+  [ ! -d "$DRIVER_ROOT" ] || echo root_folder=yes
+  for folder in '' /usr/bin /usr/sbin /bin /sbin; do
+    [ ! -x "$DRIVER_ROOT$folder/nvidia-smi" ] || { echo "root_smi=$DRIVER_ROOT$folder/nvidia-smi"; break; }
+  done
+  [ ! -d "$DRIVER_ROOT/dev" ] || echo root_devices=yes
+fi
 # No package brings the uninstaller: only NVIDIA's own installer leaves it.
 [ ! -f /usr/bin/nvidia-uninstall ] && [ ! -f /usr/bin/nvidia-installer ] || echo runfile=yes
 for sources in /var/lib/dkms/nvidia/*/source; do

@@ -26,6 +26,9 @@ _DEBUG = {
     (_CLI, "debug"): "/var/log/nvidia-container-toolkit.log",
 }
 
+# Where libnvidia-container looks for the driver, and `nvidia-ctk cdi generate` from 1.18 on.
+ROOT = (_CLI, "root")
+
 Key = tuple[str, ...]
 # What a key is to be; None: it is not to be there.
 Asked = Mapping[Key, str | bool | None]
@@ -40,9 +43,16 @@ class Difference:
     desired: str
 
 
-def asked_of(settings: ToolkitSettings) -> dict[Key, str | bool | None]:
-    """Return the keys that the settings ask for; empty where they ask for none."""
+def asked_of(settings: ToolkitSettings, root: str | None = None) -> dict[Key, str | bool | None]:
+    """Return the keys that the settings ask for; empty where they ask for none.
+
+    root: where the driver's files stand (driver.root); None: nothing is known of the driver. NVIDIA's container of the
+    toolkit writes ldconfig's path below that root, too (NVIDIA/nvidia-container-toolkit, cmd/nvidia-ctk-installer), for
+    hosts that have none; what gpunode supports has its own, by which any container's cache is made.
+    """
     desired: dict[Key, str | bool | None] = {}
+    if root is not None:
+        desired[ROOT] = root if root != "/" else None
     if settings.mode is not None:
         desired[_RUNTIME, "mode"] = settings.mode
     if settings.no_cgroups is not None:
@@ -55,6 +65,18 @@ def asked_of(settings: ToolkitSettings) -> dict[Key, str | bool | None]:
     if settings.accept_nvidia_visible_devices_as_volume_mounts is not None:
         desired[MOUNTS] = settings.accept_nvidia_visible_devices_as_volume_mounts
     return desired
+
+
+def judged_of(text: str | None, desired: Asked) -> dict[Key, str | bool | None]:
+    """Return what is asked, without a root that is / in both: no key, or `/`, or none that could be read."""
+    rest = {key: value for key, value in desired.items() if key != ROOT}
+    if ROOT not in desired or desired[ROOT] is not None:
+        return dict(desired)
+    try:
+        return rest if _value(plain(text or ""), ROOT) in (None, "/") else dict(desired)
+    except ConfigurationRefused:
+        # Whoever asks for nothing of the file need not have it mended.
+        return rest
 
 
 def first_version_of(desired: Asked) -> tuple[str, str | None]:

@@ -13,7 +13,15 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.driver import DriverState
-from gpunode.components.toolkit.configuration import PATH, Asked, asked_of, differences, first_version_of, render
+from gpunode.components.toolkit.configuration import (
+    PATH,
+    Asked,
+    asked_of,
+    differences,
+    first_version_of,
+    judged_of,
+    render,
+)
 from gpunode.components.toolkit.hold import is_held
 from gpunode.components.toolkit.state import CdiSpecification, ContainerToolkit
 from gpunode.packages.families.wording import wording
@@ -62,6 +70,7 @@ class Specification:
     """Hold what becomes of CDI specifications.
 
     going: paths that are removed; target: which one is made, None for none; version: of the driver that it is of
+    root: where that driver's files stand
     own: whether gpunode makes it, and not the toolkit's own unit; aside: paths of those that may not stay beside it
     """
 
@@ -70,6 +79,7 @@ class Specification:
     version: str = ""
     own: bool = True
     aside: tuple[str, ...] = ()
+    root: str = "/"
 
 
 @dataclass(frozen=True)
@@ -89,7 +99,7 @@ def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
         desired.version,
         desired.migrate,
         desired.hold,
-        asked_of(desired),
+        asked_of(desired, settings.driver.root if settings.driver.enabled else None),
         desired.cdi == "generate",
         desired.device_links,
         settings.disruption.allow == "reboot",
@@ -180,6 +190,9 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     if not settings:
         return Decision(())
     text = actual.config_text
+    settings = judged_of(text, settings)
+    if not settings:
+        return Decision(())
     try:
         items, new = differences(text, settings), render(text, settings)
     except ConfigurationRefused as error:
@@ -216,8 +229,9 @@ def decide_specification(
     going, loaded = (*actual.cdi_drafts, *unasked), driver.loaded_version
     change = Specification(going)
     made = None
+    by_unit = actual.cdi_refresh is not None and not driver.is_elsewhere
     if generate and loaded is not None:
-        made, change = _made(actual, loaded, going)
+        made, change = _made(actual, driver, loaded, going)
     if actual.cdi_drafts:
         found = f"{', '.join(actual.cdi_drafts)} beside it"
         item: Finding | None = compared(
@@ -241,7 +255,7 @@ def decide_specification(
         item = made
     if item is None:
         return Decision(())
-    if generate and loaded is not None and is_masked(actual.cdi_refresh):
+    if generate and loaded is not None and by_unit and is_masked(actual.cdi_refresh):
         refusal = (
             f"{_UNIT}, by which the toolkit keeps its CDI specification, is masked; nothing was changed. Undo that by "
             f"{unmask(_UNIT)}, or set toolkit.cdi = 'off', and run again"
@@ -262,36 +276,47 @@ def decide_specification(
     return Decision((item,), (Step(action, (item,), Disruption.nothing, waits, change),))
 
 
-def _made(actual: ContainerToolkit, loaded: str, going: tuple[str, ...]) -> tuple[Finding, Specification]:
-    """Judge the specification of the loaded driver; return with it the change that makes it."""
-    stale, by_unit = actual.stale_cdi(loaded), actual.cdi_refresh is not None
+def _made(
+    actual: ContainerToolkit, driver: DriverState, loaded: str, going: tuple[str, ...]
+) -> tuple[Finding, Specification]:
+    """Judge the specification of the loaded driver; return with it the change that makes it.
+
+    The toolkit's own unit starts only where nvidia-smi is in the node's /usr/bin or /usr/sbin, as
+    deployments/systemd/nvidia-cdi-refresh.service of NVIDIA/nvidia-container-toolkit says: else gpunode makes it.
+    """
+    stale, by_unit = actual.stale_cdi(loaded, driver.root), actual.cdi_refresh is not None and not driver.is_elsewhere
+    desired = f"of driver {loaded}" + (f" below {driver.root}" if driver.is_elsewhere else "")
     target = actual.cdi_output or REFRESHED_SPECIFICATION if by_unit else OWN_SPECIFICATION
     # Ours beside the toolkit's would only grow old.
     doubled = tuple(item for item in actual.cdi if item.ours and by_unit)
     elsewhere = all(item.path != target for item in actual.cdi)
     off = by_unit and actual.cdi_refresh != "enabled"
     if stale:
-        found = "; ".join(_stale(actual, item, loaded) for item in stale)
+        found = "; ".join(_stale(actual, item, loaded, driver.root) for item in stale)
         cause = "the driver was changed after it was made"
-        if all(item.driver_version == loaded for item in stale):
+        if not all(item.is_below(driver.root) for item in stale):
+            cause = "it has the driver's libraries from another root"
+        elif all(item.driver_version == loaded for item in stale):
             cause = f"a newer toolkit made it: {actual.version} lacks these hooks, and containers may not start"
-        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, f"of driver {loaded}", False, cause=cause)
+        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, desired, False, cause=cause)
     elif actual.cdi and (doubled or elsewhere or off):
         where = f"beside {target}" if doubled else "alone"
         shown = "; ".join(f"{item.path} {where}" for item in doubled or actual.cdi)
         found = shown if doubled or elsewhere else f"{_UNIT} {actual.cdi_refresh}"
         why = "what keeps it current writes another file" if doubled or elsewhere else "nothing keeps it current"
-        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, f"of driver {loaded}", False, cause=why)
+        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, desired, False, cause=why)
     else:
         good = bool(actual.cdi)
-        found = f"of driver {loaded}" if good else "none"
-        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, f"of driver {loaded}", good)
+        found = desired if good else "none"
+        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, desired, good)
     aside = tuple(dict.fromkeys(each.path for each in (*stale, *doubled)))
-    made = Specification(going, target if bad(item) else None, loaded, not by_unit, aside)
+    made = Specification(going, target if bad(item) else None, loaded, not by_unit, aside, driver.root)
     return item, made
 
 
-def _stale(actual: ContainerToolkit, item: CdiSpecification, loaded: str) -> str:
+def _stale(actual: ContainerToolkit, item: CdiSpecification, loaded: str, root: str) -> str:
+    if not item.is_below(root):
+        return f"{item.path} with {item.library}"
     if item.driver_version == loaded:
         return f"{item.path} with {', '.join(actual.hooks_lacking(item))}"
     return f"{item.path} of driver {item.driver_version or 'unknown'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpunode.base import tables, versions
@@ -30,13 +31,21 @@ _CTK = re.compile(r"version (\d+\.\d+\.\d+\S*)")
 class CdiSpecification(Reading):
     """Hold a CDI specification of nvidia.com/gpu: where it is, of which driver its libraries are, and whether ours.
 
-    `hooks` are those that it names and that not every toolkit has.
+    `hooks` are those that it names and that not every toolkit has. `library` is where it has libcuda from, on the node.
     """
 
     path: str
     driver_version: str | None
     ours: bool = False
     hooks: tuple[str, ...] = ()
+    library: str | None = None
+
+    def is_below(self, root: str) -> bool:
+        """Say whether its libraries stand below that root; where none is told, nothing speaks against it."""
+        if self.library is None:
+            return True
+        # At / they are where the distributions have libraries; /run/nvidia/driver is below / as well.
+        return self.library.startswith(("/usr/", "/lib") if root == "/" else f"{root}/")
 
     def unknown_hooks(self, toolkit: str) -> tuple[str, ...]:
         """Return the hooks that a toolkit's version lacks; some mean that a newer toolkit made the specification."""
@@ -103,9 +112,13 @@ class ContainerToolkit(Reading):
         """Return the version of the legacy nvidia-docker2 package, None where it is not installed."""
         return dict(self.packages).get("nvidia-docker2")
 
-    def stale_cdi(self, driver_version: str) -> tuple[CdiSpecification, ...]:
-        """Return the specifications that are not of this driver, or that a newer toolkit made than is installed."""
-        return tuple(item for item in self.cdi if item.driver_version != driver_version or self.hooks_lacking(item))
+    def stale_cdi(self, driver_version: str, root: str = "/") -> tuple[CdiSpecification, ...]:
+        """Return the specifications that are not of this driver below `root`, or that a newer toolkit made."""
+        return tuple(
+            item
+            for item in self.cdi
+            if item.driver_version != driver_version or self.hooks_lacking(item) or not item.is_below(root)
+        )
 
     def hooks_lacking(self, item: CdiSpecification) -> tuple[str, ...]:
         """Return the hooks that a specification names and the installed toolkit lacks."""
@@ -117,6 +130,7 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
     found = values(lines)
     packages = [_package(line) for line in repeated(lines, "package")]
     match = _CTK.search(found.get("ctk", ""))
+    libraries = dict(line.split(" ", 1) for line in repeated(lines, "cdi_library") if " " in line)
     refreshes = match is None or versions.at_least(versions.major_minor(match[1]), tables.toolkit().refresh_since)
     return ContainerToolkit(
         packages=tuple(sorted(packages)),
@@ -126,7 +140,7 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
         hold_text=decoded(found, "hold_text") or ("" if found.get("locking") == "yes" else None),
         locking_off=found.get("locking") == "off",
         config_text=decoded(found, "config"),
-        cdi=tuple(_specification(line) for line in repeated(lines, "cdi")),
+        cdi=tuple(_specification(line, libraries) for line in repeated(lines, "cdi")),
         cdi_drafts=tuple(repeated(lines, "draft")),
         cdi_refresh=found.get("refresh") if refreshes else None,
         cdi_output=found.get("refresh_output") if refreshes else None,
@@ -143,10 +157,10 @@ def _package(line: str) -> tuple[str, str]:
     return name, version
 
 
-def _specification(line: str) -> CdiSpecification:
+def _specification(line: str, libraries: Mapping[str, str]) -> CdiSpecification:
     words = line.split(" ")
     if len(words) not in (3, 4):
         raise ParseError(f"not a CDI specification: {line[:80]!r}")
     path, version, ours, *hooks = words
     names = tuple(hooks[0].split(",")) if hooks else ()
-    return CdiSpecification(path, None if version == "-" else version, ours == "ours", names)
+    return CdiSpecification(path, None if version == "-" else version, ours == "ours", names, libraries.get(path))

@@ -5,6 +5,7 @@
 # of the hooks that not every toolkit has; REFRESH_SETTINGS, a file of variables for the unit; LINK_RULE, gpunode's udev
 # rule.
 #
+# cdi_library=FILE PATH is where a specification has libcuda from, on the node.
 # A specification names the libraries that it hands in by their version: libcuda's is the driver that it is of. It names
 # its hooks, too: a toolkit that lacks one of them is older than the one that made it.
 
@@ -86,15 +87,18 @@ done
 # What begins with a line `kind` is followed by what it says of libcuda and of hooks: all by one program, in the order
 # of the files.
 if [ "$#" -gt 0 ]; then
-  found=$NL$(grep -oE '"?kind"?: *"?nvidia\.com/gpu|libcuda\.so\.[0-9]{3}\.[0-9.]*[0-9]|'"$LATER_HOOKS" \
-    "$@" /dev/null)$NL
+  libcuda='("?hostPath"?: *"?)?[^" ]*libcuda\.so\.[0-9]{3}\.[0-9.]*[0-9]'
+  found=$NL$(grep -oE '"?kind"?: *"?nvidia\.com/gpu|'"$libcuda|$LATER_HOOKS" "$@" /dev/null)$NL
   for file in "$@"; do
     case "$found" in *"$NL$file:"*kind*nvidia.com/gpu"$NL"*) ;; *) continue;; esac
-    of=; version=-; hooks=
+    of=; version=-; hooks=; library=
     set -f; IFS=$NL
     for line in $found; do
       case "$line" in
-        "$file:libcuda.so."*) [ "$version" != - ] || version=${line##*libcuda.so.};;
+        "$file:"*libcuda.so.*)
+          [ "$version" != - ] || version=${line##*libcuda.so.}
+          # Before it, containerPath says where it comes to in a container.
+          case "$line" in "$file:"*hostPath*) [ -n "$library" ] || library=${line##*[\" ]};; esac;;
         "$file:"*kind*) of=yes;;
         "$file:"*) case "$hooks," in *",${line#"$file:"},"*) ;; *) hooks=$hooks,${line#"$file:"};; esac;;
       esac
@@ -104,6 +108,7 @@ if [ "$#" -gt 0 ]; then
     first=; read -r first < "$file"
     ours=foreign; [ "$first" != "$CDI_MARK" ] || ours=ours
     echo "cdi=$file $version $ours${hooks:+ ${hooks#,}}"
+    [ -z "$library" ] || echo "cdi_library=$file $library"
   done
 fi
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import NodeReport
-from gpunode.fleet.host_data import data_of
 from gpunode.fleet.inventory import foreign_names, load_inventory
 from gpunode.fleet.rollout.amount import Amount
 from gpunode.fleet.rollout.choice import canaries, sorted_out
@@ -19,6 +18,7 @@ from gpunode.fleet.rollout.entries import Begun, Policy, now
 from gpunode.fleet.rollout.journal import Journal, JournalError
 from gpunode.fleet.rollout.progress import Progress, stopped_for_good
 from gpunode.settings import Settings, check_hosts
+from gpunode.settings.host_data import data_of
 
 # What says which machine a host is; the rest of pyinfra's own data says how it is reached.
 _ADDRESS = ("ssh_hostname", "ssh_port")

@@ -30,7 +30,13 @@ def present_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusa
     if not desired.enabled or desired.source != "present":
         return
     version = driver.loaded_version or driver.module_version
-    if version is None:
+    if desired.is_elsewhere and not driver.root_folder:
+        yield refusal("driver-root-not-there", root=desired.root)
+    elif desired.is_elsewhere and driver.root_smi is None:
+        yield refusal("driver-root-without-smi", root=desired.root)
+    elif desired.is_elsewhere and version is None:
+        yield refusal("driver-root-not-loaded", root=desired.root)
+    elif version is None:
         yield refusal("driver-not-there")
     elif (desired.version and not versions.same(version, desired.version)) or (
         desired.branch and not versions.in_branch(version, desired.branch)

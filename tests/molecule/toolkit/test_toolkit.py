@@ -210,6 +210,73 @@ def test_a_specification_of_another_driver_is_found_and_renewed(nodes: tuple[Nod
     assert out(node, "ls /etc/cdi") == "nvidia.yaml"
 
 
+ROOT = "/run/nvidia/driver"
+# SIMULATED: as a driver container shows its files on the node, while the node itself has none of them.
+ELSEWHERE = f"""
+set -eu
+mkdir -p {ROOT}/usr/bin {ROOT}/usr/lib/x86_64-linux-gnu
+mv /usr/bin/nvidia-smi {ROOT}/usr/bin/
+mv /usr/lib/x86_64-linux-gnu/libnvidia-ml.so* {ROOT}/usr/lib/x86_64-linux-gnu/
+"""
+BACK = f"""
+set -eu
+mv {ROOT}/usr/bin/nvidia-smi /usr/bin/
+mv {ROOT}/usr/lib/x86_64-linux-gnu/libnvidia-ml.so* /usr/lib/x86_64-linux-gnu/
+rm -r {ROOT}
+"""
+
+
+def _elsewhere(folder: Path, node: Node, root: str = ROOT) -> str:
+    driver = {"source": "present", "root": root}
+    return inventory_with(folder, {node.name: {"driver": driver, "toolkit": SHARED, "cuda": {"enabled": False}}})
+
+
+def test_a_driver_below_a_root_of_its_own_is_verified_there_and_all_that_use_it_are_told(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    (node,) = nodes
+
+    def drift(inventory: str) -> dict[str, dict[str, Any]]:
+        found = command("gpunode", "drift", "--json", inventory).findings[node.name]
+        return {item["what"]: item for item in found if item["class"] != "ok"}
+
+    def brought(inventory: str) -> list[str]:
+        run = command("pyinfra", "-y", "--json", inventory, "deploys.toolkit.toolkit")
+        assert run.code == 0, run.printed
+        return list(run.operations("success"))
+
+    before = out(node, f"cat {CONFIG}")
+    there = _elsewhere(tmp_path, node)
+    refused = command("pyinfra", "-y", "--json", there, "deploys.toolkit.toolkit")
+    assert refused.code != 0 and f"driver.root is '{ROOT}', and the node has no such folder" in refused.printed
+    assert out(node, f"cat {CONFIG}") == before, "a refused node was touched"
+    out(node, ELSEWHERE)
+    told = ["Configure the container toolkit", "Keep a CDI specification of the loaded driver"]
+    assert brought(there) == told
+    assert tomllib.loads(out(node, f"cat {CONFIG}"))["nvidia-container-cli"]["root"] == ROOT
+    text = out(node, f"cat {SPECIFICATION}")
+    # That root has no /dev of its own.
+    assert f"hostPath: {ROOT}/usr/lib" in text and f"{ROOT}/dev" not in text
+    assert brought(there) == []
+    assert {what for what, item in drift(there).items() if item["component"] in ("driver", "toolkit")} == set()
+    # Two deviations, each told with what it is and should be, and healed by the run.
+    out(node, f"sed -i 's#^root = .*#root = \"/opt/other\"#' {CONFIG}; sed -i 's#{ROOT}/#/opt/other/#' {SPECIFICATION}")
+    found = drift(there)
+    assert "/opt/other" in found["config.toml"]["actual"] and ROOT in found["config.toml"]["desired"]
+    assert "/opt/other" in found["CDI specification"]["actual"]
+    assert brought(there) == told and brought(there) == []
+    # Whose files go is told by name, and nvidia-smi of the node itself does not stand in for it.
+    out(node, f"cp {ROOT}/usr/bin/nvidia-smi /usr/bin/nvidia-smi; mv {ROOT}/usr/bin/nvidia-smi /srv/")
+    assert drift(there)["driver root"]["actual"] == f"{ROOT} without nvidia-smi"
+    out(node, f"mv /srv/nvidia-smi {ROOT}/usr/bin/; rm /usr/bin/nvidia-smi")
+    out(node, BACK)
+    back = _inventory(tmp_path, node, SHARED)
+    assert "config.toml" in drift(back)
+    assert brought(back) == told and brought(back) == []
+    assert out(node, f"cat {CONFIG}") == before and ROOT not in out(node, f"cat {SPECIFICATION}")
+    assert drift(back) == {}
+
+
 def test_a_held_toolkit_moves_to_the_version_that_is_asked_for_and_is_held_there(
     nodes: tuple[Node, ...], tmp_path: Path
 ) -> None:

@@ -87,7 +87,9 @@ def _run(session: Session, arguments: list[str]) -> None:
 
 def _initialise(session: Session) -> None:
     """Do what nvmlInit does: find the library, reach the driver, compare the two."""
-    library = next((place for place in _LIBRARIES if session.machine.exists(place)), None)
+    # As a driver below a root of its own is asked; the real one takes whatever is loaded under this name.
+    preloaded = [place for place in os.environ.get("LD_PRELOAD", "").split(":") if place.endswith("/libnvidia-ml.so.1")]
+    library = next((place for place in (*preloaded, *_LIBRARIES) if session.machine.exists(place)), None)
     if library is None:
         raise Failure(_NO_LIBRARY, 12)
     if session.machine.faults.get("hang"):

@@ -1,0 +1,244 @@
+"""A driver below a root of its own: read there, told to all that use it, and neither brought nor loaded by gpunode."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.base.probe_output import checked
+from gpunode.components.driver import parse_driver
+from gpunode.components.toolkit.configuration import asked_of, judged_of, render
+from gpunode.components.toolkit.decide import Specification, decide_configuration, decide_specification
+from gpunode.components.toolkit.state import CdiSpecification
+from gpunode.facts import base
+from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.gpu import Gpus as GpusFact
+from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
+from gpunode.node.plan import plan
+from gpunode.node.preflight import refusals
+from gpunode.node.verdict import judge
+from gpunode.settings import SettingsError, settings_from
+from gpunode.system.gpu import parse_gpus
+from tests.unit.test_verify import GOOD
+
+pytestmark = pytest.mark.pure
+
+ROOT = "/run/nvidia/driver"
+DATA: dict[str, Any] = {"driver": {"source": "present", "root": ROOT}, "cuda": {"enabled": False}}
+ASKED = settings_from(DATA)
+LOADED = "580.95.05"
+THERE = replace(
+    GOOD.driver,
+    module_version=None,
+    module_license=None,
+    root=ROOT,
+    root_folder=True,
+    root_smi=f"{ROOT}/usr/bin/nvidia-smi",
+)
+CONFIGURED = f'[nvidia-container-cli]\nroot = "{ROOT}"\n'
+NODE = replace(GOOD, driver=THERE, toolkit=replace(GOOD.toolkit, config_text=CONFIGURED))
+OURS = CdiSpecification("/etc/cdi/nvidia.yaml", LOADED, True, (), f"{ROOT}/usr/lib/libcuda.so.{LOADED}")
+
+
+def different(node: Any, data: dict[str, Any] = DATA) -> dict[str, Any]:
+    return {item.what: item for item in judge(settings_from(data), node) if item.finding_class.value != "ok"}
+
+
+@pytest.mark.parametrize(
+    "root", ["run/nvidia", "/run/nvidia/", "/run/../etc", "/..", "/a b", "/a'b", '/a"b', "//a", "", "/a\nb", "/$(id)"]
+)
+def test_what_is_no_plain_path_is_refused_by_its_key(root: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        settings_from({"driver": {"source": "present", "root": root}})
+    assert "driver.root" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "key"),
+    [
+        ({"driver": {"root": ROOT}}, "driver.root"),
+        ({"driver": {"root": ROOT, "source": "absent"}}, "driver.root"),
+        ({"driver": {**DATA["driver"], "module_parameters": {"NVreg_EnableMSI": "1"}}}, "driver.module_parameters"),
+        ({"driver": {**DATA["driver"], "peermem": True}}, "driver.peermem"),
+        ({**DATA, "mps": {"enabled": True}}, "mps.enabled"),
+        ({**DATA, "mig": {"config": "all-disabled"}}, "mig.config"),
+        ({**DATA, "device_plugin": {"driver_root": "/opt/other"}}, "device_plugin.driver_root"),
+    ],
+)
+def test_what_contradicts_such_a_root_is_refused_by_its_key(data: dict[str, Any], key: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        settings_from(data)
+    assert f"{key}:" in str(error.value) or f"{key} " in str(error.value)
+    assert "driver" in str(error.value)
+
+
+def test_the_plugin_is_told_the_root_and_one_at_the_node_s_own_is_told_none() -> None:
+    cluster = {"kubernetes": {"enabled": True}}
+    told = desired_cluster({"a": settings_from({**DATA, **cluster})})
+    plain = desired_cluster({"a": settings_from(cluster)})
+    assert told is not None and plain is not None
+    assert told.values["nvidiaDriverRoot"] == ROOT
+    assert "nvidiaDriverRoot" not in plain.values
+
+
+def test_a_node_of_such_a_driver_has_no_difference_and_no_step() -> None:
+    assert different(NODE) == {}
+    assert plan(ASKED, NODE).steps == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"root_smi": None, "root_folder": False, "library_version": None}, "driver root"),
+        ({"root_smi": None}, "driver root"),
+        ({"library_version": "570.172.08"}, "library"),
+        ({"loaded_version": None, "loaded_flavour": None}, "loaded module"),
+        ({"uvm_loaded": False}, "nvidia_uvm"),
+    ],
+)
+def test_what_such_a_driver_lacks_is_a_person_s_and_no_run_loads_or_boots_anything(
+    change: dict[str, Any], what: str
+) -> None:
+    node = replace(NODE, driver=replace(THERE, **change))
+    found = {item.what: item for item in judge(ASKED, node) if item.finding_class.value != "ok"}
+    assert what in found
+    assert all(item.by_person for item in found.values())
+    assert all(step.pending for step in plan(ASKED, node).steps if step.component == "driver")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"root_smi": None, "root_folder": False}, "no such folder"),
+        ({"root_smi": None}, "no nvidia-smi in it"),
+        ({"loaded_version": None}, "its kernel module is not loaded"),
+    ],
+)
+def test_preflight_refuses_a_root_that_is_none_with_a_remedy(change: dict[str, Any], says: str) -> None:
+    node = replace(NODE, driver=replace(THERE, **change))
+    found = [item for item in refusals(ASKED, node.machine) if says in item.reason]
+    assert len(found) == 1 and ROOT in found[0].reason and found[0].remedy
+    assert not [item for item in refusals(ASKED, NODE.machine) if item.component == "driver"]
+
+
+@pytest.mark.parametrize(
+    ("text", "to_be"),
+    [
+        (None, f'root = "{ROOT}"'),
+        ('[nvidia-container-cli]\nroot = "/opt/other"\nload-kmods = true\n', f'root = "{ROOT}"'),
+        ('[nvidia-container-cli]\n#root = "/run/nvidia/driver"\n', f'root = "{ROOT}"'),
+    ],
+)
+def test_config_toml_gets_the_root(text: str | None, to_be: str) -> None:
+    decision = decide_configuration(asked_of(ASKED.toolkit, ROOT), replace(GOOD.toolkit, config_text=text), False)
+    (step,) = decision.steps
+    assert to_be in getattr(step.change, "text", "").splitlines()
+
+
+@given(
+    root=st.sampled_from(["/", ROOT, "/opt/nv"]),
+    there=st.sampled_from([None, "", "[nvidia-container-cli]\n", CONFIGURED, '[nvidia-container-cli]\nroot = "/"\n']),
+)
+def test_a_step_leaves_nothing_to_do_and_back_at_the_node_s_own_root_the_key_goes(root: str, there: str | None) -> None:
+    asked = asked_of(ASKED.toolkit, root)
+    decision = decide_configuration(asked, replace(GOOD.toolkit, config_text=there), False)
+    after = render(there, judged_of(there, asked)) if decision.steps else there
+    assert not decide_configuration(asked, replace(GOOD.toolkit, config_text=after), False).steps
+    if root == "/":
+        assert ROOT not in (after or "")
+        assert bool(decision.steps) == (there == CONFIGURED)
+    else:
+        assert f'root = "{root}"' in (after or "")
+
+
+def test_what_is_unreadable_is_told_where_something_is_asked_of_it_alone() -> None:
+    broken = replace(GOOD.toolkit, config_text="= nonsense")
+    assert decide_configuration(asked_of(ASKED.toolkit, "/"), broken, False).findings == ()
+    assert decide_configuration(asked_of(ASKED.toolkit, ROOT), broken, False).refusal
+
+
+@pytest.mark.parametrize("refresh", [None, "enabled", "masked"])
+def test_the_specification_of_such_a_driver_is_gpunode_s_own_whatever_the_toolkit_has(refresh: str | None) -> None:
+    bare = replace(GOOD.toolkit, cdi=(), cdi_refresh=refresh)
+    (step,) = decide_specification(True, bare, THERE).steps
+    assert step.change == Specification((), OURS.path, LOADED, True, (), ROOT)
+    assert not decide_specification(True, replace(bare, cdi=(OURS,)), THERE).steps
+
+
+@pytest.mark.parametrize("library", [f"/usr/lib/libcuda.so.{LOADED}", f"/opt/other/lib64/libcuda.so.{LOADED}"])
+def test_a_specification_of_another_root_is_found_and_made_anew_and_so_on_the_way_back(library: str) -> None:
+    other = replace(OURS, library=library)
+    decision = decide_specification(True, replace(GOOD.toolkit, cdi=(other,)), THERE)
+    assert library in str(decision.findings[0].actual) and ROOT in str(decision.findings[0].desired)
+    assert [getattr(step.change, "root", None) for step in decision.steps] == [ROOT]
+    back = decide_specification(True, replace(GOOD.toolkit, cdi=(OURS,)), GOOD.driver)
+    assert [getattr(step.change, "root", None) for step in back.steps] == ["/"]
+
+
+def at(root: Path, monkeypatch: pytest.MonkeyPatch, fact: Any, changed: tuple[str, str] | None = None) -> list[str]:
+    """Run a fact's probe as of a host whose driver.root is `root`."""
+    monkeypatch.setattr(base, "driver_root", lambda: str(root))
+    command = str(fact().command())
+    if changed is not None:
+        assert changed[0] in command
+        command = command.replace(*changed)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    return checked(done.stdout.splitlines())
+
+
+def _root(folder: Path) -> Path:
+    root = folder / "driver"
+    libraries = root / "usr/lib/x86_64-linux-gnu"
+    libraries.mkdir(parents=True)
+    (root / "usr/bin").mkdir()
+    (libraries / f"libnvidia-ml.so.{LOADED}").write_text("SIMULATED")
+    (libraries / "libnvidia-ml.so.1").symlink_to(f"libnvidia-ml.so.{LOADED}")
+    smi = root / "usr/bin/nvidia-smi"
+    smi.write_text('#!/bin/sh\n# SIMULATED\necho "SIMULATED $0 by $LD_PRELOAD"; exit 9\n')
+    smi.chmod(0o755)
+    return root
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_the_probe_reads_the_driver_below_its_root_and_no_module_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = _root(tmp_path)
+    found = parse_driver(at(root, monkeypatch, DriverFact))
+    assert (found.root, found.root_folder, found.root_devices) == (str(root), True, False)
+    assert found.root_smi == f"{root}/usr/bin/nvidia-smi"
+    assert found.library_version == LOADED and found.module_version is None and not found.reboot_pending
+    (root / "dev").mkdir()
+    assert parse_driver(at(root, monkeypatch, DriverFact)).root_devices
+    shutil.rmtree(root)
+    gone = parse_driver(at(root, monkeypatch, DriverFact))
+    assert (gone.root_folder, gone.root_smi, gone.library_version) == (False, None, None)
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_nvidia_smi_of_the_root_is_asked_once_with_its_own_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = _root(tmp_path)
+    # What would have the module of this machine loaded.
+    loaded = ("/sys/module/nvidia ]", f"{root} ]")
+    found = parse_gpus(at(root, monkeypatch, GpusFact, loaded))
+    assert found.status == "no driver" and found.exit_code == 9
+    library = root / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+    assert found.message == f"SIMULATED {root}/usr/bin/nvidia-smi by {library}"
+    (root / "usr/bin/nvidia-smi").unlink()
+    assert parse_gpus(at(root, monkeypatch, GpusFact, loaded)).status == "absent"
+
+
+def test_a_driver_at_the_node_s_own_root_is_asked_as_before() -> None:
+    assert base.driver_root() == "/"
+    assert "DRIVER_ROOT=/" not in str(DriverFact().command())
