@@ -4,6 +4,7 @@ from gpunode.deploys.component import announce, settings
 from gpunode.deploys.containerd import containerd
 from gpunode.deploys.crio import crio
 from gpunode.deploys.cuda import cuda
+from gpunode.deploys.dcgm import dcgm
 from gpunode.deploys.device_plugin import device_plugin
 from gpunode.deploys.docker import docker
 from gpunode.deploys.drain import uncordon
@@ -37,6 +38,7 @@ if preflight():
         podman,
         crio,
         slurm,
+        dcgm,
         interrupted,
         verify,
         uncordon,
@@ -59,6 +61,7 @@ if preflight():
     podman()
     crio()
     slurm()
+    dcgm()
     # Of components that are switched off by now: the others have done it themselves.
     interrupted()
     image()

@@ -32,6 +32,7 @@ _JUDGES = tuple(
         "components/crio/decide.py",
         "components/mps/decide.py",
         "components/slurm/decide.py",
+        "components/dcgm/decide.py",
         "components/mig/decide.py",
         "packages/repositories/decide.py",
         "node/own_files/decide.py",

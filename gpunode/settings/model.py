@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gpunode.settings.component import Component
 from gpunode.settings.crio import CrioSettings
 from gpunode.settings.cuda import CudaSettings
+from gpunode.settings.dcgm import DcgmSettings
 from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.driver import DriverSettings
 from gpunode.settings.gpu_operator import GpuOperatorSettings
@@ -33,7 +34,7 @@ from gpunode.settings.toolkit import ToolkitSettings
 OWN_DATA_PREFIX = "x_"
 _LONGEST_KEY = 120
 _NEED_THE_DRIVER = (
-    *((name, "enabled") for name in ("cuda", "toolkit", "mps", "slurm")),
+    *((name, "enabled") for name in ("cuda", "toolkit", "mps", "slurm", "dcgm")),
     ("mig", "config"),
     ("mig", "config_from_label"),
 )
@@ -62,6 +63,7 @@ class Settings(BaseModel):
     mig: MigSettings = Field(default_factory=lambda: MigSettings.model_validate({}))
     mps: MpsSettings = Field(default_factory=lambda: MpsSettings.model_validate({}))
     slurm: SlurmSettings = Field(default_factory=lambda: SlurmSettings.model_validate({}))
+    dcgm: DcgmSettings = Field(default_factory=lambda: DcgmSettings.model_validate({}))
     kubernetes: KubernetesSettings = Field(default_factory=lambda: KubernetesSettings.model_validate({}))
     device_plugin: DevicePluginSettings = Field(default_factory=lambda: DevicePluginSettings.model_validate({}))
     gpu_operator: GpuOperatorSettings = Field(default_factory=lambda: GpuOperatorSettings.model_validate({}))
