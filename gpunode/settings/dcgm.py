@@ -63,6 +63,7 @@ class ExporterSettings(Component):
     """The IP address at which it listens, without a password: NVIDIA's own default are all addresses of the node.
     '0.0.0.0' or '::' are all of them."""
     port: Annotated[int, Field(ge=1, le=65535)] = 9400
+    """The port at which it listens."""
     interval: Annotated[int, Field(ge=1, le=3600)] = 30
     """Seconds from one reading of the GPUs to the next."""
     engine: Literal["host", "embedded"] = "host"
@@ -95,6 +96,7 @@ class DcgmSettings(Component):
     """true: a package of DCGM 3 that is there (datacenter-gpu-manager) is removed for DCGM 4, which cannot stand beside
     it; false: such a node is refused."""
     exporter: ExporterSettings = Field(default_factory=lambda: ExporterSettings.model_validate({}))
+    """The exporter of the GPUs' metrics, below."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Yield an exporter without DCGM."""

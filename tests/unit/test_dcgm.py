@@ -227,6 +227,10 @@ def test_every_difference_is_a_step_s_or_a_person_s_and_the_steps_remove_the_res
     assert all(item.by_person or item.finding_class is FindingClass.ERROR for item in left.values()), left
 
 
+def _with(actual: Dcgm, field: str, unit: DcgmUnit) -> Dcgm:
+    return replace(actual, engine=unit) if field == "engine" else replace(actual, exporter=unit)
+
+
 def _carried_out(to_be: Desired, actual: Dcgm, decision: Decision[Any]) -> Dcgm:
     """Return what becomes of a node: gpunode's files are written before, as in a run."""
     exporter, told = EXPORTER in to_be.units, tuple(sorted(variables(to_be.settings.exporter).items()))
@@ -248,9 +252,9 @@ def _carried_out(to_be: Desired, actual: Dcgm, decision: Decision[Any]) -> Dcgm:
             field = "engine" if change.unit == ENGINE else "exporter"
             unit = getattr(after, field) or DcgmUnit()
             if change.what == "remove":
-                after = replace(after, **{field: replace(unit, active=False, enabled=False)})
+                after = _with(after, field, replace(unit, active=False, enabled=False))
             elif change.what == "read":
-                after = replace(after, **{field: replace(unit, outdated=False)})
+                after = _with(after, field, replace(unit, outdated=False))
             else:
                 after = replace(after, variables=told)
         else:
@@ -258,14 +262,20 @@ def _carried_out(to_be: Desired, actual: Dcgm, decision: Decision[Any]) -> Dcgm:
             field = "engine" if ENGINE in item.what else "exporter"
             unit = getattr(after, field) or DcgmUnit()
             up = replace(unit, active=True, service=ServiceState("running"))
-            after = replace(after, **{field: up if step.action == "start it" else replace(unit, enabled=True)})
+            after = _with(after, field, up if step.action == "start it" else replace(unit, enabled=True))
             if field == "exporter" and step.action == "start it":
                 after = replace(after, variables=told)
     return after
 
 
 def test_a_node_as_it_is_desired_has_no_difference_and_no_step() -> None:
-    for own in ({}, {"exporter": {}}, {"health": False}, {"exporter": {"enabled": True, "engine": "embedded"}}):
+    every: tuple[dict[str, Any], ...] = (
+        {},
+        {"exporter": {}},
+        {"health": False},
+        {"exporter": {"enabled": True, "engine": "embedded"}},
+    )
+    for own in every:
         to_be = desired(**own)
         decision = decide(to_be, right(to_be))
         assert (different(decision), decision.steps) == ({}, ())
@@ -503,5 +513,5 @@ def test_the_probe_reads_pods_files_and_asks_dcgmi_where_its_health_is_watched(t
 
 
 def test_the_units_are_asked_with_all_others() -> None:
-    assert UNITS.of(ENGINE, EXPORTER) in DcgmFact.probe.shared  # type: ignore[attr-defined]
+    assert UNITS.of(ENGINE, EXPORTER) in DcgmFact.probe.shared
     assert dict(pairs(["a=b"])) == {"a": "b"}
