@@ -26,7 +26,7 @@ class Known(Row):
     profiling: str
     exporter: str
     former: tuple[str, ...]
-    first_branch_of_cuda_13: int
+    first_branch_of_cuda_13: str
     paired: dict[str, str]
 
 

@@ -60,7 +60,7 @@ class Change:
 
 def cuda_of(driver: str | None) -> int:
     """Return the major version of CUDA that a driver's user mode is of: by its version or branch; not known: 12."""
-    return 13 if driver and versions.parsed(driver).release[0] >= known().first_branch_of_cuda_13 else 12
+    return 13 if driver and versions.at_least(driver, known().first_branch_of_cuda_13) else 12
 
 
 def gone(desired: Desired, actual: Dcgm) -> tuple[str, ...]:
