@@ -23,6 +23,7 @@ from gpunode.components.dcgm.health import DcgmHealth, Incident, parse_health
 from gpunode.components.dcgm.state import PODS, Dcgm, DcgmUnit, parse_dcgm
 from gpunode.facts.dcgm import Dcgm as DcgmFact
 from gpunode.facts.shared import UNITS
+from gpunode.lab.packages.dcgm_programs import dcgmi
 from gpunode.node.components import desired_files
 from gpunode.node.plan import plan
 from gpunode.node.preflight import cautions, refusals
@@ -465,6 +466,10 @@ def test_the_operation_does_what_the_decision_says(host: Host) -> None:
     assert f"restart={EXPORTER}" in command and "watch=yes" in command and "stopped= removed= " in command
     (command,) = commands(dcgm.services, host, desired=desired(enabled=False, exporter={}))
     assert f"'stopped={EXPORTER} {ENGINE}'" in command and EXPORTER_FILE in command and ENGINE_FILE in command
+    # A drop-in that is left goes, too, where its unit is stopped already.
+    host.readings[DcgmFact] = Dcgm(files=(EXPORTER_FILE,))
+    (command,) = commands(dcgm.services, host, desired=desired(enabled=False, exporter={}))
+    assert f"stopped= removed={EXPORTER_FILE}" in command
     host.readings[DcgmFact] = Dcgm((("datacenter-gpu-manager", "1:3.3.9"),))
     assert commands(dcgm.services, host, desired=to_be) == [] and "DCGM 3" in host.refusals[0]
     host.readings[DcgmFact] = Dcgm()
@@ -510,6 +515,16 @@ def test_the_probe_reads_pods_files_and_asks_dcgmi_where_its_health_is_watched(t
     exporter.write_text(str(texts[EXPORTER_FILE]))
     found = read()
     assert found.health == HEALTHY and dict(found.told) == variables(settings().dcgm.exporter)
+
+
+@pytest.mark.simulated
+def test_the_simulated_dcgmi_reports_in_the_shape_that_is_parsed() -> None:
+    rows = [["GPU", "0", "PCIe system", "Warning", MESSAGE], ["GPU", "1", "Memory system", "Failure", "x"]]
+    found = parse_health(json.dumps(dcgmi.report(rows)), "0")
+    assert found == DcgmHealth("Failure", (
+        Incident("GPU 0", "PCIe system", "Warning", MESSAGE), Incident("GPU 1", "Memory system", "Failure", "x"),
+    ))  # fmt: skip
+    assert parse_health(json.dumps(dcgmi.report([])), "0") == HEALTHY
 
 
 def test_the_units_are_asked_with_all_others() -> None:
