@@ -4,6 +4,7 @@ from gpunode.deploys.component import announce, settings
 from gpunode.deploys.containerd import containerd
 from gpunode.deploys.crio import crio
 from gpunode.deploys.cuda import cuda
+from gpunode.deploys.dcgm import dcgm
 from gpunode.deploys.device_plugin import device_plugin
 from gpunode.deploys.docker import docker
 from gpunode.deploys.drain import uncordon
@@ -43,6 +44,7 @@ if preflight():
         crio,
         slurm,
         kubelet,
+        dcgm,
         interrupted,
         verify,
         uncordon,
@@ -69,6 +71,7 @@ if preflight():
     crio()
     slurm()
     kubelet()
+    dcgm()
     # Of components that are switched off by now: the others have done it themselves.
     interrupted()
     image()

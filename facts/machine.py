@@ -9,7 +9,7 @@ from gpunode.node.machine import Machine as Reading
 from gpunode.node.machine import without_hardware
 
 _NAMES = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit", "runtime_packages")
-_PARTS = {name: PARTS[name] for name in (*_NAMES, "podman", "crio", "slurm", "rdma", "kubelet")}
+_PARTS = {name: PARTS[name] for name in (*_NAMES, "podman", "crio", "slurm", "rdma", "dcgm", "kubelet")}
 
 
 def _parse(lines: list[str]) -> Reading:

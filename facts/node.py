@@ -15,6 +15,7 @@ from gpunode.facts.boot import Boot
 from gpunode.facts.containerd import Containerd
 from gpunode.facts.crio import Crio
 from gpunode.facts.cuda import CudaToolkits
+from gpunode.facts.dcgm import Dcgm
 from gpunode.facts.disk import Disk
 from gpunode.facts.docker import Docker
 from gpunode.facts.driver import Driver
@@ -56,6 +57,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "imex": Imex,
     "slurm": Slurm,
     "rdma": Rdma,
+    "dcgm": Dcgm,
     "kubelet": Kubelet,
     "keyrings": Keyrings,
     "boot": Boot,

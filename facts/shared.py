@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpunode.base.probe import Shared, shell_text
+from gpunode.components.dcgm.state import GLOB as DCGM_GLOB
 from gpunode.components.runtime_packages import RUNTIMES
 from gpunode.facts.families import by_manager, dnf, pacman, zypper
 from gpunode.packages.driver_packages import GLOBS, KERNEL_GLOBS
@@ -15,9 +16,9 @@ UNITS = Shared(shell_text("system/unit"), variable="UNITS")
 SMI = Shared(shell_text("system/smi", QUERY=",".join(QUERY), REMAPPED=",".join(REMAPPED)), variable="ALSO")
 
 # dpkg's globs of the driver catch the container toolkit, too.
-_BY_DPKG = shell_text("packages/families/dpkg", GLOBS=" ".join((*GLOBS, *KERNEL_GLOBS, *RUNTIMES)))
-# $MANAGER: apt, dnf, zypper, pacman or nothing. $PACKAGES: WANT NAME VERSION of each package of the driver, of kernels
-# and of the container toolkit (with apt and dnf of container runtimes, too), where WANT is hold or install.
+_BY_DPKG = shell_text("packages/families/dpkg", GLOBS=" ".join((*GLOBS, *KERNEL_GLOBS, *RUNTIMES, DCGM_GLOB)))
+# $MANAGER: apt, dnf, zypper, pacman or nothing. $PACKAGES: WANT NAME VERSION of each package of the driver, of kernels,
+# of the container toolkit and of DCGM (with apt and dnf of container runtimes, too), where WANT is hold or install.
 # $ARCHITECTURE: dpkg's. dnf brings `locking`.
 PACKAGES = Shared(
     "MANAGER=; PACKAGES=; ARCHITECTURE=\n"

@@ -19,6 +19,7 @@ from gpunode.lab.packages.built_driver import built_driver_packages
 from gpunode.lab.packages.containerd import build_containerd_io
 from gpunode.lab.packages.cuda import cuda_packages
 from gpunode.lab.packages.cuda_driver import cuda_driver_packages
+from gpunode.lab.packages.dcgm import dcgm_packages
 from gpunode.lab.packages.deb import Deb, DebError, build_deb
 from gpunode.lab.packages.runfile import RunfileFixture, runfiles
 from gpunode.lab.packages.toolkit import legacy_packages, toolkit_packages
@@ -60,7 +61,8 @@ def build_mirror(cache: Path, report: Callable[[str], None]) -> Mirror:
         wrong = key_file(cache / "keys", "wrong")
         armored, fingerprint = public_key(key)
         mirror = Mirror(cache / "mirror", fingerprint)
-        cuda, toolkit = [*cuda_driver_packages(), *cuda_packages()], [*toolkit_packages(), *legacy_packages()]
+        cuda = [*cuda_driver_packages(), *cuda_packages(), *dcgm_packages()]
+        toolkit = [*toolkit_packages(), *legacy_packages()]
         built = built_driver_packages()
         docker = _docker_package(cache, report)
         distributions = archives()

@@ -71,15 +71,16 @@ def left() -> tuple[Finding, ...] | None:
 
 
 def _waited(settings: Settings, node: State) -> bool:
-    """Wait until the container runtimes that were started in this run are old enough to tell; say whether they were."""
+    """Wait until the daemons that were started in this run are old enough to tell; say whether they were."""
     services = {
         name: reading.service
         for name, desired, reading in (
             ("containerd", settings.containerd.enabled, node.containerd),
             ("docker", settings.docker.enabled, node.docker),
             ("crio", settings.crio.enabled, node.crio),
+            ("dcgm-exporter", settings.dcgm.exporter.enabled, node.dcgm.exporter),
         )
-        if desired
+        if desired and reading is not None
     }
     since = hooks.seconds_of_changes(host.state)
     wait = seconds_until_steady(services.values(), since)

@@ -24,6 +24,7 @@ _KEY = "where the key is: its fingerprint is pinned, and is what counts"
 _CRIO = "counts where there is a CRI-O, which the lab's nodes have not (scenario crio, tests/unit/test_crio.py)"
 _SLURM = "counts where there is a slurmd, which the lab's nodes have not (scenario slurm, tests/unit/test_slurm.py)"
 _IMEX = "counts on GPUs whose NVLink reaches other machines (scenario imex, tests/unit/test_imex.py)"
+_DCGM = "counts where DCGM is asked for (tests/unit/test_dcgm.py)"
 METHODS: Mapping[str, str] = {
     "driver.enabled": _STAYS,
     "driver.root": "counts with a driver of somebody else's below a root of its own (scenario toolkit)",
@@ -72,6 +73,15 @@ METHODS: Mapping[str, str] = {
     "slurm.cores": _SLURM,
     "slurm.node_line": _SLURM,
     "slurm.node_hardware": _SLURM,
+    "dcgm.diagnostics": _DCGM,
+    "dcgm.profiling": _DCGM,
+    "dcgm.health": _DCGM,
+    "dcgm.migrate": "how DCGM 3 is replaced",
+    "dcgm.exporter.version": _DCGM,
+    "dcgm.exporter.address": _DCGM,
+    "dcgm.exporter.port": _DCGM,
+    "dcgm.exporter.interval": _DCGM,
+    "dcgm.exporter.engine": _DCGM,
     "mps.clients": "what preflight refuses by; no daemon is told of it",
     "disruption.allow": "what a run may disturb",
     "disruption.max_parallel": "how many nodes at once",
@@ -135,6 +145,8 @@ EXAMPLES: Mapping[str, tuple[Mapping[str, Mapping[str, Any]], ...]] = {
     "mps.memory_limit": ({"mps": {"memory_limit": "4G"}},),
     "mps.memory_limits": ({"mps": {"memory_limits": {"0": "2G"}}},),
     "mps.active_thread_percentage": ({"mps": {"active_thread_percentage": "25"}},),
+    "dcgm.version": ({"dcgm": {"enabled": True, "version": "4.5"}},),
+    "dcgm.exporter.enabled": ({"dcgm": {"enabled": True, "exporter": {"enabled": True}}},),
     "proxy.http": ({"proxy": {"http": "http://proxy.example:3128"}},),
     "proxy.https": ({"proxy": {"https": "http://proxy.example:3128"}},),
     "proxy.no_proxy": ({"proxy": {"http": "http://proxy.example:3128", "no_proxy": ["registry.example"]}},),

@@ -33,7 +33,7 @@ COMPONENTS = (
     "driver from the distribution", "driver by runfile", "DKMS", "driver held", "upgrade and change of branch",
     "second gate", "rollback", "removal", "fabric manager", "next boot", "reboot", "CUDA toolkit", "CUDA by runfile",
     "container toolkit", "toolkit configured", "toolkit held", "nvidia-docker2 migrated", "CDI specification",
-    "device links", "containerd", "docker", "podman", "CRI-O", "Slurm node", "IMEX domain", "kubelet",
+    "device links", "containerd", "docker", "podman", "CRI-O", "Slurm node", "IMEX domain", "DCGM", "kubelet",
     "a container sees its GPU", "MPS", "MIG", "power and clocks",
     "second run changes nothing", "drift", "deviations healed", "interruption", "faults in the middle",
     "test machines of CI", "pages of docs/", "gpunode as a package", "an image, and its first boot",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from gpunode.base.probe import Probe, shell_text
+from gpunode.components.dcgm.state import NAMES as DCGM
 from gpunode.components.runtime_packages import RUNTIMES
 from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
@@ -20,7 +21,7 @@ DRIVER_PACKAGES = shell_text(
     OWN=OWN,
     FOREIGN=FOREIGN,
     COMPANIONS=" ".join(COMPANIONS),
-    BESIDE=f"{TOOLKIT}|^({'|'.join(RUNTIMES).replace('.', '[.]')})$",
+    BESIDE=f"{TOOLKIT}|{DCGM}|^({'|'.join(RUNTIMES).replace('.', '[.]')})$",
 )
 
 # A foreign repository that cannot be read is passed over; ours is read by itself before, and must answer.

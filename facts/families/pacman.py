@@ -6,6 +6,7 @@ import shlex
 
 from gpunode.base.probe import Probe, shell_text
 from gpunode.base.shell_file import shell_file
+from gpunode.components.dcgm.state import NAMES as DCGM
 from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.packages.driver_packages import FOREIGN, OWN, Offers, Simulation
@@ -20,7 +21,7 @@ DATABASE = "/var/cache/gpunode/pacman"
 LOCK = f"\n{shell_file('packages/families/pacman_lock')}\n"
 
 # The functions of that file, `of_driver` above all.
-DRIVER_PACKAGES = shell_text("packages/families/pacman", OWN=OWN, FOREIGN=FOREIGN, TOOLKIT=TOOLKIT)
+DRIVER_PACKAGES = shell_text("packages/families/pacman", OWN=OWN, FOREIGN=FOREIGN, BESIDE=f"{TOOLKIT}|{DCGM}")
 
 _STATE = shell_text("packages/families/pacman_state", CONFIGURATION=CONFIGURATION, IGNORED=IGNORED)
 DRIVER_STATE = f"{LOCK}{DRIVER_PACKAGES}\n{_STATE}"

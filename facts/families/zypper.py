@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from gpunode.base.probe import Probe, shell_text
+from gpunode.components.dcgm.state import NAMES as DCGM
 from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.facts.families.rpm import VERSION, RpmRepository
@@ -23,7 +24,7 @@ DRIVER_PACKAGES = shell_text(
     EVR=VERSION,
     OWN=OWN,
     FOREIGN=FOREIGN,
-    TOOLKIT=TOOLKIT,
+    BESIDE=f"{TOOLKIT}|{DCGM}",
     COMPANIONS=" ".join(COMPANIONS),
 )
 

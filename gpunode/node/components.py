@@ -14,9 +14,12 @@ from gpunode.components.containerd.editor import Runtimes
 from gpunode.components.crio import decide as crio
 from gpunode.components.crio.drop_in import Runtimes as CrioRuntimes
 from gpunode.components.cuda import decide as cuda
+from gpunode.components.dcgm import decide as dcgm
+from gpunode.components.dcgm import drop_ins as dcgm_files
 from gpunode.components.docker import decide as docker
 from gpunode.components.docker.editor import Daemon
 from gpunode.components.driver import decide as driver
+from gpunode.components.driver.flavour import wanted_driver
 from gpunode.components.driver.sides import Actual, desired
 from gpunode.components.imex import decide as imex
 from gpunode.components.kubelet import decide as kubelet
@@ -110,6 +113,11 @@ def _kubelet(settings: Settings, node: Node) -> Decision[Any]:
     return kubelet.decide(desired, node.kubelet)
 
 
+def _dcgm(settings: Settings, node: Node) -> Decision[Any]:
+    driver = wanted_driver(settings, node.pci.gpus, node.driver, node.operating_system)
+    return dcgm.decide(dcgm.Desired(settings.dcgm, dcgm.cuda_of(driver.version or driver.branch)), node.dcgm)
+
+
 def _node(settings: Settings, node: Node) -> Decision[Any]:
     """Decide on what is no component's: files that others may write, and changes that were cut off."""
     driver = settings.driver
@@ -182,6 +190,7 @@ COMPONENTS = (
     Component("slurm", _slurm, is_always_judged=True),
     Component("rdma_shared_device_plugin", _rdma),
     Component("kubelet", _kubelet, is_always_judged=True),
+    Component("dcgm", _dcgm, (dcgm_files,), is_always_judged=True),
     Component("node", _node),
 )
 _BY_NAME = {component.name: component for component in COMPONENTS}

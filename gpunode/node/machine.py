@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from gpunode.base.reading import Reading
 from gpunode.components.crio.state import Crio
 from gpunode.components.cuda import CudaToolkits
+from gpunode.components.dcgm.state import Dcgm
 from gpunode.components.driver import DriverState
 from gpunode.components.podman.state import Podman
 from gpunode.components.rdma.state import Rdma
@@ -24,8 +25,7 @@ from gpunode.system.pci import PciGpus
 @dataclass(frozen=True)
 class Machine(Reading):
     """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources,
-    container toolkit, packages of container runtimes, podman, CRI-O, Slurm, RDMA devices, the
-    kubelet.
+    container toolkit, packages of container runtimes, podman, CRI-O, Slurm, RDMA devices, DCGM, the kubelet.
 
     `candidates` are (package, the version that would be installed) and `offers` (package, a version that the
     distribution's archive has), where somebody asked for them.
@@ -46,6 +46,7 @@ class Machine(Reading):
     crio: Crio = field(default_factory=Crio)
     slurm: Slurm = field(default_factory=Slurm)
     rdma: Rdma = field(default_factory=Rdma)
+    dcgm: Dcgm = field(default_factory=Dcgm)
     kubelet: Kubelet = field(default_factory=lambda: Kubelet(None))
 
     @property

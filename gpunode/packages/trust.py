@@ -16,7 +16,8 @@ def uses_repository(settings: Settings, name: str) -> bool:
     """Say whether anything that the settings ask for comes from the repository `cuda`, `toolkit` or `docker`."""
     driver, cuda, runtimes = settings.driver, settings.cuda, (settings.containerd, settings.docker)
     return {
-        "cuda": any(each.enabled and each.source == "cuda-repository" for each in (driver, cuda)),
+        "cuda": settings.dcgm.enabled
+        or any(each.enabled and each.source == "cuda-repository" for each in (driver, cuda)),
         "toolkit": settings.toolkit.enabled,
         "docker": any(each.enabled and each.source == "docker-repository" for each in runtimes),
     }[name]

@@ -35,6 +35,7 @@ _JUDGES = tuple(
         "components/slurm/decide.py",
         "components/rdma/decide.py",
         "components/kubelet/decide.py",
+        "components/dcgm/decide.py",
         "components/mig/decide.py",
         "components/power/decide.py",
         "packages/repositories/decide.py",

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gpunode.settings.component import Component
 from gpunode.settings.crio import CrioSettings
 from gpunode.settings.cuda import CudaSettings
+from gpunode.settings.dcgm import DcgmSettings
 from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.driver import DriverSettings
 from gpunode.settings.gpu_operator import GpuOperatorSettings
@@ -36,7 +37,7 @@ from gpunode.settings.toolkit import ToolkitSettings
 OWN_DATA_PREFIX = "x_"
 _LONGEST_KEY = 120
 _NEED_THE_DRIVER = (
-    *((name, "enabled") for name in ("cuda", "toolkit", "mps", "imex", "slurm")),
+    *((name, "enabled") for name in ("cuda", "toolkit", "mps", "imex", "slurm", "dcgm")),
     ("mig", "config"),
     ("mig", "config_from_label"),
 )
@@ -67,6 +68,7 @@ class Settings(BaseModel):
     power: PowerSettings = Field(default_factory=lambda: PowerSettings.model_validate({}))
     imex: ImexSettings = Field(default_factory=lambda: ImexSettings.model_validate({}))
     slurm: SlurmSettings = Field(default_factory=lambda: SlurmSettings.model_validate({}))
+    dcgm: DcgmSettings = Field(default_factory=lambda: DcgmSettings.model_validate({}))
     kubernetes: KubernetesSettings = Field(default_factory=lambda: KubernetesSettings.model_validate({}))
     device_plugin: DevicePluginSettings = Field(default_factory=lambda: DevicePluginSettings.model_validate({}))
     gpu_operator: GpuOperatorSettings = Field(default_factory=lambda: GpuOperatorSettings.model_validate({}))
@@ -231,6 +233,10 @@ def _beside_a_root(parts: Mapping[str, Component], root: str) -> Iterator[Proble
     if getattr(parts.get("mps"), "enabled", False):
         message = f"runs its daemons by a driver at '/' alone, and driver.root is {root!r}; leave it out"
         yield Problem("mps.enabled", "True", f"{message}, or share GPUs by the device plugin (sharing.strategy 'mps')")
+    for name in ("imex", "dcgm"):
+        if getattr(parts.get(name), "enabled", False):
+            message = f"has a program of the host's that needs a driver at '/', and driver.root is {root!r}; leave it out"
+            yield Problem(f"{name}.enabled", "True", message)
     other = getattr(parts.get("device_plugin"), "driver_root", None)
     if other is not None and other != root:
         message = f"is not driver.root, {root!r}; leave it out: the plugin is told driver.root"

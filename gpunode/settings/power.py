@@ -76,7 +76,9 @@ class PowerSettings(Component):
         if not isinstance(driver, DriverSettings):
             return
         for name in self.asked:
-            if driver.removes:
+            if driver.is_elsewhere:
+                yield name, f"is told by a driver at '/' alone, and driver.root is {driver.root!r}; leave it out"
+            elif driver.removes:
                 yield name, "needs the driver, which driver.source = 'absent' removes; leave it out, or keep the driver"
             elif driver.installs and not driver.persistenced and name != "ecc":
                 yield name, "is forgotten by the driver when the last program ends; set driver.persistenced = True"

@@ -36,6 +36,7 @@ FILES = (
     "/etc/systemd/system/docker.service.d/*",
     "/etc/systemd/system/kubelet.service.d/*",
     "/etc/systemd/system/crio.service.d/*",
+    "/etc/systemd/system/nvidia-dcgm*.service.d/*",
     "/etc/modprobe.d",
     "/etc/modprobe.d/*",
     "/etc/modules-load.d/*",

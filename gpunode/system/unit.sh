@@ -15,7 +15,7 @@
 
 show() {
   properties=Names,LoadState,ActiveState,SubState,UnitFileState,ActiveEnterTimestamp,ExecStart,MainPID,Environment
-  properties=$properties,FragmentPath,Description,NRestarts,Result,ActiveEnterTimestampMonotonic
+  properties=$properties,FragmentPath,Description,NRestarts,Result,ActiveEnterTimestampMonotonic,NeedDaemonReload
   set -- --all -p "$properties" "$@"
   LC_ALL=C TZ=UTC systemctl show "$@" --timestamp=us+utc || LC_ALL=C TZ=UTC systemctl show "$@"
 }

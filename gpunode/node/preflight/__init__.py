@@ -15,6 +15,7 @@ from gpunode.node.machine import Machine
 from gpunode.node.preflight import (
     boot,
     cuda,
+    dcgm,
     disk,
     driver,
     imex,
@@ -71,6 +72,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += imex.imex_refusals(settings, machine)
     found += slurm.slurm_refusals(settings, machine)
     found += rdma.rdma_refusals(settings, machine)
+    found += dcgm.dcgm_refusals(settings, machine)
     found += kubelet.kubelet_refusals(settings, machine)
     found += boot.boot_refusals(settings, system, machine.boot, dict(actual.packages))
     found += disk.disk_refusals(settings, machine.disk, actual, machine.cuda.versions)
@@ -95,6 +97,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *podman.podman_cautions(settings, machine),
         *runtimes.toolkit_cautions(settings, machine),
         *slurm.slurm_cautions(settings, machine),
+        *dcgm.dcgm_cautions(settings, machine),
         *kubelet.kubelet_cautions(settings, machine.kubelet),
         *trust.trust_cautions(machine.apt_sources),
         *trust.proxy_cautions(settings, machine.apt_sources),

@@ -1,7 +1,7 @@
 # Functions by which rpm and dnf's versionlock are asked; it prints nothing.
 # Takes LOCKLIST, versionlock's list; EVR, rpm's format of one; OWN and FOREIGN, what is the driver's and what of that
-# is not; BESIDE, what is the container toolkit's and container runtimes': regular expressions of names; COMPANIONS,
-# names of what the driver asks of the distribution.
+# is not; BESIDE, what is the container toolkit's, DCGM's and container runtimes': regular expressions of names;
+# COMPANIONS, names of what the driver asks of the distribution.
 #
 # locking says whether the node has the plugin, and it is switched on; lock_of NEVRA whether an entry of its list is for
 # that; of_driver prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold or

@@ -1,9 +1,9 @@
 # Functions by which pacman is asked; it prints nothing.
-# Takes OWN and FOREIGN, what is the driver's and what of that is not; TOOLKIT, what is the container toolkit's: regular
-# expressions of names.
+# Takes OWN and FOREIGN, what is the driver's and what of that is not; BESIDE, what is the container toolkit's and
+# DCGM's: regular expressions of names.
 #
 # of_driver prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold (an upgrade
-# passes over it) or install; of_all these and the container toolkit's.
+# passes over it) or install; of_all these and those.
 
 of_those() {
   patterns=$(pacman-conf IgnorePkg) || patterns=
@@ -21,4 +21,4 @@ of_those() {
     done
 }
 of_driver() { of_those ''; }
-of_all() { of_those "$TOOLKIT"; }
+of_all() { of_those "$BESIDE"; }

@@ -1,11 +1,11 @@
 # Functions by which rpm and zypper's locks are asked; it prints nothing.
 # Takes LOCKS, the file of locks; EVR, rpm's format of one; OWN and FOREIGN, what is the driver's and what of that is
-# not; TOOLKIT, what is the container toolkit's: regular expressions of names; COMPANIONS, names of what the driver asks
-# of the distribution.
+# not; BESIDE, what is the container toolkit's and DCGM's: regular expressions of names; COMPANIONS, names of what the
+# driver asks of the distribution.
 #
 # patterns_of_locks prints NUMBER REGULAR-EXPRESSION NAME of each lock that keeps whole packages as they are; of_driver
 # prints WANT NAME VERSION of every package of the driver, and of kernels, where WANT is hold or install; of_all these
-# and the container toolkit's; unlocking NAME... prints the file of locks without the entries that one of the names
+# and those; unlocking NAME... prints the file of locks without the entries that one of the names
 # fits, or that name a package of the driver: zypper takes a lock of what is not there for a ban on it.
 
 patterns_of_locks() {
@@ -40,7 +40,7 @@ of_those() {
       }'
 }
 of_driver() { of_those ''; }
-of_all() { of_those "$TOOLKIT"; }
+of_all() { of_those "$BESIDE"; }
 unlocking() {
   [ -f "$LOCKS" ] || return 0
   fitting=$(patterns_of_locks | awk -v names="$*" -v own="$OWN" -v foreign="$FOREIGN" '

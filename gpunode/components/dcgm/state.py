@@ -1,0 +1,116 @@
+"""DCGM on a node: its packages, its two services, and what it says of the GPUs' health."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.reading import Reading
+from gpunode.components.dcgm.drop_ins import ENGINE, EXPORTER, FILES
+from gpunode.components.dcgm.health import DcgmHealth, parse_health
+from gpunode.settings.dcgm import known
+from gpunode.system.service import ServiceState, parse_service
+from gpunode.system.unit import is_masked, starts_at_boot
+
+# The names of DCGM's packages, of each major version: for dpkg, and for grep -E.
+GLOB, NAMES = "datacenter-gpu-manager*", "^datacenter-gpu-manager"
+# Where the kubelet has a folder of each pod that is on the node.
+PODS = "/var/log/pods"
+
+
+@dataclass(frozen=True)
+class DcgmUnit(Reading):
+    """Hold a unit of DCGM's: `outdated`: its files changed, and systemd has not read them since."""
+
+    active: bool = False
+    enabled: bool = False
+    masked: bool = False
+    outdated: bool = False
+    service: ServiceState = field(default_factory=ServiceState)
+
+
+@dataclass(frozen=True)
+class Dcgm(Reading):
+    """Hold DCGM as it is on the host.
+
+    `packages` are (name, version) of DCGM 3 and 4 and of the exporter, `engine` and `exporter` their units, None where
+    there is none. `variables` are those by which the exporter that runs was started, `told` those of gpunode's
+    drop-in, `configured` those that systemd has read for its next start; `flags` of its command line count more.
+    `files` are gpunode's drop-ins that are there. `pods` are NAMESPACE/POD of an exporter or a host engine that a
+    cluster has on this node. `health` is None where dcgmi was not asked.
+    """
+
+    packages: tuple[tuple[str, str], ...] = ()
+    engine: DcgmUnit | None = None
+    exporter: DcgmUnit | None = None
+    variables: tuple[tuple[str, str], ...] = ()
+    told: tuple[tuple[str, str], ...] = ()
+    configured: tuple[tuple[str, str], ...] = ()
+    flags: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+    health: DcgmHealth | None = None
+
+    @property
+    def version(self) -> str | None:
+        """Return the version of DCGM 4, None where it is not there."""
+        return dict(self.packages).get(known().core)
+
+    @property
+    def former(self) -> tuple[str, ...]:
+        """Return the packages of DCGM 3 that are there, each with its version."""
+        return tuple(f"{name} {version}" for name, version in self.packages if name in known().former)
+
+    @property
+    def units(self) -> Mapping[str, DcgmUnit | None]:
+        """Return the unit's name -> the unit; the exporter first, which asks the other."""
+        return {EXPORTER: self.exporter, ENGINE: self.engine}
+
+    def is_gpunode_s(self, unit: str) -> bool:
+        """Say whether gpunode was asked to run a unit: its drop-in is there."""
+        return FILES[unit] in self.files
+
+
+def parse_dcgm(lines: list[str]) -> Dcgm:
+    """Parse the DCGM probe's lines (gpunode/components/dcgm/state.sh); raise ParseError."""
+    units: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in lines:
+        if line.startswith("unit="):
+            current = units.setdefault(line.removeprefix("unit="), [])
+        current.append(line)
+    found = values(lines)
+    printed = decoded(found, "health")
+    asked = "health.rc" in found
+    return Dcgm(
+        packages=_pairs(lines, "package", " "),
+        engine=_unit(units.get(ENGINE)),
+        exporter=_unit(units.get(EXPORTER)),
+        variables=_pairs(lines, "variable"),
+        told=_pairs(lines, "told"),
+        configured=_pairs(lines, "configured"),
+        flags=tuple(sorted(set(repeated(lines, "flag")))),
+        files=tuple(sorted(repeated(lines, "file"))),
+        pods=tuple(sorted(set(repeated(lines, "pod")))),
+        health=parse_health(printed or "", found["health.rc"]) if asked else None,
+    )
+
+
+def _pairs(lines: list[str], key: str, by: str = "=") -> tuple[tuple[str, str], ...]:
+    cut = (line.partition(by) for line in repeated(lines, key))
+    return tuple(sorted((name, value) for name, _, value in cut))
+
+
+def _unit(lines: Iterable[str] | None) -> DcgmUnit | None:
+    if lines is None:
+        return None
+    found, own = values(lines := list(lines)), parse_service(lines)
+    state = found.get("UnitFileState")
+    return DcgmUnit(
+        active=found.get("ActiveState") in ("active", "activating", "reloading"),
+        enabled=starts_at_boot(state),
+        masked=is_masked(state),
+        outdated=found.get("NeedDaemonReload") == "yes",
+        service=own,
+    )

@@ -1,0 +1,1 @@
+"""SIMULATED programs of DCGM, each a file that stands in a node by itself."""
