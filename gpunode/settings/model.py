@@ -235,7 +235,7 @@ def _beside_a_root(parts: Mapping[str, Component], root: str) -> Iterator[Proble
         yield Problem("mps.enabled", "True", f"{message}, or share GPUs by the device plugin (sharing.strategy 'mps')")
     for name in ("imex", "dcgm"):
         if getattr(parts.get(name), "enabled", False):
-            message = f"has a program of the host's that needs a driver at '/', and driver.root is {root!r}; leave it out"
+            message = f"runs programs that need a driver at '/', and driver.root is {root!r}; leave it out"
             yield Problem(f"{name}.enabled", "True", message)
     other = getattr(parts.get("device_plugin"), "driver_root", None)
     if other is not None and other != root:

@@ -69,6 +69,9 @@ def test_what_is_no_plain_path_is_refused_by_its_key(root: str) -> None:
         ({"driver": {**DATA["driver"], "peermem": True}}, "driver.peermem"),
         ({**DATA, "mps": {"enabled": True}}, "mps.enabled"),
         ({**DATA, "mig": {"config": "all-disabled"}}, "mig.config"),
+        ({**DATA, "dcgm": {"enabled": True}}, "dcgm.enabled"),
+        ({**DATA, "imex": {"enabled": True, "domain": "rack1"}}, "imex.enabled"),
+        ({**DATA, "power": {"limit": 600}}, "power.limit"),
         ({**DATA, "device_plugin": {"driver_root": "/opt/other"}}, "device_plugin.driver_root"),
     ],
 )
