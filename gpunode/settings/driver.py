@@ -40,10 +40,10 @@ class DriverSettings(Component):
     """Where it comes from: NVIDIA's CUDA repository; the `distribution`'s own archive (Debian: DKMS packages of contrib
     and non-free; on Debian 12 the open module is refused where the security archive has the rest of the driver at a
     newer version; Ubuntu: headless server packages and modules signed by Canonical; Arch: modules for linux and
-    linux-lts, DKMS for other kernels, and the default there, since NVIDIA has no repository for it), by the mirror that
-    the node uses; NVIDIA's own installer (`runfile`: NVIDIA-Linux-x86_64-VERSION.run); `present`: already there, only
-    verified; or `absent`: whatever driver is there is removed, with all that gpunode set up for it
-    (docs/how-to/remove-the-driver.md)."""
+    linux-lts, whichever are installed, DKMS for all where there is another kernel; the default there, since NVIDIA
+    has no repository for it), by the mirror that the node uses; NVIDIA's own installer (`runfile`:
+    NVIDIA-Linux-x86_64-VERSION.run); `present`: already there, only verified; or `absent`: whatever driver is there
+    is removed, with all that gpunode set up for it (docs/how-to/remove-the-driver.md)."""
     root: DriverRoot = "/"
     """Where the driver's files stand, with `source: present`: `/run/nvidia/driver` of a driver container (the GPU
     Operator's), or a site's own folder (docs/how-to/driver-elsewhere.md). gpunode reads nvidia-smi and its libraries
@@ -54,7 +54,8 @@ class DriverSettings(Component):
     branch: DriverBranch | None = None
     """Driver branch; its newest version in the repository is installed. Not given: the branch of `version`, else 580,
     which NVIDIA's repositories for Debian 13 and Ubuntu 26.04 do not have (there: 595), or what the archive has, where
-    a `distribution` has one branch (Debian 12: 535, Debian 13: 550); with `source: present` and no `version`, any."""
+    a `distribution` has one branch (Debian 12: 535, Debian 13: 550; Arch: the installed driver's, else that of
+    pacman's lists); with `source: present` and no `version`, any."""
     version: DriverVersion | None = None
     """Exact upstream version, such as `580.178.04`; installed, held, and verified."""
     runfile_url: RunfileUrl = tables.driver_runfile().url

@@ -74,9 +74,13 @@ class Boot(Reading):
         return next((kernel for kernel in self.kernels if kernel.release == self.next_release), None)
 
     @property
-    def next_base(self) -> str | None:
-        """Return the package of the kernel that boots next, as Arch calls it; the running one's where none is known."""
-        return self.next_kernel.base if self.next_kernel else self.running_base
+    def bases(self) -> tuple[str, ...]:
+        """Return the packages of the installed kernels, as Arch calls them; the next one's is first.
+
+        Where no kernel is known it is the running one's.
+        """
+        first = self.next_kernel.base if self.next_kernel else self.running_base
+        return tuple(dict.fromkeys(base for base in (first, *(kernel.base for kernel in self.kernels)) if base))
 
     @property
     def with_nouveau(self) -> tuple[str, ...]:

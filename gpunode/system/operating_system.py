@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from gpunode.base.probe_output import values
@@ -13,6 +14,7 @@ class OperatingSystem(Reading):
     """Hold /etc/os-release, `uname -m` and `uname -r` of a node; `tegra` is true on NVIDIA's integrated boards.
 
     `booted` is false of a root directory of which an image is made: it runs on another machine's kernel and hardware.
+    `driver_branch` is the branch of the driver that a rolling release has: the installed one's, else that of its lists.
     """
 
     id: str
@@ -24,6 +26,7 @@ class OperatingSystem(Reading):
     kernel: str
     tegra: bool
     booted: bool = True
+    driver_branch: str | None = None
 
 
 def parse_operating_system(lines: list[str]) -> OperatingSystem:
@@ -34,6 +37,7 @@ def parse_operating_system(lines: list[str]) -> OperatingSystem:
             raise ParseError(f"the node did not say its {key}")
     if "os.ID" not in found:
         raise ParseError("the node has no /etc/os-release with an ID")
+    branch = found.get("driver_branch", "")
     return OperatingSystem(
         id=found["os.ID"],
         version_id=found.get("os.VERSION_ID", ""),
@@ -44,4 +48,5 @@ def parse_operating_system(lines: list[str]) -> OperatingSystem:
         kernel=found["kernel"],
         tegra=found.get("tegra") == "yes",
         booted=found.get("booted") != "no",
+        driver_branch=branch if re.fullmatch(r"\d{3}", branch, re.ASCII) else None,
     )

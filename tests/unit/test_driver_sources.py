@@ -276,7 +276,7 @@ def test_all_that_is_asked_for_is_read_back(source: tables.DriverSource) -> None
     asked = DriverSettings.model_validate({"source": source.source, "branch": "580"})
     boot = Boot(running="6.1.0-40-amd64", next_release="6.1.0-40-amd64")
     for flavour in ("open", "proprietary"):
-        wanted = package_set(asked, source.for_kernel("linux"), flavour, tuple(source.packages), boot)
+        wanted = package_set(asked, source.for_kernels(("linux",)), flavour, tuple(source.packages), boot)
         assert wanted
         unread = [name for name in wanted if not belongs(name) and not brings_kernels(name) and name not in COMPANIONS]
         assert [name for name in unread if not name.startswith("linux-")] == []

@@ -14,11 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base import tables
+from gpunode.base.comparison import RUN
+from gpunode.base.findings import FindingClass
+from gpunode.base.probe import shell_text
 from gpunode.base.reading import ParseError
 from gpunode.components.cuda import parse_cuda
 from gpunode.components.toolkit import PACMAN_PACKAGES, parse_toolkit
 from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
 from gpunode.facts.families.pacman import DRIVER_PACKAGES, LOCK, NEEDS, PacmanSimulation
+from gpunode.node.components import decisions
 from gpunode.node.preflight.boot import boot_refusals
 from gpunode.node.preflight.platform import system_refusals
 from gpunode.node.preflight.runtimes import toolkit_refusals
@@ -40,9 +44,10 @@ from gpunode.packages.families import pacman
 from gpunode.packages.trust import trust_refusals
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel, parse_boot
-from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.operating_system import OperatingSystem, parse_operating_system
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_preflight import machine
+from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure
 
@@ -78,8 +83,93 @@ def test_the_module_is_of_the_kernel_that_boots_next(base: str, flavour: str, mo
 
 
 def test_without_a_kernel_of_its_own_the_running_one_tells() -> None:
-    assert Boot("6.12.48-1-lts", running_base="linux-lts").next_base == "linux-lts"
-    assert boot("linux").next_base == "linux"
+    assert Boot("6.12.48-1-lts", running_base="linux-lts").bases == ("linux-lts",)
+    assert boot("linux").bases == ("linux",)
+
+
+def two_kernels(other: str, headers: bool = True, **lts: Any) -> Boot:
+    first = boot("linux").kernels[0]
+    kernels = (Kernel("6.12.48-1-other", headers, base=other, **lts), replace(first, module_version="580.95.05"))
+    return Boot(first.release, first.release, "grub", kernels, running_base="linux")
+
+
+@pytest.mark.parametrize(
+    ("other", "flavour", "modules"),
+    [
+        ("linux-lts", "open", {"nvidia-open", "nvidia-lts-open"}),
+        ("linux-lts", "proprietary", {"nvidia", "nvidia-lts"}),
+        # What comes built and what DKMS builds exclude each other: nvidia-open-dkms conflicts with NVIDIA-MODULE.
+        ("linux-zen", "open", {"nvidia-open-dkms"}),
+    ],
+)
+def test_each_installed_kernel_has_its_module_and_dkms_builds_all_where_one_has_no_package(
+    other: str, flavour: str, modules: set[str]
+) -> None:
+    settings = resolve_for_os(settings_from({"driver": {"branch": "590"}}), ARCH)
+    source = driver_source(settings, ARCH, two_kernels(other))
+    assert source is not None
+    assert set(package_set(settings.driver, source, flavour, [], two_kernels(other))) == {"nvidia-utils", *modules}
+    assert source.headers == "linux-headers"
+
+
+@pytest.mark.parametrize(
+    ("actual", "packages", "cause", "remedy"),
+    [
+        (two_kernels("linux-lts"), (), "a boot into this kernel has no GPU", RUN),
+        (two_kernels("linux-lts", module_version="580.82.07"), (), None, RUN),
+        (two_kernels("linux-lts"), ("nvidia-lts-open",), "no GPU", "pacman -Syu"),
+        (two_kernels("linux-zen"), (), "no GPU", "`dkms autoinstall -k 6.12.48-1-other`"),
+        (two_kernels("linux-zen", headers=False), (), "no GPU", "install linux-zen-headers, then `dkms autoinstall"),
+    ],
+)
+def test_a_kernel_beside_the_next_one_without_the_module_is_found_with_who_brings_it(
+    actual: Boot, packages: tuple[str, ...], cause: str | None, remedy: str
+) -> None:
+    settings = resolve_for_os(settings_from({"driver": {"branch": "580"}, "containerd": {"enabled": False}}), ARCH)
+    driver = replace(GOOD.driver, packages=tuple((name, "580.95.05-1") for name in packages))
+    node = replace(GOOD, operating_system=ARCH, boot=actual, driver=driver)
+    decision = decisions(settings, node)["driver"]
+    (found,) = [item for item in decision.findings if item.what == "module for kernel 6.12.48-1-other"]
+    assert found.finding_class is FindingClass.DRIFT
+    assert cause is None or cause in (found.cause or "")
+    assert remedy in (found.remedy or "")
+    settling = [step for step in decision.steps if found in step.settles]
+    # Exactly what a run brings is a step's; the rest is said to be a person's.
+    assert (settling != [], found.by_person) == (remedy == RUN, remedy != RUN)
+    good = replace(node, boot=two_kernels("linux-lts", module_version="580.95.05"))
+    (same,) = [item for item in decisions(settings, good)["driver"].findings if "module for kernel" in item.what]
+    assert same.finding_class is FindingClass.OK
+
+
+@pytest.mark.parametrize(("said", "branch"), [("590", "590"), ("", "580"), (None, "580"), ("59$", "580")])
+def test_a_branch_that_nobody_names_is_the_archive_s(said: str | None, branch: str) -> None:
+    lines = ["os.ID=arch", "architecture=x86_64", "kernel=6.16.8-arch1-1"]
+    system = parse_operating_system([*lines, *([] if said is None else [f"driver_branch={said}"])])
+    assert resolve_for_os(settings_from({}), system).driver.branch == branch
+    assert resolve_for_os(settings_from({"driver": {"branch": "595"}}), system).driver.branch == "595"
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_the_installed_driver_tells_the_branch_else_pacman_s_lists(tmp_path: Path) -> None:
+    folder = tmp_path / "local"
+    program = tmp_path / "bin/pacman"
+    program.parent.mkdir()
+    answer = "printf 'Name  : x\\nVersion   : 590.48.01-7\\n'"
+    program.write_text(f"#!/bin/sh\n[ \"$*\" = '-Si nvidia-utils' ] && {answer}\n")
+    program.chmod(0o755)
+    text = shell_text("system/operating_system").replace("/var/lib/pacman/local", str(folder))
+    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "LC_ALL": "C"}
+
+    def said() -> list[str]:
+        done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, env=environment, check=False)
+        return [line for line in done.stdout.splitlines() if line.startswith("driver_branch")]
+
+    assert said() == []
+    folder.mkdir()
+    assert said() == ["driver_branch=590"]
+    (folder / "nvidia-utils-580.95.05-1").mkdir()
+    assert said() == ["driver_branch=580"]
 
 
 def test_what_is_of_another_flavour_or_built_by_dkms_goes_and_another_kernel_s_module_stays() -> None:
@@ -177,7 +267,7 @@ def test_what_boots_next_is_the_kernel_whose_package_grub_names_else_one_of_the_
     menu = "set default=\"0\"\nmenuentry 'Arch' {\n linux /boot/vmlinuz-linux-lts root=x\n}\n"
     grub = f"grub={base64.b64encode(menu.encode()).decode()}"
     read = parse_boot(["running=6.16.1-arch1-1", *kernels, grub])
-    assert (read.next_release, read.decided_by, read.next_base) == ("6.12.48-1-lts", "grub", "linux-lts")
+    assert (read.next_release, read.decided_by, read.bases[0]) == ("6.12.48-1-lts", "grub", "linux-lts")
 
 
 def test_cuda_in_opt_is_the_default_where_the_link_leads_there() -> None:

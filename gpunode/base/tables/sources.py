@@ -108,22 +108,34 @@ class DriverSource(Row):
     kernel_modules: tuple[str, ...] = ()
     metapackages: Table[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def for_kernel(self, base: str | None) -> DriverSource:
-        """Return the row with the packages for one of the distribution's kernels, by its name (linux, linux-lts)."""
+    def for_kernels(self, bases: tuple[str, ...]) -> DriverSource:
+        """Return the row with the packages for the distribution's kernels, by their names (linux, linux-lts).
+
+        Each kernel has a package of its own. Where one of them has none DKMS builds the module for all of them: its
+        package and those that come built exclude each other. `bases` begins with the kernel that boots next; where
+        nothing is known it is linux.
+        """
         if not self.kernels:
             return self
-        known = base or "linux"
-        modules = {group: names.get(known, names["other"]) for group, names in self.kernels.items()}
+        known = bases or ("linux",)
+        built = any(base not in names for names in self.kernels.values() for base in known)
+        modules = {
+            group: [names["other"]] if built else [names[base] for base in known]
+            for group, names in self.kernels.items()
+        }
         filled = {
-            group: {modules[group] if name == "<module>" else name: bound for name, bound in names.items()}
+            group: {
+                each: bound
+                for name, bound in names.items()
+                for each in (modules[group] if name == "<module>" else [name])
+            }
             for group, names in self.packages.items()
         }
-        built = all(known not in names for names in self.kernels.values())
         return replace(
             self,
             packages=MappingProxyType(filled),
             module="dkms" if built else "signed",
-            headers=f"{base}-headers" if base else self.headers,
+            headers=f"{bases[0]}-headers" if bases else self.headers,
         )
 
     @property

@@ -13,7 +13,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.driver.loading import Loading, decide_loading, gpus
-from gpunode.components.driver.next_boot import next_boot, nouveau_steps
+from gpunode.components.driver.next_boot import next_boot, nouveau_steps, other_kernels
 from gpunode.components.driver.peermem import decide_peermem
 from gpunode.components.driver.removal import decide_removal
 from gpunode.components.driver.services import fabric_steps, fresh_steps, service_steps, services
@@ -61,6 +61,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     boots = tuple(next_boot(actual.boot, driver, actual.system))
     if _brings_modules(desired):
         boots = tuple(replace(each, remedy=RUN) if each in bad(*_module_to_boot(boots)) else each for each in boots)
+    others = _others(desired, actual)
     uvm = tuple(item for item in loading.findings if item.what == Subject.UVM)
     findings = (
         *_root(settings, driver),
@@ -76,10 +77,12 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         *held,
         *serving,
         *boots,
+        *others,
     )
     steps: list[Step[Any]] = []
     if settings.installs:
-        steps += _coming(desired, actual, coming, bad(*serving), bad(*answers, *_module_to_boot(boots)))
+        after = bad(*answers, *_module_to_boot(boots), *_brought(others))
+        steps += _coming(desired, actual, coming, bad(*serving), after)
         steps += fabric_steps(serving, with_packages=bool(coming))
         steps += _hold(settings, held, bool(coming))
     steps += nouveau_steps(actual.boot, boots)
@@ -93,6 +96,9 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     steps += peermem.steps
     if settings.installs and not coming:
         steps += _modules(desired, actual, bad(*_module_to_boot(boots)))
+        if lacking := bad(*_brought(others)):
+            releases = ", ".join(filter(None, (Subject.OTHER_KERNEL.named(item.what) for item in lacking)))
+            steps.append(Step(f"install the modules of kernel {releases}", lacking, Disruption.nothing))
     told = _judged(settings, findings, steps)
     return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
 
@@ -214,6 +220,18 @@ def _held(desired: Desired, actual: DriverState) -> Iterator[Finding]:
         not loose,
         cause="the next upgrade of the system's packages would move the driver under the loaded module",
     )
+
+
+def _others(desired: Desired, actual: Actual) -> tuple[Finding, ...]:
+    source = desired.source
+    if source is None or not source.kernels:
+        return ()
+    return tuple(other_kernels(source, desired.flavour, actual.boot, actual.driver, actual.system))
+
+
+def _brought(others: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Return those of other kernels' modules that a run brings by their packages."""
+    return tuple(item for item in others if item.remedy == RUN)
 
 
 def _module_to_boot(boots: tuple[Finding, ...]) -> tuple[Finding, ...]:

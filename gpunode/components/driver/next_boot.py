@@ -10,6 +10,7 @@ from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
+from gpunode.base.tables.sources import DriverSource
 from gpunode.components.driver.state import DriverState
 from gpunode.packages.families.wording import headers_package
 from gpunode.system.boot import Boot
@@ -56,6 +57,36 @@ def next_boot(boot: Boot, driver: DriverState, system: OperatingSystem) -> Itera
             remedy="enrol a key and sign the module (`mokutil --import`, `dkms autoinstall`), or use signed packages",
             cause="secure boot is on: the kernel will reject the module",
             disruption=Disruption.reboot,
+        )
+
+
+def other_kernels(
+    source: DriverSource, flavour: str, boot: Boot, driver: DriverState, system: OperatingSystem
+) -> Iterator[Finding]:
+    """Judge whether the kernels that do not boot next have the driver's module, too.
+
+    It is for a distribution whose kernels have packages of their own with the module, or DKMS for all of them (Arch):
+    who boots the other one, as a way back, is to have GPUs.
+    """
+    for kernel in boot.kernels if driver.module_version is not None else ():
+        if kernel.release == boot.next_release or kernel.base is None:
+            continue
+        package = source.kernels.get(flavour, {}).get(kernel.base)
+        remedy = RUN
+        if source.built_on_node:
+            remedy = f"`dkms autoinstall -k {kernel.release}` on the node"
+            if not kernel.headers:
+                remedy = f"install {headers_package(system, kernel)}, then {remedy}"
+        elif package in dict(driver.packages):
+            remedy = f"`pacman -Syu` on the node: {package} is there, and of another build of {kernel.base}"
+        yield compared(
+            "driver",
+            Subject.OTHER_KERNEL.of(kernel.release),
+            kernel.module_version,
+            driver.module_version,
+            kernel.module_version == driver.module_version,
+            remedy=remedy,
+            cause="a boot into this kernel has no GPU" if kernel.module_version is None else None,
         )
 
 

@@ -35,10 +35,10 @@ _PLACEHOLDERS = {
 def driver_source(settings: Settings, system: OperatingSystem, boot: Boot | None = None) -> DriverSource | None:
     """Return where the driver's packages come from; None where gpunode installs none, or knows none for the system.
 
-    + boot: what boots next, by which a distribution may have packages of its own for each of its kernels
+    + boot: which kernels there are; a distribution may have packages of its own for each of them
     """
     row = tables.driver_source(settings.driver.source, system.id) if settings.driver.enabled else None
-    return row.for_kernel(boot.next_base) if row is not None and boot is not None else row
+    return row.for_kernels(boot.bases) if row is not None and boot is not None else row
 
 
 def resolve_for_os(settings: Settings, system: OperatingSystem) -> Settings:
@@ -49,6 +49,9 @@ def resolve_for_os(settings: Settings, system: OperatingSystem) -> Settings:
     driver, cuda = settings.driver, settings.cuda
     if driver.branch is None and driver.installs:
         named = found and (found.own_branch if driver.source == "distribution" else found.driver_branch)
+        if driver.source == "distribution":
+            # A rolling release has one branch: the node says which.
+            named = named or system.driver_branch
         driver = driver.model_copy(update={"branch": named or DEFAULT_BRANCH})
     if found and found.cuda and cuda.source == "cuda-repository" and "version" not in cuda.model_fields_set:
         cuda = cuda.model_copy(update={"version": found.cuda})

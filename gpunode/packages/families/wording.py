@@ -100,5 +100,5 @@ def wording(system: OperatingSystem) -> Wording:
 def headers_package(system: OperatingSystem, kernel: Kernel) -> str:
     """Return the package of a kernel's headers."""
     row = next((row for row in tables.driver_sources() if system.id in row.systems), None)
-    named = row.for_kernel(kernel.base).headers if row else "the headers of <kernel>"
+    named = row.for_kernels((kernel.base,) if kernel.base else ()).headers if row else "the headers of <kernel>"
     return named.replace("<kernel>", kernel.release)
