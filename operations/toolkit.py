@@ -16,13 +16,12 @@ from gpunode.components.toolkit.configuration import PATH, Asked
 from gpunode.components.toolkit.decide import (
     Change,
     Configuration,
-    Links,
     Specification,
     decide_configuration,
-    decide_links,
     decide_specification,
     moves,
 )
+from gpunode.components.toolkit.links import Links, decide_links
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require

@@ -43,6 +43,6 @@ def test_a_file_that_is_run_by_itself_runs_its_component_and_an_import_runs_noth
     (tmp_path / "inventory.py").write_text("hosts = ['@fake/gpu-1']\n")
     environment = {**os.environ, "NO_COLOR": "1"}
     done = warm.run("pyinfra", "-y", str(tmp_path / "inventory.py"), str(tmp_path / "deploy.py"), env=environment)
-    assert "driver" in FILES and len(FILES) == 18
+    assert "driver" in FILES and len(FILES) == 21
     assert f"by file: {' '.join(FILES)}\n" in done.stderr, done.stderr
     assert "by import:\n" in done.stderr

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gpunode.base.template import rendered
+from gpunode.components.dcgm.drop_ins import variables as exporter_variables
 from gpunode.packages.families.apt import source_text
 from gpunode.settings import SettingsError, settings_from
 
@@ -118,6 +119,28 @@ def test_what_people_write_as_an_exception_is_taken(direct: str) -> None:
     assert settings_from({"proxy": {"no_proxy": [direct]}}).proxy.no_proxy == (direct,)
 
 
+@given(
+    address=st.builds(
+        lambda start, odd, end: f"{start}{odd}{end}",
+        st.sampled_from(["10.0.0.7", "::1", "fe80::1%", ""]),
+        _ODD | _RIGHT,
+        _NAME | _RIGHT,
+    ),
+    port=st.integers(0, 70000),
+)
+def test_the_exporter_s_drop_in_holds_one_address_and_port_or_they_are_refused(address: str, port: int) -> None:
+    try:
+        asked = settings_from(
+            {"dcgm": {"enabled": True, "exporter": {"enabled": True, "address": address, "port": port}}}
+        )
+    except SettingsError:
+        return
+    text = rendered("dcgm-exporter.conf", variables=exporter_variables(asked.dcgm.exporter))
+    assert text.splitlines()[:2] == ["# Written by gpunode; changes are overwritten.", "[Service]"]
+    lines = text.splitlines()[2:]
+    assert lines and all(re.fullmatch(r'Environment="[A-Z_]+=[A-Za-z0-9.:\[\]]*"', line, re.ASCII) for line in lines)
+
+
 def test_every_template_that_takes_values_is_tested_here() -> None:
     with_values = {
         path.name for path in TEMPLATES.iterdir() if path.is_file() and "{{" in path.read_text(encoding="utf-8")
@@ -134,6 +157,8 @@ def test_every_template_that_takes_values_is_tested_here() -> None:
     of_packages |= {"gpunode-mig-layout.service", "gpunode-mig-layout"}
     # Of power limits: constants, functions, and rules whose every word a pattern bounds (gpunode/settings/power.py).
     of_settings |= {"gpunode-power", "gpunode-power.service"}
+    # Of DCGM's exporter: an address, numbers, and an engine's name; the test above.
+    of_settings |= {"dcgm-exporter.conf"}
     # Of an image: constants, and units of runtimes by their own names.
     of_packages |= {"gpunode-first-boot.service"}
     # Of podman: one of three words, and a constant.

@@ -134,7 +134,7 @@ def _locked(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tuple[Fi
         if rule is None and lock is None:
             continue
         now = gpu.clocks.graphics if kind == GRAPHICS else gpu.clocks.memory
-        highest = int(rule.value.split(",")[1]) + known().clock_step_mhz if rule else 0
+        highest = int(rule.value.split(",")[1]) + int(known().clock_step_mhz) if rule else 0
         beyond = rule is not None and lock == rule.value and now is not None and now > highest
         good = rule is not None and lock == rule.value and not beyond
         found = f"{now} MHz" if beyond else None if lock is None else f"{lock} MHz"

@@ -15,7 +15,7 @@ from gpunode.system.gpu import Gpu
 class Known(Row):
     """Hold how far the clocks of a GPU are apart, and how it says that it has application clocks no more."""
 
-    clock_step_mhz: int
+    clock_step_mhz: str
     deprecated: str
 
 

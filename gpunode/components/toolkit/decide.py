@@ -23,6 +23,7 @@ from gpunode.components.toolkit.configuration import (
     render,
 )
 from gpunode.components.toolkit.hold import is_held
+from gpunode.components.toolkit.links import Links, decide_links
 from gpunode.components.toolkit.state import CdiSpecification, ContainerToolkit
 from gpunode.packages.families.wording import wording
 from gpunode.packages.installed_packages import satisfies
@@ -80,13 +81,6 @@ class Specification:
     own: bool = True
     aside: tuple[str, ...] = ()
     root: str = "/"
-
-
-@dataclass(frozen=True)
-class Links:
-    """Hold the devices that are to get a link in /dev/char."""
-
-    devices: tuple[str, ...]
 
 
 Change = Configuration | Specification | Links
@@ -320,21 +314,3 @@ def _stale(actual: ContainerToolkit, item: CdiSpecification, loaded: str, root: 
     if item.driver_version == loaded:
         return f"{item.path} with {', '.join(actual.hooks_lacking(item))}"
     return f"{item.path} of driver {item.driver_version or 'unknown'}"
-
-
-def decide_links(actual: ContainerToolkit) -> Decision[Change]:
-    """Return what is to be done about links in /dev/char; their udev rule is an own file."""
-    lacking = [f"none for {', '.join(actual.unlinked)}"] if actual.unlinked else []
-    if not actual.link_rule:
-        lacking.append("no udev rule")
-    item = compared(
-        "toolkit",
-        Subject.DEVICE_LINKS,
-        "; ".join(lacking) or "all",
-        "one in /dev/char for each device, and a udev rule",
-        not lacking,
-        cause="a container loses its GPUs at the next `systemctl daemon-reload`",
-    )
-    action = "link NVIDIA's devices in /dev/char, now and whenever the driver is loaded"
-    change = Links(actual.unlinked) if actual.unlinked else None
-    return Decision((item,), (Step(action, (item,), Disruption.nothing, change=change),) if lacking else ())
