@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from pathlib import Path
 
 import pytest
 
 from gpunode.lab.hardware.simulated import module
+from gpunode.lab.hardware.simulated.machine import gpu_models
 from gpunode.lab.hardware.simulated.smi.main import call
+from gpunode.system.smi import QUERY
 from tests.unit.lab.test_nvidia_smi import A100, machine_with, smi
 
 pytestmark = pytest.mark.simulated
@@ -70,3 +73,11 @@ def test_a_driver_that_has_deprecated_application_clocks_says_so_instead_of_numb
     arguments = ["--query-gpu=clocks.applications.graphics,clocks.max.graphics", "--format=csv,noheader", "-i", "0"]
     printed, status = call(arguments, "590.48.01", machine)
     assert (printed.decode(), status) == ("[Requested functionality has been deprecated], 1410 MHz\n", 0)
+
+
+@pytest.mark.parametrize("model", sorted(gpu_models()))
+def test_every_gpu_of_the_lab_answers_what_gpunode_asks(tmp_path: Path, model: str) -> None:
+    machine = machine_with(tmp_path, {"gpu": model, "count": 1, "uuids": ["GPU-12345678-1234-1234-1234-123456780000"]})
+    printed, status = smi(machine, f"--query-gpu={','.join(QUERY)} --format=csv,noheader,nounits")
+    assert status == 0, printed
+    assert len(next(csv.reader([printed]))) == len(QUERY)
