@@ -7,13 +7,15 @@ from gpunode.components.dcgm.state import GLOB as DCGM_GLOB
 from gpunode.components.runtime_packages import RUNTIMES
 from gpunode.facts.families import by_manager, dnf, pacman, zypper
 from gpunode.packages.driver_packages import GLOBS, KERNEL_GLOBS
-from gpunode.system.smi import QUERY, REMAPPED
+from gpunode.system.smi import LEAST, QUERY, REMAPPED
 
 # $SHOWN, and the functions `unit` and `says`. A part says of which units it wants to know.
 UNITS = Shared(shell_text("system/unit"), variable="UNITS")
 
 # $SMI: what nvidia-smi answered. A part may want the query on remapped rows, too.
-SMI = Shared(shell_text("system/smi", QUERY=",".join(QUERY), REMAPPED=",".join(REMAPPED)), variable="ALSO")
+SMI = Shared(
+    shell_text("system/smi", QUERY=",".join(QUERY), LEAST=",".join(LEAST), REMAPPED=",".join(REMAPPED)), variable="ALSO"
+)
 
 # dpkg's globs of the driver catch the container toolkit, too.
 _BY_DPKG = shell_text("packages/families/dpkg", GLOBS=" ".join((*GLOBS, *KERNEL_GLOBS, *RUNTIMES, DCGM_GLOB)))

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpunode.base.reading import Reading
+from gpunode.system.smi import NOT_TOLD
 
 _WATTS = re.compile(r"\d{1,6}(\.\d{1,4})?", re.ASCII)
 _MHZ = re.compile(r"\d{1,6}", re.ASCII)
-NOT_TOLD = "[N/A]"
 
 
 @dataclass(frozen=True)

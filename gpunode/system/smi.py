@@ -40,6 +40,8 @@ QUERY = (
     "clocks.mem",
     "clocks.gr",
 )
+# Those that every driver from 470 on answers. Without the others power limits and clocks are not told.
+LEAST = QUERY[: QUERY.index("power.limit")]
 # The fields of a query of their own.
 REMAPPED = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure")
 
@@ -48,6 +50,8 @@ ANSWERED = (0, 14)
 # nvidia-smi exits with NVML's codes (golden/README.md); 124 and 137 are timeout's own.
 STATUS = {0: "ok", 9: "no driver", 12: "no library", 14: "ok", 15: "lost", 18: "mismatch", 124: "hangs", 137: "hangs"}
 _WARNING = "WARNING"
+# What a GPU answers that has no value, and what stands for one that was not asked for.
+NOT_TOLD = "[N/A]"
 NOT_INSTALLED = "nvidia-smi is not installed"
 NOT_ASKED = "nvidia-smi was not asked: the kernel module nvidia is not loaded, and to ask would load it"
 
@@ -81,7 +85,9 @@ def parse_answer(lines: list[str]) -> Answer:
         return Answer(status, exit_code, (*printed, *warned, None)[0], warnings=warned)
     if printed and printed[0].startswith("No devices were found"):
         return Answer(status, exit_code, printed[0], warnings=warned)
-    return Answer(status, exit_code, None, tuple(rows(printed, QUERY)), warned)
+    untold = dict.fromkeys(QUERY[len(LEAST) :], NOT_TOLD)
+    found_rows = (row if len(row) == len(QUERY) else row | untold for row in rows(printed, QUERY, LEAST))
+    return Answer(status, exit_code, None, tuple(found_rows), warned)
 
 
 def data(lines: list[str], key: str) -> list[str]:
@@ -102,13 +108,16 @@ def exit_code_of(found: dict[str, str], key: str) -> int:
     return int(code)
 
 
-def rows(lines: list[str], query: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """Yield each row by the fields' names; raise ParseError for a line that has another number of columns."""
+def rows(lines: list[str], query: tuple[str, ...], least: tuple[str, ...] = ()) -> Iterator[dict[str, str]]:
+    """Yield each row by the fields' names; raise ParseError for a line that has another number of columns.
+
+    least: the fields of which a row may have no others
+    """
     for line in lines:
         cells = [cell.strip() for cell in next(csv.reader([line]))]
-        if len(cells) != len(query):
+        if len(cells) not in (len(query), len(least)):
             raise ParseError(f"nvidia-smi printed {len(cells)} of {len(query)} columns: {line[:120]!r}")
-        row = dict(zip(query, cells, strict=True))
+        row = dict(zip(query if len(cells) == len(query) else least, cells, strict=True))
         if not row.get("index", "0").isdecimal():
             raise ParseError(f"nvidia-smi printed no GPU index: {line[:120]!r}")
         yield row

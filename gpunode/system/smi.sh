@@ -1,7 +1,8 @@
 # Asks nvidia-smi once for all parts of a question.
 # A driver below $DRIVER_ROOT answers by its own nvidia-smi, with its own libnvidia-ml in front: so does the GPU
 # Operator's validator ask it (NVIDIA/gpu-operator, cmd/nvidia-validator/main.go and internal/driver/root.go).
-# Takes QUERY and REMAPPED, the columns of its two queries; and ALSO, `remapped` where the second is wanted, too.
+# Takes QUERY and REMAPPED, the columns of its two queries, LEAST, those of QUERY that every driver has: they are asked
+# for alone where it does not know one of the others, for it refuses a query with such a column as a whole; and ALSO, `remapped` where the second is wanted, too.
 # Sets $SMI: absent=yes (it is not installed), unloaded=yes (it was not asked), or of each query KEY.rc=STATUS and its
 # lines as KEY=LINE, where KEY is gpu and remapped.
 #
@@ -25,9 +26,13 @@ if [ -n "$DRIVER_ROOT" ]; then
     [ ! -e "$file" ] || { library=$file; break; }
   done
 fi
+answer() {
+  printed=$(LD_PRELOAD=$library timeout -k 2 15 "$smi" "--query-$1" --format=csv,noheader,nounits)
+}
 asked() {
-  printed=$(LD_PRELOAD=$library timeout -k 2 15 "$smi" "--query-$2" --format=csv,noheader,nounits)
-  printf '%s.rc=%s\n' "$1" "$?"
+  answer "$2"; status=$?
+  case "$1$printed" in gpu*'is not a valid field to query'*) answer "gpu=$LEAST"; status=$?;; esac
+  printf '%s.rc=%s\n' "$1" "$status"
   printed "$1" "$printed"
 }
 if ! command -v "$smi" > /dev/null; then SMI=absent=yes

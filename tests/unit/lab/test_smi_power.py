@@ -77,7 +77,8 @@ def test_a_driver_that_has_deprecated_application_clocks_says_so_instead_of_numb
 
 @pytest.mark.parametrize("model", sorted(gpu_models()))
 def test_every_gpu_of_the_lab_answers_what_gpunode_asks(tmp_path: Path, model: str) -> None:
-    machine = machine_with(tmp_path, {"gpu": model, "count": 1, "uuids": ["GPU-12345678-1234-1234-1234-123456780000"]})
+    hardware = {"gpu": model, "count": 1, "uuids": ["GPU-12345678-1234-1234-1234-123456780000"]}
+    machine = machine_with(tmp_path, hardware, flavour=gpu_models()[model].modules[-1])
     printed, status = smi(machine, f"--query-gpu={','.join(QUERY)} --format=csv,noheader,nounits")
     assert status == 0, printed
     assert len(next(csv.reader([printed]))) == len(QUERY)
