@@ -2,7 +2,8 @@
 # A driver below $DRIVER_ROOT answers by its own nvidia-smi, with its own libnvidia-ml in front: so does the GPU
 # Operator's validator ask it (NVIDIA/gpu-operator, cmd/nvidia-validator/main.go and internal/driver/root.go).
 # Takes QUERY and REMAPPED, the columns of its two queries, LEAST, those of QUERY that every driver has: they are
-# asked for alone where it does not know one of the others, for it refuses a query with such a column whole; and ALSO, `remapped` where the second is wanted, too.
+# asked for alone where it does not know one of the others, for it refuses a query with such a column whole; and
+# ALSO, `remapped` where the second is wanted, too.
 # Sets $SMI: absent=yes (it is not installed), unloaded=yes (it was not asked), or of each query KEY.rc=STATUS and its
 # lines as KEY=LINE, where KEY is gpu and remapped.
 #
