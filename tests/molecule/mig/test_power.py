@@ -42,7 +42,7 @@ class Power:
 @pytest.fixture(scope="module")
 def node() -> Node:
     """Return a fresh node with two GPUs and no driver."""
-    return lab_nodes.recreate(lab_nodes.node(LAB, "gpu-1"))
+    return lab_nodes.recreate(lab_nodes.node(LAB, "gpu-1"), gpu="h100-80gb")
 
 
 @pytest.fixture
