@@ -19,6 +19,7 @@ from gpunode.facts.gpu import Gpus
 from gpunode.facts.power import Power
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.node.reboot import RECORD
+from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.own_files import keeps
 from gpunode.operations.reboot import FORGET, new_boot
@@ -26,8 +27,8 @@ from gpunode.operations.script import STANDARD_INPUT, command_with_input, script
 from gpunode.settings.power import PowerSettings
 
 _SET = script_file("power_apply") + STANDARD_INPUT + script_file("power")
-# By this word the record of reboots tells those for a mode of ECC.
-_BOOT = "ecc"
+# By these words the record of reboots tells those for a mode of ECC.
+_BOOTS = {True: "ecc-on", False: "ecc-off"}
 
 
 @node_operation
@@ -39,7 +40,8 @@ def kept(settings: PowerSettings, allowed: str, timeout: int = 900, drain: Drain
     + drain: how the node is emptied before that; None where it is not
     """
     wanted = texts(rules(settings))
-    desired = Desired(settings, Disruption[allowed])
+    driver = driver_state()
+    desired = Desired(settings, Disruption[allowed], driver.reboot_pending)
     decision = _decided(desired)
     if decision.refusal is not None:
         raise OperationRefused(decision.refusal)
@@ -47,7 +49,7 @@ def kept(settings: PowerSettings, allowed: str, timeout: int = 900, drain: Drain
         if host.state is None or not host.state.is_executing:
             yield StringCommand("true")  # a forecast: the driver comes with an operation before this one
         else:
-            host.noop(f"power: {decision.findings[0].cause}; the next run sets it")
+            host.noop(f"power: {decision.findings[0].cause}; a later run sets it")
         return
     for path in FILES:
         keeps(path, wanted.get(path))
@@ -56,6 +58,9 @@ def kept(settings: PowerSettings, allowed: str, timeout: int = 900, drain: Drain
         yield _command(change)
         if settings.ecc is not None:
             decision = _decided(desired)
+    elif not decision.steps and driver.booted_for in _BOOTS.values():
+        host.log("the boot that an earlier run asked for has helped")
+        yield script_command(FORGET, record=RECORD)
     elif not decision.steps:
         host.noop("power limits, clocks and ECC as desired" if settings.is_asked else "no power limits of gpunode's")
     boot = next((step for step in decision.steps if step.change and step.change.boots), None)
@@ -65,7 +70,7 @@ def kept(settings: PowerSettings, allowed: str, timeout: int = 900, drain: Drain
         told = "reboot pending: a mode of ECC waits for a boot"
         host.log(f"{told}, but {boot.waits}") if change is not None else host.noop(f"{told}, but {boot.waits}")
         return
-    yield from new_boot(_BOOT, timeout, drain=drain)
+    yield from new_boot(_BOOTS[bool(settings.ecc)], timeout, drain=drain)
     if any(step.change and step.change.boots for step in _decided(desired).steps):
         raise OperationRefused(
             "power: the node has rebooted, and a GPU still has not changed its mode of ECC. It is not rebooted for "

@@ -126,7 +126,9 @@ def _other_release(desired: AskedRelease, now: datetime, is_known: bool, helm: S
 
 def _left(whole: Whole, desired: Mapping[str, AskedRelease], now: datetime) -> Decision[Any]:
     cluster = whole.cluster
-    left = cluster.releases_left(desired, whole.view.nodes, whole.relabelled, whole.ours)
+    left = cluster.releases_left(
+        desired, whole.view.nodes, whole.relabelled, whole.ours, other_plugins.kept_releases(whole.hosts)
+    )
     decided = [
         Session.begun(cluster.kubernetes, each, cluster.proxy, cluster.run).decide_absence_of_ours(now)
         for each in left.values()

@@ -99,7 +99,8 @@ def _slurm(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _power(settings: Settings, node: Node) -> Decision[Any]:
-    return power.decide(power.Desired(settings.power, Disruption[settings.disruption.allow]), node.power, node.gpus)
+    desired = power.Desired(settings.power, Disruption[settings.disruption.allow], node.driver.reboot_pending)
+    return power.decide(desired, node.power, node.gpus)
 
 
 def _rdma(settings: Settings, node: Node) -> Decision[Any]:

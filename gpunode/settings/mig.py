@@ -45,7 +45,9 @@ class MigSettings(Component):
     `kubernetes.enabled`, and `config` left out."""
 
     stop_units: tuple[UnitName, ...] = Field(
-        ("nvidia-persistenced.service", "nvidia-dcgm.service"), max_length=64, strict=False
+        ("nvidia-persistenced.service", "nvidia-dcgm.service", "nvidia-dcgm-exporter.service"),
+        max_length=64,
+        strict=False,
     )
     """Services that may be stopped where they hold a GPU whose mode or instances are to change; they are always started
     again. Whoever else holds it is named, and the GPU is left as it is."""

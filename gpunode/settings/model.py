@@ -212,6 +212,7 @@ def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
     for name, part in parts.items():
         for key, message in part.beside(parts):
             yield Problem(f"{name}.{key}", written(getattr(part, key)), message)
+    yield from _same_release(parts)
     driver = parts.get("driver")
     if isinstance(driver, DriverSettings) and driver.is_elsewhere:
         yield from _beside_a_root(parts, driver.root)
@@ -222,6 +223,21 @@ def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
             out = f"set {name}.enabled = False (what is there of it stays)" if key == "enabled" else "leave it out"
             message = f"needs the driver, which driver.source = 'absent' removes; {out}, or keep the driver"
             yield Problem(f"{name}.{key}", written(value), message)
+
+
+def _same_release(parts: Mapping[str, Component]) -> Iterator[Problem]:
+    """Yield each plugin by a chart whose release is another's, too: one would take the other's place, or away."""
+    taken: dict[tuple[str, str], str] = {}
+    for key in ("device_plugin", "gpu_operator"):
+        if (own := parts.get(key)) is not None:
+            taken[getattr(own, "namespace", ""), getattr(own, "release", "")] = key
+    for name, plugin in getattr(parts.get("kubernetes"), "device_plugins", {}).items():
+        if plugin.chart is None or plugin.namespace is None:
+            continue
+        at, key = (plugin.namespace, plugin.release or name), f"kubernetes.device_plugins.{name}"
+        if (whose := taken.setdefault(at, key)) != key:
+            message = f"is the release {at[0]}/{at[1]} of {whose}, too; give it a release or a namespace of its own"
+            yield Problem(f"{key}.release", repr(at[1]), message)
 
 
 def _beside_a_root(parts: Mapping[str, Component], root: str) -> Iterator[Problem]:

@@ -202,17 +202,49 @@ def _wrong(content: Mapping[str, Any]) -> Iterator[str]:
     if not KINDS[group, kind] and space is not None:
         yield f"{kind} {name} is in no namespace: leave metadata.namespace out"
     for field in ("labels", "annotations"):
-        if not isinstance(metadata.get(field, {}), dict):
-            yield f"{kind} {name}: metadata.{field} is no mapping"
+        yield from _no_texts(f"{kind} {name}", f"metadata.{field}", metadata.get(field))
+    if content.get("status") not in (None, {}):
+        yield f"{kind} {name} has a status: the cluster writes it; take it out (`kubectl get -o yaml` prints it)"
+    for field in ("uid", "resourceVersion", "generation", "managedFields", "selfLink"):
+        if field in metadata:
+            yield f"{kind} {name} has metadata.{field}: the cluster writes it; take it out"
+    if kind == "DaemonSet":
+        yield from _daemon_set(name, content)
     if kind in _WORKLOADS and not isinstance(_pod(content).get("containers"), list):
         yield f"{kind} {name} has no spec.template.spec.containers"
-    elif not isinstance(_pod(content).get("nodeSelector", {}), dict):
-        yield f"{kind} {name}: spec.template.spec.nodeSelector is no mapping"
+    elif kind in _WORKLOADS:
+        yield from _no_texts(f"{kind} {name}", "spec.template.spec.nodeSelector", _pod(content).get("nodeSelector"))
+        template = content["spec"]["template"].get("metadata")
+        for field in ("labels", "annotations"):
+            told = template.get(field) if isinstance(template, dict) else None
+            yield from _no_texts(f"{kind} {name}", f"spec.template.metadata.{field}", told)
     try:
         plain_json(content)
         json.dumps(content, allow_nan=False)
     except (ValueError, TypeError) as error:
         yield f"{kind} {name} {error}"
+
+
+def _no_texts(what: str, field: str, found: Any) -> Iterator[str]:
+    """Yield what is no mapping of texts, which an API server refuses once all else is done."""
+    if found is None:
+        return
+    if not isinstance(found, dict):
+        yield f"{what}: {field} is no mapping"
+        return
+    for key, value in found.items():
+        if not (isinstance(key, str) and isinstance(value, str)):
+            yield f"{what}: {field}.{str(key)[:60]} is {str(value)[:60]}, which has to be a text: put it in quotes"
+
+
+def _daemon_set(name: str, content: Mapping[str, Any]) -> Iterator[str]:
+    spec = content.get("spec")
+    strategy = spec.get("updateStrategy") if isinstance(spec, dict) else None
+    if isinstance(strategy, dict) and strategy.get("type") == "OnDelete":
+        yield (
+            f"DaemonSet {name} has updateStrategy OnDelete: its pods would stay as they are until somebody deletes "
+            "them, and no run could prove the new ones; leave it out"
+        )
 
 
 def _pod(content: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,7 +5,13 @@
 
 # shellcheck disable=SC2154,SC2034  # $note is set by whoever has these functions, who reads $why
 
-asked() { timeout -k 2 30 nvidia-smi "$@"; }
+# 14: the infoROM of a GPU is corrupted; all answer, and nvidia-smi warns beside that.
+asked() {
+  ended=0
+  answer=$(timeout -k 2 30 nvidia-smi "$@") || ended=$?
+  printf '%s\n' "$answer" | sed '/^WARNING/d'
+  [ "$ended" = 14 ] || return "$ended"
+}
 short() {
   address=$(printf '%s' "$1" | tr 'A-F' 'a-f')
   case "$address" in ????????:*) address=${address#0000};; esac

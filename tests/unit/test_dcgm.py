@@ -382,8 +382,13 @@ def test_what_gpunode_ran_goes_with_the_setting_and_what_others_run_stays() -> N
 
 def test_the_drop_ins_say_where_it_listens_and_what_is_watched() -> None:
     found = desired_files(settings(), GOOD.machine)
-    assert str(found[EXPORTER_FILE]).splitlines()[1:] == [
+    said = [line for line in str(found[EXPORTER_FILE]).splitlines() if line and not line.startswith("#")]
+    assert said == [
+        "[Unit]",
+        "PartOf=nvidia-dcgm.service",
         "[Service]",
+        "Restart=always",
+        "RestartSec=5",
         'Environment="DCGM_EXPORTER_LISTEN=10.0.0.7:9400"',
         'Environment="DCGM_EXPORTER_INTERVAL=30000"',
         'Environment="DCGM_REMOTE_HOSTENGINE_INFO=127.0.0.1:5555"',
@@ -391,6 +396,9 @@ def test_the_drop_ins_say_where_it_listens_and_what_is_watched() -> None:
     ]
     assert "ExecStartPost=-/bin/sh -c '" in str(found[ENGINE_FILE]) and "dcgmi health -s a" in str(found[ENGINE_FILE])
     assert "dcgmi" not in str(files(settings(health=False), None)[ENGINE_FILE])
+    # With an engine of its own it does not depend on the host's.
+    alone = files(settings(exporter={"enabled": True, "engine": "embedded"}), None)[EXPORTER_FILE]
+    assert "PartOf" not in str(alone) and "Restart=always" in str(alone)
     assert files(settings(exporter={}), None)[EXPORTER_FILE] is None
     assert set(files(settings_from(DATA), None).values()) == {None}
     six = settings(exporter={"enabled": True, "address": "FD00::0:7", "engine": "embedded", "interval": 1})

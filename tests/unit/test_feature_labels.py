@@ -9,14 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpunode.base.decision import Decision
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
+from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart, waits
 from gpunode.kubernetes.device_plugin.feature_labels import Expected, expected_labels, judge_feature_labels
-from gpunode.kubernetes.device_plugin.verdict import comes_by_itself
+from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_node
+from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT
 from gpunode.settings import Settings, settings_from
 from gpunode.settings.sharing import SharingSettings
 from gpunode.system.gpu import Gpus
+from tests.unit.test_other_plugins import CHART
 from tests.unit.test_verify import GPU
 
 pytestmark = pytest.mark.pure
@@ -288,3 +293,33 @@ def test_what_discovery_is_to_write_is_as_desired_and_any_one_change_of_it_is_fo
         findings = list(judge_feature_labels(settings, _node({**labels, changed: value}), _gpus(mig), mig))
         wrong = [each[0] for each in _bad(findings)]
         assert wrong == ([] if value in expected[changed] else [f"feature label {changed}"])
+
+
+def test_what_follows_from_labels_that_wait_for_mps_clients_waits_with_them() -> None:
+    """Labels of discovery and offers of another plugin, too: a run that rightly waits fails by none of them."""
+    plugins = {"fpga": {**CHART, "resources": {"example.com/fpga": 2}}}
+    settings = settings_from(
+        {
+            "kubernetes": {"enabled": True, "device_plugins": plugins},
+            "device_plugin": {"gfd": True, "nfd": "present"},
+            "sharing": {"strategy": "mps", "replicas": 8},
+            "disruption": {"allow": "nothing"},
+        }
+    )
+    mig = _mig(None, None)
+    old = expected_labels(SharingSettings.model_validate({"strategy": "mps", "replicas": 4}), _gpus(mig), mig)
+    assert old is not None
+    node = replace(_node({**_written(old), CONFIG: "mps-4", PRESENT: "true"}), allocatable={"nvidia.com/gpu": "8"})
+    view = View({"gpu-1": node}, (), ())
+    restart = decide_restart({"gpu-1": ["team/a"]}, Bounds({"gpu-1": settings}, frozenset({"gpu-1"})))
+    assert waits(restart) is not None
+
+    def drift(restart: Decision[str]) -> set[str]:
+        found = judge_node(settings, "gpu-1", None, mig, view, _gpus(mig), restart=restart)
+        return {
+            item.what.split()[0] for item in found if item.finding_class is FindingClass.DRIFT and not item.by_person
+        }
+
+    assert {"feature", "allocatable", "label"} <= drift(NONE)
+    # Only what no label brings stays: the release that is not there.
+    assert drift(restart) <= {"helm", "release"}

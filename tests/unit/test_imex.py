@@ -257,6 +257,26 @@ def test_what_config_cfg_says_otherwise_is_its_owner_s_to_mend() -> None:
     assert "IMEX_CMD_ENABLED=0: set it to 1" in str(_domain_of(silent).cause)
 
 
+def test_a_list_that_somebody_else_wrote_is_refused_and_stays() -> None:
+    theirs = replace(RIGHT, nodes="# rack 7\n10.0.0.1\n10.0.0.9\n", record=None)
+    decision = decide(Desired(ASKED), theirs, DRIVER)
+    assert decision.steps == () and "is not of gpunode's making" in str(decision.refusal)
+    assert all(item.by_person for item in bad(*decision.findings))
+    # One without a node is a template.
+    assert decide(Desired(ASKED), replace(theirs, nodes="# rack 7\n"), DRIVER).steps != ()
+
+
+def test_a_running_daemon_is_not_stopped_before_the_boot_that_it_needs_to_start_again() -> None:
+    old = replace(RIGHT, nodes=f"{FIRST}\n", record=f"{FIRST}\n")
+    booting = replace(DRIVER, module_version="580.105.08", loaded_version="580.95.05")
+    assert booting.reboot_pending
+    decision = decide(Desired(ASKED, Disruption.reboot), old, booting)
+    assert decision.steps and all("boots into the driver on disk" in str(step.waits) for step in decision.steps)
+    assert {item.finding_class for item in bad(*decision.findings)} == {FindingClass.RESTART_PENDING}
+    # One that is stopped gets its list at once.
+    assert all(step.waits is None for step in decide(Desired(ASKED), replace(old, unit=DOWN), booting).steps)
+
+
 ACTUAL = st.builds(
     Imex,
     unit=st.sampled_from([UP, UP, DOWN, replace(UP, stale=True), replace(DOWN, enabled=False), None,

@@ -178,7 +178,7 @@ def test_a_target_that_was_proven_not_to_work_is_not_tried_again(ask: Ask) -> No
     assert ask(gpu(0, DISABLED), journal=failed) == []
     assert "this was tried before and put back: GPU 0 refuses 3g.40gb:4" in ask.host.refusals[0]
     assert seen == [("GPU-0 Enabled 1g.10gb=1 1g.10gb=1 2g.20gb=2 3g.40gb=3", "nvidia-persistenced.service",
-                     "nvidia-dcgm.service", "restart")]  # fmt: skip
+                     "nvidia-dcgm.service", "nvidia-dcgm-exporter.service", "restart")]  # fmt: skip
 
 
 def test_an_interrupted_transaction_is_undone_first(ask: Ask) -> None:

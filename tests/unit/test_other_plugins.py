@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpunode.kubernetes.device_plugin.methods import to_json
 from gpunode.kubernetes.objects.own_objects import KINDS as TAKEN_AWAY
 from gpunode.kubernetes.objects.own_objects import METHOD
-from gpunode.kubernetes.other_plugins.desired import objects, releases, releases_left
+from gpunode.kubernetes.other_plugins.desired import kept_releases, objects, releases, releases_left
 from gpunode.settings import SettingsError, check_hosts, settings_from
 from gpunode.settings.cluster import expected_resources
 from gpunode.settings.plugin_manifest import KINDS, ManifestError, parse_manifest, read_manifest
@@ -153,6 +153,28 @@ def test_the_record_goes_where_the_release_does_and_a_release_that_moves_leaves_
     assert to_json(hosts)["device_plugins"]["fpga"]["values"] == {"tolerations": []}
 
 
+def test_a_record_never_takes_nvidia_s_own_release_away() -> None:
+    plugin = {**CHART, "namespace": "elsewhere", "release": "gpu-operator"}
+    hosts = check_hosts({"gpu-1": {"kubernetes": {"enabled": True, "device_plugins": {"fpga": plugin}}}})
+    owned = json.dumps({"kind": "List", "items": objects(hosts)})
+    assert [*releases_left({}, owned, ())] == ["fpga"]
+    own = {"kubernetes": {"enabled": True}, "gpu_operator": {"namespace": "elsewhere"}}
+    assert not releases_left({}, owned, (), kept_releases(check_hosts({"gpu-1": own})))
+
+
+@pytest.mark.parametrize(
+    ("plugins", "whose"),
+    [
+        ({"a": {**CHART, "release": "same"}, "b": {**CHART, "release": "same"}}, "kubernetes.device_plugins.a"),
+        ({"a": {**CHART, "namespace": "gpu-operator", "release": "gpu-operator"}}, "gpu_operator"),
+        ({"nvdp": {**CHART, "namespace": "nvidia-device-plugin"}}, "device_plugin"),
+    ],
+)
+def test_a_release_that_is_another_s_is_refused(plugins: dict[str, Any], whose: str) -> None:
+    with pytest.raises(SettingsError, match=f"is the release .* of {whose}, too"):
+        settings_from({"kubernetes": {"enabled": True, "device_plugins": plugins}})
+
+
 def test_what_a_plugin_offers_joins_what_the_verdict_waits_for() -> None:
     plugins = {"fpga": {**CHART, "resources": {"xilinx.com/u250": 2}}}
     expected = {"example.com/other": 1}
@@ -194,6 +216,12 @@ def test_what_a_plugin_offers_joins_what_the_verdict_waits_for() -> None:
         (f"{ACCOUNT}data: {{a: .nan}}\n", 1, "a number that JSON does not know"),
         (f"a: 1\nb: {'[' * 200_000}", 2, "is nested deeper than 64 levels"),
         ("- " * 200_000, 1, "is nested deeper than 64 levels"),
+        # What `kubectl get -o yaml` prints beside the object would differ for ever.
+        (f"{PLUGIN}status: {{numberReady: 0}}\n", 1, "has a status"),
+        (PLUGIN.replace("metadata: {", "metadata: {uid: a, ", 1), 1, "metadata.uid: the cluster writes it"),
+        (f"{ACCOUNT}---\n" + PLUGIN.replace("spec:", "spec:\n  updateStrategy: {type: OnDelete}", 1), 5, "OnDelete"),
+        (PLUGIN.replace("{team: a}", "{team: 1}"), 1, "nodeSelector.team is 1, which has to be a text"),
+        (ACCOUNT.replace("metadata: {", "metadata: {labels: {a: true}, ", 1), 1, "metadata.labels.a is True"),
         (f"{ACCOUNT}data: &a {{b: *a}}\n", 1, "aliases counted each time"),
     ],
 )

@@ -117,7 +117,7 @@ def test_each_installed_kernel_has_its_module_and_dkms_builds_all_where_one_has_
     [
         (two_kernels("linux-lts"), (), "a boot into this kernel has no GPU", RUN),
         (two_kernels("linux-lts", module_version="580.82.07"), (), None, RUN),
-        (two_kernels("linux-lts"), ("nvidia-lts-open",), "no GPU", "pacman -Syu"),
+        (two_kernels("linux-lts"), ("nvidia-lts-open",), "no GPU", "upgrade the node's system"),
         (two_kernels("linux-zen"), (), "no GPU", "`dkms autoinstall -k 6.12.48-1-other`"),
         (two_kernels("linux-zen", headers=False), (), "no GPU", "install linux-zen-headers, then `dkms autoinstall"),
     ],

@@ -257,6 +257,15 @@ def test_a_missing_daemon_is_found_and_one_that_is_not_asked_for() -> None:
     )
 
 
+def test_a_daemon_that_nobody_can_ask_is_no_difference() -> None:
+    """So it is where the driver, and its control program with it, is below another root."""
+    settings = _settings()
+    actual = PluginMps(None, (PluginDaemon("nvidia.com/gpu", answers=False),))
+    (item,) = judge_mps(settings, actual, Gpus("ok", 0, None, (_gpu(0),)))
+    assert item.is_caution and item.actual == "not asked" and "nvidia-cuda-mps-control" in str(item.cause)
+    assert _bad(settings, replace(actual, program="/usr/bin/nvidia-cuda-mps-control"), _gpu(0))
+
+
 def test_what_keeps_clients_waiting_is_told() -> None:
     beside = (
         GpuProcess("00000000:41:00.0", 1, "C", "/usr/bin/nvidia-cuda-mps-server"),

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
 from gpunode.base.disruption import Disruption
+from gpunode.base.findings import FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.components.power.decide import Desired, decide
 from gpunode.components.power.files import NAME, SCRIPT, texts
 from gpunode.components.power.rules import Rule, parsed, rule_for, rules
 from gpunode.components.power.state import Lock, Power, parse_power
+from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.power import Power as PowerFact
 from gpunode.node.plan import plan
@@ -168,8 +170,10 @@ def test_any_words_in_these_columns_are_numbers_or_nothing(words: list[str]) -> 
         assert gpu.clocks.application is None or gpu.clocks.application_said == ""
 
 
-def run(settings: PowerSettings, actual: Power, of: Gpus, allowed: str = "restart") -> tuple[list[str], Host]:
-    host = Host({PowerFact: actual, GpusFact: of})
+def run(
+    settings: PowerSettings, actual: Power, of: Gpus, allowed: str = "restart", **driver: Any
+) -> tuple[list[str], Host]:
+    host = Host({PowerFact: actual, GpusFact: of, DriverFact: replace(GOOD.driver, **driver)})
     with ctx_host.use(host):
         return commands(power.kept, host, settings=settings, allowed=allowed), host
 
@@ -187,7 +191,44 @@ def test_the_operation_tells_the_gpus_and_keeps_the_files_and_says_so_where_ther
         "reboot pending: a mode of ECC waits for a boot, but disruption.allow is restart"
     ]
     away, host = run(FULL, Power(), Gpus("no driver", 9, "no module", ()))
-    assert away == [] and host.noops == ["power: no GPU answers: no module; the next run sets it"]
+    assert away == [] and host.noops == ["power: no GPU answers: no module; a later run sets it"]
+
+
+def test_where_a_boot_comes_first_limits_wait_for_it_and_are_no_drift() -> None:
+    silent = Gpus("mismatch", 18, "Driver/library version mismatch", ())
+    for allowed, waits in ((Disruption.restart, True), (Disruption.reboot, False)):
+        decision = decide(Desired(FULL, allowed, driver_waits=True), Power(), silent)
+        (item,), (step,) = decision.findings, decision.steps
+        assert item.finding_class is FindingClass.REBOOT_PENDING
+        assert (step.waits is not None, step.change) == (waits, None)
+    (item,) = decide(Desired(FULL), Power(), silent).findings
+    assert item.finding_class is FindingClass.DRIFT
+
+
+def test_a_gpu_that_limits_by_name_leave_out_is_told_with_its_name() -> None:
+    name = ONE.gpus[0].name
+    decision = decide(Desired(asked(limits={"H100": 600})), Power(), ONE)
+    (told,) = [item for item in decision.findings if item.is_caution and "power limit" in item.what]
+    assert name in str(told.cause) and "H100" in str(told.cause)
+    for known in ({"limits": {name: 600}}, {"limits": {"H100": 600}, "limit": 650}):
+        findings = decide(Desired(asked(**known)), Power(), ONE).findings
+        assert not any(item.is_caution and "power limit" in item.what for item in findings)
+
+
+def test_a_mode_of_ecc_that_is_taken_back_before_the_boot_needs_none() -> None:
+    there = gpus({"ecc__mode__pending": "Disabled"})
+    decision = decide(Desired(asked(ecc=True), Disruption.reboot), Power(), there)
+    assert [step.disruption for step in decision.steps] == [Disruption.nothing]
+    decision = decide(Desired(asked(ecc=False), Disruption.reboot), Power(), ONE)
+    assert [step.disruption for step in decision.steps] == [Disruption.nothing, Disruption.reboot]
+
+
+def test_a_boot_that_helped_while_nobody_looked_is_forgotten_once() -> None:
+    right = gpus({"ecc__mode__current": "Disabled", "ecc__mode__pending": "Disabled"})
+    (command,), host = run(asked(ecc=False), Power(), right, booted_for="ecc-off")
+    assert "rm -f" in command and host.noops == []
+    done, host = run(asked(ecc=False), Power(), right)
+    assert done == [] and host.noops == ["power limits, clocks and ECC as desired"]
 
 
 def test_the_plan_shows_the_steps_and_an_image_leaves_them_to_its_machine() -> None:

@@ -170,6 +170,17 @@ def test_the_boot_brings_back_the_first_rule_that_fits_each_gpu_and_the_probe_re
     assert node.smi("power.limit") == "250.00"
 
 
+def test_a_gpu_with_a_corrupted_inforom_keeps_no_gpu_from_its_limit(node: Node) -> None:
+    """nvidia-smi ends with 14 then, warns, and has done what it was told."""
+    assert set_fault(["set", "inforom_corrupted", "1"], node.machine) == 0
+    done = node.set(f"{FIRST} limit 250.00", f"{SECOND} limit 250.00")
+    assert (done.returncode, done.stderr) == (0, ""), done
+    settings = settings_from({"power": {"limit": 300}})
+    boot = node.sh(texts(rules(settings.power))[SCRIPT])
+    assert (boot.returncode, boot.stderr) == (0, ""), boot
+    assert all(node.smi("power.limit", each).startswith("300.00") for each in (FIRST, SECOND))
+
+
 def test_somebody_else_s_file_is_told_as_that_and_a_node_without_any_has_none(node: Node) -> None:
     assert node.state().files == ()
     node.machine.write(SCRIPT, "#!/bin/sh\nmine\n")

@@ -112,7 +112,6 @@ def test_any_answer_is_read_or_refused(lines: list[str]) -> None:
     "lines",
     [
         ["device=mlx5_0"],
-        ["device=a\t\t15b3\t\t\t\t\t"],
         ["device=a\t\t\t\t\t\t\t", "device=a\t\t\t\t\t\t\t"],
         ["port=a\t1\t4: ACTIVE\tEthernet"],
         ["device=a\t\t\t\t\t\t\t", "port=a\tx\t4: ACTIVE\tEthernet"],
@@ -121,6 +120,11 @@ def test_any_answer_is_read_or_refused(lines: list[str]) -> None:
 def test_a_line_that_is_none_of_the_probe_s_is_refused(lines: list[str]) -> None:
     with pytest.raises(ParseError):
         parse_rdma(lines)
+
+
+def test_a_device_of_another_bus_is_no_pci_device_and_breaks_no_reading() -> None:
+    (device,) = parse_rdma(["device=siw0\t\t0x7\t0x1\t0x0\t\t\t"]).devices
+    assert (device.vendor, device.device) == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,17 @@ def variables(desired: ExporterSettings) -> dict[str, str]:
     return found
 
 
+def exporter_text(desired: ExporterSettings) -> str:
+    """Return the exporter's drop-in; one that asks the host engine goes and comes with it."""
+    engine = ENGINE if desired.engine == "host" else ""
+    return rendered("dcgm-exporter.conf", variables=variables(desired), engine=engine)
+
+
 def files(settings: Settings, machine: object) -> dict[str, str | None]:
     """Return both drop-ins, which are the same on every machine; None: gpunode runs nothing of it."""
     desired = settings.dcgm
     exporter = desired.enabled and desired.exporter.enabled
     return {
         ENGINE_FILE: rendered("dcgm.conf", health=desired.health) if desired.enabled else None,
-        EXPORTER_FILE: rendered("dcgm-exporter.conf", variables=variables(desired.exporter)) if exporter else None,
+        EXPORTER_FILE: exporter_text(desired.exporter) if exporter else None,
     }

@@ -32,7 +32,9 @@ for name in nvidia-dcgm nvidia-dcgm-exporter; do
   says LoadState
   case "$SAID" in ''|not-found) continue;; esac
   echo "unit=$name.service"
-  tell_service "$name.service"
+  # What an idle unit of somebody else's said is in its log, and nobody's to read here.
+  file=$ENGINE_FILE; [ "$name" = nvidia-dcgm ] || file=$EXPORTER_FILE
+  [ ! -f "$file" ] || tell_service "$name.service"
   for property in ActiveState UnitFileState NeedDaemonReload; do says "$property"; echo "$property=$SAID"; done
   says ActiveState
   case "$name $SAID" in 'nvidia-dcgm active') active=yes;; esac
@@ -51,6 +53,7 @@ for name in nvidia-dcgm nvidia-dcgm-exporter; do
   for word in $SAID; do case "$word" in DCGM_*=*) printf 'configured=%s\n' "$word";; esac; done
   set +f
   says MainPID
+  [ -f "$EXPORTER_FILE" ] || continue
   case "$SAID" in ''|0) continue;; esac
   set -f; IFS=$NL
   for word in $(tr '\0' '\n' < "/proc/$SAID/environ"); do

@@ -78,7 +78,7 @@ def other_kernels(
             if not kernel.headers:
                 remedy = f"install {headers_package(system, kernel)}, then {remedy}"
         elif package in dict(driver.packages):
-            remedy = f"`pacman -Syu` on the node: {package} is there, and of another build of {kernel.base}"
+            remedy = f"upgrade the node's system: {package} is there, and of another build of {kernel.base}"
         yield compared(
             "driver",
             Subject.OTHER_KERNEL.of(kernel.release),

@@ -82,14 +82,28 @@ def decide(desired: Desired, actual: Imex, driver: DriverState) -> Decision[Imex
     active = unit is not None and unit.active
     stop = active and bool(bad(file, *running))
     change = ImexChange(text_of(desired.settings) if bad(file) else None, stop, start=True)
-    return _with_step(desired, (file, service, *running, *told), done, change, active=stop)
+    findings = (file, service, *running, *told)
+    if _is_foreign(desired.settings, actual):
+        return _foreign(findings, done)
+    return _with_step(desired, findings, done, change, active=stop, boot=driver.reboot_pending)
 
 
 def _with_step(
-    desired: Desired, findings: tuple[Finding, ...], done: tuple[Finding, ...], change: ImexChange, *, active: bool
+    desired: Desired,
+    findings: tuple[Finding, ...],
+    done: tuple[Finding, ...],
+    change: ImexChange,
+    *,
+    active: bool,
+    boot: bool = False,
 ) -> Decision[ImexChange]:
-    """Have a change wait that stops a running daemon, where the settings do not allow it: jobs share memory by it."""
+    """Have a change wait that stops a running daemon, where the settings do not allow it: jobs share memory by it.
+
+    boot: whether another driver is on disk than loaded: a daemon that is stopped does not start again before the boot
+    """
     waits = _waits(desired, active)
+    if active and boot:
+        waits = f"{known().unit}, once stopped, does not start again before the node boots into the driver on disk"
     if waits is not None:
         waiting = {item: pending(item, waits) for item in done}
         findings = tuple(waiting.get(item, item) for item in findings)
@@ -98,6 +112,22 @@ def _with_step(
         Step(_action(item), (item,), item.disruption or Disruption.nothing, waits, change, felt=active) for item in done
     )
     return Decision(findings, steps)
+
+
+def _is_foreign(settings: ImexSettings, actual: Imex) -> bool:
+    """Say whether the list is somebody else's, with nodes in it: a domain that runs by it may have more than ours."""
+    lines = (actual.nodes or "").splitlines()
+    named = any(line.strip() and not line.strip().startswith("#") for line in lines)
+    return named and actual.record is None and actual.nodes != text_of(settings)
+
+
+def _foreign(findings: tuple[Finding, ...], done: tuple[Finding, ...]) -> Decision[ImexChange]:
+    reason = (
+        f"{known().nodes_file} has another list of nodes, and is not of gpunode's making: have imex.domain, or "
+        "imex.nodes, name all of them, or move the file away"
+    )
+    told = tuple(by_hand(item, reason) if item in done else item for item in findings)
+    return Decision(told, (), f"imex: {reason}; nothing was changed")
 
 
 def _waits(desired: Desired, active: bool) -> str | None:

@@ -28,10 +28,11 @@ _UNTOLD = "no driver tells which clocks are locked: gpunode notes what it locked
 
 @dataclass(frozen=True)
 class Desired:
-    """Hold the settings, and what a change may disturb."""
+    """Hold the settings, and what a change may disturb; `driver_waits`: another driver is on disk than loaded."""
 
     settings: PowerSettings
     allowed: Disruption = Disruption.restart
+    driver_waits: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,14 @@ def decide(desired: Desired, actual: Power, gpus: Gpus) -> Decision[PowerChange]
     settings, every = desired.settings, rules(desired.settings)
     files, changed, gone = _files(every, actual)
     if settings.is_asked and gpus.status != "ok":
-        item = compared("power", Subject.POWER, "not told", AS_DESIRED, False, cause=f"no GPU answers: {gpus.message}")
-        return Decision((item,), (Step("set power limits, clocks and ECC", (item,), Disruption.nothing),))
+        return _unanswered(desired, gpus)
     reasons = [reason for gpu in gpus.gpus for reason in obstacles(settings, every, gpu)]
     if every:
         reasons += [f"{path} is not of gpunode's making, and would be written over; move it" for path in actual.foreign]
     told: list[tuple[Finding, Task | None]] = []
     for gpu in gpus.gpus:
         told += _limit(every, actual, gpu)
+        told += _uncovered(settings, every, gpu)
         told += _application(every, actual, gpu)
         told += _locked(every, actual, gpu)
         told += _ecc(settings, gpu)
@@ -90,7 +91,9 @@ def decide(desired: Desired, actual: Power, gpus: Gpus) -> Decision[PowerChange]
     done = (*(item for item, task in told if task is not None), *bad(*files))
     steps = [Step(_action(item), (item,), Disruption.nothing, None, change, felt=False) for item in done]
     pending = tuple(item for item in bad(*findings) if item.finding_class is FindingClass.REBOOT_PENDING)
-    coming = tuple(item for item, task in told if task is not None and task.kind == "ecc")
+    # One that takes back what waits for a boot needs none.
+    ahead = {gpu.pci_address for gpu in gpus.gpus if settings.ecc is not None and gpu.ecc.current != _mode(settings)}
+    coming = any(task is not None and task.kind == "ecc" and task.address in ahead for _, task in told)
     if pending or coming:
         forbidden = is_forbidden(Disruption.reboot, desired.allowed, 0)
         waits = f"disruption.allow is {desired.allowed.name}" if forbidden else None
@@ -98,6 +101,35 @@ def decide(desired: Desired, actual: Power, gpus: Gpus) -> Decision[PowerChange]
         action, boots = "boot the node into the mode of ECC", PowerChange(boots=True)
         steps.append(Step(action, pending, Disruption.reboot, waits, boots, found, to_be))
     return Decision(findings, tuple(steps))
+
+
+def _unanswered(desired: Desired, gpus: Gpus) -> Decision[PowerChange]:
+    """Decide where no GPU answers: the driver is to come, or a boot comes before it."""
+    item = compared("power", Subject.POWER, "not told", AS_DESIRED, False, cause=f"no GPU answers: {gpus.message}")
+    waits = None
+    if desired.driver_waits:
+        item = replace(
+            item,
+            finding_class=FindingClass.REBOOT_PENDING,
+            cause="no GPU answers before the node has booted into the driver on disk",
+            remedy="boot the node, and run again",
+            disruption=Disruption.reboot,
+        )
+        waits = item.cause if is_forbidden(Disruption.reboot, desired.allowed, 0) else None
+    disruption = item.disruption or Disruption.nothing
+    return Decision((item,), (Step("set power limits, clocks and ECC", (item,), disruption, waits),))
+
+
+def _uncovered(settings: PowerSettings, every: Sequence[Rule], gpu: Gpu) -> Iterator[tuple[Finding, None]]:
+    """Tell of a GPU that limits by name leave out: a name that is not quite its own would cap nothing."""
+    if settings.limits and rule_for(every, LIMIT, gpu.name) is None:
+        item = compared("power", Subject.POWER_LIMIT.of(str(gpu.index)), "not set", "not set", True)
+        cause = f"power.limits has no {gpu.name!r}; it has {', '.join(sorted(settings.limits))}"
+        yield replace(item, cause=cause, remedy="name it there as nvidia-smi does, or set power.limit"), None
+
+
+def _mode(settings: PowerSettings) -> str:
+    return ON if settings.ecc else OFF
 
 
 def _limit(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tuple[Finding, Task | None]]:
@@ -146,7 +178,7 @@ def _locked(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tuple[Fi
 def _ecc(settings: PowerSettings, gpu: Gpu) -> Iterator[tuple[Finding, Task | None]]:
     if settings.ecc is None:
         return
-    to_be = ON if settings.ecc else OFF
+    to_be = _mode(settings)
     what = Subject.ECC.of(str(gpu.index))
     if gpu.ecc.pending != to_be:
         found = gpu.ecc.current if gpu.ecc.current != to_be else f"{to_be}, {gpu.ecc.pending} after the next boot"

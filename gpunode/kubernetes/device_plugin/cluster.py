@@ -109,13 +109,15 @@ class Cluster:
         nodes: Mapping[str, ClusterNode],
         relabelled: Collection[str],
         ours: str,
+        kept: Collection[tuple[str, str]] = (),
     ) -> dict[str, ReleaseSettings]:
         """Return the releases of other device plugins that gpunode brought, and no node needs any more.
 
         + desired: plugin -> its release; the others as `decide_objects` has them
+        + kept: (namespace, name) of releases that are NVIDIA's own
         """
         staying = [node.labels for name, node in nodes.items() if name not in relabelled]
-        return releases_left(desired, ours, staying)
+        return releases_left(desired, ours, staying, kept)
 
     def plugins(self) -> tuple[Plugin, ...]:
         """Return the cluster's device plugins, whoever put them there."""

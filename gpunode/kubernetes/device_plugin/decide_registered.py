@@ -63,14 +63,19 @@ def _well(settings: Settings, node: ClusterNode, sets: tuple[str, ...], view: Vi
 
 
 def _is_uncounted(item: Finding, node: ClusterNode) -> bool:
-    """Say whether the kubelet does not know devices that the node has: it counts none of them, or too few at all."""
+    """Say whether the kubelet does not know devices that the node has: it counts too few of them in its capacity.
+
+    Of a plugin that ended it counts them for five minutes as sick, as it counts those that the plugin itself holds for
+    sick; which of the two it is nobody can tell, and a plugin that begins anew would offer sick GPUs again.
+    source: kubernetes/kubernetes, pkg/kubelet/cm/devicemanager/manager.go (GetCapacity, markResourceUnhealthy)
+    """
     if item.finding_class is not FindingClass.DRIFT:
         return False
     resource = Subject.ALLOCATABLE.named(item.what)
     if resource is None:
         return True
     desired, counted = int(item.desired or "0"), node.capacity.get(resource, "0")
-    return desired > 0 and (item.actual == "0" or (counted.isdecimal() and int(counted) < desired))
+    return counted.isdecimal() and int(counted) < desired
 
 
 def promise(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[Mapping[str, int] | None, str]:

@@ -59,6 +59,11 @@ def judge_mps(settings: Settings, actual: PluginMps, gpus: Gpus) -> Iterator[Fin
 
 
 def _there(resource: str, found: PluginDaemon | None, program: str | None) -> Finding:
+    if found is not None and program is None:
+        # As on a node whose driver is below another root (driver.root): nothing says that the daemon is not well.
+        item = compared(COMPONENT, Subject.MPS_DAEMON.of(resource), "not asked", ANSWERS, True)
+        cause = "nvidia-cuda-mps-control, by which it is asked, is not on the node's PATH"
+        return replace(item, cause=cause, remedy="see the log of the MPS daemon's pod on the node")
     return compared(
         COMPONENT,
         Subject.MPS_DAEMON.of(resource),
@@ -66,7 +71,6 @@ def _there(resource: str, found: PluginDaemon | None, program: str | None) -> Fi
         ANSWERS,
         found is not None and found.answers,
         _LOOK,
-        None if program or found is None else "nvidia-cuda-mps-control, by which it is asked, is not on the node",
     )
 
 

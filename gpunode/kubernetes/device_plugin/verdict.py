@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpunode.base.comparison import compared
-from gpunode.base.decision import Decision, marked
+from gpunode.base.decision import Decision, bad, marked
 from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import MigBoot
@@ -26,12 +26,14 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
 from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.kubernetes.nodes.extended_resources import ResourceChange, decide_resources
+from gpunode.kubernetes.nodes.labels import PLUGIN_LABEL
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, expected_resources
 from gpunode.system.gpu import Gpus
 
-# What follows from a node's configuration.
-_CONFIGURED = (Subject.ALLOCATABLE, Subject.MPS_DAEMON, Subject.COMPUTE_MODE)
+# What follows from a node's labels, its configuration among them; and what follows from a release.
+_CONFIGURED = (Subject.ALLOCATABLE, Subject.MPS_DAEMON, Subject.COMPUTE_MODE, Subject.FEATURE_LABEL)
+_RELEASED = (Subject.IMAGE, Subject.FEATURE_LABEL)
 # What is missing as a whole does not come by itself.
 _THERE = "there"
 
@@ -65,7 +67,11 @@ def judge_node(
     labels = marked(with_restart(decide_labels(desired_labels(name, settings, state), node), restart)).findings
     if node is None:
         return labels
-    by_hand = (*marked(resources_of(settings, node)).findings, *_counted(settings, node), *_of_others(settings, node))
+    others = tuple(_of_others(settings, node))
+    if any(PLUGIN_LABEL in item.what for item in bad(*labels)):
+        # The label by which another plugin comes to the node waits with the rest.
+        others = _behind(restart, others, (Subject.ALLOCATABLE,))
+    by_hand = (*marked(resources_of(settings, node)).findings, *_counted(settings, node), *others)
     if settings.device_plugin.method == "none":
         return (*labels, *by_hand)
     registered = decide_registered(settings, node, daemon_sets_of(settings, view), view, mig, gpus)
@@ -74,9 +80,9 @@ def judge_node(
         *labels,
         *by_hand,
         *marked(decide_current(settings, name, daemon_sets_of(settings, view), view, boot or MigBoot())).findings,
-        *_behind(release, _of_pods(settings, node, view), (Subject.IMAGE,)),
+        *_behind(release, _behind(restart, _of_pods(settings, node, view), (Subject.POD,)), _RELEASED),
         *_behind(restart, (*registered.findings, *_mps(settings, mps, gpus)), _CONFIGURED),
-        *judge_feature_labels(settings, node, gpus, mig),
+        *_behind(release, _behind(restart, judge_feature_labels(settings, node, gpus, mig), _CONFIGURED), _RELEASED),
     )
 
 
@@ -92,8 +98,9 @@ def _behind(restart: Decision[str], findings: Iterable[Finding], about: tuple[Su
         return tuple(findings)
 
     def follows(item: Finding) -> bool:
-        # Whether a daemon answers is nothing that it brings.
-        return item.what.startswith(about) and item.desired != ANSWERS
+        # Whether a daemon answers is nothing that it brings, nor whether a pod that is there is well.
+        is_pod = item.what.startswith(Subject.POD)
+        return item.what.startswith(about) and item.desired != ANSWERS and (not is_pod or item.actual == "none")
 
     return tuple(behind_restart(item, reason) if follows(item) else item for item in findings)
 

@@ -26,7 +26,7 @@ MIG_STATE = "nvidia.com/mig.config.state"
 SERVED_BY = "gpunode/way"
 GPUSHARE = "gpushare"
 # What the label of each device plugin other than NVIDIA's begins with, behind which its name stands.
-_PLUGIN = "gpunode/device-plugin."
+PLUGIN_LABEL = "gpunode/device-plugin."
 # Those by which DaemonSets take a node, with the values that they have there; the release's, then the manifest's. With
 # another value a label selects nothing: SERVED_BY is the GPU Operator's, too.
 SELECTING: Mapping[str, str] = {PRESENT: "true", MPS_CAPABLE: "true", SERVED_BY: "manifest"}
@@ -44,7 +44,7 @@ def wanted_labels(settings: Settings, mig_state: str | None = None) -> dict[str,
 
 def plugin_label(name: str) -> str:
     """Return the label of the nodes that have a device plugin other than NVIDIA's."""
-    return f"{_PLUGIN}{name}"
+    return f"{PLUGIN_LABEL}{name}"
 
 
 def _of_gpus(settings: Settings, mig_state: str | None = None) -> dict[str, str]:
@@ -181,4 +181,4 @@ def owned(annotation: str | None) -> frozenset[str]:
 
 
 def _is_ours(name: object) -> bool:
-    return isinstance(name, str) and (name in _ALL or name.startswith(_PLUGIN))
+    return isinstance(name, str) and (name in _ALL or name.startswith(PLUGIN_LABEL))

@@ -7,7 +7,7 @@ which tells the next run of the release where the settings name it no more.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gpunode.base.reading import ParseError
@@ -88,16 +88,26 @@ def releases(hosts: Mapping[str, Settings]) -> dict[str, AskedRelease]:
     }
 
 
+def kept_releases(hosts: Mapping[str, Settings]) -> set[tuple[str, str]]:
+    """Return (namespace, name) of NVIDIA's own releases, which a record of another plugin's must never take away."""
+    every = [each for each in hosts.values() if each.kubernetes.enabled]
+    return {(own.namespace, own.release) for each in every for own in (each.device_plugin, each.gpu_operator)}
+
+
 def releases_left(
-    desired: Mapping[str, AskedRelease], owned_objects: str, staying: Sequence[Mapping[str, str]]
+    desired: Mapping[str, AskedRelease],
+    owned_objects: str,
+    staying: Sequence[Mapping[str, str]],
+    kept: Collection[tuple[str, str]] = (),
 ) -> dict[str, ReleaseSettings]:
     """Return plugin -> its release of those that gpunode brought, and no node needs any more; raise ParseError.
 
     + desired: what `releases` says
     + owned_objects: what `own_objects.owning` printed
     + staying: labels of each node that keeps them in this run
+    + kept: (namespace, name) of releases that gpunode has for something else, as `kept_releases` says
     """
-    wanted = {(each.settings.namespace, each.settings.release) for each in desired.values()}
+    wanted = {(each.settings.namespace, each.settings.release) for each in desired.values()} | set(kept)
     found: dict[str, ReleaseSettings] = {}
     for identity, each in live_objects(owned_objects, "").items():
         name = identity.name.removeprefix(_RECORD)
