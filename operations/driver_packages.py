@@ -28,6 +28,7 @@ from gpunode.operations.transaction import refuse_failed, settled, target_digest
 from gpunode.packages.apt_archive import ArchiveError, whole_archive
 from gpunode.packages.driver_packages import (
     NotInstallable,
+    Offers,
     belongs,
     chosen,
     come_along,
@@ -76,14 +77,16 @@ def installed(
         yield from family.finish()
         state = family.state()
     rule = next(filter(None, desired.values()), None)
-    missing, obsolete = state.missing(desired), leftovers(source, desired, state.driver, rule)
+    obsolete = leftovers(source, desired, state.driver, rule)
+    # Modules for further kernels come along with a driver, and are no reason to change one that is right.
+    missing = [name for name in state.missing(desired) if name not in source.beside]
     journal = require(host.get_fact(TransactionJournal, transaction=DRIVER.name), "the journal of the driver's change")
     # One that was interrupted and then finished by dpkg alone has not been proven to work.
     unproven = journal.state == "restored"
     over_runfile = migrate and require(host.get_fact(Driver), "the driver's state").runfile
     if not missing and not obsolete and not unproven and not over_runfile:
         actual = dict(state.packages)
-        host.noop(f"installed: {', '.join(f'{name} {actual[name]}' for name in desired)}")
+        host.noop(f"installed: {', '.join(f'{name} {actual[name]}' for name in desired if name in actual)}")
         return
     if host.state is not None and not host.state.is_executing:
         # A forecast ends with the first command, and what comes of the lists is not known in it.
@@ -103,6 +106,7 @@ def installed(
     # What another source brought is no reason to stay at its version.
     present = {name: version for name, version in state.packages if not (moved and belongs(name))}
     try:
+        desired = _to_be_had(desired, present, offers, source)
         resolved = chosen(desired, present, offers.available, unversioned_packages(source, desired))
     except NotInstallable as error:
         raise OperationRefused(
@@ -159,6 +163,21 @@ def installed(
         **driver_variables(family, state),
         **family.variables(change),
     )
+
+
+def _to_be_had(
+    desired: Mapping[str, str | None], present: Mapping[str, str], offers: Offers, source: DriverSource
+) -> Mapping[str, str | None]:
+    """Return what is desired without the modules for further kernels that are not to be had at the driver's version."""
+    found = {name: rule for name, rule in desired.items() if name not in source.beside}
+    for name in (each for each in source.beside if each in desired):
+        more = {**found, name: desired[name]}
+        try:
+            chosen(more, present, offers.available, unversioned_packages(source, more))
+        except NotInstallable:
+            continue
+        found = more
+    return found
 
 
 def _archive(source: DriverSource) -> str:

@@ -31,7 +31,6 @@ class Subject(StrEnum):
     IMEX_CHANNEL = "IMEX channel 0"
     GPUS = "GPUs by nvidia-smi"
     NEXT_BOOT = "next boot"
-    OTHER_KERNEL = "module for kernel"
     SIGNATURE = "next boot's signature"
     INITRAMFS = "next boot's initramfs"
     NOUVEAU = "nouveau"

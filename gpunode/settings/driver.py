@@ -40,7 +40,7 @@ class DriverSettings(Component):
     """Where it comes from: NVIDIA's CUDA repository; the `distribution`'s own archive (Debian: DKMS packages of contrib
     and non-free; on Debian 12 the open module is refused where the security archive has the rest of the driver at a
     newer version; Ubuntu: headless server packages and modules signed by Canonical; Arch: modules for linux and
-    linux-lts, whichever are installed, DKMS for all where there is another kernel; the default there, since NVIDIA
+    linux-lts, whichever are installed, DKMS where another kernel boots next; the default there, since NVIDIA
     has no repository for it), by the mirror that the node uses; NVIDIA's own installer (`runfile`:
     NVIDIA-Linux-x86_64-VERSION.run); `present`: already there, only verified; or `absent`: whatever driver is there
     is removed, with all that gpunode set up for it (docs/how-to/remove-the-driver.md)."""

@@ -20,6 +20,6 @@ if [ -d /var/lib/pacman/local ]; then
   for folder in /var/lib/pacman/local/nvidia-utils-[0-9]*; do
     [ ! -d "$folder" ] || version=${folder##*/nvidia-utils-}
   done
-  [ -n "$version" ] || version=$(pacman -Si nvidia-utils | sed -n 's/^Version *: *//p')
+  [ -n "$version" ] || version=$(timeout -k 2 10 pacman -Si nvidia-utils | sed -n 's/^Version *: *//p')
   version=${version##*:}; echo "driver_branch=${version%%.*}"
 fi

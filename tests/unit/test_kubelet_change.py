@@ -165,9 +165,10 @@ def test_pods_are_drained_for_what_they_feel_and_a_restart_waits_where_it_is_not
         assert decide(Desired(asked(**values), Disruption.nothing), running()).steps[0].waits is None
 
 
-def test_a_file_that_comes_to_the_same_is_written_without_a_restart_and_a_stale_kubelet_is_restarted() -> None:
+def test_a_file_that_comes_to_the_same_is_read_at_once_and_felt_by_nobody_and_a_stale_kubelet_is_restarted() -> None:
+    # Without a restart the file is newer than the kubelet, and the next reading could not tell it from a change.
     (step,) = decide(Desired(asked(max_pods=110)), with_folder()).steps
-    assert step.change is not None and not step.change.restart and step.disruption is Disruption.nothing
+    assert step.change is not None and step.change.restart and not step.change.felt
     own = {OWN: drop_in(wanted(asked(max_pods=64)))}
     for written, stale in (("1795514399.0", False), ("1795514401.5", True)):
         state = running(f"--config-dir={FOLDER}", drop_ins=own, written=written)
@@ -176,6 +177,8 @@ def test_a_file_that_comes_to_the_same_is_written_without_a_restart_and_a_stale_
         assert len(steps) == stale and all(
             step.change and step.change.restart and not step.change.path for step in steps
         )
+        # By which policy it runs that has not read its files nobody knows: one that differs would end its start.
+        assert [step.change and step.change.cpu_manager for step in steps] == ["none"] * stale
 
 
 def test_a_changed_reservation_of_cpus_resets_a_static_manager_and_another_does_not() -> None:
@@ -205,9 +208,10 @@ def test_one_threshold_keeps_the_kubelet_s_defaults_of_the_others_unless_somebod
     assert "evictionHard/imagefs.available" not in step.change.settings
 
 
-def test_a_node_without_a_kubelet_that_runs_is_a_person_s_and_no_refusal() -> None:
+def test_a_node_that_has_not_joined_yet_is_told_so_and_fails_no_run() -> None:
     decision = decide(Desired(asked(max_pods=64)), Kubelet(None))
-    assert decision.refusal is None and not decision.steps and bad(*decision.findings)[0].by_person
+    assert decision.refusal is None and not decision.steps and not bad(*decision.findings)
+    assert decision.findings[0].is_caution and "join the node" in str(decision.findings[0].remedy)
     assert not decide(Desired(asked()), Kubelet("1.30.4")).findings
     recorded = replace(running(), files=None)
     assert [step.change for step in decide(Desired(asked(max_pods=64)), recorded).steps] == [None]

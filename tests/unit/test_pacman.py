@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base import tables
-from gpunode.base.comparison import RUN
 from gpunode.base.findings import FindingClass
 from gpunode.base.probe import shell_text
 from gpunode.base.reading import ParseError
@@ -30,6 +29,7 @@ from gpunode.operations import driver_packages
 from gpunode.operations.families import PACMAN
 from gpunode.packages.apt_sources import AptSources, parse_apt_sources
 from gpunode.packages.driver_packages import (
+    Offers,
     Simulation,
     belongs,
     brings_kernels,
@@ -98,47 +98,69 @@ def two_kernels(other: str, headers: bool = True, **lts: Any) -> Boot:
     [
         ("linux-lts", "open", {"nvidia-open", "nvidia-lts-open"}),
         ("linux-lts", "proprietary", {"nvidia", "nvidia-lts"}),
-        # What comes built and what DKMS builds exclude each other: nvidia-open-dkms conflicts with NVIDIA-MODULE.
-        ("linux-zen", "open", {"nvidia-open-dkms"}),
+        # What comes built and what DKMS builds exclude each other: the kernel that boots next decides.
+        ("linux-zen", "open", {"nvidia-open"}),
     ],
 )
-def test_each_installed_kernel_has_its_module_and_dkms_builds_all_where_one_has_no_package(
-    other: str, flavour: str, modules: set[str]
-) -> None:
+def test_each_installed_kernel_that_has_a_package_gets_its_module(other: str, flavour: str, modules: set[str]) -> None:
     settings = resolve_for_os(settings_from({"driver": {"branch": "590"}}), ARCH)
     source = driver_source(settings, ARCH, two_kernels(other))
     assert source is not None
     assert set(package_set(settings.driver, source, flavour, [], two_kernels(other))) == {"nvidia-utils", *modules}
-    assert source.headers == "linux-headers"
+    assert (source.headers, source.built_on_node) == ("linux-headers", False)
+    first = replace(two_kernels("linux-zen"), next_release="6.12.48-1-other")
+    by_dkms = driver_source(settings, ARCH, first)
+    assert by_dkms is not None and by_dkms.built_on_node and by_dkms.beside == ()
+    assert set(package_set(settings.driver, by_dkms, "open", [], first)) == {"nvidia-utils", "nvidia-open-dkms"}
+
+
+def test_a_spare_kernel_s_module_comes_along_and_is_no_reason_to_change_a_driver_that_is_right() -> None:
+    settings = resolve_for_os(settings_from({"driver": {"branch": "580"}}), ARCH)
+    source = driver_source(settings, ARCH, two_kernels("linux-lts"))
+    assert source is not None and source.beside == ("nvidia-lts", "nvidia-lts-open")
+    desired = package_set(settings.driver, source, "open", [], two_kernels("linux-lts"))
+    present = {"nvidia-utils": "580.95.05-1", "nvidia-open": "580.95.05-14"}
+    # The archive has moved on: what is held stays, and the spare kernel's module is not to be had at its version.
+    newer = Offers((("nvidia-lts-open", "580.119.02-2"),))
+    assert set(driver_packages._to_be_had(desired, present, newer, source)) == {"nvidia-utils", "nvidia-open"}
+    every = Offers(tuple((name, "580.119.02-1") for name in desired))
+    assert set(driver_packages._to_be_had(desired, {}, every, source)) == set(desired)
 
 
 @pytest.mark.parametrize(
-    ("actual", "packages", "cause", "remedy"),
+    ("actual", "remedy"),
     [
-        (two_kernels("linux-lts"), (), "a boot into this kernel has no GPU", RUN),
-        (two_kernels("linux-lts", module_version="580.82.07"), (), None, RUN),
-        (two_kernels("linux-lts"), ("nvidia-lts-open",), "no GPU", "upgrade the node's system"),
-        (two_kernels("linux-zen"), (), "no GPU", "`dkms autoinstall -k 6.12.48-1-other`"),
-        (two_kernels("linux-zen", headers=False), (), "no GPU", "install linux-zen-headers, then `dkms autoinstall"),
+        (two_kernels("linux-lts"), "install nvidia-lts-open where the repositories have it at 580.95.05"),
+        (two_kernels("linux-lts", module_version="580.82.07"), "or upgrade the node's system"),
+        (two_kernels("linux-zen"), "no package brings one for linux-zen"),
     ],
 )
-def test_a_kernel_beside_the_next_one_without_the_module_is_found_with_who_brings_it(
-    actual: Boot, packages: tuple[str, ...], cause: str | None, remedy: str
-) -> None:
+def test_a_kernel_beside_the_next_one_without_the_module_is_told_and_no_difference(actual: Boot, remedy: str) -> None:
     settings = resolve_for_os(settings_from({"driver": {"branch": "580"}, "containerd": {"enabled": False}}), ARCH)
-    driver = replace(GOOD.driver, packages=tuple((name, "580.95.05-1") for name in packages))
-    node = replace(GOOD, operating_system=ARCH, boot=actual, driver=driver)
+    node = replace(GOOD, operating_system=ARCH, boot=actual)
     decision = decisions(settings, node)["driver"]
     (found,) = [item for item in decision.findings if item.what == "module for kernel 6.12.48-1-other"]
-    assert found.finding_class is FindingClass.DRIFT
-    assert cause is None or cause in (found.cause or "")
-    assert remedy in (found.remedy or "")
-    settling = [step for step in decision.steps if found in step.settles]
-    # Exactly what a run brings is a step's; the rest is said to be a person's.
-    assert (settling != [], found.by_person) == (remedy == RUN, remedy != RUN)
+    assert found.is_caution and remedy in (found.remedy or "") and "has no GPU" in (found.cause or "")
+    assert not any(found in step.settles for step in decision.steps)
     good = replace(node, boot=two_kernels("linux-lts", module_version="580.95.05"))
     (same,) = [item for item in decisions(settings, good)["driver"].findings if "module for kernel" in item.what]
-    assert same.finding_class is FindingClass.OK
+    assert same.finding_class is FindingClass.OK and not same.is_caution
+
+
+def test_beside_a_kernel_by_dkms_the_spare_one_is_built_where_it_has_headers() -> None:
+    settings = resolve_for_os(settings_from({"driver": {"branch": "580"}, "containerd": {"enabled": False}}), ARCH)
+    for headers, remedy in (
+        (True, "`dkms autoinstall -k"),
+        (False, "install linux-lts-headers, then `dkms autoinstall"),
+    ):
+        kernels = (
+            Kernel("6.16.8-zen1-1-zen", True, base="linux-zen", module_version="580.95.05"),
+            Kernel("6.12.48-1-lts", headers, base="linux-lts"),
+        )
+        boots = Boot(kernels[0].release, kernels[0].release, "grub", kernels, running_base="linux-zen")
+        findings = decisions(settings, replace(GOOD, operating_system=ARCH, boot=boots))["driver"].findings
+        (told,) = [item for item in findings if item.what == "module for kernel 6.12.48-1-lts"]
+        assert told.is_caution and (told.remedy or "").startswith(remedy)
 
 
 @pytest.mark.parametrize(("said", "branch"), [("590", "590"), ("", "580"), (None, "580"), ("59$", "580")])

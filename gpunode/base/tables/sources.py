@@ -107,22 +107,24 @@ class DriverSource(Row):
     flavour_since: Table[str, str] = field(default_factory=dict)
     kernel_modules: tuple[str, ...] = ()
     metapackages: Table[str, tuple[str, ...]] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
 
     def for_kernels(self, bases: tuple[str, ...]) -> DriverSource:
         """Return the row with the packages for the distribution's kernels, by their names (linux, linux-lts).
 
-        Each kernel has a package of its own. Where one of them has none DKMS builds the module for all of them: its
-        package and those that come built exclude each other. `bases` begins with the kernel that boots next; where
-        nothing is known it is linux.
+        Each kernel has a package of its own; for one that has none DKMS builds the module. The first of `bases`, the
+        kernel that boots next, decides which it is, for the packages of both ways exclude each other. Those of further
+        kernels (`beside`) come along with a driver, and are no reason to change one. Without any it is linux.
         """
         if not self.kernels:
             return self
-        known = bases or ("linux",)
-        built = any(base not in names for names in self.kernels.values() for base in known)
-        modules = {
-            group: [names["other"]] if built else [names[base] for base in known]
+        first, *others = bases or ("linux",)
+        built = all(first not in names for names in self.kernels.values())
+        further = {
+            group: [] if built else [names[base] for base in others if base in names]
             for group, names in self.kernels.items()
         }
+        modules = {group: [names.get(first, names["other"]), *further[group]] for group, names in self.kernels.items()}
         filled = {
             group: {
                 each: bound
@@ -136,6 +138,7 @@ class DriverSource(Row):
             packages=MappingProxyType(filled),
             module="dkms" if built else "signed",
             headers=f"{bases[0]}-headers" if bases else self.headers,
+            beside=tuple(sorted({name for names in further.values() for name in names})),
         )
 
     @property

@@ -81,7 +81,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     )
     steps: list[Step[Any]] = []
     if settings.installs:
-        after = bad(*answers, *_module_to_boot(boots), *_brought(others))
+        after = bad(*answers, *_module_to_boot(boots))
         steps += _coming(desired, actual, coming, bad(*serving), after)
         steps += fabric_steps(serving, with_packages=bool(coming))
         steps += _hold(settings, held, bool(coming))
@@ -96,9 +96,6 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     steps += peermem.steps
     if settings.installs and not coming:
         steps += _modules(desired, actual, bad(*_module_to_boot(boots)))
-        if lacking := bad(*_brought(others)):
-            releases = ", ".join(filter(None, (Subject.OTHER_KERNEL.named(item.what) for item in lacking)))
-            steps.append(Step(f"install the modules of kernel {releases}", lacking, Disruption.nothing))
     told = _judged(settings, findings, steps)
     return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
 
@@ -227,11 +224,6 @@ def _others(desired: Desired, actual: Actual) -> tuple[Finding, ...]:
     if source is None or not source.kernels:
         return ()
     return tuple(other_kernels(source, desired.flavour, actual.boot, actual.driver, actual.system))
-
-
-def _brought(others: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Return those of other kernels' modules that a run brings by their packages."""
-    return tuple(item for item in others if item.remedy == RUN)
 
 
 def _module_to_boot(boots: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from gpunode.base.comparison import RUN, compared
@@ -63,31 +64,29 @@ def next_boot(boot: Boot, driver: DriverState, system: OperatingSystem) -> Itera
 def other_kernels(
     source: DriverSource, flavour: str, boot: Boot, driver: DriverState, system: OperatingSystem
 ) -> Iterator[Finding]:
-    """Judge whether the kernels that do not boot next have the driver's module, too.
+    """Tell of kernels that do not boot next and lack the driver's module: who boots one as a way back has no GPUs.
 
-    It is for a distribution whose kernels have packages of their own with the module, or DKMS for all of them (Arch):
-    who boots the other one, as a way back, is to have GPUs.
+    It is for a distribution whose kernels have packages of their own with the module, or DKMS for all of them (Arch).
+    No run changes a driver that is right for them, so that it is told and is no difference.
     """
     for kernel in boot.kernels if driver.module_version is not None else ():
         if kernel.release == boot.next_release or kernel.base is None:
             continue
+        found, desired = kernel.module_version, driver.module_version
+        item = compared("driver", f"module for kernel {kernel.release}", found, found or "none", True)
+        if found == desired:
+            yield item
+            continue
         package = source.kernels.get(flavour, {}).get(kernel.base)
-        remedy = RUN
         if source.built_on_node:
             remedy = f"`dkms autoinstall -k {kernel.release}` on the node"
             if not kernel.headers:
                 remedy = f"install {headers_package(system, kernel)}, then {remedy}"
-        elif package in dict(driver.packages):
-            remedy = f"upgrade the node's system: {package} is there, and of another build of {kernel.base}"
-        yield compared(
-            "driver",
-            Subject.OTHER_KERNEL.of(kernel.release),
-            kernel.module_version,
-            driver.module_version,
-            kernel.module_version == driver.module_version,
-            remedy=remedy,
-            cause="a boot into this kernel has no GPU" if kernel.module_version is None else None,
-        )
+        elif package is None:
+            remedy = f"no package brings one for {kernel.base} beside that of the next kernel: remove this kernel"
+        else:
+            remedy = f"install {package} where the repositories have it at {desired}, or upgrade the node's system"
+        yield replace(item, cause=f"driver {desired} is there, and a boot into this kernel has no GPU", remedy=remedy)
 
 
 def nouveau_steps(boot: Boot, found: Iterable[Finding]) -> Iterator[Step[Any]]:

@@ -46,7 +46,8 @@ class Desired:
     def lacks(self, actual: DriverState) -> bool:
         """Say whether a package of the driver's is missing, by its name, so that a run brings it."""
         names = dict(actual.packages)
-        return any(belongs(name) and name not in names for name in self.packages)
+        beside = self.source.beside if self.source is not None else ()
+        return any(belongs(name) and name not in (*names, *beside) for name in self.packages)
 
 
 @dataclass(frozen=True)

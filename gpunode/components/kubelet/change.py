@@ -67,15 +67,18 @@ def change(state: Kubelet, settings: KubeletSettings) -> KubeletChange | None:
     writes = text != files.get(path)
     if not writes and not state.stale:
         return None
-    restart = state.stale or before != then
-    resets = before["cpuManagerPolicy"] != then["cpuManagerPolicy"] or (
-        then["cpuManagerPolicy"] == "static" and any(before.get(key) != then.get(key) for key in _CPU)
+    # Which policy a kubelet runs by that has not read its files is not known, and one that differs ends its start.
+    resets = (
+        state.stale
+        or before["cpuManagerPolicy"] != then["cpuManagerPolicy"]
+        or (then["cpuManagerPolicy"] == "static" and any(before.get(key) != then.get(key) for key in _CPU))
     )
     return KubeletChange(
         path if writes else "",
         text if writes else None,
-        restart,
-        restart and (state.stale or _is_felt(before, then)),
+        # Also by what is in force already: a file that is newer than the kubelet tells nobody that it says nothing new.
+        True,
+        state.stale or _is_felt(before, then),
         then["cpuManagerPolicy"] if resets else None,
         then,
     )

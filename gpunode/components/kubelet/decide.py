@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpunode.base.comparison import AS_DESIRED, by_hand, compared, configuration, pending
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
@@ -32,13 +32,13 @@ def decide(desired: Desired, actual: Kubelet) -> Decision[KubeletChange]:
     if actual.configuration is None:
         if not desired.settings.asks:
             return Decision(())
-        item = compared("kubelet", Subject.SERVICE.of(UNIT), "no kubelet that can be configured", "active", False)
+        item = compared("kubelet", Subject.SERVICE.of(UNIT), "no kubelet that can be configured", "active", True)
         cause = (
             "no kubelet runs on this node, or it could not read its files: join the node to its cluster, see "
             "`journalctl -u kubelet`, and run again"
         )
-        # No refusal: a node may be set up before it joins.
-        return Decision((by_hand(item, cause),))
+        # A caution: a node may be set up before it joins.
+        return Decision((replace(item, cause=cause, remedy="join the node to its cluster, and run again"),))
     said = tuple(_said(desired.settings, actual))
     if actual.files is None:
         # Recorded facts have no texts: what becomes of files is told when they are known.

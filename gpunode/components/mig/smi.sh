@@ -2,12 +2,14 @@
 # lists. Takes LISTS: lines KEY ARGUMENT... of what nvidia-smi is asked for then.
 #
 # The lists are asked for one after the other: they must tell of one state. Each call has a limit of 15 seconds; after
-# one that hung, none is made. Where a GPU is lost, it is told which.
+# one that hung, none is made. Where a GPU is lost, it is told which. $smi and $library are gpunode/system/smi.sh's.
+
+# shellcheck disable=SC2154
 
 printf '%s\n' "$SMI"
 listed() {
   key=$1; shift
-  printed=$(timeout -k 2 15 nvidia-smi "$@"); status=$?
+  printed=$(LD_PRELOAD=$library timeout -k 2 15 "$smi" "$@"); status=$?
   printf '%s.rc=%s\n' "$key" "$status"
   printed "$key" "$printed"
   [ "$status" -ne 124 ] && [ "$status" -ne 137 ]
@@ -26,7 +28,7 @@ case "$NL$SMI" in
   # One lost GPU costs the answer of all: each is asked by itself.
   *"${NL}gpu.rc=15"*)
     for gpu in /proc/driver/nvidia/gpus/*; do
-      timeout -k 2 15 nvidia-smi -i "${gpu##*/}" --query-gpu=index --format=csv,noheader > /dev/null
+      LD_PRELOAD=$library timeout -k 2 15 "$smi" -i "${gpu##*/}" --query-gpu=index --format=csv,noheader > /dev/null
       # 14: its infoROM is corrupted, and it answers.
       case $? in 0|14) ;; *) echo "lost=${gpu##*/}";; esac
     done;;
