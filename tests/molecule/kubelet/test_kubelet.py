@@ -112,9 +112,13 @@ def _policy(node: Node) -> str:
     return str(json.loads(out(node, f"cat {STATE}"))["policyName"])
 
 
-def test_a_node_whose_kubelet_does_not_run_yet_is_a_person_s(nodes: tuple[Node, ...], tmp_path: Path) -> None:
+def test_a_node_that_has_not_joined_yet_is_told_so_and_nothing_of_it_fails(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
     (node,) = nodes
-    assert "journalctl -u kubelet" in _bad(tmp_path, node, **ASKED)["service kubelet.service"]["cause"]
+    every = command("gpunode", "drift", "--json", _inventory(tmp_path, node, **ASKED)).findings[node.name]
+    (told,) = [item for item in every if item["what"] == "service kubelet.service"]
+    assert told["class"] == "ok" and "journalctl -u kubelet" in told["cause"]
     assert _run(tmp_path, node, **ASKED).operations("success") == {}
 
 
