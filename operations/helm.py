@@ -6,7 +6,7 @@ run recovers (gpunode/kubernetes/helm/change.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -124,11 +124,20 @@ def kept(
         host.log(f"{name}: {told}")
     if everyone is not None and release_restarts(found):
         cluster = Cluster(settings.kubernetes, proxy, runner(settings.kubernetes))
-        restart = restart_of(cluster, with_daemon(actual), actual, everyone, name)
-        if not may_restart(restart, name):
+        if not (yield from _before_restart(cluster, actual, everyone, name)):
             return
-        yield from drained(restart, everyone, name)
     yield FunctionCommand(carry_out, [session, found, values], {})
+
+
+def _before_restart(
+    cluster: Cluster, nodes: Mapping[str, ClusterNode], everyone: Mapping[str, Settings], name: str
+) -> Generator[Any, None, bool]:
+    """Yield what drains the clients of MPS daemons that a release restarts; return whether it is changed now."""
+    restart = restart_of(cluster, with_daemon(nodes), nodes, everyone, name)
+    if not may_restart(restart, name):
+        return False
+    yield from drained(restart, everyone, name)
+    return True
 
 
 def to_carry_out(session: Session, decision: Decision[ReleaseChange], as_desired: str) -> ReleaseChange | None:
@@ -201,9 +210,7 @@ def _taken_away(
     if found is None:
         return
     host.log(f"{name}: {found.steps[0].act}: no node has a device_plugin.method that needs it any more")
-    if chart == CHART and release_restarts(found):
-        restart = restart_of(cluster, with_daemon(actual), actual, everyone, name)
-        if not may_restart(restart, name):
-            return
-        yield from drained(restart, everyone, name)
+    restarts = chart == CHART and release_restarts(found)
+    if restarts and not (yield from _before_restart(cluster, actual, everyone, name)):
+        return
     yield FunctionCommand(carry_out, [session, found, {}], {})

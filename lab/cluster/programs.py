@@ -57,18 +57,7 @@ def programs(report: Report, given: Path | None = None) -> Path:
         if missing:
             raise LabError(f"--cluster-programs {given}: there is no program {', '.join(missing)} in it")
         return given.resolve()
-    folder = cache_dir() / "cluster"
-    wanted = folder / f"kubernetes-{KUBERNETES}-{_digest()}"
-    with locked(cache_dir() / "cluster.lock"):
-        folder.mkdir(exist_ok=True)
-        remove_partial(folder)
-        if not wanted.is_dir():
-            check_preconditions()
-            with complete_or_nothing(wanted) as partial:
-                _build(partial, report, _BUILD)
-                _take_etcd(partial / _ROOT, partial)
-                remove(partial / _ROOT)
-    return wanted
+    return _built(f"kubernetes-{KUBERNETES}-{_digest()}", report, _BUILD, etcd=True)
 
 
 def kubelet(report: Report) -> Path:
@@ -76,17 +65,25 @@ def kubelet(report: Report) -> Path:
 
     It speaks to containerd alone: it is built without dockershim, and without clouds.
     """
+    name = f"kubelet-{KUBERNETES}-{hashlib.sha256(_KUBELET.encode()).hexdigest()[:12]}"
+    return _built(name, report, _KUBELET) / "kubelet"
+
+
+def _built(name: str, report: Report, commands: str, *, etcd: bool = False) -> Path:
+    """Return a folder of the cache with what the commands build, built if need be; `etcd`: with that beside it."""
     folder = cache_dir() / "cluster"
-    wanted = folder / f"kubelet-{KUBERNETES}-{hashlib.sha256(_KUBELET.encode()).hexdigest()[:12]}"
+    wanted = folder / name
     with locked(cache_dir() / "cluster.lock"):
         folder.mkdir(exist_ok=True)
         remove_partial(folder)
         if not wanted.is_dir():
             check_preconditions()
             with complete_or_nothing(wanted) as partial:
-                _build(partial, report, _KUBELET)
+                _build(partial, report, commands)
+                if etcd:
+                    _take_etcd(partial / _ROOT, partial)
                 remove(partial / _ROOT)
-    return wanted / "kubelet"
+    return wanted
 
 
 def _digest() -> str:
