@@ -7,7 +7,7 @@ of the one host.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from typing import Any
@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from pyinfra import host
 from pyinfra.api import Host
+from pyinfra.api.arguments import all_argument_meta
 from pyinfra.api.deploy import deploy
 from pyinfra.api.inventory import Inventory
 from pyinfra.context import ctx_host
@@ -23,7 +24,7 @@ from gpunode.base import tables
 from gpunode.base.reading import Unknown
 from gpunode.base.tables.sources import Distribution
 from gpunode.facts.machine import Machine as MachineFact
-from gpunode.fleet import hooks
+from gpunode.fleet import hooks, run_end
 from gpunode.fleet.inventory import validate_state
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
 from gpunode.kubernetes.drain.commands import Drain, drain_of
@@ -34,8 +35,9 @@ from gpunode.node.components import desired_files
 from gpunode.node.machine import Machine
 from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.operations import applied, files
-from gpunode.operations.announcement import announcing
+from gpunode.operations.announcement import announcing, is_announcing
 from gpunode.operations.control_plane import cluster_nodes
+from gpunode.operations.failure import has_work
 from gpunode.operations.phase import begin_image, is_image, is_unattended
 from gpunode.operations.refusal import leave_alone, refuse
 from gpunode.settings import Settings, component_models, settings_from
@@ -68,9 +70,12 @@ def accepted() -> bool:
     current = ctx_host.get()
     if current not in _seen:
         reading: Machine | None = None
+        reasons: Sequence[Refusal | str]
+        run_end.takes_part(current)
         try:
             if isinstance(why := _left_alone(), Refusal):
                 _seen[current] = None
+                run_end.left_alone(current, f"{why.reason}; {why.remedy}")
                 host.log(f"left alone: {why.reason}; {why.remedy}")
                 leave_alone(name="Leave this node alone", reason=why.reason)
                 return False
@@ -82,7 +87,8 @@ def accepted() -> bool:
             begin_image()
             host.log("an image is made here: what is started, loaded and verified is left to its first boot")
         if reasons:
-            refuse(name="Refuse this node", reasons=reasons)
+            run_end.refused(current, reasons)
+            refuse(name="Refuse this node", reasons=[str(item) for item in reasons])
     return _seen[current] is not None
 
 
@@ -94,17 +100,17 @@ def _left_alone() -> Refusal | Unknown | None:
     return left_alone(host.name, found, cluster_nodes(found.kubernetes, found.proxy))
 
 
-def _judged() -> tuple[Machine | None, list[str]]:
+def _judged() -> tuple[Machine | None, Sequence[Refusal | str]]:
     """Return what the node is, and the reasons to refuse it."""
     reading = host.get_fact(MachineFact)
     if isinstance(reading, Unknown):
         return None, [f"preflight: {reading.reason}"]
     if isinstance(desired := _asked(), Refusal | Unknown):
-        return None, [str(desired) if isinstance(desired, Refusal) else f"mig: {desired.reason}"]
+        return None, [desired if isinstance(desired, Refusal) else f"mig: {desired.reason}"]
     actual = refusals(settings(), reading)
     for item in cautions(settings(), reading):
         host.log(f"caution: {item}")
-    return reading, [str(item) for item in actual]
+    return reading, list(actual)
 
 
 def settings() -> Settings:
@@ -192,9 +198,19 @@ def own_file(path: str, keep: str, remove: str = "") -> None:
         return
     text = desired[path]
     if text is None:
-        files.absent(name=remove, path=path)
+        needed(False, files.absent, name=remove, path=path)
     else:
         files.content(name=keep, path=path, text=text)
+
+
+def needed(asked: bool, operation: Callable[..., Any], **arguments: Any) -> None:
+    """Add an operation where it is asked for, or has something to take away: a run lists nothing else.
+
+    A deploy that is run alone was asked for by its name.
+    """
+    own = {key: value for key, value in arguments.items() if key not in all_argument_meta}
+    if asked or is_announcing(ctx_host.get()) or not is_whole_run() or has_work(operation, **own):
+        operation(**arguments)
 
 
 def _desired_files() -> Mapping[str, str | None]:

@@ -1,6 +1,6 @@
 """The CUDA toolkit, from NVIDIA's package repository or by NVIDIA's own installer, the .run file."""
 
-from gpunode.components.cuda.decide import Desired, desired_of
+from gpunode.components.cuda.decide import Desired, decide, desired_of
 from gpunode.components.runfile import cuda_runfile
 from gpunode.deploys.component import component, distribution, node, own_file, settings
 from gpunode.deploys.repositories import trust
@@ -22,7 +22,10 @@ def cuda() -> None:
     if chosen.source == "runfile":
         _runfile(desired)
     else:
-        toolkits.none_half_installed(name="Undo a CUDA runfile that was interrupted", desired=desired)
+        if node().cuda.interrupted:
+            toolkits.none_half_installed(name="Undo a CUDA runfile that was interrupted", desired=desired)
+        elif decide(desired, node().cuda).refusal:
+            toolkits.none_half_installed(name="Refuse what is in CUDA's way", desired=desired)
         _packages(chosen)
     toolkits.linked(name=f"Point /usr/local/cuda at {chosen.version}", desired=desired)
     own_file(profile_path(resolved), keep="Put CUDA on the PATH", remove="Take CUDA off the PATH")

@@ -3,7 +3,7 @@
 from gpunode.components.dcgm.decide import Desired, cuda_of
 from gpunode.components.dcgm.drop_ins import ENGINE_FILE, EXPORTER, EXPORTER_FILE
 from gpunode.components.driver.flavour import wanted_driver
-from gpunode.deploys.component import component, distribution, node, own_file, settings
+from gpunode.deploys.component import component, distribution, needed, node, own_file, settings
 from gpunode.deploys.repositories import trust
 from gpunode.operations import dcgm as control
 from gpunode.operations import packages, systemd
@@ -27,8 +27,11 @@ def dcgm() -> None:
         for unit in desired.units:
             systemd.running(name=f"Run {unit}, now and at boot", unit=unit)
     if not is_image():
-        control.services(
-            name="Run DCGM as desired" if resolved.dcgm.enabled else "Run nothing of DCGM", desired=desired
+        needed(
+            resolved.dcgm.enabled,
+            control.services,
+            name="Run DCGM as desired" if resolved.dcgm.enabled else "Run nothing of DCGM",
+            desired=desired,
         )
 
 

@@ -6,7 +6,7 @@ from gpunode.base.tables.sources import DriverSource
 from gpunode.components.driver.removal import removal_waits
 from gpunode.components.driver.sides import Desired, desired
 from gpunode.components.runfile import build_packages, driver_runfile
-from gpunode.deploys.component import component, distribution, drain, node, own_file, settings
+from gpunode.deploys.component import component, distribution, drain, needed, node, own_file, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.deploys.repositories import distrust, trust
 from gpunode.kubernetes.drain.commands import Drain
@@ -139,7 +139,7 @@ def _packages(desired: Desired, source: DriverSource) -> None:
 def _forget_others(source: DriverSource | None) -> None:
     """Drop the repositories of other sources; not before the change: the way back may need what they still have."""
     if source is None or _archive() is None:
-        files.absent(name="Remove the entry of the distribution's archive", path=apt_archive.SOURCE)
+        needed(False, files.absent, name="Remove the entry of the distribution's archive", path=apt_archive.SOURCE)
     cuda = resolve_for_os(settings(), node().operating_system).cuda
     if (source is None or source.origin is not None) and not (cuda.enabled and cuda.source == "cuda-repository"):
         distrust("cuda")

@@ -1,6 +1,6 @@
 """The node's part in an IMEX domain."""
 
-from gpunode.deploys.component import component, drain, node, settings
+from gpunode.deploys.component import component, drain, needed, node, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import imex as domain
 from gpunode.operations.phase import is_image
@@ -15,7 +15,9 @@ def imex() -> None:
         return
     comes = settings().driver.installs
     # On all nodes before the next begins on any: daemons with another list would block each other for good.
-    domain.nodes(
+    needed(
+        desired.enabled,
+        domain.nodes,
         name="Write the nodes of the IMEX domain" if desired.enabled else "Be in no IMEX domain of gpunode's",
         settings=desired,
         allowed=allowed,

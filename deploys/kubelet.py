@@ -1,6 +1,6 @@
 """The kubelet of a node: reservations, evictions, and how CPUs are given to pods."""
 
-from gpunode.deploys.component import component, drain, settings
+from gpunode.deploys.component import component, drain, needed, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import kubelet as own
 from gpunode.operations.phase import is_image
@@ -13,7 +13,9 @@ def kubelet() -> None:
     if is_image():
         return
     desired = settings().kubernetes.kubelet
-    own.configuration(
+    needed(
+        desired.asks,
+        own.configuration,
         name="Configure the kubelet" if desired.asks else "Leave nothing in the kubelet's files",
         settings=desired,
         allowed=settings().disruption.allow,

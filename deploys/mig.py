@@ -1,6 +1,6 @@
 """Multi-Instance GPU."""
 
-from gpunode.deploys.component import component, drain, node, settings
+from gpunode.deploys.component import component, drain, needed, node, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import mig as instances
 
@@ -11,7 +11,9 @@ def mig() -> None:
     desired, disruption = settings().mig, settings().disruption
     if not node().has_gpu:
         return
-    instances.layout(
+    needed(
+        desired.config is not None or desired.config_from_label,
+        instances.layout,
         name=f"Divide the GPUs by MIG configuration {desired.config}" if desired.config else "Divide no GPU",
         settings=desired,
         gpus=node().pci.gpus,

@@ -1,7 +1,7 @@
 """The Multi-Process Service on the host."""
 
 from gpunode.components.mps import daemons
-from gpunode.deploys.component import component, drain, node, settings
+from gpunode.deploys.component import component, drain, needed, node, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import mps as control
 from gpunode.operations.phase import is_image
@@ -13,7 +13,9 @@ def mps() -> None:
     if is_image():
         return
     desired = settings().mps
-    control.daemons(
+    needed(
+        desired.enabled,
+        control.daemons,
         name="Run the MPS control daemon" if desired.enabled else "Run no MPS control daemon",
         desired=daemons(desired, range(len(node().pci.gpus))) if desired.enabled else (),
         settings=desired,

@@ -1,6 +1,6 @@
 """Power limits, clocks and ECC."""
 
-from gpunode.deploys.component import component, drain, node, settings
+from gpunode.deploys.component import component, drain, needed, node, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import power as limits
 from gpunode.operations.phase import is_image
@@ -12,7 +12,9 @@ def power() -> None:
     if is_image() or not node().has_gpu:
         return
     desired, disruption = settings().power, settings().disruption
-    limits.kept(
+    needed(
+        desired.is_asked,
+        limits.kept,
         name="Set power limits, clocks and ECC" if desired.is_asked else "Set no power limits",
         settings=desired,
         allowed=disruption.allow,

@@ -13,6 +13,9 @@ def reboot() -> None:
     desired, disruption = settings().driver, settings().disruption
     if not desired.enabled or not machine().has_gpu:
         return
+    # Below that level a run reboots nothing: what waits is the verdict's to tell.
+    if disruption.allow != "reboot" and not machine().driver.booted_for:
+        return
     node.rebooted(
         name="Reboot out of the driver that was removed" if desired.removes else "Reboot into the driver on disk",
         allowed=disruption.allow == "reboot",

@@ -1,6 +1,6 @@
 """The package repositories of the settings, by name."""
 
-from gpunode.deploys.component import distribution, node, settings
+from gpunode.deploys.component import distribution, needed, node, settings
 from gpunode.operations import apt, dnf, zypper
 from gpunode.packages.repositories import package_repository
 
@@ -13,7 +13,8 @@ def distrust(name: str) -> None:
     """Remove the repository that `trust` added; a key and a list that others added stay."""
     if distribution().family not in _MANAGERS:
         return
-    _MANAGERS[distribution().family].no_repository(name=f"Trust the {name} repository no more", label=name)
+    manager = _MANAGERS[distribution().family]
+    needed(False, manager.no_repository, name=f"Trust the {name} repository no more", label=name)
 
 
 def trust(name: str) -> None:

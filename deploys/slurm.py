@@ -1,6 +1,6 @@
 """The node's GPUs in Slurm."""
 
-from gpunode.deploys.component import component, settings
+from gpunode.deploys.component import component, needed, settings
 from gpunode.operations import slurm as gres
 from gpunode.operations.phase import is_image
 
@@ -12,7 +12,9 @@ def slurm() -> None:
     if is_image():
         return
     desired = settings().slurm
-    gres.devices(
+    needed(
+        desired.enabled,
+        gres.devices,
         name="Tell Slurm of the GPUs" if desired.enabled else "Tell Slurm of no GPUs",
         settings=desired,
         allowed=settings().disruption.allow,

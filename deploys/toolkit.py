@@ -2,7 +2,7 @@
 
 from gpunode.components.toolkit import LEGACY, PACKAGES, PACMAN_PACKAGES
 from gpunode.components.toolkit.configuration import asked_of
-from gpunode.deploys.component import component, distribution, own_file, settings
+from gpunode.deploys.component import component, distribution, needed, own_file, settings
 from gpunode.deploys.repositories import trust
 from gpunode.node.own_files.toolkit import LINK_RULE
 from gpunode.operations import packages
@@ -23,7 +23,9 @@ def toolkit() -> None:
         name="Configure the container toolkit", desired=asked_of(desired, driver.root if driver.enabled else None)
     )
     if not is_image():
-        container_toolkit.specification(
+        needed(
+            desired.cdi == "generate",
+            container_toolkit.specification,
             name="Keep a CDI specification of the loaded driver"
             if desired.cdi == "generate"
             else "Keep no CDI specification",

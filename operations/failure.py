@@ -7,6 +7,7 @@ second.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator, Iterator
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
@@ -16,6 +17,7 @@ from pyinfra.api.operation import OperationMeta, PyinfraOperation
 from pyinfra.context import ctx_host
 
 from gpunode.base.reading import Unknown
+from gpunode.fleet import run_end
 from gpunode.operations.announcement import announced, is_announcing
 
 P = ParamSpec("P")
@@ -31,6 +33,7 @@ def fail(reason: str) -> FunctionCommand:
     """Return a command that logs `reason` for its host and fails: later operations leave this host alone."""
 
     def refuse(state: State, host: Host) -> bool:
+        run_end.said(host, reason)
         for line in reason.splitlines():
             host.log_styled(line, fg="red")
         return False
@@ -59,6 +62,17 @@ def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
         return contained(*args, **kwargs)
 
     return cast(PyinfraOperation[P], entered)
+
+
+def has_work(operation: Callable[..., Any], **arguments: Any) -> bool:
+    """Say whether an operation of ours would do anything, by what is known of the node; what it says of that is said.
+
+    One that cannot tell is to say so itself, when it is carried out.
+    """
+    try:
+        return next(iter(inspect.unwrap(operation)(**arguments)), None) is not None
+    except Exception:
+        return True
 
 
 def require(reading: T | Unknown, what: str) -> T:

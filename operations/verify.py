@@ -14,7 +14,7 @@ from pyinfra.context import ctx_host
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.waiting import PENDING, with_since
 from gpunode.facts.node import Node
-from gpunode.fleet import hooks
+from gpunode.fleet import hooks, run_end
 from gpunode.node import Node as State
 from gpunode.node.verdict import judge
 from gpunode.operations.failure import fail, node_operation, require
@@ -45,6 +45,7 @@ def verified(settings: Settings) -> Iterator[Any]:
     pending = [item for item in findings if item.finding_class in PENDING]
     if is_executing() and (current := ctx_host.get()) is not None:
         _left[current] = tuple(pending)
+        run_end.judged(current, findings)
     for item in pending:
         since = f" It has waited since {item.since}." if item.since else ""
         host.log(f"{item.finding_class}: {item.what} is {item.actual}, {item.desired} is to come.{since} {item.remedy}")

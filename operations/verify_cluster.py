@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
 from pyinfra.api import State
+from pyinfra.context import ctx_host
 
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
@@ -26,6 +27,7 @@ from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
+from gpunode.fleet import run_end
 from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
@@ -108,6 +110,7 @@ def verified(settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = F
     findings = node.waited_for()
     for item in (pending := [each for each in findings if each.finding_class is FindingClass.RESTART_PENDING]):
         host.log(f"{item.finding_class}: {_compared(item)}")
+    run_end.judged(ctx_host.get(), findings)
     if bad := _wrong(findings):
         log = node.plugin_log() if any(map(comes_by_itself, bad)) else []
         raise OperationRefused("\n".join([*map(_said, bad), *log]))

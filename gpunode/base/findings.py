@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from typing import Any
 
 from gpunode.base.disruption import Disruption
 
@@ -94,6 +95,23 @@ class Finding:
             "disruption": None if self.disruption is None else self.disruption.name,
             "since": self.since,
         }
+
+
+def finding_from(found: Mapping[str, Any]) -> Finding:
+    """Return the finding of which `to_json` gave this; raise KeyError or ValueError where it did not."""
+    disruption = found["disruption"]
+    return Finding(
+        component=str(found["component"]),
+        finding_class=FindingClass(found["class"]),
+        what=str(found["what"]),
+        disruption=None if disruption is None else Disruption[disruption],
+        actual=found["actual"],
+        desired=found["desired"],
+        cause=found["cause"],
+        remedy=found["remedy"],
+        source=found["source"],
+        since=found["since"],
+    )
 
 
 @dataclass(frozen=True)

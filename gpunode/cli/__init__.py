@@ -13,6 +13,7 @@ from gpunode.base.terminal import say
 
 # Command -> (module, attribute, one line for --help).
 _COMMANDS = {
+    "apply": ("gpunode.cli.apply", "apply", "Show the plan, ask, bring nodes to what is asked, and say how they are."),
     "check": ("gpunode.cli.check", "check", "Validate an inventory's settings; no connection is made."),
     "ci": ("gpunode.cli.ci", "ci", "Provision and verify the test machines of a CI job."),
     "cluster": ("gpunode.cli.cluster", "cluster", "Show what a Kubernetes cluster is to get: values, labels."),

@@ -13,7 +13,7 @@ import click
 from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
-from gpunode.cli.selection import limit_option
+from gpunode.cli.selection import limit_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.node.preflight import Refusal
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @click.argument("inventory")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON, with every host's settings.")
 @limit_option
+@set_option
 def check(inventory: str, as_json: bool, limit: tuple[str, ...]) -> None:
     """Validate the settings of every host in INVENTORY; no host is contacted.
 

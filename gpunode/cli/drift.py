@@ -18,8 +18,8 @@ from gpunode.base.findings import ExitCode, FindingClass, NodeReport, verdict
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say, say_coloured
 from gpunode.cli.errors import told
-from gpunode.cli.findings_report import UNBOUND, report_text, width
-from gpunode.cli.selection import limit_option
+from gpunode.cli.selection import limit_option, set_option
+from gpunode.fleet.reports.findings_text import UNBOUND, report_text, width
 
 if TYPE_CHECKING:
     from gpunode.fleet.nodes import Watch
@@ -62,6 +62,7 @@ REPORT = click.Path(path_type=Path, dir_okay=False)
     help="How many processes read the nodes; by default one per processor and 32 nodes.",
 )
 @limit_option
+@set_option
 def drift(
     inventory: Path,
     as_json: bool,

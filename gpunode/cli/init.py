@@ -11,7 +11,7 @@ import click
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
 
-_IGNORED = "/.lab/\n__pycache__/\npyinfra-debug.log\n"
+_IGNORED = "/.apply/\n/.lab/\n/.rollout/\n__pycache__/\npyinfra-debug.log\n"
 _NEXT = """\
 Next, in {directory}:
   put your machines into inventories/prod.py, and what they shall be into inventories/group_data/prod.py

@@ -13,7 +13,7 @@ from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
-from gpunode.cli.selection import limit_option
+from gpunode.cli.selection import limit_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.fleet.nodes import Answer
@@ -30,6 +30,7 @@ Plans = dict[str, "Plan | str"]
 @click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="Settings as YAML, for --facts.")
 @click.option("--json", "wants_json", is_flag=True, help="Print every plan as JSON.")
 @limit_option
+@set_option
 def plan(
     inventory: Path | None,
     facts_file: Path | None,
@@ -47,7 +48,7 @@ def plan(
     if limit and not inventory:
         raise click.UsageError("--limit names hosts of an inventory; of --facts all hosts are planned")
     with told():
-        plans = _live(inventory, limit) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
+        plans = live_plans(inventory, limit) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
     if wants_json:
         say(json.dumps(as_json(plans), indent=2))
     else:
@@ -55,7 +56,8 @@ def plan(
     sys.exit(_exit_code(plans))
 
 
-def _live(inventory: Path, limit: tuple[str, ...]) -> Plans:
+def live_plans(inventory: Path, limit: tuple[str, ...]) -> Plans:
+    """Return the plan of each host of an inventory, which is asked for it, or why there is none."""
     # Imported here, fleet first: pyinfra patches the process's sockets when it is imported.
     with uncollected():
         from gpunode.fleet import nodes as fleet  # isort: skip

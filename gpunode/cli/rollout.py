@@ -18,13 +18,15 @@ from click.core import ParameterSource
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
+from gpunode.cli.selection import set_option
 from gpunode.fleet.rollout.amount import Amount, AmountError, amount
 
 if TYPE_CHECKING:
     from gpunode.base.findings import NodeReport
+    from gpunode.fleet.rollout.gate import RunResult
     from gpunode.fleet.rollout.journal import Journal
     from gpunode.fleet.rollout.opening import Asked, Request
-    from gpunode.fleet.rollout.progress import Progress
+    from gpunode.fleet.rollout.progress import Progress, Wave
 
 # What a rollout is begun with stands in its journal.
 _BEGUN_WITH = {"canary": "--canary", "most": "--max-unavailable", "budget": "--failure-budget", "everyone": "--all"}
@@ -72,6 +74,7 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
 @click.option("--anew", is_flag=True, help="Begin another rollout, though the last one was broken off.")
 @click.option("--dry", is_flag=True, help="Print the waves, and touch nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; what happens goes to standard error.")
+@set_option
 @click.pass_context
 def rollout(
     context: click.Context,
@@ -123,7 +126,7 @@ def _refused() -> Iterator[None]:
     from gpunode.fleet.rollout.journal import JournalError
     from gpunode.fleet.rollout.opening import ChangedError
     from gpunode.fleet.rollout.place import LockedError
-    from gpunode.fleet.rollout.wave_run import ProgramError
+    from gpunode.fleet.run.child import ProgramError
 
     try:
         yield
@@ -183,12 +186,14 @@ def _planned(inventory: Path, request: Request | None, tell: Tell) -> Progress:
 def _carried_out(
     inventory: Path, request: Request | None, anew: bool, interval: float, pauses: bool, tell: Tell
 ) -> tuple[Progress, Path]:
+    from gpunode.cli.live import live
     from gpunode.fleet.drift import inspect
     from gpunode.fleet.inventory import foreign_names, host_data
     from gpunode.fleet.rollout.conduct import Hands, conduct
     from gpunode.fleet.rollout.opening import asked, difference
     from gpunode.fleet.rollout.place import controller_lock, place
-    from gpunode.fleet.rollout.wave_run import WaveRunner, program
+    from gpunode.fleet.rollout.wave_run import WaveRunner
+    from gpunode.fleet.run.child import program
     from gpunode.settings import check_hosts
 
     pyinfra, found = program(), asked(inventory)
@@ -197,6 +202,7 @@ def _carried_out(
         journal = _journal(inventory, request, anew, found, folder)
         _header(journal.known, tell)
         hosts, files = journal.known.begun.hosts, journal.path.parent
+        tell(f"log of each wave: {files}/wave-N.log")
 
         def read(nodes: Sequence[str]) -> tuple[NodeReport, ...]:
             return inspect(inventory, only=nodes)
@@ -206,8 +212,12 @@ def _carried_out(
 
             return drift_cluster.against(inventory, check_hosts(host_data(str(inventory)), foreign_names()), nodes)
 
-        runner = WaveRunner(pyinfra, str(inventory), found.groups, folder, files, tell)
-        hands = Hands(runner.run, read, lambda: difference(hosts, asked(inventory).hosts), tell, against)
+        def run(wave: Wave) -> RunResult:
+            # In a log too: a wave may take an hour.
+            with live(tell) as watch:
+                return WaveRunner(pyinfra, str(inventory), found.groups, folder, files, tell, watch).run(wave)
+
+        hands = Hands(run, read, lambda: difference(hosts, asked(inventory).hosts), tell, against)
         return conduct(journal, hands, interval, pauses), files
 
 

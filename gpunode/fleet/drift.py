@@ -16,6 +16,7 @@ from gpunode.fleet import nodes as fleet
 from gpunode.fleet.access import errors
 from gpunode.fleet.inventory import foreign_names, host_data
 from gpunode.fleet.nodes import Answer
+from gpunode.fleet.reports.run_end import refusal_finding
 from gpunode.node import Node
 from gpunode.node.preflight import refusals
 from gpunode.node.verdict import judge
@@ -97,11 +98,6 @@ def _report(answer: Answer[Node]) -> NodeReport:
         )
         return NodeReport(answer.name, (finding,))
     refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading.machine)
-    unsupported = tuple(
-        Finding(
-            item.component, FindingClass.UNSUPPORTED, "preflight", None, None, item.reason, item.remedy, item.source
-        )
-        for item in refused
-    )
+    unsupported = tuple(map(refusal_finding, refused))
     findings = unsupported or judge(answer.settings, answer.reading)
     return NodeReport(answer.name, with_since(findings, dict(answer.reading.applied.waiting)))

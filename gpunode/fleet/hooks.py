@@ -11,9 +11,10 @@
 - `snapshot`: one reading of a node serves many operations, see gpunode.fleet.snapshot.
 - `order`: an operation's place in the deploy without `inspect.stack()`, and its type hints read once.
 - `connectors`: which of them are installed is looked up once.
+- `verdict`: a run ends with how its nodes are, see gpunode.fleet.run_end.
 - `output`: what a node says is cleaned before it reaches a terminal, see gpunode.base.terminal.
 
-GPUNODE_HOOKS=off leaves all out but the settings and the output, to tell whether a fault is theirs.
+GPUNODE_HOOKS=off leaves all out but the settings, the verdict and the output, to tell whether a fault is theirs.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.base.probe import Probe
 from gpunode.base.terminal import logged
+from gpunode.fleet import run_end
 from gpunode.fleet.access import connection
 from gpunode.fleet.snapshot import Announced, Changes, Snapshot
 
@@ -86,6 +88,10 @@ def install() -> None:
     logger.addFilter(_record_cleaned)
     # What is printed as it comes, with -v: it is no log's.
     _wrap(connectors_util, "echo", _cleaned)
+    _wrap(State, "init", _watched, "_watched")
+    # Its command line's own name for it: whatever becomes of a run, it ends there.
+    if (command_line := sys.modules.get("pyinfra_cli.cli")) is not None:
+        _wrap(command_line, "disconnect_all", _ended)
     if os.environ.get("GPUNODE_HOOKS") == "off":
         return
     _wrap(State, "init", _parallel, "_parallel")
@@ -225,6 +231,18 @@ def _validated(init: Method, self: State, inventory: Inventory, *args: Any, **kw
         validate_state(inventory)
     except SettingsError as error:
         raise SettingsRefused(str(error)) from None
+    return result
+
+
+def _watched(init: Method, self: State, *args: Any, **kwargs: Any) -> Any:
+    result = init(self, *args, **kwargs)
+    run_end.watch(self)
+    return result
+
+
+def _ended(disconnect_all: Method, state: State) -> Any:
+    result = disconnect_all(state)
+    run_end.tell(state)
     return result
 
 

@@ -1,4 +1,4 @@
-"""A host's data out of its layers: all hosts', its groups', its own, the command line's.
+"""A host's data out of its layers: all hosts', its groups', its own, the command line's, those of `--set`.
 
 pyinfra takes the topmost value of a name, whole: a host that names one key of `driver` would lose its group's others.
 So the mappings of components are merged key by key; one that has REPLACE stands alone.
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gpunode.settings import component_models
+from gpunode.settings import component_models, overrides
 from gpunode.settings.problems import DEEPEST, is_too_deep
 
 if TYPE_CHECKING:
@@ -75,5 +75,6 @@ def data_of(host: Host) -> HostData:
         inventory.get_host_data(host.name),
         inventory.get_override_data(),
         host.data.override_datas,
+        overrides.given(),
     ]
     return merged(layers, host.data.dict())

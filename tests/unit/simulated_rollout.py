@@ -16,7 +16,7 @@ from gpunode.fleet.nodes import Watch, unwatched
 
 # A program of its own, as pyinfra is; --limit by pyinfra's own rules for a host that is no group.
 PYINFRA = """#!{python} -IS
-import fnmatch, json, pathlib, sys, time
+import fnmatch, json, os, pathlib, sys, time
 folder = pathlib.Path({folder!r})
 arguments = sys.argv[1:]
 print("SIMULATED pyinfra", *arguments, file=sys.stderr, flush=True)
@@ -32,6 +32,10 @@ if "crash" in failing or (failing and len(failing) == len(nodes)):
     sys.exit(1)
 known.update({{name: "ok" for name in nodes if name not in failing}})
 (folder / "nodes.json").write_text(json.dumps(known))
+if "GPUNODE_EVENTS" in os.environ and (folder / "ended.json").exists():
+    hosts = [each for each in json.loads((folder / "ended.json").read_text()) if each["name"] in nodes]
+    with open(os.environ["GPUNODE_EVENTS"], "a") as told:
+        told.write(json.dumps({{"kind": "ended", "hosts": hosts}}) + "\\n")
 print(json.dumps({{"plan": [], "results": {{"failed_hosts": sorted(failing)}}}}))
 sys.exit(1 if failing else 0)
 """

@@ -15,7 +15,8 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.cli.plan import as_text
 from gpunode.fleet import cluster
-from gpunode.fleet.rollout import wave_run
+from gpunode.fleet.run import child
+from gpunode.fleet.run.child import Files
 from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.judgement import judged
 from gpunode.kubernetes.drain.session import DrainError
@@ -95,8 +96,10 @@ def test_a_plan_says_before_which_steps_the_node_is_drained(enabled: bool, drain
 
 
 @pytest.mark.starts_programs
-def test_a_wave_tells_its_run_how_many_nodes_it_has(tmp_path: Path) -> None:
+def test_a_run_has_what_its_wave_tells_it(tmp_path: Path) -> None:
     script = f"import os; print(os.environ['{WAVE}'])"
-    with (tmp_path / "printed").open("wb") as printed, (tmp_path / "lock").open("wb") as lock:
-        assert wave_run._code([sys.executable, "-c", script], printed, printed, lock.fileno(), 3) == 0
+    files = Files(tmp_path / "log", tmp_path / "printed", tmp_path / "events")
+    with (tmp_path / "lock").open("wb") as lock:
+        code, _ = child.run([sys.executable, "-c", script], files, lock.fileno(), 3, {WAVE: "3"})
+    assert code == 0
     assert (tmp_path / "printed").read_text() == "3\n"

@@ -235,7 +235,7 @@ def test_a_run_is_refused_with_the_reason_where_the_cluster_does_not_tell(
         "not there": "the cluster has no node gpu-1",
     }[way]
     (reason,) = said
-    assert reason.startswith("mig: ") and wanted in reason
+    assert str(reason).startswith("mig: ") and wanted in str(reason)
 
 
 @pytest.mark.starts_programs

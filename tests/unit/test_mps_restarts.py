@@ -13,7 +13,7 @@ import pytest
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.cli.plan import _live, as_text
+from gpunode.cli.plan import as_text, live_plans
 from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.components.mps.plugin import PluginDaemon, PluginMps
 from gpunode.fleet import drift_cluster, plan_cluster
@@ -212,7 +212,7 @@ def test_the_command_asks_a_cluster_for_it_where_there_is_one(cluster: Simulated
         patch.object(plan_cluster, "host_data", lambda _: {}),
         patch.object(plan_cluster, "check_hosts", lambda *_: hosts),
     ):
-        found = _live(Path("none.py"), ())
+        found = live_plans(Path("none.py"), ())
     restarting = [
         step.action for each in found.values() if isinstance(each, Plan) for step in each.steps if step.drains
     ]

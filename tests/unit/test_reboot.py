@@ -408,6 +408,12 @@ def test_nodes_reboot_where_that_is_allowed_and_no_more_at_once_than_that(
     monkeypatch.setattr(reboot, "rebooted", lambda **given: calls.append({"operation": "rebooted", **given}))
     monkeypatch.setattr(driver, "module_loaded", lambda **given: calls.append({"operation": "module_loaded", **given}))
     inspect.unwrap(reboot_deploy.reboot)()
+    if allow != "reboot":
+        # Nobody asks for one: it is not even listed.
+        assert calls == []
+        asked_once = replace(GOOD, driver=replace(GOOD.driver, booted_for="580.95.05"))
+        monkeypatch.setattr(reboot_deploy, "machine", lambda: asked_once.machine)
+        inspect.unwrap(reboot_deploy.reboot)()
     # What nothing loads at boot (nvidia_uvm) is loaded after it.
     assert [call["operation"] for call in calls] == ["rebooted", "module_loaded"]
     assert (calls[0]["allowed"], calls[0]["timeout"], calls[0]["_parallel"]) == (allow == "reboot", 120, 3)

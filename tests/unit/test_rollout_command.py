@@ -24,6 +24,7 @@ from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
 from gpunode.fleet.rollout import wave_run
 from gpunode.fleet.rollout.document import schema
+from gpunode.fleet.run import child
 from tests.unit.simulated_rollout import Lab
 from tests.unit.test_how_to import snippet
 
@@ -209,14 +210,14 @@ def test_settings_that_are_wrong_are_refused_before_anything(lab: Lab) -> None:
 
 
 def test_a_host_is_named_to_pyinfra_so_that_no_other_can_be_meant() -> None:
-    assert wave_run.limit_pattern("gpu-1", ()) == "gpu-1"
+    assert child.limit_pattern("gpu-1", ()) == "gpu-1"
     for name, others in (
         ("gpu-1", ("gpu-2", "xgpu-1")),
         ("rack[1]*", ("rack1", "rack1x")),
         ("@docker/a:1", ("@docker/a:2",)),
     ):
         for groups in ((), (name,)):
-            pattern = wave_run.limit_pattern(name, groups)
+            pattern = child.limit_pattern(name, groups)
             assert fnmatch(name, pattern) and not any(fnmatch(other, pattern) for other in others)
             # pyinfra takes a group of that name before it looks at hosts.
             assert pattern not in groups

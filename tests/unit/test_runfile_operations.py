@@ -155,8 +155,11 @@ def test_packages_in_another_folder_come_over_nothing_that_a_runfile_brought(hos
     assert host.refusals == []
 
 
+@pytest.mark.parametrize("interrupted", ["12.9", None])
 @pytest.mark.parametrize("source", ["cuda-repository", "distribution"])
-def test_the_deploy_asks_for_packages_of_cuda_only_after_that(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+def test_the_deploy_asks_for_packages_of_cuda_only_after_that(
+    monkeypatch: pytest.MonkeyPatch, source: str, interrupted: str | None
+) -> None:
     calls: list[str] = []
     for name in ("toolkits", "packages"):
         monkeypatch.setattr(cuda_deploy, name, Mock())
@@ -165,12 +168,16 @@ def test_the_deploy_asks_for_packages_of_cuda_only_after_that(monkeypatch: pytes
             setattr(getattr(cuda_deploy, name), called, recorder)
     monkeypatch.setattr(cuda_deploy, "own_file", lambda path, **_: calls.append(path))
     monkeypatch.setattr(cuda_deploy, "settings", lambda: settings_from({"cuda": {"source": source}}))
-    monkeypatch.setattr(cuda_deploy, "node", lambda: GOOD)
+    found = replace(GOOD, cuda=replace(GOOD.cuda, interrupted=interrupted))
+    monkeypatch.setattr(cuda_deploy, "node", lambda: found)
     monkeypatch.setattr(cuda_deploy, "distribution", Mock())
     monkeypatch.setattr(cuda_deploy, "trust", lambda name: None)
     inspect.unwrap(cuda_deploy.cuda)()
     profile = cuda.ARCH_PROFILE if source == "distribution" else cuda.PROFILE
-    assert calls == ["toolkits.none_half_installed", "packages.installed", "toolkits.linked", profile]
+    undone = ["toolkits.none_half_installed"] if interrupted else []
+    assert calls == [*undone, "packages.installed", "toolkits.linked", profile]
+    if not interrupted:
+        return
     ((_, told),) = vars(cuda_deploy)["toolkits"].none_half_installed.call_args_list
     assert told["desired"].source == source
 

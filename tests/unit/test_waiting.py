@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.waiting import PENDING, parse_waiting, waiting, with_since
-from gpunode.cli.findings_report import report_text
 from gpunode.facts.applied import Applied as AppliedFact
 from gpunode.facts.node import Node as NodeFact
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
+from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.node.plan import plan
 from gpunode.operations import applied, verify

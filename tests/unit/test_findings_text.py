@@ -13,10 +13,10 @@ from gpunode.base.comparison import RUN
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.host_names import folded
-from gpunode.cli.findings_report import UNBOUND, report_text
+from gpunode.fleet.reports.findings_text import UNBOUND, report_text
 
 pytestmark = pytest.mark.pure
-GOLDEN = Path(__file__).parent / "data" / "findings_report"
+GOLDEN = Path(__file__).parent / "data" / "findings_text"
 GOOD = Finding("driver", FindingClass.OK, "flavour", "open", "open")
 RUNTIME = Finding(
     "containerd", FindingClass.DRIFT, "default runtime", "runc", "nvidia",

@@ -15,14 +15,16 @@ from gpunode.base.terminal import printable
 
 # Nobody looks at a terminal: a line of a log is one line, for whoever searches it.
 UNBOUND = 1_000_000
-_NARROWEST = 40
+# Narrower than this nobody reads a table.
+NARROWEST = 40
+_UNJUDGED = (FindingClass.UNREACHABLE, FindingClass.UNSUPPORTED, FindingClass.ERROR)
 _LABELS = ("actual", "desired", "cause", "since", "remedy", "costs")
 _COLUMN = max(map(len, _LABELS)) + 2
 
 
 def width() -> int:
     """Return how many columns there are to write in."""
-    return max(_NARROWEST, shutil.get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else UNBOUND
+    return max(NARROWEST, shutil.get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else UNBOUND
 
 
 def report_text(
@@ -83,28 +85,29 @@ def _entry(item: Finding, names: list[str], columns: int, style: Callable[[Findi
     """Return one finding: what it is, then its sides, cause, remedy and cost; in one line where it is as desired."""
     if item.finding_class is FindingClass.OK:
         is_so = f": {printable(item.actual)}" if item.actual else ""
-        return _folded(f"{_what(item)}: {style(item.finding_class)}, {_of(names)}{is_so}", columns, "  ")
+        return fold(f"{_what(item)}: {style(item.finding_class)}, {_of(names)}{is_so}", columns, "  ")
     told = {
-        "actual": item.actual or "none",
+        # What no comparison is of has no sides.
+        "actual": item.actual or (None if item.desired is None else "none"),
         "desired": item.desired,
         "cause": item.cause,
         "since": item.since,
         "remedy": item.remedy,
         "costs": None if item.disruption is None else item.disruption.name,
     }
-    head = _folded(f"{_what(item)}: {style(item.finding_class)}, {_of(names)}", columns, "  ")
+    head = fold(f"{_what(item)}: {style(item.finding_class)}, {_of(names)}", columns, "  ")
     return "\n".join([head, *_fields(told, columns)])
 
 
 def _caution(item: Finding, names: list[str], columns: int) -> str:
-    head = _folded(f"{_what(item)}: caution, {_of(names)}", columns, "  ")
+    head = fold(f"{_what(item)}: caution, {_of(names)}", columns, "  ")
     return "\n".join([head, *_fields({"actual": item.actual, "cause": item.cause, "remedy": item.remedy}, columns)])
 
 
 def _fields(told: Mapping[str, str | None], columns: int) -> Iterable[str]:
     for label, text in told.items():
         if text:
-            yield _folded(f"  {label:<{_COLUMN}}{printable(text)}", columns, " " * (_COLUMN + 2))
+            yield fold(f"  {label:<{_COLUMN}}{printable(text)}", columns, " " * (_COLUMN + 2))
 
 
 def _what(item: Finding) -> str:
@@ -122,17 +125,19 @@ def _lines(reports: Iterable[NodeReport], columns: int, style: Callable[[Finding
         good = sum(item.finding_class is FindingClass.OK for item in report.findings)
         alike.setdefault((worst(report.findings), good, len(report.findings)), []).append(report.name)
     for (gravest, good, every), names in alike.items():
-        yield _folded(f"{folded(names)}: {style(gravest)}, {good} of {every} as desired", columns, "  ")
+        # Of what could not be judged there is no number.
+        counted = "" if not good and gravest in _UNJUDGED else f", {good} of {every} as desired"
+        yield fold(f"{folded(names)}: {style(gravest)}{counted}", columns, "  ")
     hosts = sum(map(len, alike.values()))
     if hosts > 1:
         counts: dict[FindingClass, int] = {}
         for (gravest, _, _), names in alike.items():
             counts[gravest] = counts.get(gravest, 0) + len(names)
         totals = ", ".join(f"{count} {gravest}" for gravest, count in counts.items())
-        yield _folded(f"{hosts} nodes: {totals}", columns, "  ")
+        yield fold(f"{hosts} nodes: {totals}", columns, "  ")
 
 
-def _folded(text: str, columns: int, indent: str) -> str:
+def fold(text: str, columns: int, indent: str) -> str:
     """Return a text folded between words, whose further lines stand under the first of it."""
     lines = text.split("\n")
     found = [_wrapped(lines[0], columns, indent)]

@@ -1,0 +1,154 @@
+"""How a run ended on each of its hosts: the same findings that drift would tell, and what stopped where. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpunode.base.comparison import RUN
+from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from, worst
+from gpunode.base.host_names import folded
+from gpunode.base.verdicts import Refusal
+from gpunode.base.waiting import PENDING
+from gpunode.fleet.reports.findings_text import UNBOUND, fold, report_text
+
+NOT_REACHED = "check address, key and known hosts"
+# Of many lines that an operation failed with, the first say why.
+_LINES = 6
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Hold the operation that failed on a host, by its name, and what it said; nothing where pyinfra printed it."""
+
+    operation: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class HostEnd:
+    """Hold how a run ended on one host.
+
+    unreached: why no connection came about; refused: what preflight says; left_alone: why nothing was done to it;
+    failure: what stopped it; findings: of the verdict on the node, None where the run came to none
+    """
+
+    name: str
+    unreached: str | None = None
+    refused: tuple[Finding, ...] = ()
+    left_alone: str | None = None
+    failure: Failure | None = None
+    findings: tuple[Finding, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain JSON types."""
+        return {
+            "name": self.name,
+            "unreached": self.unreached,
+            "refused": [item.to_json() for item in self.refused],
+            "left_alone": self.left_alone,
+            "failure": None if self.failure is None else [self.failure.operation, self.failure.reason],
+            "findings": None if self.findings is None else [item.to_json() for item in self.findings],
+        }
+
+
+def host_end_from(found: Mapping[str, Any]) -> HostEnd:
+    """Return the end of which `to_json` gave this; raise KeyError, TypeError or ValueError where it did not."""
+    failure, findings = found["failure"], found["findings"]
+    return HostEnd(
+        str(found["name"]),
+        found["unreached"],
+        tuple(map(finding_from, found["refused"])),
+        found["left_alone"],
+        None if failure is None else Failure(*map(str, failure)),
+        None if findings is None else tuple(map(finding_from, findings)),
+    )
+
+
+def refusal_finding(refusal: Refusal) -> Finding:
+    """Return what preflight says against a node as drift tells it."""
+    return Finding(
+        refusal.component,
+        FindingClass.UNSUPPORTED,
+        "preflight",
+        cause=refusal.reason,
+        remedy=refusal.remedy,
+        source=refusal.source,
+    )
+
+
+def report_of(end: HostEnd) -> NodeReport | None:
+    """Return a host's report, as drift has them; None where the run neither judged the host nor failed on it."""
+    if end.unreached is not None:
+        item = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", end.unreached, NOT_REACHED)
+        return NodeReport(end.name, (item,))
+    if end.refused:
+        return NodeReport(end.name, end.refused)
+    findings = end.findings or ()
+    if end.failure is not None and not _says_why(end):
+        findings = (*findings, _failed(end.failure))
+    return None if not findings and end.findings is None else NodeReport(end.name, findings)
+
+
+def _says_why(end: HostEnd) -> bool:
+    """Say whether the verdict is what failed: its findings tell more than that it did."""
+    return worst(end.findings or ()) not in (FindingClass.OK, *PENDING)
+
+
+def _failed(failure: Failure) -> Finding:
+    lines = failure.reason.splitlines()
+    reason = "\n".join([*lines[:_LINES], *(["(the log has more)"] if len(lines) > _LINES else [])])
+    return Finding(
+        "run",
+        FindingClass.ERROR,
+        f"“{failure.operation}”",
+        cause=reason or "the log says why",
+        remedy=f"mend that, and {RUN}; what comes behind it was not begun on this node",
+    )
+
+
+def verdict_text(ends: Collection[HostEnd], columns: int = UNBOUND, inventory: str = "INVENTORY") -> str:
+    """Return what stands at the end of a run: what differs, how each node is, the totals, and what to do next.
+
+    inventory: as it was named on the command line, for commands that can be pasted
+    """
+    reports = {end.name: report for end in ends if (report := report_of(end)) is not None}
+    alone = [end for end in ends if end.name not in reports and end.left_alone is not None]
+    unjudged = [end.name for end in ends if end.name not in reports and end.left_alone is None]
+    parts = [report_text(tuple(reports.values()), False, columns, inventory)] if reports else []
+    for reason, names in _alike((end.left_alone or "", end.name) for end in alone):
+        parts.append(fold(f"{folded(names)}: left alone: {reason}", columns, "  "))
+    if unjudged:
+        command = f"`pyinfra {inventory} deploys/verify.py`"
+        parts.append(fold(f"{folded(unjudged)}: no operation failed; not verified: {command} does", columns, "  "))
+    for said, command in _next(tuple(reports.values()), inventory):
+        # A command is never folded: it is to be pasted.
+        parts += [fold(said, columns, "  "), *([f"  {command}"] if command else [])]
+    return "\n".join(parts)
+
+
+def _alike(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
+    found: dict[str, list[str]] = {}
+    for key, name in pairs:
+        found.setdefault(key, []).append(name)
+    return found.items()
+
+
+def _next(reports: Collection[NodeReport], inventory: str) -> Iterable[tuple[str, str]]:
+    """Yield (what to do next, the command for it), one for each kind of thing; each finding has its own remedy."""
+    if not reports:
+        return
+    classes = {report.name: worst(report.findings) for report in reports}
+    pending = [name for name, gravest in classes.items() if gravest in PENDING]
+    wrong = [name for name, gravest in classes.items() if gravest not in (FindingClass.OK, *PENDING)]
+    if not pending and not wrong:
+        yield "Nothing is left to do.", ""
+    if wrong:
+        yield f"Next: mend what is told of {folded(wrong)} above, then run", f"pyinfra {inventory} deploys/gpu_node.py"
+    if pending:
+        yield (
+            f"Next: allow what {folded(pending)} {'waits' if len(pending) == 1 else 'wait'} for (disruption.allow), "
+            "then, wave by wave, run",
+            f"gpunode rollout {inventory}",
+        )

@@ -1,0 +1,147 @@
+"""Run pyinfra as a process of its own, and follow what it tells of itself; its log goes to a file."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from glob import escape
+from pathlib import Path
+
+from gpunode.fleet.run.events import EVENTS, read
+from gpunode.fleet.run.progress import Progress, after
+
+DEPLOY = "deploys/gpu_node.py"
+# Seconds: between two looks at pyinfra, and from asking it to end to ending it.
+_LOOK, _PATIENCE = 0.1, 10.0
+
+# Called with how far the run is: after each event, and from time to time in between.
+Watch = Callable[[Progress], None]
+
+
+class ProgramError(Exception):
+    """Say what of pyinfra is missing, and what to do."""
+
+
+def unwatched(progress: Progress) -> None:
+    """Show nobody how far the run is."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """Hold the files of one run: what pyinfra logs, what it prints (JSON), and what it tells while it is at work."""
+
+    log: Path
+    output: Path
+    events: Path
+
+
+def program() -> str:
+    """Return the path of pyinfra: the one of gpunode's own environment, else the one on the PATH."""
+    beside = Path(sys.executable).with_name("pyinfra")
+    found = str(beside) if beside.is_file() else shutil.which("pyinfra")
+    if found is None:
+        raise ProgramError("there is no program pyinfra: run `make setup`, and gpunode from .venv/bin")
+    if not Path(DEPLOY).is_file():
+        raise ProgramError(f"there is no {DEPLOY} here: run gpunode in the checkout, or in what `gpunode init` wrote")
+    return found
+
+
+def limit_pattern(name: str, groups: Collection[str]) -> str:
+    """Return what pyinfra's --limit takes for this host alone.
+
+    It takes a group of that name first, and else a pattern of fnmatch's.
+    """
+    if name not in groups:
+        return escape(name)
+    # The same name as a pattern, which is no group's.
+    at = next(index for index, letter in enumerate(name) if letter.isalnum())
+    return f"{escape(name[:at])}[{name[at]}]{escape(name[at + 1 :])}"
+
+
+def command(pyinfra: str, inventory: str, nodes: Sequence[str], groups: Collection[str]) -> list[str]:
+    """Return the command line of a run on these nodes alone."""
+    limits = [word for name in nodes for word in ("--limit", limit_pattern(name, groups))]
+    return [pyinfra, "-y", "--json", *limits, inventory, DEPLOY]
+
+
+def run(
+    words: Sequence[str],
+    files: Files,
+    lock: int,
+    hosts: int,
+    environment: Mapping[str, str],
+    watch: Watch = unwatched,
+    started: Callable[[int], None] = lambda process: None,
+) -> tuple[int, Progress]:
+    """Run pyinfra to its end; return its exit status, negative for a signal, and all that it told.
+
+    lock: a descriptor for pyinfra to inherit, so that it is held as long as pyinfra lives; hosts: how many it is run
+    on; environment: beside this process's own; started: called with pyinfra's process id. Raise OSError where a file
+    cannot be written.
+    """
+    with files.log.open("ab") as errors, files.output.open("wb") as printed:
+        errors.write(f"# {datetime.now(UTC).isoformat(timespec='seconds')} {shlex.join(words)}\n".encode())
+        errors.flush()
+        # Of this run alone: a wave that is taken again has its files already.
+        files.events.write_bytes(b"")
+        # In a session of its own, so that Ctrl-C reaches the controller alone: pyinfra would exit 0 by it.
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=errors,
+            pass_fds=(lock,),
+            start_new_session=True,
+            env={**os.environ, **environment, EVENTS: str(files.events.resolve())},
+        )
+        try:
+            started(process.pid)
+            return _followed(process, files.events, Progress(hosts), watch)
+        except BaseException:
+            _end(process)
+            raise
+
+
+def _followed(process: subprocess.Popen[bytes], events: Path, progress: Progress, watch: Watch) -> tuple[int, Progress]:
+    with events.open("rb") as told:
+        rest = b""
+        while True:
+            # Asked first: what it told before it ended is read behind that.
+            code = process.poll()
+            found, rest = read(told, rest)
+            for event in found:
+                progress = after(progress, event)
+                watch(progress)
+            if code is not None:
+                return code, progress
+            watch(progress)
+            time.sleep(_LOOK)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End pyinfra; what it had begun on a node as a transaction goes on there, and the next run waits for it."""
+    for number, patience in ((signal.SIGTERM, _PATIENCE), (signal.SIGKILL, _PATIENCE)):
+        if process.poll() is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        until = time.monotonic() + patience
+        while process.poll() is None and time.monotonic() < until:
+            time.sleep(_LOOK)
+
+
+def last_lines(log: Path, most: int = 20) -> str:
+    """Return the last lines of a log, for whoever has to know why there is nothing else to tell."""
+    try:
+        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-most:])
+    except OSError as error:
+        return f"{log}: {error.strerror}"

@@ -1,0 +1,108 @@
+"""What a run of pyinfra tells of itself while it is at work: a line of JSON each, in a file that its parent reads.
+
+A file, not a pipe: a parent that is slow or gone holds nothing up, and what was told stays beside the log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.host import Host
+from pyinfra.api.state import BaseStateCallback, State
+
+# Names the file, in the child's environment.
+EVENTS = "GPUNODE_EVENTS"
+
+
+def tell(kind: str, **about: Any) -> None:
+    """Add a line to the parent's file, where there is a parent that asks for it; a run never fails for its being told.
+
+    + kind: connected, unreached, judged, steps, step, begun, done, failed, stepped, ended
+    """
+    path = os.environ.get(EVENTS)
+    if path is None:
+        return
+    line = json.dumps({"kind": kind, "at": time.time(), **about})
+    try:
+        # Opened anew, and written at once: whole lines, whoever else writes.
+        with Path(path).open("ab", buffering=0) as file:
+            file.write(f"{line}\n".encode())
+    except OSError:
+        return
+
+
+def read(file: IO[bytes], rest: bytes = b"") -> tuple[list[dict[str, Any]], bytes]:
+    """Return the events that came since the last call, and what of a line is there already.
+
+    + rest: what the call before returned of it
+    """
+    *lines, rest = (rest + file.read()).split(b"\n")
+    return list(_events(lines)), rest
+
+
+def _events(lines: list[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            # Of a disk that was full for a moment.
+            continue
+        if isinstance(event, dict) and isinstance(event.get("kind"), str):
+            yield event
+
+
+class Teller(BaseStateCallback):
+    """Tell of a run as pyinfra calls back: hosts that are reached or not, and steps as hosts begin and end them."""
+
+    @staticmethod
+    def host_connect(state: State, host: Host) -> None:
+        """Tell that a host is connected."""
+        tell("connected", host=host.name)
+
+    @staticmethod
+    def host_connect_error(state: State, host: Host, error: ConnectError) -> None:
+        """Tell why a host is not."""
+        tell("unreached", host=host.name, reason=str(error))
+
+    @staticmethod
+    def operation_start(state: State, op_hash: str) -> None:
+        """Tell that a step begins, and on which hosts."""
+        order = state.get_op_order()
+        hosts = [host.name for host in state.inventory.get_active_hosts() if op_hash in state.ops[host]]
+        tell("step", name=_name(state, op_hash), number=order.index(op_hash) + 1, steps=len(order), hosts=hosts)
+
+    @staticmethod
+    def operation_host_start(state: State, host: Host, op_hash: str) -> None:
+        """Tell that a host begins the step."""
+        if op_hash in state.ops[host]:
+            tell("begun", host=host.name)
+
+    @staticmethod
+    def operation_host_success(state: State, host: Host, op_hash: str, retry_count: int = 0) -> None:
+        """Tell that a host is through with the step."""
+        tell("done", host=host.name)
+
+    @staticmethod
+    def operation_host_error(
+        state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
+    ) -> None:
+        """Tell that the step failed on a host: nothing behind it is begun there."""
+        tell("failed", host=host.name)
+
+    @staticmethod
+    def operation_end(state: State, op_hash: str) -> None:
+        """Tell on which hosts the step changed something; only now pyinfra knows."""
+        found = {
+            host.name: state.ops[host][op_hash].operation_meta for host in state.inventory if op_hash in state.ops[host]
+        }
+        tell("stepped", changed=[name for name, meta in found.items() if meta.is_complete() and meta.did_change()])
+
+
+def _name(state: State, op_hash: str) -> str:
+    return ", ".join(sorted(state.get_op_meta(op_hash).names)) or "an operation"

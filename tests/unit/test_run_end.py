@@ -1,0 +1,180 @@
+"""How a run ends for whoever reads it: golden texts at several widths, and what is noted of each host on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.state import StateStage
+
+from gpunode.base.comparison import RUN
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.verdicts import Refusal
+from gpunode.fleet import run_end
+from gpunode.fleet.reports.run_end import Failure, HostEnd, host_end_from, report_of, verdict_text
+from gpunode.operations.failure import fail, has_work, node_operation
+from tests.unit.simulated_host import Host
+
+pytestmark = pytest.mark.pure
+GOLDEN = Path(__file__).parent / "data" / "run_end"
+GOOD = tuple(Finding("driver", FindingClass.OK, what, "x", "x") for what in ("flavour", "GPU", "library"))
+RUNTIME = Finding(
+    "containerd", FindingClass.DRIFT, "default runtime", "runc", "nvidia", "somebody edited it", RUN,
+    disruption=Disruption.restart,
+)  # fmt: skip
+MODULE = Finding(
+    "driver", FindingClass.REBOOT_PENDING, "loaded module", "570.172.08 (open)", "580.95.05 (open)",
+    "the driver was changed while the old module was loaded", "reboot the node",
+    disruption=Disruption.reboot,
+)  # fmt: skip
+REFUSED = Finding("mig", FindingClass.UNSUPPORTED, "preflight", cause="an L4 has no MIG", remedy="take mig.config away")
+INSTALL = "Install NVIDIA driver 580.95.05 (open)"
+
+
+def _fleet() -> list[HostEnd]:
+    """Return how a run ended on 12 hosts, in all the ways that there are."""
+    ends = [HostEnd(f"gpu-{number}", findings=GOOD) for number in range(1, 7)]
+    return [
+        *ends,
+        HostEnd("gpu-7", findings=(*GOOD, MODULE)),
+        HostEnd("gpu-8", findings=(*GOOD, RUNTIME), failure=Failure("Verify the node", "drift: …")),
+        HostEnd("gpu-9", failure=Failure(INSTALL, "the archive has no 580.95.05\nRemedy: name one that it has")),
+        HostEnd("gpu-10", unreached="Connection refused"),
+        HostEnd("gpu-11", refused=(REFUSED,)),
+        HostEnd("gpu-12", left_alone="its node is cordoned by somebody else"),
+    ]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 160])
+def test_the_end_of_a_run_says_how_each_node_is_and_what_to_do_at_any_width(columns: int) -> None:
+    text = verdict_text(_fleet(), columns, "inventories/prod.py") + "\n"
+    assert text == (GOLDEN / f"{columns}.txt").read_text()
+
+
+def test_a_run_that_did_all_says_so_in_three_lines() -> None:
+    text = verdict_text([HostEnd(f"gpu-{number}", findings=GOOD) for number in range(1, 25)])
+    assert text.splitlines() == [
+        "gpu-1 to gpu-24: ok, 3 of 3 as desired", "24 nodes: 24 ok", "Nothing is left to do.",
+    ]  # fmt: skip
+
+
+def test_one_node_needs_no_totals() -> None:
+    assert verdict_text([HostEnd("a", findings=GOOD)]).splitlines()[0] == "a: ok, 3 of 3 as desired"
+
+
+def test_a_deploy_alone_that_verifies_nothing_does_not_say_that_all_is_well() -> None:
+    text = verdict_text([HostEnd("a"), HostEnd("b")], inventory="inventories/prod.py")
+    assert text == "a, b: no operation failed; not verified: `pyinfra inventories/prod.py deploys/verify.py` does"
+
+
+def test_a_verdict_that_failed_is_told_by_its_findings_and_not_twice() -> None:
+    report = report_of(HostEnd("a", findings=(RUNTIME,), failure=Failure("Verify the node", "drift: …")))
+    assert report is not None and report.findings == (RUNTIME,)
+
+
+def test_what_fails_behind_a_good_verdict_is_told() -> None:
+    report = report_of(HostEnd("a", findings=GOOD, failure=Failure("Start containers", "no GPU in it")))
+    assert report is not None and [item.cause for item in report.findings[3:]] == ["no GPU in it"]
+
+
+def test_how_a_run_ended_goes_from_pyinfra_to_its_parent_whole() -> None:
+    assert [host_end_from(json.loads(json.dumps(end.to_json()))) for end in _fleet()] == _fleet()
+
+
+def test_a_long_reason_is_told_by_its_first_lines() -> None:
+    report = report_of(HostEnd("a", failure=Failure("X", "\n".join(f"line {number}" for number in range(40)))))
+    assert report is not None and (report.findings[0].cause or "").endswith("line 5\n(the log has more)")
+
+
+def _state(host: Host, stage: StateStage = StateStage.Execute) -> Any:
+    return SimpleNamespace(
+        inventory=[host],
+        current_stage=stage,
+        is_host_in_limit=lambda each: True,
+        get_op_meta=lambda op_hash: SimpleNamespace(names={op_hash}),
+    )
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    told: list[str] = []
+    monkeypatch.setattr(run_end, "logger", SimpleNamespace(info=told.append))
+    return told
+
+
+def test_what_an_operation_says_before_it_fails_is_why_it_failed(lines: list[str]) -> None:
+    host = Host({})
+    run_end.takes_part(host)  # type: ignore[arg-type]
+    assert fail("the archive has no such version").function(host.state, host) is False
+    run_end.Watcher.operation_host_error(_state(host), host, INSTALL)  # type: ignore[arg-type]
+    run_end.tell(_state(host))
+    assert lines[0] == "--> Verdict:"
+    assert "  cause    the archive has no such version" in lines
+    assert f"run: “{INSTALL}”: error, gpu-1" in lines
+
+
+def test_a_run_that_was_not_carried_out_has_no_verdict(lines: list[str]) -> None:
+    host = Host({})
+    run_end.takes_part(host)  # type: ignore[arg-type]
+    run_end.tell(_state(host, StateStage.Prepare))
+    assert lines == []
+
+
+def test_what_others_do_with_pyinfra_has_no_verdict_of_ours(lines: list[str]) -> None:
+    run_end.tell(_state(Host({})))
+    assert lines == []
+
+
+def test_a_host_that_is_not_reached_is_told_beside_one_that_is_judged(lines: list[str]) -> None:
+    host, other = Host({}), Host({}, name="gpu-2")
+    state = _state(host)
+    state.inventory.append(other)
+    run_end.takes_part(host)  # type: ignore[arg-type]
+    run_end.judged(host, GOOD)  # type: ignore[arg-type]
+    run_end.Watcher.host_connect_error(state, other, ConnectError("timed out"))  # type: ignore[arg-type]
+    run_end.tell(state)
+    assert lines[-5:-2] == ["gpu-1: ok, 3 of 3 as desired", "gpu-2: unreachable",
+                            "2 nodes: 1 ok, 1 unreachable"]  # fmt: skip
+
+
+def test_findings_on_the_cluster_come_behind_those_on_the_node(lines: list[str]) -> None:
+    host = Host({})
+    run_end.takes_part(host)  # type: ignore[arg-type]
+    run_end.judged(host, GOOD)  # type: ignore[arg-type]
+    run_end.judged(host, GOOD[:1])  # type: ignore[arg-type]
+    run_end.tell(_state(host))
+    assert lines[1] == "gpu-1: ok, 4 of 4 as desired"
+
+
+def test_a_refusal_is_told_with_its_remedy(lines: list[str]) -> None:
+    host = Host({})
+    run_end.takes_part(host)  # type: ignore[arg-type]
+    reasons = [Refusal("mig", "an L4 has no MIG", "the table", "take mig.config away"), "odd. Remedy: look"]
+    run_end.refused(host, reasons)  # type: ignore[arg-type]
+    run_end.tell(_state(host))
+    assert "  remedy   take mig.config away" in lines and "  remedy   look" in lines
+
+
+def test_what_has_nothing_to_do_is_seen_before_it_is_added() -> None:
+    @node_operation
+    def idle(path: str) -> Any:
+        """Do nothing."""
+        yield from ()
+
+    @node_operation
+    def busy(path: str) -> Any:
+        """Do something."""
+        yield path
+
+    @node_operation
+    def broken(path: str) -> Any:
+        """Fail."""
+        raise ValueError(path)
+        yield
+
+    assert [has_work(each, path="x") for each in (idle, busy, broken)] == [False, True, True]

@@ -1,0 +1,141 @@
+"""How far a run is: what it tells, what becomes of that, and what is shown: golden texts at several widths."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.cli.live import lines
+from gpunode.fleet.run import child, events
+from gpunode.fleet.run.child import Files
+from gpunode.fleet.run.progress import Progress, after
+from gpunode.fleet.run.screen import duration, screen, step_line
+
+pytestmark = pytest.mark.pure
+GOLDEN = Path(__file__).parent / "data" / "run_progress"
+HOSTS = [f"gpu-{number}" for number in range(1, 25)]
+INSTALL = "Install NVIDIA driver 580.95.05 (open)"
+
+
+def _events() -> list[dict[str, Any]]:
+    """Return what a run of 24 hosts tells until it is in the middle of its second step."""
+    first = {"kind": "step", "at": 100.0, "name": "Set apt's proxy", "number": 1, "steps": 41, "hosts": HOSTS[1:]}
+    second = {"kind": "step", "at": 110.0, "name": INSTALL, "number": 12, "steps": 41, "hosts": HOSTS[2:]}
+    return [
+        {"kind": "unreached", "at": 90.0, "host": "gpu-1", "reason": "timed out"},
+        *({"kind": "connected", "at": 91.0, "host": name} for name in HOSTS[1:]),
+        *({"kind": "judged", "at": 95.0, "host": name} for name in HOSTS[1:]),
+        first,
+        *({"kind": "begun", "at": 100.5, "host": name} for name in HOSTS[1:]),
+        {"kind": "failed", "at": 101.0, "host": "gpu-2"},
+        *({"kind": "done", "at": 102.0, "host": name} for name in HOSTS[2:]),
+        {"kind": "stepped", "at": 103.0, "changed": ["gpu-3", "gpu-4", "gpu-5"]},
+        second,
+        *({"kind": "begun", "at": 111.0 + number, "host": name} for number, name in enumerate(HOSTS[2:7])),
+        {"kind": "done", "at": 130.0, "host": "gpu-3"},
+    ]
+
+
+def _after(told: list[dict[str, Any]]) -> Progress:
+    return reduce(after, told, Progress(24))
+
+
+@pytest.mark.parametrize("columns", [40, 80, 160])
+def test_a_terminal_shows_who_is_at_work_since_when_and_who_waits_at_any_width(columns: int) -> None:
+    text = "\n".join(screen(_after(_events()), 240.0, columns)) + "\n"
+    assert text == (GOLDEN / f"{columns}.txt").read_text()
+    assert max(map(len, text.splitlines())) <= columns
+
+
+def test_before_the_first_step_it_says_what_it_waits_for() -> None:
+    told = _events()
+    assert screen(_after(told[:10]), 0, 80)[0] == "connecting: 9 of 24"
+    assert screen(_after(told[:30]), 0, 80)[0] == "reading and deciding: 6 of 23"
+
+
+def test_a_thousand_hosts_take_no_more_lines_than_a_few() -> None:
+    names = [f"node-{number}-{number * 7919 % 1000}" for number in range(1000)]
+    told = [{"kind": "step", "at": 0, "name": "x", "number": 1, "steps": 2, "hosts": names}]
+    told += [{"kind": "begun", "at": 0, "host": name} for name in names[:500]]
+    assert len(screen(_after(told), 60, 80)) <= 7
+
+
+def test_a_log_gets_one_line_for_each_step() -> None:
+    told: list[str] = []
+    watch = lines(told.append)
+    progress = Progress(24)
+    for event in _events():
+        progress = after(progress, event)
+        watch(progress)
+        watch(progress)
+    assert told == ["[ 1/41] Set apt's proxy: changed gpu-3 to gpu-5; FAILED on gpu-2; 19 as desired (3 s)"]
+
+
+def test_a_step_that_is_under_way_has_no_line_yet() -> None:
+    assert step_line(_after(_events())) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59.9, "59 s"), (61, "1 min 1 s"), (3720, "1 h 2 min"), (-1, "0 s")]
+)
+def test_durations_are_in_words(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+EVENTS = st.dictionaries(
+    st.sampled_from(["kind", "at", "host", "hosts", "name", "number", "steps", "changed", "reason"]),
+    st.sampled_from(["connected", "unreached", "judged", "step", "begun", "done", "failed", "stepped", "ended"])
+    | st.integers(0, 99) | st.none() | st.lists(st.text(max_size=3), max_size=3),
+)  # fmt: skip
+
+
+@given(st.lists(EVENTS, max_size=20), st.integers(1, 200))
+def test_whatever_is_told_is_shown_without_a_traceback(told: list[dict[str, Any]], columns: int) -> None:
+    progress = _after([{"kind": "", **event} for event in told])
+    screen(progress, 0, columns)
+    step_line(progress)
+
+
+def test_lines_are_read_whole_however_they_come() -> None:
+    text = b'{"kind": "begun", "host": "a"}\nno JSON\n[1]\n{"kind": "done", "host": "a"}\n'
+    found, rest = [], b""
+    for at in range(len(text)):
+        more, rest = events.read(io.BytesIO(text[at : at + 1]), rest)
+        found += more
+    assert [event["kind"] for event in found] == ["begun", "done"] and rest == b""
+
+
+def test_nothing_is_written_where_no_parent_asks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(events.EVENTS, raising=False)
+    events.tell("begun", host="a")
+    monkeypatch.setenv(events.EVENTS, str(tmp_path / "none" / "events"))
+    events.tell("begun", host="a")
+    monkeypatch.setenv(events.EVENTS, str(tmp_path / "events"))
+    events.tell("begun", host="a")
+    assert [json.loads(line)["host"] for line in (tmp_path / "events").read_text().splitlines()] == ["a"]
+
+
+@pytest.mark.starts_programs
+def test_what_a_run_told_last_is_read_though_it_has_ended(tmp_path: Path) -> None:
+    script = (
+        "import os\n"
+        "for name in ('a', 'b'):\n"
+        "    with open(os.environ['GPUNODE_EVENTS'], 'a') as file:\n"
+        '        file.write(\'{"kind": "connected", "host": "\' + name + \'"}\\n\')\n'
+        "raise SystemExit(3)\n"
+    )
+    files = Files(tmp_path / "log", tmp_path / "printed", tmp_path / "events")
+    seen: list[int] = []
+    with (tmp_path / "lock").open("wb") as lock:
+        code, progress = child.run(
+            [sys.executable, "-c", script], files, lock.fileno(), 2, {}, lambda told: seen.append(len(told.connected))
+        )
+    assert (code, progress.connected, seen[-1]) == (3, ("a", "b"), 2)
