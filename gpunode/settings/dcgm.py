@@ -19,6 +19,7 @@ class Known(Row):
     """Hold how NVIDIA names DCGM's packages, and which driver's are CUDA 13's.
 
     paired: DCGM -> the exporter that was released with it
+    oldest_chart: the first version of the chart dcgm-exporter that is DCGM 4's
     """
 
     core: str
@@ -28,6 +29,7 @@ class Known(Row):
     former: tuple[str, ...]
     first_branch_of_cuda_13: str
     paired: dict[str, str]
+    oldest_chart: str
 
 
 known = table(Known, "dcgm.yaml")
