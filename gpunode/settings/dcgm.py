@@ -80,7 +80,7 @@ class ExporterSettings(Component):
 
 class DcgmSettings(Component):
     """DCGM 4 of NVIDIA's CUDA repository on the host: its host engine as nvidia-dcgm.service, dcgmi, and dcgm-exporter.
-    In a cluster NVIDIA's chart or GPU Operator brings an exporter of its own: a node has one of the two."""
+    In a cluster NVIDIA's chart (`dcgm_exporter_chart`) or GPU Operator brings an exporter: a node has one of them."""
 
     enabled: bool = False
     """true: install DCGM and run its host engine; false: what gpunode runs of it is stopped, gpunode's files go, and
