@@ -17,6 +17,7 @@ from gpunode.components.dcgm.decide import Desired, decide
 from gpunode.components.dcgm.drop_ins import ENGINE_FILE
 from gpunode.components.dcgm.state import Dcgm, DcgmUnit
 from gpunode.components.mig.state import Mig
+from gpunode.kubernetes.components import Whole, findings
 from gpunode.kubernetes.dcgm_exporter import (
     decide_alone,
     decide_monitor,
@@ -24,11 +25,15 @@ from gpunode.kubernetes.dcgm_exporter import (
     exporter_namespace,
     parse_exporters,
 )
+from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.evict_daemonsets import taking
 from gpunode.kubernetes.device_plugin.methods import class_alone, to_json
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
 from gpunode.kubernetes.device_plugin.verdict import judge_node
 from gpunode.kubernetes.device_plugin.view import DaemonSet, Pod, View
+from gpunode.kubernetes.helm.commands import Command
+from gpunode.kubernetes.helm.errors import explained
+from gpunode.kubernetes.helm.session import Output
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import before_mig, wanted_labels
 from gpunode.kubernetes.other_plugins.desired import objects, releases, releases_left
@@ -255,6 +260,33 @@ def test_a_service_monitor_without_its_kind_is_told_with_its_setting() -> None:
     known = decide_monitor(hosts, "prometheusrules.monitoring.coreos.com\nservicemonitors.monitoring.coreos.com\n")
     assert known.refusal is None and not bad(*known.findings)
     assert decide_monitor(check_hosts({"gpu-1": NODE}), "").findings == ()
+
+
+def test_a_cluster_that_is_too_old_for_the_chart_is_told_by_the_field_that_it_does_not_know() -> None:
+    # The words of helm 4.2.3 where the real chart 4.8.2 was to come to Kubernetes 1.20.
+    words = (
+        'Error: unable to build kubernetes objects from release manifest: error validating "": error validating data: '
+        'ValidationError(Service.spec): unknown field "internalTrafficPolicy" in io.k8s.api.core.v1.ServiceSpec'
+    )
+    told = explained("helm install", words, "dcgm_exporter_chart")
+    assert "knows no field internalTrafficPolicy" in told and "set a dcgm_exporter_chart.version" in told
+
+
+def test_drift_asks_for_the_kind_only_where_a_service_monitor_is_asked_for() -> None:
+    def told(**chart: Any) -> tuple[list[str], bool]:
+        asked: list[tuple[str, ...]] = []
+
+        def run(command: Command) -> Output:
+            asked.append(command.words)
+            return Output(0 if "api-resources" in command.words else 1, "", "Error: nobody answers")
+
+        hosts = check_hosts({"gpu-1": _asked(**chart)})
+        first = hosts["gpu-1"]
+        whole = Whole(hosts, Cluster(first.kubernetes, first.proxy, run), _view(), ())
+        found = [item.actual or "" for item in findings(whole, iter(())) if item.what == "kind ServiceMonitor"]
+        return found, any("api-resources" in words for words in asked)
+
+    assert told(service_monitor=True) == (["none"], True) and told() == ([], False)
 
 
 def _dcgm(**own: Any) -> Dcgm:
