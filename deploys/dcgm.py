@@ -17,7 +17,7 @@ def dcgm() -> None:
     """Install DCGM and run what is asked for of it; switched off: what gpunode runs of it is stopped."""
     resolved, machine = resolve_for_os(settings(), node().operating_system), node()
     driver = wanted_driver(resolved, machine.pci.gpus, machine.driver, machine.operating_system)
-    desired = Desired(resolved.dcgm, cuda_of(driver.version or driver.branch))
+    desired = Desired(resolved.dcgm, cuda_of(driver.version or driver.branch), resolved.dcgm_exporter_chart.pods)
     if resolved.dcgm.enabled:
         # Before the packages: whatever starts the exporter, it listens where it is to.
         own_file(ENGINE_FILE, keep="Tell DCGM's host engine what to watch")

@@ -1,14 +1,15 @@
-"""NVIDIA's device plugin in the nodes' cluster; alone: pyinfra inventories/prod.py deploys/device_plugin.py"""
+"""The device plugin in a cluster, and what is beside it; alone: pyinfra inventories/prod.py deploys/device_plugin.py"""
 
 from pyinfra import host
 
 from gpunode.deploys.component import cluster, component, everyone, node, settings
+from gpunode.kubernetes.dcgm_exporter import asks_for_monitor, nodes_with_exporter
 from gpunode.kubernetes.device_plugin.methods import class_alone, extender, schedulers, wanted_objects
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.kubernetes.other_plugins.desired import releases
+from gpunode.operations import dcgm_exporter, gpushare, helm, methods, other_plugins, pod_security, scheduler
 from gpunode.operations import device_plugin as plugin
-from gpunode.operations import gpushare, helm, methods, other_plugins, pod_security, scheduler
 from gpunode.operations.cluster_labels import takes_part
 from gpunode.operations.phase import is_image
 from gpunode.settings.cluster import BY_CHART
@@ -28,6 +29,12 @@ def device_plugin() -> None:
     takes_part(settings(), cluster_of)
     methods.right_cluster(name="Refuse a cluster that is another one", everyone=hosts, cluster_of=cluster_of)
     methods.alone(name="Refuse a second device plugin", settings=settings(), everyone=hosts, cluster_of=cluster_of)
+    if asks_for_monitor(hosts):
+        dcgm_exporter.monitored(
+            name="Refuse a ServiceMonitor that the cluster cannot have", everyone=hosts, cluster_of=cluster_of
+        )
+    if nodes_with_exporter(hosts):
+        dcgm_exporter.alone(name="Refuse a second exporter of the GPUs", settings=settings(), cluster_of=cluster_of)
     if settings().device_plugin.config_name is not None and settings().device_plugin.method in BY_CHART:
         plugin.own_config(name="Refuse an entry that the ConfigMap lacks", settings=settings())
     if spaces := namespaces(hosts):
@@ -57,12 +64,14 @@ def device_plugin() -> None:
     by_chart = releases(hosts)
     # Before the objects, among which is the record of each.
     other_plugins.releases_absent(
-        name="Take releases of former device plugins away", desired=by_chart, cluster_of=cluster_of, everyone=hosts
+        name="Take releases away that are no longer asked for", desired=by_chart, cluster_of=cluster_of, everyone=hosts
     )
     methods.objects(
         name="Keep gpunode's own objects", desired=wanted_objects(hosts), cluster_of=cluster_of, everyone=hosts
     )
-    other_plugins.releases(name="Keep the releases of other device plugins", desired=by_chart, cluster_of=cluster_of)
+    other_plugins.releases(
+        name="Keep the releases of other device plugins and of DCGM's exporter", desired=by_chart, cluster_of=cluster_of
+    )
     gpushare.inspect_plugin(
         name="Install kubectl-inspect-gpushare here", desired=cluster_of.gpushare, proxy=cluster_of.proxy
     )

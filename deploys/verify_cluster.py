@@ -1,6 +1,7 @@
 """The verdict on the nodes' cluster; alone: pyinfra inventories/prod.py deploys/verify_cluster.py"""
 
 from gpunode.deploys.component import component, everyone, node, settings
+from gpunode.kubernetes.dcgm_exporter import exporter_namespace
 from gpunode.kubernetes.device_plugin.methods import nodes_by
 from gpunode.operations import verify_cluster as verdict
 from gpunode.operations.phase import is_image
@@ -13,7 +14,7 @@ def verify_cluster() -> None:
     if is_image():
         return
     counted = settings().kubernetes.extended_resources, expected_resources(settings())
-    promises = settings().device_plugin.method != "none" or any(counted)
+    promises = settings().device_plugin.method != "none" or any(counted) or settings().dcgm_exporter_chart.enabled
     if settings().kubernetes.enabled and promises:
         verdict.verified(
             name="Verify the node in the cluster",
@@ -21,6 +22,7 @@ def verify_cluster() -> None:
             gpus=node().pci.gpus,
             # The cluster is looked at once for nodes of all methods.
             with_gpushare=bool(nodes_by("gpushare", everyone())),
+            exporter=exporter_namespace(everyone()),
         )
 
 

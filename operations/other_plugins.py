@@ -1,4 +1,4 @@
-"""Releases of device plugins other than NVIDIA's: kept, and taken away where no node has the plugin any more.
+"""Releases of other device plugins and of DCGM's exporter: kept, and taken away where no node has them any more.
 
 Those of a manifest are objects of gpunode's own: operations/methods.py keeps them.
 """
@@ -43,7 +43,7 @@ def releases(desired: Mapping[str, AskedRelease], cluster_of: Settings) -> Itera
     + cluster_of: settings of a node of the cluster, which say where it is
     """
     if not desired:
-        host.noop("no device plugin by a chart of others")
+        host.noop("no other release is asked for")
     for name, each in desired.items():
         yield from kept(each, cluster_of.proxy, partial(nodes, _cluster(cluster_of)), partial(_labelled, name))
 
@@ -74,9 +74,9 @@ def releases_absent(
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
     if not changes:
-        host.noop("no release of a former device plugin")
+        host.noop("no release is left of what is no longer asked for")
     for name, session, decision in changes:
         found = to_carry_out(session, decision, f"release {session.name} is none of gpunode's to take away")
         if found is not None:
-            host.log(f"release {session.name}: {found.steps[0].act}: the plugin {name} is no longer asked for")
+            host.log(f"release {session.name}: {found.steps[0].act}: {name} is no longer asked for")
             yield FunctionCommand(carry_out, [session, found, {}], {})

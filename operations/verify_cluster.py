@@ -68,7 +68,7 @@ class _Watched:
     unanswered: str | None = None
     failed_for: str | None = None
 
-    def now(self, cluster: Cluster, namespace: str, with_gpushare: bool, since: float) -> View:
+    def now(self, cluster: Cluster, namespace: str, with_gpushare: bool, exporter: str | None, since: float) -> View:
         """Return a view that was asked for after `since`, by this host or another; an older one where none was had."""
         with self.lock:
             if self.failed_for is not None:
@@ -76,7 +76,7 @@ class _Watched:
             if self.view is None or self.read_at < since:
                 began = monotonic()
                 try:
-                    self.view, self.unanswered = cluster.view(namespace, with_gpushare), None
+                    self.view, self.unanswered = cluster.view(namespace, with_gpushare, exporter), None
                 except (ClusterError, ParseError) as error:
                     self.unanswered = str(error)
                     if self.view is None:
@@ -90,7 +90,9 @@ _watched: WeakKeyDictionary[State, _Watched] = WeakKeyDictionary()
 
 
 @node_operation
-def verified(settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = False) -> Iterator[Any]:
+def verified(
+    settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = False, exporter: str | None = None
+) -> Iterator[Any]:
     """Wait until the cluster offers what the node's settings promise; fail where it does not within kubernetes.timeout.
 
     A dry run waits for nothing.
@@ -98,6 +100,7 @@ def verified(settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = F
     + settings: the host's settings
     + gpus: the host's GPUs on the bus
     + with_gpushare: whether any host of the inventory has the method `gpushare`
+    + exporter: namespace of DCGM's exporter, where any host of the inventory has it by its chart
     """
     if not is_executing():
         host.noop("the cluster is looked at when the run is executed")
@@ -106,7 +109,7 @@ def verified(settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = F
     named = settings.device_plugin.method == "gpushare" or settings.device_plugin.gfd
     by_smi: Gpus | None = require(host.get_fact(GpusFact), "GPUs") if named else None
     boot: MigBoot = MigBoot() if settings.mig.config is None else require(host.get_fact(MigBootFact), "MIG at a boot")
-    node = _Node(settings, gpus, mig, boot, by_smi, with_gpushare, node_name(host.name, settings))
+    node = _Node(settings, gpus, mig, boot, by_smi, with_gpushare, exporter, node_name(host.name, settings))
     findings = node.waited_for()
     for item in (pending := [each for each in findings if each.finding_class is FindingClass.RESTART_PENDING]):
         host.log(f"{item.finding_class}: {_compared(item)}")
@@ -132,6 +135,7 @@ class _Node:
     boot: MigBoot
     by_smi: Gpus | None
     with_gpushare: bool
+    exporter: str | None
     name: str
     began: float = field(default_factory=lambda: monotonic())
 
@@ -159,7 +163,11 @@ class _Node:
     def view(self) -> View:
         """Return a view that is a few seconds old at most."""
         return _watched.setdefault(host.state, _Watched()).now(
-            self.cluster, self.plugin_namespace, self.with_gpushare, max(self.began, monotonic() - _PAUSE)
+            self.cluster,
+            self.plugin_namespace,
+            self.with_gpushare,
+            self.exporter,
+            max(self.began, monotonic() - _PAUSE),
         )
 
     def waited_for(self) -> tuple[Finding, ...]:

@@ -15,7 +15,15 @@ from gpunode.settings import component_models
 from gpunode.settings.component import Component
 
 # Their desired state is the cluster's, not a node's: tests/unit/test_changed_cluster_settings.py.
-CLUSTER = ("kubernetes", "device_plugin", "gpu_operator", "gpushare", "rdma_shared_device_plugin", "sharing")
+CLUSTER = (
+    "kubernetes",
+    "device_plugin",
+    "gpu_operator",
+    "dcgm_exporter_chart",
+    "gpushare",
+    "rdma_shared_device_plugin",
+    "sharing",
+)
 _URL = "http://127.0.0.1:8900/moved/{distribution}"
 _SUM = "a" * 64
 _STAYS = "what is there stays; nothing of it is judged any more"

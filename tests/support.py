@@ -40,6 +40,7 @@ COMPONENTS = (
     "rollout in waves", "a helm release kept",
     "device plugin in a cluster", "MIG and sharing in a cluster", "drain and return", "gpushare", "static manifest",
     "other device plugins in a cluster",
+    "DCGM's exporter in a cluster",
     "GPU Operator",
 )  # fmt: skip
 LEVELS = ("real", "simulated")

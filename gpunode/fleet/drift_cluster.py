@@ -13,8 +13,9 @@ from gpunode.base.subject import Subject
 from gpunode.facts.scheduler import Scheduler
 from gpunode.fleet.cluster import reached
 from gpunode.fleet.nodes import read
-from gpunode.kubernetes.components import Whole, decide_alone, unknown
+from gpunode.kubernetes.components import Whole, decide_alone, decide_exporter_alone, unknown
 from gpunode.kubernetes.components import findings as findings_of_cluster
+from gpunode.kubernetes.dcgm_exporter import exporter_namespace, nodes_with_exporter
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_restart import NONE
 from gpunode.kubernetes.device_plugin.methods import extender, leaving, members, nodes_by, schedulers
@@ -22,6 +23,7 @@ from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.others import Plugin
 from gpunode.kubernetes.device_plugin.own_config import decide_own_config
 from gpunode.kubernetes.device_plugin.verdict import judge_node
+from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.gpushare.decide import DesiredScheduler, decide
 from gpunode.kubernetes.gpushare.state import SchedulerState
 from gpunode.kubernetes.mps_restarts import Restarts
@@ -50,7 +52,9 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
     with reached(inventory, of_first.kubernetes) as run:
         cluster = Cluster(of_first.kubernetes, of_first.proxy, run)
         try:
-            view = cluster.view(of_first.device_plugin.namespace, bool(nodes_by("gpushare", hosts)))
+            view = cluster.view(
+                of_first.device_plugin.namespace, bool(nodes_by("gpushare", hosts)), exporter_namespace(hosts)
+            )
         except (ClusterError, ParseError) as error:
             # Nothing is known of any of them then.
             return {**found, **{host: [*found.get(host, ()), unknown(Subject.CLUSTER, str(error))] for host in judged}}
@@ -60,6 +64,8 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
         restarts = Restarts(Whole(hosts, cluster, view, relabelled))
         for host, settings in judged.items():
             found.setdefault(host, []).extend(_of_node(host, settings, nodes[host], restarts, plugins, gone))
+        for host, item in _exporters(cluster, view, judged):
+            found[host].append(item)
         for host, item in _entries(cluster, judged):
             found[host].append(item)
         found[first] += findings_of_cluster(restarts.whole, restarts.deciding())
@@ -112,6 +118,23 @@ def _of_node(
         yield unknown(Subject.SECOND_PLUGIN, plugins)
     else:
         yield from marked(decide_alone(settings, view.nodes[name], plugins, gone)).findings
+
+
+def _exporters(cluster: Cluster, view: View, judged: Mapping[str, Settings]) -> Iterator[tuple[str, Finding]]:
+    """Yield whether nodes that are to have DCGM's exporter have another one, too; nothing is asked where none is."""
+    nodes = nodes_with_exporter(judged)
+    if not nodes:
+        return
+    try:
+        exporters = cluster.exporters()
+    except (ClusterError, ParseError) as error:
+        for host in nodes:
+            yield host, unknown(Subject.SECOND_EXPORTER, str(error))
+        return
+    for host, settings in nodes.items():
+        if (node := view.nodes.get(node_name(host, settings))) is not None:
+            for item in marked(decide_exporter_alone(settings, node, exporters)).findings:
+                yield host, item
 
 
 def _entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple[str, Finding]]:

@@ -13,7 +13,7 @@ from gpunode.base.decision import Decision, marked
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.base.subject import Subject
-from gpunode.kubernetes import gpu_operator
+from gpunode.kubernetes import dcgm_exporter, gpu_operator
 from gpunode.kubernetes.device_plugin import others
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import desired_labels
@@ -124,6 +124,11 @@ def _other_release(desired: AskedRelease, now: datetime, is_known: bool, helm: S
     return helm.decide(desired.values, (), now, is_known)[2]
 
 
+def _monitor(whole: Whole) -> Deciding:
+    if dcgm_exporter.asks_for_monitor(whole.hosts):
+        yield Subject.SERVICE_MONITOR, lambda: whole.cluster.decide_monitor(whole.hosts)
+
+
 def _left(whole: Whole, desired: Mapping[str, AskedRelease], now: datetime) -> Decision[Any]:
     cluster = whole.cluster
     left = cluster.releases_left(
@@ -145,7 +150,7 @@ def _extender(whole: Whole) -> Deciding:
 
 
 # In the order in which drift tells of them; the scheduler is a host's, and labels and pods are a node's.
-COMPONENTS = (_runtime_class, _namespaces, _operator, _other_releases, _objects, _extender)
+COMPONENTS = (_runtime_class, _namespaces, _operator, _monitor, _other_releases, _objects, _extender)
 
 
 def findings(whole: Whole, release: Deciding) -> Iterator[Finding]:
@@ -185,6 +190,14 @@ def decide_alone(
     decided = (others.decide(settings, labels, plugins, leaving), gpu_operator.decide_found(settings, node.labels))
     refusal = "\n".join(each.refusal for each in decided if each.refusal is not None)
     return Decision(tuple(item for each in decided for item in each.findings), (), refusal or None)
+
+
+def decide_exporter_alone(
+    settings: Settings, node: ClusterNode, exporters: tuple[dcgm_exporter.Exporter, ...]
+) -> Decision[None]:
+    """Return whether DCGM's exporter is alone on a node, with the labels that the node is going to have."""
+    labels = desired_labels(node.name, settings).change(node).applied_to(node.labels)
+    return dcgm_exporter.decide_alone(settings, node, labels, exporters)
 
 
 def unknown(what: str, words: str) -> Finding:

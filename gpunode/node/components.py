@@ -116,7 +116,8 @@ def _kubelet(settings: Settings, node: Node) -> Decision[Any]:
 
 def _dcgm(settings: Settings, node: Node) -> Decision[Any]:
     driver = wanted_driver(settings, node.pci.gpus, node.driver, node.operating_system)
-    return dcgm.decide(dcgm.Desired(settings.dcgm, dcgm.cuda_of(driver.version or driver.branch)), node.dcgm)
+    cuda = dcgm.cuda_of(driver.version or driver.branch)
+    return dcgm.decide(dcgm.Desired(settings.dcgm, cuda, settings.dcgm_exporter_chart.pods), node.dcgm)
 
 
 def _node(settings: Settings, node: Node) -> Decision[Any]:

@@ -57,6 +57,7 @@ _JUDGES = tuple(
         "kubernetes/device_plugin/others.py",
         "kubernetes/device_plugin/pod_security.py",
         "kubernetes/gpu_operator.py",
+        "kubernetes/dcgm_exporter.py",
         "kubernetes/objects/runtime_class.py",
         "kubernetes/objects/decide.py",
         "kubernetes/gpushare/decide.py",

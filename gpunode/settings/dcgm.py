@@ -19,6 +19,7 @@ class Known(Row):
     """Hold how NVIDIA names DCGM's packages, and which driver's are CUDA 13's.
 
     paired: DCGM -> the exporter that was released with it
+    oldest_chart: the first version of the chart dcgm-exporter that is DCGM 4's
     """
 
     core: str
@@ -28,6 +29,7 @@ class Known(Row):
     former: tuple[str, ...]
     first_branch_of_cuda_13: str
     paired: dict[str, str]
+    oldest_chart: str
 
 
 known = table(Known, "dcgm.yaml")
@@ -78,7 +80,7 @@ class ExporterSettings(Component):
 
 class DcgmSettings(Component):
     """DCGM 4 of NVIDIA's CUDA repository on the host: its host engine as nvidia-dcgm.service, dcgmi, and dcgm-exporter.
-    In a cluster NVIDIA's chart or GPU Operator brings an exporter of its own: a node has one of the two."""
+    In a cluster NVIDIA's chart (`dcgm_exporter_chart`) or GPU Operator brings an exporter: a node has one of them."""
 
     enabled: bool = False
     """true: install DCGM and run its host engine; false: what gpunode runs of it is stopped, gpunode's files go, and

@@ -99,7 +99,7 @@ def _differences(host: str, settings: Settings, first: str, model: Settings) -> 
 
 
 def _of_plugins(nodes: Mapping[str, Settings]) -> Iterator[Problem]:
-    """Yield where nodes that have the same device plugin of others are not to have the same of it."""
+    """Yield where nodes that have the same device plugin of others, or DCGM's exporter, are to have others of it."""
     firsts: dict[str, tuple[str, Component]] = {}
     for host, settings in nodes.items():
         parts: dict[str, Component] = {
@@ -107,6 +107,8 @@ def _of_plugins(nodes: Mapping[str, Settings]) -> Iterator[Problem]:
         }
         if settings.rdma_shared_device_plugin.enabled:
             parts["rdma_shared_device_plugin"] = settings.rdma_shared_device_plugin
+        if settings.dcgm_exporter_chart.enabled:
+            parts["dcgm_exporter_chart"] = settings.dcgm_exporter_chart
         for key, part in parts.items():
             first, model = firsts.setdefault(key, (host, part))
             for field in type(part).model_fields:
@@ -114,7 +116,7 @@ def _of_plugins(nodes: Mapping[str, Settings]) -> Iterator[Problem]:
                 # What a plugin offers may be another count on each node.
                 own = field == "resources" and key != "rdma_shared_device_plugin"
                 if here != there and not own:
-                    message = f"must be the same for all nodes that have the plugin; {first} has {written(there)}"
+                    message = f"must be the same for all nodes that have it; {first} has {written(there)}"
                     yield Problem(f"{key}.{field}", written(here), message, host=host)
 
 

@@ -13,6 +13,7 @@ from gpunode.settings.component import Component
 from gpunode.settings.crio import CrioSettings
 from gpunode.settings.cuda import CudaSettings
 from gpunode.settings.dcgm import DcgmSettings
+from gpunode.settings.dcgm_exporter_chart import DcgmExporterChartSettings
 from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.driver import DriverSettings
 from gpunode.settings.gpu_operator import GpuOperatorSettings
@@ -37,7 +38,7 @@ from gpunode.settings.toolkit import ToolkitSettings
 OWN_DATA_PREFIX = "x_"
 _LONGEST_KEY = 120
 _NEED_THE_DRIVER = (
-    *((name, "enabled") for name in ("cuda", "toolkit", "mps", "imex", "slurm", "dcgm")),
+    *((name, "enabled") for name in ("cuda", "toolkit", "mps", "imex", "slurm", "dcgm", "dcgm_exporter_chart")),
     ("mig", "config"),
     ("mig", "config_from_label"),
 )
@@ -72,6 +73,9 @@ class Settings(BaseModel):
     kubernetes: KubernetesSettings = Field(default_factory=lambda: KubernetesSettings.model_validate({}))
     device_plugin: DevicePluginSettings = Field(default_factory=lambda: DevicePluginSettings.model_validate({}))
     gpu_operator: GpuOperatorSettings = Field(default_factory=lambda: GpuOperatorSettings.model_validate({}))
+    dcgm_exporter_chart: DcgmExporterChartSettings = Field(
+        default_factory=lambda: DcgmExporterChartSettings.model_validate({})
+    )
     gpushare: GpushareSettings = Field(default_factory=lambda: GpushareSettings.model_validate({}))
     rdma_shared_device_plugin: RdmaSharedDevicePluginSettings = Field(
         default_factory=lambda: RdmaSharedDevicePluginSettings.model_validate({})
@@ -228,9 +232,14 @@ def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
 def _same_release(parts: Mapping[str, Component]) -> Iterator[Problem]:
     """Yield each plugin by a chart whose release is another's, too: one would take the other's place, or away."""
     taken: dict[tuple[str, str], str] = {}
-    for key in ("device_plugin", "gpu_operator"):
-        if (own := parts.get(key)) is not None:
-            taken[getattr(own, "namespace", ""), getattr(own, "release", "")] = key
+    for key in ("device_plugin", "gpu_operator", "dcgm_exporter_chart"):
+        own = parts.get(key)
+        if own is None or not getattr(own, "enabled", True):
+            continue
+        at = getattr(own, "namespace", ""), getattr(own, "release", "")
+        if (whose := taken.setdefault(at, key)) != key and key == "dcgm_exporter_chart":
+            message = f"is the release {at[0]}/{at[1]} of {whose}, too; give it a release or a namespace of its own"
+            yield Problem(f"{key}.release", repr(at[1]), message)
     for name, plugin in getattr(parts.get("kubernetes"), "device_plugins", {}).items():
         if plugin.chart is None or plugin.namespace is None:
             continue

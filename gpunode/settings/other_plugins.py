@@ -24,13 +24,14 @@ from gpunode.settings.extended_resources import ResourceCount, of_others
 if TYPE_CHECKING:
     from gpunode.settings.plugin_manifest import Manifest
 
-# The RDMA shared device plugin's own, among the names of the others.
-RDMA = "rdma-shared"
+# What is gpunode's own among the names of the others: the RDMA shared device plugin, and DCGM's exporter by its chart.
+RDMA, EXPORTER = "rdma-shared", "dcgm-exporter"
+_BROUGHT_BY = {RDMA: "rdma_shared_device_plugin", EXPORTER: "dcgm_exporter_chart"}
 
 
 def _no_other_s(text: str) -> str:
-    if text == RDMA:
-        raise ValueError("is the name of what rdma_shared_device_plugin brings; take another one")
+    if (component := _BROUGHT_BY.get(text)) is not None:
+        raise ValueError(f"is the name of what {component} brings; take another one")
     return text
 
 

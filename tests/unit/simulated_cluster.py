@@ -13,6 +13,7 @@ from typing import Any
 
 # What Pod Security is to enforce where pods mount folders of the node.
 ENFORCED = ("pod-security.kubernetes.io/enforce", "privileged")
+_NAMESPACES = ("nvidia-device-plugin", "gpu-operator", "fpga", "dcgm-exporter")
 # Started hundreds of times: without the site's packages and with few modules, it does so in half the time.
 _SCRIPT = """#!{python} -IS
 import fcntl, json, os, sys
@@ -27,6 +28,7 @@ printed = None
 RELEASES = {{
     "gpu-operator": ("operator", "operator_live", "gpu-operator", "gpu-operator", "v25.3.4"),
     "fpga": ("other", "other_live", "fpga", "fpga-plugin", "1.2.3"),
+    "dcgm-exporter": ("exporter", "exporter_live", "dcgm-exporter", "dcgm-exporter", "4.8.2"),
 }}
 
 def options(name):
@@ -68,6 +70,8 @@ elif program == "kubectl":
         printed = {{"serverVersion": {{"gitVersion": "v1.31.4"}}}}
     elif words[0] == "api-versions":
         printed = "v1\\nnode.k8s.io/v1\\n"
+    elif words[0] == "api-resources":
+        printed = state["kinds"]
     elif words[:3] == ["get", "--filename", "-"] and "--namespace" not in words:
         asked = [name_of(json.loads(each)) for each in sys.stdin.read().split("\\n---\\n")]
         printed = {{"kind": "List", "items": [state["own"][name] for name in asked if name in state["own"]]}}
@@ -176,8 +180,9 @@ class SimulatedCluster:
         state: dict[str, Any] = {
             "nodes": {name: node(name) for name in nodes}, "runtime_class": None, "revisions": [], "live": None,
             "operator": [], "operator_live": None, "other": [], "other_live": None,
+            "exporter": [], "exporter_live": None, "kinds": "",
             "objects": {}, "own": {}, "calls": [], "failures": {}, "described": {},
-            "namespaces": {name: dict([ENFORCED]) for name in ("nvidia-device-plugin", "gpu-operator", "fpga")},
+            "namespaces": {name: dict([ENFORCED]) for name in _NAMESPACES},
         }  # fmt: skip
         made.write(**state)
         for program in ("helm", "kubectl"):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gpunode.kubernetes.dcgm_exporter import exporter
 from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
 from gpunode.kubernetes.device_plugin.methods import extender, to_json, wanted_objects
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
@@ -39,6 +40,9 @@ METHODS: Mapping[str, str] = {
     "gpu_operator.repository": _WHERE,
     "gpu_operator.ca_file": _WHERE,
     "gpu_operator.take_over": "whether somebody else's release may be taken over",
+    "dcgm_exporter_chart.repository": _WHERE,
+    "dcgm_exporter_chart.ca_file": _WHERE,
+    "dcgm_exporter_chart.take_over": "whether somebody else's release may be taken over",
     "sharing.mig_strategy": "counts with MIG (tests/unit/test_mig_label.py, scenario cluster)",
     "gpushare.inspect_url": "where kubectl's plugin is taken from: its SHA-256 is pinned",
     "gpushare.inspect_path": "a file of the control plane (scenario cluster)",
@@ -65,6 +69,7 @@ BASES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "kubernetes": {},
     "device_plugin": {},
     "gpu_operator": _OPERATOR,
+    "dcgm_exporter_chart": {"dcgm_exporter_chart": {"enabled": True}},
     "gpushare": _SHARE,
     "rdma_shared_device_plugin": _RDMA,
     "sharing": _SLICED,
@@ -98,6 +103,14 @@ EXAMPLES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "gpu_operator.namespace": ({"gpu_operator": {"namespace": "other"}},),
     "gpu_operator.image_digests": ({"gpu_operator": {"image_digests": {"dcgm": _DIGEST}}},),
     "gpu_operator.values": ({"gpu_operator": {"values": {"operator": {"cleanupCRD": True}}}},),
+    "dcgm_exporter_chart.chart": ({"dcgm_exporter_chart": {"chart": "other"}},),
+    "dcgm_exporter_chart.version": ({"dcgm_exporter_chart": {"version": "4.8.1"}},),
+    "dcgm_exporter_chart.release": ({"dcgm_exporter_chart": {"release": "other"}},),
+    "dcgm_exporter_chart.namespace": ({"dcgm_exporter_chart": {"namespace": "other"}},),
+    "dcgm_exporter_chart.engine": ({"dcgm_exporter_chart": {"engine": "host"}, "dcgm": {"enabled": True}},),
+    "dcgm_exporter_chart.port": ({"dcgm_exporter_chart": {"port": 9500}},),
+    "dcgm_exporter_chart.interval": ({"dcgm_exporter_chart": {"interval": 5}},),
+    "dcgm_exporter_chart.values": ({"dcgm_exporter_chart": {"values": {"podLabels": {"team": "a"}}}},),
     "gpushare.extender_image": ({"gpushare": {"extender_image": "registry.example/extender:1"}},),
     "gpushare.plugin_image": ({"gpushare": {"plugin_image": "registry.example/plugin:1"}},),
     "gpushare.node_port": ({"gpushare": {"node_port": 32000}},),
@@ -130,10 +143,12 @@ def wanted(settings: Settings) -> str:
     """Return all that the cluster of one node is to get, as text."""
     hosts = {"gpu-1": settings}
     release, beside, by = desired_cluster(hosts), operator(hosts), extender(hosts)
+    of_dcgm = exporter(hosts)
     return json.dumps(
         [
             None if release is None else release.to_json(),
             None if beside is None else beside.to_json(),
+            None if of_dcgm is None else of_dcgm.to_json(),
             wanted_objects(hosts),
             repr(by),
             node_name("gpu-1", settings),

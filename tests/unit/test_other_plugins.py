@@ -128,7 +128,7 @@ def test_a_chart_comes_with_a_record_by_which_a_run_without_it_takes_the_release
     assert run(tmp_path, _hosts(cluster, {}), "--limit", "@fake/gpu-2", "-y").code == 0
     assert len(cluster.state()["other"]) == 1 and cluster.state()["own"]
     gone = run(tmp_path, _hosts(cluster, {}))
-    assert gone.code == 0 and "the plugin fpga is no longer asked for" in gone.said
+    assert gone.code == 0 and "fpga is no longer asked for" in gone.said
     assert cluster.state()["other"] == [] and cluster.state()["own"] == {} and cluster.labels("gpu-1") == {}
 
 

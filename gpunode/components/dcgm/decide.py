@@ -28,10 +28,15 @@ _LOOK = "look at `dcgmi health -c` on the node, drain it and run `dcgmi diag -r 
 
 @dataclass(frozen=True)
 class Desired:
-    """Hold what a node is to have of DCGM; cuda: the major version that the driver's user mode is of."""
+    """Hold what a node is to have of DCGM.
+
+    cuda: the major version that the driver's user mode is of
+    pods: NAMESPACE/RELEASE of the chart's exporter that the node is to have in the cluster; None: it is to have none
+    """
 
     settings: DcgmSettings
     cuda: int = 12
+    pods: str | None = None
 
     @property
     def packages(self) -> dict[str, str | None]:
@@ -68,6 +73,20 @@ def gone(desired: Desired, actual: Dcgm) -> tuple[str, ...]:
     return tuple(unit for unit in actual.units if unit not in desired.units and actual.is_gpunode_s(unit))
 
 
+def second_pods(desired: Desired, actual: Dcgm) -> tuple[str, ...]:
+    """Return the pods that would be a second DCGM beside the host's; those that ask the host's engine are none."""
+    own = f"{desired.pods}-" if desired.pods is not None else None
+    return tuple(pod for pod in actual.pods if own is None or not pod.startswith(own))
+
+
+def second_units(desired: Desired, actual: Dcgm) -> tuple[str, ...]:
+    """Return the units of others that run where the chart brings the node's exporter; gpunode stops its own."""
+    if desired.pods is None:
+        return ()
+    running = (unit for unit, state in actual.units.items() if state is not None and state.active)
+    return tuple(unit for unit in running if unit not in desired.units and not actual.is_gpunode_s(unit))
+
+
 def in_the_way(desired: DcgmSettings, actual: Dcgm) -> str | None:
     """Return why DCGM 4 cannot come: DCGM 3 is there, and nobody said that it may go."""
     if not desired.enabled or desired.migrate or not actual.former:
@@ -80,10 +99,11 @@ def decide(desired: Desired, actual: Dcgm) -> Decision[Change]:
     going = tuple(_going(desired, actual))
     steps = [Step(f"stop {unit} for good", (item,), Disruption.nothing, change=Change("remove", unit))
              for unit, item in going if bad(item)]  # fmt: skip
+    beside = tuple(_units(desired, actual))
     if not desired.settings.enabled:
-        return Decision(tuple(item for _, item in going), tuple(steps))
+        return Decision((*(item for _, item in going), *beside), tuple(steps))
     refusal = in_the_way(desired.settings, actual)
-    packages, pods = tuple(_packages(desired, actual)), tuple(_pods(actual))
+    packages, pods = tuple(_packages(desired, actual)), (*_pods(desired, actual), *beside)
     if refusal is not None:
         told = (*(by_hand(item, refusal) for item in packages), *pods)
         return Decision((*(item for _, item in going), *told), (), refusal)
@@ -144,8 +164,22 @@ def _is_of(version: str | None, core: str) -> bool:
         return False
 
 
-def _pods(actual: Dcgm) -> Iterator[Finding]:
-    item = compared("dcgm", Subject.EXPORTER_PODS, ", ".join(actual.pods) or None, "none", not actual.pods)
+def _units(desired: Desired, actual: Dcgm) -> Iterator[Finding]:
+    """Judge whether the host has DCGM of its own where the chart brings the exporter; elsewhere there is nothing."""
+    if desired.pods is not None:
+        running = second_units(desired, actual)
+        item = compared("dcgm", Subject.HOST_DCGM, ", ".join(running) or None, "none", not running)
+        cause = (
+            "the cluster's exporter is on this node, and the host runs DCGM that gpunode did not bring: of two engines "
+            "one alone gets the profiles"
+        )
+        remedy = f"`systemctl disable --now {' '.join(running)}`, or set dcgm_exporter_chart.enabled = False"
+        yield by_hand(item, f"{cause}; {remedy}")
+
+
+def _pods(desired: Desired, actual: Dcgm) -> Iterator[Finding]:
+    pods = second_pods(desired, actual)
+    item = compared("dcgm", Subject.EXPORTER_PODS, ", ".join(pods) or None, "none", not pods)
     cause = (
         "the cluster has DCGM on this node, and the host has its own: each asks the GPUs, and one gets their profiles"
     )

@@ -12,14 +12,14 @@ EXPORTER_FILE = f"/etc/systemd/system/{EXPORTER}.d/50-gpunode.conf"
 FILES = {ENGINE: ENGINE_FILE, EXPORTER: EXPORTER_FILE}
 PATHS = (ENGINE_FILE, EXPORTER_FILE)
 # Where nv-hostengine listens by itself.
-_HOST_ENGINE = "127.0.0.1:5555"
+HOST_ENGINE = "127.0.0.1:5555"
 
 
 def variables(desired: ExporterSettings) -> dict[str, str]:
     """Return the variables by which the exporter is told what is desired; it counts in milliseconds."""
     found = {"DCGM_EXPORTER_LISTEN": desired.listens, "DCGM_EXPORTER_INTERVAL": str(desired.interval * 1000)}
     if desired.engine == "host":
-        found |= {"DCGM_REMOTE_HOSTENGINE_INFO": _HOST_ENGINE, "DCGM_EXPORTER_NO_HOSTNAME": "true"}
+        found |= {"DCGM_REMOTE_HOSTENGINE_INFO": HOST_ENGINE, "DCGM_EXPORTER_NO_HOSTNAME": "true"}
     return found
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError, Unknown
+from gpunode.kubernetes import dcgm_exporter
+from gpunode.kubernetes.dcgm_exporter import Exporter, parse_exporters
 from gpunode.kubernetes.device_plugin import others, own_config, pod_security
 from gpunode.kubernetes.device_plugin.others import Plugin, parse_plugins
 from gpunode.kubernetes.device_plugin.view import View, asking, asking_gpushare, parse_objects
@@ -23,6 +25,7 @@ from gpunode.kubernetes.objects.decide import decide as decide_objects
 from gpunode.kubernetes.objects.own_objects import Document, ObjectsChange
 from gpunode.kubernetes.objects.runtime_class import Verb
 from gpunode.kubernetes.other_plugins.desired import releases_left
+from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.proxy import ProxySettings
@@ -50,13 +53,20 @@ class Cluster:
         """Return one node; None where the cluster has no such node."""
         return parse_nodes(self.told(f"kubectl get node {name}", listing(self.kubernetes, name))).get(name)
 
-    def view(self, namespace: str, with_gpushare: bool = False) -> View:
-        """Return nodes, and the namespace's DaemonSets and pods, in two questions; gpushare's take a third one."""
+    def view(self, namespace: str, with_gpushare: bool = False, exporter: str | None = None) -> View:
+        """Return nodes, and the namespace's DaemonSets and pods, in two questions; gpushare's take a third one.
+
+        So do those in the namespace of DCGM's exporter, where there is to be one.
+        """
         nodes = self.nodes()
         found = [self.told("kubectl get pods", asking(self.kubernetes, namespace))]
         if with_gpushare:
             found.append(self.told("kubectl get pods", asking_gpushare(self.kubernetes)))
-        return View(nodes, *parse_objects(*found))
+        beside = None
+        if exporter is not None:
+            answer = self.told("kubectl get pods", asking(self.kubernetes, exporter))
+            beside = View(nodes, *parse_objects(answer))
+        return View(nodes, *parse_objects(*found), exporter=beside)
 
     def label(self, name: str, change: LabelChange) -> None:
         """Set and remove a node's labels."""
@@ -122,6 +132,15 @@ class Cluster:
     def plugins(self) -> tuple[Plugin, ...]:
         """Return the cluster's device plugins, whoever put them there."""
         return parse_plugins(self.told("kubectl get daemonsets", others.asking(self.kubernetes)))
+
+    def exporters(self) -> tuple[Exporter, ...]:
+        """Return DCGM's DaemonSets in the cluster, whoever put them there."""
+        return parse_exporters(self.told("kubectl get daemonsets", others.asking(self.kubernetes)))
+
+    def decide_monitor(self, hosts: Mapping[str, Settings]) -> Decision[None]:
+        """Return whether the cluster can have the ServiceMonitor that is asked for; `hosts`: the whole inventory."""
+        words = dcgm_exporter.asking_monitors(self.kubernetes)
+        return dcgm_exporter.decide_monitor(hosts, self.told("kubectl api-resources", words))
 
     def config_map(self, namespace: str, name: str) -> dict[str, str] | None:
         """Return a ConfigMap's entries, with their texts; None where there is no such ConfigMap."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from gpunode.kubernetes.dcgm_exporter import nodes_with_exporter
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, hosts_by, nodes_of
 from gpunode.kubernetes.device_plugin.static_manifest import static_manifest
 from gpunode.kubernetes.gpushare.configuration import Extender
@@ -18,6 +19,7 @@ from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
 from gpunode.settings.cluster import other_plugins as named
 from gpunode.settings.kubernetes import LOCAL
+from gpunode.settings.other_plugins import EXPORTER
 
 # Those by which somebody's pods get their GPUs; what a person calls `none` is his own.
 WITH_OBJECTS = ("manifest", "gpushare")
@@ -68,8 +70,9 @@ def schedulers(hosts: Mapping[str, Settings]) -> tuple[str, ...]:
 
 
 def class_alone(hosts: Mapping[str, Settings]) -> DesiredCluster | None:
-    """Return what brings the RuntimeClass about where no release does and pods of the other methods choose it."""
+    """Return what brings the RuntimeClass about where no release does and other pods of gpunode's choose it."""
     nodes = [settings for method in WITH_OBJECTS for settings in nodes_by(method, hosts).values()]
+    nodes += nodes_with_exporter(hosts).values()
     if nodes_of(hosts) or not any(map(needs_runtime_class, nodes)):
         return None
     first = nodes[0]
@@ -137,7 +140,8 @@ def to_json(hosts: Mapping[str, Settings]) -> dict[str, Any]:
         if settings.kubernetes.enabled and settings.kubernetes.extended_resources
     }
     by_chart = {name: each.to_json() for name, each in other_plugins.releases(hosts).items()}
-    more = {"extended_resources": counted, "device_plugins": by_chart}
+    of_dcgm = by_chart.pop(EXPORTER, {})
+    more = {"extended_resources": counted, "device_plugins": by_chart, "dcgm_exporter_chart": of_dcgm}
     return {**found, **{name: each for name, each in more.items() if each}}
 
 

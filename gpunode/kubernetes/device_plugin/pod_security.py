@@ -37,8 +37,8 @@ def namespaces(hosts: Mapping[str, Settings]) -> dict[str, str]:
     for settings in hosts.values():
         if settings.kubernetes.enabled and settings.rdma_shared_device_plugin.enabled:
             found.setdefault(settings.rdma_shared_device_plugin.namespace, "rdma_shared_device_plugin.namespace")
-    for name, release in releases(hosts).items():
-        found.setdefault(release.settings.namespace, f"kubernetes.device_plugins.{name}.namespace")
+    for release in releases(hosts).values():
+        found.setdefault(release.settings.namespace, f"{release.settings.component}.namespace")
     return {name: setting for name, setting in found.items() if name != _OF_THE_CLUSTER}
 
 

@@ -71,7 +71,8 @@ def judge_node(
     if any(PLUGIN_LABEL in item.what for item in bad(*labels)):
         # The label by which another plugin comes to the node waits with the rest.
         others = _behind(restart, others, (Subject.ALLOCATABLE,))
-    by_hand = (*marked(resources_of(settings, node)).findings, *_counted(settings, node), *others)
+    exporter = tuple(_of_exporter(settings, node, view))
+    by_hand = (*marked(resources_of(settings, node)).findings, *_counted(settings, node), *others, *exporter)
     if settings.device_plugin.method == "none":
         return (*labels, *by_hand)
     registered = decide_registered(settings, node, daemon_sets_of(settings, view), view, mig, gpus)
@@ -127,6 +128,17 @@ def _of_others(settings: Settings, node: ClusterNode) -> Iterator[Finding]:
     for name, count in expected_resources(settings).items():
         actual, remedy = node.allocatable.get(name), "see the log of the device plugin that offers it, on the node"
         yield compared(COMPONENT, Subject.ALLOCATABLE.of(name), actual, count, actual == str(count), remedy)
+
+
+def _of_exporter(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
+    """Yield whether the pod of DCGM's exporter is on the node, where it is to be."""
+    desired = settings.dcgm_exporter_chart
+    if desired.enabled and view.exporter is not None:
+        sets = view.exporter.plugin_sets(desired.release)
+        if not sets:
+            release = Subject.RELEASE.of(f"{desired.namespace}/{desired.release}")
+            yield compared(COMPONENT, release, None, _THERE, False, RUN_CLUSTER)
+        yield from (_pod(each, desired.namespace, node, view.exporter) for each in sets)
 
 
 def judge_extender(view: View) -> Finding:

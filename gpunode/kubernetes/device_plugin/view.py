@@ -70,12 +70,13 @@ class Pod:
 
 @dataclass(frozen=True)
 class View:
-    """Hold all of it, from one moment."""
+    """Hold all of it, from one moment; `exporter`: the same of the namespace of DCGM's exporter, where one is asked."""
 
     nodes: Mapping[str, ClusterNode]
     daemon_sets: tuple[DaemonSet, ...]
     pods: tuple[Pod, ...]
     deployments: tuple[Deployment, ...] = ()
+    exporter: View | None = None
 
     def has_own(self, name: str, method: str) -> bool:
         """Say whether there is a DaemonSet that gpunode made for a method."""

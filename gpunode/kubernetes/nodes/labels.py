@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.settings import Settings
 from gpunode.settings.cluster import other_plugins
+from gpunode.settings.other_plugins import EXPORTER
 
 OURS = "gpunode/labels"
 # Its annotation that names the extended resources that gpunode counts.
@@ -27,12 +28,15 @@ SERVED_BY = "gpunode/way"
 GPUSHARE = "gpushare"
 # What the label of each device plugin other than NVIDIA's begins with, behind which its name stands.
 PLUGIN_LABEL = "gpunode/device-plugin."
+# Of the nodes that have DCGM's exporter by its chart.
+EXPORTER_LABEL = "gpunode/dcgm-exporter"
 # Those by which DaemonSets take a node, with the values that they have there; the release's, then the manifest's. With
 # another value a label selects nothing: SERVED_BY is the GPU Operator's, too.
-SELECTING: Mapping[str, str] = {PRESENT: "true", MPS_CAPABLE: "true", SERVED_BY: "manifest"}
+# The exporter's pods hold the GPUs open, too.
+SELECTING: Mapping[str, str] = {PRESENT: "true", MPS_CAPABLE: "true", SERVED_BY: "manifest", EXPORTER_LABEL: "true"}
 # As nvidia-mig-parted's manager has them, but for `rebooting`: a layout that waits for a boot is pending here.
 MIG_STATES = ("pending", "success", "failed")
-_ALL = (CONFIG, PRESENT, MPS_CAPABLE, MIG_CONFIG, MIG_STATE, SERVED_BY, GPUSHARE)
+_ALL = (CONFIG, PRESENT, MPS_CAPABLE, MIG_CONFIG, MIG_STATE, SERVED_BY, GPUSHARE, EXPORTER_LABEL)
 
 
 def wanted_labels(settings: Settings, mig_state: str | None = None) -> dict[str, str]:
@@ -43,8 +47,8 @@ def wanted_labels(settings: Settings, mig_state: str | None = None) -> dict[str,
 
 
 def plugin_label(name: str) -> str:
-    """Return the label of the nodes that have a device plugin other than NVIDIA's."""
-    return f"{PLUGIN_LABEL}{name}"
+    """Return the label of the nodes that have a device plugin other than NVIDIA's, or DCGM's exporter."""
+    return EXPORTER_LABEL if name == EXPORTER else f"{PLUGIN_LABEL}{name}"
 
 
 def _of_gpus(settings: Settings, mig_state: str | None = None) -> dict[str, str]:

@@ -1,1 +1,1 @@
-"""Device plugins other than NVIDIA's that gpunode brings: Mellanox's for RDMA, and those of a manifest or a chart."""
+"""Device plugins other than NVIDIA's that gpunode brings, by a manifest or a chart; and DCGM's exporter."""

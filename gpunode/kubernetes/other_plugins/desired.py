@@ -1,7 +1,7 @@
-"""What a cluster gets of device plugins other than NVIDIA's, from the settings of all hosts of an inventory.
+"""What a cluster gets of device plugins other than NVIDIA's, and DCGM's exporter, from the settings of all hosts.
 
-Each has a label, which the nodes bear that are to have it. A plugin by a chart has a ConfigMap of gpunode's beside it,
-which tells the next run of the release where the settings name it no more.
+Each has a label, which the nodes bear that are to have it. What comes by a chart has a ConfigMap of gpunode's beside
+it, which tells the next run of the release where the settings name it no more.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gpunode.base.reading import ParseError
+from gpunode.kubernetes.dcgm_exporter import exporter
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.manifest import live_objects
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
@@ -19,7 +20,7 @@ from gpunode.kubernetes.objects.own_objects import is_needed, marked, method_of_
 from gpunode.kubernetes.other_plugins.rdma import rdma_objects
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
-from gpunode.settings.other_plugins import RDMA, OtherPlugin
+from gpunode.settings.other_plugins import EXPORTER, RDMA, OtherPlugin
 
 # Where every cluster has a namespace, before a release's own is made.
 _NAMESPACE, _RECORD = "kube-system", "gpunode-release-"
@@ -44,8 +45,9 @@ def objects(hosts: Mapping[str, Settings]) -> list[dict[str, Any]]:
             found.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": desired.namespace}})
         found += [marked(each, method_of_plugin(RDMA)) for each in rdma_objects(desired)]
     for name, plugin in plugins(hosts).items():
-        of_it = [_record(name, plugin)] if plugin.manifest is None else [_for(name, each) for each in _read(plugin)]
+        of_it = [_for(name, each) for each in _read(plugin)] if plugin.manifest is not None else []
         found += [marked(each, method_of_plugin(name)) for each in of_it]
+    found += [marked(_record(name, each.settings), method_of_plugin(name)) for name, each in releases(hosts).items()]
     return found
 
 
@@ -66,8 +68,7 @@ def _for(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _record(name: str, plugin: OtherPlugin) -> dict[str, Any]:
-    release = plugin.release_of(name)
+def _record(name: str, release: ReleaseSettings) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -77,15 +78,17 @@ def _record(name: str, plugin: OtherPlugin) -> dict[str, Any]:
 
 
 def releases(hosts: Mapping[str, Settings]) -> dict[str, AskedRelease]:
-    """Return plugin -> the release that it is to be, of those by a chart."""
+    """Return plugin -> the release that it is to be, of those by a chart; the exporter's is among them."""
     first = next((each for each in hosts.values() if each.kubernetes.enabled), None)
     if first is None:
         return {}
-    return {
+    found = {
         name: AskedRelease(first.kubernetes, each.release_of(name), each.values)
         for name, each in plugins(hosts).items()
         if each.chart is not None
     }
+    of_dcgm = exporter(hosts)
+    return dict(sorted((found if of_dcgm is None else {**found, EXPORTER: of_dcgm}).items()))
 
 
 def kept_releases(hosts: Mapping[str, Settings]) -> set[tuple[str, str]]:

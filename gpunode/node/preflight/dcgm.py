@@ -1,4 +1,4 @@
-"""Can DCGM come to the host: is it NVIDIA's to have, is DCGM 3 there, and has the cluster one on the node already?"""
+"""Can DCGM come to the node: is it NVIDIA's to have, is DCGM 3 there, and have host and cluster one alone?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpunode.base import tables
 from gpunode.base.verdicts import Caution, Refusal
-from gpunode.components.dcgm.decide import in_the_way
+from gpunode.components.dcgm.decide import Desired, in_the_way, second_pods, second_units
 from gpunode.node.machine import Machine
 from gpunode.node.preflight.words import caution, refusal
 from gpunode.settings import Settings
@@ -16,6 +16,9 @@ from gpunode.settings.dcgm import known
 def dcgm_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     """Refuse a distribution without NVIDIA's packages, DCGM 3 that may not go, and a second DCGM on the node."""
     desired, actual, system = settings.dcgm, machine.dcgm, machine.operating_system
+    to_be = Desired(desired, pods=settings.dcgm_exporter_chart.pods)
+    if running := second_units(to_be, actual):
+        yield refusal("dcgm-on-the-host", units=", ".join(running), names=" ".join(running))
     if not desired.enabled:
         return
     row = tables.distribution(system.id, system.version_id)
@@ -23,8 +26,8 @@ def dcgm_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         yield refusal("dcgm-no-repository", name=row.name)
     if (reason := in_the_way(desired, actual)) is not None:
         yield refusal("dcgm-former", reason=reason)
-    if actual.pods:
-        yield refusal("dcgm-in-pods", pods=", ".join(actual.pods))
+    if pods := second_pods(to_be, actual):
+        yield refusal("dcgm-in-pods", pods=", ".join(pods))
 
 
 def dcgm_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:

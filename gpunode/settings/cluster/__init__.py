@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpunode.settings.model import Settings
-from gpunode.settings.other_plugins import RDMA
+from gpunode.settings.other_plugins import EXPORTER, RDMA
 
 # The methods by which the plugin is its own chart's; beside a GPU Operator it is so, too.
 BY_CHART = ("helm", "gpu-operator")
@@ -37,8 +37,9 @@ def expected_resources(settings: Settings) -> dict[str, int]:
 
 
 def other_plugins(settings: Settings) -> tuple[str, ...]:
-    """Return the names of the device plugins other than NVIDIA's that gpunode brings to a node."""
+    """Return the names of what gpunode brings to a node beside NVIDIA's plugin: other plugins, DCGM's exporter."""
     if not settings.kubernetes.enabled:
         return ()
     rdma = (RDMA,) if settings.rdma_shared_device_plugin.enabled else ()
-    return (*rdma, *sorted(settings.kubernetes.device_plugins))
+    exporter = (EXPORTER,) if settings.dcgm_exporter_chart.enabled else ()
+    return (*rdma, *exporter, *sorted(settings.kubernetes.device_plugins))

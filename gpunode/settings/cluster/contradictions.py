@@ -71,6 +71,12 @@ def _wrong(settings: Settings) -> Wrong:
     if method in BY_CHART:
         yield from _runtime(settings)
         yield from _config(settings)
+    if settings.dcgm_exporter_chart.enabled:
+        if method == "none":
+            yield from _runtime(settings)
+        version, needs = settings.kubernetes.version, features.of_kubernetes()["dcgm-exporter-chart"]
+        if version is not None and not at_least(version, needs.minimum):
+            yield _said("kubernetes-too-old-for-exporter", needs=needs)
 
 
 def _without_cluster(settings: Settings) -> Wrong:

@@ -1,0 +1,424 @@
+"""DCGM's exporter by its chart: what settings come to, what it cannot stand beside, what a run does. SIMULATED helm."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.base.decision import bad, marked
+from gpunode.base.reading import ParseError
+from gpunode.components.dcgm.decide import Desired, decide
+from gpunode.components.dcgm.drop_ins import ENGINE_FILE
+from gpunode.components.dcgm.state import Dcgm, DcgmUnit
+from gpunode.components.mig.state import Mig
+from gpunode.kubernetes.components import Whole, findings
+from gpunode.kubernetes.dcgm_exporter import (
+    decide_alone,
+    decide_monitor,
+    exporter,
+    exporter_namespace,
+    parse_exporters,
+)
+from gpunode.kubernetes.device_plugin.cluster import Cluster
+from gpunode.kubernetes.device_plugin.evict_daemonsets import taking
+from gpunode.kubernetes.device_plugin.methods import class_alone, to_json
+from gpunode.kubernetes.device_plugin.pod_security import namespaces
+from gpunode.kubernetes.device_plugin.verdict import judge_node
+from gpunode.kubernetes.device_plugin.view import DaemonSet, Pod, View
+from gpunode.kubernetes.helm.commands import Command
+from gpunode.kubernetes.helm.errors import explained
+from gpunode.kubernetes.helm.session import Output
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import before_mig, wanted_labels
+from gpunode.kubernetes.other_plugins.desired import objects, releases, releases_left
+from gpunode.node.preflight import refusals
+from gpunode.settings import SettingsError, check_hosts, settings_from
+from gpunode.system.service import ServiceState
+from tests.unit.simulated_cluster import SimulatedCluster
+from tests.unit.test_device_plugin_deploy import data, run
+from tests.unit.test_verify import DATA, GOOD
+
+pytestmark = [pytest.mark.pure, pytest.mark.builds]
+
+LABEL, IMAGE = "gpunode/dcgm-exporter", "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless"
+NODE: dict[str, Any] = {
+    "kubernetes": {"enabled": True},
+    "device_plugin": {"method": "none"},
+    "dcgm_exporter_chart": {"enabled": True},
+}
+OF_OPERATOR: dict[str, Any] = {
+    "namespace": "gpu-operator",
+    "labels": {},
+    "ownerReferences": [{"kind": "ClusterPolicy", "name": "cluster-policy"}],
+}
+UP = DcgmUnit(active=True, enabled=True, service=ServiceState("running"))
+
+
+def _asked(**chart: Any) -> dict[str, Any]:
+    return {**NODE, "dcgm_exporter_chart": {"enabled": True, **chart}}
+
+
+def _values(own: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    found = exporter(check_hosts({"gpu-1": {**_asked(**(own or {})), **more}}))
+    assert found is not None
+    return dict(found.values)
+
+
+def _variables(values: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in values["extraEnv"]}
+
+
+def test_the_chart_goes_to_the_nodes_that_are_to_have_it_and_brings_no_service_monitor_by_itself() -> None:
+    found = _values()
+    assert found["nodeSelector"] == {LABEL: "true"} and found["serviceMonitor"] == {"enabled": False}
+    assert found["service"] == {"port": 9400, "address": ":9400"} and found["hostNetwork"] is False
+    assert _variables(found) == {"DCGM_EXPORTER_INTERVAL": "30000"} and "runtimeClassName" not in found
+    # By itself the chart bears no taint of GPU nodes, and updates one after the other.
+    assert {each["key"] for each in found["tolerations"]} == {"node-role.kubernetes.io/control-plane", "nvidia.com/gpu"}
+    assert found["rollingUpdate"] == {"maxUnavailable": "100%", "maxSurge": 0}
+    assert wanted_labels(settings_from(NODE)) == {LABEL: "true"}
+    assert exporter(check_hosts({"gpu-1": {**NODE, "dcgm_exporter_chart": {}}})) is None
+
+
+def test_a_person_s_own_values_stay_beside_those_of_settings() -> None:
+    own = {
+        "nodeSelector": {"rack": "a"},
+        "tolerations": [],
+        "rollingUpdate": {"maxUnavailable": 2},
+        "extraEnv": [{"name": "A", "value": "b"}],
+        "serviceMonitor": {"interval": "60s"},
+        "customMetrics": "DCGM_FI_DEV_GPU_UTIL, gauge, one",
+    }
+    found = _values({"values": own, "service_monitor": True, "port": 9500, "interval": 5})
+    assert found["nodeSelector"] == {"rack": "a", LABEL: "true"} and found["tolerations"] == []
+    assert found["rollingUpdate"] == {"maxUnavailable": 2} and found["customMetrics"] == own["customMetrics"]
+    assert _variables(found) == {"A": "b", "DCGM_EXPORTER_INTERVAL": "5000"}
+    assert found["serviceMonitor"] == {"enabled": True, "interval": "60s"}
+    assert found["service"] == {"port": 9500, "address": ":9500"}
+
+
+def test_pods_that_ask_the_host_s_engine_are_on_its_network_where_alone_it_listens() -> None:
+    found = _values({"engine": "host"}, dcgm={"enabled": True})
+    assert found["hostNetwork"] is True
+    assert _variables(found)["DCGM_REMOTE_HOSTENGINE_INFO"] == "127.0.0.1:5555"
+
+
+def test_pods_choose_the_runtime_where_the_node_s_default_is_another_one() -> None:
+    runc = {"containerd": {"default_runtime": "runc"}}
+    assert _values(**runc)["runtimeClassName"] == "nvidia"
+    # Nothing else brings the RuntimeClass about there.
+    alone = class_alone(check_hosts({"gpu-1": {**NODE, **runc}}))
+    assert alone is not None and alone.runtime_class is not None
+    assert class_alone(check_hosts({"gpu-1": NODE})) is None
+
+
+_OPERATOR = {"device_plugin": {"method": "gpu-operator", "nfd": "present"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "message"),
+    [
+        (
+            {"dcgm": {"enabled": True, "exporter": {"enabled": True}}},
+            "dcgm_exporter_chart.enabled",
+            "is a second exporter beside dcgm.exporter.enabled = True",
+        ),
+        (_OPERATOR, "dcgm_exporter_chart.enabled", "beside gpu_operator.dcgm_exporter = True"),
+        (
+            {**_OPERATOR, "gpu_operator": {"dcgm_exporter": False, "values": {"dcgm": {"enabled": True}}}},
+            "dcgm_exporter_chart.enabled",
+            "a second engine beside dcgm.enabled of gpu_operator.values",
+        ),
+        ({"dcgm": {"enabled": True}}, "dcgm_exporter_chart.engine", "set 'host', or"),
+        (_asked(engine="host"), "dcgm_exporter_chart.engine", "needs the node's host engine"),
+        ({"kubernetes": {}}, "dcgm_exporter_chart.enabled", "needs kubernetes.enabled = True"),
+        ({"kubernetes": {"enabled": True, "version": "1.21"}}, "kubernetes.version", "older than the 1.22"),
+        (
+            {
+                "driver": {"source": "absent"},
+                "cuda": {"enabled": False},
+                "toolkit": {"enabled": False},
+                "containerd": {"enabled": False},
+            },
+            "dcgm_exporter_chart.enabled",
+            "needs the driver",
+        ),
+        (
+            {"containerd": {"default_runtime": "runc"}, "device_plugin": {"method": "none", "runtime_class": "none"}},
+            "device_plugin.runtime_class",
+            "runc",
+        ),
+        (_asked(version="3.6.1"), "dcgm_exporter_chart.version", "older than the 4.0.1"),
+        (_asked(version="4.8"), "dcgm_exporter_chart.version", "exact chart version"),
+        (_asked(namespace="kube-system"), "dcgm_exporter_chart.namespace", "is shared with others"),
+        (_asked(release="nvdp", namespace="nvidia-device-plugin"), "dcgm_exporter_chart.release", "of device_plugin"),
+        (_asked(values={"serviceMonitor": {"enabled": True}}), "dcgm_exporter_chart.values", "service_monitor"),
+        (_asked(values={"runtimeClassName": "nvidia"}), "dcgm_exporter_chart.values", "device_plugin.runtime_class"),
+        (_asked(values={"arguments": ["-r", "host:5555"]}), "dcgm_exporter_chart.values", "-r is said by"),
+        (_asked(values={"arguments": ["--collect-interval=5"]}), "dcgm_exporter_chart.values", "is said by"),
+        (_asked(values={"arguments": "-f x"}), "dcgm_exporter_chart.values", "must be a list"),
+        (
+            _asked(values={"extraEnv": [{"name": "DCGM_EXPORTER_LISTEN", "value": ":1"}]}),
+            "dcgm_exporter_chart.values",
+            "dcgm_exporter_chart.port",
+        ),
+        (_asked(values={"fullnameOverride": "a"}), "dcgm_exporter_chart.values", "dcgm_exporter_chart.release"),
+        (
+            {"kubernetes": {"enabled": True, "device_plugins": {"dcgm-exporter": {"manifest": "a.yaml"}}}},
+            "kubernetes.device_plugins.dcgm-exporter",
+            "is the name of what dcgm_exporter_chart brings",
+        ),
+    ],
+)
+def test_what_cannot_be_had_with_it_is_refused_by_its_key(more: dict[str, Any], key: str, message: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        check_hosts({"gpu-1": {**NODE, **more}})
+    told = [str(problem) for problem in refused.value.problems]
+    assert any(key in text and message in text for text in told), told
+
+
+def test_nodes_that_have_it_have_the_same_and_the_host_s_exporter_is_another_node_s() -> None:
+    host = {"dcgm": {"enabled": True, "exporter": {"enabled": True}}, "kubernetes": {"enabled": True}}
+    hosts = check_hosts({"gpu-1": NODE, "gpu-2": {**host, "device_plugin": {"method": "none"}}})
+    assert exporter(hosts) is not None and exporter_namespace(hosts) == "dcgm-exporter"
+    assert namespaces(hosts) == {"dcgm-exporter": "dcgm_exporter_chart.namespace"}
+    with pytest.raises(SettingsError, match=r"dcgm_exporter_chart\.port.*must be the same for all nodes that have it"):
+        check_hosts({"gpu-1": NODE, "gpu-2": _asked(port=9500)})
+    shown = to_json(hosts)
+    assert shown["dcgm_exporter_chart"]["version"] == "4.8.2" and "device_plugins" not in shown
+    assert shown["labels"] == {"gpu-1": {LABEL: "true"}}
+
+
+def _set(name: str, image: str = IMAGE, selector: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
+    container = {"name": "exporter", "image": image}
+    pod = {"containers": [container], "nodeSelector": selector or {}}
+    meta = {"name": name, "namespace": "theirs", "labels": {}, **metadata}
+    return {"kind": "DaemonSet", "metadata": meta, "spec": {"template": {"spec": pod}}}
+
+
+def _listed(*sets: dict[str, Any]) -> str:
+    return json.dumps({"kind": "List", "items": list(sets)})
+
+
+def _alone(text: str, labels: dict[str, str] | None = None, **chart: Any) -> str:
+    settings = settings_from({**_asked(**chart)})
+    node = ClusterNode("gpu-1", {}, None, {}, unschedulable=False, ready=True)
+    return decide_alone(settings, node, {LABEL: "true", **(labels or {})}, parse_exporters(text)).refusal or ""
+
+
+def test_another_exporter_that_takes_the_node_is_refused_with_what_takes_it_away() -> None:
+    of_helm: dict[str, Any] = {"annotations": {"meta.helm.sh/release-name": "dcgm"}}
+    assert "kubectl -n theirs delete daemonset dcgm-exporter" in _alone(_listed(_set("dcgm-exporter")))
+    assert "helm -n theirs uninstall dcgm" in _alone(_listed(_set("dcgm-exporter", **of_helm)))
+    # By a mirror, by a digest, under another name.
+    digest = "registry.example:5000/mirror/dcgm-exporter@sha256:" + "a" * 64
+    assert "theirs/metrics takes gpu-1" in _alone(_listed(_set("metrics", digest)))
+    operated = _set("nvidia-dcgm-exporter", selector={"nvidia.com/gpu.deploy.dcgm-exporter": "true"}, **OF_OPERATOR)
+    told = _alone(_listed(operated), {"nvidia.com/gpu.deploy.dcgm-exporter": "true"})
+    assert "dcgmExporter.enabled to false" in told and "gpu-operator/nvidia-dcgm-exporter" in told
+    engine = _set("nvidia-dcgm", "nvcr.io/nvidia/cloud-native/dcgm:4.5.3-1-ubuntu22.04", **OF_OPERATOR)
+    assert "a DCGM host engine" in _alone(_listed(engine)) and "set dcgm.enabled to false" in _alone(_listed(engine))
+
+
+def test_an_exporter_of_gpunode_s_own_release_or_elsewhere_is_none_in_the_way() -> None:
+    own = _set("dcgm-exporter", namespace="dcgm-exporter", annotations={"meta.helm.sh/release-name": "dcgm-exporter"})
+    assert _alone(_listed(own)) == "" and _alone(_listed(own), release="other") != ""
+    assert _alone(_listed(_set("dcgm-exporter", selector={"rack": "b"}), _set("web", "nginx:1"))) == ""
+    # It goes with this run, which switches it off.
+    operated = {
+        **NODE,
+        "device_plugin": {"method": "gpu-operator", "nfd": "present"},
+        "gpu_operator": {"dcgm_exporter": False},
+    }
+    node = ClusterNode("gpu-1", {}, None, {}, unschedulable=False, ready=True)
+    of_operator = parse_exporters(_listed(_set("nvidia-dcgm-exporter", **OF_OPERATOR)))
+    assert decide_alone(settings_from(operated), node, {}, of_operator).refusal is None
+    assert decide_alone(settings_from({}), node, {}, of_operator).findings == ()
+
+
+@given(st.recursive(st.none() | st.text(max_size=8), lambda each: st.lists(each) | st.dictionaries(st.text(), each)))
+def test_an_answer_that_is_no_list_of_daemon_sets_is_said_to_be_none(content: Any) -> None:
+    try:
+        assert parse_exporters(json.dumps(content)) == ()
+    except ParseError as error:
+        assert "no list of DaemonSets" in str(error)
+    with pytest.raises(ParseError):
+        parse_exporters(json.dumps(content)[:-1] + "~")
+
+
+def test_a_service_monitor_without_its_kind_is_told_with_its_setting() -> None:
+    hosts = check_hosts({"gpu-1": _asked(service_monitor=True)})
+    # Another kind of the same group does not do.
+    refused = decide_monitor(hosts, "prometheusrules.monitoring.coreos.com\n")
+    assert refused.refusal is not None and "dcgm_exporter_chart.service_monitor = False" in refused.refusal
+    known = decide_monitor(hosts, "prometheusrules.monitoring.coreos.com\nservicemonitors.monitoring.coreos.com\n")
+    assert known.refusal is None and not bad(*known.findings)
+    assert decide_monitor(check_hosts({"gpu-1": NODE}), "").findings == ()
+
+
+def test_a_cluster_that_is_too_old_for_the_chart_is_told_by_the_field_that_it_does_not_know() -> None:
+    # The words of helm 4.2.3 where the real chart 4.8.2 was to come to Kubernetes 1.20.
+    words = (
+        'Error: unable to build kubernetes objects from release manifest: error validating "": error validating data: '
+        'ValidationError(Service.spec): unknown field "internalTrafficPolicy" in io.k8s.api.core.v1.ServiceSpec'
+    )
+    told = explained("helm install", words, "dcgm_exporter_chart")
+    assert "knows no field internalTrafficPolicy" in told and "set a dcgm_exporter_chart.version" in told
+
+
+def test_drift_asks_for_the_kind_only_where_a_service_monitor_is_asked_for() -> None:
+    def told(**chart: Any) -> tuple[list[str], bool]:
+        asked: list[tuple[str, ...]] = []
+
+        def run(command: Command) -> Output:
+            asked.append(command.words)
+            return Output(0 if "api-resources" in command.words else 1, "", "Error: nobody answers")
+
+        hosts = check_hosts({"gpu-1": _asked(**chart)})
+        first = hosts["gpu-1"]
+        whole = Whole(hosts, Cluster(first.kubernetes, first.proxy, run), _view(), ())
+        found = [item.actual or "" for item in findings(whole, iter(())) if item.what == "kind ServiceMonitor"]
+        return found, any("api-resources" in words for words in asked)
+
+    assert told(service_monitor=True) == (["none"], True) and told() == ([], False)
+
+
+def _dcgm(**own: Any) -> Dcgm:
+    return Dcgm(engine=UP, **own)
+
+
+def test_a_host_engine_that_gpunode_did_not_bring_is_told_by_drift_and_refused_by_preflight() -> None:
+    settings = settings_from({**DATA, **NODE})
+    to_be = Desired(settings.dcgm, pods=settings.dcgm_exporter_chart.pods)
+    (item,) = bad(*marked(decide(to_be, _dcgm())).findings)
+    assert (item.what, item.actual, item.by_person) == ("DCGM of the host", "nvidia-dcgm.service", True)
+    assert "systemctl disable --now nvidia-dcgm.service" in str(item.cause)
+    told = [each for each in refusals(settings, replace(GOOD, dcgm=_dcgm())) if each.component == "dcgm"]
+    assert len(told) == 1 and "dcgm_exporter_chart.engine = 'host'" in str(told[0])
+    # What gpunode ran it stops in this run, and says so in the words for that.
+    going = decide(to_be, _dcgm(files=(ENGINE_FILE,)))
+    assert [item.what for item in bad(*going.findings)] == ["service nvidia-dcgm.service"]
+    assert not [
+        each for each in refusals(settings, replace(GOOD, dcgm=_dcgm(files=(ENGINE_FILE,)))) if each.component == "dcgm"
+    ]
+    # Nobody asks for the chart: the host's DCGM is nobody's business.
+    assert decide(Desired(settings.dcgm), _dcgm()).findings == ()
+
+
+def test_pods_that_ask_the_host_s_engine_are_no_second_dcgm_on_the_node() -> None:
+    settings = settings_from({**DATA, **_asked(engine="host"), "dcgm": {"enabled": True, "health": False}})
+    own, others = "dcgm-exporter/dcgm-exporter-x7k2p", "gpu-operator/nvidia-dcgm-exporter-abcde"
+
+    def told(*pods: str) -> list[str]:
+        return [str(each) for each in refusals(settings, replace(GOOD, dcgm=Dcgm(pods=pods))) if "pods" in str(each)]
+
+    assert told(own) == [] and len(told(own, others)) == 1 and own not in told(own, others)[0]
+
+
+def _view(**own: Any) -> View:
+    node = ClusterNode("gpu-1", {LABEL: "true"}, json.dumps([LABEL]), {}, unschedulable=False, ready=True)
+    pod = Pod("dcgm-exporter-a", {}, "dcgm-exporter", "gpu-1", True, "Running", None)
+    of_chart = View({}, (DaemonSet("dcgm-exporter", "dcgm-exporter"),), (replace(pod, **own),))
+    return View({"gpu-1": node}, (), (), exporter=of_chart)
+
+
+def test_the_verdict_waits_for_the_exporter_s_pod_on_each_node_that_is_to_have_it() -> None:
+    settings = settings_from(NODE)
+
+    def told(view: View) -> dict[str, str | None]:
+        return {item.what: item.actual for item in bad(*judge_node(settings, "gpu-1", None, Mig("absent"), view))}
+
+    assert told(_view()) == {}
+    assert told(_view(ready=False, phase="Pending", waits="ErrImagePull")) == {"pod of dcgm-exporter": "Pending"}
+    assert told(_view(node="gpu-2")) == {"pod of dcgm-exporter": "none"}
+    nothing = replace(_view(), exporter=View({}, (), ()))
+    assert told(nothing) == {"helm release dcgm-exporter/dcgm-exporter": "none"}
+
+
+def test_its_pods_leave_a_node_whose_mig_layout_changes_for_they_hold_the_gpus_open() -> None:
+    settings, annotation = settings_from(NODE), json.dumps([LABEL])
+    assert before_mig(settings, {LABEL: "true"}, annotation, clears=True).to_remove == (LABEL,)
+    assert taking({LABEL: "true"}, annotation) == {LABEL: "true"}
+
+
+def test_the_record_of_the_release_is_what_a_run_without_it_goes_by() -> None:
+    hosts = check_hosts({"gpu-1": NODE})
+    owned = json.dumps({"kind": "List", "items": objects(hosts)})
+    assert not releases_left(releases(hosts), owned, ()) and not releases_left({}, owned, ({LABEL: "true"},))
+    (left,) = releases_left({}, owned, ({"gpunode/device-plugin.dcgm-exporter": "true"},)).values()
+    assert (left.namespace, left.release) == ("dcgm-exporter", "dcgm-exporter")
+    moved = releases(check_hosts({"gpu-1": _asked(namespace="metrics")}))
+    assert [each.namespace for each in releases_left(moved, owned, ({LABEL: "true"},)).values()] == ["dcgm-exporter"]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimulatedCluster:
+    """Return a cluster of two nodes that nothing is in."""
+    return SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
+
+
+def _hosts(cluster: SimulatedCluster, *names: str, **chart: Any) -> dict[str, dict[str, Any]]:
+    more: dict[str, Any] = {"device_plugin": {"method": "none"}}
+    asked = {"dcgm_exporter_chart": {"enabled": True, **chart}}
+    return {name: data(cluster, name, **more, **(asked if name in names else {})) for name in ("gpu-1", "gpu-2")}
+
+
+def test_it_comes_once_and_goes_with_its_label_and_its_record(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    cluster.write(namespaces={})
+    first = run(tmp_path, _hosts(cluster, "gpu-1"))
+    assert first.code == 0, first.said
+    assert cluster.labels("gpu-1") == {LABEL: "true"} and cluster.labels("gpu-2") == {}
+    state = cluster.state()
+    assert len(state["exporter"]) == 1 and set(state["own"]) == {"configmap/gpunode-release-dcgm-exporter"}
+    assert state["namespaces"] == {"dcgm-exporter": {"pod-security.kubernetes.io/enforce": "privileged"}}
+    second = run(tmp_path, _hosts(cluster, "gpu-1"))
+    assert second.code == 0 and "Success" not in second.said and len(cluster.state()["exporter"]) == 1
+    # Another wish is another revision, and a label of another node.
+    assert run(tmp_path, _hosts(cluster, "gpu-1", "gpu-2", interval=5)).code == 0
+    assert len(cluster.state()["exporter"]) == 2 and cluster.labels("gpu-2") == {LABEL: "true"}
+    # A node outside the run has it still.
+    assert run(tmp_path, _hosts(cluster), "--limit", "@fake/gpu-1", "-y").code == 0
+    assert len(cluster.state()["exporter"]) == 2 and cluster.labels("gpu-1") == {}
+    gone = run(tmp_path, _hosts(cluster))
+    assert gone.code == 0 and "dcgm-exporter is no longer asked for" in gone.said
+    assert cluster.state()["exporter"] == [] and cluster.state()["own"] == {} and cluster.labels("gpu-2") == {}
+    again = run(tmp_path, _hosts(cluster))
+    assert again.code == 0 and "Success" not in again.said
+
+
+def test_a_service_monitor_that_the_cluster_cannot_have_ends_the_run_before_anything_is_changed(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    hosts = _hosts(cluster, "gpu-1", service_monitor=True)
+    cluster.write(namespaces={})
+    refused = run(tmp_path, hosts)
+    # Of each host: another one would bring the cluster what it asks.
+    assert refused.code == 1 and refused.said.count("knows no kind ServiceMonitor") == 2, refused.said
+    state = cluster.state()
+    assert state["exporter"] == state["revisions"] == [] and state["own"] == state["namespaces"] == {}
+    assert cluster.called("helm") == 0
+    cluster.write(kinds="servicemonitors.monitoring.coreos.com\n")
+    assert run(tmp_path, hosts).code == 0 and len(cluster.state()["exporter"]) == 1
+
+
+def test_a_second_exporter_ends_the_run_on_its_node_alone(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    cluster.write(objects={"daemonsets.apps": [_set("theirs", selector={"kubernetes.io/hostname": "gpu-1"})]})
+    refused = run(tmp_path, _hosts(cluster, "gpu-1", "gpu-2"))
+    assert refused.failed == ["gpu-1"] and "DaemonSet theirs/theirs takes gpu-1" in refused.said
+    assert cluster.labels("gpu-1") == {} and cluster.labels("gpu-2") == {LABEL: "true"}
+
+
+def test_a_release_of_somebody_else_s_is_not_changed(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    assert run(tmp_path, _hosts(cluster, "gpu-1")).code == 0
+    nodes = cluster.state()["nodes"]
+    nodes["gpu-1"]["metadata"] = {"name": "gpu-1", "labels": {"kubernetes.io/hostname": "gpu-1"}}
+    cluster.write(nodes=nodes, described={})
+    refused = run(tmp_path, _hosts(cluster, "gpu-1", interval=5))
+    assert refused.code == 1 and "set dcgm_exporter_chart.take_over = True" in refused.said
+    assert len(cluster.state()["exporter"]) == 1
