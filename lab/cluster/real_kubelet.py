@@ -30,7 +30,7 @@ from gpunode.lab.state import lab_folder
 Report = Callable[[str], None]
 
 # The plugin's image, which gpunode's own manifest takes with `device_plugin.image` and `image_tag`.
-IMAGE, TAG = "gpunode-lab/device-plugin", "simulated"
+IMAGE, TAG = "gpunode-lab.invalid/device-plugin", "simulated"
 DEVICES = "/var/lib/kubelet/device-plugins/gpunode-lab/devices"
 _FOLDER = "/usr/lib/gpunode-lab-kubelet"
 _FILES = Path(__file__).parent / "node_files"
@@ -108,7 +108,7 @@ def _fill(made: Path, folder: Path, node: Node, programs: Path, kubeconfig: Path
     for name in (KUBELET, *(f"cni/{name}" for name in CNI)):
         shutil.copy2(programs / name, made)
     (made / "pause.tar").write_bytes(pause_image.archive())
-    plugin = pause_image.archive_of(f"docker.io/{IMAGE}:{TAG}", PLUGIN, (programs / PLUGIN).read_bytes())
+    plugin = pause_image.archive_of(f"{IMAGE}:{TAG}", PLUGIN, (programs / PLUGIN).read_bytes())
     (made / "device-plugin.tar").write_bytes(plugin)
     unit = made / "kubelet.service"
     unit.write_text(unit.read_text(encoding="utf-8").replace("@LABELS@", f"{LABEL}={node.lab}"), encoding="utf-8")

@@ -13,8 +13,10 @@ each() {
   done
 }
 
-# Make the node's own cgroup in a hierarchy, and go there: the namespace begins where its first process is.
+# Make the node's own cgroup in a hierarchy, and go there: the namespace begins where its first process is. By the two
+# left out systemd finds a unit's processes; there the namespace begins at the unit, which runc bears.
 enter() {
+  case ${1##*/} in systemd | unified) return ;; esac
   folder=$1
   for part in $(echo "$root" | tr / ' '); do
     folder=$folder/$part
@@ -31,13 +33,9 @@ move() { mount --bind "$1$GPUNODE_LAB_ROOT" "$1"; }
 
 if [ -z "${GPUNODE_LAB_ROOT:-}" ]; then
   root=$(sed -n 's,^[0-9]*:name=systemd:\(.*\)/init.scope$,\1,p' /proc/1/cgroup)
-  unit=$(sed -n 's,^[0-9]*:name=systemd:,,p' /proc/self/cgroup)
   each enter
-  export GPUNODE_LAB_ROOT="$root" GPUNODE_LAB_UNIT="$unit"
-  exec unshare --cgroup --mount --propagation slave "$0" "$@"
+  GPUNODE_LAB_ROOT=$root exec unshare --cgroup --mount --propagation slave "$0" "$@"
 fi
-# Back to where systemd looks for the unit's processes.
-echo $$ > "/sys/fs/cgroup/systemd/$GPUNODE_LAB_UNIT/cgroup.procs"
 each move
-unset GPUNODE_LAB_ROOT GPUNODE_LAB_UNIT
+unset GPUNODE_LAB_ROOT
 exec "$@"
