@@ -59,9 +59,12 @@ def _reporter() -> Callable[[str], None]:
 )
 @click.option("--converged", is_flag=True, help="New nodes are copies of one that a run has made a GPU node.")
 @click.option("--recreate", is_flag=True, help="Make nodes anew that have other GPUs, or come from an older image.")
-@click.option("--cluster", is_flag=True, help="A real Kubernetes control plane, too; kubelets and pods are SIMULATED.")
+@click.option(
+    "--cluster", is_flag=True, help="A real Kubernetes control plane, too; kubelets and pods are SIMULATED."
+)
 @click.option("--cluster-programs", metavar="DIR", type=_Folder, help="Its four programs, instead of building them.")
 @click.option("--kubeconfig", metavar="FILE", type=_File, help="A cluster that there is, instead of one of its own.")
+@click.option("--real-kubelets", is_flag=True, help="Real kubelets on nodes that have containerd (--converged).")
 @_of_a_lab
 def up(
     count: int,
@@ -73,6 +76,7 @@ def up(
     cluster: bool,
     cluster_programs: Path | None,
     kubeconfig: Path | None,
+    real_kubelets: bool,
     lab_asked: str | None,
 ) -> None:
     """Bring nodes up; those that are up already are kept."""
@@ -83,8 +87,10 @@ def up(
 
     if converged and family != "apt":
         raise click.UsageError(f"--converged copies a node whose package manager is apt, not {family}")
-    if not cluster and (cluster_programs or kubeconfig):
-        raise click.UsageError("--cluster-programs and --kubeconfig say which cluster: give --cluster, too")
+    if not cluster and (cluster_programs or kubeconfig or real_kubelets):
+        raise click.UsageError(
+            "--cluster-programs, --kubeconfig and --real-kubelets say which cluster: give --cluster, too"
+        )
     name = lab_name(lab_asked)
     report = _reporter()
     root = copied.root(report, gpu, gpus) if converged else None
@@ -92,7 +98,7 @@ def up(
     nodes_are = "node is" if len(every) == 1 else "nodes are"
     report(f"lab {name}: {len(every)} {nodes_are} up; `{told_command(name, 'ssh', every[0].name)}` enters one")
     if cluster:
-        found = clusters.up(name, report, cluster_programs, kubeconfig)
+        found = clusters.up(name, report, cluster_programs, kubeconfig, real_kubelets=real_kubelets)
         report(f"lab {name}: its cluster is up; {clusters.how_to_reach(found)}")
 
 

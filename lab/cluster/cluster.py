@@ -1,4 +1,4 @@
-"""A lab's cluster from its start to its end: control plane (or a given one), nodes, and the kubelets' stand-in."""
+"""A lab's cluster from its start to its end: control plane (or a given one), nodes, and kubelets or their stand-in."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpunode.lab.cache import locked
-from gpunode.lab.cluster import control_plane, registration, stand_in_process
+from gpunode.lab.cluster import control_plane, real_kubelet, registration, stand_in_process
 from gpunode.lab.cluster.kubectl import program, ready
-from gpunode.lab.cluster.programs import programs
+from gpunode.lab.cluster.programs import node_programs, programs
 from gpunode.lab.errors import LabError
 from gpunode.lab.nodes import nodes
 from gpunode.lab.state import lab_folder, lab_name, labs_folder, read_json, told_command, write_json
@@ -20,33 +20,50 @@ _STATE = "cluster.json"
 
 
 def up(
-    lab: str, report: Report = lambda line: None, given_programs: Path | None = None, given: Path | None = None
+    lab: str,
+    report: Report = lambda line: None,
+    given_programs: Path | None = None,
+    given: Path | None = None,
+    *,
+    real_kubelets: bool = False,
 ) -> Path:
     """Bring the cluster of a lab up whose nodes are up, and return its kubeconfig; what runs already is kept.
 
     + given_programs: folder with the control plane's four programs
     + given: kubeconfig of a cluster that there is, to be used instead; the lab's nodes are registered there
+    + real_kubelets: whether the nodes, which have containerd, get real ones; else their kubelets are SIMULATED
 
     Raise LabError.
     """
     lab = lab_name(lab)
     if given is not None and given_programs is not None:
         raise LabError("--kubeconfig and --cluster-programs: a cluster that there is needs no programs; leave one out")
+    if given is not None and real_kubelets:
+        raise LabError(
+            "--kubeconfig and --real-kubelets: real kubelets join the lab's own cluster alone; leave one out"
+        )
     with locked(labs_folder() / f"{lab}.lock"):
         every = nodes(lab)
         if not every:
             raise LabError(f"lab {lab} is not up: run `{told_command(lab, 'up')}`")
-        _check_same(lab, given)
+        _check_same(lab, given, real_kubelets)
         if given is None:
             kubeconfig = lab_folder(lab) / "kubeconfig"
-            control_plane.start(folder(lab), programs(report, given_programs), kubeconfig, report)
+            found = programs(report, given_programs)
+            control_plane.start(folder(lab), found, kubeconfig, report, real_kubelets=real_kubelets)
         else:
             kubeconfig = given.resolve()
             if not ready(kubeconfig):
                 raise LabError(f"--kubeconfig {given}: no API server is ready behind it")
-        write_json(lab_folder(lab) / _STATE, {"kubeconfig": str(kubeconfig), "given": given is not None})
+        state = {"kubeconfig": str(kubeconfig), "given": given is not None, "real_kubelets": real_kubelets}
+        write_json(lab_folder(lab) / _STATE, state)
         folder(lab).mkdir(exist_ok=True)
         folder(lab).chmod(0o700)
+        if real_kubelets:
+            takes = node_programs(report, given_programs)
+            for node in every:
+                real_kubelet.begin(folder(lab), node, takes, kubeconfig, report)
+            return kubeconfig
         port = stand_in_process.start(folder(lab), kubeconfig, lab, report)
         registration.register(kubeconfig, lab, every, port, report)
         return kubeconfig
@@ -60,6 +77,7 @@ def down(lab: str, report: Report = lambda line: None) -> None:
         return
     with locked(labs_folder() / f"{lab}.lock"):
         stand_in_process.stop(folder(lab))
+        real_kubelet.end_tunnels(folder(lab))
         if state.get("given"):
             try:
                 registration.unregister(Path(state["kubeconfig"]), lab)
@@ -88,11 +106,16 @@ def how_to_reach(kubeconfig: Path) -> str:
     return f"{program()} --kubeconfig {kubeconfig} get nodes"
 
 
-def _check_same(lab: str, given: Path | None) -> None:
+def _check_same(lab: str, given: Path | None, real_kubelets: bool) -> None:
     state = read_json(lab_folder(lab) / _STATE)
     wanted = str(lab_folder(lab) / "kubeconfig") if given is None else str(given.resolve())
     if state and state["kubeconfig"] != wanted:
         raise LabError(
             f"lab {lab} has a cluster by {state['kubeconfig']} already: ask for that one, or take the lab down first "
             "(gpunode lab down)"
+        )
+    if state and state.get("real_kubelets", False) != real_kubelets:
+        raise LabError(
+            f"lab {lab} has a cluster whose kubelets are {'SIMULATED' if real_kubelets else 'real'} already: ask for "
+            "those, or take the lab down first (gpunode lab down)"
         )

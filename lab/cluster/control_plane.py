@@ -16,6 +16,7 @@ from pathlib import Path
 import yaml
 
 from gpunode.lab import access, processes
+from gpunode.lab.cluster import client_certificate
 from gpunode.lab.cluster.kubectl import ready
 from gpunode.lab.cluster.ports import ADDRESS, port
 from gpunode.lab.cluster.programs import NAMES
@@ -23,19 +24,26 @@ from gpunode.lab.errors import LabError
 
 Report = Callable[[str], None]
 
+# By which kubelets know the API server that asks them for a container's words.
+CLIENT_CERTIFICATE = "kubelet-client.crt"
+_CLIENT_KEY = "kubelet-client.key"
 _SOCKET = "unix://etcd.sock:0"
 _TOKENS, _ACCOUNTS = "tokens.csv", "service-accounts.key"
 _READY_SECONDS = 120.0
 _FIRST, _THEN = NAMES[:2], NAMES[2:]
-# What would take fake nodes for dead or give them networks, and what asks a cloud.
-_CONTROLLERS = "*,-nodelifecycle,-nodeipam,-cloud-node-lifecycle,-route,-service"
+# What would give nodes networks, and what asks a cloud.
+_CONTROLLERS = "*,-nodeipam,-cloud-node-lifecycle,-route,-service"
+# What would take fake nodes for dead.
+_OF_REAL_KUBELETS = "nodelifecycle"
+_ADMINISTRATOR, _KUBELET = ("admin", "system:masters"), ("kubelet", "system:nodes")
 
 
-def start(folder: Path, programs: Path, kubeconfig: Path, report: Report) -> None:
+def start(folder: Path, programs: Path, kubeconfig: Path, report: Report, *, real_kubelets: bool = False) -> None:
     """Start what of it does not run, and return once the API server is ready; raise LabError.
 
     + folder: for its state, which root alone reads; every program runs in it
     + kubeconfig: file to write, 0600
+    + real_kubelets: whether nodes say themselves that they are alive
     """
     if all(processes.runs(folder, name) for name in NAMES) and ready(kubeconfig):
         report("cluster: is up already, kept")
@@ -43,8 +51,9 @@ def start(folder: Path, programs: Path, kubeconfig: Path, report: Report) -> Non
     started = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
-    token, listening = _token(folder), port(folder, "kube-apiserver")
+    token, listening = _tokens(folder)[_ADMINISTRATOR[0]], port(folder, "kube-apiserver")
     access.rsa_key(folder / _ACCOUNTS)
+    client_certificate.make(folder / CLIENT_CERTIFICATE, folder / _CLIENT_KEY)
     for name, words in zip(_FIRST, (_etcd(), _api_server(listening)), strict=True):
         processes.start(folder, name, [str(programs / name), *words])
     certificate = _wait_for(folder / "certificates" / "apiserver.crt", folder)
@@ -52,7 +61,7 @@ def start(folder: Path, programs: Path, kubeconfig: Path, report: Report) -> Non
     _wait_until_ready(folder, kubeconfig, report)
     # Not before: the controller manager ends where it has no API server within ten seconds.
     shared = ["--kubeconfig", str(kubeconfig), "--leader-elect=false", "--secure-port=0", "--port=0"]
-    for name, words in zip(_THEN, (_controller_manager(), []), strict=True):
+    for name, words in zip(_THEN, (_controller_manager(real_kubelets), []), strict=True):
         processes.start(folder, name, [str(programs / name), *shared, *words])
     took = time.monotonic() - started
     report(f"cluster: API server ready at https://{ADDRESS}:{listening}, {took:.0f} s")
@@ -83,7 +92,7 @@ def _api_server(listening: int) -> list[str]:
         "--cert-dir=certificates",
         f"--token-auth-file={_TOKENS}",
         "--anonymous-auth=false",
-        # No pod runs, so that none looks for the service `kubernetes`; an address of loopback would be refused there.
+        # No pod looks for the service `kubernetes`, and an address of loopback would be refused there.
         "--endpoint-reconciler-type=none",
         "--advertise-address=192.0.2.1",
         "--service-cluster-ip-range=10.96.0.0/16",
@@ -92,22 +101,35 @@ def _api_server(listening: int) -> list[str]:
         f"--service-account-key-file={_ACCOUNTS}",
         "--allow-privileged=true",
         "--disable-admission-plugins=ServiceAccount",
-        # The nodes' own addresses are theirs; their kubelet's stand-in is on this machine.
-        "--kubelet-preferred-address-types=ExternalIP",
+        # Where a node's kubelet is simulated, its stand-in is on this machine; a real one is at the node's own address.
+        "--kubelet-preferred-address-types=ExternalIP,InternalIP",
+        f"--kubelet-client-certificate={CLIENT_CERTIFICATE}",
+        f"--kubelet-client-key={_CLIENT_KEY}",
         "--profiling=false",
     ]
 
 
-def _controller_manager() -> list[str]:
-    return [f"--controllers={_CONTROLLERS}", f"--service-account-private-key-file={_ACCOUNTS}"]
+def _controller_manager(real_kubelets: bool) -> list[str]:
+    controllers = _CONTROLLERS if real_kubelets else f"{_CONTROLLERS},-{_OF_REAL_KUBELETS}"
+    return [f"--controllers={controllers}", f"--service-account-private-key-file={_ACCOUNTS}"]
 
 
-def _token(folder: Path) -> str:
-    """Return the administrator's token, made if it is absent; never a word of a command line."""
+def kubelet_token(folder: Path) -> str:
+    """Return the token of all kubelets; raise LabError where the cluster is none of those that have one."""
+    token = _tokens(folder).get(_KUBELET[0])
+    if token is None:
+        raise LabError("the lab's cluster is of an older gpunode: take the lab down (gpunode lab down), and begin anew")
+    return token
+
+
+def _tokens(folder: Path) -> dict[str, str]:
+    """Return user -> token, made if they are absent; never a word of a command line."""
     path = folder / _TOKENS
     if not path.exists():
-        _write_secret(path, f'{secrets.token_hex(24)},admin,admin,"system:masters"\n')
-    return path.read_text(encoding="utf-8").partition(",")[0]
+        users = (_ADMINISTRATOR, _KUBELET)
+        _write_secret(path, "".join(f'{secrets.token_hex(24)},{name},{name},"{group}"\n' for name, group in users))
+    rows = (line.split(",") for line in path.read_text(encoding="utf-8").splitlines())
+    return {name: token for token, name, *_ in rows}
 
 
 def _write_kubeconfig(path: Path, listening: int, token: str, certificate: str) -> None:

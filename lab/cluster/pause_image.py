@@ -40,15 +40,20 @@ def program() -> bytes:
 
 def archive() -> bytes:
     """Return the image as `docker save` has it, which `ctr images import` takes."""
-    layer = _tar({"pause": program()})
+    return archive_of(NAME, "pause", program())
+
+
+def archive_of(name: str, path: str, content: bytes) -> bytes:
+    """Return an image that holds one program, which it starts."""
+    layer = _tar({path: content})
     digest = hashlib.sha256(layer).hexdigest()
     described = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Entrypoint": ["/pause"]},
+        "config": {"Entrypoint": [f"/{path}"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
-    manifest = [{"Config": "config.json", "RepoTags": [NAME], "Layers": ["layer.tar"]}]
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
     parts = {"config.json": json.dumps(described).encode(), "layer.tar": layer}
     return _tar({**parts, "manifest.json": json.dumps(manifest).encode()})
 

@@ -1,7 +1,7 @@
-"""One node with a real kubelet: 1.20, built of Debian's sources, by containerd's real CRI, without a cluster.
+"""One node with a real kubelet: 1.20, built of Debian's sources, by containerd's real CRI, in the lab's own cluster.
 
-Real are the kubelet, its CPU manager, and a static pod that runs. What a lab node needs for it, since it is a
-container: docs/lab-cluster.md. The pod's cgroups are none of the kubelet's, so that no pod gets CPUs of its own.
+Real are the kubelet, its CPU manager with pods' own cgroups, and a static pod that runs. What a lab node needs for it,
+since it is a container: docs/lab-cluster.md. The cluster and what comes of it there: test_registered.py.
 
 The tests stand in the order of the node's life, which begins as a copy of a converged node.
 """
@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from gpunode.lab import nodes as lab_nodes
-from gpunode.lab.cluster import pause_image, programs
+from gpunode.lab.cluster import cluster
 from gpunode.lab.nodes import Node
-from gpunode.lab.podman import podman
-from tests.molecule.conftest import Run, command, inventory_with
+from tests.molecule.conftest import LAB, Run, command, inventory_with
 
 FILE, STATE = "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/cpu_manager_state"
 ASKED: dict[str, Any] = {
@@ -27,31 +26,22 @@ ASKED: dict[str, Any] = {
     "cpu_manager_policy": "static",
 }
 OPERATION = "Configure the kubelet"
-CONFIGURATION = """# as kubeadm has it, but for a kubelet without a cluster
+CONFIGURATION = """# as kubeadm has it
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-address: 127.0.0.1
 authentication:
-  anonymous: {enabled: true}
+  anonymous: {enabled: false}
   webhook: {enabled: false}
+  x509: {clientCAFile: /etc/kubernetes/api-server.crt}
 authorization: {mode: AlwaysAllow}
-cgroupDriver: cgroupfs  # as containerd's
-cgroupsPerQOS: false
-enforceNodeAllocatable: []
+cgroupDriver: systemd  # as containerd's
 staticPodPath: /etc/kubernetes/manifests
+nodeStatusUpdateFrequency: 2s
+evictionPressureTransitionPeriod: 5s
 systemReserved:
   # for sshd
   memory: 64Mi
 maxPods: 110
-"""
-UNIT = """[Service]
-EnvironmentFile=-/etc/default/kubelet
-ExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml --container-runtime=remote \\
-  --container-runtime-endpoint=unix:///run/containerd/containerd.sock $KUBELET_EXTRA_ARGS
-Restart=always
-RestartSec=10
-[Install]
-WantedBy=multi-user.target
 """
 POD = """apiVersion: v1
 kind: Pod
@@ -60,17 +50,6 @@ spec:
   hostNetwork: true
   containers:
   - {name: rest, image: 'registry.k8s.io/pause:3.6', imagePullPolicy: Never}
-"""
-
-
-# Overlays of a container do not stack on those of another; a sandbox may not make itself less likely to be killed.
-CONTAINERD = """set -e
-systemctl stop containerd
-mount -t tmpfs tmpfs /var/lib/containerd
-sed -i 's/SystemdCgroup = true/SystemdCgroup = false/' /etc/containerd/config.toml
-sed -i '/\\[plugins."io.containerd.grpc.v1.cri"\\]/a restrict_oom_score_adj = true' /etc/containerd/config.toml
-systemctl start containerd
-ctr -n k8s.io images import /root/pause.tar
 """
 
 
@@ -87,7 +66,6 @@ def write(node: Node, path: str, text: str) -> None:
 def _inventory(folder: Path, node: Node, allow: str = "restart", **kubelet: Any) -> str:
     cluster = {"enabled": True, "drain": {"enabled": False}, "kubelet": kubelet}
     data: dict[str, object] = {"kubernetes": cluster, "device_plugin": {"method": "none"}}
-    data["containerd"] = {"systemd_cgroup": False}
     return inventory_with(folder, {node.name: {**data, "disruption": {"allow": allow}}})
 
 
@@ -126,13 +104,8 @@ def test_settings_come_into_the_kubelet_s_file_and_a_second_run_changes_nothing(
     nodes: tuple[Node, ...], tmp_path: Path
 ) -> None:
     (node,) = nodes
-    podman("cp", str(programs.kubelet(print)), f"{node.container}:/usr/bin/kubelet", timeout=300)
-    (tmp_path / "pause.tar").write_bytes(pause_image.archive())
-    podman("cp", str(tmp_path / "pause.tar"), f"{node.container}:/root/pause.tar")
-    out(node, CONTAINERD)
     write(node, FILE, CONFIGURATION)
-    write(node, "/etc/systemd/system/kubelet.service", UNIT)
-    out(node, "mkdir -p /etc/kubernetes/manifests; systemctl daemon-reload; systemctl start kubelet; sleep 10")
+    cluster.up(LAB, print, real_kubelets=True)
     assert out(node, "curl -s http://127.0.0.1:10248/healthz") == "ok" and _policy(node) == "none"
     assert {"kubelet's maxPods", "kubelet's cpuManagerPolicy"} <= set(_bad(tmp_path, node, **ASKED))
     assert OPERATION in str(_run(tmp_path, node, **ASKED).operations("success"))
