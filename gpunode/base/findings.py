@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from gpunode.base.disruption import Disruption
+from gpunode.base.node_summary import NodeSummary
 
 
 class ExitCode(IntEnum):
@@ -98,10 +99,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """Hold one node's findings."""
+    """Hold one node's findings; `summary`: what it is, where it could be read, which makes no report another one."""
 
     name: str
     findings: tuple[Finding, ...]
+    summary: NodeSummary | None = field(default=None, compare=False)
 
 
 def worst(findings: Iterable[Finding]) -> FindingClass:

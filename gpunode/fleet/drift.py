@@ -18,6 +18,7 @@ from gpunode.fleet.inventory import foreign_names, host_data
 from gpunode.fleet.nodes import Answer
 from gpunode.node import Node
 from gpunode.node.preflight import refusals
+from gpunode.node.summary import summary
 from gpunode.node.verdict import judge
 from gpunode.settings import check_hosts
 
@@ -104,4 +105,5 @@ def _report(answer: Answer[Node]) -> NodeReport:
         for item in refused
     )
     findings = unsupported or judge(answer.settings, answer.reading)
-    return NodeReport(answer.name, with_since(findings, dict(answer.reading.applied.waiting)))
+    waiting = dict(answer.reading.applied.waiting)
+    return NodeReport(answer.name, with_since(findings, waiting), summary(answer.reading))
