@@ -291,6 +291,9 @@ def test_any_document_is_read_or_refused(document: Any, address: str) -> None:
 def test_a_limit_is_a_name_a_glob_or_a_group_and_one_that_names_nobody_is_refused() -> None:
     found = kubernetes.known(CLUSTER)
     assert list(addresses(only(found, ["gpu-*"]))) == ["gpu-1", "gpu-2"]
+    # Of others nothing is told.
+    assert not any("gpu-2" in sentence for sentence in only(found, ["gpu-1"]).told)
+    assert any("gpu-2: says no address" in sentence for sentence in only(found, ["gpu-2"]).told)
     assert only(found, ["control-plane", "gpu-1"]).groups == {
         "control-plane": ("cp-1",),
         "NVIDIA-H100-80GB-HBM3": ("gpu-1",),

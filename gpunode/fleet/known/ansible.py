@@ -55,7 +55,7 @@ def known(document: Any) -> Known:
         if group not in _EVERY
     }
     kept = {group: each for group, each in members.items() if each}
-    return Known(SOURCE, tuple(hosts.values()), kept, notes.sentences())
+    return Known(SOURCE, tuple(hosts.values()), kept, notes.found())
 
 
 def _host(name: str, variables: Mapping[str, Any], notes: Notes) -> KnownHost | None:

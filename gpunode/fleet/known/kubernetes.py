@@ -43,7 +43,7 @@ def known(document: Any, address: str = "internal") -> Known:
             "every host", "a cluster does not say who logs in, nor by which key: see ssh_user, ssh_key in group_data"
         )
     members = {group: tuple(names) for group, names in groups.items()}
-    return Known(SOURCE, tuple(hosts.values()), members, notes.sentences(), user="root")
+    return Known(SOURCE, tuple(hosts.values()), members, notes.found(), user="root")
 
 
 def _nodes(document: Any) -> list[Any]:

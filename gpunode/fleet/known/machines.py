@@ -35,19 +35,24 @@ class Known:
     """Hold what a source knows.
 
     source: what it is, for people; groups: name as in the source -> names of its hosts
-    told: what was left behind or is to be looked at, in sentences
+    notes: what was left behind or is to be looked at -> of which hosts
     user: who logs in to hosts of which the source does not say it; None: whoever runs gpunode
     """
 
     source: str
     hosts: tuple[KnownHost, ...]
     groups: Mapping[str, tuple[str, ...]]
-    told: tuple[str, ...] = ()
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     user: str | None = None
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Return a sentence for each note, which begins with the hosts' names."""
+        return tuple(f"{folded(hosts)}: {what}" for what, hosts in self.notes.items())
 
 
 class Notes:
-    """Collect what is to be told of hosts; what is the same of many is one sentence."""
+    """Collect what is to be told of hosts; what is the same of many is told once."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, list[str]] = {}
@@ -56,9 +61,9 @@ class Notes:
         """Tell something of a host."""
         self._hosts.setdefault(what, []).append(host)
 
-    def sentences(self) -> tuple[str, ...]:
-        """Return a sentence for each thing, which begins with the hosts' names."""
-        return tuple(f"{folded(dict.fromkeys(hosts))}: {what}" for what, hosts in self._hosts.items())
+    def found(self) -> dict[str, tuple[str, ...]]:
+        """Return what is to be told -> of which hosts."""
+        return {what: tuple(dict.fromkeys(hosts)) for what, hosts in self._hosts.items()}
 
 
 def is_name(text: Any) -> bool:
@@ -78,8 +83,13 @@ def only(known: Known, patterns: Collection[str]) -> Known:
             raise KnownError(f"--limit {pattern}: {known.source} has no such host or group; its groups: {groups}")
         names |= found
     hosts = tuple(host for host in known.hosts if host.name in names)
-    groups_left = {name: tuple(one for one in members if one in names) for name, members in known.groups.items()}
-    return replace(known, hosts=hosts, groups={name: members for name, members in groups_left.items() if members})
+    dropped = {host.name for host in known.hosts} - names
+
+    def without(found: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        left = {key: tuple(one for one in members if one not in dropped) for key, members in found.items()}
+        return {key: members for key, members in left.items() if members}
+
+    return replace(known, hosts=hosts, groups=without(known.groups), notes=without(known.notes))
 
 
 def python_names(names: Iterable[str], taken: Collection[str]) -> dict[str, str]:

@@ -155,7 +155,7 @@ def _known(hosts: tuple[KnownHost, ...], groups: Mapping[str, list[str]], notes:
         for host in hosts:
             if key not in host.data:
                 notes.add(host.name, f"its {key} is not known; enter it in group_data")
-    return Known(SOURCE, hosts, {name: tuple(each) for name, each in groups.items()}, notes.sentences(), user="root")
+    return Known(SOURCE, hosts, {name: tuple(each) for name, each in groups.items()}, notes.found(), user="root")
 
 
 def _unique(name: str, index: Any, taken: Mapping[str, Any]) -> str:
