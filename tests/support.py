@@ -36,7 +36,7 @@ COMPONENTS = (
     "device links", "containerd", "docker", "podman", "CRI-O", "Slurm node", "IMEX domain", "DCGM", "kubelet",
     "a container sees its GPU", "MPS", "MIG", "power and clocks",
     "second run changes nothing", "drift", "deviations healed", "interruption", "faults in the middle",
-    "test machines of CI", "pages of docs/", "gpunode as a package", "an image, and its first boot",
+    "test machines of CI", "machines known already", "monitoring", "pages of docs/", "gpunode as a package", "an image, and its first boot",
     "rollout in waves", "a helm release kept",
     "device plugin in a cluster", "MIG and sharing in a cluster", "drain and return", "gpushare", "static manifest",
     "other device plugins in a cluster",

@@ -59,6 +59,12 @@ def test_external_addresses_are_taken_where_asked_and_where_there_is_none_it_is_
     assert "cp-1: has no ExternalIP; its InternalIP is taken" in found.told
 
 
+def test_of_two_addresses_of_a_kind_the_first_is_taken() -> None:
+    both = node("gpu-1", {})
+    both["status"]["addresses"] = [{"type": "InternalIP", "address": each} for each in ("10.0.0.1", "fd00::1")]
+    assert addresses(kubernetes.known(nodes(both))) == {"gpu-1": "10.0.0.1"}
+
+
 def test_a_single_node_is_a_list_of_one() -> None:
     assert [host.name for host in kubernetes.known(node("gpu-1", {})).hosts] == ["gpu-1"]
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from xml.etree import ElementTree
@@ -24,6 +25,8 @@ from gpunode.fleet.reports import prometheus
 from gpunode.fleet.reports.document import document, schema
 from gpunode.fleet.reports.junit import write_junit
 from gpunode.fleet.reports.prometheus import metrics, write_metrics
+from gpunode.node.summary import summary
+from tests.unit.test_verify import GOOD as GOOD_NODE
 
 pytestmark = pytest.mark.pure
 
@@ -134,6 +137,19 @@ def test_metrics_say_what_a_node_is_and_how_long_the_check_took() -> None:
     # Of a node that nobody could read nothing is said.
     assert not any(key[0] in ("gpunode_node_info", "gpunode_node_gpus") and "gpu-3" in key for key in found)
     assert (found["gpunode_drift_duration_seconds",], found["gpunode_build_info", "1.2.3"]) == (2.5, 1)
+
+
+def test_a_summary_says_what_is_loaded_before_what_is_on_the_disk_and_bus() -> None:
+    name, bus = GOOD_NODE.gpus.gpus[0].name, GOOD_NODE.pci.gpus[0].name
+    assert name != bus
+    found = summary(
+        replace(GOOD_NODE, driver=replace(GOOD_NODE.driver, loaded_version="580.1", module_version="595.1"))
+    )
+    assert (found.driver, found.gpu_models, found.gpus, found.gpus_on_bus) == ("580.1", (name,), 1, 1)
+    broken = replace(GOOD_NODE, gpus=replace(GOOD_NODE.gpus, status="no driver", gpus=()))
+    unloaded = replace(broken, driver=replace(GOOD_NODE.driver, loaded_version=None, module_version="595.1"))
+    found = summary(unloaded)
+    assert (found.driver, found.gpu_models, found.gpus, found.gpus_on_bus) == ("595.1", (bus,), 0, 1)
 
 
 def test_a_node_waits_since_the_first_of_its_findings_of_a_class() -> None:
