@@ -129,6 +129,7 @@ def test_a_yaml_file_comes_with_variables_of_groups_the_deepest_last(tmp_path: P
         ({"ansible_host": "a b"}, {}, "'a b' is no address"),
         ({"ansible_host": "-oProxyCommand=evil"}, {}, "is no address"),
         ({"ansible_python_interpreter": "/usr/bin/python3"}, {}, "pyinfra has no need of it"),
+        ({"ansible_ssh_extra_args": ["-A"]}, {}, "['-A'] is no text"),
         ({"ansible_ssh_pass": "x"}, {}, "a secret is not copied"),
         ({"ansible_user": {"__ansible_unsafe": "me"}, "ansible_become": True}, {"ssh_user": "me", "_sudo": True}, None),
     ],
@@ -207,6 +208,14 @@ def test_names_that_pyinfra_would_take_for_something_else_are_left_out_by_name()
     assert [host.name for host in found.hosts] == ["good"]
     assert found.groups == {"g": ("good",)}
     assert "'@docker/x'" in found.told[0] and "left out" in found.told[0]
+
+
+@pytest.mark.pure
+def test_a_connection_that_is_no_text_is_told_and_not_shown() -> None:
+    hosts = {"gpu-1": {"__ansible_unsafe": "ssh"}, "gpu-2": {"__ansible_vault": "$ANSIBLE_VAULT;1.1;AES256\n6139"}}
+    found = known({"_meta": {"hostvars": {name: {"ansible_connection": by} for name, by in hosts.items()}}})
+    assert [host.name for host in found.hosts] == ["gpu-1"]
+    assert found.told == ("'gpu-2': left out: its ansible_connection is encrypted, or no text",)
 
 
 JSON = st.recursive(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.fleet.known.ansible_connection import connection
+from gpunode.fleet.known.ansible_connection import connection, plain
 from gpunode.fleet.known.machines import LOCAL, Known, KnownError, KnownHost, Notes, is_name
 
 SOURCE = "Ansible's inventory"
@@ -59,7 +59,10 @@ def known(document: Any) -> Known:
 
 
 def _host(name: str, variables: Mapping[str, Any], notes: Notes) -> KnownHost | None:
-    by = variables.get("ansible_connection", "ssh")
+    by = plain(variables.get("ansible_connection", "ssh"))
+    if not isinstance(by, str):
+        notes.add(repr(name), "left out: its ansible_connection is encrypted, or no text")
+        return None
     if by == "local":
         notes.add(name, f"is this machine itself (ansible_connection: local), which pyinfra calls {LOCAL}")
         return KnownHost(LOCAL)

@@ -27,15 +27,17 @@ _TRUE, _FALSE = ("true", "yes", "on", "1", "y", "t"), ("false", "no", "off", "0"
 def connection(name: str, variables: Mapping[str, Any], notes: Notes) -> KnownHost:
     """Return a host with its connection data; tell in notes what of its variables has no place there."""
     found = {key: value for key, value in variables.items() if _is_carried(name, key, value, notes)}
-    plain = {key: _plain(value) for key, value in found.items()}
+    said = {key: plain(value) for key, value in found.items()}
 
     def last(names: tuple[str, ...]) -> tuple[str, Any]:
-        return next(((key, plain[key]) for key in reversed(names) if plain.get(key) is not None), ("", None))
+        return next(((key, said[key]) for key in reversed(names) if said.get(key) is not None), ("", None))
 
     ssh = Ssh()
     for key in _ARGUMENTS:
-        if isinstance(plain.get(key), str):
-            ssh = read(plain[key], ssh, lambda what, key=key: notes.add(name, f"{key}: {what}"))  # type: ignore[misc]
+        if isinstance(said.get(key), str):
+            ssh = read(said[key], ssh, lambda what, key=key: notes.add(name, f"{key}: {what}"))  # type: ignore[misc]
+        elif said.get(key) is not None:
+            notes.add(name, f"{key}: {said[key]!r} is no text, and not carried over")
     data: dict[str, Any] = {}
     key, address = last(_ADDRESS)
     if is_name(address):
@@ -56,7 +58,7 @@ def connection(name: str, variables: Mapping[str, Any], notes: Notes) -> KnownHo
         elif value is not None:
             notes.add(name, f"{key}: {value!r} is no text; enter its {target} by hand")
     data |= {option: value for option, value in ssh.data.items() if value is not None}
-    data |= _sudo(name, plain, data.get("ssh_user"), notes)
+    data |= _sudo(name, said, data.get("ssh_user"), notes)
     return KnownHost(name, data, ssh.jump)
 
 
@@ -76,13 +78,13 @@ def _is_carried(host: str, key: str, value: Any, notes: Notes) -> bool:
         )
         notes.add(host, f"{key}: {why}")
         return False
-    if isinstance(_plain(value), str) and ("{{" in _plain(value) or "{%" in _plain(value)):
+    if isinstance(plain(value), str) and ("{{" in plain(value) or "{%" in plain(value)):
         notes.add(host, f"{key}: holds a template of Ansible's; enter what it comes to by hand")
         return False
     return True
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a value that Ansible marked as not to be taken for a template, without that mark."""
     return value["__ansible_unsafe"] if isinstance(value, dict) and "__ansible_unsafe" in value else value
 
