@@ -8,6 +8,7 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 from gpunode.base.disruption import Disruption
+from gpunode.base.node_summary import NodeSummary
 
 
 class ExitCode(IntEnum):
@@ -116,10 +117,11 @@ def finding_from(found: Mapping[str, Any]) -> Finding:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """Hold one node's findings."""
+    """Hold one node's findings; `summary`: what it is, where it could be read, which makes no report another one."""
 
     name: str
     findings: tuple[Finding, ...]
+    summary: NodeSummary | None = field(default=None, compare=False)
 
 
 def worst(findings: Iterable[Finding]) -> FindingClass:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,7 +59,7 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     with told():
         reports = inspect(inventory)
     print_reports(reports, show_all=False, inventory=inventory)
-    reports = tuple(NodeReport(one.name, (up[one.name], _run(status), *one.findings)) for one in reports)
+    reports = tuple(replace(one, findings=(up[one.name], _run(status), *one.findings)) for one in reports)
     write_reports(reports, junit)
     sys.exit(ExitCode.ERROR if status else verdict(item for one in reports for item in one.findings))
 

@@ -82,15 +82,17 @@ def drift(
     with uncollected():
         from gpunode.fleet.drift import inspect
 
+    began = time.monotonic()
     with told(), watched() as watch:
         reports = inspect(inventory, watch, timeout, processes, limit=limit)
+    took = time.monotonic() - began
     if as_json:
         from gpunode.fleet.reports.document import document
 
         say(json.dumps(document(reports, version("gpunode"), datetime.now(UTC))))
     else:
         print_reports(reports, show_all, inventory)
-    write_reports(reports, junit, prometheus)
+    write_reports(reports, junit, prometheus, took)
     sys.exit(verdict(item for report in reports for item in report.findings))
 
 
@@ -116,8 +118,13 @@ def watched() -> Iterator[Watch]:
         yield watch
 
 
-def write_reports(reports: tuple[NodeReport, ...], junit: Path | None, prometheus: Path | None = None) -> None:
-    """Write the reports that are asked for; end the program with 1 where one cannot be written."""
+def write_reports(
+    reports: tuple[NodeReport, ...], junit: Path | None, prometheus: Path | None = None, took: float = 0
+) -> None:
+    """Write the reports that are asked for; end the program with 1 where one cannot be written.
+
+    took: the seconds in which the nodes were read and judged
+    """
     from gpunode.fleet.reports.junit import write_junit
     from gpunode.fleet.reports.prometheus import write_metrics
 
@@ -126,7 +133,7 @@ def write_reports(reports: tuple[NodeReport, ...], junit: Path | None, prometheu
             write_junit(reports, junit)
     if prometheus is not None:
         with _written(prometheus):
-            write_metrics(reports, prometheus, time.time())
+            write_metrics(reports, prometheus, time.time(), took)
 
 
 @contextmanager

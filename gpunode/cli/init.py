@@ -1,4 +1,4 @@
-"""`gpunode init DIRECTORY`: write a repository of the user's own, from the files that gpunode's own checkout has."""
+"""`gpunode init DIRECTORY`: a repository of the user's own, and its inventory from where the machines are known."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
+from gpunode.cli import known_machines
 
 _IGNORED = "/.apply/\n/.lab/\n/.rollout/\n__pycache__/\npyinfra-debug.log\n"
 _NEXT = """\
@@ -21,19 +22,48 @@ Next, in {directory}:
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path))
-def init(directory: Path) -> None:
+@click.argument("directory", type=click.Path(path_type=Path), required=False)
+@known_machines.options
+def init(directory: Path | None, **chosen: object) -> None:
     """Write a repository of your own into DIRECTORY: config.py, inventories/ and deploys/gpu_node.py.
 
-    DIRECTORY may exist and have other files. Where one of the files is there already, nothing is written. Exit status:
-    0 written, 1 it could not be written, 3 a file is there already, 64 usage.
+    DIRECTORY may exist and have other files. Where one of the files is there already, nothing is written.
+
+    With one of --from-…, the machines that another program knows become inventories/NAME.py and
+    inventories/group_data/NAME.py; DIRECTORY is the current one unless given, and what it has of a repository stays.
+    What could not be carried over is told, passwords are never copied, and no machine is contacted:
+
+    \b
+      ansible-inventory -i hosts.ini --list | gpunode init --from-ansible -
+      kubectl get nodes -l nvidia.com/gpu.present=true -o json | gpunode init --from-kubernetes -
+      terraform show -json | gpunode init --from-terraform -
+
+    Exit status: 0 written, 1 it could not be written, 3 a file is there already or the document is refused, 64 usage.
     """
-    texts = {**_texts(), Path(".gitignore"): _IGNORED}
+    choice = known_machines.chosen(**chosen)  # type: ignore[arg-type]
+    if choice is None:
+        if directory is None:
+            raise click.UsageError("name the DIRECTORY to write into, or a source of machines by --from-ansible FILE")
+        _write(directory, {**_texts(), Path(".gitignore"): _IGNORED})
+        say(_NEXT.format(directory=directory))
+        return
+    directory = directory or Path()
+    texts = {path: text for path, text in {**_texts(), Path(".gitignore"): _IGNORED}.items() if path.stem != "prod"}
+    own, told = known_machines.texts(choice, directory, _texts()[Path("inventories/group_data/prod.py")])
+    kept = {path for path in texts if (directory / path).exists() or (directory / path).is_symlink()}
+    _write(
+        directory, {path: text for path, text in texts.items() if path not in kept} | own, "inventory by --inventory"
+    )
+    known_machines.say_told(choice, directory, told, sorted(map(str, kept)))
+
+
+def _write(directory: Path, texts: dict[Path, str], what: str = "directory") -> None:
+    """Write all files, or none, and name them; end the program where one is there already or cannot be written."""
     written: list[Path] = []
     try:
         actual = sorted(str(path) for path in texts if (directory / path).exists() or (directory / path).is_symlink())
         if actual:
-            say(f"{directory} has {', '.join(actual)} already; nothing was written. Name another directory", err=True)
+            say(f"{directory} has {', '.join(actual)} already; nothing was written. Name another {what}", err=True)
             sys.exit(ExitCode.INPUT_REFUSED)
         for path, text in texts.items():
             (directory / path).parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +76,6 @@ def init(directory: Path) -> None:
         say(f"cannot write {error.filename or directory}: {error.strerror}; no file was left behind", err=True)
         sys.exit(ExitCode.ERROR)
     say("\n".join(f"{directory / path}" for path in texts))
-    say(_NEXT.format(directory=directory))
 
 
 def _texts() -> dict[Path, str]:

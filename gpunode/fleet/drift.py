@@ -19,6 +19,7 @@ from gpunode.fleet.nodes import Answer
 from gpunode.fleet.reports.run_end import refusal_finding
 from gpunode.node import Node
 from gpunode.node.preflight import refusals
+from gpunode.node.summary import summary
 from gpunode.node.verdict import judge
 from gpunode.settings import check_hosts
 
@@ -100,4 +101,5 @@ def _report(answer: Answer[Node]) -> NodeReport:
     refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading.machine)
     unsupported = tuple(map(refusal_finding, refused))
     findings = unsupported or judge(answer.settings, answer.reading)
-    return NodeReport(answer.name, with_since(findings, dict(answer.reading.applied.waiting)))
+    waiting = dict(answer.reading.applied.waiting)
+    return NodeReport(answer.name, with_since(findings, waiting), summary(answer.reading))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from gpunode.fleet.known import recognised
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.host_data import HostData, data_of
 
@@ -58,6 +59,8 @@ def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
     Raise InventoryError where it cannot be read or holds no host. No host is contacted.
     """
     name = os.fspath(inventory)
+    if (others := recognised.told(Path(name))) is not None:
+        raise InventoryError(others)
     if (name.endswith(".py") or os.sep in name) and "@" not in name and not Path(name).is_file():
         raise InventoryError(f"{name}: there is no such inventory file")
     # pyinfra_cli patches the standard library for gevent on import; only what reads inventories needs to pay for that.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
+from gpunode.base.node_summary import NodeSummary
 from gpunode.fleet.reports.document import document as json_document
 from gpunode.fleet.reports.document import schema
 from gpunode.fleet.reports.prometheus import metrics
@@ -61,7 +63,11 @@ def example() -> tuple[NodeReport, ...]:
         disruption=Disruption.reboot,
         since="2026-01-14T09:30:00Z",
     )
-    return NodeReport("gpu-1", (good,)), NodeReport("gpu-2", (stale,))
+    h100 = ("NVIDIA H100 80GB HBM3",)
+    new = NodeSummary(
+        "Debian GNU/Linux 12 (bookworm)", "6.1.0-41-amd64", "580.95.05", "open", "12.9", "1.17.8", h100, 8, 8, "0.1.0"
+    )
+    return NodeReport("gpu-1", (good,), new), NodeReport("gpu-2", (stale,), replace(new, driver="580.82.07"))
 
 
 def document() -> str:
@@ -82,7 +88,7 @@ def document() -> str:
         fenced("json", json.dumps(json_document(example(), "0.1.0", datetime(2026, 1, 15, tzinfo=UTC)), indent=2)),
         "The schema:\n",
         fenced("json", json.dumps(schema(), indent=2)),
-        "## Prometheus\n",
-        fenced("text", metrics(example(), 1_768_435_200).decode()),
+        "## Prometheus\n\n[monitoring](how-to/monitoring.md) has a timer, alerts and a dashboard for these.\n",
+        fenced("text", metrics(example(), 1_768_435_200, 2.5, "0.1.0").decode()),
     ]
     return "\n".join(parts)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,11 +19,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.base.node_summary import NodeSummary
 from gpunode.cli.drift import write_reports
 from gpunode.fleet.reports import prometheus
 from gpunode.fleet.reports.document import document, schema
 from gpunode.fleet.reports.junit import write_junit
 from gpunode.fleet.reports.prometheus import metrics, write_metrics
+from gpunode.node.summary import summary
+from tests.unit.test_verify import GOOD as GOOD_NODE
 
 pytestmark = pytest.mark.pure
 
@@ -33,7 +37,8 @@ DRIFT = Finding(
 )  # fmt: skip
 GONE = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", "timed out", "check the address")
 AT = datetime(2026, 1, 15, 13, tzinfo=timezone(timedelta(hours=1)))
-REPORTS = (NodeReport("gpu-1", (OK,)), NodeReport("gpu-2", (OK, DRIFT)), NodeReport("gpu-3", (GONE,)))
+SUMMARY = NodeSummary("Debian 12", "6.1", "580.95.05", "open", None, None, ("H100", "A100"), 3, 2, None)
+REPORTS = (NodeReport("gpu-1", (OK,), SUMMARY), NodeReport("gpu-2", (OK, DRIFT)), NodeReport("gpu-3", (GONE,)))
 # All that a node may print, line ends and what XML cannot hold among it.
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
     ['a"b\\', "\x00\x1b[31m", "\r\n\x85", "]]>"]
@@ -123,6 +128,41 @@ def test_metrics_say_state_counts_and_each_deviation() -> None:
     assert found["gpunode_drift_checked_timestamp_seconds",] == 1000.5
 
 
+def test_metrics_say_what_a_node_is_and_how_long_the_check_took() -> None:
+    found = samples(metrics(REPORTS, 0, 2.5, "1.2.3").decode())
+    # Labels by name: cuda, driver, driver_flavour, gpu_model, gpunode, kernel, node, operating_system, toolkit.
+    about = ("", "580.95.05", "open", "H100, A100", "", "6.1", "gpu-1", "Debian 12", "")
+    assert found["gpunode_node_info", *about] == 1
+    assert (found["gpunode_node_pci_gpus", "gpu-1"], found["gpunode_node_gpus", "gpu-1"]) == (3, 2)
+    # Of a node that nobody could read nothing is said.
+    assert not any(key[0] in ("gpunode_node_info", "gpunode_node_gpus") and "gpu-3" in key for key in found)
+    assert (found["gpunode_drift_duration_seconds",], found["gpunode_build_info", "1.2.3"]) == (2.5, 1)
+
+
+def test_a_summary_says_what_is_loaded_before_what_is_on_the_disk_and_bus() -> None:
+    name, bus = GOOD_NODE.gpus.gpus[0].name, GOOD_NODE.pci.gpus[0].name
+    assert name != bus
+    found = summary(
+        replace(GOOD_NODE, driver=replace(GOOD_NODE.driver, loaded_version="580.1", module_version="595.1"))
+    )
+    assert (found.driver, found.gpu_models, found.gpus, found.gpus_on_bus) == ("580.1", (name,), 1, 1)
+    broken = replace(GOOD_NODE, gpus=replace(GOOD_NODE.gpus, status="no driver", gpus=()))
+    unloaded = replace(broken, driver=replace(GOOD_NODE.driver, loaded_version=None, module_version="595.1"))
+    found = summary(unloaded)
+    assert (found.driver, found.gpu_models, found.gpus, found.gpus_on_bus) == ("595.1", (bus,), 0, 1)
+
+
+def test_a_node_waits_since_the_first_of_its_findings_of_a_class() -> None:
+    def waiting(what: str, since: str | None) -> Finding:
+        return Finding("driver", FindingClass.REBOOT_PENDING, what, since=since)
+
+    times = ("2026-01-31T12:00:00Z", "2026-01-30T12:00:00Z", None, "no time")
+    report = NodeReport("gpu-1", tuple(waiting(str(at), since) for at, since in enumerate(times)))
+    found = samples(metrics((report,), 0).decode())
+    assert found["gpunode_node_waiting_since_timestamp_seconds", "reboot pending", "gpu-1"] == 1_769_774_400
+    assert not any(key[0].startswith("gpunode_node_waiting") for key in samples(metrics(REPORTS, 0).decode()))
+
+
 @given(st.lists(FINDINGS, max_size=4))
 def test_metrics_can_be_read_whatever_a_node_said(findings: list[Finding]) -> None:
     found = samples(metrics((NodeReport("gpu-1", tuple(findings)),), 0).decode())
@@ -199,7 +239,7 @@ def test_a_report_that_was_not_written_is_named_and_no_other(
 ) -> None:
     written, full = tmp_path / "gpunode.xml", tmp_path / "gpunode.prom"
 
-    def no_space(reports: object, path: Path, now: float) -> None:
+    def no_space(reports: object, path: Path, now: float, took: float) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(prometheus, "write_metrics", no_space)

@@ -20,7 +20,8 @@ SOURCES = {
     "GPUNODE_CI_MACHINES": "a JSON file, as `terraform output -json` writes it",
     "GPUNODE_CI_SSH_CONFIG": "a file that `vagrant ssh-config` wrote",
 }
-_OUTPUT = "gpu_nodes"
+# The output of Terraform's that holds the machines, unless another is named.
+OUTPUT = "gpu_nodes"
 # What a machine of a JSON file may say of itself.
 _FIELDS = ("name", "address", "port", "user", "key")
 _NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]+")
@@ -115,7 +116,7 @@ def _of_json(path: Path, output: str | None) -> list[dict[str, Any]]:
         if isinstance(entry, dict) and "value" in entry
     }
     if outputs or output:
-        desired = output or (_OUTPUT if _OUTPUT in outputs else next(iter(outputs)) if len(outputs) == 1 else _OUTPUT)
+        desired = output or (OUTPUT if OUTPUT in outputs else next(iter(outputs)) if len(outputs) == 1 else OUTPUT)
         if desired not in outputs:
             actual = ", ".join(sorted(outputs)) or "none"
             raise MachinesError(
@@ -124,6 +125,14 @@ def _of_json(path: Path, output: str | None) -> list[dict[str, Any]]:
         content, where = outputs[desired], f"{path}: {desired}"
     else:
         where = str(path)
+    return described(content, where)
+
+
+def described(content: Any, where: str) -> list[dict[str, Any]]:
+    """Return the machines that an address, a list or a mapping describes: address, and name, port, user, key if said.
+
+    where: what to name it; raise MachinesError
+    """
     if isinstance(content, str):
         content = [content]
     if not isinstance(content, dict | list):

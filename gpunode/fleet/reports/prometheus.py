@@ -4,17 +4,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from gpunode.base.findings import FindingClass, NodeReport, worst
+from gpunode.base.node_summary import NodeSummary
 from gpunode.fleet.reports.whole_file import write_whole
 
+# Labels of gpunode_node_info, which are fields of a summary.
+_INFO = ("operating_system", "kernel", "driver", "driver_flavour", "cuda", "toolkit", "gpunode")
 
-def metrics(reports: Iterable[NodeReport], checked_at: float) -> bytes:
-    """Return the metrics in Prometheus' text format; `checked_at` is in seconds since the epoch."""
+
+def metrics(reports: Iterable[NodeReport], checked_at: float, took: float = 0, gpunode: str | None = None) -> bytes:
+    """Return the metrics in Prometheus' text format.
+
+    checked_at: when, in seconds since the epoch; took: for how many seconds the nodes were read and judged
+    gpunode: its version; None: the one that runs
+    """
+    reports = tuple(reports)
     registry = CollectorRegistry()
+    _findings(reports, registry)
+    _summaries(reports, registry)
+    built = Gauge("gpunode_build_info", "1; gpunode's version.", ["version"], registry=registry)
+    built.labels(gpunode or version("gpunode")).set(1)
+    checked = Gauge("gpunode_drift_checked_timestamp_seconds", "When the nodes were checked.", registry=registry)
+    checked.set(checked_at)
+    duration = Gauge("gpunode_drift_duration_seconds", "How long it took to read and judge them.", registry=registry)
+    duration.set(took)
+    return generate_latest(registry)
+
+
+def _findings(reports: Iterable[NodeReport], registry: CollectorRegistry) -> None:
     state = Gauge(
         "gpunode_node_state",
         "1 for the worst class among a node's findings, 0 for the others.",
@@ -33,8 +56,12 @@ def metrics(reports: Iterable[NodeReport], checked_at: float) -> bytes:
         ["node", "component", "what", "class"],
         registry=registry,
     )
-    checked = Gauge("gpunode_drift_checked_timestamp_seconds", "When the nodes were checked.", registry=registry)
-    checked.set(checked_at)
+    waiting = Gauge(
+        "gpunode_node_waiting_since_timestamp_seconds",
+        "Since when a node waits for a restart or a boot, for the longest that it does.",
+        ["node", "class"],
+        registry=registry,
+    )
     for report in reports:
         gravest = worst(report.findings)
         for kind in FindingClass:
@@ -42,12 +69,44 @@ def metrics(reports: Iterable[NodeReport], checked_at: float) -> bytes:
         numbers = Counter((item.component, item.finding_class) for item in report.findings)
         for (component, kind), number in numbers.items():
             count.labels(report.name, component, kind.value).set(number)
+        since: dict[str, float] = {}
         for item in report.findings:
             if item.finding_class is not FindingClass.OK:
                 bad.labels(report.name, item.component, item.what, item.finding_class.value).set(1)
-    return generate_latest(registry)
+            if (at := _seconds(item.since)) is not None:
+                since[item.finding_class.value] = min(at, since.get(item.finding_class.value, at))
+        for waits, at in since.items():
+            waiting.labels(report.name, waits).set(at)
 
 
-def write_metrics(reports: Iterable[NodeReport], path: Path, checked_at: float) -> None:
+def _summaries(reports: Iterable[NodeReport], registry: CollectorRegistry) -> None:
+    info = Gauge(
+        "gpunode_node_info",
+        "1; what a node is: its system, versions, the models of its GPUs, and the gpunode of its last whole run.",
+        ["node", *_INFO, "gpu_model"],
+        registry=registry,
+    )
+    on_bus = Gauge("gpunode_node_pci_gpus", "GPUs on the PCI bus.", ["node"], registry=registry)
+    usable = Gauge("gpunode_node_gpus", "GPUs that nvidia-smi shows.", ["node"], registry=registry)
+    for report in reports:
+        if (found := report.summary) is not None:
+            info.labels(report.name, *_values(found)).set(1)
+            on_bus.labels(report.name).set(found.gpus_on_bus)
+            usable.labels(report.name).set(found.gpus)
+
+
+def _values(summary: NodeSummary) -> tuple[str, ...]:
+    return (*(getattr(summary, field) or "" for field in _INFO), ", ".join(summary.gpu_models))
+
+
+def _seconds(since: str | None) -> float | None:
+    """Return a time such as 2026-01-31T12:00:00Z in seconds since the epoch; None where it says none."""
+    try:
+        return None if since is None else datetime.fromisoformat(since).timestamp()
+    except ValueError:
+        return None
+
+
+def write_metrics(reports: Iterable[NodeReport], path: Path, checked_at: float, took: float = 0) -> None:
     """Write the metrics as a whole, or leave the file as it was; raise OSError."""
-    write_whole(path, metrics(reports, checked_at))
+    write_whole(path, metrics(reports, checked_at, took))

@@ -1,0 +1,24 @@
+"""What a node is, in the few words by which a fleet is told apart: for reports, beside the findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class NodeSummary:
+    """Hold a node's versions, and its GPUs: how many are on the bus, and how many nvidia-smi shows.
+
+    A version that is not there is None. `gpunode` is the one whose run was the last whole one on the node.
+    """
+
+    operating_system: str
+    kernel: str
+    driver: str | None
+    driver_flavour: str | None
+    cuda: str | None
+    toolkit: str | None
+    gpu_models: tuple[str, ...]
+    gpus_on_bus: int
+    gpus: int
+    gpunode: str | None

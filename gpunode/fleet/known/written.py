@@ -1,0 +1,112 @@
+"""The files of an inventory of pyinfra's: hosts and groups, settings of all of them, and ssh's way through others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from gpunode.fleet.known.machines import LOCAL, Known, KnownError, KnownHost, python_names
+
+_REACH, _SHALL = "# --- how to reach them", "# --- what they shall have"
+# Every group that the files have besides.
+_ALL, _THROUGH = "nodes", "_through"
+_ALWAYS = {"ssh_known_hosts_file": "~/.ssh/known_hosts", "ssh_strict_host_key_checking": "yes"}
+
+
+def files(known: Known, name: str, template: str, taken: Collection[str] = ()) -> tuple[dict[str, str], list[str]]:
+    """Return path below inventories/ -> text, and what to tell of groups that have another name there.
+
+    name: of the inventory; template: the text of a group_data file with settings
+    taken: names of groups that have settings already; raise KnownError where there is no host
+    """
+    if not known.hosts:
+        raise KnownError(f"{known.source} has no host that can be carried over" + "".join(f"\n{x}" for x in known.told))
+    shared = _shared(known)
+    names = python_names(known.groups, {*taken, "all", _ALL, name})
+    groups = {names[group]: members for group, members in known.groups.items()}
+    told = [f"group {old!r} is called {new} here" for old, new in names.items() if old != new]
+    written = {
+        f"{name}.py": _inventory(known, name, shared, groups),
+        f"group_data/{name}.py": _group_data(known, name, shared, template),
+    }
+    if any(host.jump for host in known.hosts):
+        written[f"{name}.ssh_config"] = _ssh_config(known.hosts)
+    return written, told
+
+
+def _shared(known: Known) -> dict[str, Any]:
+    """Return the data that every host has alike, and so the group."""
+    first, *others = (host.data for host in known.hosts)
+    return {
+        key: value
+        for key, value in first.items()
+        # Each host has an address of its own; a single host, too.
+        if key != "ssh_hostname" and all(key in other and other[key] == value for other in others)
+    }
+
+
+def _inventory(known: Known, name: str, shared: Mapping[str, Any], groups: Mapping[str, Collection[str]]) -> str:
+    lines = [
+        f'"""Machines from {known.source}, by `gpunode init`. Settings stand in group_data/{name}.py.',
+        "",
+        f"gpunode check inventories/{name}.py",
+        f"pyinfra inventories/{name}.py deploys/gpu_node.py --dry",
+        '"""',
+        "",
+    ]
+    if any(host.jump for host in known.hosts):
+        lines += [
+            "from pathlib import Path as _Path",
+            "",
+            "# Through which hosts ssh goes to others.",
+            f'{_THROUGH} = str(_Path(__file__).with_name("{name}.ssh_config"))',
+            "",
+        ]
+    lines += [f"{_ALL} = [", *(f"    {_host(host, shared)}," for host in known.hosts), "]"]
+    for group, members in groups.items():
+        lines += ["", f"{group} = [", *(f"    {literal(member)}," for member in members), "]"]
+    return "\n".join(lines) + "\n"
+
+
+def _host(host: KnownHost, shared: Mapping[str, Any]) -> str:
+    data = {key: literal(value) for key, value in host.data.items() if key not in shared}
+    if host.jump:
+        data["ssh_config_file"] = _THROUGH
+    if not data:
+        return literal(host.name)
+    return f"({literal(host.name)}, {{{', '.join(f'{literal(key)}: {value}' for key, value in data.items())}}})"
+
+
+def _group_data(known: Known, name: str, shared: Mapping[str, Any], template: str) -> str:
+    head, _, rest = template.partition(_REACH)
+    _, _, settings = rest.partition(_SHALL)
+    rule = rest.partition("\n")[0]
+    data = {**_ALWAYS, **shared}
+    lines = [f"{key} = {literal(value)}" for key, value in data.items()]
+    without = [host for host in known.hosts if "ssh_user" not in host.data and host.name != LOCAL]
+    if without and known.user is None:
+        lines.insert(0, '# ssh_user = "root"  # where a host has none of its own: whoever runs gpunode')
+    elif without:
+        lines.insert(0, f"ssh_user = {literal(known.user)}")
+    text = f"{head}{_REACH}{rule}\n" + "\n".join(lines) + f"\n\n{_SHALL}{settings}"
+    return text.replace("inventories/prod.py", f"inventories/{name}.py")
+
+
+def _ssh_config(hosts: Collection[KnownHost]) -> str:
+    through: dict[str, list[str]] = {}
+    for host in hosts:
+        if host.jump:
+            through.setdefault(host.jump, []).append(str(host.data.get("ssh_hostname", host.name)))
+    lines = ["# By `gpunode init`: through which hosts ssh goes to others. pyinfra reads it in place of ~/.ssh/config."]
+    for jump, names in through.items():
+        lines += ["", f"Host {' '.join(dict.fromkeys(names))}", f"  ProxyJump {jump}"]
+    # Without it pyinfra asks on the terminal whether the key of such a host is to be trusted.
+    lines += ["", "Host *", "  StrictHostKeyChecking yes", "", "Include ~/.ssh/config"]
+    return "\n".join(lines) + "\n"
+
+
+def literal(value: Any) -> str:
+    """Return a text, a number or a truth value as Python writes it; in double quotes where that takes no escape."""
+    if isinstance(value, str) and value.isascii() and value.isprintable() and not set(value) & set('"\\'):
+        return f'"{value}"'
+    return ascii(value)
