@@ -13,10 +13,18 @@ from typing import Any
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.tables.reading import Row, Table, table
-from gpunode.base.versions import program_version
+from gpunode.base.versions import at_least, program_version
 from gpunode.system.started import seconds
 
 _SIGN = re.compile("[=<]")
+
+
+@dataclass(frozen=True)
+class KeyAndFlag(Row):
+    """Hold a key of the kubelet's file, and the flag that says the same."""
+
+    key: str
+    flag: str
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,9 @@ class Known(Row):
 
     defaults: Table[str, str]
     eviction_hard: Table[str, str]
+    eviction_hard_since: Table[str, Table[str, str]]
     flags: Table[str, str]
+    reserved_cpus: KeyAndFlag
 
 
 known = table(Known, "kubelet.yaml")
@@ -58,10 +68,11 @@ class Kubelet(Reading):
     """Hold the kubelet's version, None where there is none.
 
     `configuration` is None where no kubelet runs, or its files are none that it could read. What follows is of one that
-    runs: `flags` (flag, value) of those that count before a file, as far as gpunode sets the same; `config_dir`, its
-    folder of drop-ins, None where it reads none; `root_dir`, the folder of its state; `pods` that it has; `stale`: a
-    file was written after it started; `health`, the address that answers whether it is well, None where none does.
-    `files` are (path, text) in the order in which they count, None where nobody noted them; no output has them.
+    runs: `flags` (flag, value) of those that count before a file, as far as what gpunode sets depends on them;
+    `config_dir`, its folder of drop-ins, None where it reads none; `root_dir`, the folder of its state; `pods` that it
+    has; `stale`: a file was written after it started; `health`, the address that answers whether it is well, None where
+    none does. `files` are (path, text) in the order in which they count, None where nobody noted them; no output has
+    them.
     """
 
     version: str | None
@@ -88,13 +99,13 @@ def parse_kubelet(lines: list[str]) -> Kubelet:
     rows = (each.partition(" ") for each in repeated(lines, "file"))
     files = tuple((path, decoded({path: text}, path) or "") for path, _, text in rows)
     flags, said = dict(_flags(arguments)), merged(text for _, text in files)
-    pods = found.get("pods", "0")
+    counting, pods = (*known().flags.values(), known().reserved_cpus.flag), found.get("pods", "0")
     if not pods.isdecimal():
         raise ParseError(f"pods is no number: {pods[:40]!r}")
     return Kubelet(
         version,
-        None if said is None else _configuration(flags, said, files),
-        tuple(sorted((name, flags[name]) for name in known().flags.values() if name in flags)),
+        None if said is None else _configuration(flags, said, files, version),
+        tuple(sorted((name, flags[name]) for name in counting if name in flags)),
         flags.get("config-dir"),
         flags.get("root-dir", "/var/lib/kubelet"),
         int(pods),
@@ -116,7 +127,16 @@ def merged(texts: Iterable[str]) -> dict[str, Any] | None:
     return said
 
 
-def settings_of(said: Mapping[str, Any], flags: Mapping[str, str]) -> dict[str, str]:
+def default_evictions(version: str | None) -> dict[str, str]:
+    """Return the thresholds of a kubelet to which nobody says any; None: of an unknown version, the fewest."""
+    found = dict(known().eviction_hard)
+    for since, more in known().eviction_hard_since.items():
+        if version is not None and at_least(version, since):
+            found.update(more)
+    return found
+
+
+def settings_of(said: Mapping[str, Any], flags: Mapping[str, str], version: str | None) -> dict[str, str]:
     """Return what a kubelet goes by of what gpunode sets: `maxPods` or `systemReserved/memory` -> value.
 
     said: what its files come to; flags: those that count before them
@@ -127,7 +147,8 @@ def settings_of(said: Mapping[str, Any], flags: Mapping[str, str]) -> dict[str, 
         if name in known().defaults:
             found[name] = str(known().defaults[name] if value in (None, "") else value)
         else:
-            amounts = known().eviction_hard.items() if name == "evictionHard" and not value else amounts_of(value)
+            default = name == "evictionHard" and not value
+            amounts = default_evictions(version).items() if default else amounts_of(value)
             found.update({f"{name}/{key}": amount for key, amount in amounts})
     return found
 
@@ -150,7 +171,7 @@ def _health(flags: Mapping[str, str], said: Mapping[str, Any]) -> str | None:
 
 
 def _configuration(
-    flags: Mapping[str, str], said: Mapping[str, Any], files: Iterable[tuple[str, str]]
+    flags: Mapping[str, str], said: Mapping[str, Any], files: Iterable[tuple[str, str]], version: str | None
 ) -> KubeletConfiguration:
     saying = flags.get("config")
     for path, text in files:
@@ -172,7 +193,7 @@ def _configuration(
         file=flags.get("config"),
         cgroup_driver_file=None if "cgroup-driver" in flags else saying,
         runtime_endpoint=flags.get("container-runtime-endpoint") or said.get("containerRuntimeEndpoint"),
-        settings=tuple(sorted(settings_of(said, flags).items())),
+        settings=tuple(sorted(settings_of(said, flags, version).items())),
     )
 
 

@@ -47,10 +47,15 @@ ASKED: dict[str, Any] = {"system_reserved": {"cpu": "500m"}, "max_pods": 64, "cp
 
 
 def running(
-    *arguments: str, file: str = KUBEADM, drop_ins: dict[str, str] | None = None, pods: int = 0, written: str = ""
+    *arguments: str,
+    file: str = KUBEADM,
+    drop_ins: dict[str, str] | None = None,
+    pods: int = 0,
+    written: str = "",
+    version: str = "1.29.15",
 ) -> Kubelet:
     files = {FILE: file, **(drop_ins or {})}
-    lines = ["kubelet=Kubernetes v1.30.4", "argument=/usr/bin/kubelet", f"argument=--config={FILE}"]
+    lines = [f"kubelet=Kubernetes v{version}", "argument=/usr/bin/kubelet", f"argument=--config={FILE}"]
     lines += [f"argument={each}" for each in arguments]
     lines += [f"file={path} {base64.b64encode(text.encode()).decode()}" for path, text in files.items()]
     lines += [f"pods={pods}", "started=Tue 2026-11-24 10:00:00.000000 UTC", f"written={written}"]
@@ -73,7 +78,9 @@ def after(state: Kubelet, path: str, text: str | None) -> Kubelet:
         files[path] = text
     flags = [f"--{name}={value}" for name, value in state.flags]
     flags += [f"--config-dir={state.config_dir}"] if state.config_dir else []
-    return running(*flags, file=files.pop(FILE), drop_ins=dict(sorted(files.items())), pods=state.pods)
+    return running(
+        *flags, file=files.pop(FILE), drop_ins=dict(sorted(files.items())), pods=state.pods, version=state.version or ""
+    )
 
 
 def test_a_folder_of_drop_ins_gets_gpunode_s_own_and_a_kubelet_without_has_its_file_edited() -> None:
@@ -152,6 +159,20 @@ def test_a_static_policy_needs_a_reserved_cpu_from_wherever() -> None:
     assert decide(Desired(asked(cpu_manager_policy="static", kube_reserved={"cpu": "0"})), running()).refusal
     for said in ("kubeReserved: {cpu: 100m}\n", "reservedSystemCPUs: 0-1\n"):
         assert decide(static, running(file=KUBEADM + said)).refusal is None
+    for flag in ("--reserved-cpus=0-1", "--kube-reserved=cpu=1"):
+        assert decide(static, running(flag)).refusal is None
+
+
+@pytest.mark.parametrize("setting", ["system_reserved", "kube_reserved"])
+def test_a_list_of_reserved_cpus_takes_the_place_of_a_number_that_is_asked_for(setting: str) -> None:
+    desired = Desired(asked(**{setting: {"cpu": "1", "memory": "1Gi"}}))
+    for state, said in (
+        (running("--reserved-cpus=0-1"), "--reserved-cpus=0-1"),
+        (running(file=KUBEADM + "reservedSystemCPUs: 0-1\n"), "reservedSystemCPUs: 0-1"),
+    ):
+        refusal = str(decide(desired, state).refusal)
+        assert said in refusal and f"kubernetes.kubelet.{setting}" in refusal and "nothing was changed" in refusal
+        assert decide(Desired(asked(**{setting: {"memory": "2Gi"}})), state).refusal is None
 
 
 def test_pods_are_drained_for_what_they_feel_and_a_restart_waits_where_it_is_not_allowed() -> None:
@@ -190,16 +211,23 @@ def test_a_changed_reservation_of_cpus_resets_a_static_manager_and_another_does_
     assert other.change is not None and other.change.cpu_manager is None
 
 
+@pytest.mark.parametrize(("version", "more"), [("1.29.15", {}), ("1.30.0", {"imagefs.inodesFree": "5%"})])
 @pytest.mark.parametrize("folder", [True, False])
-def test_one_threshold_keeps_the_kubelet_s_defaults_of_the_others_unless_somebody_said_some(folder: bool) -> None:
+def test_one_threshold_keeps_the_kubelet_s_defaults_of_the_others_unless_somebody_said_some(
+    folder: bool, version: str, more: dict[str, str]
+) -> None:
     flags = [f"--config-dir={FOLDER}"] if folder else []
     desired = Desired(asked(eviction_hard={"memory.available": "500Mi"}))
-    (step,) = decide(desired, running(*flags)).steps
+    state = running(*flags, version=version)
+    found = dict(state.configuration.settings if state.configuration else ())
+    assert [found.get("evictionHard/imagefs.inodesFree")] == (list(more.values()) or [None])
+    (step,) = decide(desired, state).steps
     assert step.change is not None
     assert yaml.safe_load(step.change.text or "")["evictionHard"] == {
-        "memory.available": "500Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%"
+        "memory.available": "500Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
+        "imagefs.available": "15%", **more,
     }  # fmt: skip
-    then = after(running(*flags), step.change.path, step.change.text)
+    then = after(state, step.change.path, step.change.text)
     assert not bad(*decide(desired, then).findings)
     theirs = running(*flags, file=KUBEADM + "evictionHard: {nodefs.available: 20%}\n")
     (step,) = decide(desired, theirs).steps

@@ -9,7 +9,7 @@ from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.base.yaml_edit import Path
 from gpunode.components.kubelet.texts import NAME, OURS, drop_in, in_file, wanted
 from gpunode.settings.kubelet import KubeletSettings
-from gpunode.system.kubelet import Kubelet, known, merged, settings_of
+from gpunode.system.kubelet import Kubelet, default_evictions, known, merged, settings_of
 
 _CPU = ("systemReserved/cpu", "kubeReserved/cpu")
 _WHERE = "its unit, /etc/default/kubelet, /etc/sysconfig/kubelet or /var/lib/kubelet/kubeadm-flags.env"
@@ -61,9 +61,9 @@ def change(state: Kubelet, settings: KubeletSettings) -> KubeletChange | None:
     before_all, after_all = merged(files.values()), merged(after[name] for name in _order(state, after))
     if before_all is None or after_all is None:
         raise ConfigurationRefused(f"{path} would not be read by a kubelet")
-    before, then = settings_of(before_all, flags), settings_of(after_all, flags)
+    before, then = (settings_of(said, flags, state.version) for said in (before_all, after_all))
     _obeyed(desired, then, flags, path, _order(state, after))
-    _can_start(then, after_all)
+    _can_start(desired, then, flags, after_all)
     writes = text != files.get(path)
     if not writes and not state.stale:
         return None
@@ -99,7 +99,9 @@ def _text(state: Kubelet, path: str, files: Mapping[str, str], desired: Mapping[
             raise ConfigurationRefused("or a file beside it cannot be read by a kubelet: mend that first")
         if any(name == "evictionHard" for name, *_ in desired) and not others.get("evictionHard"):
             # One that is said takes the place of all defaults.
-            rest: dict[Path, str | int] = {("evictionHard", key): value for key, value in known().eviction_hard.items()}
+            rest: dict[Path, str | int] = {
+                ("evictionHard", key): value for key, value in default_evictions(state.version).items()
+            }
             desired = {**rest, **desired}
         if by_drop_in:
             return drop_in(desired) if desired else None
@@ -134,8 +136,19 @@ def _obeyed(
         raise ConfigurationRefused(f"{later} counts after {path} and says otherwise than {name}: mend it there")
 
 
-def _can_start(then: Mapping[str, str], said: Mapping[str, object]) -> None:
-    reserved = any(then.get(key, "0").strip("0.m") for key in _CPU) or said.get("reservedSystemCPUs")
+def _can_start(
+    desired: Mapping[Path, str | int], then: Mapping[str, str], flags: Mapping[str, str], said: Mapping[str, object]
+) -> None:
+    by_list = known().reserved_cpus
+    listed = flags.get(by_list.flag) or said.get(by_list.key)
+    if listed and (taken := next((each for each in _CPU if tuple(each.split("/")) in desired), None)):
+        where = f"--{by_list.flag}={listed}" if by_list.flag in flags else f"{by_list.key}: {listed}"
+        setting = "system_reserved" if taken == _CPU[0] else "kube_reserved"
+        raise ConfigurationRefused(
+            f"the kubelet is told {where}, which takes the place of {taken}: leave cpu out of "
+            f"kubernetes.kubelet.{setting}, or take that out of the kubelet's flags and files"
+        )
+    reserved = any(then.get(key, "0").strip("0.m") for key in _CPU) or listed
     if then["cpuManagerPolicy"] == "static" and not reserved:
         raise ConfigurationRefused(
             "a kubelet with cpuManagerPolicy static does not start without reserved CPUs: set cpu in "
