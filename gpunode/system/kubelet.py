@@ -5,6 +5,8 @@ source: KubeletConfiguration (v1beta1), and the reference of kubelet's flags, wh
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +18,8 @@ from gpunode.base.tables.reading import Row, Table, table
 from gpunode.base.versions import at_least, program_version
 from gpunode.system.started import seconds
 
+# Where a transaction notes by which files it started the kubelet: `PID START`, then `SHA-256 PATH` of each.
+NOTED = "/run/gpunode/kubelet.loaded"
 _SIGN = re.compile("[=<]")
 
 
@@ -70,7 +74,7 @@ class Kubelet(Reading):
     `configuration` is None where no kubelet runs, or its files are none that it could read. What follows is of one that
     runs: `flags` (flag, value) of those that count before a file, as far as what gpunode sets depends on them;
     `config_dir`, its folder of drop-ins, None where it reads none; `root_dir`, the folder of its state; `pods` that it
-    has; `stale`: a file was written after it started; `health`, the address that answers whether it is well, None where
+    has; `stale`: a file was changed after it started; `health`, the address that answers whether it is well, None where
     none does. `files` are (path, text) in the order in which they count, None where nobody noted them; no output has
     them.
     """
@@ -96,7 +100,7 @@ def parse_kubelet(lines: list[str]) -> Kubelet:
     version = program_version(found.get("kubelet"))
     if not arguments:
         return Kubelet(version)
-    rows = (each.partition(" ") for each in repeated(lines, "file"))
+    rows = [each.partition(" ") for each in repeated(lines, "file")]
     files = tuple((path, decoded({path: text}, path) or "") for path, _, text in rows)
     flags, said = dict(_flags(arguments)), merged(text for _, text in files)
     counting, pods = (*known().flags.values(), known().reserved_cpus.flag), found.get("pods", "0")
@@ -109,7 +113,9 @@ def parse_kubelet(lines: list[str]) -> Kubelet:
         flags.get("config-dir"),
         flags.get("root-dir", "/var/lib/kubelet"),
         int(pods),
-        _is_stale(found.get("started", ""), repeated(lines, "written")),
+        _is_stale(found.get("started", ""), repeated(lines, "written"))
+        # The time of a file tells of a touch, too; what gpunode started the kubelet by does not.
+        and repeated(lines, "noted") != [found.get("process"), *(_noted(path, said) for path, _, said in rows)],
         None if said is None else _health(flags, said),
         files,
     )
@@ -158,6 +164,12 @@ def _is_stale(started: str, written: Iterable[str]) -> bool:
         return bool(started) and any(float(each) > seconds(started) for each in written if each)
     except ValueError as error:
         raise ParseError(f"no time: {error}") from error
+
+
+def _noted(path: str, said: str) -> str:
+    """Return a file as gpunode notes it; said: its text in base64."""
+    content = base64.b64decode(said)
+    return f"{hashlib.sha256(content).hexdigest() if content else 'none'} {path}"
 
 
 def _health(flags: Mapping[str, str], said: Mapping[str, Any]) -> str | None:
