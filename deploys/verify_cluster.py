@@ -21,6 +21,7 @@ def verify_cluster() -> None:
             gpus=node().pci.gpus,
             # The cluster is looked at once for nodes of all methods.
             with_gpushare=bool(nodes_by("gpushare", everyone())),
+            everyone=everyone(),
         )
 
 
