@@ -20,6 +20,7 @@ from gpunode.components.toolkit.configuration import (
     differences,
     first_version_of,
     judged_of,
+    others_root,
     render,
 )
 from gpunode.components.toolkit.hold import is_held
@@ -195,6 +196,15 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
             "toolkit", Subject.TOOLKIT_CONFIGURATION, "unreadable", "as desired", False, remedy, cause=str(error)
         )
         return Decision((item,), (), f"{PATH}: {error}; nothing was changed")
+    if (root := others_root(text, settings)) is not None:
+        refusal = (
+            f"{PATH} has nvidia-container-cli.root {root!r}, which gpunode did not write: set driver.root = {root!r} "
+            "(with driver.source = 'present') where the driver stands there, or take the line out; nothing was changed"
+        )
+        item = compared(
+            "toolkit", Subject.TOOLKIT_CONFIGURATION, f"nvidia-container-cli.root {root!r}", "the driver at '/'", False
+        )
+        return Decision((by_hand(item, refusal),), (), refusal)
     mode, first = first_version_of(settings)
     unknown = bool(first and actual.version and not coming and not versions.at_least(actual.version, first))
     found = "; ".join(f"{item.key} {item.actual}" for item in items) or (f"mode {mode}" if unknown else "as desired")
