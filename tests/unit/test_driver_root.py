@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from gpunode.base.probe_output import checked
 from gpunode.components.driver import parse_driver
 from gpunode.components.toolkit.configuration import asked_of, judged_of, render
-from gpunode.components.toolkit.decide import Specification, decide_configuration, decide_specification
+from gpunode.components.toolkit.decide import decide_configuration
+from gpunode.components.toolkit.specification import Specification, decide_specification
 from gpunode.components.toolkit.state import CdiSpecification
 from gpunode.facts import base
 from gpunode.facts.driver import Driver as DriverFact
